@@ -15,7 +15,7 @@ from trawl._run import crawl_with
 from trawl.blocking import InlineBlocking
 from trawl.cli import main
 from trawl.feeds.outbox import FEED_STATES
-from trawl.frontier.job import open_job
+from trawl.frontier.sqlite import open_job
 from trawl.testing import SimulatedResponse, SimulatedWeb
 
 SPIDER = """

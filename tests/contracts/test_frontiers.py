@@ -13,9 +13,9 @@ import trio
 from trawl.blocking import InlineBlocking
 from trawl.clock import WallClock
 from trawl.frontier import Frontier, MemoryFrontier
-from trawl.frontier.job import open_job
 from trawl.frontier.lane_cache import Bounds
-from trawl.frontier.sqlite import open_frontier
+from trawl.frontier.sqlite import open_job
+from trawl.frontier.stored import open_frontier
 from trawl.testing.frontier_contract import FrontierContract, Opener
 
 

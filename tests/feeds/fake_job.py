@@ -18,6 +18,7 @@ class FakeJob(Job):
     """A job without a disk, with a commit only where it is asked for one."""
 
     def __init__(self) -> None:
+        self.name = "job"
         self.directory = Path("job")
         self.is_new = True
         self.commits = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trawl.frontier.tables import DupeFilter
+from trawl.frontier.lane_cache import DupeFilter
 
 
 def marks(count: int) -> list[bytes]:

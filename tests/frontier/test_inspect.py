@@ -16,8 +16,8 @@ from trawl.clock import WallClock
 from trawl.errors import JobError, UsageError
 from trawl.frontier import Record
 from trawl.frontier.inspect import Failure, export_pending, failures, inspect_job, requeue_failed
-from trawl.frontier.job import Job, open_job
-from trawl.frontier.sqlite import SqliteFrontier, open_frontier
+from trawl.frontier.sqlite import SqliteJob, open_job
+from trawl.frontier.stored import StoredFrontier, open_frontier
 from trawl.http import Request
 from trawl.http.notes import RequestNotes, note, notes_of
 
@@ -31,7 +31,7 @@ class MySpider:
 SPIDER = MySpider()
 
 
-async def opened(directory: Path, *, depth_first: bool = False) -> tuple[Job, SqliteFrontier]:
+async def opened(directory: Path, *, depth_first: bool = False) -> tuple[SqliteJob, StoredFrontier]:
     job = await open_job(directory, InlineBlocking())
     wall = WallClock.started(trio.current_time(), NOON)
     return job, await open_frontier(job, SPIDER, wall, depth_first=depth_first)
@@ -154,7 +154,9 @@ def test_a_damaged_job_is_an_error_to_who_looks(tmp_path: Path) -> None:
 async def test_a_record_that_is_none_is_an_error_to_who_looks(tmp_path: Path) -> None:
     job, frontier = await opened(tmp_path)
     await frontier.push_many([record("1")])
-    job.run_in_next(lambda connection: connection.execute("UPDATE request SET record = x'c1'"))
+    await job.transactions.execute(
+        lambda connection: connection.execute("UPDATE request SET record = x'c1'"), lambda _: None
+    )
     await job.aclose()
     with pytest.raises(JobError, match=f"^job {tmp_path}: it is damaged \\(what is stored in it can't be read"):
         list(export_pending(tmp_path))

@@ -20,16 +20,16 @@ from trawl.clock import WallClock
 from trawl.errors import JobError, UsageError
 from trawl.frontier import Record
 from trawl.frontier.inspect import export_pending, inspect_job
-from trawl.frontier.job import Job, open_job
 from trawl.frontier.schema import SCHEMA_VERSION, connect_to_read
-from trawl.frontier.sqlite import SqliteFrontier, open_frontier
+from trawl.frontier.sqlite import SqliteJob, open_job
+from trawl.frontier.stored import StoredFrontier, open_frontier
 from trawl.http import Request
 
 LANE = (("a.example",), "http://a.example")
 
 
 @asynccontextmanager
-async def opened(directory: Path) -> AsyncIterator[Job]:
+async def opened(directory: Path) -> AsyncIterator[SqliteJob]:
     job = await open_job(directory, InlineBlocking(), busy_seconds=0.0)
     try:
         yield job
@@ -37,7 +37,7 @@ async def opened(directory: Path) -> AsyncIterator[Job]:
         await job.aclose()
 
 
-async def frontier_of(job: Job) -> SqliteFrontier:
+async def frontier_of(job: SqliteJob) -> StoredFrontier:
     return await open_frontier(job, object(), WallClock.started(trio.current_time()))
 
 
@@ -179,7 +179,7 @@ async def test_a_second_opening_is_refused_with_the_directory_and_the_owner(tmp_
 HOLDER = """
 import sys, time, trio
 from trawl.blocking import InlineBlocking
-from trawl.frontier.job import open_job
+from trawl.frontier.sqlite import SqliteJob, open_job
 async def main():
     await open_job(sys.argv[1], InlineBlocking())
     print("open", flush=True)
@@ -208,7 +208,7 @@ async def test_a_full_disk_ends_the_writing_and_loses_nothing_that_was_acknowled
     frontier = await frontier_of(job)
     await frontier.push_many([record("1"), record("2")])
     first, second = await frontier.lease_many(LANE, 2)
-    job.run_in_next(lambda connection: connection.execute("PRAGMA max_page_count = 20"))
+    await job.transactions.execute(lambda connection: connection.execute("PRAGMA max_page_count = 20"), lambda _: None)
     await frontier.acknowledge(first, items=[b"a"])
     with pytest.raises(JobError, match=f"^job {tmp_path}: the disk is full") as caught:
         await frontier.acknowledge(second, [record("child", bytes(200_000))], items=[b"b"])
@@ -235,8 +235,7 @@ async def test_one_of_a_batch_that_fails_takes_all_of_it_along(tmp_path: Path) -
     frontier = await frontier_of(job)
     await frontier.push_many([record(str(i)) for i in range(5)])
     leases = await frontier.lease_many(LANE, 5)
-    job.run_in_next(lambda connection: connection.execute("PRAGMA max_page_count = 20"))
-    await job.commit()
+    await job.transactions.execute(lambda connection: connection.execute("PRAGMA max_page_count = 20"), lambda _: None)
     failures: list[str] = []
 
     async def acknowledge(lease: Record, body: bytes) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from trio.testing import MockClock
 
-import trawl.frontier.job
+import trawl.frontier.sqlite
 from tests.jobs.site import Runs, all_urls, site
 from trawl.cli import main
 from trawl.errors import JobError
@@ -37,7 +37,7 @@ async def test_c1_a_disk_that_fills_up_ends_the_crawl_and_with_room_it_goes_on(
 
     runs = Runs(tmp_path, site(150), settings=FAST)
     with monkeypatch.context() as patched:
-        patched.setattr(trawl.frontier.job, "connect", small)
+        patched.setattr(trawl.frontier.sqlite, "connect", small)
         with pytest.raises(JobError, match="the disk is full"):
             await runs.run()
     sent = runs.sent.total()

@@ -21,7 +21,7 @@ from trawl.blocking import InlineBlocking
 from trawl.engine.job_items import MAX_ITEMS
 from trawl.errors import JobError, UsageError
 from trawl.feeds.targets import FileTarget
-from trawl.frontier.job import open_job
+from trawl.frontier.sqlite import open_job
 from trawl.http import Request, Response
 from trawl.testing import SimulatedResponse, SimulatedWeb
 

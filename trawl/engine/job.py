@@ -33,7 +33,7 @@ from trawl.cookies import Cookie, Jars
 from trawl.engine.context import CrawlContext
 from trawl.errors import UsageError
 from trawl.feeds import Feeds, FeedsSettings, open_outbox
-from trawl.frontier import Frontier, Section, damage_error
+from trawl.frontier import Frontier, Section
 from trawl.frontier.sections import JOB_INFO, MARKS, START_ITEMS, STATISTICS, JobInfo
 from trawl.observe import Stats
 from trawl.robots import CachedRobots, RobotsCache
@@ -108,11 +108,11 @@ def facts_of(job: Job, spider: Spider, now_utc: datetime) -> JobFacts:
     facts = JOB_INFO.read(job)
     if facts is None:
         if JOB_INFO.name in job.kept:
-            raise damage_error(job.directory, "what it says of itself can't be read")
+            raise job.damaged("what it says of itself can't be read")
         return JobFacts(JobInfo(spider=name, cls=cls, begun_at=now_utc.timestamp(), marks=MARKS))
     if (facts.spider, facts.cls) != (name, cls):
         raise UsageError(
-            f"job {job.directory} belongs to spider {facts.spider!r} ({facts.cls}), not to {name!r} ({cls}):"
+            f"job {job.name} belongs to spider {facts.spider!r} ({facts.cls}), not to {name!r} ({cls}):"
             f" give another directory"
         )
     return JobFacts(facts)
@@ -393,8 +393,8 @@ async def open_job(
         JobError: It is in use, damaged, of a newer release, or can't be written.
         UsageError: It belongs to another spider; the directory holds something else; a feed can't be opened.
     """
-    from trawl.frontier.job import open_job  # noqa: PLC0415  # a crawl without a job needs no sqlite3
-    from trawl.frontier.sqlite import open_frontier  # noqa: PLC0415
+    from trawl.frontier.sqlite import open_job  # noqa: PLC0415  # a crawl without a job needs no sqlite3
+    from trawl.frontier.stored import open_frontier  # noqa: PLC0415
 
     job = await open_job(directory, blocking)
     try:
@@ -413,24 +413,24 @@ async def open_job(
 def _tell(job: Job, note: JobFacts, frontier: Frontier, last_error: str, *, goes_on: bool) -> None:
     """Say in one line how far the job is."""
     if job.is_new:
-        job_logger.info("job %s: new", job.directory)
+        job_logger.info("job %s: new", job.name)
         return
     pending = frontier.statistics().pending
     waiting = job.outbox_end - job.outbox_start
     is_finished = note.is_started and not pending and not goes_on
     if is_finished and waiting:
         words = "job %s: nothing is pending, so nothing will be sent; items that wait for its feeds: %d"
-        job_logger.info(words, job.directory, waiting)
+        job_logger.info(words, job.name, waiting)
         return
     if is_finished:
         job_logger.warning(
             "job %s is finished: nothing is pending, so nothing will be sent; to crawl again, give another directory",
-            job.directory,
+            job.name,
         )
         return
     how = last_error or note.last_reason or "killed"
     words = "job %s: run %d, %d requests pending; the last run ended: %s"
-    job_logger.info(words, job.directory, note.runs + 1, pending, how)
+    job_logger.info(words, job.name, note.runs + 1, pending, how)
     if note.has_older_marks:
         words = "job %s: an earlier release began it: pages with %%-escapes in their URLs may come once more"
-        job_logger.info(words, job.directory)
+        job_logger.info(words, job.name)

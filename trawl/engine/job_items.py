@@ -92,7 +92,7 @@ class JobItemWriter:
         withheld = self.store.withheld
         count = withheld if self.limit is None else self.limit.take_some(withheld)
         if count:
-            logger.info("job %s: %d items beyond the limit of an earlier run come first", self.job.directory, count)
+            logger.info("job %s: %d items beyond the limit of an earlier run come first", self.job.name, count)
             self.stats.inc("item_scraped_count", count)
             self.store.release(count, self.collected)
 

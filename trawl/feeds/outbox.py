@@ -47,7 +47,7 @@ from trawl.feeds.options import feed_options, fill_path
 from trawl.feeds.settings import FeedsSettings
 from trawl.feeds.stored_items import from_stored, to_stored
 from trawl.feeds.writer import Feeds, open_feeds
-from trawl.frontier import OutboxItem, Section, damage_error
+from trawl.frontier import OutboxItem, Section
 
 if TYPE_CHECKING:
     from trawl.frontier.job import Job
@@ -307,7 +307,7 @@ class OutboxWriter:
             if self._moved:
                 stored = stored.moved(self._moved)
         except (msgspec.DecodeError, TypeError) as error:
-            raise damage_error(self._job.directory, f"its item {item.position} can't be read: {error}") from error
+            raise self._job.damaged(f"its item {item.position} can't be read: {error}") from error
         except ValueError as error:
             return [("-", origin, error)]
         origin = ItemOrigin(stored.page, stored.kind)
@@ -367,9 +367,9 @@ async def open_outbox(
     """
     states = FEED_STATES.read(job)
     if states is None and FEED_STATES.name in job.kept:
-        raise damage_error(job.directory, "the saved positions of its feeds can't be read")
+        raise job.damaged("the saved positions of its feeds can't be read")
     options = feed_options(settings, spider_name=spider_name, started_utc=started_utc)
-    states = await blocking.run(_located, states or {}, [one.place for one in options], job.directory)
+    states = await blocking.run(_located, states or {}, [one.place for one in options], job.directory, job.name)
     feeds = await open_feeds(  # they count nothing: what they do at a bad end is not recorded, and is done again
         settings,
         blocking,
@@ -384,7 +384,9 @@ async def open_outbox(
     return feeds, OutboxWriter(job, feeds, stats, is_idle=feeds.is_empty and bool(states), states=states)
 
 
-def _located(states: Mapping[str, FeedState], places: Sequence[str], directory: Path) -> dict[str, FeedState]:
+def _located(
+    states: Mapping[str, FeedState], places: Sequence[str], directory: Path | None, job: str
+) -> dict[str, FeedState]:
     """Return the states by the places of the feeds now. Blocks.
 
     Raises:
@@ -399,14 +401,14 @@ def _located(states: Mapping[str, FeedState], places: Sequence[str], directory: 
             if state.relative == relative and old not in places and old in found and _may_be(place, old, state):
                 found[place] = msgspec.structs.replace(found.pop(old), earlier=(*state.earlier, old))
                 break
-    missing = [(old, state) for old, state in found.items() if old not in places and _is_missing(old, state, directory)]
+    missing = [(old, state) for old, state in found.items() if old not in places and _is_missing(old, state)]
     for place in places:
         if place in found or not os.path.isabs(place):
             continue
         for old, state in missing:
             if _size(place, state):
                 raise FeedError(
-                    f"feed {place}: job {directory} does not know this file, and {old}, which it wrote, is gone: if it"
+                    f"feed {place}: job {job} does not know this file, and {old}, which it wrote, is gone: if it"
                     f" was moved, move it back, or the job's directory with it; if not, give a file that is not there"
                     f" yet",
                     place,
@@ -414,12 +416,12 @@ def _located(states: Mapping[str, FeedState], places: Sequence[str], directory: 
     return found
 
 
-def _relative(place: str, directory: Path) -> str | None:
-    """Return a file's path from the job's directory; None for a feed that is not a file."""
-    return os.path.relpath(place, directory.resolve()) if os.path.isabs(place) else None
+def _relative(place: str, directory: Path | None) -> str | None:
+    """Return a file's path from the job's directory; None for a feed that is not a file, and without a directory."""
+    return os.path.relpath(place, directory.resolve()) if directory and os.path.isabs(place) else None
 
 
-def _is_missing(place: str, state: FeedState, directory: Path) -> bool:
+def _is_missing(place: str, state: FeedState) -> bool:
     """Return whether a feed's file was written to, and is not at its place any more."""
     is_written = state.position or (state.batch is not None and state.batch[0] > 1)
     return bool(is_written) and os.path.isabs(place) and _size(place, state) is None
@@ -459,7 +461,7 @@ def _tell(job: Job, feeds: Feeds, states: Mapping[str, FeedState]) -> None:
     given = [feed.place for feed in feeds.all]
     for place in states:
         if place not in given:
-            logger.warning("job %s: its feed %s is not given in this run and gets no items", job.directory, place)
+            logger.warning("job %s: its feed %s is not given in this run and gets no items", job.name, place)
     waiting = job.outbox_end - job.outbox_start
     if waiting and not given:
-        logger.warning("job %s: %d items wait for a feed, and this run has none", job.directory, waiting)
+        logger.warning("job %s: %d items wait for a feed, and this run has none", job.name, waiting)

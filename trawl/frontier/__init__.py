@@ -12,7 +12,7 @@ from trawl.frontier.base import (
     lane_key,
 )
 from trawl.frontier.memory import MemoryFrontier
-from trawl.frontier.sections import Section, damage_error
+from trawl.frontier.sections import Section
 from trawl.frontier.settings import JobSettings, named_frontier
 
 __all__ = [
@@ -26,7 +26,6 @@ __all__ = [
     "Record",
     "Scopes",
     "Section",
-    "damage_error",
     "SortKey",
     "lane_key",
     "named_frontier",

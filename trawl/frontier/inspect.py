@@ -22,14 +22,11 @@ import msgspec
 
 from trawl.frontier.codec import StoredRecord, joined, repack, split, unpack
 from trawl.frontier.errors import DATABASE_ERRORS, job_error
+from trawl.frontier.job import HELD
 from trawl.frontier.lock import JobLock, read_last_error, read_owner
 from trawl.frontier.schema import connect, connect_to_read
-from trawl.frontier.sections import damage_error
-from trawl.frontier.sqlite import LEASES
-from trawl.frontier.tables import (
-    HELD,
-    read_kept,
-)
+from trawl.frontier.sections import LEASES, damage_error
+from trawl.frontier.tables import read_kept
 from trawl.http.notes import RequestNotes
 
 __all__ = ["Failure", "JobReport", "OldestLease", "export_pending", "failures", "inspect_job", "requeue_failed"]
@@ -74,7 +71,7 @@ class JobReport:
     """Content of a job, as of its last transaction.
 
     Attributes:
-        directory: Where it is.
+        name: Where it is.
         owner: The process that is using it; 0 where it is not told; None: nobody is.
         last_error: Why the last process could not write to it; "" where it could.
         pending: Requests that have not ended, leased ones included.
@@ -87,7 +84,7 @@ class JobReport:
         kept: Saved values by name.
     """
 
-    directory: Path
+    name: str
     owner: int | None
     last_error: str
     pending: int
@@ -119,7 +116,7 @@ def inspect_job(directory: str | PathLike[str]) -> JobReport:
         lanes = connection.execute("SELECT lane, count(*) FROM request GROUP BY lane").fetchall()
         leased, oldest = _leases(connection, kept.get(LEASES, b""))
         return JobReport(
-            directory=path,
+            name=str(path),
             owner=read_owner(path),
             last_error=read_last_error(path),
             pending=sum(count for _, count in lanes),

@@ -1,56 +1,133 @@
-"""A job: a directory with one database, used by one process at a time.
+"""A job: what outlives a crawl's process, as the frontier, the feeds and the engine see it, wherever it is stored.
 
-::
+Two stores hold jobs: a directory (:mod:`trawl.frontier.sqlite`) and a server (:mod:`trawl.frontier.redis`). Each is a
+:class:`Job`, and :mod:`trawl.frontier.stored` is the frontier above either. Everything is written in *steps*
+(:class:`Step`): a step is in the store whole, or not at all, and steps are applied in their order. A reading has its
+place among them. Values that are kept, and the positions of the feeds, are written with whatever step comes next: that
+costs nothing, and they are never newer or older than the acknowledgements they belong to.
 
-    DIR/lock        held while a process has the job
-    DIR/job.db      everything; with job.db-wal and job.db-shm beside it while it is open
+An item enters the outbox with the step that acknowledges its request, and leaves it with the one that stores how far
+the feeds have come. The last ones are in memory too, because the writer of the feeds asks for them at once.
 
-The frontier (``trawl.frontier.sqlite``), the saved values and the outbox share one :class:`Transactions`. Values, and
-the positions of the feeds, are written with whatever transaction comes next: that costs nothing, and they are never
-newer or older than the acknowledgements they belong to.
-
-An item enters the outbox with the transaction that acknowledges its request, and leaves it with the one that stores how
-far the feeds have come. The last ones are cached, because the writer of the feeds asks for them at once.
+A request with a time of its own is *held*: it is stored in a lane that no other is in, ordered by its time. In place of
+the priority it has the wall time in microseconds before which it may not be sent. So held requests are not in memory,
+and hold up nobody behind them. When its time has come, a request moves into its own lane.
 """
 
 from __future__ import annotations
 
-import logging
-import os
-import sqlite3
-import stat
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from os import PathLike
 from pathlib import Path
 from types import MappingProxyType
+from typing import TypeAlias, TypeVar
 
+import attrs
 import trio
 
-from trawl.blocking import Blocking
-from trawl.durable import make_folder
-from trawl.errors import UsageError
+from trawl.errors import JobError
 from trawl.frontier.base import OutboxItem
-from trawl.frontier.errors import DATABASE_ERRORS, job_error, malformed
-from trawl.frontier.lock import LOCK_NAME, JobLock
-from trawl.frontier.schema import BUSY_SECONDS, DATABASE_NAME, SCHEMA_VERSION, connect
-from trawl.frontier.tables import RowCounts, read_kept, read_outbox_ends
-from trawl.frontier.transactions import Transactions
 
-__all__ = ["Job", "OutboxTable", "open_job"]
+__all__ = [
+    "AT_ONCE",
+    "HELD",
+    "LAST_ORDER",
+    "READ_BYTES",
+    "Job",
+    "LaneHead",
+    "LaneRow",
+    "Outbox",
+    "Place",
+    "Row",
+    "Snapshot",
+    "Step",
+    "wall_time",
+]
+
+T = TypeVar("T")
+
+HELD = int.from_bytes(b"held", "big")
+"""The number of their lane. Those of other lanes are hashes of 64 bits."""
+
+AT_ONCE = 1000
+"""Requests that are let in by one step."""
+
+LAST_ORDER = 1 << 62
+"""Orders of coming end there, half of what 64 bits hold."""
 
 TAIL_BYTES = 1 << 20
 """Bytes of the items that came last and are kept in memory."""
 
 READ_BYTES = 1 << 20
-"""Bytes after which a reading from the database stops."""
+"""Bytes after which a reading of items stops."""
+
+Row: TypeAlias = "tuple[int, int, int, float, bytes]"
+"""Order, lane, minus priority, minus share, record."""
+
+Place: TypeAlias = "tuple[int, int, int, float]"
+"""Where a record is stored: its order, lane, minus priority and minus share."""
+
+LaneRow: TypeAlias = "tuple[int, int, float, int, bytes]"
+"""Of a lane's first record: the lane, minus priority, minus share, order, record."""
+
+LaneHead: TypeAlias = "tuple[int, float, int, bytes]"
+"""One of a lane's first records: minus priority, minus share, order, record."""
 
 
-class OutboxTable:
+def wall_time(until: float) -> int:
+    """Return the value stored as priority for a wall time in seconds since 1970, rounded up."""
+    return int(until * 1e6) + 2
+
+
+@attrs.frozen
+class Snapshot:
+    """State of the store when a frontier is opened.
+
+    Attributes:
+        lanes: How many records each lane has, and its first, in the order of the firsts' coming.
+        last_order: The largest order of coming, without its sign.
+        seen: How many fingerprints were seen.
+        marks: These fingerprints, or None where they are many.
+        held: How many requests wait for a time of their own, in no lane.
+        due: The time of the first of these, as :func:`wall_time` has it; None: there is none.
+    """
+
+    lanes: Sequence[tuple[int, LaneRow]]
+    last_order: int
+    seen: int
+    marks: Sequence[bytes] | None
+    held: int = 0
+    due: int | None = None
+
+
+@attrs.define
+class Step:
+    """Changes that are made together.
+
+    Attributes:
+        ended: Where the record is that goes, if one does.
+        failed: Why it failed, and the wall time in seconds since 1970; None: it has not.
+        rows: Requests to store.
+        marks: Fingerprints that are seen from now on.
+        moved: Requests that go to another place: where each is, and the new lane, minus priority and minus share. None:
+            none goes, and nobody asks when the first of those held is due.
+        items: Items for the outbox.
+        is_spilled: Whether the items that ``ended`` has spilled come before them.
+        spilled: Items of a request that has not ended: its order, a number, and the item.
+    """
+
+    ended: Place | None = None
+    failed: tuple[str, float] | None = None
+    rows: Sequence[Row] = ()
+    marks: Sequence[bytes] = ()
+    moved: Sequence[tuple[Place, tuple[int, int, float]]] | None = None
+    items: Sequence[bytes] = ()
+    is_spilled: bool = False
+    spilled: Sequence[tuple[int, int, bytes]] = ()
+
+
+class Outbox:
     """Positions of the outbox, and its last items.
-
-    Two threads meet here, never at once: ``add`` and ``drop`` run inside a transaction; the others in Trio's thread.
 
     Args:
         start: The position up to which the feeds have it.
@@ -61,53 +138,28 @@ class OutboxTable:
         end: The position of the last item that is in for good.
     """
 
-    __slots__ = ("_added", "_tail", "_tail_bytes", "end", "start")
+    __slots__ = ("_tail", "_tail_bytes", "end", "start")
 
     def __init__(self, start: int, end: int) -> None:
         self.start: int = start
         self.end: int = end
-        self._added = end
         self._tail: deque[OutboxItem] = deque()
         self._tail_bytes = 0
 
-    def add(
-        self, connection: sqlite3.Connection, order: int, items: Sequence[bytes], *, is_spilled: bool
-    ) -> list[OutboxItem] | None:
-        """In a transaction: put a request's items in, those it spilled first.
-
-        Returns what :meth:`added` is to be told: the items, or None where they are too many to be looked at here.
-        """
-        if is_spilled:
-            moved = connection.execute(
-                "INSERT INTO outbox (position, item) SELECT ? + n, item FROM spilled WHERE ord = ? ORDER BY n",
-                (self._added, order),
-            ).rowcount
-            connection.execute("DELETE FROM spilled WHERE ord = ?", (order,))
-            self._added += moved
-        entries = [OutboxItem(self._added + n, item) for n, item in enumerate(items, start=1)]
-        self._added += len(entries)
-        connection.executemany("INSERT INTO outbox VALUES (?, ?)", [(each.position, each.item) for each in entries])
-        return None if is_spilled else entries
-
-    def added(self, entries: list[OutboxItem] | None, end: int) -> None:
-        """Update memory once the transaction has ended: the items up to ``end`` are stored."""
-        self.end = end
-        if entries is None:
+    def added(self, items: Sequence[bytes] | None, end: int) -> None:
+        """Update memory once a step is stored: ``items`` are the last up to ``end``; None: they must be read."""
+        if items is None:
             self._tail.clear()
             self._tail_bytes = 0
-            return
-        self._tail.extend(entries)
-        self._tail_bytes += sum(len(each.item) for each in entries)
-        while self._tail_bytes > TAIL_BYTES:
-            self._tail_bytes -= len(self._tail.popleft().item)
-
-    @property
-    def next_position(self) -> int:
-        """The position of the last item put in, committed or not; for use in a transaction."""
-        return self._added
+        else:
+            self._tail.extend([OutboxItem(end - len(items) + n, item) for n, item in enumerate(items, start=1)])
+            self._tail_bytes += sum(map(len, items))
+            while self._tail_bytes > TAIL_BYTES:
+                self._tail_bytes -= len(self._tail.popleft().item)
+        self.end = end
 
     def after(self, position: int, limit: int) -> list[OutboxItem] | None:
-        """Return up to ``limit`` items after ``position`` from memory; None if they must be read from disk."""
+        """Return up to ``limit`` items after ``position`` from memory; None if they must be read from the store."""
         if position >= self.end:
             return []
         if not self._tail or self._tail[0].position > position + 1:
@@ -127,79 +179,56 @@ class OutboxTable:
         while self._tail and self._tail[0].position <= position:
             self._tail_bytes -= len(self._tail.popleft().item)
 
-    @staticmethod
-    def read(connection: sqlite3.Connection, position: int, limit: int) -> list[OutboxItem]:
-        """Read up to ``limit`` items after ``position`` from the database, fewer if they are large.
-
-        Raises:
-            sqlite3.DatabaseError: One of them is not there, or is not bytes.
-        """
-        found: list[OutboxItem] = []
-        size = 0
-        rows = connection.execute(
-            "SELECT position, item FROM outbox WHERE position > ? ORDER BY position LIMIT ?", (position, limit)
-        )
-        for row in rows:
-            if row[0] != position + len(found) + 1 or type(row[1]) is not bytes:
-                raise malformed(f"item {position + len(found) + 1}, which waits for the feeds, is not there")
-            found.append(OutboxItem(*row))
-            size += len(found[-1].item)
-            if size >= READ_BYTES:
-                break
-        rows.close()
-        return found
-
-
-logger: logging.Logger = logging.getLogger("trawl.frontier")
-
-_OTHERS = stat.S_IRWXG | stat.S_IRWXO
-
 
 class Job:
-    """An open job; :func:`open_job` makes it. It keeps values and items on disk, in the frontier's transactions.
+    """An open job. It keeps values and items in its store, in the frontier's steps.
 
-    The frontier and this are two views of one database. A value that is to survive the process is *kept* under a name:
-    it is written with the next transaction, whatever that is for, and read again when the job is opened.
+    The frontier and this are two views of one store. A value that is to survive the process is *kept* under a name: it
+    is written with the next step, whatever that is for, and read again when the job is opened.
 
     ::
 
-        job = await open_job(directory, blocking)                             takes the lock
-        frontier = await open_frontier(job, spider, wall, depth_first=...)    trawl.frontier.sqlite
+        job = await open_job(directory, blocking)                             trawl.frontier.sqlite
+        frontier = await open_frontier(job, spider, wall, depth_first=...)    trawl.frontier.stored
         ...                                       the crawl; frontier.aclose() commits and leaves the job open
         await job.aclose()                        last of all
 
         job.kept["throttle"]                      what the last process kept, read when the job was opened
-        job.before_commit(save)                   save() is called just before each transaction; what it keeps is in it
-        job.keep("throttle", blob)                written with the next transaction
+        job.before_commit(save)                   save() is called just before each step; what it keeps is in it
+        job.keep("throttle", blob)                written with the next step
         job.keep("feeds", positions); job.outbox_done(17)      both or neither survive a kill
 
+    Args:
+        name: Where it is, as people are told.
+        kept: The saved values by name.
+        outbox: Its items that are on their way to the feeds.
+
     Attributes:
-        directory: Where it is.
+        name: Where it is, as people are told: its directory, or its address without the password.
+        directory: Its directory; None for one in a server.
         is_new: It has just been made: nothing was kept or stored before.
         last_error: Why the last process could not write to it; "" where it could.
-        transactions: Its transactions, shared with the frontier.
         outbox: Its items that are on their way to the feeds.
-        row_counts: How many rows its tables have.
     """
 
-    def __init__(self, directory: Path, opened: _Opened, blocking: Blocking) -> None:
-        self.directory: Path = directory
-        self.is_new: bool = opened.is_new
-        self.last_error: str = opened.lock.last_error
-        self.outbox: OutboxTable = OutboxTable(opened.outbox_start, opened.outbox_end)
-        self.row_counts: RowCounts = RowCounts()
-        self.transactions: Transactions = Transactions(opened.connection, blocking, directory, self._beside)
-        self._connection = opened.connection
-        self._is_older = opened.is_older
-        self._lock = opened.lock
-        self._blocking = blocking
-        self._kept = opened.kept
+    name: str
+    directory: Path | None = None
+    is_new: bool
+    last_error: str = ""
+
+    def __init__(self, name: str, kept: dict[str, bytes], outbox: Outbox, *, is_new: bool) -> None:
+        self.name = name
+        self.is_new = is_new
+        self.outbox: Outbox = outbox
+        self._kept = kept
         self._changed: dict[str, bytes | None] = {}
-        self._also: list[Callable[[sqlite3.Connection], object]] = []
-        self._stored_start = opened.outbox_start
-        self._stored_end = opened.outbox_end
+        self._unspilled: list[int] = []
         self._hooks: list[Callable[[], None]] = []
-        self._is_open = True
+
+    @property
+    def failure(self) -> JobError | None:
+        """The error after which nothing is written any more."""
+        raise NotImplementedError
 
     @property
     def kept(self) -> Mapping[str, bytes]:
@@ -217,7 +246,7 @@ class Job:
         return self.outbox.start
 
     def keep(self, name: str, blob: bytes | None) -> None:
-        """Have ``blob`` written under ``name`` with the next transaction; None forgets the name. Waits for nothing."""
+        """Have ``blob`` written under ``name`` with the next step; None forgets the name. Waits for nothing."""
         if blob is None:
             self._kept.pop(name, None)
         else:
@@ -225,24 +254,81 @@ class Job:
         self._changed[name] = blob
 
     def before_commit(self, hook: Callable[[], None]) -> None:
-        """Have ``hook`` called just before each transaction, in Trio's thread; it may call :meth:`keep`.
+        """Have ``hook`` called just before steps are written, in Trio's thread; it may call :meth:`keep`.
 
-        The acknowledgements that the transaction holds are all from before the call. It must be quick, as a transaction
-        comes with every few pages, and must not fail: a failure ends the job's writing.
+        The acknowledgements that are written are all from before the call. It must be quick, as steps come with every
+        few pages, and must not fail: a failure ends the job's writing.
         """
         self._hooks.append(hook)
 
-    def run_in_next(self, run: Callable[[sqlite3.Connection], object]) -> None:
-        """Have ``run`` called inside the next transaction, for what nobody waits for. Waits for nothing."""
-        self._also.append(run)
+    def unspill(self, order: int) -> None:
+        """Have the spilled items of a request that will be sent again removed with the next step. Waits for nothing."""
+        self._unspilled.append(order)
+
+    async def apply(self, step: Step, applied: Callable[[int | None], T]) -> T:
+        """Write a step; on disk when it returns. A checkpoint.
+
+        Cancelling is heard before the step is handed in. After that it is carried out, unless the store is away.
+
+        Args:
+            step: What is to be written.
+            applied: Tells memory of it, in the order of the steps and before any other task runs. If ``moved`` is given
+                it gets the time of the first request that is held, as :func:`wall_time` has it; None: there is none.
+
+        Returns:
+            The value of ``applied``.
+
+        Raises:
+            JobError: The store can't be written, now or before; nothing of the step was done.
+        """
+        raise NotImplementedError
+
+    async def read_lanes(
+        self, wanted: Sequence[tuple[int, int]], applied: Callable[[list[list[LaneHead]]], None]
+    ) -> None:
+        """Read the first records of lanes, each given by its number and a limit, in their place among the steps.
+
+        Raises:
+            JobError: The store can't be read.
+        """
+        raise NotImplementedError
+
+    async def read_seen(self, marks: Sequence[bytes], applied: Callable[[set[bytes]], None]) -> set[bytes]:
+        """Read which of ``marks`` were seen, in its place among the steps.
+
+        Raises:
+            JobError: The store can't be read.
+        """
+        raise NotImplementedError
+
+    async def read_due(self, now: int) -> list[tuple[Place, bytes]]:
+        """Read the first held requests that are due at ``now``, in microseconds since 1970.
+
+        Raises:
+            JobError: The store can't be read.
+        """
+        raise NotImplementedError
+
+    async def read_snapshot(self, max_marks: int, now: float) -> Snapshot:
+        """Read what a frontier begins with. A checkpoint.
+
+        Args:
+            max_marks: Of more fingerprints than this none is read.
+            now: Seconds since 1970. Where the clock was set back since a request was held, no wait is longer than when
+                its request was stored.
+
+        Raises:
+            JobError: The store can't be read.
+        """
+        raise NotImplementedError
 
     async def commit(self) -> None:
-        """Have everything kept so far written; on disk when it returns. A checkpoint.
+        """Have everything kept so far written; in the store when it returns. A checkpoint.
 
         Raises:
             JobError: It can't be written.
         """
-        await self.transactions.execute(_nothing, _nothing)
+        await self.apply(Step(), _nothing)
 
     async def sync(self) -> None:
         """Have everything kept so far on the disk itself, where a power cut leaves it too. A checkpoint.
@@ -250,19 +336,15 @@ class Job:
         Raises:
             JobError: It can't be written.
         """
-        await self.transactions.execute(_nothing, _nothing, is_synced=True)
+        await self.commit()
 
     async def give(self, items: Sequence[bytes]) -> None:
-        """Put items that came of no request, those of ``start()``, into the outbox; on disk when it returns.
+        """Put items that came of no request, those of ``start()``, into the outbox; in the store when it returns.
 
         Raises:
             JobError: They can't be written.
         """
-
-        def run(connection: sqlite3.Connection) -> tuple[list[OutboxItem] | None, int]:
-            return self.outbox.add(connection, 0, items, is_spilled=False), self.outbox.next_position
-
-        await self.transactions.execute(run, lambda added: self.outbox.added(*added))
+        await self.apply(Step(items=items), _nothing)
 
     async def outbox_after(self, position: int, limit: int) -> Sequence[OutboxItem]:
         """Return up to ``limit`` items after ``position``, in order; none if there is none yet. A checkpoint.
@@ -272,14 +354,12 @@ class Job:
         """
         found = self.outbox.after(position, limit)
         if found is None:
-            return await self.transactions.execute(
-                lambda connection: OutboxTable.read(connection, position, limit), lambda items: items, is_writing=False
-            )
+            return await self._read_outbox(position, limit)
         await trio.lowlevel.checkpoint()
         return found
 
     def outbox_done(self, position: int) -> None:
-        """Forget the items up to ``position``, which are written, with the next transaction. Waits for nothing.
+        """Forget the items up to ``position``, which are written, with the next step. Waits for nothing.
 
         Raises:
             ValueError: There is no such item yet, or a later one was given before.
@@ -292,158 +372,28 @@ class Job:
         Raises:
             JobError: The saved values could not be written.
         """
-        if not self._is_open:
-            await trio.lowlevel.checkpoint()
-            return
-        with trio.CancelScope(shield=True):  # a disk limits it, as it limits each commit
-            try:
-                if self.transactions.failure is None:
-                    await self.commit()
-            finally:
-                self._is_open = False
-                await self._blocking.run(self._connection.close)  # noqa: ASYNC102 - shielded
-                if self.transactions.failure is not None:
-                    self._lock.write_error(str(self.transactions.failure).removeprefix(f"job {self.directory}: "))
-                self._lock.release()
+        raise NotImplementedError
+
+    def damaged(self, detail: str) -> JobError:
+        """Make the error that says that the job is damaged, where, and what to do."""
+        words = f"job {self.name}: it is damaged ({detail}). Nothing was overwritten: go on with a copy made before"
+        return JobError(words, self.name)
 
     def abandon(self) -> None:
         """Let go of the job as a killed process would: nothing more is written. For tests of resuming."""
-        self._is_open = False
-        self._connection.close()
-        self._lock.release()
+        raise NotImplementedError
 
-    def _beside(self) -> Callable[[sqlite3.Connection], None]:
-        """Return a function that writes, at the end of the next transaction, what changed besides its steps."""
+    async def _read_outbox(self, position: int, limit: int) -> Sequence[OutboxItem]:
+        raise NotImplementedError
+
+    def _beside(self) -> tuple[dict[str, bytes | None], list[int]]:
+        """Return the values that changed since the last step, and the orders whose spilled items go, for this one."""
         for hook in self._hooks:
             hook()
         changed, self._changed = self._changed, {}
-        also, self._also = self._also, []
-        start = self.outbox.start
-
-        def write(connection: sqlite3.Connection) -> None:
-            for run in also:
-                run(connection)
-            for name, blob in changed.items():
-                if blob is None:
-                    connection.execute("DELETE FROM kept WHERE name = ?", (name,))
-                else:
-                    connection.execute("INSERT OR REPLACE INTO kept VALUES (?, ?)", (name, blob))
-            self._write_outbox(connection, start)
-            self.row_counts.write(connection)
-            if self._is_older:  # an older release must not continue it: it could not read all of it
-                connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-                self._is_older = False
-
-        return write
-
-    def _write_outbox(self, connection: sqlite3.Connection, start: int) -> None:
-        if start != self._stored_start:
-            connection.execute("DELETE FROM outbox WHERE position <= ?", (start,))
-            connection.execute("INSERT OR REPLACE INTO state VALUES ('outbox_start', ?)", (start,))
-            self._stored_start = start
-        end = self.outbox.next_position
-        if end != self._stored_end:
-            connection.execute("INSERT OR REPLACE INTO state VALUES ('outbox_end', ?)", (end,))
-            self._stored_end = end
+        unspilled, self._unspilled = self._unspilled, []
+        return changed, unspilled
 
 
-async def open_job(directory: str | PathLike[str], blocking: Blocking, *, busy_seconds: float = BUSY_SECONDS) -> Job:
-    """Open the job in ``directory``, which is created if it is missing. A checkpoint.
-
-    Args:
-        directory: New, empty, or with a job in it.
-        blocking: How blocking work is done.
-        busy_seconds: How long another program may hold the database before that is an error.
-
-    Raises:
-        JobError: Another process is using it; or it is damaged, of a newer version, or can't be written.
-        UsageError: It is not a directory, or holds other files.
-    """
-    path = Path(directory)
-    return Job(path, await blocking.run(_Opened, path, busy_seconds), blocking)
-
-
-class _Opened:
-    """State read from the disk while a job is opened. The constructor blocks."""
-
-    def __init__(self, directory: Path, busy_seconds: float) -> None:
-        _make(directory)
-        self.lock: JobLock = JobLock(directory)
-        try:
-            try:
-                self.connection: sqlite3.Connection
-                self.is_new: bool
-                self.connection, self.is_new = connect(directory, busy_seconds=busy_seconds)
-                try:
-                    self._read()
-                    self.lock.clear_error()
-                except BaseException:
-                    self.connection.close()
-                    raise
-            except DATABASE_ERRORS as error:
-                raise job_error(directory, error) from error
-        except BaseException:
-            self.lock.release()
-            raise
-
-    def _read(self) -> None:
-        connection = self.connection
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-        self.is_older: bool = version < SCHEMA_VERSION
-        connection.execute("BEGIN IMMEDIATE")
-        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")  # can it be written? Nothing is, until a commit
-        connection.execute("ROLLBACK")
-        if connection.execute("SELECT 1 FROM spilled LIMIT 1").fetchone():
-            connection.execute("DELETE FROM spilled")  # the requests come back, and will give these items again
-        self.kept: dict[str, bytes] = read_kept(connection)
-        self.outbox_start: int
-        self.outbox_end: int
-        self.outbox_start, self.outbox_end = read_outbox_ends(connection)
-
-
-def _make(directory: Path) -> None:
-    """Create the directory if it is missing, and refuse one with other content than a job's."""
-    try:
-        make_folder(directory, 0o700)  # requests hold cookies, tokens and passwords
-        names = [path.name for path in directory.iterdir()]
-    except FileExistsError as error:
-        raise UsageError(f"job {directory}: it is not a directory") from error
-    except NotADirectoryError as error:
-        raise UsageError(f"job {directory}: a part of its path is not a directory") from error
-    except OSError as error:
-        raise job_error(directory, error) from error
-    strangers = [name for name in names if name != LOCK_NAME]
-    if strangers and DATABASE_NAME not in strangers:
-        raise UsageError(f"job {directory}: it holds other files ({min(strangers)}): give a new or empty directory")
-    _tell_of_empty(directory / DATABASE_NAME)
-    _close(directory, is_empty=not names)
-
-
-def _tell_of_empty(database: Path) -> None:
-    """Warn of an empty database, which a kill leaves while a job is created: it may have been more than that."""
-    with suppress(OSError):
-        if not database.stat().st_size:
-            words = "job %s: its %s is empty, as a kill leaves it before anything was stored: the job begins anew"
-            logger.warning(words, database.parent, database.name)
-
-
-def _close(directory: Path, *, is_empty: bool) -> None:
-    """Take others' permissions from an empty directory of ours; warn of one that others may read."""
-    with suppress(OSError):
-        status = directory.stat()
-        mode = stat.S_IMODE(status.st_mode)
-        if not mode & _OTHERS:
-            return
-        if is_empty and status.st_uid == os.geteuid():
-            directory.chmod(mode & ~_OTHERS)
-        else:
-            logger.warning(
-                "job %s: others on this machine may read it, with the cookies and passwords in it: "
-                "`chmod 700 %s` keeps them out",
-                directory,
-                directory,
-            )
-
-
-def _nothing(given: object) -> None:
-    """Do nothing: the step only causes a transaction."""
+def _nothing(_: object) -> None:
+    """Ignore the result of a step."""

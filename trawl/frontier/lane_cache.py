@@ -1,17 +1,20 @@
-"""The lanes of a stored frontier as memory knows them: counts, best keys, and a few records.
+"""The mirror of a job's store in memory: its lanes, with counts, best keys and a few records, and fingerprints.
 
-Everything pending is in the database. Memory holds, for each lane that is not empty, a count, the key of the best
+Everything pending is in the store. Memory holds, for each lane that is not empty, a count, the key of the best
 record that is not in memory, and a few records, which can be dropped at any time. So memory grows with the lanes (about
 0.6 kB each), never with the records. :class:`LaneReader` reads records when a decision needs more of them.
 
-Only ``trawl.frontier.sqlite`` imports this module; together they would be too long to read.
+A claimed fingerprint is in memory until its request is stored, and is stored in the same step. Beside those, the
+fingerprints used last are kept in two generations: when the younger is full it replaces the older. So a crawl of common
+size never asks the store for one, and a large crawl only for those that it has not met for a while.
+
+Only ``trawl.frontier.stored`` imports this module; together they would be too long to read.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Container
-from functools import partial
+from collections.abc import Container, Iterable
 from heapq import heappop, heappush
 from typing import TypeAlias
 
@@ -19,10 +22,9 @@ import attrs
 import trio
 
 from trawl.frontier.base import LaneKey, Record, SortKey
-from trawl.frontier.tables import LaneHead, read_lanes
-from trawl.frontier.transactions import Transactions
+from trawl.frontier.job import Job, LaneHead
 
-__all__ = ["Bounds", "CachedRecord", "LaneCache", "LaneCaches", "LaneReader"]
+__all__ = ["Bounds", "CachedRecord", "DupeFilter", "LaneCache", "LaneCaches", "LaneReader"]
 
 
 @attrs.frozen(kw_only=True)
@@ -44,12 +46,69 @@ CachedRecord: TypeAlias = "tuple[SortKey, Record | bytes]"
 """A record at hand, as it was pushed, or its bytes."""
 
 
+class DupeFilter:
+    """Fingerprints of requests seen before, as far as memory knows them.
+
+    Args:
+        known: All fingerprints that are stored, or None where they are too many to remember.
+        count: How many are stored.
+        generation: How many a generation holds.
+
+    Attributes:
+        count: Fingerprints ever claimed, those that are stored included.
+    """
+
+    __slots__ = ("_claimed", "_generation", "_is_complete", "_old", "_young", "count")
+
+    def __init__(self, known: Iterable[bytes] | None, count: int, generation: int) -> None:
+        self._claimed: set[bytes] = set()
+        self._young: set[bytes] = set()
+        self._old: set[bytes] = set(known or ())
+        self._is_complete = known is not None
+        self._generation = generation
+        self.count: int = count
+
+    def claim(self, fingerprint: bytes) -> bool | None:
+        """Claim a fingerprint. Returns whether it was new; None: tell :meth:`settle` what the store says."""
+        if fingerprint in self._claimed or fingerprint in self._young:
+            return False
+        if fingerprint in self._old:
+            self._remember(fingerprint)
+            return False
+        self._claimed.add(fingerprint)
+        self.count += 1
+        return True if self._is_complete else None
+
+    def settle(self, fingerprint: bytes, *, was_stored: bool) -> None:
+        """Take the store's answer to a claim that memory could not decide."""
+        if was_stored:
+            self.withdraw(fingerprint)
+            self._remember(fingerprint)
+
+    def withdraw(self, fingerprint: bytes) -> None:
+        """Forget a claim whose request was not stored; one that was stays."""
+        if fingerprint in self._claimed:
+            self._claimed.remove(fingerprint)
+            self.count -= 1
+
+    def stored(self, fingerprint: bytes) -> None:
+        """Note that its request is stored, and the claim with it."""
+        self._claimed.discard(fingerprint)
+        self._remember(fingerprint)
+
+    def _remember(self, fingerprint: bytes) -> None:
+        if len(self._young) >= self._generation:
+            self._is_complete &= not self._old
+            self._old, self._young = self._young, set()
+        self._young.add(fingerprint)
+
+
 class LaneCache:
     """One lane as memory knows it.
 
     Attributes:
         lane: Which.
-        number: Its number in the database.
+        number: Its number in the store.
         pending: Records that are stored and not leased.
         leased: Records that are leased.
         at_hand: A heap of the records in memory.
@@ -178,12 +237,10 @@ LANES_AT_ONCE = 128
 
 
 class LaneReader:
-    """Reads the best records of lanes into memory. Leased ones are still in the database, and are skipped.
-
-    What is leased is still in the database, and is passed over.
+    """Reads the best records of lanes into memory. Leased ones are still in the store, and are skipped.
 
     Args:
-        transactions: The transactions in which is read.
+        job: Where it reads.
         caches: The lanes in memory.
         leased: The orders of the records that are leased.
 
@@ -191,10 +248,10 @@ class LaneReader:
         unread: Lanes of an earlier process that were not asked for yet, in their order.
     """
 
-    __slots__ = ("_caches", "_leased", "_transactions", "unread")
+    __slots__ = ("_caches", "_job", "_leased", "unread")
 
-    def __init__(self, transactions: Transactions, caches: LaneCaches, leased: Container[int]) -> None:
-        self._transactions = transactions
+    def __init__(self, job: Job, caches: LaneCaches, leased: Container[int]) -> None:
+        self._job = job
         self._caches = caches
         self._leased = leased
         self.unread: dict[LaneKey, None] = {}
@@ -205,7 +262,7 @@ class LaneReader:
         Somebody else may have taken them when it returns: look again.
 
         Raises:
-            JobError: The database can't be read.
+            JobError: The store can't be read.
         """
         if cache.reading is not None:
             await cache.reading.wait()
@@ -223,7 +280,7 @@ class LaneReader:
 
         asked = [(each.number, limit) for each, limit in zip(caches, limits, strict=True)]
         try:
-            await self._transactions.execute(partial(read_lanes, wanted=asked), applied, is_writing=False)
+            await self._job.read_lanes(asked, applied)
         finally:
             for each in caches:
                 if each.reading is not None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from trawl.frontier.inspect import JobReport
     from trawl.frontier.job import Job
 
-__all__ = ["JOB_INFO", "MARKS", "START_ITEMS", "STATISTICS", "JobInfo", "Section", "damage_error"]
+__all__ = ["JOB_INFO", "LEASES", "MARKS", "START_ITEMS", "STATISTICS", "JobInfo", "Section", "damage_error"]
 
 logger: logging.Logger = logging.getLogger("trawl.frontier")
 
@@ -71,7 +71,7 @@ class Section(Generic[T]):
             reason = f"it is of version {version}, and this release reads {self.version}"
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             reason = f"it can't be read: {error}"
-        logger.warning("job %s: what it kept as %r is left out: %s", job.directory, self.name, reason)
+        logger.warning("job %s: what it kept as %r is left out: %s", job.name, self.name, reason)
         return None
 
 
@@ -114,6 +114,9 @@ JOB_INFO: Section[JobInfo] = Section("job", JobInfo)
 
 START_ITEMS: Section[int] = Section("start", int)
 """How many items of ``start()`` are stored, while it has not come to its end; its next reading leaves out as many."""
+
+LEASES = "frontier.leases"
+"""Name of a saved value: the number of leases, the order of the oldest, and its time in seconds since 1970."""
 
 STATISTICS: Section[dict[str, int | float | str | bool | None]] = Section(
     "statistics", dict[str, int | float | str | bool | None]

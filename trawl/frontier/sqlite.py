@@ -1,471 +1,324 @@
-"""The frontier of a job: everything is in its database, and memory holds the little that a decision needs.
+"""A job in a directory with one SQLite database, used by one process at a time.
 
-Leases are not stored: a request stays in the database until it is acknowledged, and every request in it is pending when
-a job is opened. So leasing writes nothing, and a lease that its process did not end comes back by itself. The number of
-leases, and the time of the oldest, are saved for :mod:`trawl.frontier.inspect`.
+::
 
-One transaction holds a request's end, the requests that came of it with their fingerprints, and its items: all that a
-crawl must not lose.
+    DIR/lock        held while a process has the job
+    DIR/job.db      everything; with job.db-wal and job.db-shm beside it while it is open
+
+The frontier's steps, the saved values and the outbox share one :class:`Transactions`: the steps of many tasks are one
+transaction.
 """
 
 from __future__ import annotations
 
+import logging
+import os
 import sqlite3
-from collections.abc import Iterable, Sequence
+import stat
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
-from hashlib import blake2b
-from itertools import count
-from math import inf
+from os import PathLike
+from pathlib import Path
 from typing import TypeVar
 
-import msgspec
 import trio
 
-from trawl.clock import WallClock
-from trawl.errors import JobError
-from trawl.frontier.base import FrontierStatistics, LaneKey, OutboxItem, Record, SortKey
-from trawl.frontier.codec import RecordCodec
-from trawl.frontier.job import Job
-from trawl.frontier.lane_cache import Bounds, LaneCache, LaneCaches, LaneReader
+from trawl.blocking import Blocking
+from trawl.durable import make_folder
+from trawl.errors import JobError, UsageError
+from trawl.frontier.base import OutboxItem
+from trawl.frontier.errors import DATABASE_ERRORS, job_error
+from trawl.frontier.job import Job, LaneHead, Outbox, Place, Snapshot, Step
+from trawl.frontier.lock import LOCK_NAME, JobLock
+from trawl.frontier.schema import BUSY_SECONDS, DATABASE_NAME, SCHEMA_VERSION, connect
+from trawl.frontier.sections import damage_error
 from trawl.frontier.tables import (
-    HELD,
-    DupeFilter,
-    Row,
-    Snapshot,
+    RowCounts,
     bring_forward,
     due,
-    end,
-    hold,
-    insert,
     is_clock_set_back,
-    let_in,
+    put_items,
+    read_kept,
+    read_lanes,
+    read_outbox,
+    read_outbox_ends,
     read_snapshot,
-    replace,
-    spill,
+    take_spilled,
     unspill,
-    wall_time,
     which_are_seen,
+    write,
 )
-from trawl.http import Request
+from trawl.frontier.transactions import Transactions
 
-__all__ = ["LEASES", "SqliteFrontier", "open_frontier"]
+__all__ = ["SqliteJob", "open_job"]
 
 T = TypeVar("T")
 
-LEASES = "frontier.leases"
-"""Name of a saved value: the number of leases, the order of the oldest, and its time in seconds since 1970."""
+logger: logging.Logger = logging.getLogger("trawl.frontier")
+
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
-class SqliteFrontier:
-    """Pending requests in a job's database; :func:`open_frontier` makes it.
-
-    A call that needs the disk is a checkpoint; :meth:`lease_many` and :meth:`claim_many` need it only for what memory
-    does not know.
+class SqliteJob(Job):
+    """A job in a directory; :func:`open_job` makes it.
 
     Attributes:
-        caches: The lanes in memory.
+        transactions: Its transactions.
+        row_counts: How many rows its tables have.
     """
 
-    def __init__(
-        self, job: Job, codec: RecordCodec, wall: WallClock, found: Snapshot, *, depth_first: bool, bounds: Bounds
+    directory: Path
+
+    def __init__(self, directory: Path, opened: _Opened, blocking: Blocking) -> None:
+        outbox = Outbox(opened.outbox_start, opened.outbox_end)
+        super().__init__(str(directory), opened.kept, outbox, is_new=opened.is_new)
+        self.directory = directory
+        self.last_error = opened.lock.last_error
+        self.row_counts: RowCounts = RowCounts()
+        self.transactions: Transactions = Transactions(opened.connection, blocking, directory, self._in_transaction)
+        self._connection = opened.connection
+        self._is_older = opened.is_older
+        self._lock = opened.lock
+        self._blocking = blocking
+        self._stored_start = opened.outbox_start
+        self._stored_end = opened.outbox_end
+        self._last_position = opened.outbox_end  # of an item put in, committed or not; for use in transactions
+        self._is_open = True
+
+    @property
+    def failure(self) -> JobError | None:
+        """The error after which nothing is written any more."""
+        return self.transactions.failure
+
+    async def apply(self, step: Step, applied: Callable[[int | None], T]) -> T:
+        """Write a step in the next transaction. A checkpoint.
+
+        Raises:
+            JobError: The database can't be written, now or before; nothing of the transaction was done.
+        """
+
+        def run(connection: sqlite3.Connection) -> tuple[int | None, int]:
+            first = write(connection, step, self.row_counts)
+            if step.is_spilled:
+                assert step.ended is not None
+                self._last_position += take_spilled(connection, step.ended[0], self._last_position)
+            if step.items:
+                self._last_position += put_items(connection, step.items, self._last_position)
+            return first, self._last_position
+
+        def hear(written: tuple[int | None, int]) -> T:
+            first, last = written
+            if step.items or step.is_spilled:
+                self.outbox.added(None if step.is_spilled else step.items, last)
+            return applied(first)
+
+        return await self.transactions.execute(run, hear)
+
+    async def read_lanes(
+        self, wanted: Sequence[tuple[int, int]], applied: Callable[[list[list[LaneHead]]], None]
     ) -> None:
-        self._job = job
-        self._codec = codec
-        self._wall = wall
-        self._sign = -1 if depth_first else 1
-        self._next_order = count(found.last_order + 1).__next__
-        self._dupe_filter = DupeFilter(found.marks, found.seen, bounds.marks)
-        self.caches: LaneCaches = LaneCaches(bounds)
-        self._leased: dict[int, tuple[LaneCache, float]] = {}  # in the order of leasing
-        self._spilled: dict[int, int] = {}
-        self._reader = LaneReader(job.transactions, self.caches, self._leased)
-        self._pending = self._held = found.held
-        self._next_due = inf if found.due is None else self._instant(found.due)
-        self._told: bytes | None = None
-        job.before_commit(self._tell)
-        self._restore(found)
+        """Read the first records of lanes, each given by its number and a limit. A checkpoint."""
+        await self.transactions.execute(partial(read_lanes, wanted=wanted), applied, is_writing=False)
 
-    async def claim_many(self, fingerprints: Sequence[bytes]) -> list[bool]:
-        """Mark ``fingerprints`` as seen; True for each that was new."""
-        dupe_filter = self._dupe_filter
-        answers = [dupe_filter.claim(fingerprint) for fingerprint in fingerprints]
-        asked = [mark for mark, answer in zip(fingerprints, answers, strict=True) if answer is None]
-        if asked:
-            known = await self._ask(asked, answers, fingerprints)
-            return [
-                answer is not False and mark not in known for mark, answer in zip(fingerprints, answers, strict=True)
-            ]
-        return [answer is not False for answer in answers]
+    async def read_seen(self, marks: Sequence[bytes], applied: Callable[[set[bytes]], None]) -> set[bytes]:
+        """Read which of ``marks`` were seen. A checkpoint."""
 
-    async def disclaim(self, fingerprints: Iterable[bytes]) -> None:
-        """Forget claims whose requests were not pushed after all."""
-        for fingerprint in fingerprints:
-            self._dupe_filter.withdraw(fingerprint)
+        def hear(seen: set[bytes]) -> set[bytes]:
+            applied(seen)
+            return seen
 
-    def refusal(self, record: Record) -> str | None:
-        """Return the reason why ``record`` can't be stored; None when it can."""
-        try:
-            record.stored = self._codec.encode(record, trio.current_time())
-        except ValueError as error:
-            return str(error)
-        return None
+        return await self.transactions.execute(partial(which_are_seen, marks=marks), hear, is_writing=False)
 
-    async def push_many(self, records: Sequence[Record]) -> None:
-        """Store ``records`` and their marks in this order. A checkpoint."""
-        rows, marks = self._written(records, self._sign)
+    async def read_due(self, now: int) -> list[tuple[Place, bytes]]:
+        """Read the first held requests that are due at ``now``, in microseconds since 1970. A checkpoint."""
+        return await self.transactions.execute(partial(due, now=now), _same, is_writing=False)
 
-        def applied(_: None) -> None:
-            self._stored(records, rows, marks)
+    async def read_snapshot(self, max_marks: int, now: float) -> Snapshot:
+        """Read what a frontier begins with. A checkpoint."""
+        if await self.transactions.execute(partial(is_clock_set_back, now=now), _same, is_writing=False):
+            await self.transactions.execute(partial(bring_forward, now=now), _same)
+        step = partial(read_snapshot, max_marks=max_marks, row_counts=self.row_counts)
+        return await self.transactions.execute(step, _same, is_writing=False)
 
-        await self._job.transactions.execute(
-            partial(insert, rows=rows, marks=marks, row_counts=self._job.row_counts), applied
-        )
-
-    async def lease_many(self, lane: LaneKey, limit: int) -> list[Record]:
-        """Take up to ``limit`` of a lane's records, best first.
+    async def sync(self) -> None:
+        """Have everything kept so far on the disk itself, where a power cut leaves it too. A checkpoint.
 
         Raises:
-            JobError: The database can't be read, or a record in it can't be used.
+            JobError: It can't be written.
         """
-        while (cache := self.caches.by_lane.get(lane)) is not None and cache.pending:
-            wanted = min(limit, cache.pending)
-            if cache.ready(wanted):
-                return self._take(cache, wanted)
-            await self._reader.read(cache, wanted)
-        return []
-
-    async def spill(self, lease: Record, items: Sequence[bytes]) -> None:
-        """Store items of a request that has not ended. A checkpoint."""
-        order = lease.order
-        n = self._spilled.get(order, 0)
-        self._spilled[order] = n + len(items)
-        rows = [(order, i, item) for i, item in enumerate(items, start=n + 1)]
-        await self._job.transactions.execute(partial(spill, rows=rows), _nothing)
-
-    async def acknowledge(
-        self, lease: Record, outputs: Sequence[Record] = (), items: Sequence[bytes] = (), failure: str | None = None
-    ) -> None:
-        """End a lease, and store what came of it, in one transaction. A checkpoint.
-
-        Raises:
-            ValueError: It is not leased; or an output can't be stored.
-        """
-        order = lease.order
-        if order not in self._leased:
-            raise ValueError(f"{lease!r} is not leased")
-        rows, marks = self._written(outputs, self._sign)
-        failed = None if failure is None else (_text(failure), self._now_epoch())
-        is_spilled = self._spilled.pop(order, 0) > 0
-        outbox, row_counts = self._job.outbox, self._job.row_counts
-        told: list[tuple[list[OutboxItem] | None, int]] = []
-
-        def run(connection: sqlite3.Connection) -> None:
-            end(connection, order, failed, row_counts)
-            insert(connection, rows, marks, row_counts)
-            if items or is_spilled:
-                entries = outbox.add(connection, order, items, is_spilled=is_spilled)
-                told.append((entries, outbox.next_position))
-
-        def applied(_: None) -> None:
-            self._ended(order)
-            self._stored(outputs, rows, marks)
-            for entries, last in told:
-                outbox.added(entries, last)
-
-        await self._job.transactions.execute(run, applied)
-
-    async def replace(self, lease: Record, record: Record) -> None:
-        """Put ``record`` in place of a leased one; it is leased at once. A checkpoint.
-
-        Raises:
-            ValueError: The one is not leased, or the other can't be stored.
-        """
-        order = lease.order
-        if order not in self._leased:
-            raise ValueError(f"{lease!r} is not leased")
-        rows, marks = self._written([record], 1, is_leased=True)
-
-        def applied(_: None) -> None:
-            self._ended(order)
-            for mark in marks:
-                self._dupe_filter.stored(mark)
-            record.stored = None
-            cache = self._cache_of(record.lane)
-            cache.leased += 1
-            self._leased[record.order] = cache, self._now_epoch()
-
-        step = partial(replace, order=order, rows=rows, marks=marks, row_counts=self._job.row_counts)
-        await self._job.transactions.execute(step, applied)
-
-    async def release(self, leases: Iterable[Record]) -> None:
-        """Give leases back; each keeps its old place in its lane. One that has ended is passed over.
-
-        Where one is to be held, this is a checkpoint.
-        """
-        now = trio.current_time()
-        later: dict[int, int] = {}
-        for lease in leases:
-            known = self._leased.get(lease.order)
-            if known is None:
-                continue
-            if self._spilled.pop(lease.order, 0):
-                self._job.run_in_next(partial(unspill, order=lease.order))
-            if lease.not_before > now and self._job.transactions.failure is None:
-                later[lease.order] = self._wall_time(lease)
-                continue
-            self._unleased(lease)
-            self.caches.place(known[0], _key(lease), lease)
-            self._pending += 1
-        if later:
-
-            def applied(_: None) -> None:
-                for order, until in later.items():
-                    self._ended(order)
-                    self._hold(until)
-
-            await self._job.transactions.execute(partial(hold, rows=list(later.items())), applied)
-
-    def next_due(self) -> float:
-        """Return the instant at which the first held record is due; infinity if there is none."""
-        return self._next_due
-
-    async def wake(self, now: float) -> Sequence[LaneKey]:
-        """Let some of the records whose time has come into their lanes, and name these. A checkpoint.
-
-        Raises:
-            JobError: The database can't be read, or a record in it can't be used.
-        """
-        transactions = self._job.transactions
-        found = await transactions.execute(
-            partial(due, now=int(self._wall.to_epoch(now) * 1e6)), _same, is_writing=False
-        )
-        records = [self._decoded(order, blob) for order, blob in found]
-        lanes = {record.lane: None for record in records}
-        numbers = {lane: _number_of(lane) for lane in lanes}
-        rows = [(numbers[record.lane], *_key(record)) for record in records]
-
-        def applied(first: int | None) -> None:
-            for record in records:
-                self.caches.place(self._cache_of(record.lane), _key(record), record)
-            self._held -= len(records)
-            self._next_due = inf if first is None else self._instant(first)
-
-        await transactions.execute(partial(let_in, rows=rows), applied)
-        return list(lanes)
-
-    def held_until(self, request: Request) -> float | None:
-        """Return None: held records are only on disk."""
-        return None
-
-    def lanes(self) -> Sequence[LaneKey]:
-        """Return the lanes with records that are not leased."""
-        return [cache.lane for cache in self.caches.by_lane.values() if cache.pending]
-
-    def best(self, lane: LaneKey) -> SortKey | None:
-        """Return the key of the best record of a lane that is not leased."""
-        cache = self.caches.by_lane.get(lane)
-        return None if cache is None else cache.best()
-
-    def pending_in(self, lane: LaneKey) -> int:
-        """Return the number of records of a lane that are not leased."""
-        cache = self.caches.by_lane.get(lane)
-        return 0 if cache is None else cache.pending
-
-    def lane_of(self, request: Request) -> LaneKey | None:
-        """Return the lane in which this very request is cached; None also if it is only in the database."""
-        for lane, cache in self.caches.by_lane.items():
-            if any(isinstance(held, Record) and held.request is request for _, held in cache.at_hand):
-                return lane
-        return None
-
-    def statistics(self) -> FrontierStatistics:
-        """Return the counts of now."""
-        lanes = sum(cache.pending > 0 for cache in self.caches.by_lane.values())
-        return FrontierStatistics(self._pending, len(self._leased), self._dupe_filter.count, lanes, self._held)
+        await self.transactions.execute(_nothing, _nothing, is_synced=True)
 
     async def aclose(self) -> None:
-        """Have everything written; the job stays open. A checkpoint."""
-        if self._job.transactions.failure is None:
-            await self._job.commit()
+        """Write what was kept, and give the job free for the next process. A checkpoint; cancelled, it does so too.
 
-    def _written(
-        self, records: Sequence[Record], sign: int, *, is_leased: bool = False
-    ) -> tuple[list[Row], list[bytes]]:
-        """Return the rows and fingerprints to store for ``records``, which get their orders."""
-        now = trio.current_time()
-        blobs = [record.stored if record.stored is not None else self._codec.encode(record, now) for record in records]
-        rows: list[Row] = []
-        for record, blob in zip(records, blobs, strict=True):
-            assert isinstance(blob, bytes)
-            record.order = sign * self._next_order()
-            if record.found_at is None:
-                record.found_at = now
-            if record.not_before > now and not is_leased:
-                rows.append((record.order, HELD, self._wall_time(record), 0.0, blob))
-                continue
-            lane = record.lane
-            cache = self.caches.by_lane.get(lane)
-            number = _number_of(lane) if cache is None else cache.number
-            rows.append((record.order, number, -record.request.priority, -record.share, blob))
-        return rows, [record.fingerprint for record in records if record.fingerprint is not None]
+        Raises:
+            JobError: The saved values could not be written.
+        """
+        if not self._is_open:
+            await trio.lowlevel.checkpoint()
+            return
+        with trio.CancelScope(shield=True):  # a disk limits it, as it limits each commit
+            try:
+                if self.failure is None:
+                    await self.commit()
+            finally:
+                self._is_open = False
+                await self._blocking.run(self._connection.close)  # noqa: ASYNC102 - shielded
+                if self.failure is not None:
+                    self._lock.write_error(str(self.failure).removeprefix(f"job {self.directory}: "))
+                self._lock.release()
 
-    def _stored(self, records: Sequence[Record], rows: Sequence[Row], marks: Sequence[bytes]) -> None:
-        """Count records that are in the database now, and pending."""
-        for mark in marks:
-            self._dupe_filter.stored(mark)
-        for record, row in zip(records, rows, strict=True):
-            record.stored = None
-            if row[1] == HELD:
-                self._hold(row[2])
-            else:
-                self.caches.place(self._cache_of(record.lane), _key(record), record)
-                self._pending += 1
+    def damaged(self, detail: str) -> JobError:
+        """Make the error that says that the job is damaged, where, and what to do."""
+        return damage_error(self.directory, detail)
 
-    def _hold(self, until: int) -> None:
-        """Count one more held record."""
-        self._held += 1
-        self._pending += 1
-        self._next_due = min(self._next_due, self._instant(until))
+    def abandon(self) -> None:
+        """Let go of the job as a killed process would: nothing more is written. For tests of resuming."""
+        self._is_open = False
+        self._connection.close()
+        self._lock.release()
 
-    def _wall_time(self, record: Record) -> int:
-        return wall_time(self._wall.to_epoch(record.not_before))
+    async def _read_outbox(self, position: int, limit: int) -> Sequence[OutboxItem]:
+        return await self.transactions.execute(
+            partial(read_outbox, position=position, limit=limit), _same, is_writing=False
+        )
 
-    def _instant(self, until: int) -> float:
-        """Return the instant at which a record held until a wall time is surely found to be due."""
-        return self._wall.from_epoch((until + 1) / 1e6)
+    def _in_transaction(self) -> Callable[[sqlite3.Connection], None]:
+        """Return a function that writes, at the end of the next transaction, what changed besides its steps."""
+        changed, unspilled = self._beside()
+        start = self.outbox.start
 
-    def _unleased(self, lease: Record) -> None:
-        cache, _ = self._leased.pop(lease.order)
-        cache.leased -= 1
+        def run(connection: sqlite3.Connection) -> None:
+            for order in unspilled:
+                unspill(connection, order)
+            for name, blob in changed.items():
+                if blob is None:
+                    connection.execute("DELETE FROM kept WHERE name = ?", (name,))
+                else:
+                    connection.execute("INSERT OR REPLACE INTO kept VALUES (?, ?)", (name, blob))
+            self._write_outbox(connection, start)
+            self.row_counts.write(connection)
+            if self._is_older:  # an older release must not continue it: it could not read all of it
+                connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+                self._is_older = False
 
-    def _ended(self, order: int) -> None:
-        """Forget a leased record that is gone from the database."""
-        cache, _ = self._leased.pop(order)
-        cache.leased -= 1
-        self.caches.forget_if_empty(cache)
+        return run
 
-    def _cache_of(self, lane: LaneKey) -> LaneCache:
-        cache = self.caches.by_lane.get(lane)
-        if cache is None:
-            cache = self.caches.by_lane[lane] = LaneCache(lane, _number_of(lane))
-        return cache
-
-    def _take(self, cache: LaneCache, limit: int) -> list[Record]:
-        taken = self.caches.take(cache, limit)
-        try:
-            leases = [held if isinstance(held, Record) else self._decoded(key[2], held) for key, held in taken]
-        except JobError:
-            cache.leased -= len(taken)
-            for key, held in taken:
-                self.caches.place(cache, key, held)
-            raise
-        since = self._now_epoch()
-        for lease in leases:
-            self._leased[lease.order] = cache, since
-        self._pending -= len(leases)
-        return leases
-
-    def _restore(self, found: Snapshot) -> None:
-        """Restore the lanes of an earlier process."""
-        for pending, (number, priority, share, order, blob) in found.lanes:
-            record = self._decoded(order, blob)
-            lane = record.lane
-            if lane in self.caches.by_lane:
-                raise self._damaged(order, "its lane is not the one that it is stored in")
-            cache = self.caches.by_lane[lane] = LaneCache(lane, number)
-            self.caches.place(cache, (priority, share, order), record)
-            cache.pending = pending
-            if pending > 1:
-                cache.beyond = (priority, share, order + 1)  # there are none before; where the next is, a reading says
-            self._reader.unread[lane] = None
-            self._pending += pending
-
-    def _decoded(self, order: int, blob: bytes) -> Record:
-        try:
-            record = self._codec.decode(blob, trio.current_time())
-        except (ValueError, LookupError, TypeError) as error:
-            raise self._damaged(order, str(error)) from error
-        record.order = order
-        return record
-
-    def _damaged(self, order: int, why: str) -> JobError:
-        directory = self._job.directory
-        what_to_do = "give the spider what it lacks, or go on with a copy of the job made before"
-        return JobError(f"job {directory}: its request {order} can't be used: {why}. {what_to_do}", str(directory))
-
-    async def _ask(
-        self, asked: Sequence[bytes], answers: Sequence[bool | None], fingerprints: Sequence[bytes]
-    ) -> set[bytes]:
-        """Return those of ``asked`` that the database has; the others are claimed now."""
-
-        def applied(stored: set[bytes]) -> set[bytes]:
-            for mark in asked:
-                self._dupe_filter.settle(mark, was_stored=mark in stored)
-            return stored
-
-        try:
-            return await self._job.transactions.execute(partial(which_are_seen, marks=asked), applied, is_writing=False)
-        except BaseException:
-            for mark, new in zip(fingerprints, answers, strict=True):
-                if new is not False:
-                    self._dupe_filter.withdraw(mark)
-            raise
-
-    def _tell(self) -> None:
-        """Save, with each transaction, the number of leases and the oldest, for :mod:`trawl.frontier.inspect`."""
-        told = b""
-        if self._leased:
-            order, (_, since) = next(iter(self._leased.items()))
-            told = msgspec.msgpack.encode((len(self._leased), order, since))
-        if told != self._told:
-            self._told = told
-            self._job.keep(LEASES, told)
-
-    def _now_epoch(self) -> float:
-        return self._wall.to_epoch(trio.current_time())
+    def _write_outbox(self, connection: sqlite3.Connection, start: int) -> None:
+        if start != self._stored_start:
+            connection.execute("DELETE FROM outbox WHERE position <= ?", (start,))
+            connection.execute("INSERT OR REPLACE INTO state VALUES ('outbox_start', ?)", (start,))
+            self._stored_start = start
+        end = self._last_position
+        if end != self._stored_end:
+            connection.execute("INSERT OR REPLACE INTO state VALUES ('outbox_end', ?)", (end,))
+            self._stored_end = end
 
 
-async def open_frontier(
-    job: Job, spider: object, wall: WallClock, *, depth_first: bool = False, bounds: Bounds | None = None
-) -> SqliteFrontier:
-    """Open the frontier of a job, with all that earlier processes left in it, leased or not. A checkpoint.
+async def open_job(
+    directory: str | PathLike[str], blocking: Blocking, *, busy_seconds: float = BUSY_SECONDS
+) -> SqliteJob:
+    """Open the job in ``directory``, which is created if it is missing. A checkpoint.
 
     Args:
-        job: The job; it stays open when the frontier is closed.
-        spider: Whose methods the callbacks are.
-        wall: Wall time, for instants that outlive the process.
-        depth_first: The newest of equals goes first, instead of the oldest.
-        bounds: How much is kept in memory; about 50 MB at the most if None.
+        directory: New, empty, or with a job in it.
+        blocking: How blocking work is done.
+        busy_seconds: How long another program may hold the database before that is an error.
 
     Raises:
-        JobError: The database can't be read; or what is stored can't be used: the spider has a callback no more.
+        JobError: Another process is using it; or it is damaged, of a newer version, or can't be written.
+        UsageError: It is not a directory, or holds other files.
     """
-    bounds = bounds or Bounds()
-    now = wall.to_epoch(trio.current_time())
-    if await job.transactions.execute(partial(is_clock_set_back, now=now), _same, is_writing=False):
-        await job.transactions.execute(partial(bring_forward, now=now), _nothing)
-    step = partial(read_snapshot, max_marks=bounds.marks, row_counts=job.row_counts)
-    found = await job.transactions.execute(step, _same, is_writing=False)
-    return SqliteFrontier(job, RecordCodec(spider, wall), wall, found, depth_first=depth_first, bounds=bounds)
+    path = Path(directory)
+    return SqliteJob(path, await blocking.run(_Opened, path, busy_seconds), blocking)
 
 
-def _key(record: Record) -> SortKey:
-    return -record.request.priority, -record.share, record.order
+class _Opened:
+    """State read from the disk while a job is opened. The constructor blocks."""
+
+    def __init__(self, directory: Path, busy_seconds: float) -> None:
+        _make(directory)
+        self.lock: JobLock = JobLock(directory)
+        try:
+            try:
+                self.connection: sqlite3.Connection
+                self.is_new: bool
+                self.connection, self.is_new = connect(directory, busy_seconds=busy_seconds)
+                try:
+                    self._read()
+                    self.lock.clear_error()
+                except BaseException:
+                    self.connection.close()
+                    raise
+            except DATABASE_ERRORS as error:
+                raise job_error(directory, error) from error
+        except BaseException:
+            self.lock.release()
+            raise
+
+    def _read(self) -> None:
+        connection = self.connection
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        self.is_older: bool = version < SCHEMA_VERSION
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")  # can it be written? Nothing is, until a commit
+        connection.execute("ROLLBACK")
+        if connection.execute("SELECT 1 FROM spilled LIMIT 1").fetchone():
+            connection.execute("DELETE FROM spilled")  # the requests come back, and will give these items again
+        self.kept: dict[str, bytes] = read_kept(connection)
+        self.outbox_start: int
+        self.outbox_end: int
+        self.outbox_start, self.outbox_end = read_outbox_ends(connection)
 
 
-def _number_of(lane: LaneKey) -> int:
-    """Return a lane's number: the first 64 bits of a hash of its key, so that no table of lanes is needed."""
-    return int.from_bytes(blake2b(msgspec.msgpack.encode(lane), digest_size=8).digest(), "big", signed=True)
+def _make(directory: Path) -> None:
+    """Create the directory if it is missing, and refuse one with other content than a job's."""
+    try:
+        make_folder(directory, 0o700)  # requests hold cookies, tokens and passwords
+        names = [path.name for path in directory.iterdir()]
+    except FileExistsError as error:
+        raise UsageError(f"job {directory}: it is not a directory") from error
+    except NotADirectoryError as error:
+        raise UsageError(f"job {directory}: a part of its path is not a directory") from error
+    except OSError as error:
+        raise job_error(directory, error) from error
+    strangers = [name for name in names if name != LOCK_NAME]
+    if strangers and DATABASE_NAME not in strangers:
+        raise UsageError(f"job {directory}: it holds other files ({min(strangers)}): give a new or empty directory")
+    _tell_of_empty(directory / DATABASE_NAME)
+    _close(directory, is_empty=not names)
 
 
-def _text(reason: str) -> str:
-    """Return a reason as text that can be stored; a server's may hold half of a surrogate pair."""
-    return reason.encode(errors="backslashreplace").decode()
+def _tell_of_empty(database: Path) -> None:
+    """Warn of an empty database, which a kill leaves while a job is created: it may have been more than that."""
+    with suppress(OSError):
+        if not database.stat().st_size:
+            words = "job %s: its %s is empty, as a kill leaves it before anything was stored: the job begins anew"
+            logger.warning(words, database.parent, database.name)
+
+
+def _close(directory: Path, *, is_empty: bool) -> None:
+    """Take others' permissions from an empty directory of ours; warn of one that others may read."""
+    with suppress(OSError):
+        status = directory.stat()
+        mode = stat.S_IMODE(status.st_mode)
+        if not mode & _OTHERS:
+            return
+        if is_empty and status.st_uid == os.geteuid():
+            directory.chmod(mode & ~_OTHERS)
+        else:
+            logger.warning(
+                "job %s: others on this machine may read it, with the cookies and passwords in it: "
+                "`chmod 700 %s` keeps them out",
+                directory,
+                directory,
+            )
+
+
+def _nothing(given: object) -> None:
+    """Do nothing: the step only causes a transaction."""
 
 
 def _same(found: T) -> T:
     return found
-
-
-def _nothing(_: object) -> None:
-    """Ignore the result of a step."""

@@ -1,154 +1,37 @@
-"""SQL on the tables of a job, each function a part of a transaction; and the filter of duplicates above it.
+"""SQL on the tables of a job, each function a part of a transaction.
 
 Values that are read are checked as far as that costs next to nothing: their types, which SQLite does not enforce, and
 whether rows are missing. Another program may have changed the database, and a silent loss is worse than an error.
-
-A claimed fingerprint is in memory until its request is stored, and is stored in the same transaction. Beside those, the
-fingerprints used last are kept in two generations: when the younger is full it replaces the older. So a crawl of common
-size never reads the database for one, and a large crawl only for those that it has not met for a while.
-
-A request with a time of its own is *held*: it stands in the table of requests in a lane that no other is in, ordered by
-its time. The column of the priority has the wall time in microseconds before which it may not be sent. So held requests
-are not in memory, and hold up nobody behind them. When its time has come, a request moves into its own lane.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Sequence
-from typing import TypeAlias
+from collections.abc import Sequence
 
-import attrs
-
+from trawl.frontier.base import OutboxItem
 from trawl.frontier.codec import repack, unpack
 from trawl.frontier.errors import malformed
+from trawl.frontier.job import AT_ONCE, HELD, LAST_ORDER, READ_BYTES, LaneHead, Place, Snapshot, Step, wall_time
 
 __all__ = [
-    "HELD",
-    "DupeFilter",
-    "LaneHead",
-    "LaneRow",
-    "Row",
     "RowCounts",
-    "Snapshot",
     "bring_forward",
     "due",
-    "end",
-    "first_due",
-    "hold",
-    "insert",
     "is_clock_set_back",
-    "let_in",
+    "put_items",
     "read_kept",
     "read_lanes",
+    "read_outbox",
     "read_outbox_ends",
     "read_snapshot",
-    "replace",
-    "spill",
+    "take_spilled",
     "unspill",
-    "wall_time",
     "which_are_seen",
+    "write",
 ]
 
-
-class DupeFilter:
-    """Fingerprints of requests seen before, as far as memory knows them.
-
-    Args:
-        known: All fingerprints that are stored, or None where they are too many to remember.
-        count: How many are stored.
-        generation: How many a generation holds.
-
-    Attributes:
-        count: Fingerprints ever claimed, those that are stored included.
-    """
-
-    __slots__ = ("_claimed", "_generation", "_is_complete", "_old", "_young", "count")
-
-    def __init__(self, known: Iterable[bytes] | None, count: int, generation: int) -> None:
-        self._claimed: set[bytes] = set()
-        self._young: set[bytes] = set()
-        self._old: set[bytes] = set(known or ())
-        self._is_complete = known is not None
-        self._generation = generation
-        self.count: int = count
-
-    def claim(self, fingerprint: bytes) -> bool | None:
-        """Claim a fingerprint. Returns whether it was new; None: tell :meth:`settle` what the database says."""
-        if fingerprint in self._claimed or fingerprint in self._young:
-            return False
-        if fingerprint in self._old:
-            self._remember(fingerprint)
-            return False
-        self._claimed.add(fingerprint)
-        self.count += 1
-        return True if self._is_complete else None
-
-    def settle(self, fingerprint: bytes, *, was_stored: bool) -> None:
-        """Take the database's answer to a claim that memory could not decide."""
-        if was_stored:
-            self.withdraw(fingerprint)
-            self._remember(fingerprint)
-
-    def withdraw(self, fingerprint: bytes) -> None:
-        """Forget a claim whose request was not stored; one that was stays."""
-        if fingerprint in self._claimed:
-            self._claimed.remove(fingerprint)
-            self.count -= 1
-
-    def stored(self, fingerprint: bytes) -> None:
-        """Note that its request is stored, and the claim with it."""
-        self._claimed.discard(fingerprint)
-        self._remember(fingerprint)
-
-    def _remember(self, fingerprint: bytes) -> None:
-        if len(self._young) >= self._generation:
-            self._is_complete &= not self._old
-            self._old, self._young = self._young, set()
-        self._young.add(fingerprint)
-
-
-HELD = int.from_bytes(b"held", "big")
-"""The number of their lane. Those of other lanes are hashes of 64 bits."""
-
-AT_ONCE = 1000
-"""Requests that are let in by one transaction."""
-
-
-Row: TypeAlias = "tuple[int, int, int, float, bytes]"
-"""Order, lane, minus priority, minus share, record."""
-
-LaneRow: TypeAlias = "tuple[int, int, float, int, bytes]"
-"""Of a lane's first record: the lane, minus priority, minus share, order, record."""
-
-LaneHead: TypeAlias = "tuple[int, float, int, bytes]"
-"""One of a lane's first records: minus priority, minus share, order, record."""
-
-LAST_ORDER = 1 << 62
-"""Orders of coming end there, half of what 64 bits hold."""
-
 _FIRST = "SELECT priority, share, ord, record FROM request WHERE lane = ? ORDER BY priority, share, ord LIMIT ?"
-
-
-@attrs.frozen
-class Snapshot:
-    """State of the database when a frontier is opened.
-
-    Attributes:
-        lanes: How many records each lane has, and its first, in the order of the firsts' coming.
-        last_order: The largest order of coming, without its sign.
-        seen: How many fingerprints were seen.
-        marks: These fingerprints, or None where they are many.
-        held: How many requests wait for a time of their own, in no lane.
-        due: The time of the first of these, as :func:`wall_time` has it; None: there is none.
-    """
-
-    lanes: Sequence[tuple[int, LaneRow]]
-    last_order: int
-    seen: int
-    marks: Sequence[bytes] | None
-    held: int = 0
-    due: int | None = None
 
 
 class RowCounts:
@@ -245,20 +128,33 @@ def read_snapshot(connection: sqlite3.Connection, max_marks: int, row_counts: Ro
         marks = [row[0] for row in connection.execute("SELECT fingerprint FROM seen")]
         if not all(type(mark) is bytes for mark in marks):
             raise malformed("its seen fingerprints are not bytes")
-    return Snapshot(lanes, max(edges), seen, marks, held, first_due(connection))
+    return Snapshot(lanes, max(edges), seen, marks, held, _first_due(connection))
 
 
-def insert(connection: sqlite3.Connection, rows: Sequence[Row], marks: Sequence[bytes], row_counts: RowCounts) -> None:
-    """Store requests and fingerprints."""
-    if rows:
-        connection.executemany("INSERT INTO request (ord, lane, priority, share, record) VALUES (?, ?, ?, ?, ?)", rows)
-        row_counts.requests += len(rows)
-    if marks:
-        new = connection.executemany("INSERT OR IGNORE INTO seen VALUES (?)", [(mark,) for mark in sorted(marks)])
+def write(connection: sqlite3.Connection, step: Step, row_counts: RowCounts) -> int | None:
+    """Write a step, but for items that come into the outbox.
+
+    Returns the time of the first request that is held, if ``moved`` is given; None: there is none.
+    """
+    if step.ended is not None:
+        _end(connection, step.ended[0], step.failed, row_counts)
+    if step.rows:
+        statement = "INSERT INTO request (ord, lane, priority, share, record) VALUES (?, ?, ?, ?, ?)"
+        connection.executemany(statement, step.rows)
+        row_counts.requests += len(step.rows)
+    if step.marks:
+        new = connection.executemany("INSERT OR IGNORE INTO seen VALUES (?)", [(mark,) for mark in sorted(step.marks)])
         row_counts.seen += new.rowcount
+    if step.spilled:
+        connection.executemany("INSERT INTO spilled VALUES (?, ?, ?)", step.spilled)
+    if step.moved is not None:
+        statement = "UPDATE request SET lane = ?, priority = ?, share = ? WHERE ord = ?"
+        connection.executemany(statement, [(*to, place[0]) for place, to in step.moved])
+        return _first_due(connection)
+    return None
 
 
-def end(connection: sqlite3.Connection, order: int, failed: tuple[str, float] | None, row_counts: RowCounts) -> None:
+def _end(connection: sqlite3.Connection, order: int, failed: tuple[str, float] | None, row_counts: RowCounts) -> None:
     """Remove a request; with the reason of a failure and its wall time, move it to the failed ones."""
     if failed is not None:
         connection.execute(
@@ -268,17 +164,42 @@ def end(connection: sqlite3.Connection, order: int, failed: tuple[str, float] | 
     row_counts.requests -= connection.execute("DELETE FROM request WHERE ord = ?", (order,)).rowcount
 
 
-def replace(
-    connection: sqlite3.Connection, order: int, rows: Sequence[Row], marks: Sequence[bytes], row_counts: RowCounts
-) -> None:
-    """Replace a request by another."""
-    end(connection, order, None, row_counts)
-    insert(connection, rows, marks, row_counts)
+def put_items(connection: sqlite3.Connection, items: Sequence[bytes], last: int) -> int:
+    """Put items into the outbox after position ``last``. Returns how many."""
+    rows = list(enumerate(items, start=last + 1))
+    connection.executemany("INSERT INTO outbox VALUES (?, ?)", rows)
+    return len(rows)
 
 
-def spill(connection: sqlite3.Connection, rows: Sequence[tuple[int, int, bytes]]) -> None:
-    """Store items of a request that has not ended, each with its order and number."""
-    connection.executemany("INSERT INTO spilled VALUES (?, ?, ?)", rows)
+def take_spilled(connection: sqlite3.Connection, order: int, last: int) -> int:
+    """Move the spilled items of a request into the outbox, after position ``last``. Returns how many."""
+    moved = connection.execute(
+        "INSERT INTO outbox (position, item) SELECT ? + n, item FROM spilled WHERE ord = ? ORDER BY n", (last, order)
+    ).rowcount
+    unspill(connection, order)
+    return moved
+
+
+def read_outbox(connection: sqlite3.Connection, position: int, limit: int) -> list[OutboxItem]:
+    """Read up to ``limit`` items after ``position`` from the outbox, fewer if they are large.
+
+    Raises:
+        sqlite3.DatabaseError: One of them is not there, or is not bytes.
+    """
+    found: list[OutboxItem] = []
+    size = 0
+    rows = connection.execute(
+        "SELECT position, item FROM outbox WHERE position > ? ORDER BY position LIMIT ?", (position, limit)
+    )
+    for row in rows:
+        if row[0] != position + len(found) + 1 or type(row[1]) is not bytes:
+            raise malformed(f"item {position + len(found) + 1}, which waits for the feeds, is not there")
+        found.append(OutboxItem(*row))
+        size += len(found[-1].item)
+        if size >= READ_BYTES:
+            break
+    rows.close()
+    return found
 
 
 def unspill(connection: sqlite3.Connection, order: int) -> None:
@@ -307,36 +228,17 @@ def which_are_seen(connection: sqlite3.Connection, marks: Sequence[bytes]) -> se
     return {mark for mark in marks if connection.execute(statement, (mark,)).fetchone() is not None}
 
 
-def wall_time(until: float) -> int:
-    """Return the value stored as priority for a wall time in seconds since 1970, rounded up."""
-    return int(until * 1e6) + 2
+def due(connection: sqlite3.Connection, now: int) -> list[tuple[Place, bytes]]:
+    """Read the first requests that are due at ``now``, in microseconds since 1970."""
+    statement = (
+        "SELECT ord, priority, share, record FROM request WHERE lane = ? AND priority <= ?"
+        " ORDER BY priority, share, ord LIMIT ?"
+    )
+    rows = connection.execute(statement, (HELD, now, AT_ONCE)).fetchall()
+    return [((order, HELD, priority, share), record) for order, priority, share, record in rows]
 
 
-def due(connection: sqlite3.Connection, now: int) -> list[tuple[int, bytes]]:
-    """Read the first requests that are due at ``now``, in microseconds since 1970: the order and record of each."""
-    statement = "SELECT ord, record FROM request WHERE lane = ? AND priority <= ? ORDER BY priority, share, ord LIMIT ?"
-    rows: list[tuple[int, bytes]] = connection.execute(statement, (HELD, now, AT_ONCE)).fetchall()
-    return rows
-
-
-def let_in(connection: sqlite3.Connection, rows: Sequence[tuple[int, int, float, int]]) -> int | None:
-    """Move requests into their lanes. Returns the time of the first request still held; None if there is none.
-
-    Args:
-        connection: The database.
-        rows: The lane, minus priority, minus share and order of each.
-    """
-    connection.executemany("UPDATE request SET lane = ?, priority = ?, share = ? WHERE ord = ?", rows)
-    return first_due(connection)
-
-
-def hold(connection: sqlite3.Connection, rows: Sequence[tuple[int, int]]) -> None:
-    """Hold requests that are in lanes, each given by its order, until a time."""
-    statement = "UPDATE request SET lane = ?, priority = ?, share = 0.0 WHERE ord = ?"
-    connection.executemany(statement, [(HELD, until, order) for order, until in rows])
-
-
-def first_due(connection: sqlite3.Connection) -> int | None:
+def _first_due(connection: sqlite3.Connection) -> int | None:
     """Return the time of the first held request; None if there is none."""
     (first,) = connection.execute("SELECT min(priority) FROM request WHERE lane = ?", (HELD,)).fetchone()
     if first is not None and type(first) is not int:

@@ -78,7 +78,7 @@ class FrontierMachine(RuleBasedStateMachine):
         self._is_durable = is_durable
         self._stack = ExitStack()
         self._opener = self._stack.enter_context(store())
-        self._trio = self._stack.enter_context(_running())
+        self._trio, self._nursery = self._stack.enter_context(_running())
         self._model = _Model()
         self._leased: dict[str, Record] = {}
         self._count = 0
@@ -86,7 +86,7 @@ class FrontierMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """Close the frontier and its store."""
-        self._run(self._opened.__aexit__, None, None, None)
+        self._close()
         self._stack.close()
 
     @rule(numbers=st.lists(st.integers(0, 12), max_size=5))
@@ -155,7 +155,7 @@ class FrontierMachine(RuleBasedStateMachine):
     @rule()
     def reopen(self) -> None:
         """Close the frontier and open it again: leases come back, claims that were not stored are gone."""
-        self._run(self._opened.__aexit__, None, None, None)
+        self._close()
         for record in self._leased.values():
             self._model.push(record)
         self._leased.clear()
@@ -181,8 +181,26 @@ class FrontierMachine(RuleBasedStateMachine):
             assert best is None or best <= min(there)
 
     def _open(self) -> None:
-        self._opened = self._opener()
-        self._frontier: Frontier = self._run(self._opened.__aenter__)
+        self._frontier: Frontier
+        self._frontier, self._ending, self._ended = self._run(self._begin)
+
+    async def _begin(self) -> tuple[Frontier, trio.Event, trio.Event]:
+        begun: tuple[Frontier, trio.Event, trio.Event] = await self._nursery.start(self._hold)
+        return begun
+
+    def _close(self) -> None:
+        self._trio.run_sync_soon(self._ending.set)
+        self._run(self._ended.wait)
+
+    async def _hold(self, *, task_status: trio.TaskStatus[tuple[Frontier, trio.Event, trio.Event]]) -> None:
+        """Open and close the frontier in one task, as a client with a nursery of its own needs it."""
+        ending, ended = trio.Event(), trio.Event()
+        try:
+            async with self._opener() as frontier:
+                task_status.started((frontier, ending, ended))
+                await ending.wait()
+        finally:
+            ended.set()
 
     def _push(self, records: list[Record]) -> None:
         self._run(self._frontier.push_many, records)
@@ -204,20 +222,21 @@ class FrontierMachine(RuleBasedStateMachine):
 
 
 @contextmanager
-def _running() -> Iterator[trio.lowlevel.TrioToken]:
+def _running() -> Iterator[tuple[trio.lowlevel.TrioToken, trio.Nursery]]:
     """Trio in a thread of its own, on a virtual clock: the steps of a state machine are plain functions."""
-    tokens: Queue[tuple[trio.lowlevel.TrioToken, trio.Event]] = Queue()
+    tokens: Queue[tuple[trio.lowlevel.TrioToken, trio.Nursery, trio.Event]] = Queue()
 
     async def until_told() -> None:
         stop = trio.Event()
-        tokens.put((trio.lowlevel.current_trio_token(), stop))
-        await stop.wait()
+        async with trio.open_nursery() as nursery:
+            tokens.put((trio.lowlevel.current_trio_token(), nursery, stop))
+            await stop.wait()
 
     thread = Thread(target=partial(trio.run, until_told, clock=MockClock()))
     thread.start()
-    token, stop = tokens.get()
+    token, nursery, stop = tokens.get()
     try:
-        yield token
+        yield token, nursery
     finally:
         trio.from_thread.run_sync(stop.set, trio_token=token)
         thread.join()

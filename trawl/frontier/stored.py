@@ -1,0 +1,426 @@
+"""The frontier of a job: everything is in the job's store, and memory holds the little that a decision needs.
+
+Leases are not stored: a request stays in the store until it is acknowledged, and every request in it is pending when a
+job is opened. So leasing writes nothing, and a lease that its process did not end comes back by itself. The number of
+leases, and the time of the oldest, are saved for :mod:`trawl.frontier.inspect`.
+
+One step holds a request's end, the requests that came of it with their fingerprints, and its items: all that a
+crawl must not lose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from hashlib import blake2b
+from itertools import count
+from math import inf
+
+import msgspec
+import trio
+
+from trawl.clock import WallClock
+from trawl.errors import JobError
+from trawl.frontier.base import FrontierStatistics, LaneKey, Record, SortKey
+from trawl.frontier.codec import RecordCodec
+from trawl.frontier.job import HELD, Job, Place, Row, Snapshot, Step, wall_time
+from trawl.frontier.lane_cache import Bounds, DupeFilter, LaneCache, LaneCaches, LaneReader
+from trawl.frontier.sections import LEASES
+from trawl.http import Request
+
+__all__ = ["StoredFrontier", "open_frontier"]
+
+
+class StoredFrontier:
+    """Pending requests of a job; :func:`open_frontier` makes it.
+
+    A call that needs the store is a checkpoint; :meth:`lease_many` and :meth:`claim_many` need it only for what memory
+    does not know.
+
+    Attributes:
+        caches: The lanes in memory.
+    """
+
+    def __init__(
+        self, job: Job, codec: RecordCodec, wall: WallClock, found: Snapshot, *, depth_first: bool, bounds: Bounds
+    ) -> None:
+        self._job = job
+        self._codec = codec
+        self._wall = wall
+        self._sign = -1 if depth_first else 1
+        self._next_order = count(found.last_order + 1).__next__
+        self._dupe_filter = DupeFilter(found.marks, found.seen, bounds.marks)
+        self.caches: LaneCaches = LaneCaches(bounds)
+        self._leased: dict[int, tuple[LaneCache, float, Place]] = {}  # in the order of leasing
+        self._spilled: dict[int, int] = {}
+        self._reader = LaneReader(job, self.caches, self._leased)
+        self._pending = self._held = found.held
+        self._next_due = inf if found.due is None else self._instant(found.due)
+        self._told: bytes | None = None
+        job.before_commit(self._tell)
+        self._restore(found)
+
+    async def claim_many(self, fingerprints: Sequence[bytes]) -> list[bool]:
+        """Mark ``fingerprints`` as seen; True for each that was new."""
+        dupe_filter = self._dupe_filter
+        answers = [dupe_filter.claim(fingerprint) for fingerprint in fingerprints]
+        asked = [mark for mark, answer in zip(fingerprints, answers, strict=True) if answer is None]
+        if asked:
+            known = await self._ask(asked, answers, fingerprints)
+            return [
+                answer is not False and mark not in known for mark, answer in zip(fingerprints, answers, strict=True)
+            ]
+        return [answer is not False for answer in answers]
+
+    async def disclaim(self, fingerprints: Iterable[bytes]) -> None:
+        """Forget claims whose requests were not pushed after all."""
+        for fingerprint in fingerprints:
+            self._dupe_filter.withdraw(fingerprint)
+
+    def refusal(self, record: Record) -> str | None:
+        """Return the reason why ``record`` can't be stored; None when it can."""
+        try:
+            record.stored = self._codec.encode(record, trio.current_time())
+        except ValueError as error:
+            return str(error)
+        return None
+
+    async def push_many(self, records: Sequence[Record]) -> None:
+        """Store ``records`` and their marks in this order. A checkpoint."""
+        rows, marks = self._written(records, self._sign)
+
+        def applied(_: int | None) -> None:
+            self._stored(records, rows, marks)
+
+        await self._job.apply(Step(rows=rows, marks=marks), applied)
+
+    async def lease_many(self, lane: LaneKey, limit: int) -> list[Record]:
+        """Take up to ``limit`` of a lane's records, best first.
+
+        Raises:
+            JobError: The store can't be read, or a record in it can't be used.
+        """
+        while (cache := self.caches.by_lane.get(lane)) is not None and cache.pending:
+            wanted = min(limit, cache.pending)
+            if cache.ready(wanted):
+                return self._take(cache, wanted)
+            await self._reader.read(cache, wanted)
+        return []
+
+    async def spill(self, lease: Record, items: Sequence[bytes]) -> None:
+        """Store items of a request that has not ended. A checkpoint."""
+        order = lease.order
+        n = self._spilled.get(order, 0)
+        self._spilled[order] = n + len(items)
+        rows = [(order, i, item) for i, item in enumerate(items, start=n + 1)]
+        await self._job.apply(Step(spilled=rows), _nothing)
+
+    async def acknowledge(
+        self, lease: Record, outputs: Sequence[Record] = (), items: Sequence[bytes] = (), failure: str | None = None
+    ) -> None:
+        """End a lease, and store what came of it, in one step. A checkpoint.
+
+        Raises:
+            ValueError: It is not leased; or an output can't be stored.
+        """
+        order = lease.order
+        known = self._leased.get(order)
+        if known is None:
+            raise ValueError(f"{lease!r} is not leased")
+        rows, marks = self._written(outputs, self._sign)
+        failed = None if failure is None else (_text(failure), self._now_epoch())
+        is_spilled = self._spilled.pop(order, 0) > 0
+
+        def applied(_: int | None) -> None:
+            self._ended(order)
+            self._stored(outputs, rows, marks)
+
+        step = Step(ended=known[2], failed=failed, rows=rows, marks=marks, items=items, is_spilled=is_spilled)
+        await self._job.apply(step, applied)
+
+    async def replace(self, lease: Record, record: Record) -> None:
+        """Put ``record`` in place of a leased one; it is leased at once. A checkpoint.
+
+        Raises:
+            ValueError: The one is not leased, or the other can't be stored.
+        """
+        order = lease.order
+        known = self._leased.get(order)
+        if known is None:
+            raise ValueError(f"{lease!r} is not leased")
+        rows, marks = self._written([record], 1, is_leased=True)
+
+        def applied(_: int | None) -> None:
+            self._ended(order)
+            for mark in marks:
+                self._dupe_filter.stored(mark)
+            record.stored = None
+            cache = self._cache_of(record.lane)
+            cache.leased += 1
+            self._leased[record.order] = cache, self._now_epoch(), rows[0][:4]
+
+        await self._job.apply(Step(ended=known[2], rows=rows, marks=marks), applied)
+
+    async def release(self, leases: Iterable[Record]) -> None:
+        """Give leases back; each keeps its old place in its lane. One that has ended is passed over.
+
+        Where one is to be held, this is a checkpoint.
+        """
+        now = trio.current_time()
+        later: list[tuple[Place, tuple[int, int, float]]] = []
+        for lease in leases:
+            known = self._leased.get(lease.order)
+            if known is None:
+                continue
+            cache, _, place = known
+            if self._spilled.pop(lease.order, 0):
+                self._job.unspill(lease.order)
+            if lease.not_before > now and self._job.failure is None:
+                later.append((place, (HELD, self._wall_time(lease), 0.0)))
+                continue
+            self._unleased(lease)
+            self.caches.place(cache, (*place[2:], place[0]), lease)
+            self._pending += 1
+        if later:
+
+            def applied(_: int | None) -> None:
+                for place, to in later:
+                    self._ended(place[0])
+                    self._hold(to[1])
+
+            await self._job.apply(Step(moved=later), applied)
+
+    def next_due(self) -> float:
+        """Return the instant at which the first held record is due; infinity if there is none."""
+        return self._next_due
+
+    async def wake(self, now: float) -> Sequence[LaneKey]:
+        """Let some of the records whose time has come into their lanes, and name these. A checkpoint.
+
+        Raises:
+            JobError: The store can't be read, or a record in it can't be used.
+        """
+        found = await self._job.read_due(int(self._wall.to_epoch(now) * 1e6))
+        records = [self._decoded(place[0], blob) for place, blob in found]
+        lanes = {record.lane: None for record in records}
+        numbers = {lane: _number_of(lane) for lane in lanes}
+        moved = [
+            (place, (numbers[record.lane], *_key(record)[:2]))
+            for (place, _), record in zip(found, records, strict=True)
+        ]
+
+        def applied(first: int | None) -> None:
+            for record in records:
+                self.caches.place(self._cache_of(record.lane), _key(record), record)
+            self._held -= len(records)
+            self._next_due = inf if first is None else self._instant(first)
+
+        await self._job.apply(Step(moved=moved), applied)
+        return list(lanes)
+
+    def held_until(self, request: Request) -> float | None:
+        """Return None: held records are only in the store."""
+        return None
+
+    def lanes(self) -> Sequence[LaneKey]:
+        """Return the lanes with records that are not leased."""
+        return [cache.lane for cache in self.caches.by_lane.values() if cache.pending]
+
+    def best(self, lane: LaneKey) -> SortKey | None:
+        """Return the key of the best record of a lane that is not leased."""
+        cache = self.caches.by_lane.get(lane)
+        return None if cache is None else cache.best()
+
+    def pending_in(self, lane: LaneKey) -> int:
+        """Return the number of records of a lane that are not leased."""
+        cache = self.caches.by_lane.get(lane)
+        return 0 if cache is None else cache.pending
+
+    def lane_of(self, request: Request) -> LaneKey | None:
+        """Return the lane in which this very request is cached; None also if it is only in the store."""
+        for lane, cache in self.caches.by_lane.items():
+            if any(isinstance(held, Record) and held.request is request for _, held in cache.at_hand):
+                return lane
+        return None
+
+    def statistics(self) -> FrontierStatistics:
+        """Return the counts of now."""
+        lanes = sum(cache.pending > 0 for cache in self.caches.by_lane.values())
+        return FrontierStatistics(self._pending, len(self._leased), self._dupe_filter.count, lanes, self._held)
+
+    async def aclose(self) -> None:
+        """Have everything written; the job stays open. A checkpoint."""
+        if self._job.failure is None:
+            await self._job.commit()
+
+    def _written(
+        self, records: Sequence[Record], sign: int, *, is_leased: bool = False
+    ) -> tuple[list[Row], list[bytes]]:
+        """Return the rows and fingerprints to store for ``records``, which get their orders."""
+        now = trio.current_time()
+        blobs = [record.stored if record.stored is not None else self._codec.encode(record, now) for record in records]
+        rows: list[Row] = []
+        for record, blob in zip(records, blobs, strict=True):
+            assert isinstance(blob, bytes)
+            record.order = sign * self._next_order()
+            if record.found_at is None:
+                record.found_at = now
+            if record.not_before > now and not is_leased:
+                rows.append((record.order, HELD, self._wall_time(record), 0.0, blob))
+                continue
+            lane = record.lane
+            cache = self.caches.by_lane.get(lane)
+            number = _number_of(lane) if cache is None else cache.number
+            rows.append((record.order, number, -record.request.priority, -record.share, blob))
+        return rows, [record.fingerprint for record in records if record.fingerprint is not None]
+
+    def _stored(self, records: Sequence[Record], rows: Sequence[Row], marks: Sequence[bytes]) -> None:
+        """Count records that are in the store now, and pending."""
+        for mark in marks:
+            self._dupe_filter.stored(mark)
+        for record, row in zip(records, rows, strict=True):
+            record.stored = None
+            if row[1] == HELD:
+                self._hold(row[2])
+            else:
+                self.caches.place(self._cache_of(record.lane), _key(record), record)
+                self._pending += 1
+
+    def _hold(self, until: int) -> None:
+        """Count one more held record."""
+        self._held += 1
+        self._pending += 1
+        self._next_due = min(self._next_due, self._instant(until))
+
+    def _wall_time(self, record: Record) -> int:
+        return wall_time(self._wall.to_epoch(record.not_before))
+
+    def _instant(self, until: int) -> float:
+        """Return the instant at which a record held until a wall time is surely found to be due."""
+        return self._wall.from_epoch((until + 1) / 1e6)
+
+    def _unleased(self, lease: Record) -> None:
+        cache = self._leased.pop(lease.order)[0]
+        cache.leased -= 1
+
+    def _ended(self, order: int) -> None:
+        """Forget a leased record that is gone from the store."""
+        cache = self._leased.pop(order)[0]
+        cache.leased -= 1
+        self.caches.forget_if_empty(cache)
+
+    def _cache_of(self, lane: LaneKey) -> LaneCache:
+        cache = self.caches.by_lane.get(lane)
+        if cache is None:
+            cache = self.caches.by_lane[lane] = LaneCache(lane, _number_of(lane))
+        return cache
+
+    def _take(self, cache: LaneCache, limit: int) -> list[Record]:
+        taken = self.caches.take(cache, limit)
+        try:
+            leases = [held if isinstance(held, Record) else self._decoded(key[2], held) for key, held in taken]
+        except JobError:
+            cache.leased -= len(taken)
+            for key, held in taken:
+                self.caches.place(cache, key, held)
+            raise
+        since = self._now_epoch()
+        for lease, (key, _) in zip(leases, taken, strict=True):
+            self._leased[lease.order] = cache, since, (key[2], cache.number, *key[:2])
+        self._pending -= len(leases)
+        return leases
+
+    def _restore(self, found: Snapshot) -> None:
+        """Restore the lanes of an earlier process."""
+        for pending, (number, priority, share, order, blob) in found.lanes:
+            record = self._decoded(order, blob)
+            lane = record.lane
+            if lane in self.caches.by_lane:
+                raise self._damaged(order, "its lane is not the one that it is stored in")
+            cache = self.caches.by_lane[lane] = LaneCache(lane, number)
+            self.caches.place(cache, (priority, share, order), record)
+            cache.pending = pending
+            if pending > 1:
+                cache.beyond = (priority, share, order + 1)  # there are none before; where the next is, a reading says
+            self._reader.unread[lane] = None
+            self._pending += pending
+
+    def _decoded(self, order: int, blob: bytes) -> Record:
+        try:
+            record = self._codec.decode(blob, trio.current_time())
+        except (ValueError, LookupError, TypeError) as error:
+            raise self._damaged(order, str(error)) from error
+        record.order = order
+        return record
+
+    def _damaged(self, order: int, why: str) -> JobError:
+        name = self._job.name
+        what_to_do = "give the spider what it lacks, or go on with a copy of the job made before"
+        return JobError(f"job {name}: its request {order} can't be used: {why}. {what_to_do}", name)
+
+    async def _ask(
+        self, asked: Sequence[bytes], answers: Sequence[bool | None], fingerprints: Sequence[bytes]
+    ) -> set[bytes]:
+        """Return those of ``asked`` that the store has; the others are claimed now."""
+
+        def applied(stored: set[bytes]) -> None:
+            for mark in asked:
+                self._dupe_filter.settle(mark, was_stored=mark in stored)
+
+        try:
+            return await self._job.read_seen(asked, applied)
+        except BaseException:
+            for mark, new in zip(fingerprints, answers, strict=True):
+                if new is not False:
+                    self._dupe_filter.withdraw(mark)
+            raise
+
+    def _tell(self) -> None:
+        """Save, with each step, the number of leases and the oldest, for :mod:`trawl.frontier.inspect`."""
+        told = b""
+        if self._leased:
+            order, (_, since, _) = next(iter(self._leased.items()))
+            told = msgspec.msgpack.encode((len(self._leased), order, since))
+        if told != self._told:
+            self._told = told
+            self._job.keep(LEASES, told)
+
+    def _now_epoch(self) -> float:
+        return self._wall.to_epoch(trio.current_time())
+
+
+async def open_frontier(
+    job: Job, spider: object, wall: WallClock, *, depth_first: bool = False, bounds: Bounds | None = None
+) -> StoredFrontier:
+    """Open the frontier of a job, with all that earlier processes left in it, leased or not. A checkpoint.
+
+    Args:
+        job: The job; it stays open when the frontier is closed.
+        spider: Whose methods the callbacks are.
+        wall: Wall time, for instants that outlive the process.
+        depth_first: The newest of equals goes first, instead of the oldest.
+        bounds: How much is kept in memory; about 50 MB at the most if None.
+
+    Raises:
+        JobError: The store can't be read; or what is stored can't be used: the spider has a callback no more.
+    """
+    bounds = bounds or Bounds()
+    found = await job.read_snapshot(bounds.marks, wall.to_epoch(trio.current_time()))
+    return StoredFrontier(job, RecordCodec(spider, wall), wall, found, depth_first=depth_first, bounds=bounds)
+
+
+def _key(record: Record) -> SortKey:
+    return -record.request.priority, -record.share, record.order
+
+
+def _number_of(lane: LaneKey) -> int:
+    """Return a lane's number: the first 64 bits of a hash of its key, so that no table of lanes is needed."""
+    return int.from_bytes(blake2b(msgspec.msgpack.encode(lane), digest_size=8).digest(), "big", signed=True)
+
+
+def _text(reason: str) -> str:
+    """Return a reason as text that can be stored; a server's may hold half of a surrogate pair."""
+    return reason.encode(errors="backslashreplace").decode()
+
+
+def _nothing(_: object) -> None:
+    """Ignore the result of a step."""
