@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+import gc
+from unittest.mock import patch
+
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from trawl.frontier import MemoryFrontier, Record
+from trawl.frontier import MemoryFrontier, Record, memory
+from trawl.frontier.memory import SeenMarks
 from trawl.http import Request
 
 LANE = (("a.example",), "http://a.example")
@@ -123,3 +127,36 @@ async def test_i11_a_stored_request_is_found_in_its_lane_until_it_is_leased() ->
     assert frontier.lane_of(Request("http://a.example/1")) is None
     await frontier.lease_many(LANE, 1)
     assert frontier.lane_of(one.request) is None
+
+
+def mark(ones: int) -> bytes:
+    return b"1" * ones + b"0" * (16 - ones)
+
+
+marks = st.integers(0, 16).map(mark)
+"""Of these, the end of one and the beginning of the next are often a third."""
+
+
+@given(st.lists(st.tuples(st.booleans(), st.lists(marks, max_size=5)), max_size=40))
+@example([(True, [mark(0), mark(8), mark(16), mark(4)]), (False, [mark(12)]), (True, [mark(12), mark(13)])])
+def test_marks_beyond_the_first_are_remembered_as_the_first_are(steps: list[tuple[bool, list[bytes]]]) -> None:
+    expected: set[bytes] = set()
+    with patch.object(memory, "MAX_IN_SET", 2), patch.object(memory, "BUCKETS", 1):
+        seen = SeenMarks()
+        for is_added, some in steps:
+            if is_added:
+                assert seen.add(some) == [each not in expected.union(some[:i]) for i, each in enumerate(some)]
+                expected.update(some)
+            else:
+                seen.discard(some)
+                expected.difference_update(some)
+            assert len(seen) == len(expected)
+
+
+def test_the_garbage_collector_looks_at_few_of_the_marks() -> None:
+    seen = SeenMarks()
+    before = len(gc.get_objects())
+    assert all(seen.add(number.to_bytes(16, "little") for number in range(100_000)))
+    gc.collect()
+    assert len(gc.get_objects()) - before < 100
+    assert len(gc.get_referents(seen._first, *gc.get_referents(seen))) <= memory.MAX_IN_SET * 2 + memory.BUCKETS + 10
