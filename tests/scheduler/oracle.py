@@ -26,6 +26,7 @@ class Account:
         self.connecting: set[Grant] = set()
         self.busy: dict[int, Grant] = {}
         self.last_sent = -inf
+        self.planned = -inf
         self.slot_sent: dict[int, float] = {}
         self.charges: list[tuple[float, float]] = []
 
@@ -68,7 +69,7 @@ class History:
         scope, account, now = self.rig.scope(name), self.accounts[name], self.rig.now
         if len(account.busy) >= scope.concurrency or scope.held_until > now:
             return False
-        if scope.delay > 0 and (account.connecting or now < account.last_sent + scope.delay):
+        if scope.delay > 0 and self.planned(name) - scope.lead > now:
             return False
         if scope.quota is not None and scope.quota.ready_at(now, grant.amount(index)) > now:
             return False
@@ -76,9 +77,19 @@ class History:
             return True
         slots = int(min(scope.concurrency, len(account.slot_sent) + len(account.busy) + 1))
         return any(
-            number not in account.busy and account.slot_sent.get(number, -inf) + scope.delay_per_slot <= now
+            number not in account.busy
+            and account.slot_sent.get(number, -inf) + scope.delay_per_slot - scope.lead <= now
             for number in range(1, slots + 1)
         )
+
+    def planned(self, name: str) -> float:
+        """When the next request would go to the wire, by the delay alone."""
+        scope, account = self.rig.scope(name), self.accounts[name]
+        at = account.last_sent + scope.delay
+        if not account.connecting:
+            return at
+        is_too_far = len(account.connecting) * scope.delay > scope.lead or len(account.connecting) >= 64
+        return inf if is_too_far or not scope.lead else max(at, account.planned + scope.delay)
 
     def is_withheld(self, grant: Grant, claimant: Lane | None) -> bool:
         """Whether a claim keeps it: the claimant's scope has a limit it could be in the way of, and it is later."""
@@ -188,9 +199,14 @@ class History:
             self.give_back(grant)
             return
         now = self.rig.now
+        if grant.lane is not None and grant.lane.opens_at(grant, now) > now:
+            return  # it waits at the wire
         self.rig.sent(grant)
         for index, (name, slot) in enumerate(self._taken(grant)):
             account, scope = self.accounts[name], self.rig.scope(name)
+            assert now >= scope.held_until
+            assert scope.delay <= 0 or now >= account.last_sent + scope.delay
+            assert scope.delay_per_slot <= 0 or now >= account.slot_sent.get(slot, -inf) + scope.delay_per_slot
             account.connecting.discard(grant)
             account.last_sent = account.slot_sent[slot] = now
             account.charges.append((now, grant.amount(index)))
@@ -264,11 +280,17 @@ class History:
                 is_behind = other in withheld or self.is_withheld(other, claimant) or self.is_kept_off(other)
                 assert is_behind, f"{granted} before {other}"
         self.in_flight.append(granted)
+        plans = {}
+        for name, _ in self._taken(granted):
+            scope, plans[name] = self.rig.scope(name), self.accounts[name].planned
+            if scope.delay > 0 and scope.lead > 0:
+                plans[name] = max(self.rig.now + scope.lead, self.planned(name))
         for name, slot in self._taken(granted):
             account = self.accounts[name]
             assert slot not in account.busy
             account.busy[slot] = granted
             account.connecting.add(granted)
+            account.planned = plans[name]
             assert len(account.busy) <= self.rig.scope(name).concurrency
 
     def _taken(self, grant: Grant) -> list[tuple[str, int]]:
@@ -285,8 +307,13 @@ class History:
             if not rig.scheduler.pending:
                 break
             if connecting := [grant for grant in self.in_flight if grant.sent_at is None]:
-                del connecting[1:]
-                self.send(is_going=True)
+                first = connecting[0]
+                opens_at = first.lane.opens_at(first, rig.now) if first.lane is not None else rig.now
+                if opens_at == inf:
+                    self.give_back(first)
+                else:
+                    rig.now = max(rig.now, opens_at)
+                    self.send(is_going=True)
             elif self.in_flight:
                 self.give_back(self.in_flight[0])
             else:

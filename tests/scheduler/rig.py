@@ -122,7 +122,17 @@ class Rig:
         connecting = connect(grant) if callable(connect) else connect
         answering = latency(grant) if callable(latency) else latency
 
+        asked_at: float | None = None
+
         def go() -> None:
+            nonlocal asked_at
+            if asked_at is not None:
+                grant.waited(self.now - asked_at)
+            if grant.lane is not None and (opens_at := grant.lane.opens_at(grant, self.now)) > self.now:
+                assert opens_at < inf
+                asked_at = self.now
+                self.at(opens_at, go)
+                return
             self.sent(grant)
             self.at(self.now + answering, lambda: self.give_back(grant))
 

@@ -98,7 +98,7 @@ class Watched:
         rulers = [self.rulers[scope] for scope in self.scopes_of(request)]
         self.check(request)
 
-        def sent() -> bool | None:
+        def sent() -> bool | float | None:
             if is_held := on_sent():
                 return is_held
             now = trio.current_time()

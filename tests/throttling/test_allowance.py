@@ -70,9 +70,9 @@ def test_what_was_on_its_way_before_there_was_a_quota_is_stored_before_it_is_spe
     disk.set(QUOTAS[0], 0.0)
     slot = disk.scope.take(0.0, 2.0)
     disk.set(QUOTAS[1], 1.0)
-    assert disk.scope.stops(slot, 1.0, 2.0)
+    assert disk.scope.opens_at(slot, 1.0, 2.0) > 1.0
     disk.write(1.0, is_whole=False)
-    assert not disk.scope.stops(slot, 1.0, 2.0)
+    assert not disk.scope.opens_at(slot, 1.0, 2.0) > 1.0
     disk.scope.sent(slot, 1.0, 2.0)
     assert disk.spent <= disk.known
 
@@ -90,7 +90,7 @@ def test_nothing_is_spent_that_a_kill_would_forget_however_quotas_change(seed: i
                 flying.append((scope.take(now, amount), amount))
         elif step < 0.65 and flying:
             slot, amount = flying.pop(drawn.randrange(len(flying)))
-            was_sent = step < 0.6 and not scope.stops(slot, now, amount)
+            was_sent = step < 0.6 and scope.opens_at(slot, now, amount) <= now
             if was_sent:
                 scope.sent(slot, now, amount)
                 assert disk.spent <= disk.known + 1e-9

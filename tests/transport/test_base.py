@@ -128,3 +128,46 @@ async def test_a_simulated_wire_notes_no_send_and_keeps_the_connection(autojump_
     await sent(wire, Request("http://a.example/2"))
     assert trio.current_time() == 2.5
     assert [row.url for row in wire.send_log.rows] == ["http://a.example/2"]
+
+
+async def early(wire: Transport, request: Request, seconds: float) -> Outcome:
+    """Ask so many seconds before it may go."""
+    opens_at = None
+
+    def on_sent() -> float | bool:
+        nonlocal opens_at
+        if opens_at is None:
+            opens_at = trio.current_time() + seconds
+        return opens_at if trio.current_time() < opens_at else False
+
+    outcome = await wire.send(request, on_sent)
+    assert outcome.sent_at == opens_at
+    return outcome
+
+
+@KINDS
+async def test_a_request_that_is_early_waits_connected_and_the_wait_counts_for_nothing(
+    clock: MockClock, kind: Any
+) -> None:
+    async with serving(is_fine) as server:
+        wire = kind(TransportSettings(download_timeout=1.0, download_read_timeout=1.0))
+        for number in range(2):  # on a new connection, and on one that was there
+            outcome = await early(wire, Request(f"{server.url}{number}"), 3.0)
+            assert outcome.error is None
+            assert outcome.response is not None
+            assert outcome.latency is not None
+            assert outcome.latency < 1.0
+        assert [head.split(b" ")[1] for head in server.heads] == [b"/0", b"/1"]
+        await wire.aclose()
+        await server.all_gone()
+
+
+async def test_over_http_2_a_request_that_is_early_gives_its_turn_up(clock: MockClock) -> None:
+    authority = Authority()
+    async with serving_h2(fine, authority.server()) as server:
+        wire = ChosenTransport(SETTINGS, ssl_context=authority.client())
+        outcome = await wire.send(Request(f"{server.url}0"), lambda: trio.current_time() + 1.0)
+        assert outcome.is_held
+        assert await sent(wire, Request(f"{server.url}1")) == b"/1 "
+        await wire.aclose()
+        await server.all_gone()

@@ -3,8 +3,10 @@
 What the middleware hands on is compared with what was granted; where it needs something else it is not sent
 (:meth:`~trawl.engine.admission.Admission.objection`).
 
-From the grant to the wire there is no await but the connection's own. A scope that was closed while the connection was
-made, by a refusal (D01, B03), a longer delay or a lower quota (I12), is still obeyed: the request is not sent, gives
+From the grant to the wire there is no await but those of middleware and of the connection, and no delay is longer for
+it: a scope with spacing grants a request earlier by the time that others took to the wire, and the request waits there,
+connected, for its instant. A scope that was closed meanwhile, by a refusal (D01, B03), a much longer delay or a lower
+quota (I12), is still obeyed: the request is not sent, gives
 its places back, and waits for another turn, while the connection is left to whoever comes next. So does one whose old
 connection was dead, where its scopes count sends: going again is another send. When the body has been read, the
 throttle hears the outcome first and the places are given back second, in one step without a send between, so that the
@@ -37,6 +39,7 @@ from trawl.http.notes import note, notes_of
 from trawl.scheduler import Grant, Scheduler
 from trawl.throttling import Scope, Throttle
 from trawl.throttling.explain import add_parsing, add_times, add_wasted_send
+from trawl.throttling.scope import MAX_LEAD
 
 __all__ = ["Fetcher", "Recorder", "ScopeLimiters"]
 
@@ -106,18 +109,25 @@ Recorder = Callable[[Grant, "Outcome | None", float], None]
 class _Write:
     """Called by the transport at both ends of a write; scopes count from the later end."""
 
-    __slots__ = ("_began", "_began_at", "_grant", "needs_new_connection")
+    __slots__ = ("_began", "_began_at", "_grant", "asked_at", "needs_new_connection")
 
-    def __init__(self, began: Callable[[Grant, float], bool], grant: Grant) -> None:
+    def __init__(self, began: Callable[[Grant, float], bool | float], grant: Grant) -> None:
         self._began = began
         self._grant = grant
         self._began_at = -math.inf
+        self.asked_at: float | None = None  # since when it waits at the wire
         self.needs_new_connection: bool = notes_of(grant.request).needs_new_connection
 
-    def __call__(self) -> bool:
-        """The request is about to be written; True: it must not."""
-        self._began_at = trio.current_time()
-        return self._began(self._grant, self._began_at)
+    def __call__(self) -> bool | float:
+        """The request is about to be written; True: it must not; an instant: not before that."""
+        self._began_at = now = trio.current_time()
+        if self.asked_at is not None:
+            self._grant.waited(now - self.asked_at)
+            self.asked_at = None
+        answer = self._began(self._grant, now)
+        if answer and answer is not True:
+            self.asked_at = now
+        return answer
 
     def written(self) -> None:
         """It has been written, or the next part of it."""
@@ -189,6 +199,8 @@ class Fetcher:
         write = _Write(self._sent, grant)
         outcome = await self._transport.send(request, write)
         if outcome.is_held:
+            if write.asked_at is not None and grant.lane is not None:  # a transport that does not wait
+                grant.lane.forget_lead()
             if grant.sent_at is not None:
                 note(grant.request, needs_new_connection=True)
             outcome.then = Replace(grant.request, reason="held")
@@ -225,12 +237,12 @@ class Fetcher:
         else:
             self._look_later(now)
 
-    def _sent(self, grant: Grant, now: float) -> bool:
-        """Note that a request goes to the wire; True: it must not, a scope of it was closed since its grant."""
+    def _sent(self, grant: Grant, now: float) -> bool | float:
+        """Note that a request goes to the wire, or tell that it must not now (:data:`~trawl.transport.base.OnSent`)."""
         if grant.sent_at is not None:
             return self._sent_again(grant, now)
-        if grant.lane is not None and grant.lane.stops(grant, now):
-            return True
+        if grant.lane is not None and (opens_at := grant.lane.opens_at(grant, now)) > now:
+            return opens_at if opens_at <= now + MAX_LEAD else True
         self._scheduler.sent(grant, now)
         self._count_sent(grant)
         if self._recorder is not None:
@@ -240,7 +252,7 @@ class Fetcher:
 
     def _look_later(self, now: float) -> None:
         """Have the dispatcher look when something may go; at once where somebody became ready, who has no timer."""
-        if self._scheduler.has_ready() and self._scheduler.in_flight < self._scheduler.places:
+        if self._scheduler.queues.ready and self._scheduler.in_flight < self._scheduler.places:
             self._state.wakeup.set()
         else:
             self._state.wakeup.set_by(self._scheduler.next_event(now))

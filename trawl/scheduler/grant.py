@@ -181,6 +181,13 @@ class Grant:
         if self.found_at is None:
             self.found_at = now
 
+    def waited(self, seconds: float) -> None:
+        """Count a wait at the wire as if it had been one for the grant: it goes under what its scopes know now."""
+        self.granted_at += seconds
+        self.throttled += seconds
+        if self.lane is not None and self.lane.scopes:
+            self.steps = tuple([scope.step for scope in self.lane.scopes])
+
     @property
     def queued(self) -> float:
         """Seconds that it waited, from when it was found, for others and not for a scope; known when it is granted."""

@@ -20,6 +20,7 @@ import attrs
 from trawl.frontier import Amounts
 from trawl.scheduler.grant import PAGE, Grant, LaneId
 from trawl.throttling.explain import Reason
+from trawl.throttling.limits import EXACT
 
 if TYPE_CHECKING:
     from trawl.scheduler.scope_queue import ScopeQueue
@@ -229,17 +230,32 @@ class Lane:
             grant.steps = tuple([scope.step for scope in scopes])
             grant.slots = tuple([scope.take(now, grant.amount(index)) for index, scope in enumerate(scopes)])
 
-    def stops(self, grant: Grant, now: float) -> bool:
-        """Tell if ``grant`` must not go to the wire after all: a scope was closed since it was granted."""
+    def opens_at(self, grant: Grant, now: float) -> float:
+        """Return the instant from which ``grant`` may be written; ``inf``: not by this grant (:meth:`Scope.opens_at`).
+
+        At or before ``now``: it may be written.
+        """
+        at = -inf
         for slot, scope, (_, amount) in zip(grant.slots, self.scopes, grant.scopes, strict=False):
-            if scope.stops(slot, now, 1.0 if amount is None else amount):
-                return True
-        return False
+            if (opens_at := scope.opens_at(slot, now, 1.0 if amount is None else amount)) > at:
+                at = opens_at
+        return at
+
+    def forget_lead(self) -> None:
+        """Have its scopes grant nothing early until they have measured again."""
+        for scope in self.scopes:
+            scope.lead = 0.0
 
     def sent(self, grant: Grant, now: float) -> None:
-        """Tell its scopes that ``grant`` went to the wire."""
+        """Tell its scopes that ``grant`` went to the wire.
+
+        They take one draw together for the intervals from here: jitter of several would add up to a lower rate.
+        """
+        draw: float | None = None
         for slot, scope, (_, amount) in zip(grant.slots, self.scopes, grant.scopes, strict=False):
-            scope.sent(slot, now, 1.0 if amount is None else amount)
+            scope.sent(slot, now, 1.0 if amount is None else amount, grant.granted_at)
+            if scope.jitter != EXACT and len(self.scopes) > 1 and scope.delay + scope.delay_per_slot > 0.0:
+                draw = scope.draw(draw)
 
     def written(self, grant: Grant, sent_at: float, now: float) -> None:
         """Tell its scopes that the write has ended at ``now`` that began at ``sent_at``."""

@@ -39,6 +39,7 @@ from trawl.testing.latency import Outage, draw_seconds
 from trawl.testing.limits import TokenBucket
 from trawl.testing.responses import Failure, SimulatedResponse, make_failure
 from trawl.testing.sends import SendLog, SendRecord
+from trawl.transport.base import OnSent, wait_to_send
 from trawl.transport.body import sink_for, write_to_sink
 
 if TYPE_CHECKING:
@@ -147,6 +148,10 @@ class _Exchange:
         self.sent_at: float | None = None
         self.row: SendRecord | None = None
 
+    def put_off(self, seconds: float) -> None:
+        """Put the time limit off: it waits for its turn at the wire."""
+        self.deadline += seconds
+
     def failed(self, failure: Failure, cause: str, now: float) -> Outcome:
         """Return the outcome of an exchange that ended at ``now`` without a response."""
         error = make_failure(failure, cause, self.request.url, self.request.method)
@@ -184,7 +189,7 @@ class SimulatedTransport:
         self._wall_start_utc = wall_start_utc or WALL_START_UTC
         self._sites: dict[str, _HostState] = {}
 
-    async def send(self, request: Request, on_sent: Callable[[], bool | None]) -> Outcome:
+    async def send(self, request: Request, on_sent: OnSent) -> Outcome:
         """Send ``request``; errors of its servers are in the outcome. A checkpoint.
 
         Raises:
@@ -198,7 +203,7 @@ class SimulatedTransport:
                 self.on_bug(error)
             raise
 
-    async def _sent(self, request: Request, on_sent: Callable[[], bool | None]) -> Outcome:
+    async def _sent(self, request: Request, on_sent: OnSent) -> Outcome:
         now = trio.current_time()
         if self.begun_at is None:
             self.begun_at = now
@@ -211,10 +216,15 @@ class SimulatedTransport:
             failed = await self._connect(exchange)
             if failed is not None:
                 return failed
-        row = self._report(exchange, on_sent)
-        if row is None:
-            await trio.lowlevel.checkpoint()
-            return Outcome(request, started_at=now, ended_at=trio.current_time())
+        answer = self._report(exchange, on_sent)
+        if answer:
+            began_at = trio.current_time()
+            if await wait_to_send(lambda: self._report(exchange, on_sent), answer, exchange.put_off):
+                site.keep(exchange.origin, trio.current_time())
+                await trio.lowlevel.checkpoint()
+                return Outcome(request, started_at=now, ended_at=trio.current_time())
+            exchange.started_at += trio.current_time() - began_at
+        row = cast("SendRecord", exchange.row)
         try:
             return await self._answered(exchange)
         finally:
@@ -265,20 +275,18 @@ class SimulatedTransport:
             await trio.lowlevel.checkpoint()
         return None if failure is None else exchange.failed(failure, cause, trio.current_time())
 
-    def _report(self, exchange: _Exchange, on_sent: Callable[[], bool | None]) -> SendRecord | None:
-        """Record the send and call ``on_sent``. Returns None if it is refused there; the connection stays idle."""
+    def _report(self, exchange: _Exchange, on_sent: OnSent) -> bool | float | None:
+        """Record the send and call ``on_sent``. Returns its answer; the send counts unless that is true."""
         exchange.sent_at = now = trio.current_time()
         exchange.row = row = SendRecord(exchange.request.url, exchange.request.method, now)
         self.send_log.sending = row
         try:
-            is_held = on_sent()
+            answer = on_sent()
         finally:
             self.send_log.sending = None
-        if is_held:
-            exchange.site.keep(exchange.origin, now)
-            return None
-        self.send_log.rows.append(row)
-        return row
+        if not answer:
+            self.send_log.rows.append(row)
+        return answer
 
     async def _answered(self, exchange: _Exchange) -> Outcome:
         assert exchange.sent_at is not None

@@ -72,10 +72,11 @@ class Slots:
     grows again.
     """
 
-    __slots__ = ("_busy", "_free", "_is_by_age", "_max_slots", "_sent_at")
+    __slots__ = ("_busy", "_free", "_is_by_age", "_max_slots", "_rested_at", "_sent_at")
 
     def __init__(self) -> None:
         self._sent_at: list[float] = []
+        self._rested_at: list[float] = []
         self._busy: list[bool] = []
         self._free: list[tuple[float, int]] = []
         self._is_by_age = False
@@ -90,6 +91,7 @@ class Slots:
         """Open a slot beyond those there are. Returns its number."""
         self._busy.append(is_busy)
         self._sent_at.append(sent_at)
+        self._rested_at.append(-inf)
         if not is_busy:
             self._offer(len(self._busy))
         return len(self._busy)
@@ -102,6 +104,10 @@ class Slots:
     def last_sent(self, number: int) -> float:
         """Return the last send of a slot; ``-inf`` before its first."""
         return self._sent_at[number - 1]
+
+    def rested_at(self, number: int) -> float:
+        """Return the instant at which a taken slot will have rested, as drawn when it was taken."""
+        return self._rested_at[number - 1]
 
     def ready_at(self, max_slots: float, rest: float) -> float:
         """The instant at which a slot will have rested, if no busy one is given back before; ``-inf`` for at once."""
@@ -117,6 +123,7 @@ class Slots:
         if free and (rest <= 0.0 or free[0][0] + rest <= now or len(self._busy) >= max_slots):
             number = heappop(free)[1]
             self._busy[number - 1] = True
+            self._rested_at[number - 1] = self._sent_at[number - 1] + rest
             return number
         return self.open(is_busy=True, sent_at=-inf)
 

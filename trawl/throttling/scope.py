@@ -1,16 +1,18 @@
 """One throttling scope: its places, its times, and the decision when the next request may be sent.
 
-A scope's delay is decided in :meth:`Scope.gate`; :meth:`Scope.stops` compares once more, right at the wire, with what
-changed since the grant. The limits that it reads are put together in
+A scope's delay is decided in :meth:`Scope.gate`; :meth:`Scope.opens_at` decides once more, right at the wire, when the
+request may be written. The limits that it reads are put together in
 :meth:`ScopeState.apply <trawl.throttling.policy.ScopeState.apply>` (configured, AutoThrottle, rampup, robots.txt,
 backoff); holds (:meth:`Scope.hold`) come from an answer, in :mod:`trawl.throttling.outcomes`.
 
 Theory of operation. A request *takes* the scope, goes to the wire (*sent*), and *gives* its place back when the body is
-read. Spacing counts sends, not takes: a scope with a delay is closed from a take until that request is sent, or fails
-before it was, and the next instant counts from the send. ::
+read. Spacing counts sends, not takes: the next instant counts from the send. A request that takes its time to the wire
+(middleware, a new connection) takes the scope earlier by its *lead*, the time that others took, and waits at the wire
+for its instant; so may those behind it, as many as come to the wire within a lead. Without one, a scope with a delay is
+closed from a take until that request is sent, or fails before it was. ::
 
-                 take                    sent                            give
-      open ───────────► closed (connecting) ──► closed until sent + delay ──► open        one place, or spacing
+             take                            opens_at, sent                         give
+      open ───────► closed (on the way to the wire) ──► closed until sent + delay - lead ──► open
         ▲                     │ give, never sent: nothing was used
         └─────────────────────┘
 
@@ -34,7 +36,16 @@ from trawl.throttling.explain import AmountCounter, LimitName, Reason, Waits
 from trawl.throttling.limits import Limits, Slots, Stream, lengthening
 from trawl.throttling.quota import PageBudget, Quota
 
-__all__ = ["CONFIGURED", "Scope"]
+__all__ = ["CONFIGURED", "MAX_LEAD", "Scope"]
+
+MAX_LEAD = 5.0
+"""Seconds. A request is granted at most so much before it may be sent, and waits at the wire for at most so long."""
+
+MIN_LEAD = 0.001
+"""Seconds. Below it the way to the wire is not worth an earlier grant."""
+
+MAX_AHEAD = 64
+"""Maximum number of requests of a scope with a delay that are on their way to the wire at once."""
 
 CONFIGURED = "configuration"
 """The source of a limit unless a policy set it."""
@@ -57,6 +68,8 @@ class Scope:
         floor: The part of ``delay`` that is somebody else's wish (robots.txt) or backing off: no interval is drawn
             shorter than it. Seconds; 0.0 for none.
         jitter: The range of the factor for both delays, now.
+        lead: Seconds that a request takes from its grant to the wire, as measured: with spacing it is granted so much
+            earlier.
         quota: The quota, or None.
         pages: The page budget, or None.
         in_flight: Requests that have taken it and not given it back.
@@ -84,6 +97,7 @@ class Scope:
         "_amounts",
         "_applied_at",
         "_drawn",
+        "_planned",
         "_seed",
         "_slots",
         "_stopped_at",
@@ -106,6 +120,7 @@ class Scope:
         "jitter",
         "lanes",
         "last_sent",
+        "lead",
         "limits",
         "pages",
         "quota",
@@ -127,6 +142,7 @@ class Scope:
         self.step: int = 0
         self.grants: int = 0
         self.last_sent: float = -inf
+        self.lead: float = 0.0
         self.held_until: float = -inf
         self.hold_reason: Reason | None = None
         self.hint: Reason | None = None
@@ -145,6 +161,7 @@ class Scope:
         self._seed = seed
         self._stream: Stream | None = None
         self._drawn: float | None = None
+        self._planned = -inf
         self._stopped_at = inf
         self._stopped_for = 0.0
         self._amounts: AmountCounter | None = None  # made when an amount is named: few scopes have a quota
@@ -184,13 +201,11 @@ class Scope:
             return inf
         if self.pages is not None and self.pages.is_awaited:
             return inf
-        if self.delay > 0.0 and self.unsent:
-            return inf
         at = self.held_until
         if self.delay > 0.0:
-            at = max(at, self.last_sent + self.interval())
+            at = max(at, self._spaced_at() - self.lead)
         if self.delay_per_slot > 0.0:
-            at = max(at, self._slot_ready_at())
+            at = max(at, self._slot_ready_at() - self.lead)
         if self.quota is not None:
             refilled = self.quota.ready_at(now, amount)
             if now < refilled < inf:
@@ -211,11 +226,11 @@ class Scope:
             return Reason(self.id, "quota", at, self.quota_source)
         if self.held_until == at and self.hold_reason is not None:
             return self.hold_reason
-        if self.delay > 0.0 and (at == inf or self.last_sent + self.interval() == at):
+        if self.delay > 0.0 and (at == inf or self._spaced_at() - self.lead == at):
             limit, source = self._spacing()
-            return Reason(self.id, limit, at, source)
+            return Reason(self.id, limit, at + self.lead, source)
         source = self.delay_source if self.delay_limit == "delay" else self.quota_source  # backoff leaves it alone
-        return Reason(self.id, "delay_per_slot", at, source)
+        return Reason(self.id, "delay_per_slot", at + self.lead, source)
 
     @property
     def full(self) -> str:
@@ -340,6 +355,8 @@ class Scope:
     def take(self, now: float, amount: float = 1.0) -> int:
         """Occupy a place, which :meth:`gate` said is free. Returns the number of the slot, from 1."""
         self.waits.taken(now, *self._due(now, amount))
+        if self.lead > 0.0 and self.delay > 0.0:
+            self._planned = max(now + self.lead, self._spaced_at())
         self.grants += 1
         self.unsent += 1
         self.reserved += amount
@@ -348,26 +365,32 @@ class Scope:
         if self.quota is not None:
             self.quota.reserve(amount)
         self.in_flight += 1
+        at = now + self.lead
         if self._slots is not None:
-            return self._slots.take(now, self.concurrency, self._rest())
-        if self.in_flight == 1 and (self.delay_per_slot <= 0.0 or self.last_sent + self._rest() <= now):
+            return self._slots.take(at, self.concurrency, self._rest())
+        if self.in_flight == 1 and (self.delay_per_slot <= 0.0 or self.last_sent + self._rest() <= at):
             return 1
         self._slots = Slots()
         self._slots.open(is_busy=self.in_flight > 1, sent_at=self.last_sent)
-        return self._slots.take(now, self.concurrency, self._rest())
+        return self._slots.take(at, self.concurrency, self._rest())
 
-    def stops(self, slot: int, now: float, amount: float = 1.0) -> bool:
-        """Return True if the request in ``slot`` must not go to the wire: the scope was closed since its grant."""
-        return (
-            self.held_until > now
-            or (self.delay > 0.0 and self.last_sent + self.interval() > now)
-            or (self.delay_per_slot > 0.0 and self._rested_at(slot) > now)
-            or (self.quota is not None and self.quota.stops(amount, now))
-        )
+    def opens_at(self, slot: int, now: float, amount: float = 1.0) -> float:
+        """Decide once more, at the wire, when the request in ``slot`` may be written.
 
-    def sent(self, slot: int, now: float, amount: float = 1.0) -> None:
+        Returns:
+            The earliest instant; at or before ``now``: it may be written; ``inf``: it needs another grant, because the
+            scope was closed since its own.
+        """
+        if self.held_until > now or (self.quota is not None and self.quota.stops(amount, now)):
+            return inf
+        at = self.last_sent + self.interval() if self.delay > 0.0 else -inf
+        return max(at, self._rested_at(slot)) if self.delay_per_slot > 0.0 else at
+
+    def sent(self, slot: int, now: float, amount: float = 1.0, granted_at: float = inf) -> None:
         """Note that the request in ``slot`` went to the wire: spacing, rest and the quota's window count from here."""
         self.unsent -= 1
+        if self.delay + self.delay_per_slot > 0.0 and (now - granted_at > MIN_LEAD or self.lead):
+            self._measure(min(now - granted_at, MAX_LEAD))
         self.reserved = self.reserved - amount if self.unsent else 0.0
         self.waits.sent(now, self.last_sent)
         self.last_sent = self._counts_from(now) if self.limits.is_rate else now
@@ -376,6 +399,16 @@ class Scope:
             self._slots.sent(slot, now)
         if self.quota is not None:
             self.quota.charge(amount, now)
+
+    def _measure(self, took: float) -> None:
+        """Have the lead follow a request that took so many seconds to the wire: quickly up, slowly down.
+
+        Up by half of the difference, so that one look-up that hangs does not bring several requests forward.
+        """
+        lead = self.lead + (took - self.lead) / (2.0 if took > self.lead else 8.0)
+        self.lead = took if abs(took - lead) < MIN_LEAD else lead
+        if self.lead < MIN_LEAD:
+            self.lead = 0.0
 
     def _counts_from(self, now: float) -> float:
         """Return the instant from which the next interval of a rate counts, for a send at ``now``.
@@ -392,6 +425,15 @@ class Scope:
         if self._applied_at == inf:  # the wait before this send was not the rate's
             self._applied_at = now
         return max(due, now - self.delay) if is_late else now
+
+    def draw(self, drawn: float | None = None) -> float:
+        """Draw the number for the next send, from 0 to 1; or take ``drawn``, which another scope drew for it."""
+        if drawn is None:
+            if self._stream is None:
+                self._stream = Stream(self._seed, self.id)
+            drawn = self._stream.draw()
+        self._drawn = drawn
+        return drawn
 
     def written(self, slot: int, sent_at: float, now: float) -> None:
         """Count what ``slot`` sent at ``sent_at`` from ``now``, when its write has ended: a server sees the later one.
@@ -473,7 +515,7 @@ class Scope:
         limit, at = "", self.held_until
         if self.hold_reason is not None:
             limit = self.hold_reason.limit
-        if self.delay > 0.0 and (spaced := self.last_sent + self.interval()) > at:
+        if self.delay > 0.0 and (spaced := self._spaced_at()) > at:
             limit, at = self._spacing()[0], spaced
         if self.delay_per_slot > 0.0 and (rested := self._slot_ready_at()) > at:
             limit, at = "delay_per_slot", rested
@@ -492,19 +534,30 @@ class Scope:
         low, high = jitter
         if low == high == 1.0:
             return 1.0
-        if self._drawn is None:
-            if self._stream is None:
-                self._stream = Stream(self._seed, self.id)
-            self._drawn = self._stream.draw()
-        return low + (high - low) * self._drawn
+        drawn = self.draw() if self._drawn is None else self._drawn
+        return low + (high - low) * drawn
 
     def _rest(self) -> float:
         return self.delay_per_slot * self._factor(self.jitter) if self.delay_per_slot > 0.0 else 0.0
 
+    def _spaced_at(self) -> float:
+        """Return the instant planned for the next send, by spacing alone; ``inf`` while it depends on an earlier one.
+
+        Behind requests on their way to the wire it is a plan, with the shortest interval that may be drawn, and only
+        as far ahead as one more can be on its way.
+        """
+        if not self.unsent:
+            return self.last_sent + self.interval()
+        step = self.shortest
+        if self.lead <= 0.0 or self.unsent * step > self.lead or self.unsent >= MAX_AHEAD:
+            return inf
+        return max(self.last_sent + self.interval(), self._planned + step)
+
     def _rested_at(self, slot: int) -> float:
-        """Return the earliest instant at which a taken slot will have rested: its draw at the grant is not kept."""
-        sent_at = self.last_sent if self._slots is None else self._slots.last_sent(slot)
-        return sent_at + self.delay_per_slot * self.jitter[0]
+        """Return the instant at which a taken slot will have rested, by the draw at its grant."""
+        if self._slots is None:
+            return self.last_sent + self._rest()
+        return max(self._slots.rested_at(slot), self._slots.last_sent(slot) + self.delay_per_slot * self.jitter[0])
 
     def _slot_ready_at(self) -> float:
         if self._slots is not None:

@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
+import trio
+
 from trawl.http import Outcome, Request
 
-__all__ = ["ROOM_PAUSE", "OnSent", "Room", "Transport", "needs_new_connection", "tell_written"]
+__all__ = ["ROOM_PAUSE", "OnSent", "Room", "Transport", "needs_new_connection", "tell_written", "wait_to_send"]
 
-OnSent = Callable[[], bool | None]
+OnSent = Callable[[], bool | float | None]
 """Called synchronously at the moment the request goes to the wire (after connecting), and each time it goes again.
 
 A request of a safe method goes again if an old connection turns out to be dead; that is a send like any other.
@@ -21,6 +23,9 @@ If it returns True, the request must not be sent after all: a server has said "s
 (D01, B03), or it is too early to send it again. The transport then keeps the connection for the next request, if it
 can, and returns an outcome with neither response, error nor ``sent_at``; the engine asks again later. A transport that
 can't open a connection because this process has too many files open returns the same: the host is not to blame.
+
+If it returns an instant of the run clock, the request came to the wire before its time: it is to be asked again then
+(:func:`wait_to_send`). A transport that can't wait there may take it for True.
 
 It may have a method ``written``, called without arguments when the write has ended (:func:`tell_written`), and an
 attribute ``needs_new_connection`` (:func:`needs_new_connection`).
@@ -31,6 +36,25 @@ ROOM_PAUSE = 0.5
 
 Room = Callable[[], Awaitable[bool]]
 """Closes an idle connection. Returns False if there was none. Not always a checkpoint."""
+
+
+async def wait_to_send(on_sent: OnSent, answer: float, put_off: Callable[[float], None]) -> bool:
+    """Wait, connected, until the request may be written. A checkpoint only if it waits.
+
+    Args:
+        on_sent: Asked again at each instant that it names.
+        answer: Its answer: an instant, or True.
+        put_off: Called with the seconds of each wait before it, which are to be added to the request's time limits.
+
+    Returns:
+        True if the request must not be sent after all.
+    """
+    again: bool | float | None = answer
+    while again and again is not True:
+        put_off(again - trio.current_time())
+        await trio.sleep_until(again)
+        again = on_sent()
+    return bool(again)
 
 
 def tell_written(on_sent: OnSent) -> None:
@@ -57,6 +81,8 @@ class Transport(Protocol):
 
     async def send(self, request: Request, on_sent: OnSent) -> Outcome:
         """Send ``request`` once and read the whole response; or do not send it if ``on_sent`` returns True.
+
+        Where ``on_sent`` returns an instant, ask it again then, before anything is written (:func:`wait_to_send`).
 
         A failure of the network is an outcome with an error from :mod:`trawl.errors`, never an exception. Redirects are
         not followed. When this returns, the body has been read (and decompressed) within its limits: a large one of a

@@ -102,6 +102,11 @@ class RequestDeadline:
         """Go on to reading without a new deadline: little has been sent, so only the error's words would differ."""
         self._phase = READING
 
+    def put_off(self, seconds: float) -> None:
+        """Put every limit off: the request is about to wait for its turn at the wire."""
+        self._ends_at += seconds
+        self._move(self._deadline + seconds)
+
     def _move(self, deadline: float) -> None:
         self._deadline = deadline
         if self._scope is not None:

@@ -15,7 +15,7 @@ import trio
 from trawl.addresses import AddressGuard
 from trawl.errors import DownloadError, ResponseBroken
 from trawl.http import SAFE_METHODS, Headers, Outcome, Request, Response
-from trawl.transport.base import ROOM_PAUSE, OnSent, Room, needs_new_connection, tell_written
+from trawl.transport.base import ROOM_PAUSE, OnSent, Room, needs_new_connection, tell_written, wait_to_send
 from trawl.transport.body import ResponseLimits
 from trawl.transport.connect import ConnectOptions
 from trawl.transport.content_encoding import accept_encoding
@@ -124,9 +124,11 @@ class Http11Transport:
             try:
                 if outcome.sent_at is None:
                     outcome.sent_at = outcome.started_at if connection.requests else trio.current_time()
-                    if on_sent():
+                    if (answer := on_sent()) and await self._waits(on_sent, answer, outcome, deadline):
                         await self._unsent(origin, connection, outcome)
                         return None
+                    # One that it waited on was idle meanwhile.
+                    may_be_dead = not needs_new_connection(on_sent) if answer else may_be_dead
                 body = request.body
                 data = message.head + body if body and not message.expects else message.head
                 sent = connection.ask_nowait(data, is_head=request.method == "HEAD")
@@ -197,6 +199,16 @@ class Http11Transport:
             else:
                 deadline.sending(trio.current_time())
                 await connection.send(body)
+
+    async def _waits(self, on_sent: OnSent, answer: float, outcome: Outcome, deadline: RequestDeadline) -> bool:
+        """Wait at the wire; True: the request must not be sent. The wait counts for no time limit, nor as latency."""
+        began_at = trio.current_time()
+        if await wait_to_send(on_sent, answer, deadline.put_off):
+            return True
+        now = trio.current_time()
+        outcome.started_at += now - began_at
+        outcome.sent_at = now
+        return False
 
     async def _unsent(self, origin: Origin, connection: Connection, outcome: Outcome) -> None:
         """Give the connection back unused. A checkpoint."""

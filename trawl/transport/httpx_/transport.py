@@ -31,7 +31,7 @@ from trawl.errors import (
     UnsupportedScheme,
 )
 from trawl.http import SAFE_METHODS, Headers, Outcome, Request, Response, scheme_of, without_fragment
-from trawl.transport.base import ROOM_PAUSE, OnSent, Room, needs_new_connection, tell_written
+from trawl.transport.base import ROOM_PAUSE, OnSent, Room, needs_new_connection, tell_written, wait_to_send
 from trawl.transport.body import ResponseLimits, SinkWriter, sink_for
 from trawl.transport.content_encoding import accept_encoding
 from trawl.transport.errors import is_short_of_files
@@ -76,11 +76,12 @@ class RequestTrace:
         has_sent: It has gone to the wire.
     """
 
-    __slots__ = ("_close", "_is_connect", "_on_sent", "_outcome", "has_sent", "is_new", "is_through")
+    __slots__ = ("_close", "_is_connect", "_on_sent", "_outcome", "_whole", "has_sent", "is_new", "is_through")
 
-    def __init__(self, outcome: Outcome, on_sent: OnSent) -> None:
+    def __init__(self, outcome: Outcome, on_sent: OnSent, whole: trio.CancelScope) -> None:
         self._outcome = outcome
         self._on_sent = on_sent
+        self._whole = whole  # its time limit
         self._is_connect = False
         self._close: Callable[[], None] | None = None
         self.is_new: bool = False
@@ -111,7 +112,7 @@ class RequestTrace:
         elif what == "send_request_headers.started":
             self._is_connect = details["request"].method == b"CONNECT"
             if not self._is_connect:
-                self._sent()
+                await self._sent(can_wait=where == "http11")  # HTTP/2 has given it a stream that others would take too
         elif what in _WRITTEN:
             if self.has_sent:
                 tell_written(self._on_sent)
@@ -120,15 +121,21 @@ class RequestTrace:
         elif what == "receive_response_headers.complete":
             outcome.first_byte_at = trio.current_time()
 
+    def _put_off(self, seconds: float) -> None:
+        self._whole.deadline += seconds
+
     def end(self) -> None:
         """Close the connection that httpcore leaves open: one to a SOCKS proxy that refused the request."""
         if self._close is not None:
             self._close()
 
-    def _sent(self) -> None:
+    async def _sent(self, *, can_wait: bool) -> None:
         outcome = self._outcome
-        if outcome.sent_at is None and self._on_sent():
-            raise SendRefusedError
+        if outcome.sent_at is None and (answer := self._on_sent()):
+            began_at = trio.current_time()
+            if not can_wait or await wait_to_send(self._on_sent, answer, self._put_off):
+                raise SendRefusedError
+            outcome.started_at += trio.current_time() - began_at
         self.has_sent = True
         if outcome.sent_at is not None:
             return
@@ -304,7 +311,7 @@ class HttpxTransport:
         failure: DownloadError | None = None
         with trio.move_on_after(limit) as whole:
             try:
-                outcome.response = await self._exchange(request, outcome, on_sent)
+                outcome.response = await self._exchange(request, outcome, on_sent, whole)
             except DownloadError as error:
                 failure = error
         if whole.cancelled_caught:
@@ -326,7 +333,9 @@ class HttpxTransport:
     async def _any_room(self) -> bool:
         return await self.make_room() or (self._room is not None and await self._room())
 
-    async def _exchange(self, request: Request, outcome: Outcome, on_sent: OnSent) -> Response | None:
+    async def _exchange(
+        self, request: Request, outcome: Outcome, on_sent: OnSent, whole: trio.CancelScope
+    ) -> Response | None:
         await trio.lowlevel.checkpoint()
         scheme = scheme_of(request.url)
         if scheme not in {"http", "https"}:
@@ -336,7 +345,7 @@ class HttpxTransport:
         is_secure = scheme == "https" or (proxy is not None and proxy.scheme == "https")
         pool = await self._pools.get(route, proxy, is_secure=is_secure)
         for is_last in (True,) if needs_new_connection(on_sent) else (False, True):
-            trace = RequestTrace(outcome, on_sent)
+            trace = RequestTrace(outcome, on_sent, whole)
             try:
                 return await self._receive(pool, self._message(request, target, proxy, trace), outcome)
             except SendRefusedError:  # httpcore has closed the connection, unless others share it

@@ -1,0 +1,147 @@
+"""Row A05 of the throttling promises: time before the wire is not added to a delay, and nothing goes early for it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any
+
+import pytest
+import trio
+
+import trawl
+from tests.promises.pacing import EXACT, SPACED, A, crawl, pages, sends_of, web_of
+from trawl.http import Fetch, Outcome
+from trawl.testing import RateLimit, SimulatedResponse, Simulation
+
+TENTH: dict[str, Any] = {"delay": 0.1, "delay_per_slot": 0.0, "concurrency": 8}
+RATE: dict[str, Any] = {"rate": 10}
+NEW_CONNECTIONS: dict[str, Any] = {"connect": 0.2, "keep_alive": 0.0, "latency": 0.05}
+EARLY = 1e-9
+LEARNED = 15  # sends after which the time to the wire is known
+
+
+def slow(fetch: Fetch) -> Fetch:
+    """A middleware that asks somebody for a tenth of a second."""
+
+    async def send(request: trawl.Request) -> Outcome:
+        await trio.sleep(0.1)
+        return await fetch(request)
+
+    return send
+
+
+def rate_of(sim: Simulation) -> float:
+    """Sends a second, once it is known how long the way to the wire takes."""
+    times = [send.time for send in sim.sends][LEARNED:]
+    return (len(times) - 1) / (times[-1] - times[0])
+
+
+def jittered(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {**settings, "RANDOMIZE_DOWNLOAD_DELAY": True}
+
+
+@pytest.mark.parametrize("limits", [TENTH, RATE], ids=["delay", "rate"])
+def test_a_middleware_that_awaits_takes_nothing_off_the_rate(limits: dict[str, Any]) -> None:
+    settings = {**SPACED, "THROTTLING_SCOPES": {A: limits}, "DOWNLOADER_MIDDLEWARES": {slow: 560}}
+    sim = crawl(web_of(latency=0.05), pages(200), settings)
+    assert rate_of(sim) >= 9.9
+    assert min(sim.gaps(A)) >= 0.1 - EARLY
+
+
+@pytest.mark.parametrize("limits", [TENTH, RATE], ids=["delay", "rate"])
+def test_connections_that_are_not_kept_take_nothing_off_the_rate(limits: dict[str, Any]) -> None:
+    sim = crawl(web_of(**NEW_CONNECTIONS), pages(200), {**SPACED, "THROTTLING_SCOPES": {A: limits}})
+    assert rate_of(sim) >= 9.9
+    assert min(sim.gaps(A)) >= 0.1 - EARLY
+    assert sim.most_in_flight(A) <= 4  # those that connect, and one that is answered
+
+
+def test_both_together_and_with_the_defaults() -> None:
+    settings = {**EXACT, "DOWNLOADER_MIDDLEWARES": {slow: 560}}
+    sim = crawl(web_of(**NEW_CONNECTIONS), pages(60), settings)
+    assert rate_of(sim) >= 0.99
+    assert min(sim.gaps(A)) >= 1.0 - EARLY
+    assert sim.most_in_flight(A) == 1
+
+
+@pytest.mark.parametrize("limits", [TENTH, RATE, {"delay": 0.0, "delay_per_slot": 0.4, "concurrency": 4}])
+def test_with_jitter_the_rate_is_what_it_is_without_a_way_to_the_wire(limits: dict[str, Any]) -> None:
+    settings = jittered({**SPACED, "THROTTLING_SCOPES": {A: limits}})
+    near, far = (crawl(web_of(**host), pages(400), settings) for host in ({"latency": 0.05}, NEW_CONNECTIONS))
+    assert rate_of(far) >= 0.99 * rate_of(near)
+    if "delay_per_slot" not in limits:
+        assert min(far.gaps(A)) >= 0.05 - EARLY
+
+
+def test_connections_that_take_now_more_and_now_less_time_cost_little() -> None:
+    draws = random.Random(1)
+    web = web_of(**{**NEW_CONNECTIONS, "connect": lambda request: draws.uniform(0.1, 0.3)})
+    sim = crawl(web, pages(500), {**SPACED, "THROTTLING_SCOPES": {A: TENTH}})
+    assert rate_of(sim) >= 9.5
+    assert min(sim.gaps(A)) >= 0.1 - EARLY
+
+
+@pytest.mark.parametrize("other", [1.0, 0.8, 0.2])
+def test_two_jittered_delays_together_give_the_rate_of_the_slower_one(other: float) -> None:
+    limits = {A: {"delay": 1.0, "delay_per_slot": 0.0}, "x": {"delay": other}}
+    settings = jittered({**SPACED, "THROTTLING_SCOPES": limits})
+    both = crawl(web_of(), [trawl.Request(url, meta={"throttling_scopes": [A, "x"]}) for url in pages(400)], settings)
+    slower = crawl(web_of(), pages(400), settings)
+    assert rate_of(both) >= 0.99 * rate_of(slower)
+    assert 0.5 <= min(both.gaps(A)) < 0.52
+    assert 1.48 < max(both.gaps(A)) <= 1.5
+
+
+def test_a_refusal_that_comes_while_a_request_waits_at_the_wire_takes_it_back() -> None:
+    asked: list[str] = []
+
+    def answers(request: trawl.Request) -> SimulatedResponse:
+        asked.append(request.url[-2:])
+        is_first = asked.count("/9") == 1 and request.url.endswith("/9")
+        return SimulatedResponse(429, headers={"Retry-After": "30"}) if is_first else SimulatedResponse()
+
+    web = web_of(
+        connect=lambda request: 0.1 if request.url.endswith("/10") else 0.5,  # it waits from 0.6 to 1.0 s after /9
+        keep_alive=0.0,
+        latency=0.9,
+        handler=answers,
+    )
+    settings = {**SPACED, "DOWNLOAD_DELAY": 1.0, "CONCURRENT_REQUESTS_PER_DOMAIN": 4}
+    sim = crawl(web, pages(14), settings)
+    (refused_at,) = [send.time + 0.9 for send in sim.sends if send.status == 429]
+    following = [send.time for send in sim.sends if send.time > refused_at - 0.9]
+    assert following[0] >= refused_at + 30.0  # though one was connected, and its instant a tenth of a second away
+    assert sends_of(sim, "/10") >= following[:1]
+    assert sim.stats["response_status_count/200"] == 14
+    assert len(sends_of(sim, "/9")) == 2
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_nothing_goes_early_where_everything_is_mixed(seed: int) -> None:
+    draws = random.Random(seed)
+    hosts = [A, "b.example", "c.example"]
+    host: dict[str, Any] = {"latency": 0.2, "keep_alive": 1.0, "limit": RateLimit(rate=4.0, burst=3)}
+    web = web_of(*hosts, connect=lambda request: draws.choice([0.0, 0.1, 0.7]), **host)
+    settings = jittered(
+        {
+            **EXACT,
+            "THROTTLING_SCOPES": {
+                A: {"delay": 0.5, "delay_per_slot": 1.0, "concurrency": 3},
+                "b.example": {"delay": 0.3, "delay_per_slot": 0.0, "concurrency": 4, "rampup": True},
+                "c.example": {"rate": 5},
+                "all": {"delay": 0.2, "quota": 30, "window": 10.0, "sliding": True},
+            },
+        }
+    )
+    requests = [
+        trawl.Request(url, meta={"throttling_scopes": [host, "all"]}) for host in hosts for url in pages(60, host)
+    ]
+    sim = crawl(web, requests, settings, seed)
+    times = sorted(send.time for send in sim.sends)
+    assert min(later - earlier for earlier, later in pairwise(times)) >= 0.1 - EARLY
+    assert min(sim.gaps(A)) >= 0.25 - EARLY
+    assert min(sim.gaps("b.example")) >= 0.15 - EARLY
+    assert all(later - earlier >= 10.0 - EARLY for earlier, later in zip(times, times[30:], strict=False))
+    assert sim.stats["response_status_count/200"] == 180
