@@ -61,7 +61,8 @@ class CrawlResult:
         reason: ``finished``, ``shutdown``, ``cancelled``, ``start_error``, ``feed_error`` or a CloseSpider reason.
         stats: Every statistic by its key.
         elapsed: Seconds on the run clock.
-        items: The items in the order in which they were finished; None if they were not collected.
+        items: The items in the order in which they were finished; None if the crawl has feeds, which have them: a crawl
+            that writes its items keeps none in memory.
         error: The error of a feed, for ``feed_error``.
     """
 
@@ -81,7 +82,7 @@ def run(spider: type[Spider], settings: Mapping[str, object] | None = None, **sp
         spider_args: Arguments of the spider's constructor.
 
     Returns:
-        The result, with the items.
+        The result, with the items if there are no feeds.
 
     Raises:
         SettingsError: A setting is unknown or wrong.
@@ -95,7 +96,7 @@ def run(spider: type[Spider], settings: Mapping[str, object] | None = None, **sp
         raise RuntimeError(f"Trio already runs in this thread; write `await trawl.crawl({spider.__name__}, ...)`")
     with Signals():
         return _warned(
-            trio.run(partial(crawl_with, spider, values, spider_args=spider_args, collect=True, handle_signals=True))
+            trio.run(partial(crawl_with, spider, values, spider_args=spider_args, collect=None, handle_signals=True))
         )
 
 
@@ -114,13 +115,13 @@ async def crawl(spider: type[Spider], settings: Mapping[str, object] | None = No
     ``await asyncio.to_thread(trawl.run, MySpider)`` instead.
 
     Returns:
-        The result, with the items.
+        The result, with the items if there are no feeds.
 
     Raises:
         RuntimeError: Trio does not run in this thread.
     """
     _check_trio("await trawl.crawl()")
-    return _warned(await crawl_with(spider, _settings(spider, settings), spider_args=spider_args, collect=True))
+    return _warned(await crawl_with(spider, _settings(spider, settings), spider_args=spider_args, collect=None))
 
 
 STREAM_BUFFER = 100
@@ -250,7 +251,7 @@ async def crawl_with(
     settings: Settings,
     *,
     spider_args: Mapping[str, Any] | None = None,
-    collect: bool = False,
+    collect: bool | None = False,
     watchers: Sequence[Watcher] = (),
     sinks: Sequence[ItemSink] = (),
     handle_signals: bool = False,
@@ -268,7 +269,7 @@ async def crawl_with(
         spider: The spider's class.
         settings: Loaded settings.
         spider_args: Arguments of the spider's constructor.
-        collect: Keep the items for the result.
+        collect: Keep the items for the result; None: unless there are feeds.
         watchers: Tasks that look at the running crawl; cancelled at its end.
         sinks: Further receivers of items besides the feeds.
         handle_signals: The process belongs to the crawl: the first SIGINT, SIGTERM or SIGHUP finishes what is in
@@ -325,7 +326,7 @@ async def crawl_with(
             ),
             crawl_class=CompatCrawl,
             sinks=[*([] if durable or feeds.is_empty else [feeds]), *sinks],
-            collected=[] if collect else None,
+            collected=[] if _collects(collect, feeds) else None,
             watchers=[*([heed_signals, report_stalls] if handle_signals else []), *watchers],
             recorder=recorder,
             wall=wall,
@@ -336,6 +337,13 @@ async def crawl_with(
         )
         ended = await _alone(run_crawl(context))
     return CrawlResult(ended.reason, ended.stats, ended.elapsed, context.collected, ended.feed_error)
+
+
+def _collects(collect: bool | None, feeds: Feeds) -> bool:
+    if collect is None and not feeds.is_empty:
+        logger.info("the feeds have the items: the result keeps none of them (its `items` is None)")
+        return False
+    return collect is not False
 
 
 async def _frontier(settings: Settings) -> Frontier:
