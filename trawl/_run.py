@@ -8,8 +8,8 @@ from __future__ import annotations
 import logging
 import math
 import random
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, suppress
 from datetime import datetime
 from functools import partial
 from itertools import islice
@@ -34,7 +34,7 @@ from trawl.engine.stalls import report_stalls
 from trawl.errors import FeedError, JobError
 from trawl.feeds import Feeds, FeedsSettings, open_feeds, with_attributes
 from trawl.frontier import Frontier, JobSettings, MemoryFrontier, named_frontier
-from trawl.http import normalize_url
+from trawl.http import Request, normalize_url
 from trawl.middleware import MiddlewareSettings, MiddlewareStack, open_middleware_stack
 from trawl.observe import Stats, nothing_sent
 from trawl.pipelines import Pipelines, PipelinesSettings
@@ -139,6 +139,8 @@ class OpenCrawl(AsyncIterator[Any]):
         self._items = items
         self._running: Crawl | None = None
         self._error: Exception | None = None
+        self._begun = trio.Event()
+        self._is_read = trio.Event()
         self._ended = trio.Event()
         self.result: CrawlResult | None = None
 
@@ -167,6 +169,7 @@ class OpenCrawl(AsyncIterator[Any]):
             self.result = self._cut_off()
             raise
         finally:
+            self._begun.set()
             self._ended.set()
 
     def _cut_off(self) -> CrawlResult:
@@ -181,15 +184,34 @@ class OpenCrawl(AsyncIterator[Any]):
         """The running crawl with its statistics, ``why``, ``throttling.set`` and ``shutdown``.
 
         Raises:
-            RuntimeError: It has not started yet.
+            RuntimeError: It could not start; the error comes when items are read, or the block ends.
         """
         if self._running is None:
-            raise RuntimeError("the crawl has not started yet")
+            raise RuntimeError("the crawl could not start")
         return self._running
+
+    async def add(self, requests: Request | Iterable[Request]) -> None:
+        """Put requests into the crawl from outside; see :meth:`trawl.engine.crawl.Crawl.add`. A checkpoint."""
+        await self.running.add(requests)
+
+    def stay_open(self) -> AbstractContextManager[None]:
+        """Keep the crawl from ending while the block runs; see :meth:`trawl.engine.crawl.Crawl.stay_open`."""
+        return self.running.stay_open()
+
+    async def until_begun(self) -> None:
+        """Return when the crawl runs, or could not start. A checkpoint.
+
+        It does not end before the caller waits the next time: there is time to have it stay open.
+        """
+        await self._begun.wait()
+        self._is_read.set()
 
     async def watch(self, crawl: Crawl) -> None:
         """Keep the running crawl; the engine's watcher."""
         self._running = crawl
+        with crawl.stay_open():
+            self._begun.set()
+            await self._is_read.wait()
 
 
 class _Stream:
@@ -224,8 +246,9 @@ async def open_crawl(
 ) -> AsyncGenerator[OpenCrawl, None]:
     """Run a spider and read its items during the crawl: ``async for item in crawl``.
 
-    Leaving the block early cancels the crawl; ``result`` then shows how far it came. At most :data:`STREAM_BUFFER`
-    items wait for the reader. Arguments and errors are those of :func:`run`.
+    The block begins when the crawl has, and before the crawl can end: whoever means to :meth:`OpenCrawl.add` requests
+    enters :meth:`OpenCrawl.stay_open` first. Leaving the block early cancels the crawl; ``result`` then shows how far
+    it came. At most :data:`STREAM_BUFFER` items wait for the reader. Arguments and errors are those of :func:`run`.
     """
     _check_trio("trawl.open_crawl()")
     outbox, inbox = trio.open_memory_channel[Any](STREAM_BUFFER)
@@ -237,6 +260,7 @@ async def open_crawl(
         nursery.start_soon(opened.to_its_end, running, outbox)
         with inbox:
             try:
+                await opened.until_begun()
                 yield opened
             except Exception as error:
                 failure = error  # raised below: the nursery would wrap it in a group

@@ -1,4 +1,4 @@
-"""How crawls are run: examples/dead_links.py, fed.py, metrics.py, program.py, replay.py and test_pace.py."""
+"""How crawls are run: examples/dead_links.py, fed.py, lines.py, metrics.py, program.py, replay.py and test_pace.py."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ import trio
 import trawl
 from examples.dead_links import DeadLink, DeadLinks
 from examples.fed import TABLE, Fed
+from examples.lines import main as run_lines
 from examples.metrics import Watched
 from examples.program import Books, Quotes, main
 from examples.replay import Books as Replayed
@@ -184,6 +185,28 @@ def test_metrics_are_written_while_the_crawl_runs_and_at_its_end(tmp_path: Path)
     assert 'trawl_responses_total{status="200"} 20' in last
     assert 'trawl_backoffs_total{scope="quotes.toscrape.com"} 1' in last
     assert [found.name for found in tmp_path.iterdir()] == ["trawl.prom"]
+
+
+# Pages that another program asks for.
+
+
+async def test_lines_are_crawled_as_they_come_until_there_are_no_more(capsys: pytest.CaptureFixture[str]) -> None:
+    outbox, inbox = trio.open_memory_channel[str](0)
+    async with serving() as site, trio.open_nursery() as nursery:
+        nursery.start_soon(partial(run_lines, inbox, **QUICK))
+        async with outbox:
+            await outbox.send(f"{site}/1\n")
+            printed = ""
+            with trio.fail_after(5):
+                while "/1" not in printed:  # its title is there before the next line comes
+                    await trio.sleep(0.005)
+                    printed += capsys.readouterr().out
+            for line in ("no link\n", f"{site}/2\n", f"{site}/3\n"):
+                await outbox.send(line)
+    told = capsys.readouterr()
+    titles = [json.loads(line)["title"] for line in (printed + told.out).splitlines()]
+    assert sorted(titles) == ["/1", "/2", "/3"]
+    assert "no link" in told.err
 
 
 # Several spiders in a program.

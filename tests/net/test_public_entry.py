@@ -65,14 +65,23 @@ class Titles(trawl.Spider):
 TITLES = {f"page /{i or ''}" for i in range(PAGES)}
 
 
-def test_run_crawls_and_collects(site: str, tmp_path: Path) -> None:
-    path = tmp_path / "out.json"
-    result = trawl.run(Titles, {"FEEDS": {str(path): {"format": "json"}}}, url=site)
+def test_run_crawls_and_collects(site: str) -> None:
+    result = trawl.run(Titles, url=site)
     assert result.reason == "finished"
     assert {item["title"] for item in result.items or ()} == TITLES
     assert result.stats["item_scraped_count"] == PAGES
     assert result.elapsed > 0
+
+
+def test_run_with_a_feed_keeps_no_items_and_says_so(
+    site: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "out.json"
+    with caplog.at_level("INFO", "trawl"):
+        result = trawl.run(Titles, {"FEEDS": {str(path): {"format": "json"}}}, url=site)
+    assert (result.reason, result.items) == ("finished", None)
     assert {item["title"] for item in json.loads(path.read_text())} == TITLES
+    assert "the feeds have the items: the result keeps none of them" in caplog.text
 
 
 def test_run_works_outside_the_main_thread_where_there_are_no_signals(site: str) -> None:
@@ -104,6 +113,40 @@ async def test_items_are_read_while_the_crawl_runs(site: str) -> None:
     assert titles == TITLES
     assert crawl.result is not None
     assert crawl.result.reason == "finished"
+
+
+class Waiting(Titles):
+    """It has nothing to start with."""
+
+    name = "waiting"
+
+    async def start(self) -> Any:
+        return
+        yield
+
+
+async def test_an_open_crawl_takes_requests_and_ends_when_it_need_not_stay_open(site: str) -> None:
+    async with trawl.open_crawl(Waiting, url=site) as crawl:
+        with crawl.stay_open():
+            await crawl.add(trawl.Request(site))
+            titles = {(await anext(crawl))["title"] for _ in range(PAGES)}
+            await crawl.running.until_idle()
+            await crawl.add(trawl.Request(f"{site}?again"))
+            assert (await anext(crawl))["title"].startswith("page")
+        assert [item async for item in crawl] == []
+    assert titles == TITLES
+    assert crawl.result is not None
+    assert crawl.result.reason == "finished"
+
+
+async def test_an_open_crawl_without_a_request_ends_by_itself_but_not_before_its_block_begins(site: str) -> None:
+    for _ in range(20):  # tasks run in any order
+        async with trawl.open_crawl(Waiting, url=site) as crawl:
+            with crawl.stay_open():
+                await trio.lowlevel.checkpoint()
+            assert [item async for item in crawl] == []
+        assert crawl.result is not None
+        assert crawl.result.reason == "finished"
 
 
 async def test_leaving_an_open_crawl_ends_it_and_its_result_says_how_far_it_came(site: str) -> None:

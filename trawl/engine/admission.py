@@ -171,7 +171,7 @@ class Admission:
             if refusal is not None:
                 self._dropped(request, refusal)
                 if is_start:
-                    logger.error("%r from start() is dropped: %s", request, refusal.replace("_", " "))
+                    logger.error("%r from start() or add() is dropped: %s", request, refusal.replace("_", " "))
                 continue
             request.depth = depth
             admitted.append(request)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
+from itertools import islice
 from typing import Any, overload
 
 import attrs
@@ -13,8 +15,10 @@ import trio
 from trawl.blocking import Blocking
 from trawl.engine.context import CrawlContext
 from trawl.engine.direct import DirectFetches
+from trawl.engine.job_items import BATCH
+from trawl.engine.leases import MAX_PENDING, Leases
 from trawl.engine.state import current_grant
-from trawl.errors import SettingsError
+from trawl.errors import IgnoreRequest, SettingsError
 from trawl.events import MAX_UNREAD, Event, EventStream, EventT
 from trawl.http import Request, Response
 from trawl.middleware import Session
@@ -83,7 +87,14 @@ class Crawl:
         SettingsError: In ``SESSIONS`` a limit is unknown or out of range, or a name, header or proxy is not valid.
     """
 
-    def __init__(self, context: CrawlContext, scheduler: Scheduler, throttle: Throttle, direct: DirectFetches) -> None:
+    def __init__(
+        self,
+        context: CrawlContext,
+        scheduler: Scheduler,
+        throttle: Throttle,
+        direct: DirectFetches,
+        leases: Leases,
+    ) -> None:
         self.spider: Spider[Any] = context.spider
         self.settings: Mapping[str, Any] = context.settings
         self.stats: Stats = context.stats
@@ -98,6 +109,8 @@ class Crawl:
         self._scheduler = scheduler
         self._throttle = throttle
         self._direct = direct
+        self._leases = leases
+        self._adding = trio.Lock()  # in turn: each waits until there is room, and stores before the next one looks
         self.throttling: ThrottlingHandle = ThrottlingHandle(throttle)
         for name, config in context.middleware_stack.settings.sessions.items():
             try:
@@ -210,6 +223,59 @@ class Crawl:
         """
         return await self._direct.fetch(request)
 
+    async def add(self, requests: Request | Iterable[Request]) -> None:
+        """Put requests into the crawl from outside, as ``start()`` does. A checkpoint.
+
+        For tasks beside the crawl: a watcher, or a program's own nursery. It returns when the requests are stored. It
+        waits until the crawl has begun, and while 10,000 requests or more are pending; several callers take turns. Of
+        many requests, 100 at a time are taken. Cancelling ends it between two such groups: those stored so far stay. A
+        crawl that has nothing left ends, also if somebody means to add more: see :meth:`stay_open`. From a thread:
+        ``trio.from_thread.run(crawl.add, requests)``.
+
+        Args:
+            requests: One request, or several; each has the depth 0, and ``parse`` as its callback if it names none.
+
+        Raises:
+            IgnoreRequest: The crawl is ending, or is over; what was not stored by then is not sent.
+            RuntimeError: A callback adds, or what it calls: it might wait for itself. It yields its requests instead.
+            TypeError: Something else than requests was given.
+        """
+        if current_grant.get() is not None:
+            raise RuntimeError("add() is for tasks beside the crawl: in a callback, yield the requests")
+        given: Iterator[object] = iter([requests] if isinstance(requests, Request | str) else requests)
+        with self.stay_open():
+            await trio.lowlevel.checkpoint()
+            while group := [_checked(each) for each in islice(given, BATCH)]:
+                async with self._adding:
+                    await self._state.until_room(MAX_PENDING)
+                    self._check_open()
+                    with self._context.shields.shielded():
+                        await self._leases.push(group, depth=0, is_start=True)
+                self._check_open()
+
+    @contextmanager
+    def stay_open(self) -> Iterator[None]:
+        """Keep the crawl from ending while the block runs, also while nothing is pending: ``with crawl.stay_open():``.
+
+        Requests may then be added at any time. A shutdown, a limit that is reached (``CLOSESPIDER_TIMEOUT``) or a
+        cancel ends the crawl all the same, and :meth:`add` says so.
+
+        Raises:
+            IgnoreRequest: The crawl is ending, or is over.
+        """
+        self._check_open()
+        self._state.keepers += 1
+        try:
+            yield
+        finally:
+            self._state.keepers -= 1
+            self._state.wakeup.set()
+
+    def _check_open(self) -> None:
+        if not self._state.may_add or self._context.shields.is_cancelled:
+            why = f" ({self._state.reason})" if self._state.reason else ""
+            raise IgnoreRequest(f"the crawl is ending, or is over{why}: it takes no more requests")
+
     async def address_of(self, host: str) -> str | None:
         """The address that requests to a host go to, as text; None where it has none. A checkpoint.
 
@@ -253,7 +319,7 @@ class Crawl:
     def cancel(self, reason: str = "cancelled") -> None:
         """End at once, with ``reason``; what is in flight is dropped."""
         self._state.reason = reason  # whatever it was ending for
-        self._state.wakeup.set()
+        self._state.end(reason)
         self.cancel_scope.cancel()
         for hook in self._when_cancelled:
             hook()
@@ -261,6 +327,12 @@ class Crawl:
     def when_cancelled(self, hook: Callable[[], None]) -> None:
         """Have ``hook`` called when the crawl is cancelled: what is shielded from the cancel hurries then."""
         self._when_cancelled.append(hook)
+
+
+def _checked(given: object) -> Request:
+    if not isinstance(given, Request):
+        raise TypeError(f"add() takes requests, not {given!r:.100}: write trawl.Request(url)")
+    return given
 
 
 Watcher = Callable[[Crawl], Awaitable[None]]

@@ -96,7 +96,8 @@ class DirectFetches:
             raise TypeError(f"fetch() takes a Request, not {type(request).__name__}: {request!r:.100}")
         if scheme_of(request.url) not in FETCHED_SCHEMES:
             raise UnsupportedScheme("only http and https are fetched", url=request.url, method=request.method)
-        if not self._state.open and not self._state.is_ending:
+        state = self._state
+        if not (state.open or state.is_ending or (state.keepers and state.is_begun)):
             raise IgnoreRequest(f"{request!r}: the crawl has not begun, or is over")
         waiter = FetchWaiter(current_grant.get())
         if waiter.parent is not None:

@@ -3,9 +3,9 @@
 ========  ==============================================================  ============================================
 step      event                                                           place
 ========  ==============================================================  ============================================
-admit     A page, ``start()``, a redirect, ``fetch()`` asks for a         :mod:`trawl.engine.admission`: the only way in
-          request: may it be sent at all, was it seen, which scopes,
-          which robots.txt?
+admit     A page, ``start()``, ``add()``, a redirect, ``fetch()`` asks    :mod:`trawl.engine.admission`: the only way in
+          for a request: may it be sent at all, was it seen, which
+          scopes, which robots.txt?
 store     It is put into the frontier, or takes the place of the one      :mod:`trawl.engine.leases`
           that it follows from
 lease     The first few of each lane are leased from the frontier; what   :mod:`trawl.scheduler.prefetch`,
@@ -119,7 +119,7 @@ class Engine:
         self.leases: Leases = Leases(context, admission, prefetcher)
         self.direct: DirectFetches = DirectFetches(context, admission, self.scheduler)
         # The crawl as users see it, and then their own classes: a manager may ask everything of it when it is made.
-        self.crawl: Crawl = context.crawl_class(context, self.scheduler, self.throttle, self.direct)
+        self.crawl: Crawl = context.crawl_class(context, self.scheduler, self.throttle, self.direct, self.leases)
         context.spider.bind(self.crawl)  # which is older than its crawl: the settings are read by its attributes
         self.throttle.make_managers(self.crawl)
         self.hooks: Hooks = context.hooks(self.crawl, item_check(context.spider, context.settings, stats))

@@ -26,7 +26,10 @@ from trawl.http import Outcome, Replace, Request, Response
 from trawl.http.notes import NO_NOTES, notes_of, set_notes
 from trawl.scheduler import Grant, Prefetcher
 
-__all__ = ["CRAWLS_OWN", "Leases", "forget_the_last"]
+__all__ = ["CRAWLS_OWN", "MAX_PENDING", "Leases", "forget_the_last"]
+
+MAX_PENDING = 10_000
+"""While so many requests are pending ``start()`` is not read further, and nothing is added from outside."""
 
 CRAWLS_OWN: frozenset[str] = frozenset(
     (

@@ -37,7 +37,7 @@ from trawl.engine.hooks import Hooks
 from trawl.engine.items import Writer
 from trawl.engine.limits import CrawlLimits, ItemLimit
 from trawl.engine.settings import EngineSettings
-from trawl.errors import FeedError, SettingsError
+from trawl.errors import FeedError, IgnoreRequest, SettingsError
 from trawl.middleware.factory import accepts_arguments, entry_name, make_instance
 from trawl.plugins import load_plugin
 from trawl.scheduler import pending_pages
@@ -163,7 +163,9 @@ async def _watched(watcher: Callable[[Crawl], Awaitable[None]], name: str, crawl
             crawl.stats.inc("watcher_exceptions")
             return
         await watching
-    except Exception:
+    except Exception as error:
+        if isinstance(error, IgnoreRequest) and crawl.reason is not None:
+            return  # it had more to add, and the crawl has come to its end
         logger.exception("the watcher %s failed; the crawl goes on without it", name)
         crawl.stats.inc("watcher_exceptions")
 
@@ -271,12 +273,14 @@ async def _crawl(context: CrawlContext, engine: Engine) -> None:
             await engine.throttle.begin(trio.current_time())
             engine.leases.restore()
             state.opened(1)  # start() itself
+            state.begin()
             inner.start_soon(engine.start_requests.run, engine.dispatcher.between(inner))
             await engine.dispatcher.run(inner)
             while engine.idle_rounds.is_wanted:
                 engine.idle_rounds.begin()
                 inner.start_soon(engine.idle_rounds.run)
                 await engine.dispatcher.run(inner)
+            state.close()  # no await since the dispatcher looked: what is added later would not be sent
             if state.is_ending:
                 logger.info("%r is ending: %s; %d in flight", context.spider, state.reason, engine.scheduler.in_flight)
                 engine.start_requests.stop()
@@ -289,6 +293,7 @@ async def _crawl(context: CrawlContext, engine: Engine) -> None:
                 engine.direct.give_up()  # one that was on the wire may have been redirected meanwhile
         finally:
             # Whatever ended this, a crash, a deadline, the caller: nothing shielded may outlive it.
+            state.close()
             context.shields.cancel()
             engine.start_requests.stop()
 

@@ -1,8 +1,8 @@
 """Reads the spider's ``start()``, under back-pressure.
 
 It is read while nothing that is pending may be sent and there is room to send, and never while more than
-:data:`MAX_PENDING` requests are pending. So a generator without end runs in constant memory, and a list of a million
-hosts is read as fast as they can be sent.
+:data:`~trawl.engine.leases.MAX_PENDING` requests are pending. So a generator without end runs in constant memory, and a
+list of a million hosts is read as fast as they can be sent.
 """
 
 from __future__ import annotations
@@ -20,16 +20,13 @@ from trawl.engine.hooks import StartHook, started_by
 from trawl.engine.items import ItemWriter
 from trawl.engine.job import JobState
 from trawl.engine.job_items import BATCH, CallbackOutputs, JobItemWriter
-from trawl.engine.leases import Leases
+from trawl.engine.leases import MAX_PENDING, Leases
 from trawl.errors import CloseSpider
 from trawl.http import Request
 
-__all__ = ["MAX_PENDING", "StartRequests"]
+__all__ = ["StartRequests"]
 
 logger: logging.Logger = logging.getLogger("trawl.engine")
-
-MAX_PENDING = 10_000
-"""``start()`` is not read further while so many requests are pending."""
 
 
 class StartRequests:

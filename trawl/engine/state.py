@@ -168,14 +168,22 @@ class State:
         callbacks: Callbacks that run now.
         most_callbacks: At so many, no further page is sent.
         is_reading: ``start()`` has not come to its end, or receivers of ``spider_idle`` are asked.
+        is_begun: What an earlier run has left is taken up, so that requests may be added.
+        is_over: No more requests are taken in.
+        keepers: Blocks that keep the crawl from ending while nothing is open.
         reason: Why the crawl is ending; None while it is not.
         wakeup: Wakes the dispatcher.
     """
 
     __slots__ = (
         "_idle",
+        "_low",
+        "_room",
         "callbacks",
+        "is_begun",
+        "is_over",
         "is_reading",
+        "keepers",
         "most_callbacks",
         "open",
         "page_tasks",
@@ -187,6 +195,9 @@ class State:
     def __init__(self, most_callbacks: int) -> None:
         self.most_callbacks: int = most_callbacks
         self.is_reading: bool = True
+        self.is_begun: bool = False
+        self.is_over: bool = False
+        self.keepers: int = 0
         self.open: int = 0
         self.tasks: int = 0
         self.page_tasks: int = 0
@@ -194,6 +205,8 @@ class State:
         self.reason: str | None = None
         self.wakeup: Wakeup = Wakeup()
         self._idle: trio.Event | None = None
+        self._room: trio.Event | None = None
+        self._low = 1  # with so many open, or fewer, somebody may wait for the end of a request
 
     def opened(self, n: int) -> None:
         """``n`` requests were admitted."""
@@ -202,15 +215,24 @@ class State:
     def ended(self) -> None:
         """A request has ended, its outputs are in."""
         self.open -= 1
-        if self.open <= 1:
-            self._nearly_idle()
+        if self.open <= self._low:
+            self._is_low()
 
-    def _nearly_idle(self) -> None:
+    def _is_low(self) -> None:
         if not self.open:
             self.wakeup.set()
         if self._idle is not None and self.is_idle:
             self._idle.set()
             self._idle = None
+        if self._room is not None:
+            self._look_for_room()
+
+    def _look_for_room(self) -> None:
+        """Wake whoever waits in :meth:`until_room`: it looks for itself."""
+        self._low = 1
+        if self._room is not None:
+            self._room.set()
+            self._room = None
 
     @property
     def is_idle(self) -> bool:
@@ -221,8 +243,33 @@ class State:
         """Return when nothing is open but ``start()``. A checkpoint."""
         await trio.lowlevel.checkpoint()
         while not self.is_idle:
-            self._idle = self._idle or trio.Event()
+            if self._idle is None:  # another task may wait as well
+                self._idle = trio.Event()
             await self._idle.wait()
+
+    @property
+    def may_add(self) -> bool:
+        """True if the crawl takes requests in that no page has given."""
+        return not self.is_over and self.reason is None
+
+    async def until_room(self, most: int) -> None:
+        """Return when fewer than ``most`` requests are open, or when none may be added any more. A checkpoint."""
+        await trio.lowlevel.checkpoint()
+        while self.may_add and (not self.is_begun or self.open >= most):
+            self._low = max(self._low, most - 1)
+            if self._room is None:
+                self._room = trio.Event()
+            await self._room.wait()
+
+    def begin(self) -> None:
+        """Requests may be added from now on."""
+        self.is_begun = True
+        self._look_for_room()
+
+    def close(self) -> None:
+        """No request may be added from now on: the crawl has come to its end."""
+        self.is_over = True
+        self._look_for_room()
 
     def task_began(self, *, is_page: bool) -> None:
         """The task of a granted request is about to start."""
@@ -260,11 +307,12 @@ class State:
         """Begin to end; the first reason stays."""
         if self.reason is None:
             self.reason = reason
+        self._look_for_room()
         self.wakeup.set()
 
     def goes_on(self) -> bool:
-        """Tell if something is open and may be sent: the crawl is neither idle nor ending."""
-        return self.open > 0 and self.reason is None
+        """Tell if something is open and may be sent, or may be added: the crawl is neither over nor ending."""
+        return (self.open > 0 or self.keepers > 0) and self.reason is None
 
     @property
     def is_ending(self) -> bool:
