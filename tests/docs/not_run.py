@@ -134,7 +134,7 @@ LINES = [
 
 BLOCKS = [
     NotRun("whoever called", "a drawing", tuple),
-    NotRun("        taken                       sent", "a drawing", tuple),
+    NotRun("        taken               sent", "a drawing", tuple),
     NotRun("configured ─► AutoThrottle or rampup", "a drawing", tuple),
     NotRun("cli", "a list: import-linter holds it", floors),
     NotRun("limit_req_zone", "of nginx's, which tests/servers start", limits_of_nginx),

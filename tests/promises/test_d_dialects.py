@@ -138,14 +138,18 @@ def test_d04_d14_of_several_dialects_the_larger_counts(headers: dict[str, str], 
 def test_d14_a_server_that_speaks_a_dialect_is_never_asked_too_early(dialect: str) -> None:
     # Twenty seconds a token, and only one in the bucket: the second send is refused at 1.0, with 19 s left.
     web = web_of(latency=0.1, limit=RateLimit(rate=0.05, burst=1, headers=dialect))
-    sim = crawl(web, pages(2), SPACED)
+    sim = crawl(web, pages(2), {**SPACED, "THROTTLING_RATELIMIT_OBEY": False})  # or it would not be asked at 1.0 at all
     assert [(send.time, send.status) for send in sim.sends][:2] == [(0.0, 200), (1.0, 429)]
     assert 20.0 <= sim.times(A)[2] <= 20.1
     assert sim.sends[2].status == 200
     assert len(sim.sends) == 3
 
 
-def test_d07_d14_what_remains_on_a_good_answer_slows_nobody_down() -> None:
-    answers = iter([SimulatedResponse(200, headers={"RateLimit": '"burst";r=0;t=60', "X-RateLimit-Remaining": "0"})])
+@pytest.mark.parametrize(("more", "times"), [({}, [0.0, 60.1, 61.1]), ({"OBEY": False}, [0.0, 1.0, 2.0])])
+def test_d07_d14_what_remains_on_a_good_answer_is_obeyed_and_can_be_switched_off(
+    more: dict[str, object], times: list[float]
+) -> None:
+    answers = iter([SimulatedResponse(200, headers={"RateLimit": '"burst";r=0;t=59', "X-RateLimit-Remaining": "0"})])
     web = web_of(latency=0.1, handler=lambda request: next(answers, SimulatedResponse()))
-    assert crawl(web, pages(3), SPACED).times(A) == [0.0, 1.0, 2.0]
+    settings = {**SPACED, **{f"THROTTLING_RATELIMIT_{name}": value for name, value in more.items()}}
+    assert [round(time, 6) for time in crawl(web, pages(3), settings).times(A)] == times

@@ -198,7 +198,7 @@ class Fetcher:
             return outcome
         write = _Write(self._sent, grant)
         outcome = await self._transport.send(request, write)
-        if outcome.is_held:
+        if outcome.sent_at is None and outcome.is_held:
             if write.asked_at is not None and grant.lane is not None:  # a transport that does not wait
                 grant.lane.forget_lead()
             if grant.sent_at is not None:

@@ -20,7 +20,16 @@ from typing import Protocol
 
 import attrs
 
-__all__ = ["HEADER_FORMATS", "HeaderFormat", "HeaderLines", "Hint", "ServerWindow", "hint_of"]
+__all__ = [
+    "HEADER_FORMATS",
+    "WINDOW_HEADERS",
+    "HeaderFormat",
+    "HeaderLines",
+    "Hint",
+    "ServerWindow",
+    "hint_of",
+    "told_by",
+]
 
 
 class HeaderLines(Protocol):
@@ -51,10 +60,20 @@ class ServerWindow:
     Attributes:
         reset: Seconds from now until it resets.
         remaining: What is left of it; None where that is not told.
+        policy: The name of its policy; "" where it has none.
     """
 
     reset: float
     remaining: int | None = None
+    policy: str = ""
+
+    def interval(self, others: int) -> float:
+        """Return the seconds between requests that use up, by the reset, what remains without ``others``.
+
+        Where nothing remains it is the seconds until the reset and one more, because servers round them up or down.
+        """
+        left = (self.remaining or 0) - others
+        return self.reset / left if left > 0 else self.reset + 1.0
 
 
 Parse = Callable[[str, str, datetime], Sequence[ServerWindow]]
@@ -83,11 +102,12 @@ _DATE = re.compile(  # RFC 9110, 5.6.7: IMF-fixdate, RFC 850, asctime; the zone 
     r"(?:\s+[A-Za-z+\-0-9]{1,5})?"
 )
 _ITEM = re.compile(  # RFC 9651: a list member (string or token), and its parameters
-    r'\s*(?:"(?:[^"\\]|\\.)*"|[A-Za-z*][A-Za-z0-9_:/.*\-]*)(?P<parameters>(?:\s*;\s*[a-z*][a-z0-9_.*\-]*(?:="(?:[^"\\]|\\.)*"|=[^,;"]*)?)*)\s*'
+    r'\s*(?P<name>"(?:[^"\\]|\\.)*"|[A-Za-z*][A-Za-z0-9_:/.*\-]*)(?P<parameters>(?:\s*;\s*[a-z*][a-z0-9_.*\-]*(?:="(?:[^"\\]|\\.)*"|=[^,;"]*)?)*)\s*'
 )
 _PARAMETER = re.compile(r';\s*(?P<name>[a-z*][a-z0-9_.*\-]*)=\s*(?P<value>"(?:[^"\\]|\\.)*"|[^,;\s"]*)')
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EPOCH_ABOVE = 10**8
+_BELIEVABLE = 366 * 86_400.0  # seconds
 
 
 def hint_of(headers: HeaderLines, now_utc: datetime) -> Hint | None:
@@ -106,6 +126,45 @@ def hint_of(headers: HeaderLines, now_utc: datetime) -> Hint | None:
             if delay > 0 and (best is None or delay > best.delay):
                 best = Hint(delay, f"{format.header}: {_shown(text)}")
     return best
+
+
+def told_by(headers: HeaderLines, now_utc: datetime, others: int) -> tuple[ServerWindow, str] | None:
+    """Return the window of requests that a good answer tells, with the header that does; None where none does.
+
+    Only what tells both what remains and until when counts; of several, the window that asks for the longest interval.
+
+    Args:
+        headers: Of the answer.
+        now_utc: Wall time of that answer, by our clock.
+        others: Further requests on their way, which the server may not have counted yet.
+    """
+    now_utc = _date_of(headers) or now_utc
+    best: tuple[ServerWindow, str] | None = None
+    longest = -1.0
+    uncounted = _other_units(", ".join(headers.getlist("RateLimit-Policy")))
+    for format in HEADER_FORMATS[1:]:
+        parse = _vendor if format.parse is _fields else format.parse  # GitLab's RateLimit-Reset is a point in time
+        for text, remaining in _texts(headers, format):
+            for window in parse(text, remaining, now_utc):
+                left = window.remaining
+                if left is None or not 0.0 <= window.reset <= _BELIEVABLE or window.policy in uncounted:
+                    continue
+                interval = window.interval(others)
+                if interval > longest:
+                    longest = interval
+                    said = f"{format.remaining}: {left}, {format.header}" if format.remaining else format.header
+                    best = window, f"{said}: {_shown(text)}"
+    return best
+
+
+def _other_units(policies: str) -> set[str]:
+    """Return the names of the policies that count something other than requests (draft 10, ``qu``)."""
+    return {
+        item["name"]
+        for item in _ITEM.finditer(policies)
+        for match in _PARAMETER.finditer(item["parameters"])
+        if match["name"] == "qu" and match["value"].strip('"') != "requests"
+    }
 
 
 def _texts(headers: HeaderLines, format: HeaderFormat) -> Iterable[tuple[str, str]]:
@@ -129,6 +188,12 @@ def _chosen(windows: Sequence[ServerWindow]) -> float:
 def _whole(text: str) -> int | None:
     text = text.strip(" \t")
     return int(text) if _WHOLE.fullmatch(text) else None
+
+
+def _count(text: str) -> int | None:
+    """Parse what remains; Reddit tells a decimal fraction."""
+    whole, _, fraction = text.strip(" \t").partition(".")
+    return _whole(whole) if not fraction or _WHOLE.fullmatch(fraction) else None
 
 
 def _retry_after(text: str, _: str, now_utc: datetime) -> Sequence[ServerWindow]:
@@ -158,7 +223,7 @@ def _moment(text: str) -> datetime | None:
 
 def _lists(text: str, remaining: str) -> Iterable[tuple[int, int | None]]:
     """The resets of a list of windows, each with what remains of it."""
-    lefts = [_whole(part.partition(";")[0]) for part in remaining.split(",")]
+    lefts = [_count(part.partition(";")[0]) for part in remaining.split(",")]
     for index, part in enumerate(text.split(",")):
         reset = _whole(part.partition(";")[0])
         if reset is not None:
@@ -203,7 +268,7 @@ def _structured(text: str, _: str, __: datetime) -> Sequence[ServerWindow]:
         named = {match["name"]: match["value"] for match in _PARAMETER.finditer(item["parameters"])}
         reset = _whole(named.get("t", ""))
         if reset is not None:
-            windows.append(ServerWindow(reset, _whole(named.get("r", ""))))
+            windows.append(ServerWindow(reset, _whole(named.get("r", "")), item["name"]))
     return windows
 
 
@@ -221,3 +286,6 @@ HEADER_FORMATS: tuple[HeaderFormat, ...] = (
     HeaderFormat("X-Rate-Limit-Reset", "X-Rate-Limit-Remaining", _vendor),
 )
 """Every dialect that is read."""
+
+WINDOW_HEADERS: frozenset[str] = frozenset([format.header.lower() for format in HEADER_FORMATS[1:]])
+"""The headers that name the reset of a window, in lower case."""

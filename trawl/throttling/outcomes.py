@@ -45,14 +45,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+import attrs
+
 from trawl.errors import ConnectFailed, ConnectTimeout, ResponseBroken
 from trawl.http import body_bytes
 from trawl.http.notes import note, notes_of
 from trawl.throttling.backoff import Backoff, BackoffState
 from trawl.throttling.explain import Reason
 from trawl.throttling.failure_timer import FailureTimer
+from trawl.throttling.hints import told_by
 from trawl.throttling.managers import BackoffSignal, call_user, call_user_number
-from trawl.throttling.policy import ScopeState
+from trawl.throttling.policy import ScopeState, ToldLimit
 from trawl.throttling.scope import Scope
 
 if TYPE_CHECKING:
@@ -70,6 +73,7 @@ __all__ = [
     "passed_by",
     "refused_through_proxy",
     "step_at_start",
+    "tell",
     "trigger",
 ]
 
@@ -438,6 +442,50 @@ def _obey(
     state.hints += 1
     state.last_hint = source
     scope.hold(now + delay, Reason(scope.id, "hint", now + delay, source))
+
+
+MAX_DOUBTS = 3
+"""Answers after which a limit that is told and does not hold is no longer believed."""
+
+
+def tell(scope: Scope, state: ScopeState, outcome: Outcome, now: float, utc: datetime, cap: float) -> bool:
+    """Obey the limit that the headers of a good answer tell. Returns True if that moved a limit.
+
+    What was asked before the answer that counts is old news. A wish that was cut to ``cap`` seconds has been passed by:
+    if the server goes on to answer and to say the same, its limit is not one.
+    """
+    response, sent_at, before = outcome.response, outcome.sent_at, state.told
+    if response is None or sent_at is None or (before is not None and sent_at < before.sent_at):
+        return False
+    others = max(0, scope.in_flight - 1)
+    found = told_by(response.headers, utc, others)
+    if found is None or (before is not None and before.doubts >= MAX_DOUBTS):
+        return False
+    (window, header), until, capped = found, now + found[0].reset, None
+    if before is None and not window.reset:  # "0 until 0": said by servers that have no limit
+        return False
+    if before is not None and now < before.until <= until < before.until + 1.0:
+        until = before.until  # told in whole seconds, so the earlier one of the same window is nearer to it
+    window = attrs.evolve(window, reset=max(until - now, 0.0) or 1.0)
+    wanted, remaining, source = window.interval(others), window.remaining or 0, f"{header}, {describe(outcome)}"
+    doubts = 0 if before is None else before.doubts
+    if wanted > cap:
+        source, capped = f"{source}; capped at {cap:g} s (THROTTLING_RATELIMIT_MAX_DELAY)", remaining
+        if before is not None and before.capped is not None and sent_at > before.heard_at:
+            doubts += remaining >= before.capped
+    delay = min(wanted, cap)
+    if remaining <= others:  # from this answer, not from the send before it
+        delay += max(0.0, now - scope.last_sent)
+    if doubts >= MAX_DOUBTS:
+        logger.info("%s: what it says remains is not believed any more, because it does not hold: %s", scope.id, source)
+        delay, until = 0.0, math.inf
+    state.told = ToldLimit(delay, max(until, now + 1.0), source, sent_at, now, capped, doubts)
+    was_slowed = scope.delay_limit == "hint"
+    has_moved = state.apply(scope)
+    if scope.delay_limit == "hint":
+        state.last_hint = source
+        state.hints += not was_slowed
+    return has_moved
 
 
 def lengthened(scope: Scope, state: ScopeState, seed: int | str) -> float:

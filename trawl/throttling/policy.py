@@ -3,9 +3,10 @@
 Theory of operation. Four parts may change a scope's limits, and each changes its own field only;
 :meth:`ScopeState.apply` puts them together, always in this order::
 
-    configured ─► AutoThrottle or rampup ─► robots.txt (never faster) ─► backoff (never faster) ─► in force
+    configured ─► AutoThrottle or rampup ─► robots.txt ─► RateLimit headers ─► backoff ─► in force
 
-A delay that robots.txt or backing off put in force is a floor, too: jitter only lengthens it (D12). Windows that pass
+The last three never make it faster. A delay that one of them put in force is a floor, too: jitter only lengthens it
+(D12). Windows that pass
 (recovery, rampup, giving up) take effect when the scope is next looked at, at the instants at which they ended:
 :meth:`ScopeState.settle`. Scopes configured alike share one :class:`ScopePolicy`, so a host without a configuration of
 its own costs a reference.
@@ -138,6 +139,29 @@ class ScopePolicy:
         return "concurrency" in self.config or "rate" in self.config
 
 
+@attrs.frozen
+class ToldLimit:
+    """A server's limit, as the headers of its latest good answer told it.
+
+    Attributes:
+        delay: Seconds between two sends that it leads to, capped; 0.0 if it is no longer believed.
+        until: The instant from which it says nothing any more.
+        source: The header, and of which answer.
+        sent_at: The send that was answered so.
+        heard_at: The instant of that answer.
+        capped: What it said remains, if the delay was capped; None: it was not.
+        doubts: Answers that went on as before though more was asked than it said remains.
+    """
+
+    delay: float
+    until: float
+    source: str
+    sent_at: float
+    heard_at: float
+    capped: int | None = None
+    doubts: int = 0
+
+
 class ScopeState:
     """The policies' state of one scope. Hot, so mutable and slotted.
 
@@ -147,6 +171,7 @@ class ScopeState:
         last_latency: The latency before this one, for the log.
         rampup: Its rampup; None where it is off.
         robots: The Crawl-delay obeyed, in seconds; 0.0 for none.
+        told: The limit that its server tells; None: none, or one whose time is over.
         backoff: The backoff it is in; None: not backing off.
         trigger_source: The last trigger, in words.
         escalated_at: The instant of the last incident.
@@ -196,6 +221,7 @@ class ScopeState:
         "sends",
         "steps",
         "times",
+        "told",
         "trigger_source",
         "triggered_at",
         "triggers",
@@ -206,6 +232,7 @@ class ScopeState:
         self.made_at: float = now
         self.last_latency: float = 0.0
         self.robots: float = 0.0
+        self.told: ToldLimit | None = None
         self.manager: Any = None
         self.requests: int = 0
         self.sends: int = 0
@@ -256,7 +283,10 @@ class ScopeState:
         scope.quota_source = self.policy.source
         jitter, floor = scope.limits.jitter, self.wish
         scope.floor_source = f"Crawl-delay {floor:g} of robots.txt" if 0.0 < floor < delay else ""
-        backoff = self.backoff
+        told, backoff = self.told, self.backoff
+        if told is not None and told.delay > max(delay * jitter[0], floor):
+            delay, floor = max(delay, told.delay), told.delay
+            scope.delay_limit, scope.delay_source, scope.floor_source = "hint", told.source, ""
         if self.rampup is not None:  # the delay is a limit that was found, so no interval is drawn shorter
             jitter = (1.0, min(lengthening(jitter)[1], lengthening(self.policy.backoff.jitter)[1]))
         if backoff is not None and backoff.is_backing_off(Base(delay, slots)):

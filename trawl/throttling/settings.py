@@ -135,6 +135,22 @@ class ThrottlingSettings(Struct, frozen=True, kw_only=True, rename="upper"):
             description="Maximum Crawl-delay; a longer one counts as this. 0 ignores every Crawl-delay.",
         ),
     ] = 60.0
+    throttling_ratelimit_obey: Annotated[
+        bool,
+        Meta(
+            description="Spread the requests to a host over what `RateLimit` and `X-RateLimit-*` headers of good "
+            "answers say remains until when. False: such headers count on refusals only."
+        ),
+    ] = True
+    throttling_ratelimit_max_delay: Annotated[
+        float,
+        Meta(
+            ge=0,
+            title="s",
+            description="Maximum delay that these headers of good answers lead to; a longer one counts as this. 0 "
+            "ignores them.",
+        ),
+    ] = 60.0
     throttling_scope_limit: Annotated[
         int,
         Meta(

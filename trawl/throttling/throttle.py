@@ -24,6 +24,7 @@ from trawl.http.notes import notes_of
 from trawl.throttling.allowance import Allowances
 from trawl.throttling.diagnostics import Diagnostics, WhyNext
 from trawl.throttling.explain import Reason, ScopeReport, account, reports_of
+from trawl.throttling.hints import WINDOW_HEADERS
 from trawl.throttling.managers import (
     BackoffSignal,
     ManagerCalls,
@@ -47,6 +48,7 @@ from trawl.throttling.outcomes import (
     passed_by,
     refused_through_proxy,
     step_at_start,
+    tell,
     trigger,
 )
 from trawl.throttling.policy import ScopeState
@@ -118,6 +120,8 @@ class Throttle:
         self._crawl_delays = CrawlDelays(settings.throttling_scope_limit)
         self.given_up: UnresponsiveScopes = UnresponsiveScopes()
         self._restored: RestoredScopes | None = None
+        obeys = settings.throttling_ratelimit_obey
+        self._told_cap = settings.throttling_ratelimit_max_delay if obeys else 0.0
         self.pages: PageBudgets = self._table.pages
         max_requests = float(settings.concurrent_requests) or math.inf
         self.diagnostics: Diagnostics = Diagnostics(
@@ -203,7 +207,8 @@ class Throttle:
         self._now = now
         if outcome.is_cached:  # B16: it took no slot and says nothing of the server
             return True
-        scopes = self._scopes_of(grant, now)
+        lane = grant.lane
+        scopes = self._scopes_of(grant, now) if lane is None or grant.is_exempt else lane.scopes
         self._apply(grant, scopes, outcome, self._manager_calls.own_signals(grant, outcome, scopes), now)
         return True
 
@@ -266,6 +271,13 @@ class Throttle:
         now: float,
     ) -> None:
         was_sent = grant.sent_at is not None
+        has_told = (
+            self._told_cap > 0.0
+            and was_sent
+            and outcome.response is not None
+            and outcome.response.headers.has_any(WINDOW_HEADERS)
+            and not (signals and any(signal.is_trigger for signal in signals.values()))
+        )
         if signals:
             states = [self.scope(id, now).state for id, signal in signals.items() if signal.is_trigger]
             judge(grant, outcome, states, signals.values(), now=now, utc=self.utc())
@@ -285,8 +297,17 @@ class Throttle:
         for id, signal in (signals or {}).items():  # scopes that only the manager knows to be concerned
             scope = self.scope(id, now)
             self._apply_to_scope(scope, signal, grant, outcome, now, step=None, charged=None, is_own=False)
+        if has_told and not through:  # which tells a limit of that proxy's address
+            self._tell(scopes, outcome, now)
         if outcome.is_trigger:
             outcome.pause = max([0.0, *[self.scope(id, now).quiet_for(now) for id in passed_by(grant, signals)]])
+
+    def _tell(self, scopes: Sequence[Scope], outcome: Outcome, now: float) -> None:
+        """Obey the limit that a good answer tells: for its host, or if that is not a scope of it, for its scopes."""
+        own = self.resolver.scope_of_host(host_scope(outcome.request.url))
+        for scope in [scope for scope in scopes if scope.id == own] or scopes:
+            if tell(scope, scope.state, outcome, now, self.utc(), self._told_cap):
+                self._moved(scope, now)
 
     def _apply_through_proxy(
         self, through: str, signal: BackoffSignal | None, grant: Grant, outcome: Outcome, now: float
@@ -322,6 +343,9 @@ class Throttle:
     ) -> None:
         state: ScopeState = scope.state
         has_moved = state.armed <= now and state.settle(scope, now)
+        if state.told is not None and state.told.until <= now:
+            state.told = None
+            has_moved |= state.apply(scope)
         is_trigger = signal is not None and signal.is_trigger
         if signal is not None:
             has_moved |= correct(scope, signal, now, expected=charged, sent_at=grant.sent_at)
