@@ -42,6 +42,21 @@ async def test_the_target_is_relative_to_the_pages_base() -> None:
 
 
 @pytest.mark.parametrize(
+    "tag",
+    [
+        b"<META HTTP-EQUIV=REFRESH CONTENT='0;URL=/there'>",
+        b"<mEtA\ncontent='0;url=/there' http-equiv=rEfReSh",
+        b"""<meta name="a > b" content='0;url=/there' http-equiv="refresh">""",
+        b"<meta charset=utf-8><meta name=viewport><meta http-equiv='refresh' content='0;url=/there'>",
+    ],
+)
+async def test_a_refresh_is_found_however_it_is_written(tag: bytes) -> None:
+    outcome = await follow(b"<p>" + tag)
+    assert isinstance(outcome.then, Replace)
+    assert outcome.then.request.url == "https://a.example/there"
+
+
+@pytest.mark.parametrize(
     "body",
     [
         page("101; url=/late"),

@@ -162,7 +162,8 @@ class Admission:
             is_start: The user's own code gives them.
             source: The page that they were found on.
         """
-        admitted = []
+        admitted: list[Request] = []
+        marks: list[bytes | None] = []
         for request in requests:
             if is_start:  # what a user starts from, and where that redirects to, is wanted by its name
                 request.meta["is_start_request"] = True
@@ -175,15 +176,21 @@ class Admission:
                 continue
             request.depth = depth
             admitted.append(request)
+            marks.append(self._unfiltered_mark(request, is_start) if request.dont_filter else fingerprint(request))
         if not admitted:
             return []
-        prints = [self._mark_of(request, is_start=is_start) for request in admitted]
-        claimed = [mark for mark in prints if mark is not None]
-        fresh = iter(await self._frontier.claim_many(claimed) if claimed else ())
+        claimed = [mark for mark in marks if mark is not None]
+        fresh = await self._frontier.claim_many(claimed) if claimed else []
+        if repeated := fresh.count(False):  # most links of a page: counted at once
+            self._stats.inc("dupefilter_filtered", repeated)
+        if len(claimed) < len(marks):
+            answers = iter(fresh)
+            fresh = [mark is None or next(answers) for mark in marks]
         records = []
-        for request, mark in zip(admitted, prints, strict=True):
-            if mark is not None and not next(fresh):
-                self._dropped(request, "dupefilter_filtered")
+        for request, mark, is_new in zip(admitted, marks, fresh, strict=True):
+            if not is_new:
+                if RequestDropped in self._events.wanted:
+                    self._events.tell(RequestDropped(request, "dupefilter_filtered"))
                 continue
             record = await self._found(request, mark, source)
             if record is not None:
@@ -380,14 +387,12 @@ class Admission:
 
     # -- inside
 
-    def _mark_of(self, request: Request, *, is_start: bool) -> bytes | None:
-        """Return the mark under which a request is seen; None for one that is sent however often it is met.
+    def _unfiltered_mark(self, request: Request, is_start: bool) -> bytes | None:
+        """Return None, the mark of a request that is sent however often it is met.
 
         A start URL that is not filtered is one of them. A job has a mark for it all the same, by its number among its
         equals: a ``start()`` that was cut off is read again, and gives it once more.
         """
-        if not request.dont_filter:
-            return fingerprint(request)
         if not (is_start and self._is_durable and request.is_start_url):
             return None
         mark = fingerprint(request)

@@ -23,7 +23,7 @@ from trawl.engine.context import CrawlContext
 from trawl.errors import DownloadError
 from trawl.frontier import Record
 from trawl.http import Outcome, Replace, Request, Response
-from trawl.http.notes import NO_NOTES, notes_of, set_notes
+from trawl.http.notes import NO_NOTES, notes_of, set_notes, with_meta_or_notes
 from trawl.scheduler import Grant, Prefetcher
 
 __all__ = ["CRAWLS_OWN", "MAX_PENDING", "Leases", "forget_the_last"]
@@ -47,7 +47,7 @@ def forget_the_last(requests: Iterable[Request], last: Request | None) -> None:
     """
     if last is None or not last.has_meta:
         return
-    for request in requests:
+    for request in with_meta_or_notes(requests):
         has_notes = notes_of(request) is not NO_NOTES
         if not request.has_meta and not has_notes:
             continue

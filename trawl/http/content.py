@@ -121,7 +121,9 @@ PRESCAN_BYTES = 16 * 1024
 
 _SPACE = rb"[\t\n\f\r ]"
 
-_META = re.compile(rb"<meta[\t\n\f\r /]", re.IGNORECASE)
+_META = re.compile(rb"<[mM][eE][tT][aA][\t\n\f\r /]")  # begins with one byte, which is found faster than any of two
+
+_NAMED = re.compile(rb"charset", re.IGNORECASE)
 
 _TAG = re.compile(rb"</?[a-z][^\t\n\f\r >]*", re.IGNORECASE)
 
@@ -157,15 +159,17 @@ def declared_in_xml(body: bytes) -> str | None:
 
 def declared_in_html(body: bytes) -> str | None:
     """Return the codec that the page's first ``<meta>`` with a known encoding names, else its XML declaration's."""
-    for size in (_FIRST_BYTES, PRESCAN_BYTES):
-        start = body[:size]
-        named = start.lower().find(b"charset")
-        if named >= 0:
-            codec = _walk_to(start[: start.find(b">", named) + 1]) or _walk(start)
-            if codec is not None:
-                return codec
-        if len(body) <= size:
-            break
+    meta = _META.search(body, 0, PRESCAN_BYTES)
+    if meta is not None:
+        for size in (_FIRST_BYTES, PRESCAN_BYTES):
+            named = _NAMED.search(body, meta.end(), size)
+            if named is not None:
+                start = body[:size]
+                codec = _walk_to(start[: start.find(b">", named.end()) + 1]) or _walk(start)
+                if codec is not None:
+                    return codec
+            if len(body) <= size:
+                break
     return declared_in_xml(body)
 
 

@@ -7,6 +7,7 @@ them. A new request that was given the meta of another has none: :mod:`trawl.eng
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -14,7 +15,7 @@ import msgspec
 if TYPE_CHECKING:
     from trawl.http.request import Request
 
-__all__ = ["NO_NOTES", "RequestNotes", "note", "notes_of", "set_notes"]
+__all__ = ["NO_NOTES", "RequestNotes", "note", "notes_of", "set_notes", "with_meta_or_notes"]
 
 
 class RequestNotes(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,6 +65,11 @@ NO_NOTES = RequestNotes()
 def notes_of(request: Request) -> RequestNotes:
     """Return the notes of a request; :data:`NO_NOTES` where there are none."""
     return NO_NOTES if request._optional is None else request._optional.get("notes", NO_NOTES)
+
+
+def with_meta_or_notes(requests: Iterable[Request]) -> list[Request]:
+    """Return the requests that may have meta or notes: of all that a page gives, few do."""
+    return [request for request in requests if request._meta or request._optional]
 
 
 def set_notes(request: Request, notes: RequestNotes) -> None:

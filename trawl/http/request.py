@@ -43,9 +43,10 @@ def fingerprint(request: Request) -> bytes:
     another visitor sees another page.
     """
     # Neither a method nor a URL in normal form has a space or a line end in it, so no two requests read the same here.
-    session = request.meta_get("session")
-    visitor = "" if session is None else f" {session!r}"
-    text = f"{request.method} {sorted_url(request.url)}{visitor}\n".encode()
+    if request._meta is None or (session := request._meta.get("session")) is None:
+        text = f"{request.method} {sorted_url(request.url)}\n".encode()
+    else:
+        text = f"{request.method} {sorted_url(request.url)} {session!r}\n".encode()
     return blake2b(text + request.body if request.body else text, digest_size=FINGERPRINT_BYTES).digest()
 
 

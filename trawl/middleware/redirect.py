@@ -7,6 +7,7 @@ is not followed, which would never end. One that sets a cookie and reloads itsel
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Container
 
 from trawl.cookies import NowUtc
@@ -45,6 +46,9 @@ BODY_HEADERS = (  # dropped with the body (Fetch, 4.4, 12)
 )
 
 HEAD_BYTES = 4096  # the part of a page that is searched for a refresh
+# Begins with one byte, which is found faster than any of two. What w3lib takes for the attributes is in it.
+_METAS = re.compile(rb"<[mM][eE][tT][aA]\s(?:[^>\"']++|\"[^\"]*+\"|'[^']*+'|[\"'])*+")
+
 REASON = "meta refresh"  # the entry of a refresh in ``redirect_reasons``
 
 
@@ -209,7 +213,7 @@ def meta_refresh(settings: MiddlewareSettings) -> Middleware:
                 and outcome.then is None
                 and 200 <= response.status < 300
                 and (request.sink is None or not isinstance(response, FileResponse))
-                and b"refresh" in response.body[:HEAD_BYTES].lower()
+                and b"refresh" in b"".join(_METAS.findall(response.body, 0, HEAD_BYTES)).lower()
                 and not request.meta_get("dont_redirect")
                 and request.method != "HEAD"
             ):
