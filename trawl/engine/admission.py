@@ -26,6 +26,7 @@ import logging
 import math
 from collections.abc import Sequence
 from hashlib import blake2b
+from itertools import compress
 from typing import NamedTuple
 
 import trio
@@ -179,19 +180,15 @@ class Admission:
             marks.append(self._unfiltered_mark(request, is_start) if request.dont_filter else fingerprint(request))
         if not admitted:
             return []
-        claimed = [mark for mark in marks if mark is not None]
-        fresh = await self._frontier.claim_many(claimed) if claimed else []
+        fresh = await self._claimed(marks)
         if repeated := fresh.count(False):  # most links of a page: counted at once
             self._stats.inc("dupefilter_filtered", repeated)
-        if len(claimed) < len(marks):
-            answers = iter(fresh)
-            fresh = [mark is None or next(answers) for mark in marks]
+            if RequestDropped in self._events.wanted:
+                for request, is_new in zip(admitted, fresh, strict=True):
+                    if not is_new:
+                        self._events.tell(RequestDropped(request, "dupefilter_filtered"))
         records = []
-        for request, mark, is_new in zip(admitted, marks, fresh, strict=True):
-            if not is_new:
-                if RequestDropped in self._events.wanted:
-                    self._events.tell(RequestDropped(request, "dupefilter_filtered"))
-                continue
+        for request, mark in compress(zip(admitted, marks, strict=True), fresh):
             record = await self._found(request, mark, source)
             if record is not None:
                 records.append(record)
@@ -386,6 +383,15 @@ class Admission:
         return Outcome(request, then=Replace(pending, reason="diverted"))
 
     # -- inside
+
+    async def _claimed(self, marks: Sequence[bytes | None]) -> list[bool]:
+        """Claim the marks; True for each that is new, and for None. A checkpoint only where the frontier waits."""
+        claimed = [mark for mark in marks if mark is not None]
+        fresh = await self._frontier.claim_many(claimed) if claimed else []
+        if len(claimed) == len(marks):
+            return fresh
+        answers = iter(fresh)
+        return [mark is None or next(answers) for mark in marks]
 
     def _unfiltered_mark(self, request: Request, is_start: bool) -> bytes | None:
         """Return None, the mark of a request that is sent however often it is met.

@@ -213,21 +213,23 @@ class Fetcher:
             self._limits.answered(grant)
         self._time(grant, outcome)
         self._count(grant, outcome)
+        now = trio.current_time()
         try:
-            now = trio.current_time()
             if not self._throttle.record_outcome_nowait(grant, outcome, now):
                 await self._throttle.record_outcome(grant, outcome, now)
+                now = trio.current_time()
         except Exception:  # a user's manager
+            now = trio.current_time()
             logger.exception("%r: the throttling manager failed on its outcome", request)
             self._stats.inc("throttling_errors")
-        self.give_back(grant, outcome)
+        self.give_back(grant, outcome, now)
         return outcome
 
-    def give_back(self, grant: Grant, outcome: Outcome | None = None) -> None:
+    def give_back(self, grant: Grant, outcome: Outcome | None = None, now: float | None = None) -> None:
         """Give the places of a turn back, if it holds any; what was never sent gives its spacing back too."""
         if not grant.is_in_flight:
             return
-        now = trio.current_time()
+        now = trio.current_time() if now is None else now
         if self._recorder is not None and grant.sent_at is not None:
             self._recorder(grant, outcome, now)
         self._limiters.give_back(grant)

@@ -55,14 +55,14 @@ class Headers(MutableMapping[str, str]):
     __slots__ = ("_fields",)
 
     # lower-case name -> [name as written, value, value, ...]
-    _fields: dict[str, list[str]]
+    _fields: dict[str, list[str]]  # the lists are shared by copies: they are replaced, never changed
 
     def __init__(self, fields: HeadersInput | None = None) -> None:
         self._fields = {}
         if fields is None:
             return
         if isinstance(fields, Headers):
-            self._fields = {key: field.copy() for key, field in fields._fields.items()}
+            self._fields = fields._fields.copy()
         elif isinstance(fields, Mapping):
             for name, value in fields.items():
                 self[name] = value
@@ -165,7 +165,7 @@ class Headers(MutableMapping[str, str]):
         fields = self._fields
         for key, field in defaults._fields.items():
             if key not in fields:
-                fields[key] = field.copy()
+                fields[key] = field
 
     def lines(self, defaults: Headers | None = None, *, without: Container[str] = ()) -> str:
         """Return the fields as lines of the wire, each with its line end (RFC 9112, 5).
@@ -239,10 +239,7 @@ class Headers(MutableMapping[str, str]):
         texts = [_to_text(written, each) for each in values if each is not None]
         key = written.lower()
         field = self._fields.get(key) if is_added else None
-        if field is None:
-            self._fields[key] = [written, *texts]
-        else:
-            field.extend(texts)
+        self._fields[key] = [written, *texts] if field is None else [*field, *texts]
 
 
 class SharedHeaders(Headers):

@@ -89,6 +89,11 @@ long to find that out."""
 _BASES = 256
 """Bases whose normal form is remembered: the links of a page are joined one after another."""
 
+_HTTP = ("http://", "https://")  # such a URL in normal form has a path: its ninth character, or a later one, is a slash
+
+_HOSTS = 256
+"""Starts of URLs, up to the path, whose origin and scope are remembered."""
+
 FETCHED_SCHEMES = frozenset({"http", "https"})
 """The schemes that are fetched; a request of another scheme is dropped and counted when it is scheduled."""
 
@@ -200,6 +205,11 @@ def origin_of(url: str) -> str:
 
     The default port is left out. A URL without a host (``mailto:``, ``data:``) gives its scheme and a colon.
     """
+    return _origin_of(url[: url.find("/", 8)] if url.startswith(_HTTP) else url)
+
+
+@lru_cache(maxsize=_HOSTS)
+def _origin_of(url: str) -> str:
     authority = _authority(url)
     return f"{scheme_of(url)}://{authority}" if authority else f"{scheme_of(url)}:"
 
@@ -211,6 +221,11 @@ def host_scope(url: str) -> str:
     ``:port`` when the port is not the scheme's default. Two schemes of one host are one scope, and an IPv4 address is
     one with the IPv6 address that stands for it (RFC 4291, 2.5.5.2).
     """
+    return _host_scope(url[: url.find("/", 8)] if url.startswith(_HTTP) else url)
+
+
+@lru_cache(maxsize=_HOSTS)
+def _host_scope(url: str) -> str:
     scope = _authority(url).lower()
     if scope.startswith("[::ffff:"):
         host, _, port = scope[1:].partition("]")

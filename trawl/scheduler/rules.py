@@ -9,6 +9,7 @@ is known by the frontier, because that is stored.
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Collection, Iterable
 from typing import Annotated
 
@@ -77,12 +78,12 @@ class AdmissionRules:
 
     __slots__ = (
         "_allowed",
-        "_depth_limit",
         "_guard",
         "_hosts",
-        "_length_limit",
         "_listed",
         "_listed_count",
+        "_max_depth",
+        "_max_length",
         "_starts_anywhere",
     )
 
@@ -96,8 +97,8 @@ class AdmissionRules:
         self._listed_count = len(self._listed)
         self._allowed = tuple([_domain(name) for name in allowed_domains or () if name])
         self._hosts: dict[str, bool] = {}
-        self._depth_limit = settings.depth_limit
-        self._length_limit = settings.urllength_limit
+        self._max_depth = settings.depth_limit or math.inf
+        self._max_length = settings.urllength_limit or math.inf
         self._starts_anywhere = settings.filter_start_urls  # Scrapy drops what a spider's own start() asks offsite
         self._guard = guard
 
@@ -106,9 +107,9 @@ class AdmissionRules:
         url = request.url
         if not url.startswith(_FETCHED):
             return "scheme_filtered"
-        if self._length_limit and len(url) > self._length_limit:
+        if len(url) > self._max_length:
             return "urllength_filtered"
-        if self._depth_limit and depth > self._depth_limit:
+        if depth > self._max_depth:
             return "depth_filtered"
         if (self._allowed or self._listed) and self.is_offsite(request):
             return "offsite_filtered"

@@ -212,6 +212,8 @@ class ResponseLimits:
 
     def for_request(self, request: Request) -> ResponseLimits:
         """Return these limits with those that ``request.meta`` sets."""
+        if not request.has_meta:
+            return self
         get = request.meta_get
         largest, warn, strict = get("download_maxsize"), get("download_warnsize"), get("download_fail_on_dataloss")
         truncates = bool(get("download_truncate"))

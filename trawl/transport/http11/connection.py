@@ -216,7 +216,7 @@ _BODILESS = frozenset({204, 304})  # RFC 9112, 6.3, rule 1
 async def read_response(
     connection: Connection, outcome: Outcome, limits: ResponseLimits, deadline: RequestDeadline
 ) -> Response:
-    """Read the response to the request just sent, noting when its headers came. Cancelling loses it.
+    """Read the response to the request just sent, noting when its headers and its end came. Cancelling loses it.
 
     Raises:
         DownloadError: It is broken, or larger than the limit.
@@ -225,7 +225,7 @@ async def read_response(
     """
     parser = connection.parser
     broken = await _read_head(connection, deadline)
-    outcome.first_byte_at = trio.current_time()
+    outcome.first_byte_at = outcome.ended_at = trio.current_time()
     if broken is not None and limits.is_strict:
         raise broken
     flags: Sequence[str] = ()
@@ -240,6 +240,7 @@ async def read_response(
                 whole, flags = await _read_body(connection, whole, outcome.request, limits, deadline, broken, writer)
                 deadline.writing()
                 make = await writer.end(whole)
+        outcome.ended_at = trio.current_time()
     return make(
         without_fragment(outcome.request.url),
         parser.status,

@@ -303,7 +303,7 @@ class ResponseParser:
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Called for each field and trailer."""
-        if name.endswith(b" "):  # llhttp accepts that if it knows the name, and then ignores the field
+        if name[-1:] == b" ":  # llhttp accepts that if it knows the name, and then ignores the field
             raise ResponseBroken(f"the answer is broken: Invalid header token: a blank behind {name.rstrip()[:50]!r}")
         self._add((name, value.rstrip(b" \t")))  # llhttp has stripped the start only
 

@@ -95,7 +95,8 @@ class Http11Transport:
         if failure is not None:
             failure.url, failure.method = request.url, request.method
             outcome.error = failure
-        outcome.ended_at = trio.current_time()
+        if outcome.response is None:
+            outcome.ended_at = trio.current_time()
         return outcome
 
     async def aclose(self) -> None:
@@ -150,7 +151,7 @@ class Http11Transport:
                 connection.close()
                 raise
             else:
-                self._put_back(origin, connection, message)
+                self._put_back(origin, connection, message, outcome.ended_at)
                 return response
 
     def _kept(self, origin: Origin, on_sent: OnSent, now: float) -> tuple[Connection | None, bool]:
@@ -216,10 +217,10 @@ class Http11Transport:
         self._pool.give(origin, connection, trio.current_time())
         await trio.lowlevel.cancel_shielded_checkpoint()  # the connection is the pool's now: nothing here may close it
 
-    def _put_back(self, origin: Origin, connection: Connection, message: Message) -> None:
+    def _put_back(self, origin: Origin, connection: Connection, message: Message, now: float) -> None:
         if message.is_last or not connection.is_reusable:
             connection.close()
             return
         if connection.requests == 1:  # once: Python copies a session by writing and parsing it, which takes 100 us
             origin.session = connection.wire.session()
-        self._pool.give(origin, connection, trio.current_time())
+        self._pool.give(origin, connection, now)
