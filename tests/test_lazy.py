@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -57,3 +58,28 @@ def test_crawl_is_the_function_however_its_module_is_imported(program: str) -> N
 
 def test_what_spiders_use_needs_no_import_of_its_own() -> None:
     assert printed("import trawl; print(trawl.spiders.Spider, trawl.http.Request)").count("<class 'trawl.") == 2
+
+
+def test_the_help_loads_no_part_of_a_crawl_and_asks_no_metadata_where_no_package_has_a_command() -> None:
+    program = (
+        "import contextlib, io, sys; from trawl.cli import main\n"
+        "with contextlib.redirect_stdout(io.StringIO()): main(['--help'])\n"
+        "print(sorted(sys.modules))"
+    )
+    loaded = printed(program)
+    heavy = ("importlib.metadata", "email.message", "trio", "msgspec", "lxml", "rich", "attrs")
+    assert not [name for name in heavy if f"'{name}'" in loaded]
+
+
+@pytest.mark.parametrize("declares", [True, False])
+def test_a_package_that_declares_a_part_is_found_without_asking_the_others(tmp_path: Path, declares: bool) -> None:
+    info = tmp_path / "shelf-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: shelf\nVersion: 1\n", "utf-8")
+    group = "trawl.commands" if declares else "trawl.commands.not"
+    (info / "entry_points.txt").write_text(f"[{group}]\nshelve = shelf:app\n", "utf-8")
+    names = printed(
+        f"import sys; sys.path.append({str(tmp_path)!r}); from trawl.plugins import plugin_names;"
+        " print(plugin_names('trawl.commands'), 'importlib.metadata' in sys.modules)"
+    )
+    assert names == ("['shelve'] True" if declares else "[] False")

@@ -15,17 +15,53 @@ An installed package that is not named costs nothing (Python packaging user guid
 
 from __future__ import annotations
 
-from importlib.metadata import EntryPoint, entry_points
-from typing import Any
+import os
+import sys
+from typing import TYPE_CHECKING, Any
 
 from trawl.errors import SettingsError
+
+if TYPE_CHECKING:  # importing it, and asking it, take as long as the rest of `trawl --help`
+    from importlib.metadata import EntryPoint
 
 __all__ = ["load_plugin", "plugin_names"]
 
 
 def plugin_names(group: str) -> list[str]:
     """Return the names that installed packages declare in ``group``, sorted, without loading anything."""
+    if not _may_declare(group):
+        return []
+    from importlib.metadata import entry_points  # noqa: PLC0415
+
     return sorted({entry.name for entry in entry_points(group=group)})
+
+
+def _may_declare(group: str) -> bool:
+    """Return False if no package in the folders of ``sys.path`` declares entries of ``group``.
+
+    Each lists its groups in ``entry_points.txt`` beside its metadata (Python packaging user guide, "Entry points
+    specification"). True if a place can't be read like that: an archive or an egg.
+    """
+    head = f"[{group}]".encode()
+    for folder in sys.path:
+        try:
+            with os.scandir(folder or ".") as entries:
+                names = [entry.name for entry in entries if entry.name.endswith((".dist-info", ".egg-info", ".egg"))]
+        except FileNotFoundError:
+            continue
+        except OSError:
+            return True
+        for name in names:
+            try:
+                with open(os.path.join(folder, name, "entry_points.txt"), "rb") as file:
+                    if head in file.read():
+                        return True
+            except (FileNotFoundError, NotADirectoryError):
+                if name.endswith(".egg"):
+                    return True
+            except OSError:
+                return True
+    return False
 
 
 def load_plugin(group: str, name: str) -> Any:
@@ -34,6 +70,8 @@ def load_plugin(group: str, name: str) -> Any:
     Raises:
         SettingsError: There is none, two packages declare it, or it can't be imported; the message names the package.
     """
+    from importlib.metadata import entry_points  # noqa: PLC0415
+
     found = {entry.value: entry for entry in entry_points(group=group, name=name)}
     if not found:
         known = ", ".join(plugin_names(group)) or "none at all"

@@ -7,12 +7,10 @@ part of a crawl.
 from __future__ import annotations
 
 import os
-import platform
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
-from typer._completion_classes import completion_init
 
 from trawl import __version__
 from trawl.cli import FAILED, OK, USAGE
@@ -203,6 +201,8 @@ def list_spiders(
 @app.command(rich_help_panel=ABOUT, epilog=examples("trawl version"))
 def version() -> None:
     """Show the versions of trawl, Python and Trio."""
+    import platform  # noqa: PLC0415
+
     import trio  # noqa: PLC0415
 
     typer.echo(
@@ -438,6 +438,8 @@ def _crawl_with(context: typer.Context) -> CrawlWith:
 def main(arguments: Sequence[str] | None = None, *, crawl_with: CrawlWith | None = None) -> int:
     """Run the command; see :func:`trawl.cli.main`."""
     if os.environ.get("_TRAWL_COMPLETE"):
+        from typer._completion_classes import completion_init  # noqa: PLC0415
+
         completion_init()
     try:
         app(None if arguments is None else list(arguments), obj=crawl_with, prog_name="trawl")
