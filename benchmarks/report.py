@@ -39,8 +39,8 @@ def page(kept: dict[str, Any]) -> str:
         for figure in row["figures"]
         if figure["is_reached"] is not None
     ]
-    parts = [introduction(machine), "| work | what | figure | goal | |\n|--|--|--|--|--|", *goals, ""]
-    text = "\n".join(parts) + PICTURES
+    parts = [OPENING, peers(kept), USE, introduction(machine), "| work | what | figure | goal | |\n|--|--|--|--|--|"]
+    text = "\n".join([*parts, *goals, ""]) + PICTURES
     for row in rows:
         lines = [f"| {figure['name']} | {told(figure)} | {spread(figure)} |" for figure in row["figures"]]
         head = f"### {row['title'][0].upper()}{row['title'][1:]}\n\n| | figure | rounds |\n|--|--|--|\n"
@@ -77,17 +77,62 @@ def sentence(machine: dict[str, Any]) -> str:
     return f"{machine['cores']} cores of {processor}, {system}, Python {python}; {versions}"
 
 
+def peers(kept: dict[str, Any]) -> str:
+    """The crawlers beside each other, as the page's first table."""
+    names = {figure["name"]: figure for figure in kept["rows"].get("pages", {"figures": ()})["figures"]}
+    lines = ["| | pages a second | trawl against it |", "|--|--|--|"]
+    for name in ("trawl", "Scrapy", "Crawlee", "the bare loop"):
+        if name in names:
+            against = names.get(f"against {name}")
+            lines.append(f"| {name} | {shown(names[name]['value'])} | {told(against) if against else ''} |")
+    return "\n".join(lines) + "\n"
+
+
 def introduction(machine: dict[str, Any]) -> str:
     """What the page begins with, in lines of a fair width."""
     return "\n\n".join(fill(part, 120) for part in INTRODUCTION.format(machine=sentence(machine)).split("\n\n")) + "\n"
 
 
-INTRODUCTION = """# Speed
+OPENING = """# Speed
 
-The last run of each row of the benchmark, `python -m benchmarks`, against its peers and its own goals. Everything ran
-on one machine: {machine}. nginx with one worker serves the pages on loopback. Each figure is the median of the
-rounds; a ratio is the median over the rounds of the ratio within one round. `benchmarks/README.md` tells how to run
-it; this page is made by `python -m benchmarks.report`.
+Pages of 5.5 kB that link to each other, from a server beside the crawler, without any delay, title and links taken, an
+item each: the most that each crawler can do in one process. The bare loop is no crawler: it asks for a list of URLs
+with Trio and httptools, parses each page with parsel, and does nothing else.
+"""
+
+USE = """
+## What limits a crawl
+
+- **Delays, nearly always.** By default a host gets one request a second ({setting}`DOWNLOAD_DELAY`), so 50 hosts give
+  50 pages a second, with any crawler that keeps to it. More hosts side by side help, and shorter delays where you may.
+- **Answers.** {setting}`CONCURRENT_REQUESTS` (16 by default) are in flight at once. When an answer takes half a
+  second, that is 32 pages a second.
+- **One core.** A crawl runs in one thread. What a callback does comes on top of the crawler's own time: a callback of
+  2 ms lets at most 500 pages a second through, however fast the crawler is.
+- **Memory.** All pending requests and the marks of all seen URLs are kept, in memory or, with a job, on disk: the
+  table below has the bytes.
+
+## How to make a spider fast
+
+1. **See where the time goes first.** The statistics `throttled_seconds`, `queued_seconds`, `connecting_seconds`,
+   `fetching_seconds` and `parsing_seconds` tell it; {doc}`/howto/why-slow` tells what to change for each.
+2. **Follow links by a query.** `response.follow_all(css="a")` takes the links as they stand in the page, without an
+   object for each element.
+3. **Ask the page, not each element.** `response.css("a::attr(href)").getall()` takes a tenth of the time of
+   `a.css("::attr(href)").get()` for each of ten elements. A query with variables or namespaces takes twice as long as
+   one without, and one with the functions `re:` and `set:` six times.
+4. **Do not block.** `time.sleep()`, a database or another client in a callback holds up the whole crawl. Await
+   `trio.to_thread.run_sync(work)` instead.
+5. **Use more cores by hosts.** Start one crawl for each set of sites. Throttling is each process's own, so no host may
+   be in two of them.
+
+## Goals
+"""
+
+INTRODUCTION = """The last run of each row of the benchmark, `python -m benchmarks`, against its peers and its own
+goals. Everything ran on one machine: {machine}. nginx with one worker serves the pages on loopback. Each figure is
+the median of the rounds; a ratio is the median over the rounds of the ratio within one round.
+`benchmarks/README.md` tells how to run it; this page is made by `python -m benchmarks.report`.
 
 """
 

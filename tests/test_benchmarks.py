@@ -123,3 +123,27 @@ def test_the_tables_of_limits_are_those_that_were_measured() -> None:
     kept = json.loads((ROOT / "benchmarks" / "results" / "latest.json").read_text(encoding="utf-8"))
     text = (ROOT / "docs" / "explanation" / "rate-limited-servers.md").read_text(encoding="utf-8")
     assert with_tables(text, kept) == text
+
+
+def test_the_page_begins_with_the_peers_and_what_a_user_can_do_and_has_its_goals_after_that() -> None:
+    results = Results()
+    results.add(
+        ROWS["pages"],
+        [
+            Figure(name="trawl", value=3_000.0, unit="pages/s"),
+            Figure(name="Scrapy", value=200.0, unit="pages/s"),
+            Figure(name="against Scrapy", value=15.0, unit="x", least=14.0),
+        ],
+        rounds=1,
+    )
+    text = page(json.loads(json.dumps({"machine": MACHINE, "rows": results.rows})))
+    parts = [
+        "| trawl | 3,000 |  |",
+        "| Scrapy | 200 | 15 x |",
+        "## What limits a crawl",
+        "fast\n",
+        "## Goals",
+        "reached",
+    ]
+    places = [text.index(part) for part in parts]
+    assert places == sorted(places)
