@@ -1,6 +1,6 @@
 """Writes the pages that show the last figures: ``python -m benchmarks.report``.
 
-``docs/explanation/speed.md`` with its pictures, and the tables of ``rate-limited-servers.md``.
+``docs/explanation/speed.md`` with its pictures, and tables and plots of ``rate-limited-servers.md``.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from benchmarks.figures import shown
 from benchmarks.rows import ROWS
 from benchmarks.rows.choosing import DOMAINS, SCRAPY_DOMAINS
 from benchmarks.rows.connections import CONNECTIONS, NAMES
-from benchmarks.rows.limits import CRAWLERS, GROUPS
+from benchmarks.rows.limits import CRAWLERS, GROUPS, Server, run
+from trawl.testing.plot import Panel, count_rates, draw_rates
 
-__all__ = ["page", "with_tables"]
+__all__ = ["controllers_plot", "page", "with_tables"]
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "results" / "latest.json"
@@ -192,6 +193,25 @@ def domains_chart(kept: dict[str, Any]) -> str:
     return chart(title, "domains with pending requests", "µs", [Series("trawl", ours), Series("Scrapy", theirs)])
 
 
+PLOTTED = CRAWLERS[:5]
+"""Those that are drawn: the others ask a hundred times a second, or hardly at all."""
+
+MOVING = Server(rate=10.0, moved=(60.0, 5.0))
+UNTIL, WINDOW = 120.0, 2.0
+
+
+def controllers_plot() -> str:
+    """Rates over time of each crawler at a server whose limit falls to a half on the way. It is crawled anew."""
+    panels = []
+    for name in PLOTTED:
+        trace = run(name, MOVING, seconds=UNTIL)
+        note = f"{len(trace.good):,} pages, {len(trace.refused):,} refused, {trace.lost:,} lost"
+        rates = count_rates(sorted([*trace.good, *trace.refused]), trace.refused, 0.0, UNTIL, WINDOW)
+        limit = [(0.0, MOVING.rate_at(0.0)), (60.0, MOVING.rate_at(60.0))]
+        panels.append(Panel(title=name, note=note, rates=rates, refused_at=trace.refused, limit=limit))
+    return draw_rates(panels, title="A limit of 10 requests a second that falls to 5", start=0.0, end=UNTIL)
+
+
 BEGIN, END = "<!-- tables: python -m benchmarks.report -->\n", "<!-- end of the tables -->\n"
 
 
@@ -232,6 +252,7 @@ def main() -> None:
     (given.folder / "speed.md").write_text(page(kept), encoding="utf-8")
     limited = given.folder / "rate-limited-servers.md"
     limited.write_text(with_tables(limited.read_text(encoding="utf-8"), kept), encoding="utf-8")
+    (given.folder / "rate-limited-servers-others.svg").write_text(controllers_plot(), encoding="utf-8")
     (given.folder / "speed-connections.svg").write_text(connections_chart(kept), encoding="utf-8")
     (given.folder / "speed-domains.svg").write_text(domains_chart(kept), encoding="utf-8")
 

@@ -12,7 +12,7 @@ from benchmarks import limit_req
 from benchmarks.bench import Row
 from benchmarks.chart import Series, chart
 from benchmarks.figures import Figure, median_of, ratio_of, table
-from benchmarks.report import page, with_tables
+from benchmarks.report import PLOTTED, controllers_plot, page, with_tables
 from benchmarks.results import Results
 from benchmarks.rows import ROWS
 from benchmarks.rows.limits import CRAWLERS, OURS, Server, run
@@ -68,6 +68,14 @@ def test_a_chart_is_svg_with_a_mark_for_each_point() -> None:
     drawn = chart("title", "x", "y", [Series("a", [(1, 10), (4, 200)]), Series("b", [(1, 12), (4, 190)])])
     root = ElementTree.fromstring(drawn)
     assert len(root.findall(".//{http://www.w3.org/2000/svg}circle")) == 4
+
+
+def test_the_controllers_are_drawn_beside_one_another_and_their_server() -> None:
+    root = ElementTree.fromstring(controllers_plot())
+    words = [each.text or "" for each in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert [word.partition(":")[0] for word in words if " pages, " in word] == list(PLOTTED)
+    limits = [each for each in root.iter("{http://www.w3.org/2000/svg}line") if each.get("stroke-dasharray")]
+    assert len(limits) == 1 + 2 * len(PLOTTED)  # the legend's, and before and after the limit moves
 
 
 def test_a_crawl_of_nginx_is_drawn_with_what_nginx_served_and_refused() -> None:

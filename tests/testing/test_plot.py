@@ -143,10 +143,13 @@ def test_the_limit_is_a_dashed_line_at_its_rate_and_follows_its_changes() -> Non
 
 
 def test_each_refusal_is_marked_at_its_time_and_at_most_one_a_pixel() -> None:
+    few = [a_send(0.0), a_send(5.0, 429), a_send(9.5, 503), a_send(10.0)]
+    (marks,) = shapes(a_simulation(few).plot(start=0.0, end=10.0, width=1084.0), "path")  # a thousand pixels for 10 s
+    assert re.findall(r"M(\d+) ", marks.get("d", "")) == ["564", "1014"]
     sends = [a_send(place / 1000, 503) for place in range(5000)]
-    marks = [each for each in shapes(a_simulation(sends).plot(width=400.0), "line") if each.get("stroke") == REFUSED]
-    assert 200 < len(marks) < 400
-    assert not [each for each in shapes(a_simulation([a_send(0)]).plot(), "line") if each.get("stroke") == REFUSED]
+    (many,) = shapes(a_simulation(sends).plot(width=400.0), "path")
+    assert 200 < many.get("d", "").count("M") < 400
+    assert shapes(a_simulation([a_send(0)]).plot(), "path") == []
 
 
 def test_what_is_drawn_is_labelled_with_its_units() -> None:
