@@ -18,6 +18,7 @@ ROWS = {
         Row("looks", "50,000 lanes on one shared full or delayed scope", choosing.looks),
         Row("pending", "a pending request in memory, fingerprint included", memory.per_pending),
         Row("seen", "a seen fingerprint in memory", memory.per_seen),
+        Row("pauses", "the longest pass of the garbage collector, with a million pending", memory.pauses),
         Row("imports", "import trawl, trawl --help", imports.imports),
         Row("simulate", "a simulated crawl in virtual time", share.simulated),
         Row("hosts", "1,000 hosts at a delay of 1 s, on the real clock", throttled.thousand_hosts),

@@ -1,10 +1,12 @@
-"""What a pending request and a seen fingerprint take in memory, as the tracer of Python's allocations counts."""
+"""What pending requests and seen fingerprints take: memory, by the tracer of Python's allocations, and pauses."""
 
 from __future__ import annotations
 
 import gc
+import time
 import tracemalloc
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from hashlib import blake2b
 
@@ -17,11 +19,12 @@ from benchmarks.figures import Figure
 from benchmarks.wires import NullTransport
 from trawl._run import crawl_with
 from trawl.blocking import InlineBlocking
+from trawl.cli.run import short_collections
 from trawl.engine import Crawl
 from trawl.frontier import MemoryFrontier
 from trawl.settings import Layer, load
 
-__all__ = ["per_pending", "per_seen"]
+__all__ = ["pauses", "per_pending", "per_seen"]
 
 HOSTS = 100
 PENDING = 200_000
@@ -105,8 +108,71 @@ def per_pending(bench: Bench) -> list[Figure]:
     pending = PENDING // 10 if bench.is_quick else PENDING
     few, many = bytes_of_pending(HOSTS, pending), bytes_of_pending(pending // 40, pending // 4)
     return [
-        Figure(name=f"{pending // HOSTS:,} of each of {HOSTS} hosts", value=few, unit="bytes", most=500),
+        Figure(name=f"{pending // HOSTS:,} of each of {HOSTS} hosts", value=few, unit="bytes", most=400),
         Figure(name=f"10 of each of {pending // 40:,} hosts", value=many, unit="bytes"),
+    ]
+
+
+class Wide(trawl.Spider):
+    """Finds all links on one page: as many of each host, and the next is always of another."""
+
+    name = "wide"
+
+    def __init__(self, hosts: int, pending: int) -> None:
+        super().__init__()
+        self.hosts = hosts
+        self.pending = pending
+
+    async def start(self) -> AsyncIterator[trawl.Request]:
+        """Ask for the page."""
+        yield trawl.Request("http://www.start.example/", self.parse_start)
+
+    def parse_start(self, response: trawl.Response) -> Iterator[trawl.Request]:
+        """Find the links."""
+        for number in range(self.pending):
+            yield response.follow(f"http://www.shop-{number % self.hosts}.example{PATH.format(number)}", self.parse)
+
+    def parse(self, response: trawl.Response) -> None:
+        """Find nothing."""
+
+
+def longest_pause(hosts: int, pending: int, around: AbstractContextManager[None]) -> float:
+    """Milliseconds of our own time that the longest pass of the garbage collector takes in a crawl of :class:`Wide`."""
+    longest = began = 0.0
+
+    def passed(phase: str, info: Mapping[str, int]) -> None:
+        nonlocal began, longest
+        if phase == "start":
+            began = time.process_time()
+        else:
+            longest = max(longest, time.process_time() - began)
+
+    crawl = partial(
+        crawl_with,
+        Wide,
+        load(Layer("benchmark", SETTINGS)),
+        spider_args={"hosts": hosts, "pending": pending},
+        transport=NullTransport(),
+        blocking=InlineBlocking(),
+        watchers=[Measuring().watch],
+    )
+    with around:
+        gc.callbacks.append(passed)
+        try:
+            trio.run(crawl, clock=MockClock(autojump_threshold=0))
+        finally:
+            gc.callbacks.remove(passed)
+    return longest * 1000
+
+
+def pauses(bench: Bench) -> list[Figure]:
+    """The longest pass of the garbage collector with a million requests pending."""
+    pending = 1_000_000 // (50 if bench.is_quick else 1)
+    hosts = pending // 50
+    command, program = (longest_pause(hosts, pending, around) for around in (short_collections(), nullcontext()))
+    return [
+        Figure(name=f"{pending:,} over {hosts:,} hosts, trawl crawl", value=command, unit="ms", most=50),
+        Figure(name=f"{pending:,} over {hosts:,} hosts, inside a program", value=program, unit="ms"),
     ]
 
 

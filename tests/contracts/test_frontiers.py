@@ -20,8 +20,8 @@ from trawl.testing.frontier_contract import FrontierContract, Opener
 
 
 @asynccontextmanager
-async def in_memory() -> AsyncIterator[Frontier]:
-    frontier = MemoryFrontier()
+async def in_memory(packed_from: int = 1_000) -> AsyncIterator[Frontier]:
+    frontier = MemoryFrontier(packed_from=packed_from)
     yield frontier
     await frontier.aclose()
 
@@ -39,10 +39,15 @@ async def in_a_job(directory: str, bounds: Bounds) -> AsyncIterator[Frontier]:
 
 class TestMemory(FrontierContract):
     examples = 10
+    packed_from = 1_000
 
     @contextmanager
     def store(self) -> Iterator[Opener]:
-        yield in_memory
+        yield partial(in_memory, self.packed_from)
+
+
+class TestMemoryWithAllPacked(TestMemory):
+    packed_from = 0
 
 
 class TestSqlite(FrontierContract):

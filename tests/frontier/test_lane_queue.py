@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trawl.frontier import Record
-from trawl.frontier.memory import LaneQueue
+from trawl.frontier.memory import LaneQueue, RecordPacker
 from trawl.http import Request
 
 ORIGIN = "http://a.example"
@@ -34,23 +34,23 @@ steps = st.lists(
 )
 
 
-@given(steps, st.booleans(), st.integers(0, 150))
+@given(steps, st.booleans(), st.integers(0, 150), st.booleans())
 def test_the_best_come_out_first_whatever_was_done_before(
-    steps: list[tuple[str, int, float]], newest_first: bool, standing: int
+    steps: list[tuple[str, int, float]], newest_first: bool, standing: int, is_packed: bool
 ) -> None:
     sign = -1 if newest_first else 1
-    line = LaneQueue(record(sign), newest_first=newest_first)
+    line = LaneQueue(record(sign), RecordPacker(), newest_first=newest_first)
     held, gone, order = [record(sign)], [], 1
     for _ in range(standing):
         order += 1
         held.append(record(sign * order))
-        line.add(held[-1])
+        line.add(held[-1], is_packed=is_packed)
     for what, number, share in steps:
         if what == "add":
             order += 1
             one = record(sign * order, number, share)
             held.append(one)
-            line.add(one)
+            line.add(one, is_packed=is_packed)
         elif what == "take":
             held.sort(key=key)
             taken, held = held[:number], held[number:]
@@ -59,25 +59,25 @@ def test_the_best_come_out_first_whatever_was_done_before(
         else:
             for _ in range(min(number, len(gone))):
                 held.append(gone.pop())
-                line.add(held[-1])
+                line.add(held[-1], is_packed=is_packed)
         assert len(line) == len(held)
         assert line.best() == min(map(key, held), default=None)
         assert sorted(map(key, line)) == sorted(map(key, held))
 
 
 def test_what_is_taken_is_not_kept() -> None:
-    line = LaneQueue(record(1))
+    line = LaneQueue(record(1), RecordPacker())
     for order in range(2, 100):
         line.add(record(order))
     line.take(20)
     assert [one.order for one in line] == list(range(21, 100))
-    assert not any(one is not None and one.order <= 20 for one in line._queue)
+    assert not any(isinstance(one, Record) and one.order <= 20 for one in line._queue)
 
 
 def test_records_of_a_line_share_their_scopes_and_their_origin() -> None:
     first, second = record(1), record(2)
     assert first.scopes is not second.scopes
-    line = LaneQueue(first)
+    line = LaneQueue(first, RecordPacker())
     line.add(second)
     assert second.scopes is first.scopes
     assert second.origin is first.origin
@@ -87,7 +87,7 @@ def test_records_of_a_line_share_their_scopes_and_their_origin() -> None:
 def test_amounts_that_differ_are_not_shared(newest_first: bool) -> None:
     first, second = record(1), record(2)
     second.scopes = (("a.example", 3.0),)
-    line = LaneQueue(first, newest_first=newest_first)
+    line = LaneQueue(first, RecordPacker(), newest_first=newest_first)
     line.add(second)
     assert second.scopes == (("a.example", 3.0),)
     assert first.scopes == (("a.example", None),)

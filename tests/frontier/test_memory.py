@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import gc
+from typing import Any
 from unittest.mock import patch
 
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from trawl.frontier import MemoryFrontier, Record, memory
-from trawl.frontier.memory import SeenMarks
+from trawl.frontier.memory import MAX_CALLBACKS, SeenMarks
 from trawl.http import Request
 
 LANE = (("a.example",), "http://a.example")
@@ -160,3 +161,113 @@ def test_the_garbage_collector_looks_at_few_of_the_marks() -> None:
     gc.collect()
     assert len(gc.get_objects()) - before < 100
     assert len(gc.get_referents(seen._first, *gc.get_referents(seen))) <= memory.MAX_IN_SET * 2 + memory.BUCKETS + 10
+
+
+class Pages:
+    def parse(self) -> None: ...
+
+    def failed(self) -> None: ...
+
+
+PAGES = Pages()
+
+
+async def given_back(one: Record) -> Record:
+    """A record as it comes out of a frontier in which others are pending."""
+    frontier = MemoryFrontier(packed_from=0)
+    await frontier.push_many([record("first"), one])
+    _, leased = await frontier.lease_many(LANE, 2)
+    return leased
+
+
+def values_of(one: Record) -> list[Any]:
+    request = one.request
+    headers, *others = request.extras()
+    names = ("url", "method", "body", "callback", "errback", "priority", "dont_filter", "depth")
+    return [
+        *[getattr(request, name) for name in names],
+        *[None if headers is None else headers.as_set(), *others],
+        *[one.scopes, one.lane, one.origin, one.found_at, one.fingerprint, one.not_before, one.is_exempt],
+    ]
+
+
+plain = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text(st.characters(codec=None)), st.binary()
+)
+dicts = st.dictionaries(st.text(), plain, max_size=3)
+
+
+@settings(max_examples=30)
+@given(st.data())
+async def test_what_is_packed_comes_back_with_the_same_values(data: st.DataObject) -> None:
+    one = record("1")
+    request = one.request = Request(
+        "http://a.example/1",
+        data.draw(st.sampled_from([None, PAGES.parse, len])),
+        method=data.draw(st.sampled_from(["GET", "POST"])),
+        errback=data.draw(st.sampled_from([None, PAGES.failed])),
+        headers=data.draw(st.sampled_from([None, {}, {"Referer": "http://a.example/"}, {"X": ["1", "2"], "Y": None}])),
+        body=data.draw(st.binary()),
+        meta=data.draw(dicts),
+        cb_kwargs=data.draw(dicts),
+        dont_filter=data.draw(st.booleans()),
+    )
+    request.depth = data.draw(st.integers(0, 1000))
+    one.found_at = data.draw(st.sampled_from([None, 1.5]))
+    one.fingerprint = data.draw(st.sampled_from([None, b"1" * 16]))
+    expected = values_of(one)
+    leased = await given_back(one)
+    assert (repr(values_of(leased)), leased.order) == (repr(expected), 2)
+
+
+class Other(Request):
+    pass
+
+
+async def test_what_would_not_come_back_as_it_was_is_not_packed() -> None:
+    shared: list[int] = []
+    url = "http://a.example/1"
+    for request in (
+        Request(url, meta={"pages": shared}),
+        Request(url, cb_kwargs={"pages": shared}),
+        Request(url, cookies={"a": "b"}),
+        Request(url, meta={"half": "\ud800"}),
+        Request(url, meta={"large": 2**64}),
+        Other(url),
+    ):
+        one = record("1")
+        one.request = request
+        assert (await given_back(one)).request is request
+    later = record("1")
+    later.not_before = 1.0
+    frontier = MemoryFrontier(packed_from=0)
+    await frontier.push_many([record("first"), later])
+    await frontier.wake(1.0)
+    assert (await frontier.lease_many(LANE, 2))[1] is later
+
+
+async def test_callbacks_that_are_made_anew_each_time_are_not_kept() -> None:
+    frontier = MemoryFrontier(packed_from=0)
+    pushed = []
+    for i in range(MAX_CALLBACKS + 10):
+        one = record(str(i))
+        one.request.callback = lambda: None
+        pushed.append(one)
+    await frontier.push_many(pushed)
+    leased = await frontier.lease_many(LANE, len(pushed))
+    assert [one.request.callback for one in leased] == [one.request.callback for one in pushed]
+    assert sum(one is two for one, two in zip(leased, pushed, strict=True)) == 10 + 1  # and the first of the lane
+
+
+async def test_the_garbage_collector_looks_at_no_pending_request_beyond_the_first() -> None:
+    frontier = MemoryFrontier(packed_from=100)
+    gc.collect()
+    before = len(gc.get_objects())
+    for i in range(5_000):
+        one = record(str(i), priority=i % 3)
+        one.request.callback = PAGES.parse
+        one.request.headers["Referer"] = "http://a.example/"
+        await frontier.push_many([one])
+    gc.collect()
+    assert len(gc.get_objects()) - before < 1_000
+    assert len(await frontier.lease_many(LANE, 5_000)) == 5_000

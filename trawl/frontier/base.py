@@ -118,6 +118,33 @@ class Record:
         is_special = not_before or share or is_diverted or is_exempt
         self._special = (not_before, share, is_diverted, is_exempt) if is_special else _ORDINARY
 
+    @classmethod
+    def ordinary(
+        cls,
+        request: Request,
+        scopes: Scopes,
+        lane: LaneKey,
+        fingerprint: bytes | None,
+        order: int,
+        found_at: float | None,
+    ) -> Record:
+        """Make a record of values that another had, which was ordinary."""
+        record = cls.__new__(cls)
+        record.request = request
+        record.scopes = scopes
+        record.lane = lane
+        record.fingerprint = fingerprint
+        record.order = order
+        record.found_at = found_at
+        record.stored = None
+        record._special = _ORDINARY
+        return record
+
+    @property
+    def is_ordinary(self) -> bool:
+        """True if it has no time of its own and no share, and is neither diverted nor exempt."""
+        return self._special is _ORDINARY
+
     @property
     def origin(self) -> str:
         """See the attribute of this name."""
@@ -274,7 +301,7 @@ class Frontier(Protocol):
         ...
 
     def lane_of(self, request: Request) -> LaneKey | None:
-        """The lane in which this very request is stored and not leased; None: in none. For explanations: may search."""
+        """The lane in which this request, or its equal, is stored and not leased; None: not known. May search."""
         ...
 
     def statistics(self) -> FrontierStatistics:

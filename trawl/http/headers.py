@@ -247,6 +247,13 @@ class SharedHeaders(Headers):
 
     __slots__ = ()
 
+    @classmethod
+    def of_fields(cls, fields: Iterable[list[str]]) -> SharedHeaders:
+        """Make headers of names, each with its values, that were checked."""
+        headers = cls.__new__(cls)
+        headers._fields = {field[0].lower(): field for field in fields}
+        return headers
+
 
 def _text_of(name: Any) -> Any:
     return name.decode("latin-1") if isinstance(name, bytes) else name

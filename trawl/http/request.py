@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Self, TypedDict, TypeVar, Unpack, overload
 
@@ -350,6 +350,32 @@ class Request:
             self._optional = {}
         self._optional["is_start_url"] = is_start_url
 
+    def plain_values(self) -> tuple[Any, ...] | None:
+        """Return all values but the callbacks, if they are text, numbers, bytes, and dicts and lists of such; or None.
+
+        A value of the spider's that can be changed (a list in the meta) is not plain: others may hold it too.
+        """
+        meta, cb_kwargs, headers = self._meta, self._cb_kwargs, self._headers
+        if self._optional or type(headers) not in _HEADERS or not (_is_plain(meta) and _is_plain(cb_kwargs)):
+            return None
+        fields = None if headers is None else list(headers._fields.values())
+        return (
+            *(self.url, self.method, self.body, self.priority, self.dont_filter, self.depth),
+            *(fields, meta or None, cb_kwargs or None),
+        )
+
+    @classmethod
+    def of_plain_values(cls, callback: Callback | None, errback: Callback | None, values: Sequence[Any]) -> Self:
+        """Make a request of its callbacks and of what :meth:`plain_values` has returned; nothing is checked."""
+        request = cls.__new__(cls)
+        request.callback = callback
+        request.errback = errback
+        request.url, request.method, request.body, request.priority, request.dont_filter, request.depth = values[:6]
+        fields, request._meta, request._cb_kwargs = values[6:]
+        request._headers = None if fields is None else SharedHeaders.of_fields(fields)
+        request._optional = None
+        return request
+
     def extras(self) -> Extras:
         """Return the headers, cookies, meta and cb_kwargs themselves; unlike reading them, this makes none."""
         return self._headers, self._given_cookies(), self._meta, self._cb_kwargs
@@ -407,6 +433,16 @@ class Request:
 
     def __repr__(self) -> str:
         return f"<{self.method} {self.url}>"
+
+
+_HEADERS = (type(None), Headers, SharedHeaders)
+
+_PLAIN = frozenset({str, int, float, bool, bytes, type(None)})
+
+
+def _is_plain(values: dict[str, Any] | None) -> bool:
+    """Return True if the values can't be changed, and the keys are text."""
+    return not values or (_PLAIN.issuperset(map(type, values.values())) and {str}.issuperset(map(type, values)))
 
 
 def _carry(source: Request, target: Request) -> None:

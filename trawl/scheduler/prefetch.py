@@ -28,9 +28,9 @@ MAX_PER_LANE = 32
 MIN_PER_LANE = 8
 """A lane with fewer is filled up again, in one call."""
 
-MAX_IN_ALL = 16_384
-"""Requests leased ahead for all lanes: of many lanes each gets fewer, and at least one (on 50,000 lanes, 32 each would
-be more than a gigabyte)."""
+MAX_IN_ALL = 2_048
+"""Requests leased ahead for all lanes: of many lanes each gets fewer, and at least one. One leased takes a kilobyte,
+one in the frontier 0.3."""
 
 
 class Prefetcher:

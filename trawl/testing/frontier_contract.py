@@ -321,7 +321,7 @@ class FrontierContract:
             record = make_record("1")
             await frontier.push_many([record, make_record("2", "b.example")])
             assert frontier.lane_of(record.request) in {None, lane_of()}
-            assert frontier.lane_of(Request("http://a.example/1")) is None
+            assert frontier.lane_of(Request("http://a.example/none")) is None
             await frontier.lease_many(lane_of(), 1)
             assert frontier.lane_of(record.request) is None
 
