@@ -1,4 +1,7 @@
-"""The request, and the fingerprint by which two requests are the same."""
+"""The request, and the fingerprint by which two requests are the same.
+
+Length: half of it is documentation of the class that every spider uses, and its slots are read and written here alone.
+"""
 
 from __future__ import annotations
 
