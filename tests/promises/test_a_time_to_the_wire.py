@@ -145,3 +145,14 @@ def test_nothing_goes_early_where_everything_is_mixed(seed: int) -> None:
     assert min(sim.gaps("b.example")) >= 0.15 - EARLY
     assert all(later - earlier >= 10.0 - EARLY for earlier, later in zip(times, times[30:], strict=False))
     assert sim.stats["response_status_count/200"] == 180
+
+
+def test_i06_a_rate_makes_nothing_up_for_a_wait_that_another_scope_has_caused() -> None:
+    limits = {"x": RATE, A: {"delay": 1.0, "delay_per_slot": 0.0}, "b.example": {"delay": 0.9, "delay_per_slot": 0.0}}
+    settings = {**SPACED, "THROTTLING_SCOPES": limits}
+    hosts = [A, "b.example"]
+    requests = [
+        trawl.Request(url, meta={"throttling_scopes": [host, "x"]}) for host in hosts for url in pages(30, host)
+    ]
+    sim = crawl(web_of(*hosts), requests, settings)
+    assert min(sim.gaps("x")) >= 0.1 - EARLY

@@ -243,9 +243,10 @@ class Fetcher:
         """Note that a request goes to the wire, or tell that it must not now (:data:`~trawl.transport.base.OnSent`)."""
         if grant.sent_at is not None:
             return self._sent_again(grant, now)
-        if grant.lane is not None and (opens_at := grant.lane.opens_at(grant, now)) > now:
+        opens_at = -math.inf if grant.lane is None else grant.lane.opens_at(grant, now)
+        if opens_at > now:
             return opens_at if opens_at <= now + MAX_LEAD else True
-        self._scheduler.sent(grant, now)
+        self._scheduler.sent(grant, now, opens_at)
         self._count_sent(grant)
         if self._recorder is not None:
             self._recorder(grant, None, now)

@@ -246,14 +246,14 @@ class Lane:
         for scope in self.scopes:
             scope.lead = 0.0
 
-    def sent(self, grant: Grant, now: float) -> None:
-        """Tell its scopes that ``grant`` went to the wire.
+    def sent(self, grant: Grant, now: float, due_at: float = -inf) -> None:
+        """Tell its scopes that ``grant`` went to the wire; all of them had let it through from ``due_at`` on.
 
         They take one draw together for the intervals from here: jitter of several would add up to a lower rate.
         """
         draw: float | None = None
         for slot, scope, (_, amount) in zip(grant.slots, self.scopes, grant.scopes, strict=False):
-            scope.sent(slot, now, 1.0 if amount is None else amount, grant.granted_at)
+            scope.sent(slot, now, 1.0 if amount is None else amount, grant.granted_at, due_at)
             if scope.jitter != EXACT and len(self.scopes) > 1 and scope.delay + scope.delay_per_slot > 0.0:
                 draw = scope.draw(draw)
 

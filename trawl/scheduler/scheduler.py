@@ -161,14 +161,14 @@ class Scheduler:
         self.left_by = None
         return None
 
-    def sent(self, grant: Grant, now: float) -> None:
-        """Note that ``grant`` went to the wire at ``now``. Safe to call twice."""
+    def sent(self, grant: Grant, now: float, due_at: float = -inf) -> None:
+        """Note that ``grant`` went to the wire at ``now``, and might have gone at ``due_at``. Safe to call twice."""
         if not grant.is_in_flight or grant.sent_at is not None:
             return
         grant.sent_at = self._now = now
         lane = grant.lane
         assert lane is not None
-        lane.sent(grant, now)
+        lane.sent(grant, now, due_at)
         self._wake(lane, now)
 
     def give_back(self, grant: Grant, now: float) -> None:

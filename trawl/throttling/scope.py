@@ -383,17 +383,22 @@ class Scope:
         """
         if self.held_until > now or (self.quota is not None and self.quota.stops(amount, now)):
             return inf
-        at = self.last_sent + self.interval() if self.delay > 0.0 else -inf
+        at = self.held_until
+        if self.delay > 0.0:
+            at = max(at, self.last_sent + self.interval())
         return max(at, self._rested_at(slot)) if self.delay_per_slot > 0.0 else at
 
-    def sent(self, slot: int, now: float, amount: float = 1.0, granted_at: float = inf) -> None:
-        """Note that the request in ``slot`` went to the wire: spacing, rest and the quota's window count from here."""
+    def sent(self, slot: int, now: float, amount: float = 1.0, granted_at: float = inf, due_at: float = -inf) -> None:
+        """Note that the request in ``slot`` went to the wire: spacing, rest and the quota's window count from here.
+
+        Its other scopes, and holds, let it through from ``due_at`` on.
+        """
         self.unsent -= 1
         if self.delay + self.delay_per_slot > 0.0 and (now - granted_at > MIN_LEAD or self.lead):
             self._measure(min(now - granted_at, MAX_LEAD))
         self.reserved = self.reserved - amount if self.unsent else 0.0
         self.waits.sent(now, self.last_sent)
-        self.last_sent = self._counts_from(now) if self.limits.is_rate else now
+        self.last_sent = self._counts_from(now, due_at) if self.limits.is_rate else now
         self._drawn = None
         if self._slots is not None:
             self._slots.sent(slot, now)
@@ -410,17 +415,18 @@ class Scope:
         if self.lead < MIN_LEAD:
             self.lead = 0.0
 
-    def _counts_from(self, now: float) -> float:
+    def _counts_from(self, now: float, due_at: float) -> float:
         """Return the instant from which the next interval of a rate counts, for a send at ``now``.
 
         That is when it was due, but at most one interval ago: GCRA (ITU-T I.371) with a tolerance of one interval.
         So without jitter ``t`` seconds hold ``t * rate + 2`` sends at most. Only lateness of a pending request
-        is made up for, and only where the rate is the user's own: not while backing off or under a Crawl-delay.
+        is made up for, not its wait for another scope or a hold (until ``due_at``), and only where the rate is the
+        user's own: not while backing off or under a Crawl-delay.
         """
         if self.floor > 0.0 or self.delay_limit != "delay":
             self._applied_at = inf
             return now
-        due = self.last_sent + self.interval()
+        due = max(self.last_sent + self.interval(), due_at)
         is_late = max(self.waits.needed_at, self._applied_at) <= due < now
         if self._applied_at == inf:  # the wait before this send was not the rate's
             self._applied_at = now
