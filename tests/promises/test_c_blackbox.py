@@ -183,6 +183,27 @@ def test_b07_c05_after_an_outage_of_40_s_the_rate_is_back_in_30(is_ramped: bool)
     assert sum(send.status == 503 for send in sim.sends) <= 10  # in 40 s
 
 
+def back_within(sim: Simulation, end: float, rate: float) -> float:
+    """Seconds from ``end`` until ten seconds begin with nine tenths of ``rate``."""
+    good = [send.time for send in sim.sends if send.status == 200 and send.time >= end]
+    return next(
+        start - end for start in good if sum(start <= time < start + 10.0 for time in good) >= 0.9 * rate * 10.0
+    )
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_c05_after_an_outage_of_five_minutes_the_rate_is_back_in_one(seed: int) -> None:
+    sim = crawled(2000, RAMPED, seed, limit=RateLimit(rate=6.0, burst=5), outages=[(200.0, 500.0)])
+    assert back_within(sim, 500.0, 6.0) <= 75.0  # the interval of probes, its jitter, and eight answers
+    assert sum(send.status == 503 for send in sim.sends) <= 14  # with intervals that only double there are 11
+
+
+def test_c05_after_two_short_outages_the_rate_is_back() -> None:
+    sim = crawled(2000, RAMPED, limit=RateLimit(rate=6.0, burst=5), outages=[(200.0, 205.0), (215.0, 220.0)])
+    assert back_within(sim, 220.0, 6.0) <= 15.0
+    assert sum(send.status == 503 for send in sim.sends) <= 15
+
+
 @pytest.mark.parametrize(("delay", "latency", "within"), [(0.05, 0.5, 30.0), (1.0, 10.0, 450.0)])
 def test_c04_a_slow_server_gets_more_slots_also_where_few_answers_come(
     delay: float, latency: float, within: float
@@ -199,6 +220,14 @@ def test_c05_a_hold_that_a_429_asks_for_is_dear_so_there_are_few(rate: float, se
     sim = crawled(pages, RAMPED, limit=RateLimit(rate=rate, burst=5, retry_after=seconds))
     assert sum(send.status == 429 for send in sim.sends) <= 20
     assert max(send.time for send in sim.sends) <= pages / rate / 0.75
+
+
+@pytest.mark.parametrize(("seconds", "share"), [(5, 0.85), (30, 0.75)])
+def test_c05_a_limit_whose_every_refusal_costs_half_a_minute_is_used(seconds: int, share: float) -> None:
+    sim = crawled(6000, RAMPED, limit=RateLimit(rate=10.0, burst=5, retry_after=seconds))
+    good = [send.time for send in sim.sends if send.status == 200 and 60.0 <= send.time < 600.0]
+    assert len(good) >= share * 10.0 * 540.0
+    assert sum(send.status == 429 for send in sim.sends) <= 15
 
 
 @pytest.mark.parametrize("share", [0.02, 0.1])

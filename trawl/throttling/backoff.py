@@ -51,6 +51,9 @@ _CLOSE = 1.05
 OUTAGE = 3
 """Incidents in a row, without a good answer between them, that make an outage."""
 
+_LONGEST_PROBE = 60.0
+"""Seconds between two probes of an outage at most, where rampup is to be back soon after its end."""
+
 _RETURN = {1: 4.0, 4: 2.0, 8: 1.0}
 """Good answers after an outage, and the multiple of the base's delay that they lead to."""
 
@@ -322,7 +325,15 @@ class BackoffState:
         return attrs.evolve(self, quiet_from=now, has_good=False, good_at=-math.inf)
 
     def escalated(
-        self, strategy: Backoff, base: Base, now: float, *, in_flight: int, sent_at: float, is_limit: bool = False
+        self,
+        strategy: Backoff,
+        base: Base,
+        now: float,
+        *,
+        in_flight: int,
+        sent_at: float,
+        is_limit: bool = False,
+        is_outage: bool = False,
     ) -> BackoffState:
         """Return the state after the trigger of a new incident: one step further.
 
@@ -333,11 +344,16 @@ class BackoffState:
             in_flight: Requests in flight, this one included: what slots are counted from where they have no limit.
             sent_at: When the request that was refused had been sent: only then does it answer a step back.
             is_limit: True if the trigger speaks of a limit: a 429, or a header that says when to come back.
+            is_outage: True if rampup met an outage: it is probed once a minute at least, unless a trigger of it spoke
+                of a limit.
         """
         is_answer = self.recovered_at <= sent_at and now <= self.recovered_at + strategy.window
+        delay = strategy.slower(max(self.delay, base.delay), base.delay)
+        if is_outage and not (is_limit or self.is_limit):
+            delay = min(delay, max(_LONGEST_PROBE, base.delay))
         after = attrs.evolve(
             self.repeated(now),
-            delay=strategy.slower(max(self.delay, base.delay), base.delay),
+            delay=delay,
             steps=self.steps + 1,
             recovered_at=-math.inf,
             refused=self.delay if is_answer else self.refused,

@@ -394,7 +394,15 @@ def _back_off(
     if is_new:
         sent_at = outcome.sent_at if outcome.sent_at is not None else outcome.started_at
         strategy = state.policy.backoff
-        backoff = backoff.escalated(strategy, base, now, in_flight=scope.in_flight, sent_at=sent_at, is_limit=is_limit)
+        backoff = backoff.escalated(
+            strategy,
+            base,
+            now,
+            in_flight=scope.in_flight,
+            sent_at=sent_at,
+            is_limit=is_limit,
+            is_outage=state.is_outage,
+        )
         _count_incident(scope, state, now)
         # The first step of a trouble is news; but the failure of one page, which is told with the page, is no trouble.
         news = 1 if outcome.error is None else 2

@@ -18,11 +18,16 @@ window that the user gave ends after so many seconds.
 - *Closing in* (4.2, 4.4, 4.5): each window below the target moves the rate along
   ``top - (top - bottom) * ((K - n) / K) ** 3``: fast where it is far from the refused rate, almost flat where it is
   near, and slowly past it, because limits move.
+- *Kept below*: a refusal whose header holds the scope for a quarter of a window's answers costs more than a rate that
+  is a little too low. The rate falls to 0.9 of what was refused and returns to 0.97 of it, in so many windows that the
+  hold is a tenth of them; after slow start to 0.5 and 0.6, because that had just doubled the rate.
 - *Past it* by a tenth without being refused, the mark is obsolete: searching again.
 - *Fallen back*: three incidents in a row without a good answer, none of which speaks of a limit, or a whole window
   with triggers and no good answer. That is an outage, not a limit: what fell in it comes back, and backing off moves
-  the scope from there until it is over. A refusal on the way back, or the same soon after an outage, is a limit that
-  fell: rampup takes the scope back, slower, and the falls go on. So nothing swings between both.
+  the scope from there until it is over. A refusal on the way back is of a limit that fell: rampup takes the scope back,
+  slower, and the falls go on. Forty good answers later it is trusted again; before that the next outage takes twice as
+  many incidents in a row, in which the rate falls to a third: a limit gives good answers among them. So nothing swings
+  between both.
 
 Why it settles. Within the target nothing moves. Above it the rate falls below what was refused, so the mean of the
 rate over a cycle of K windows or more is within some 2 % of the refused one, and a cycle has its few triggers in one
@@ -60,6 +65,9 @@ _MARKS = 2  # incidents before this one, between which good answers are counted:
 _WINDOWS = 4  # K: windows from a fall back to the refused rate
 _MAX_WINDOWS = 16  # ... where a fall cost many answers: they are spread over more windows
 _SPARE = 1.5
+_HELD = 0.1  # a hold that a header asks for costs this part of the answers at most: so many windows go before the next
+_DEAR = 0.9, 0.97  # of a rate whose refusal cost a quarter of a window: where the rate falls to, and returns to
+_OVERSHOT = 0.5, 0.6  # ... if it cost a window or more, and slow start had just doubled the rate
 _LATENCIES = 2.5  # near the limit a window is this many answers long at least: a shorter one can't tell incidents apart
 _OBSOLETE = 1.1
 _DELAYED = 0.6  # delays used to this part are what limited: with jitter two of them allow less than either alone
@@ -148,12 +156,14 @@ class RampupState:
         "_fallen_to",
         "_falls",
         "_good",
+        "_held",
         "_idle",
         "_is_starting",
         "_is_well",
         "_kept",
         "_lost",
         "_marks",
+        "_outage_after",
         "_quiet",
         "_rate_before",
         "_since_return",
@@ -191,7 +201,9 @@ class RampupState:
         self._is_starting = policy.is_counted
         self._unanswered = 0
         self._lost = 0
-        self._since_return = _ANSWERS
+        self._held = 0
+        self._outage_after = OUTAGE
+        self._since_return = 0
         self._rate_before = 0.0
         self._marks: tuple[tuple[float, int], ...] = ()
         self._kept: tuple[float, float, float | None, float] = (delay, delay_per_slot, None, 0.0)
@@ -296,6 +308,8 @@ class RampupState:
             self._good += 1
             self._unanswered = 0
             self._since_return += 1
+            if self._since_return == _ANSWERS:
+                self._outage_after = OUTAGE
         if not self.policy.is_counted or now >= self._ends_at:
             return
         elapsed, heard_after = now - self._started_at, _LATENCIES * self._busy / self.sends
@@ -309,22 +323,26 @@ class RampupState:
         Args:
             now: The instant.
             is_limit: True if the trigger speaks of a limit: a 429, or a header that says when to come back. Three
-                others in a row, without a good answer between them, are an outage, unless one has just ended: then
-                it is a limit that fell.
+                others in a row, without a good answer between them, are an outage; twice as many if one has just ended.
             hold: Seconds for which a header holds the scope. A window of counted answers does not count them as time;
                 and where they cost a quarter of its answers, an incident is one too many, whatever the target says.
         """
         self._triggers += 1
         self._unanswered = 0 if is_limit else self._unanswered + 1
-        if self._unanswered >= OUTAGE and self._since_return >= _ANSWERS:
+        if self._unanswered >= self._outage_after:
             self._fall_back()
             return True
-        self._is_starting = False
+        was_starting, self._is_starting = self._is_starting, False
         self._marks = (*self._marks[-_MARKS:], (now, self._good))
         lost = hold * self.rate if self.policy.is_counted and self.rate < math.inf else 0.0
-        is_fall = self._triggers > self.policy.target[1] or lost > _ANSWERS / 4
+        is_dear, rate = lost > _ANSWERS / 4, self.rate
+        is_fall = self._triggers > self.policy.target[1] or is_dear
         if is_fall:
             self._fall(now)
+            self._held = math.ceil(lost) if is_dear else 0
+        if is_dear and self.refused is not None:
+            is_overshoot = was_starting and lost > _ANSWERS
+            self._keep_below(min(rate, self.refused), *(_OVERSHOT if is_overshoot else _DEAR))
         if lost:
             self._lost += math.ceil(lost)
             self._started_at += hold
@@ -397,6 +415,7 @@ class RampupState:
             return self._search_factor
         self._quiet += 1
         cycle = min(max(_WINDOWS, math.ceil(self._cost * _SPARE / max(self.policy.target[1], 1.0))), _MAX_WINDOWS)
+        cycle = max(cycle, math.ceil(self._held / _HELD / _ANSWERS))
         away = (cycle - self._quiet) / cycle
         wanted = self.refused - (self.refused - self._fallen_to) * away**3
         if wanted > self.refused * _OBSOLETE:
@@ -419,6 +438,7 @@ class RampupState:
         """Leave the scope to backing off; an outage says nothing of rates, so what fell in it comes back (C05)."""
         self.has_fallen_back = True
         self._unanswered = 0
+        self._outage_after *= 2
         self._since_return = 0
         self.delay, self.delay_per_slot, self.refused, self._fallen_to = self._kept
         self._quiet = 0
@@ -427,6 +447,14 @@ class RampupState:
         """Move the scope again, at ``delay`` seconds at least: what seemed to be an outage is a limit that fell."""
         self.has_fallen_back = False
         self.delay = max(self.delay, delay)
+
+    def _keep_below(self, rate: float, fall: float, mark: float) -> None:
+        """Fall to a part of the refused ``rate`` at least, and return to a part of it: holds cost many answers."""
+        lower = min(rate * fall, self._fallen_to)
+        stretch = self._fallen_to / lower
+        self.refused, self._fallen_to = rate * mark, lower
+        self.delay *= stretch
+        self.delay_per_slot *= stretch
 
     def _borne(self) -> float:
         """Good answers a second between the latest incidents of this window: what a server bears that has no spare."""
