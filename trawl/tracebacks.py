@@ -112,5 +112,5 @@ def check_part_imports(found: object, what: str) -> None:
 
 def is_user_file(filename: str) -> bool:
     """Return True for a Python file of the user's: not trawl's, not Python's, not installed."""
-    path = Path(filename)
+    path = _OURS.parent / filename  # a compiled module's file is given from there: trawl/engine/worker.py
     return path.suffix == ".py" and _OURS not in path.parents and not any(filename.startswith(f) for f in _FOREIGN)

@@ -89,8 +89,10 @@ class ScopeLimiters:
         return 0 if limiter is None else limiter.borrowed_tokens
 
 
-def _tokens(scope: Scope) -> float:
-    return scope.concurrency if scope.concurrency == math.inf else max(1, int(scope.concurrency))
+def _tokens(scope: Scope) -> int | float:
+    if scope.concurrency == math.inf:
+        return math.inf
+    return max(1, int(scope.concurrency))  # Trio takes no other float
 
 
 def _scopes(grant: Grant) -> tuple[Scope, ...]:

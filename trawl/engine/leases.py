@@ -59,7 +59,7 @@ def forget_the_last(requests: Iterable[Request], last: Request | None) -> None:
         # The crawl writes the depth into the meta of each request whose callback is called: the whole of it was copied.
         is_copy = has_notes or "depth" in meta
         set_notes(request, notes.for_copied_meta() if is_copy else NO_NOTES)
-        for key in CRAWLS_OWN & meta.keys() & before.keys():
+        for key in meta.keys() & before.keys() & CRAWLS_OWN:
             if meta[key] == before[key]:
                 del meta[key]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import inf
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from trawl.frontier import Amounts, LaneKey, Record, Scopes, lane_key
 
@@ -198,6 +198,8 @@ class Grant:
         """The amount that it is expected to use of its scope number ``index``; 1.0 where none is named."""
         amount = self.scopes[index][1]
         return 1.0 if amount is None else amount
+
+    __hash__: ClassVar[Any] = object.__hash__  # a compiled class that has an order inherits none
 
     def __lt__(self, other: Grant) -> bool:
         return False  # two equal keys in a heap: either may go first

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from heapq import heappop, heappush
 from math import inf
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import attrs
 
@@ -140,6 +140,8 @@ class Lane:
         self.is_starving: bool = False
         self.is_kept_for: bool = False
         self.passed_at: int = -1
+
+    __hash__: ClassVar[Any] = object.__hash__  # a compiled class that has an order inherits none
 
     def __lt__(self, other: Lane) -> bool:
         return False  # two tickets of which one is stale: turns change hands
