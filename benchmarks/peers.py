@@ -6,6 +6,7 @@ the folder.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import subprocess
@@ -13,11 +14,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-__all__ = ["PEERS", "peer_python", "run_script", "version_of"]
+__all__ = ["PEERS", "environment_of", "peer_python", "run_script", "version_of"]
 
 ROOT = Path(__file__).parent.parent
-PEERS = {"scrapy": "scrapy>=2.19,<3", "crawlee": "crawlee[parsel]>=1.11"}
-"""What pip is asked for, by the name of the environment."""
+PEERS = {"scrapy": "scrapy>=2.19,<3", "crawlee": "crawlee[parsel]>=1.11", "compiled": str(ROOT)}
+"""What pip is asked for, by the name of the environment; ``compiled`` is this checkout with compiled modules."""
 
 CHILD_WITHIN = 600.0
 """Seconds that a script may take."""
@@ -39,12 +40,27 @@ def peer_python(name: str) -> str:
         return sys.executable
     folder = cache() / name
     python, done = folder / "bin" / "python", folder / "installed"
-    if not done.exists():
+    wanted = PEERS[name] if name != "compiled" else sources()
+    if not done.exists() or done.read_text("utf-8") != wanted:
         print(f"making an environment for {name} in {folder}", file=sys.stderr, flush=True)
+        compiled = {**os.environ, "TRAWL_COMPILED": "1"}
         subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True)
-        subprocess.run([str(python), "-m", "pip", "install", "--quiet", PEERS[name]], check=True)
-        done.touch()
+        subprocess.run([str(python), "-m", "pip", "install", "--quiet", PEERS[name]], check=True, env=compiled)
+        done.write_text(wanted, "utf-8")
     return str(python)
+
+
+def sources() -> str:
+    """A digest of what the compiled build is made of."""
+    digest = hashlib.blake2b()
+    for path in [ROOT / "pyproject.toml", ROOT / "hatch_build.py", *sorted((ROOT / "trawl").rglob("*.py"))]:
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def environment_of(peer: str) -> dict[str, str]:
+    """Only our own environment sees this checkout: a peer, and the compiled build, run by their script alone."""
+    return {"PYTHONPATH": str(ROOT)} if peer not in PEERS else {}
 
 
 def version_of(name: str) -> str:
@@ -59,15 +75,13 @@ def run_script(peer: str, script: str, *arguments: str, environment: dict[str, s
     Raises:
         RuntimeError: It failed; with what it said.
     """
-    # Only our own environment sees the package: a peer runs by its script alone.
-    more = {"PYTHONPATH": str(ROOT)} if peer not in PEERS else {}
     child = subprocess.run(
         [peer_python(peer), str(Path(__file__).parent / script), *arguments],
         capture_output=True,
         text=True,
         check=False,
         timeout=CHILD_WITHIN,
-        env={**os.environ, **more, **(environment or {})},
+        env={**os.environ, **environment_of(peer), **(environment or {})},
     )
     if child.returncode:
         raise RuntimeError(f"{script} failed:\n{child.stderr[-2000:]}")

@@ -6,26 +6,26 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 from benchmarks.bench import Bench
 from benchmarks.figures import Figure, median_of, ratio_of
-from benchmarks.peers import ROOT, run_script
+from benchmarks.peers import ROOT, environment_of, peer_python, run_script
 from benchmarks.site import PAGES, SMALL_SITES
 
 __all__ = ["against_peers", "instructions", "over_tls"]
 
 Told = dict[str, Any]
 GOALS = {"scrapy": 16.0, "crawlee": 6.0, "bare": 0.5}
+COMPILED_GOALS = {"scrapy": 18.0, "bare": 0.6}
 NAMES = {"scrapy": "Scrapy", "crawlee": "Crawlee", "bare": "the bare loop"}
 
 
 def crawled(bench: Bench, peer: str, url: str, *options: str, environment: dict[str, str] | None = None) -> Told:
     """One crawl; it has to have found every page."""
     feed = Path(bench.folder, f"{peer}.jsonl")
-    script = "crawlers/bare.py" if peer == "bare" else f"crawlers/with_{peer}.py"
+    script = {"bare": "crawlers/bare.py", "compiled": "crawlers/with_trawl.py"}.get(peer, f"crawlers/with_{peer}.py")
     told = run_script(peer, script, url, str(feed), *options, environment=environment)
     items = sum(1 for _ in feed.open(encoding="utf-8"))
     if told["pages"] != PAGES or items != PAGES:
@@ -40,19 +40,25 @@ def rates(told: list[Told]) -> list[float]:
 
 
 def against_peers(bench: Bench) -> list[Figure]:
-    """Ours, Scrapy's, Crawlee's, and the bare loop's; what Trio did for a page of ours."""
+    """Ours, pure and compiled, Scrapy's, Crawlee's, and the bare loop's; what Trio did for a page of ours."""
     url = bench.site.url()
-    told: dict[str, list[Told]] = {peer: [] for peer in ("trawl", *GOALS)}
+    told: dict[str, list[Told]] = {peer: [] for peer in ("trawl", "compiled", *GOALS)}
     for _ in range(bench.rounds):
         for peer, rounds in told.items():
             rounds.append(crawled(bench, peer, url))
-    ours = rates(told["trawl"])
-    own = [one["own"] / PAGES * 1e6 for one in told["trawl"]]
+    ours, compiled = rates(told["trawl"]), rates(told["compiled"])
+    own = {peer: [one["own"] / PAGES * 1e6 for one in told[peer]] for peer in ("trawl", "compiled")}
     return [
         median_of("trawl", ours, "pages/s"),
+        median_of("compiled", compiled, "pages/s"),
         *(median_of(NAMES[peer], rates(told[peer]), "pages/s") for peer in GOALS),
         *(ratio_of(f"against {NAMES[peer]}", ours, rates(told[peer]), least=goal) for peer, goal in GOALS.items()),
-        median_of("its process's own time", own, "us/page"),
+        *(
+            ratio_of(f"compiled against {NAMES[peer]}", compiled, rates(told[peer]), least=goal)
+            for peer, goal in COMPILED_GOALS.items()
+        ),
+        median_of("its process's own time", own["trawl"], "us/page"),
+        median_of("compiled: its process's own time", own["compiled"], "us/page"),
         *counted(bench, url),
     ]
 
@@ -91,12 +97,13 @@ def instructions(bench: Bench) -> list[Figure]:
     """
     fewer, more = SMALL_SITES
     counts: dict[str, float] = {}
-    for peer in ("trawl", "bare"):
+    for peer in ("trawl", "compiled", "bare"):
         each = [instructions_of(bench, peer, pages) for pages in SMALL_SITES]
         counts[peer] = (each[1] - each[0]) / (more - fewer) / 1_000
         bench.say(f"  {peer}: {counts[peer]:,.0f} k a page")
     return [
         Figure(name="trawl", value=counts["trawl"], unit="k instructions", most=1_400),
+        Figure(name="compiled", value=counts["compiled"], unit="k instructions", most=1_150),
         Figure(name="the bare loop", value=counts["bare"], unit="k instructions"),
         Figure(name="the bare loop against trawl", value=counts["bare"] / counts["trawl"], unit="x"),
     ]
@@ -108,14 +115,14 @@ def instructions_of(bench: Bench, peer: str, pages: int) -> int:
         raise SystemExit("valgrind is not installed: apt-get install valgrind")
     feed = Path(bench.folder, f"{peer}.jsonl")
     script = ROOT / "benchmarks" / "crawlers" / ("bare.py" if peer == "bare" else "with_trawl.py")
-    command = ["valgrind", "--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null", sys.executable]
+    command = ["valgrind", "--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null"]
     options = ["--pages", str(pages)] if peer == "bare" else []
     child = subprocess.run(
-        [*command, str(script), bench.site.url(f"/{pages}/0.html"), str(feed), *options],
+        [*command, peer_python(peer), str(script), bench.site.url(f"/{pages}/0.html"), str(feed), *options],
         capture_output=True,
         text=True,
         check=False,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "0"},
+        env={**os.environ, **environment_of(peer), "PYTHONHASHSEED": "0"},
     )
     counted = re.search(r"I +refs: +([\d,]+)", child.stderr)
     items = sum(1 for _ in feed.open(encoding="utf-8"))
