@@ -7,6 +7,7 @@ Each session installs what it needs itself, so that ``pip install nox`` is all t
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,7 +19,7 @@ nox.options.error_on_missing_interpreters = True
 nox.options.default_venv_backend = "uv|virtualenv"
 
 PYPROJECT = nox.project.load_toml("pyproject.toml")
-CHECKED = ["trawl", "tests", "examples", "benchmarks", "docs", "noxfile.py"]
+CHECKED = ["trawl", "tests", "examples", "benchmarks", "docs", "hatch_build.py", "noxfile.py"]
 PUBLIC_API_SAMPLES = "tests/typing"
 # ASYNC109: `timeout` parameters of the protocols of others. 127: httpx is behind one module. 9: matters of taste.
 IN_CODE = "--disable=ASYNC109,ASYNC127,ASYNC9"
@@ -85,6 +86,21 @@ def tests(session: nox.Session) -> None:
     """The tests that need nothing but Python, on two cores."""
     install(session, "test", editable=True)
     session.run("pytest", *(session.posargs or ON_TWO_CORES))
+
+
+@nox.session
+def compiled(session: nox.Session) -> None:
+    """The same tests on the compiled build: installed, and tried from a copy of the checkout without the sources."""
+    session.install(*nox.project.dependency_groups(PYPROJECT, "test"))
+    session.install("--no-cache-dir", ".[brotli,cache,zstd]", env={"TRAWL_COMPILED": "1"})
+    found = session.run("python", "-I", "-c", "import trawl; print(trawl.__path__[0])", silent=True)
+    copy = Path(session.create_tmp()).resolve() / "checkout"
+    shutil.rmtree(copy, ignore_errors=True)
+    session.run("git", "checkout-index", "--all", f"--prefix={copy}/", external=True)
+    shutil.rmtree(copy / "trawl")
+    (copy / "trawl").symlink_to(str(found).strip(), target_is_directory=True)
+    session.chdir(copy)
+    session.run("pytest", *(session.posargs or ON_TWO_CORES), env={"TRAWL_COMPILED": "1"})
 
 
 @nox.session

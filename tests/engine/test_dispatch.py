@@ -6,6 +6,7 @@ import math
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
@@ -54,6 +55,7 @@ def dispatcher_of(state: State, prefetcher: Prefetcher, *, next_event: float) ->
     )
 
 
+@pytest.mark.interpreted
 async def test_a_change_just_before_the_alarm_goes_off_is_not_worked_on_under_it(mock_clock: MockClock) -> None:
     state, prefetcher = State(1), Prefetcher()
     state.opened(1)

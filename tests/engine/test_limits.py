@@ -294,6 +294,7 @@ def test_with_a_job_items_of_start_are_counted_too(tmp_path: Path, runs: Runs) -
     assert lines(feed) == [f'{{"number":{number}}}' for number in range(10)]
 
 
+@pytest.mark.interpreted
 def test_with_a_job_a_page_without_an_end_is_cut_off_and_waits_c4(
     tmp_path: Path, runs: Runs, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

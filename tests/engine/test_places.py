@@ -91,6 +91,7 @@ class Several(trawl.Spider):
         yield {"url": response.url}
 
 
+@pytest.mark.interpreted
 def test_they_equal_what_the_core_counts_at_every_take_and_release(monkeypatch: pytest.MonkeyPatch) -> None:
     # P13: also while limits move in flight
     seen: Counter[str] = Counter()

@@ -153,6 +153,7 @@ async def test_rules_are_asked_for_again_when_they_have_expired(autojump_clock: 
     assert urls == ["robots.txt", "0", "1", "2", "robots.txt", "3", "4"]  # when it is to go, not when it was found
 
 
+@pytest.mark.interpreted
 async def test_rules_of_hosts_without_pending_requests_are_not_kept_for_ever(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -60,6 +60,7 @@ async def test_an_endless_start_is_read_no_further_than_needed(autojump_clock: M
     assert run.elapsed == pytest.approx(200 / 4 * 0.1, rel=0.05)  # and no place stood empty meanwhile
 
 
+@pytest.mark.interpreted
 async def test_a_start_of_throttled_hosts_is_read_up_to_the_bound(  # C3
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -188,6 +189,7 @@ async def test_context_variables_that_start_sets_are_its_own(autojump_clock: Moc
     assert [item["step"] for item in run.items] == [None] * 5
 
 
+@pytest.mark.interpreted
 async def test_a_place_too_many_for_what_start_gives_ends_the_crawl_and_is_not_its_failure(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -91,6 +91,7 @@ def test_what_may_be_written_otherwise_is_parsed(url: str) -> None:
     assert _NORMAL.fullmatch(url) is None
 
 
+@pytest.mark.interpreted
 def test_a_url_that_is_no_text_is_refused() -> None:
     with pytest.raises(TypeError, match=r"a URL must be a str, not bytes: b'http://a.example/'"):
         normalize_url(b"http://a.example/")  # type: ignore[arg-type]

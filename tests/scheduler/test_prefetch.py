@@ -113,6 +113,7 @@ async def test_f12_the_second_best_that_came_late_goes_before_what_is_leased() -
     assert await drained(lanes) == ["best", "better", *[str(i) for i in range(1, MIN_PER_LANE + 1)]]
 
 
+@pytest.mark.interpreted
 async def test_c3_of_many_lanes_each_has_few_requests_in_memory_and_none_is_empty(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -200,13 +200,17 @@ def list_spiders(
 
 @app.command(rich_help_panel=ABOUT, epilog=examples("trawl version"))
 def version() -> None:
-    """Show the versions of trawl, Python and Trio."""
+    """Show the versions of trawl, Python and Trio, and the number of compiled modules if there are any."""
     import platform  # noqa: PLC0415
+    from importlib.machinery import EXTENSION_SUFFIXES  # noqa: PLC0415
+    from pathlib import Path  # noqa: PLC0415
 
     import trio  # noqa: PLC0415
 
+    compiled = len([*Path(__file__).parents[1].rglob(f"*{EXTENSION_SUFFIXES[0]}")])
     typer.echo(
-        f"trawl {__version__} (Python {platform.python_version()}, Trio {trio.__version__}, {platform.system()})"
+        f"trawl {__version__} (Python {platform.python_version()}, Trio {trio.__version__}, {platform.system()}"
+        f"{f', {compiled} modules compiled' if compiled else ''})"
     )
 
 

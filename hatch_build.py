@@ -1,0 +1,84 @@
+"""Compiles the hot modules into the wheel where ``TRAWL_COMPILED=1`` asks for it; the default wheel is pure Python.
+
+The list of modules, with the reason for each that is left out, is in ``pyproject.toml``. A module is compiled as it
+stands, next to its source: one that mypyc can't compile is left out, and no line is written for mypyc.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+VARIABLE = "TRAWL_COMPILED"
+
+# Whether the types are right is `nox -s types`'s to say; here a library that is not installed has none.
+MYPY = ["--config-file=", "--explicit-package-bases", "--follow-imports=silent", "--ignore-missing-imports"]
+
+
+def is_asked_for() -> bool:
+    """Whether the environment asks for the compiled wheel.
+
+    Raises:
+        ValueError: The variable is neither 0 nor 1.
+    """
+    value = os.environ.get(VARIABLE) or "0"
+    if value not in {"0", "1"}:
+        raise ValueError(
+            f"{VARIABLE} is {value!r}; set it to 1 for compiled modules, to 0 or not at all for pure Python"
+        )
+    return value == "1"
+
+
+def compiled(modules: list[str], folder: Path) -> list[Path]:
+    """The extension modules of these source files, all one library, built in a folder with the sources' layout."""
+    # Only here: the pure build must not need them.
+    from mypyc.build import mypycify
+    from setuptools import Distribution
+    from setuptools.command.build_ext import build_ext
+
+    work = folder / "work"
+    options = [*MYPY, f"--cache-dir={work / 'mypy'}"]
+    extensions = mypycify(
+        [*options, *modules], opt_level="2", debug_level="0", multi_file=True, target_dir=str(work / "c")
+    )
+    command = build_ext(Distribution({"name": "trawl", "ext_modules": extensions}))
+    command.build_temp, command.build_lib = str(work / "objects"), str(folder / "lib")
+    command.ensure_finalized()
+    command.run()
+    return [Path(output) for output in command.get_outputs()]
+
+
+class CompiledModules(BuildHookInterface[Any]):
+    """The hook that hatchling calls; its options are ``modules``, ``left-out`` and ``requires``."""
+
+    def dependencies(self) -> list[str]:
+        """The compiler, and the package's own dependencies: mypyc knows the types of the libraries that it can read."""
+        if not is_asked_for():
+            return []
+        return [*self.config["requires"], *self.metadata.core.dependencies]
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Compile, and add the extension modules to the wheel.
+
+        Raises:
+            ValueError: The install is an editable one.
+        """
+        if not is_asked_for():
+            return
+        if version == "editable":
+            raise ValueError(f"an editable install runs the sources; leave out either {VARIABLE} or --editable")
+        self._folder = tempfile.TemporaryDirectory()
+        folder = Path(self._folder.name)
+        for file in compiled(self.config["modules"], folder):
+            build_data["force_include"][str(file)] = str(file.relative_to(folder / "lib"))
+        build_data["pure_python"] = False
+        build_data["infer_tag"] = True
+
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
+        """Remove what the wheel was built from."""
+        if is_asked_for():
+            self._folder.cleanup()
