@@ -364,7 +364,22 @@ class MarshalItemExporter(BaseItemExporter):
 
     def export_item(self, item: Any) -> None:
         """Write an item."""
-        self.file.write(marshal.dumps(dict(self.get_serialized_fields(item))))
+        fields = dict(self.get_serialized_fields(item))
+        try:
+            written = marshal.dumps(fields)
+        except ValueError:  # it knows no subclasses, such as the text of a header in a moved crawl
+            written = marshal.dumps(_plain_texts(fields))
+        self.file.write(written)
+
+
+def _plain_texts(value: Any) -> Any:
+    """Return a value with plain texts and numbers instead of those of subclasses, which have the same bytes."""
+    if isinstance(value, dict):
+        return {_plain_texts(key): _plain_texts(part) for key, part in value.items()}
+    if isinstance(value, list | tuple | set):
+        kind = next(base for base in (list, tuple, set) if isinstance(value, base))
+        return kind(map(_plain_texts, value))
+    return str.__str__(value) if isinstance(value, str) else value
 
 
 class PprintItemExporter(BaseItemExporter):

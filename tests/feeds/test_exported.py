@@ -24,6 +24,7 @@ from tests.feeds.fakes import STARTED_UTC, write_all
 from trawl import exporters
 from trawl.blocking import InlineBlocking, ThreadBlocking
 from trawl.compat import MOVED_DEFAULTS
+from trawl.compat.headers import HeaderText
 from trawl.errors import FeedError, SettingsError
 from trawl.feeds import Feeds, FeedsSettings, open_feeds, open_outbox
 from trawl.feeds.stored_items import from_stored, to_stored
@@ -417,3 +418,33 @@ async def test_a_fields_serializer_acts_in_trawls_own_formats(tmp_path: Path) ->
     await write_all(feeds, [Book("dune")])
     assert (tmp_path / "o.csv").read_bytes() == b"title\r\nDUNE\r\n"
     assert (tmp_path / "o.jsonl").read_bytes() == b'{"title":"DUNE"}\n'
+
+
+@attrs.define
+class Tagged:
+    tags: object = attrs.field(metadata={"serializer": lambda tags: [str(tag).upper() for tag in tags]})
+    plain: object = ()
+
+
+class TaggedItem(Item):
+    tags = Field(serializer=lambda tags: [str(tag).upper() for tag in tags])
+    plain = Field()
+    never = Field()
+
+
+@pytest.mark.parametrize("kind", [Tagged, TaggedItem])
+async def test_with_a_job_a_list_that_a_serializer_made_is_written_as_without(kind: Any, tmp_path: Path) -> None:
+    item = kind(tags=("a", "b"), plain=["c", "d"])
+    lines = []
+    for given in (item, from_stored(to_stored(item, is_exact=True)).item):
+        feeds = await opened(tmp_path / "o.csv", overwrite=True)
+        await write_all(feeds, [given])
+        lines.append((tmp_path / "o.csv").read_text())
+    assert lines[0] == lines[1]
+    assert "\"['A', 'B']\",\"c,d\"" in lines[0]
+
+
+async def test_marshal_writes_header_texts_as_plain_ones(tmp_path: Path) -> None:
+    item = {"a": HeaderText("x"), "b": [HeaderText("y"), (HeaderText("z"), 1)], "c": {HeaderText("k"): {1}}}
+    await write_all(await opened(tmp_path / "o.marshal"), [item])
+    assert marshal.loads((tmp_path / "o.marshal").read_bytes()) == {"a": "x", "b": ["y", ("z", 1)], "c": {"k": {1}}}

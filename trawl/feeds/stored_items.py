@@ -37,7 +37,7 @@ import attrs
 import msgspec
 
 from trawl.feeds.to_json import serialized_fields, to_builtins, to_json, written_fields, wrong_field
-from trawl.items import Field, Item, is_item
+from trawl.items import Field, Item, field_metadata, is_item
 
 __all__ = ["StoredItem", "class_name", "from_stored", "to_stored"]
 
@@ -52,7 +52,8 @@ class StoredItem:
         fields: Its fields, in their order, as plain values.
         classes: The dotted names of its class and of those that it was found to be of; empty for a plain dict.
         exact: Its fields, as :func:`to_stored` has tagged them, and the names of all that its class declares, if it is
-            an :class:`~trawl.items.Item`; None if no feed asked for them.
+            an :class:`~trawl.items.Item` or has serializers; ``=`` is before the name of a field whose serializer has
+            acted. None if no feed asked for them.
     """
 
     fields: Fields
@@ -131,8 +132,11 @@ def to_stored(
     if not is_exact:
         return b"[%b,%b]" % (written, to_json(names))
     exact = {name: _tagged(value) for name, value in serialized_fields(item).items()}
-    declared = list(item.fields) if isinstance(item, Item) else []
-    return b"[%b,%b,%b]" % (written, to_json(names), to_json([exact, declared]))
+    metadata = field_metadata(type(item))  # type: ignore[arg-type]  # mypy: a class has no hash
+    serialized = {name for name in exact if "serializer" in metadata.get(name, ())}
+    declared = item.fields if isinstance(item, Item) else exact if serialized else ()
+    marked = [f"={name}" if name in serialized else name for name in declared]
+    return b"[%b,%b,%b]" % (written, to_json(names), to_json([exact, marked]))
 
 
 def _to_json(fields: Mapping[str, object]) -> bytes:
@@ -202,8 +206,13 @@ def _untagged(value: Any) -> Any:
 
 @lru_cache(maxsize=256)
 def _item_type(names: tuple[str, ...]) -> type[Item]:
-    """Return a class of items that declares these fields."""
-    return type("Item", (Item,), {"fields": {name: Field() for name in names}})
+    """Return a class of items that declares these fields; a serializer that has acted does not act again."""
+    fields = {name.removeprefix("="): Field(serializer=_as_it_is) if name[:1] == "=" else Field() for name in names}
+    return type("Item", (Item,), {"fields": fields})
+
+
+def _as_it_is(value: object) -> object:
+    return value
 
 
 def from_stored(stored: bytes) -> StoredItem:
