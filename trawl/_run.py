@@ -25,7 +25,7 @@ from trawl.cache import CacheSettings
 from trawl.clock import WallClock
 from trawl.compat.crawler import Crawler
 from trawl.compat.hooks import CompatCrawl, CompatHooks, hears_idle
-from trawl.compat.middleware import adapted, tell_download, tell_timeout
+from trawl.compat.middleware import adapted, refer_redirects, tell_download, tell_timeout
 from trawl.compat.moved import ignore_urls
 from trawl.engine import Crawl, CrawlContext, Ended, EngineSettings, ItemSink, Recorder, Watcher, run_crawl
 from trawl.engine.callbacks import leaf_errors
@@ -320,7 +320,8 @@ async def crawl_with(
     seed = random.randrange(2**32) if seed is None else seed
     wall = WallClock.started(trio.current_time(), now_utc)
     stats = Stats()
-    instance = make_spider(spider, spider_args, Crawler(settings, stats, spider))
+    crawler = Crawler(settings, stats, spider)
+    instance = make_spider(spider, spider_args, crawler)
     if settings["SCRAPY_COMPAT"]:
         ignore_urls(instance)
     throttling = settings.of(ThrottlingSettings).with_download_delay(getattr(instance, "download_delay", None))
@@ -358,6 +359,8 @@ async def crawl_with(
             address_of=whereabouts.address_of,
             guard=guard,
             job=durable,
+            mark=crawler.marks(has_job=bool(settings.of(JobSettings).job_dir)),
+            follows_loops=not settings["SCRAPY_COMPAT"],
         )
         ended = await _alone(run_crawl(context))
     return CrawlResult(ended.reason, ended.stats, ended.elapsed, context.collected, ended.feed_error)
@@ -387,7 +390,8 @@ def _dressing(
 
         adapt = partial(adapted, show=show_headers, tells=True)
         timeout = partial(tell_timeout, getattr(spider, "download_timeout", None) or settings["DOWNLOAD_TIMEOUT"])
-        told: dict[Any, float] = {timeout: 350, tell_download: -math.inf}
+        refer = partial(refer_redirects, values)
+        told: dict[Any, float] = {timeout: 350, tell_download: -math.inf, refer: -math.inf}
         around = {scrapys_headers: -math.inf, **values.downloader_middlewares, **told}
         values = msgspec.structs.replace(values, downloader_middlewares=around)
     return open_middleware_stack(

@@ -11,7 +11,6 @@ import logging
 import sys
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from http import HTTPStatus
 from importlib import import_module
 from types import ModuleType
 from typing import Any
@@ -19,7 +18,7 @@ from urllib.parse import ParseResult, urlparse
 
 from w3lib.url import canonicalize_url
 
-from trawl.compat.crawler import Crawler, RequestFingerprinter, fingerprint
+from trawl.compat.crawler import Crawler, RequestFingerprinter, fingerprint, status_words
 from trawl.http import Request, Response
 from trawl.observe import ObserveSettings, Stats
 from trawl.settings import DEFAULT, Layer, Settings, ambient, load, of_spider
@@ -58,6 +57,13 @@ class ProjectSettings(CustomSettings):
 
     def __missing__(self, name: str) -> Any:
         return self._loaded.get(name)
+
+    def copy(self) -> ProjectSettings:
+        """Return settings of their own that answer as these do."""
+        made = ProjectSettings(self._loaded)
+        made.clear()
+        made.update(self)
+        return made
 
     def get(self, name: str, default: Any = None) -> Any:
         """Return the value, or its default; ``default`` for a name that is nowhere."""
@@ -186,9 +192,7 @@ def get_base_url(response: Response) -> str:
 
 def response_status_message(status: str | bytes | int) -> str:
     """Return a status with its words: ``404 Not Found``."""
-    number = int(status)
-    known = {each.value: each.phrase for each in HTTPStatus}
-    return f"{number} {known.get(number, 'Unknown Status')}"
+    return status_words(int(status))
 
 
 @lru_cache(maxsize=1000)

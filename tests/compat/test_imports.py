@@ -63,6 +63,15 @@ def told(source: str) -> list[str]:
             "from scrapy.utils.project import get_project_settings",
             "from trawl.utils.project import get_project_settings",
         ),
+        (
+            "from scrapy.dupefilters import BaseDupeFilter, RFPDupeFilter",
+            "from trawl.compat import BaseDupeFilter, RFPDupeFilter",
+        ),
+        ("from scrapy.utils.misc import load_object", "from trawl.utils.misc import load_object"),
+        ("from scrapy.utils.log import configure_logging", "from trawl.utils.log import configure_logging"),
+        ("from scrapy.utils.response import get_base_url", "from trawl.utils.response import get_base_url"),
+        ("from scrapy.utils.request import request_fingerprint", "from trawl.utils.request import request_fingerprint"),
+        ("from scrapy.utils.test import get_crawler", "from trawl.utils.test import get_crawler"),
         ("from scrapy.utils.python import to_bytes, to_unicode", "from trawl.utils.python import to_bytes, to_unicode"),
     ],
 )
@@ -82,6 +91,23 @@ def test_an_import_of_scrapys_is_written_for_trawl(before: str, after: str) -> N
         ("from scrapy.extensions.closespider import CloseSpider", "CLOSESPIDER_ITEMCOUNT"),
         ("from scrapy.extensions.mine import Mine", "WATCHERS"),
         ("from scrapy.downloadermiddlewares.cookies import CookiesMiddleware", "COOKIES_ENABLED"),
+        *[
+            (f"from scrapy.downloadermiddlewares.{module} import {name}", "whose process_request")
+            for module, name in (
+                *(("cookies", "CookiesMiddleware"), ("defaultheaders", "DefaultHeadersMiddleware")),
+                *(("downloadtimeout", "DownloadTimeoutMiddleware"), ("httpauth", "HttpAuthMiddleware")),
+                ("offsite", "OffsiteMiddleware"),
+            )
+        ],
+        *[
+            (f"from scrapy.spidermiddlewares.{module} import {name}", "whose process_spider_output")
+            for module, name in (
+                *(("depth", "DepthMiddleware"), ("referer", "RefererMiddleware"), ("urllength", "UrlLengthMiddleware")),
+            )
+        ],
+        ("from scrapy.spidermiddlewares.httperror import HttpErrorMiddleware", "an errback, whose HttpError has the"),
+        ("from scrapy.shell import inspect_response", "`breakpoint()` in the callback"),
+        ("from scrapy.utils.request import request_to_dict, request_from_dict", "JOB_DIR has a job keep its requests"),
         ("from scrapy.exceptions import NotSupported", "css() and xpath()"),
         ("from scrapy.cmdline import execute", "trawl.cli.main"),
         ("from scrapy.nothing import nothing", "the guide 'Coming from Scrapy'"),

@@ -11,10 +11,11 @@ import pytest
 import trawl
 from trawl.cli.load import load_spider
 from trawl.compat import HttpProxyMiddleware, RedirectMiddleware, RetryMiddleware, UserAgentMiddleware
-from trawl.errors import ConnectFailed, SettingsError
+from trawl.errors import ConnectFailed, IgnoreRequest, SettingsError
 from trawl.http import Request, Response
 from trawl.settings import load, of_spider
 from trawl.testing import SimulatedResponse, SimulatedWeb, Simulation, simulate
+from trawl.utils import get_crawler
 
 URL = "http://a.example/"
 USER_AGENT = "scrapy.downloadermiddlewares.useragent.UserAgentMiddleware"
@@ -209,7 +210,7 @@ def test_none_for_a_middleware_of_scrapys_sets_what_it_did(
         assert len(simulate(spider, failing(200)).items) == 1
     chosen = not value if isinstance(value, bool) else 7
     both = type("Both", (Echo,), {"custom_settings": {setting: {f"scrapy.{path}": None}, name: chosen}})
-    assert load(of_spider(both))[name] == chosen
+    assert load(of_spider(both))[name] == value
     assert "no effect" not in caplog.text
 
 
@@ -243,3 +244,70 @@ def test_a_project_imports_them_from_compat(tmp_path: Path, caplog: pytest.LogCa
     (line,) = (line for line in caplog.messages if line.startswith("middleware, outermost first"))
     assert "retry 550" not in line
     assert "Mine 550" in line
+
+
+def test_what_is_advised_instead_of_a_subclass_acts() -> None:
+    class Instead:
+        def process_request(self, request: Request, spider: Any) -> None:
+            if request.url.endswith("/not"):
+                raise IgnoreRequest
+            request.cookies = {"sid": "1"}
+            request.headers["Authorization"] = "Token x"
+            request.headers.setdefault("X-Api", "2")
+            request.meta["download_timeout"] = 7
+
+    class Beside:
+        def process_spider_output(self, response: Response, result: Any, spider: Any) -> Any:
+            for each in result:
+                if isinstance(each, Request):
+                    if len(each.url) > 30:
+                        continue
+                    each.headers["Referer"] = f"http://b.example/{response.meta['depth']}"
+                yield each
+
+    class Asking(trawl.Spider):
+        name = "asking"
+        start_urls = ("http://a.example/",)
+
+        def parse(self, response: Response) -> Any:
+            for path in ("/yes", "/not", f"/{'x' * 40}"):
+                yield response.follow(path, self.parse_page)
+
+        def parse_page(self, response: Response) -> Any:
+            sent = response.sent_headers
+            assert sent is not None
+            yield {
+                "path": response.url[16:],
+                "sent": [sent[name] for name in ("Cookie", "Authorization", "X-Api", "Referer")],
+                "timeout": response.meta["download_timeout"],
+            }
+
+    web = SimulatedWeb()
+    web.add_host("a.example")
+    settings = {"DOWNLOADER_MIDDLEWARES": {Instead: 543}, "SPIDER_MIDDLEWARES": {Beside: 543}}
+    sim = simulate(Asking, web, settings)
+    assert sim.items == [
+        {"path": "/yes", "sent": ["sid=1", "Token x", "2", "http://b.example/0"], "timeout": 7},
+    ]
+
+
+def test_one_is_tried_with_a_tests_crawler() -> None:
+    crawler = get_crawler(Echo, {"RETRY_TIMES": 1, "REDIRECT_MAX_TIMES": 1})
+    request = Request("http://a.example/old")
+    moved = Response("http://a.example/old", status=302, headers={"Location": "/new"})
+    middleware = RedirectMiddleware.from_crawler(crawler)
+    target = middleware.process_response(request, moved)
+    assert (target.url, target.meta["redirect_times"]) == ("http://a.example/new", 1)
+    with pytest.raises(IgnoreRequest, match="redirected more than 1 times"):
+        middleware.process_response(target, moved)
+    spider = Echo.from_crawler(crawler)
+    assert crawler.spider is spider
+    retry = RetryMiddleware.from_crawler(crawler)
+    busy = Response("http://a.example/old", status=503)
+    again = retry.process_response(request, busy, spider)
+    assert again.meta["retry_times"] == 1
+    assert retry.process_response(again, busy) is busy
+    assert retry.process_exception(request, ConnectFailed("no", url=request.url, method="GET")).meta["retry_times"] == 1
+    assert crawler.stats.get_value("retry/count") == 2
+    crawler.spider.handle_httpstatus_list = [302]
+    assert middleware.process_response(request, moved) is moved

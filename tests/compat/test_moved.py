@@ -239,7 +239,7 @@ def test_a_feed_of_the_command_line_stands_beside_the_projects_feeds_alone(
     is_moved: bool, said: bool, feeds: object
 ) -> None:
     project = Layer("pyproject.toml", {"FEEDS": {"a.json": {"indent": 1}}, "SCRAPY_COMPAT": said})
-    own = Layer("custom_settings", {"FEEDS": {"c.json": {}}}, is_moved=is_moved, is_spiders=True)
+    own = Layer("custom_settings", {"FEEDS": {"c.json": {}}}, is_moved=is_moved, spider=trawl.Spider)
     given = Layer("-o/-O", {"FEEDS": {"a.json": {}, "b.csv": {"overwrite": True}}}, is_beside=True)
     assert load(project, own, given)["FEEDS"] == feeds
 
@@ -375,3 +375,57 @@ def test_scrapys_paths_are_there_for_annotations(path: str, name: str) -> None:
     assert found.__name__ == name
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         _ = trawl.http.response.__getattribute__("nothing")
+
+
+REDIRECTED = """
+import trawl as scrapy
+
+class Shop(scrapy.Spider):
+    name = "shop"
+    start_urls = ["http://a.example/"]
+
+    def parse(self, response):
+        for path in ("/old", "/loop", "/refresh"):
+            yield response.follow(path, self.parse_page)
+
+    def parse_page(self, response):
+        yield {"url": response.url, "referer": response.request.headers.get("Referer")}
+"""
+
+
+def _redirecting() -> SimulatedWeb:
+    web = SimulatedWeb()
+    web.add_host("a.example")
+    web.add_redirect("http://a.example/old", "http://a.example/older")
+    web.add_redirect("http://a.example/older", "http://a.example/page")
+    web.add_redirect("http://a.example/loop", "http://a.example/loop")
+    web.add_page("http://a.example/refresh", body='<meta http-equiv="refresh" content="0; url=/refreshed">')
+    return web
+
+
+@pytest.mark.parametrize(
+    ("settings", "sent"),
+    [
+        ({}, ["http://a.example/older", "http://a.example/refresh"]),
+        ({"SCRAPY_COMPAT": False}, ["http://a.example/"] * 2),
+        ({"REFERER_ENABLED": False}, [None, None]),
+        ({"REFERRER_POLICY": "origin"}, ["http://a.example/"] * 2),
+    ],
+)
+def test_referer_after_a_redirect_is_the_page_that_redirected(
+    tmp_path: Path, settings: dict[str, Any], sent: list[str | None]
+) -> None:
+    (tmp_path / "shop.py").write_text(REDIRECTED)
+    sim = simulate(load_spider(str(tmp_path / "shop.py")), _redirecting(), settings)
+    found = {item["url"].rpartition("/")[2]: item["referer"] for item in sim.items}
+    assert [found["page"], found["refreshed"]] == sent
+
+
+def test_a_url_that_redirects_to_itself_is_a_duplicate_as_in_scrapy(tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text(REDIRECTED)
+    spider = load_spider(str(tmp_path / "shop.py"))
+    moved = simulate(spider, _redirecting())
+    assert moved.stats["dupefilter_filtered"] == 1
+    assert sum(send.url.endswith("/loop") for send in moved.sends) == 1
+    native = simulate(spider, _redirecting(), {"SCRAPY_COMPAT": False})
+    assert sum(send.url.endswith("/loop") for send in native.sends) > 10

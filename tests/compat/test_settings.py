@@ -10,7 +10,7 @@ import pytest
 
 from trawl.compat.settings import RENAMED, UNSUPPORTED
 from trawl.errors import SettingsError
-from trawl.settings import Layer, assignments, load
+from trawl.settings import Layer, assignments, load, of_project
 from trawl.settings.sections import known
 
 SCRAPYS = (Path(__file__).parents[2] / "docs" / "_ext" / "scrapy-settings.txt").read_text("utf-8").split()
@@ -81,3 +81,66 @@ def test_a_directory_of_a_job_has_another_name_and_ours_wins() -> None:
     assert load(Layer("x", {"JOBDIR": "/tmp/a"}))["JOB_DIR"] == "/tmp/a"
     assert load(Layer("x", {"JOBDIR": None}))["JOB_DIR"] == ""
     assert load(Layer("x", {"JOBDIR": "/tmp/a", "JOB_DIR": "/tmp/b"}))["JOB_DIR"] == "/tmp/b"
+
+
+OFF = {
+    ("DOWNLOADER_MIDDLEWARES", "downloadermiddlewares.downloadtimeout.DownloadTimeoutMiddleware"): {
+        "DOWNLOAD_TIMEOUT": 10.0
+    },
+    ("DOWNLOADER_MIDDLEWARES", "downloadermiddlewares.httpcompression.HttpCompressionMiddleware"): {
+        "COMPRESSION_ENABLED": False
+    },
+    ("DOWNLOADER_MIDDLEWARES", "downloadermiddlewares.robotstxt.RobotsTxtMiddleware"): {"ROBOTSTXT_OBEY": False},
+    ("EXTENSIONS", "extensions.closespider.CloseSpider"): {"CLOSESPIDER_ITEMCOUNT": 0, "CLOSESPIDER_TIMEOUT": 0},
+    ("EXTENSIONS", "extensions.feedexport.FeedExporter"): {"FEEDS": {}},
+    ("EXTENSIONS", "extensions.logstats.LogStats"): {"LOGSTATS_INTERVAL": 0},
+    ("EXTENSIONS", "extensions.memusage.MemoryUsage"): {"MEMUSAGE_LIMIT_MB": 0},
+    ("EXTENSIONS", "extensions.throttle.AutoThrottle"): {"AUTOTHROTTLE_ENABLED": False},
+    ("SPIDER_MIDDLEWARES", "spidermiddlewares.depth.DepthMiddleware"): {"DEPTH_LIMIT": 0},
+    ("SPIDER_MIDDLEWARES", "spidermiddlewares.httperror.HttpErrorMiddleware"): {"HTTPERROR_ALLOW_ALL": True},
+    ("SPIDER_MIDDLEWARES", "spidermiddlewares.referer.RefererMiddleware"): {"REFERER_ENABLED": False},
+    ("SPIDER_MIDDLEWARES", "spidermiddlewares.urllength.UrlLengthMiddleware"): {"URLLENGTH_LIMIT": 0},
+}
+ON = {
+    "DOWNLOAD_TIMEOUT": 30, "ROBOTSTXT_OBEY": True, "COMPRESSION_ENABLED": True, "CLOSESPIDER_ITEMCOUNT": 5,
+    "CLOSESPIDER_TIMEOUT": 5, "FEEDS": {"a.json": {}}, "LOGSTATS_INTERVAL": 5, "MEMUSAGE_LIMIT_MB": 5,
+    "AUTOTHROTTLE_ENABLED": True, "DEPTH_LIMIT": 5, "HTTPERROR_ALLOW_ALL": False, "REFERER_ENABLED": True,
+    "URLLENGTH_LIMIT": 5,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("place", "off"), OFF.items(), ids=lambda value: value[1] if isinstance(value, tuple) else "")
+def test_none_for_a_part_of_scrapys_is_stronger_than_what_it_reads(
+    place: tuple[str, str], off: dict[str, object]
+) -> None:
+    setting, path = place
+    on = Layer("-s", {name: ON[name] for name in off})
+    assert all(load(on)[name] != value for name, value in off.items())
+    below, above = Layer("file", {setting: {f"scrapy.{path}": None}}), Layer("x", {setting: {f"trawl.{path}": None}})
+    for order in ([below, on], [on, above]):
+        settings = load(*order)
+        assert {name: settings[name] for name in off} == off
+    assert settings.source(next(iter(off))) == "x"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "what"),
+    [
+        ("DOWNLOAD_HANDLERS", {"https": "scrapy_playwright.handler.ScrapyPlaywrightDownloadHandler"}, "from a browser"),
+        ("SCHEDULER", "scrapy_redis.scheduler.Scheduler", "JOB_DIR keeps a crawl on disk"),
+        ("HTTPCACHE_STORAGE", "scrapy_splash.SplashAwareFSCacheStorage", "Splash's HTTP API"),
+        ("SPIDER_CONTRACTS", ["scrapy_splash.x"], "Splash's HTTP API"),
+    ],
+)
+def test_a_setting_without_effect_that_names_a_plug_in_is_refused(name: str, value: object, what: str) -> None:
+    with pytest.raises(SettingsError, match=rf"{name} \(in -s\): scrapy_\w+\.\S+ does not run here: .*{what}"):
+        load(Layer("-s", {name: value}))
+
+
+def test_a_setting_without_effect_is_told_with_its_line(tmp_path: Path) -> None:
+    told: list[str] = []
+    file = tmp_path / "pyproject.toml"
+    file.write_text('[tool.trawl]\n# EDITOR = "x"\nROBOTSTXT_OBEY = true\nEDITOR = "vi"\n', "utf-8")
+    load(of_project(tmp_path), Layer("-s", {"BOT_NAME": "x"}), tell=told.append)
+    assert told[0].startswith(f"EDITOR (in {file}:4) is Scrapy's and has no effect: ")
+    assert told[1].startswith("BOT_NAME (in -s) is Scrapy's")

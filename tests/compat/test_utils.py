@@ -184,3 +184,12 @@ def test_an_unknown_setting_is_none_in_a_moved_crawl_alone() -> None:
     for ask in (native.__getitem__, native.getint, moved.source):
         with pytest.raises(UnknownSetting):
             ask("NOPE")
+
+
+def test_a_copy_of_the_projects_settings_answers_as_they_do() -> None:
+    settings = get_project_settings()
+    copied = settings.copy()
+    copied.set("DOWNLOAD_DELAY", 7)
+    assert (copied.getint("DOWNLOAD_DELAY"), settings.getint("DOWNLOAD_DELAY")) == (7, 1)
+    assert copied.getbool("COOKIES_ENABLED") is True
+    assert copied["NOT_A_SETTING"] is None

@@ -12,6 +12,7 @@ module                                    what it has
 :mod:`~trawl.compat.signals`              ``crawler.signals``
 :mod:`~trawl.compat.middleware`           downloader and spider middleware classes as trawl's middleware and hooks
 :mod:`~trawl.compat.middleware_classes`   Scrapy's middleware classes that projects derive from
+:mod:`~trawl.compat.dupefilters`          filters of duplicates that projects name or derive from
 :mod:`~trawl.compat.headers`              header values that pass for their bytes
 :mod:`~trawl.compat.hooks`                the engine's hooks: extensions, signals, ``spider_idle``
 ========================================  ==============================================================================
@@ -25,11 +26,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from trawl.compat.imports import Change, Hint, changes, hint, hint_of_file
-from trawl.compat.moved import MOVED_DEFAULTS, MOVED_UNUSED, is_moved
+from trawl.compat.moved import MOVED_DEFAULTS, MOVED_UNUSED, is_moved, project_files
 from trawl.compat.names import GUIDE, MOVED, REPLACEMENTS, class_advice, name_advice, place, plugin_advice, submodule
-from trawl.compat.settings import is_disabled, is_foreign_setting, key_advice, renamed, setting_advice
+from trawl.compat.settings import disabled_by, is_disabled, is_foreign_setting, key_advice, renamed, setting_advice
 
 if TYPE_CHECKING:
+    from trawl.compat.dupefilters import BaseDupeFilter, RFPDupeFilter
     from trawl.compat.middleware_classes import (
         BaseRedirectMiddleware,
         HttpProxyMiddleware,
@@ -41,9 +43,12 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name: str) -> Any:
-        if not name.endswith("Middleware") or name not in __all__:
+        kind = next((kind for kind in _CLASSES if name.endswith(kind)), None)
+        if kind is None or name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(import_module("trawl.compat.middleware_classes"), name)
+        return getattr(import_module(_CLASSES[kind]), name)
+
+    _CLASSES = {"Middleware": "trawl.compat.middleware_classes", "DupeFilter": "trawl.compat.dupefilters"}
 
 
 __all__ = [
@@ -52,16 +57,19 @@ __all__ = [
     "MOVED_DEFAULTS",
     "MOVED_UNUSED",
     "REPLACEMENTS",
+    "BaseDupeFilter",
     "BaseRedirectMiddleware",
     "Change",
     "Hint",
     "HttpProxyMiddleware",
     "MetaRefreshMiddleware",
+    "RFPDupeFilter",
     "RedirectMiddleware",
     "RetryMiddleware",
     "UserAgentMiddleware",
     "changes",
     "class_advice",
+    "disabled_by",
     "hint",
     "hint_of_file",
     "is_disabled",
@@ -71,6 +79,7 @@ __all__ = [
     "name_advice",
     "place",
     "plugin_advice",
+    "project_files",
     "renamed",
     "setting_advice",
     "submodule",

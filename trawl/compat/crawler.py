@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Self
 
 import trio
@@ -16,13 +17,14 @@ from w3lib.url import canonicalize_url
 
 from trawl.compat.signals import CrawlerSignals
 from trawl.http import Request, Response
+from trawl.http import fingerprint as own_fingerprint
 from trawl.migration import Unsupported
 from trawl.observe import Stats
 
 if TYPE_CHECKING:
     from trawl.engine import Crawl
 
-__all__ = ["Crawler", "CrawlerEngine", "RequestFingerprinter", "fingerprint"]
+__all__ = ["Crawler", "CrawlerEngine", "RequestFingerprinter", "fingerprint", "status_words"]
 
 _GIVE = "yield the request from a callback, or from start(), which may wait for work and is read while there is room"
 _PAUSE = "`spider.crawl.throttling.set(scope, delay=...)` slows a site down, and the throttle backs off by itself"
@@ -55,8 +57,14 @@ def fingerprint(
     return hashlib.sha1(json.dumps(data, sort_keys=True).encode(), usedforsecurity=False).digest()
 
 
+def status_words(status: int) -> str:
+    """Return a status with its words: ``404 Not Found``."""
+    known = status in HTTPStatus._value2member_map_
+    return f"{status} {HTTPStatus(status).phrase if known else 'Unknown Status'}"
+
+
 class RequestFingerprinter:
-    """Scrapy's ``crawler.request_fingerprinter``."""
+    """Scrapy's ``crawler.request_fingerprinter``, unless ``REQUEST_FINGERPRINTER_CLASS`` names another."""
 
     def __init__(self, crawler: Crawler | None = None) -> None:
         """Make one; ``crawler`` is not used."""
@@ -164,11 +172,26 @@ class Crawler:
         self.spider: Any = None
         self.engine: CrawlerEngine = CrawlerEngine()
         self.signals: CrawlerSignals = CrawlerSignals()
-        self.request_fingerprinter: RequestFingerprinter = RequestFingerprinter(self)
+        self.request_fingerprinter: Any = RequestFingerprinter(self)
 
     def bind(self, crawl: Crawl) -> None:
         """Set the running crawl."""
         self.engine.bind(crawl)
+
+    def marks(self, *, has_job: bool) -> Callable[[Request], bytes | None]:
+        """Return the function that makes the mark by which the crawl sees a request.
+
+        Args:
+            has_job: Requests are kept with the marks from one run to the next.
+
+        Raises:
+            SettingsError: ``DUPEFILTER_CLASS`` or ``REQUEST_FINGERPRINTER_CLASS`` can't be used.
+        """
+        if not self.settings["DUPEFILTER_CLASS"] and not self.settings["REQUEST_FINGERPRINTER_CLASS"]:
+            return own_fingerprint
+        from trawl.compat.dupefilters import marks  # noqa: PLC0415 - for crawls with a class of their own
+
+        return marks(self, has_job=has_job)
 
     def stop(self) -> None:
         """Send nothing new, let what is in flight end, and finish with ``shutdown``."""

@@ -19,7 +19,6 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -27,6 +26,7 @@ import trio
 from trawl.compat.crawler import Crawler, CrawlerEngine
 from trawl.compat.imports import hint_of_file
 from trawl.compat.middleware import spider_middleware
+from trawl.compat.moved import project_files
 from trawl.compat.names import name_advice
 from trawl.compat.signals import IDLE, CrawlerSignals, accepted
 from trawl.engine import Crawl
@@ -37,7 +37,6 @@ from trawl.http import Response
 from trawl.middleware.factory import entry_name, make_instance
 from trawl.observe import Stats
 from trawl.spiders import ItemCheck, Spider
-from trawl.tracebacks import is_user_file
 
 __all__ = ["PAUSE", "CompatCrawl", "CompatHooks", "hears_idle"]
 
@@ -206,15 +205,9 @@ def _check_imports(spider_class: type[Spider]) -> None:
     Raises:
         WrittenForScrapy: Some are to be changed.
     """
-    file = getattr(sys.modules.get(spider_class.__module__), "__file__", None)
-    if file is None or not {"scrapy", "twisted"} & sys.modules.keys():
+    if not {"scrapy", "twisted"} & sys.modules.keys():
         return
-    root = Path(file).parent
-    while (root / "__init__.py").is_file() and root != root.parent:
-        root = root.parent
-    files = {getattr(module, "__file__", None) or "" for module in list(sys.modules.values())}
-    paths = sorted(path for path in files if root in Path(path).parents and is_user_file(path))
-    hints = [hint for path in paths if (hint := hint_of_file(path, is_whole=False))]
+    hints = [hint for path in project_files(spider_class) if (hint := hint_of_file(path, is_whole=False))]
     if hints:
         raise WrittenForScrapy("; ".join(map(str, hints)), tuple(place for hint in hints for place in hint.places))
 

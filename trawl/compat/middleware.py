@@ -35,12 +35,21 @@ from trawl.engine.hooks import Hook, StartHook
 from trawl.errors import IgnoreRequest, SettingsError, TrawlError, UsageError
 from trawl.http import Fetch, Middleware, Outcome, Replace, Request, Response, host_scope
 from trawl.http.notes import note, notes_of
+from trawl.middleware import MiddlewareSettings, Referrer, load_referrer_policy
 from trawl.middleware.factory import accepts_arguments, entry_name, make_instance
 from trawl.spiders import Spider
 from trawl.spiders.results import iterate_async
 from trawl.throttling.managers import awaited
 
-__all__ = ["START_METHODS", "SpiderMiddleware", "adapted", "spider_middleware", "tell_download", "tell_timeout"]
+__all__ = [
+    "START_METHODS",
+    "SpiderMiddleware",
+    "adapted",
+    "refer_redirects",
+    "spider_middleware",
+    "tell_download",
+    "tell_timeout",
+]
 
 logger: logging.Logger = logging.getLogger("trawl.engine")
 
@@ -164,6 +173,27 @@ def tell_timeout(seconds: float, fetch: Fetch) -> Fetch:
         return fetch(request)
 
     return send
+
+
+def refer_redirects(settings: MiddlewareSettings, fetch: Fetch) -> Fetch:
+    """Give the target of a redirect the page that redirected as its ``Referer``, as Scrapy does."""
+    refer = Referrer(load_referrer_policy(settings.referrer_policy)).refer if settings.referer_enabled else None
+
+    async def send(request: Request) -> Outcome:
+        outcome = await fetch(request)
+        then, page = outcome.then, outcome.response
+        if isinstance(then, Replace) and page is not None and _redirects(then.request) > _redirects(request):
+            then.request.headers.pop("Referer", None)
+            if refer is not None:
+                refer(then.request, page)
+        return outcome
+
+    return send
+
+
+def _redirects(request: Request) -> int:
+    times: int = request.meta_get("redirect_times", 0)
+    return times
 
 
 def tell_download(fetch: Fetch) -> Fetch:

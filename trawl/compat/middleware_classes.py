@@ -7,7 +7,6 @@ None, as in Scrapy. The classes themselves, by path or as objects, name the buil
 
 from __future__ import annotations
 
-import http
 import os
 from collections.abc import Awaitable, Coroutine
 from datetime import UTC, datetime
@@ -16,6 +15,7 @@ from typing import Any, ClassVar, Self
 
 import msgspec
 
+from trawl.compat.crawler import status_words
 from trawl.errors import DownloadError, IgnoreRequest, NotConfigured
 from trawl.http import Fetch, Middleware, Outcome, Request, Response
 from trawl.middleware import MiddlewareSettings, get_retry_request
@@ -98,10 +98,7 @@ class RetryMiddleware:
         """Return the request once more for a status in ``retry_http_codes``; otherwise the response."""
         if request.meta.get("dont_retry") or response.status not in self.retry_http_codes:
             return response
-        status = response.status
-        known = status in http.HTTPStatus._value2member_map_
-        phrase = http.HTTPStatus(status).phrase if known else "Unknown Status"
-        return self._retry(request, f"{status} {phrase}", spider) or response
+        return self._retry(request, status_words(response.status), spider) or response
 
     def process_exception(self, request: Request, exception: Exception, spider: Any = None) -> Any:
         """Return the request once more for an error that may pass; otherwise None."""
@@ -196,8 +193,8 @@ class RedirectMiddleware(BaseRedirectMiddleware):
             IgnoreRequest: There were too many redirects, or the target is not fetched.
         """
         crawler = self.crawler
-        handled = () if crawler is None else crawler.spider.handle_httpstatus_list
-        now_utc = partial(datetime.now, UTC) if crawler is None else crawler.now_utc
+        handled = getattr(getattr(crawler, "spider", None), "handle_httpstatus_list", ())
+        now_utc = getattr(crawler, "now_utc", partial(datetime.now, UTC))  # a test's crawler has none
         return _answered(redirect(self._values(), now_utc, frozenset(handled)), request, response)
 
 

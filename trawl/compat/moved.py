@@ -15,10 +15,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from trawl.tracebacks import is_user_file
+
 if TYPE_CHECKING:
     from trawl.spiders import Spider
 
-__all__ = ["FACES", "MOVED_DEFAULTS", "MOVED_UNUSED", "ignore_urls", "is_moved"]
+__all__ = ["FACES", "MOVED_DEFAULTS", "MOVED_UNUSED", "ignore_urls", "is_moved", "project_files"]
 
 logger: logging.Logger = logging.getLogger("trawl.admission")
 
@@ -81,6 +83,31 @@ def _imports_face(file: str | None) -> bool:
     sources = {node.module for node in nodes if isinstance(node, ast.ImportFrom) and not node.level}
     imports = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
     return any(name and name.startswith("trawl.") and name.split(".")[1] in FACES for name in sources | imports)
+
+
+def project_files(spider_class: type, parts: Iterable[object] = ()) -> list[str]:
+    """Return the files of a spider's project that are loaded: its own, and those in its folder and below.
+
+    Installed packages do not count.
+
+    Args:
+        spider_class: The spider's class.
+        parts: Classes and functions whose files count too.
+    """
+    classes = [spider_class, *parts]
+    kinds = {kind for each in classes for kind in getattr(each, "__mro__", [each])}
+    files = {_file_of(getattr(kind, "__module__", "")) for kind in kinds}
+    first = _file_of(spider_class.__module__)
+    if first:
+        root = Path(first).parent
+        while (root / "__init__.py").is_file() and root != root.parent:
+            root = root.parent
+        files |= {file for name in list(sys.modules) if (file := _file_of(name)) and root in Path(file).parents}
+    return sorted(file for file in files if file and is_user_file(file))
+
+
+def _file_of(module: str) -> str:
+    return getattr(sys.modules.get(module), "__file__", None) or ""
 
 
 def ignore_urls(spider: Spider[Any]) -> None:

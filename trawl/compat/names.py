@@ -45,6 +45,8 @@ MOVED: Mapping[str, Place] = {
     "exceptions.DownloadTimeoutError": ("trawl.exceptions", "DownloadTimeout"),
     "exceptions.ResponseDataLossError": ("trawl.exceptions", "ResponseBroken"),
     "exceptions.UnsupportedURLSchemeError": ("trawl.exceptions", "UnsupportedScheme"),
+    "dupefilters.BaseDupeFilter": ("trawl.compat", "BaseDupeFilter"),
+    "dupefilters.RFPDupeFilter": ("trawl.compat", "RFPDupeFilter"),
     "downloadermiddlewares.retry.get_retry_request": ("trawl.middleware", "get_retry_request"),
     **{
         f"downloadermiddlewares.{name}": ("trawl.compat", name.rpartition(".")[2])
@@ -130,6 +132,8 @@ _TRIO = "trawl runs on Trio: callbacks may be async and await what is Trio's"
 _PLAIN = "derive from nothing: a plain class with the methods does, its place given in"
 _MIDDLEWARE = f"{_PLAIN} DOWNLOADER_MIDDLEWARES"
 _HOOK = f"{_PLAIN} SPIDER_MIDDLEWARES"
+_INSTEAD = "a plain class in DOWNLOADER_MIDDLEWARES whose process_request"
+_BESIDE = "a plain class in SPIDER_MIDDLEWARES whose process_spider_output"
 _STANDARD = "take it from the standard library or w3lib"
 _NO_PART = "it is not a part that can be replaced"
 _COMMAND = "the command is `trawl`; a program calls `trawl.cli.main(['crawl', 'FILE.py'])`"
@@ -148,21 +152,25 @@ REPLACEMENTS: Mapping[str, str] = {
     "crawler.CrawlerRunner": _RUN,
     "downloadermiddlewares": _MIDDLEWARE,
     "downloadermiddlewares.ajaxcrawl": "nobody offers pages for #! in another form any more",
-    "downloadermiddlewares.cookies": "COOKIES_ENABLED and meta `cookiejar` as ever, or `self.session(name)`",
-    "downloadermiddlewares.defaultheaders": "set DEFAULT_REQUEST_HEADERS",
-    "downloadermiddlewares.downloadtimeout": "set DOWNLOAD_TIMEOUT, or meta `download_timeout`",
-    "downloadermiddlewares.httpauth": "set HTTP_AUTH",
+    "downloadermiddlewares.cookies": "COOKIES_ENABLED and meta `cookiejar` as ever, or `self.session(name)`; instead "
+    f"of a subclass, {_INSTEAD} sets request.cookies",
+    "downloadermiddlewares.defaultheaders": f"set DEFAULT_REQUEST_HEADERS; instead of a subclass, {_INSTEAD} calls "
+    "request.headers.setdefault(name, value)",
+    "downloadermiddlewares.downloadtimeout": "set DOWNLOAD_TIMEOUT, or meta `download_timeout`; instead of a subclass, "
+    f"{_INSTEAD} sets that meta",
+    "downloadermiddlewares.httpauth": f"set HTTP_AUTH; instead of a subclass, {_INSTEAD} sets "
+    "request.headers['Authorization']",
     "downloadermiddlewares.httpcache": "set HTTPCACHE_ENABLED",
     "downloadermiddlewares.httpcompression": "the transport decompresses by itself",
     "downloadermiddlewares.httpproxy": f"set ROTATING_PROXY_LIST, or meta `proxy`; or {_MIDDLEWARE}",
-    "downloadermiddlewares.offsite": "allowed_domains and meta `allow_offsite` as ever",
+    "downloadermiddlewares.offsite": "allowed_domains and meta `allow_offsite` as ever; instead of a subclass, "
+    f"{_INSTEAD} raises IgnoreRequest",
     "downloadermiddlewares.redirect": f"set REDIRECT_MAX_TIMES, or meta `dont_redirect`; or {_MIDDLEWARE}",
     "downloadermiddlewares.retry": "set RETRY_PREDICATE, RETRY_HTTP_CODES, or call trawl.middleware.get_retry_request",
     "downloadermiddlewares.robotstxt": "set ROBOTSTXT_OBEY, or meta `dont_obey_robotstxt`",
     "downloadermiddlewares.stats": "statistics are always kept",
     "downloadermiddlewares.useragent": "set USER_AGENT; to change it, a plain class whose process_request sets "
     "request.headers['User-Agent'], its place given in DOWNLOADER_MIDDLEWARES",
-    "dupefilters": "there is one filter; `dont_filter` passes it",
     "exceptions.ContractFail": "there are no contracts: write tests on `trawl.testing.SimulatedWeb`",
     "exceptions.NotSupported": "each response has css() and xpath(), which find nothing in what is no text, and raise "
     "ValueError for JSON",
@@ -200,12 +208,14 @@ REPLACEMENTS: Mapping[str, str] = {
     "signalmanager": "`crawler.signals.connect` takes most of the signals; watchers (WATCHERS) hear of more",
     "spiderloader": "`trawl list` finds spiders",
     "spidermiddlewares": _HOOK,
-    "spidermiddlewares.depth": "set DEPTH_LIMIT",
-    "spidermiddlewares.httperror": "handle_httpstatus_list and HTTPERROR_ALLOWED_CODES as ever",
+    "spidermiddlewares.depth": f"set DEPTH_LIMIT; instead of a subclass, {_BESIDE} reads response.meta['depth']",
+    "spidermiddlewares.httperror": "handle_httpstatus_list and HTTPERROR_ALLOWED_CODES as ever; instead of a subclass, "
+    "an errback, whose HttpError has the response",
     "spidermiddlewares.offsite": "allowed_domains and meta `allow_offsite` as ever",
-    "spidermiddlewares.referer": "set REFERRER_POLICY",
+    "spidermiddlewares.referer": f"set REFERRER_POLICY; instead of a subclass, {_BESIDE} sets "
+    "request.headers['Referer']",
     "spidermiddlewares.start": _HOOK,
-    "spidermiddlewares.urllength": "set URLLENGTH_LIMIT",
+    "spidermiddlewares.urllength": f"set URLLENGTH_LIMIT; instead of a subclass, {_BESIDE} leaves requests out",
     "spiders.init": "begin with start(): `await self.fetch(request)` logs in before the first request is given",
     "squeues": _QUEUES,
     "statscollectors": "`crawler.stats` is there by itself",
@@ -229,6 +239,7 @@ REPLACEMENTS: Mapping[str, str] = {
     "utils.reqser": _KEPT,
     "utils.request": "trawl.http.request tells one request from another",
     "utils.request.request_from_dict": _KEPT,
+    "utils.request.request_to_dict": _KEPT,
     "utils.response.get_meta_refresh": "METAREFRESH_ENABLED has them followed",
     "utils.response.open_in_browser": "`view()` in `trawl shell URL`",
     "utils.sitemap": "derive from SitemapSpider",

@@ -7,7 +7,7 @@ looked up here, and a name that is neither Scrapy's nor trawl's is refused as a 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from trawl.compat.names import REPLACEMENTS
@@ -28,9 +28,9 @@ _PROJECTS = "there are no projects: `trawl crawl FILE.py` finds the spider, `tra
 _PARTS = REPLACEMENTS["core"]
 _REMOTE = REPLACEMENTS["webservice"]
 _TELNET = REPLACEMENTS["telnet"]
-_TRIO = "trawl runs on Trio"
 _MAIL = "no mail is sent: watch `CrawlResult.reason` and the exit status"
-_QUEUES = "there is one scheduler: `DEPTH_FIRST` says which order, JOB_DIR that it is stored"
+_QUEUES = REPLACEMENTS["pqueues"]
+_TRIO = "trawl runs on Trio"
 _TLS = "TLS is as Python's ssl module has it; `DOWNLOAD_VERIFY_CERTIFICATES` turns verifying off"
 _STORES = "give the store's own options in the feed's entry of FEEDS"
 _BASE = "the built-in ones are in the list that `DOWNLOADER_MIDDLEWARES` changes"
@@ -77,7 +77,6 @@ UNSUPPORTED: Mapping[str, str] = {
     "DOWNLOADER_STATS": "statistics are always kept",
     "DOWNLOAD_DELAY_JITTER": "give the scope a `jitter` in THROTTLING_SCOPES",
     **dict.fromkeys(("DOWNLOAD_HANDLERS", "DOWNLOAD_HANDLERS_BASE"), "write a transport, or a middleware that answers"),
-    "DUPEFILTER_CLASS": "there is one filter; `dont_filter` passes it",
     "DUPEFILTER_DEBUG": "a watcher that reads RequestDropped hears of each, with the reason",
     "EDITOR": "there is no `trawl edit`",
     "EXTENSIONS_BASE": "no extension is built in",
@@ -121,7 +120,6 @@ UNSUPPORTED: Mapping[str, str] = {
         ),
         _REMOTE,
     ),
-    "REQUEST_FINGERPRINTER_CLASS": "there is one fingerprint: method, canonical URL and body",
     "REQUEST_FINGERPRINTER_IMPLEMENTATION": "there is one fingerprint",
     "REQUEST_HEADER_ORDER": "headers go in the order in which they are given",
     "RETRY_EXCEPTIONS": "each error says whether it may be retried; RETRY_PREDICATE decides otherwise",
@@ -157,20 +155,32 @@ UNSUPPORTED: Mapping[str, str] = {
 }
 """Name to what to use instead."""
 
-_MIDDLEWARE = ("DOWNLOADER_MIDDLEWARES", "SPIDER_MIDDLEWARES")
+_PART_LISTS = ("DOWNLOADER_MIDDLEWARES", "EXTENSIONS", "SPIDER_MIDDLEWARES")
 
 RENAMED: Mapping[str, str] = {"DOWNLOAD_SLOTS": "THROTTLING_SCOPES", "JOBDIR": "JOB_DIR"}
 """Scrapy's name to trawl's, where the two mean the same."""
 
-DISABLED: Mapping[str, tuple[str, object]] = {
-    "downloadermiddlewares.httpcompression.HttpCompressionMiddleware": ("COMPRESSION_ENABLED", False),
-    "downloadermiddlewares.robotstxt.RobotsTxtMiddleware": ("ROBOTSTXT_OBEY", False),
-    "spidermiddlewares.depth.DepthMiddleware": ("DEPTH_LIMIT", 0),
-    "spidermiddlewares.httperror.HttpErrorMiddleware": ("HTTPERROR_ALLOW_ALL", True),
-    "spidermiddlewares.referer.RefererMiddleware": ("REFERER_ENABLED", False),
-    "spidermiddlewares.urllength.UrlLengthMiddleware": ("URLLENGTH_LIMIT", 0),
+DISABLED: Mapping[str, Mapping[str, object]] = {
+    "downloadermiddlewares.downloadtimeout.DownloadTimeoutMiddleware": {"DOWNLOAD_TIMEOUT": 10.0},  # of its handlers
+    "downloadermiddlewares.httpcompression.HttpCompressionMiddleware": {"COMPRESSION_ENABLED": False},
+    "downloadermiddlewares.robotstxt.RobotsTxtMiddleware": {"ROBOTSTXT_OBEY": False},
+    "extensions.closespider.CloseSpider": dict.fromkeys(
+        (
+            *("CLOSESPIDER_ERRORCOUNT", "CLOSESPIDER_ITEMCOUNT", "CLOSESPIDER_PAGECOUNT", "CLOSESPIDER_TIMEOUT"),
+            "CLOSESPIDER_TIMEOUT_NO_ITEM",
+        ),
+        0,
+    ),
+    "extensions.feedexport.FeedExporter": {"FEEDS": {}},
+    "extensions.logstats.LogStats": {"LOGSTATS_INTERVAL": 0},
+    "extensions.memusage.MemoryUsage": {"MEMUSAGE_LIMIT_MB": 0, "MEMUSAGE_WARNING_MB": 0},
+    "extensions.throttle.AutoThrottle": {"AUTOTHROTTLE_ENABLED": False},
+    "spidermiddlewares.depth.DepthMiddleware": {"DEPTH_LIMIT": 0},
+    "spidermiddlewares.httperror.HttpErrorMiddleware": {"HTTPERROR_ALLOW_ALL": True},
+    "spidermiddlewares.referer.RefererMiddleware": {"REFERER_ENABLED": False},
+    "spidermiddlewares.urllength.UrlLengthMiddleware": {"URLLENGTH_LIMIT": 0},
 }
-"""Scrapy's middleware, without ``scrapy.``, whose work is not that of a middleware here: what None for it sets."""
+"""Scrapy's parts, without ``scrapy.``, whose work is not that of a middleware here, to what None for one sets."""
 
 _PACKED = "end its path in .gz, or .zst, to have it compressed"
 
@@ -194,7 +204,7 @@ def setting_advice(name: str) -> str:
 
 
 def is_disabled(path: str) -> bool:
-    """Return whether None for a middleware of Scrapy's, by its path, sets the setting that stands for it here."""
+    """Return whether None for a part of Scrapy's, by its path, sets what stands for it here."""
     return path.removeprefix("scrapy.") in DISABLED
 
 
@@ -214,16 +224,10 @@ def is_foreign_setting(name: str) -> bool:
 
 
 def renamed(values: Mapping[str, object]) -> Mapping[str, object]:
-    """Return the values of one source under trawl's names; what the source itself says under trawl's name wins.
-
-    None for a middleware of Scrapy's in :data:`DISABLED` sets what that did.
-    """
-    disabled = disabled_by(values)
-    if not disabled and not RENAMED.keys() & values.keys():
+    """Return the values of one source under trawl's names; what the source itself says under trawl's name wins."""
+    if not RENAMED.keys() & values.keys():
         return values
     own = {name: value for name, value in values.items() if name not in RENAMED}
-    for name, off in disabled:
-        own.setdefault(name, off)
     for name, ours in RENAMED.items():
         if name in values and values[name] is not None:
             value: Any = values[name]
@@ -231,21 +235,23 @@ def renamed(values: Mapping[str, object]) -> Mapping[str, object]:
     return own
 
 
-def disabled_by(values: Mapping[str, object]) -> list[tuple[str, object]]:
-    """Return the settings, with their values, that None for a middleware of Scrapy's stands for in ``values``."""
-    return [setting for name in _MIDDLEWARE if values.get(name) for setting in _disabled_by(values[name])]
+def disabled_by(values: Mapping[str, object]) -> dict[str, tuple[object, str]]:
+    """Return what None for a part of Scrapy's sets: names of settings to their values, and the list that has the None.
 
+    As in Scrapy, it is stronger than the setting itself: without ``RobotsTxtMiddleware``, ``ROBOTSTXT_OBEY`` is not
+    looked at.
 
-def _disabled_by(entries: Any) -> Iterator[tuple[str, object]]:
-    """Yield the settings, with their values, that the entries of a list of middleware turn off by None."""
-    if isinstance(entries, str):
-        from trawl.settings.check import from_json  # noqa: PLC0415 - it loads every package's settings
-
-        entries = from_json(entries)
-    for entry, number in entries.items() if isinstance(entries, Mapping) else ():
-        root, _, path = entry.partition(".") if isinstance(entry, str) else ("", "", "")
-        if number is None and root in ("scrapy", "trawl") and path in DISABLED:
-            yield DISABLED[path]
+    Args:
+        values: Names of settings to their values, the lists of parts as mappings.
+    """
+    found: dict[str, tuple[object, str]] = {}
+    for name in _PART_LISTS:
+        entries = values.get(name)
+        for entry, number in entries.items() if isinstance(entries, Mapping) else ():
+            root, _, path = entry.partition(".") if isinstance(entry, str) else ("", "", "")
+            if number is None and root in ("scrapy", "trawl"):
+                found |= {setting: (off, name) for setting, off in DISABLED.get(path, {}).items()}
+    return found
 
 
 def _scopes(slots: Any) -> Any:

@@ -48,7 +48,7 @@ def to_toml(values: Mapping[str, object], lines: Mapping[str, int] | None = None
     settings: list[str] = [] if "SCRAPY_COMPAT" in values else ["SCRAPY_COMPAT = true"]
     own: list[str] = []
     unused: list[str] = []
-    values = {**dict(disabled_by(values)), **values}
+    values = {**values, **{name: off for name, (off, _) in disabled_by(values).items()}}
     for name, value in values.items():
         is_known = name in known() or name in RENAMED
         if reason := setting_advice(name) if not is_known else "":

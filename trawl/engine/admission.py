@@ -101,6 +101,8 @@ class Admission:
         self._events = context.events
         self._prepare = context.middleware_stack.prepare
         self._is_durable = context.job is not None
+        self._mark = context.mark
+        self._follows_loops = context.follows_loops
         self._start_urls: dict[bytes, int] = {}
         self._throttle = throttle
         self._gates = gates
@@ -177,7 +179,7 @@ class Admission:
                 continue
             request.depth = depth
             admitted.append(request)
-            marks.append(self._unfiltered_mark(request, is_start) if request.dont_filter else fingerprint(request))
+            marks.append(self._unfiltered_mark(request, is_start) if request.dont_filter else self._mark(request))
         if not admitted:
             return []
         fresh = await self._claimed(marks)
@@ -232,9 +234,9 @@ class Admission:
             refusal = self._rules.refusal(request, depth=lease.request.depth)
             if refusal is not None:
                 return refusal
-            mark = None if request.dont_filter else fingerprint(request)
-            is_claimed = mark is not None and (await self._frontier.claim_many([mark]))[0]
-            if mark is not None and not is_claimed and not _in_chain(mark, request):
+            mark = None if request.dont_filter else self._mark(request)
+            is_claimed = (await self._frontier.claim_many([mark]))[0] if mark else False
+            if mark is not None and not is_claimed and not self._may_loop(mark, request):
                 return "dupefilter_filtered"
         request.depth = lease.request.depth
         try:
@@ -385,13 +387,16 @@ class Admission:
     # -- inside
 
     async def _claimed(self, marks: Sequence[bytes | None]) -> list[bool]:
-        """Claim the marks; True for each that is new, and for None. A checkpoint only where the frontier waits."""
-        claimed = [mark for mark in marks if mark is not None]
+        """Claim the marks; True for each that is new, and for None, false for an empty one, whose request was seen.
+
+        A checkpoint only where the frontier waits.
+        """
+        claimed = [mark for mark in marks if mark]
         fresh = await self._frontier.claim_many(claimed) if claimed else []
         if len(claimed) == len(marks):
             return fresh
         answers = iter(fresh)
-        return [mark is None or next(answers) for mark in marks]
+        return [mark is None or (mark != b"" and next(answers)) for mark in marks]
 
     def _unfiltered_mark(self, request: Request, is_start: bool) -> bytes | None:
         """Return None, the mark of a request that is sent however often it is met.
@@ -423,6 +428,12 @@ class Admission:
         if mark is not None:
             await self._frontier.disclaim([mark])
         return None
+
+    def _may_loop(self, mark: bytes, request: Request) -> bool:
+        """Tell if ``mark`` is that of a URL that redirected, step by step, to ``request``, and loops are followed."""
+        if not mark or not self._follows_loops:
+            return False
+        return any(self._mark(request.replace(url=url)) == mark for url in request.meta_get("redirect_urls", ()))
 
     def _record(
         self, request: Request, needs: Requirements, mark: bytes | None, until: float, *, is_diverted: bool = False
@@ -466,11 +477,6 @@ def not_before(request: Request) -> float:
     if not math.isfinite(seconds := float(delay)):
         raise ValueError(f"meta delay is a number of seconds, not {delay!r}")
     return trio.current_time() + seconds
-
-
-def _in_chain(mark: bytes, request: Request) -> bool:
-    """Tell if ``mark`` is the fingerprint of a URL that redirected, step by step, to ``request``."""
-    return any(fingerprint(request.replace(url=url)) == mark for url in request.meta_get("redirect_urls", ()))
 
 
 def _never_the_same(request: Request) -> IgnoreRequest:

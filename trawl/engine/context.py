@@ -9,6 +9,7 @@ import attrs
 from trawl.engine.callbacks import Shields
 from trawl.engine.state import State
 from trawl.events import Events
+from trawl.http import fingerprint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from trawl.engine.job import OpenJob
     from trawl.engine.settings import EngineSettings
     from trawl.frontier import Frontier
+    from trawl.http import Request
     from trawl.middleware import MiddlewareStack
     from trawl.observe import Stats
     from trawl.robots import RobotsSettings
@@ -62,6 +64,8 @@ class CrawlContext:
         address_of: Says the address of a host, for limits by address and for managers.
         guard: Says which addresses may be connected to; None: all.
         job: The job, with its frontier; None where the crawl ends with its process.
+        mark: Makes the mark by which a request is seen; None: it is always new; empty: it was seen.
+        follows_loops: A redirect to a URL of its own chain is followed, for its page may have set a cookie first.
         blocking: How work that blocks is done.
         events: Told of what happens.
         state: How much is open, and if the crawl is ending.
@@ -92,6 +96,8 @@ class CrawlContext:
     blocking: Blocking
     guard: AddressGuard | None = None
     job: OpenJob | None = None
+    mark: Callable[[Request], bytes | None] = fingerprint
+    follows_loops: bool = True
     events: Events = attrs.field(factory=Events)
     state: State = attrs.field(init=False)
     shields: Shields = attrs.field(init=False, factory=Shields)

@@ -119,6 +119,7 @@ class Request:
     """
 
     __slots__ = (
+        "__weakref__",  # fingerprints are kept beside requests, as Scrapy's documentation has it
         "_cb_kwargs",
         "_headers",
         "_meta",

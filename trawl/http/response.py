@@ -181,6 +181,7 @@ class Response:
     """
 
     __slots__ = (
+        "__weakref__",
         "_base_url",
         "_decoded",
         "_selector",

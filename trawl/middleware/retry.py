@@ -154,7 +154,8 @@ def get_retry_request(
         max_retry_times: Maximum of retries; None: meta ``max_retry_times``, else ``RETRY_TIMES``.
         priority_adjust: Added to the priority; None: ``RETRY_PRIORITY_ADJUST``.
     """
-    settings, stats = spider.settings, spider.crawl.stats
+    crawl = getattr(spider, "crawler", None) or spider.crawl  # the former is there before the crawl runs
+    settings, stats = spider.settings, crawl.stats
     times = request.meta_get("retry_times", 0)
     if max_retry_times is None:
         max_retry_times = request.meta_get("max_retry_times")

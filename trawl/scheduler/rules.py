@@ -52,6 +52,22 @@ class SchedulerSettings(Struct, frozen=True, kw_only=True, rename="upper"):
             "Scrapy.",
         ),
     ] = True
+    dupefilter_class: Annotated[
+        object,
+        Meta(
+            description="Class, or its import path, whose `request_seen(request)` says which requests were seen "
+            "before, as Scrapy's; one that derives from `trawl.compat.RFPDupeFilter` may override "
+            "`request_fingerprint` instead. Empty: URLs, methods and bodies are compared. Not with a job, which "
+            "remembers by itself, unless only `request_fingerprint` is overridden.",
+        ),
+    ] = ""
+    request_fingerprinter_class: Annotated[
+        object,
+        Meta(
+            description="Class, or its import path, whose `fingerprint(request)` returns bytes that are the same for "
+            "requests that are the same, as Scrapy's. Empty: URL, method and body make them.",
+        ),
+    ] = ""
     depth_first: Annotated[
         bool,
         Meta(description="Among requests of equal priority to one host, send the newest first instead of the oldest."),

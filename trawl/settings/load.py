@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any
@@ -32,6 +34,7 @@ __all__ = [
     "assignments",
     "file_of",
     "is_moved_crawl",
+    "line_of",
     "load",
     "of_environment",
     "of_project",
@@ -60,7 +63,7 @@ class Layer:
         prefix: The prefix of each name in the source (``"TRAWL_"`` in the environment).
         own: The user's own settings that it declares, with their defaults.
         is_moved: They are those of a spider whose imports are Scrapy's.
-        is_spiders: They are a spider's own.
+        spider: The spider's class whose own they are; None: they are of another source.
         is_beside: In a moved crawl its mappings stand beside those of the other layers, but the spider's; entries there
             win.
     """
@@ -71,7 +74,7 @@ class Layer:
     prefix: str = ""
     own: object = attrs.field(factory=dict)
     is_moved: bool = False
-    is_spiders: bool = False
+    spider: type | None = None
     is_beside: bool = False
 
     def place(self, name: str) -> str:
@@ -107,14 +110,17 @@ def load(*layers: Layer, tell: Callable[[str], object] = logger.warning) -> Sett
         for name, value in migration.renamed(_with_none(layer.values)).items():
             definition = _definition(name, layer, own, tell)
             if definition is None:
+                _check_plugins(name, value, layer)
                 unused[name] = (value, layer.place(name))
                 continue
             values[name] = _value(value, definition, layer)
             if layer.is_beside and is_moved:
                 values[name] = {**values[name], **around.get(name, {})}
-            if not layer.is_spiders:
+            if layer.spider is None:
                 around[name] = values[name]
             sources[name] = layer.place(name)
+    for name, (off, parts) in migration.disabled_by(values).items():
+        values[name], sources[name] = off, sources[parts]
     if values.get("SCRAPY_COMPAT") is None:
         values.pop("SCRAPY_COMPAT", None)
     if is_moved:
@@ -247,7 +253,7 @@ def of_spider(spider: object) -> Layer:
     user_agent = getattr(spider, "user_agent", None)
     values = custom if user_agent is None else {"USER_AGENT": user_agent, **custom}
     own = getattr(spider, "own_settings", None) or {}
-    return Layer("custom_settings", values, own=own, is_moved=migration.is_moved(kind), is_spiders=True)
+    return Layer("custom_settings", values, own=own, is_moved=migration.is_moved(kind), spider=kind)
 
 
 def assignments(texts: Iterable[str], source: str = "-s") -> Layer:
@@ -272,7 +278,7 @@ def _definition(
     if isinstance(name, str) and name in known():
         return known()[name]
     if isinstance(name, str) and (reason := migration.setting_advice(name)):
-        tell(f"{name} (in {layer.place(name)}) is Scrapy's and has no effect: {reason}")
+        tell(f"{name} (in {_spot(name, layer)}) is Scrapy's and has no effect: {reason}")
         return own.get(name)
     if isinstance(name, str) and name in own:
         return own[name]
@@ -282,6 +288,43 @@ def _definition(
     if close and SequenceMatcher(None, str(name).upper(), close).ratio() < _TYPING_ERROR:
         hint += f" ({HOW_TO_DECLARE})"
     raise SettingsError(f"unknown setting {written} (in {layer.source}){hint}", str(name))
+
+
+def _check_plugins(name: str, value: object, layer: Layer) -> None:
+    """Refuse a setting without effect that names a part of a package which extends Scrapy: pages would come without it.
+
+    Raises:
+        SettingsError: It does; the message says what to use instead.
+    """
+    inner = [*value.keys(), *value.values()] if isinstance(value, Mapping) else value
+    for each in inner if isinstance(inner, list | tuple) else [inner]:
+        if isinstance(each, str) and (why := migration.plugin_advice(each)):
+            raise SettingsError(f"{name} (in {_spot(name, layer)}): {each} does not run here: {why}", name)
+
+
+def _spot(name: str, layer: Layer) -> str:
+    """Return the place of a setting with its line, where there is a file that has one."""
+    path, line = line_of(name, layer.source, layer.spider)
+    place = layer.place(name)
+    return place if not line else f"{path}:{line}" if path == place else f"{place}, {path}:{line}"
+
+
+def line_of(name: str, source: str, spider: type | None = None) -> tuple[str, int]:
+    """Return the file and the line that set a setting; the source and 0 where no file does.
+
+    Args:
+        name: The setting.
+        source: The source, as :meth:`Settings.source` tells it.
+        spider: The spider's class, whose files ``custom_settings`` are looked for in.
+    """
+    kinds: Iterable[type] = spider.__mro__ if spider is not None and source == "custom_settings" else ()
+    entry = re.compile(rf"""^[^#\n]*?(["']?)\b{re.escape(name)}\1\s*[=:\]]""", re.MULTILINE)
+    for path in [*filter(None, map(file_of, kinds)), *([] if spider is not None and kinds else [Path(source)])]:
+        with suppress(OSError, UnicodeDecodeError):
+            text = path.read_text("utf-8")
+            if found := entry.search(text):
+                return str(path), text.count("\n", 0, found.start(1)) + 1
+    return source, 0
 
 
 def _value(value: object, definition: Definition, layer: Layer) -> Any:
