@@ -17,7 +17,7 @@ from trawl.cli.load import load_spiders
 from trawl.compat import is_moved
 from trawl.errors import PartLoadError, SettingsError, SpiderLoadError, WrittenForScrapy
 from trawl.observe import printable
-from trawl.settings import Layer, ambient, is_moved_crawl, load, of_spider
+from trawl.settings import Layer, Settings, ambient, is_moved_crawl, load, of_spider
 from trawl.spiders import Spider
 from trawl.throttling import ThrottlingSettings
 
@@ -28,10 +28,12 @@ def check_command(targets: Sequence[str]) -> int:
     """Check the spiders in ``targets`` and print one line for each error, ``FILE:LINE: message``.
 
     Returns:
-        The exit status. A spider, or any file of a folder, that imports Scrapy is wrong usage, as for ``trawl crawl``.
+        The exit status. What only differs from Scrapy goes to standard error, and is nothing wrong. A spider, or any
+        file of a folder, that imports Scrapy is wrong usage, as for ``trawl crawl``.
     """
     spiders = 0
     wrong: list[str] = []
+    differing: list[str] = []
     status = FAILED
     for target in chain.from_iterable(map(_files, targets)):
         try:
@@ -48,11 +50,14 @@ def check_command(targets: Sequence[str]) -> int:
             with _warned_once():
                 moved = _is_moved(spider)
                 wrong += _around(spider, moved)
-                wrong += (str(finding) for finding in check_spider(spider, is_moved=moved))
+                for finding in check_spider(spider, is_moved=moved, settings=_settings_of(spider)):
+                    (wrong if finding.is_wrong else differing).append(str(finding))
     for place in filter(Path.is_dir, map(Path, targets)):  # once the spiders' folders are on sys.path
         imports = [str(finding) for path in files_in(place) for finding in check_imports(str(path))]
         status = USAGE if imports else status
         wrong += imports
+    for line in dict.fromkeys(differing):
+        typer.echo(printable(line), err=True)
     for line in dict.fromkeys(wrong):  # what several spiders share is collector once
         typer.echo(printable(line))
     if not wrong:
@@ -74,6 +79,14 @@ def _is_moved(spider: type[Spider]) -> bool:
         return is_moved_crawl(*ambient(spider=spider), of_spider(spider))
     except (SettingsError, PartLoadError):
         return is_moved(spider)
+
+
+def _settings_of(spider: type[Spider]) -> Settings | None:
+    """Return the settings of a crawl; None where they are wrong, which is reported elsewhere."""
+    try:
+        return load(*ambient(spider=spider), of_spider(spider))
+    except (SettingsError, PartLoadError):
+        return None
 
 
 def _around(spider: type[Spider], moved: bool) -> Iterator[str]:

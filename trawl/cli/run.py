@@ -172,7 +172,7 @@ def crawl_command(options: CrawlOptions, crawl_with: CrawlWith, console: Console
         warn_of_scrapy_project(Path.cwd() if (file := file_of(spider)) is None else file.parent)
         check_arguments(spider, arguments)
         if settings.of(SpidersSettings).scrapy_compat:
-            _tell_differences(spider)
+            _tell_differences(spider, settings)
         return _run(spider, settings, arguments, options.is_quiet, crawl_with, console)
 
     return run_guarded(console, early, act, is_quiet=options.is_quiet)
@@ -232,11 +232,11 @@ def check_arguments(spider: type[Spider], arguments: Mapping[str, str]) -> None:
         raise UsageError(f"-a does not fit {spider.__name__}(): {error}") from error
 
 
-def _tell_differences(spider: type[Spider]) -> None:
+def _tell_differences(spider: type[Spider], settings: Settings) -> None:
     """Log what ``trawl check`` finds in a spider that was written for Scrapy."""
     from trawl.cli.checks import check_spider  # noqa: PLC0415  # native spiders need none of it
 
-    for finding in check_spider(spider, is_moved=True):
+    for finding in check_spider(spider, is_moved=True, settings=settings):
         logger.warning("%s", finding)
 
 

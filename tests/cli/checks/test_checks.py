@@ -12,6 +12,9 @@ from trawl.cli import main
 from trawl.cli.checks import check_spider, check_work
 from trawl.cli.load import load_spiders
 from trawl.compat import is_moved
+from trawl.errors import PartLoadError, SettingsError
+from trawl.settings import Settings, load, of_spider
+from trawl.spiders import Spider
 
 HEAD = """
 from __future__ import annotations
@@ -46,10 +49,21 @@ def checked(folder: Path, body: str) -> list[str]:
     path.write_text(HEAD + body, "utf-8")
     before = HEAD.count("\n")
     spiders = load_spiders(str(path))
-    every = [(spider, each) for spider in spiders for each in check_spider(spider, is_moved=is_moved(spider))]
+    every = [
+        (spider, each)
+        for spider in spiders
+        for each in check_spider(spider, is_moved=is_moved(spider), settings=_settings(spider))
+    ]
     found = [each for spider, each in every if each not in check_work(spider)]
     assert {finding.path for finding in found} <= {str(path)}
     return [f"{finding.line - before}: {finding.message}" for finding in found]
+
+
+def _settings(spider: type[Spider]) -> Settings | None:
+    try:
+        return load(of_spider(spider))
+    except (SettingsError, PartLoadError):
+        return None
 
 
 def test_a_spider_with_nothing_wrong(tmp_path: Path) -> None:
@@ -393,7 +407,7 @@ def test_a_setting_that_has_no_effect_is_told_once_and_is_nothing_wrong(
     body += "    custom_settings = {'DEPTH_PRIORITY': 1}\n    def parse(self, response): pass\n"
     file.write_text(f"import trawl\nclass A(trawl.Spider):\n{body}", "utf-8")
     assert main(["check", str(file)]) == 0
-    told = "DEPTH_PRIORITY (in custom_settings) is Scrapy's and has no effect: use DEPTH_FIRST"
+    told = f"DEPTH_PRIORITY (in custom_settings, {file}:4) is Scrapy's and has no effect: use DEPTH_FIRST"
     assert capfd.readouterr() == ("1 spider: nothing wrong\n", f"{told}, or give requests a priority\n")
 
 

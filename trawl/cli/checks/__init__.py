@@ -9,9 +9,11 @@ from typing import Any
 from trawl.cli.checks.attributes import check_attributes, check_starts, has_no_start
 from trawl.cli.checks.habits import check_habits
 from trawl.cli.checks.methods import callbacks_of, check_annotations, check_callbacks, check_outputs
+from trawl.cli.checks.moved import check_moved
 from trawl.cli.checks.source import CheckMessage, SpiderSource
 from trawl.compat import changes, plugin_advice
 from trawl.errors import PartLoadError, SettingsError, WrittenForScrapy
+from trawl.settings import Settings
 from trawl.spiders import Spider
 from trawl.throttling.configuration import load_object
 from trawl.tracebacks import check_part_imports
@@ -21,12 +23,15 @@ __all__ = ["CheckMessage", "check_imports", "check_parts", "check_spider", "chec
 _LISTS = ("DOWNLOADER_MIDDLEWARES", "EXTENSIONS", "ITEM_PIPELINES", "SPIDER_MIDDLEWARES", "WATCHERS")
 
 
-def check_spider(spider: type[Spider], *, is_moved: bool = False) -> list[CheckMessage]:
+def check_spider(
+    spider: type[Spider], *, is_moved: bool = False, settings: Settings | None = None
+) -> list[CheckMessage]:
     """Return every error in a spider's class, by line.
 
     Args:
         spider: The class.
         is_moved: Its crawl is that of a spider that was written for Scrapy.
+        settings: The settings of such a crawl: with them the project around the spider is looked at too.
     """
     source = SpiderSource(spider)
     found = {
@@ -36,6 +41,7 @@ def check_spider(spider: type[Spider], *, is_moved: bool = False) -> list[CheckM
         *check_callbacks(spider, source),
         *check_annotations(spider, source, callbacks_of(spider, source)),
         *check_work(spider),
+        *(check_moved(spider, settings) if is_moved and settings is not None else ()),
     }
     return sorted(found)
 

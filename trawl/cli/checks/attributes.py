@@ -12,10 +12,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any
 
+import attrs
+
 from trawl.cli.checks.source import CheckMessage, SpiderSource
 from trawl.errors import PartLoadError, UsageError
 from trawl.scheduler import AdmissionRules, SchedulerSettings
-from trawl.settings import Layer, load, of_spider
+from trawl.settings import load, of_spider
 from trawl.settings.check import nearest
 from trawl.spiders import CrawlSpider, Rule, SitemapSpider, Spider
 from trawl.spiders.spider import check_urls
@@ -132,6 +134,10 @@ def check_attributes(spider: type[Spider], source: SpiderSource, *, is_moved: bo
         yield from _sitemap_rules(spider, source)
 
 
+def _told_elsewhere(warning: str) -> None:
+    """Say nothing: the settings of the crawl are loaded too, and tell it."""
+
+
 def _settings(spider: type[Spider], source: SpiderSource, *, is_moved: bool) -> Iterator[CheckMessage]:
     attribute = "update_settings" if source.is_own("update_settings") else "custom_settings"
     try:
@@ -143,14 +149,14 @@ def _settings(spider: type[Spider], source: SpiderSource, *, is_moved: bool) -> 
     wrong = 0
     for name, value in given.values.items():
         try:
-            load(Layer(attribute, {name: value}, own=given.own, is_moved=is_moved))
+            load(attrs.evolve(given, values={name: value}, is_moved=is_moved), tell=_told_elsewhere)
         except UsageError as error:
             wrong += 1
             yield CheckMessage(*source.place(attribute, name), str(error))
     if wrong:
         return
     try:
-        load(Layer(attribute, given.values, own=given.own, is_moved=is_moved))
+        load(attrs.evolve(given, is_moved=is_moved), tell=_told_elsewhere)
     except UsageError as error:
         yield CheckMessage(*source.place(attribute), str(error))
 

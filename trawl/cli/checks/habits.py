@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from trawl.cli.checks.source import CheckMessage, SpiderSource
 
-__all__ = ["check_habits"]
+__all__ = ["check_habits", "is_of_headers"]
 
 _REQUESTS = frozenset({"Request", "FormRequest", "JsonRequest"})
 
@@ -33,7 +33,7 @@ def check_habits(source: SpiderSource, *, is_moved: bool = False) -> Iterator[Ch
             yield CheckMessage(method.path, method.node.lineno, "close() is never called; name it closed(self, reason)")
         for node in ast.walk(method.node):
             if isinstance(node, ast.Call):
-                messages = [*_wrong(node), *(_needs_bytes(node) if is_moved else _taken_for_bytes(node))]
+                messages = [*_wrong(node), *(() if is_moved else _taken_for_bytes(node))]
             elif isinstance(node, ast.Compare) and not is_moved:
                 messages = list(_compared_with_bytes(node))
             else:
@@ -60,7 +60,7 @@ _TEXTS = "header values are str, not bytes;"
 
 def _taken_for_bytes(call: ast.Call) -> Iterator[str]:
     function = call.func
-    if not isinstance(function, ast.Attribute) or not _is_of_headers(function.value):
+    if not isinstance(function, ast.Attribute) or not is_of_headers(function.value):
         return
     if function.attr == "decode":
         yield f"{_TEXTS} remove decode()"
@@ -71,18 +71,8 @@ def _taken_for_bytes(call: ast.Call) -> Iterator[str]:
 def _compared_with_bytes(node: ast.Compare) -> Iterator[str]:
     sides = [node.left, *node.comparators]
     parts = [part for side in sides for part in (side.elts if isinstance(side, ast.Tuple | ast.List) else [side])]
-    if any(map(_is_bytes, parts)) and any(_is_of_headers(side) and not _are_headers(side) for side in sides):
+    if any(map(_is_bytes, parts)) and any(is_of_headers(side) and not _are_headers(side) for side in sides):
         yield f"{_TEXTS} remove the b before the quotes"
-
-
-def _needs_bytes(call: ast.Call) -> Iterator[str]:
-    function, first = call.func, call.args[0] if call.args else None
-    if first is None or not _is_of_headers(first):
-        return
-    if isinstance(function, ast.Attribute) and function.attr == "join" and _is_bytes(function.value):
-        yield f"{_TEXTS} remove the b before the quotes"
-    if isinstance(function, ast.Name) and function.id == "dict" and _are_headers(first):
-        yield "dict(headers) has one value for each name; use dict(headers.items()) for lists of values"
 
 
 def _are_headers(node: ast.expr) -> bool:
@@ -109,7 +99,7 @@ def _wrong(call: ast.Call) -> Iterator[str]:
             yield f"{name}() takes only url and callback as positional arguments; pass the rest by keyword"
 
 
-def _is_of_headers(node: ast.expr) -> bool:
+def is_of_headers(node: ast.expr) -> bool:
     """Return True for the value of a header: ``x.headers[...]``, ``x.headers.get(...)``, an item of ``getlist``."""
     while not (isinstance(node, ast.Attribute) and node.attr == "headers"):
         if isinstance(node, ast.Attribute | ast.Subscript):

@@ -19,20 +19,22 @@ class CheckMessage:
 
     Attributes:
         path: The file, absolute or as given.
-        line: The line in it, from 1.
+        line: The line in it, from 1; 0: it is not a file, but another source of settings.
         message: One sentence.
+        is_wrong: It is to be changed; false: it only differs from Scrapy.
     """
 
     path: str
     line: int
     message: str
+    is_wrong: bool = True
 
     def __str__(self) -> str:
         shown = self.path
         if Path(shown).is_absolute():
             near = os.path.relpath(shown)
             shown = shown if near.startswith("..") else near
-        return f"{shown}:{self.line}: {self.message}"
+        return f"{shown}:{self.line}: {self.message}" if self.line else f"{shown}: {self.message}"
 
 
 _NOT_THE_USERS = frozenset({"trawl", "typing", "builtins"})

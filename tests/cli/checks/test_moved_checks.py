@@ -1,0 +1,147 @@
+"""What `trawl check` and the first lines of `trawl crawl` tell of a project that was written for Scrapy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from trawl.cli import main
+from trawl.cli.checks import check_spider
+from trawl.cli.load import load_spiders
+from trawl.settings import Layer, load, of_spider
+
+HEAD = "import re, hashlib\nimport trawl as scrapy\nfrom trawl.http import Request\n"
+
+
+def told(folder: Path, body: str, settings: dict[str, object] | None = None, head: str = HEAD) -> list[str]:
+    """What is told of a file, each as ``LINE: what``, with ``~`` before what only differs."""
+    path = folder / "shop.py"
+    path.write_text(head + body, "utf-8")
+    [spider] = load_spiders(str(path))
+    loaded = load(of_spider(spider), Layer("-s", settings or {}))
+    found = check_spider(spider, is_moved=True, settings=loaded)
+    before = head.count("\n")
+    return [f"{'' if each.is_wrong else '~'}{each.line - before}: {each.message}" for each in found]
+
+
+def in_callback(line: str) -> str:
+    return (
+        "class A(scrapy.Spider):\n    name, start_urls = 'a', ['http://a.example/']\n"
+        f"    def parse(self, response):\n        value = response.headers.get('X')\n        {line}\n"
+    )
+
+
+NO_B = "header values are str, not bytes; remove the b before the quotes"
+REAL = "header values are str, which equal their bytes; this needs real bytes: write .encode() behind the value"
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("re.match(rb'text/(.*)', response.headers['Content-Type'])", NO_B),
+        ("re.search(b'x', value)", NO_B),
+        ("re.compile(rb'x').sub(b'', value)", NO_B),
+        ("b';'.join([value, value])", NO_B),
+        ("hashlib.md5(value)", REAL),
+        ("scrapy.shell.inspect_response(response, self)", "scrapy.shell.inspect_response is not here: `trawl shell"),
+        (
+            "scrapy.utils.response.open_in_browser(response)",
+            "scrapy.utils.response.open_in_browser is not here: `vi",
+        ),
+        (
+            "scrapy.downloadermiddlewares.retry.RetryMiddleware",
+            "scrapy.downloadermiddlewares.retry.RetryMiddleware",
+        ),
+        ("scrapy.http.Request.to_dict", "Request has no to_dict, which is Scrapy's: JOB_DIR has a job"),
+        ("self.crawler.engine.slot.inprogress", "engine.slot is not here: it has no counterpart"),
+        ("self.crawler.get_extension(int)", "crawler.get_extension is not here: keep what you make yourself"),
+        (
+            "from scrapy.shell import inspect_response",
+            'take out "from scrapy.shell import inspect_response": ',
+        ),
+        ("dict(response.headers)", "dict(headers) has one value for each name"),
+    ],
+)
+def test_a_line_that_fails_here_is_wrong(tmp_path: Path, line: str, words: str) -> None:
+    [found] = told(tmp_path, in_callback(line))
+    assert found.startswith(f"5: {words}")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "re.match(r'text', value)",
+        "re.match(rb'text', response.body)",
+        "b';'.join([response.body])",
+        "hashlib.md5(response.body)",
+        "scrapy.http.Request('http://a.example/').url",
+        "scrapy.utils.project.get_project_settings()",
+        "self.crawler.engine.close_spider(self)",
+        "dict(self.headers)",
+        "self.settings.get('RETRY_TIMES')",
+        "self.settings.get('LOG_LEVEL', 'x')",
+    ],
+)
+def test_a_line_that_does_what_it_did_is_not_told(tmp_path: Path, line: str) -> None:
+    assert told(tmp_path, in_callback(line)) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("self.settings.get('LOG_LEVEL')", "LOG_LEVEL is 'INFO' unless it is set; Scrapy's default is 'DEBUG'"),
+        ("self.settings['ROBOTSTXT_OBEY']", "ROBOTSTXT_OBEY is True unless it is set; Scrapy's default is False"),
+        ("response.meta.get('retry_times', 0)", "retry_times does not count what a refusal repeated (429, 502, 503, "),
+    ],
+)
+def test_a_line_that_only_differs_is_told(tmp_path: Path, line: str, words: str) -> None:
+    [found] = told(tmp_path, in_callback(line))
+    assert found.startswith(f"~5: {words}")
+    off: dict[str, object] = {
+        "LOG_LEVEL": "INFO",
+        "ROBOTSTXT_OBEY": True,
+        "BACKOFF_HTTP_CODES": [],
+        "BACKOFF_EXCEPTIONS": [],
+    }
+    assert told(tmp_path, in_callback(line), off) == []
+
+
+def test_where_a_retry_middleware_of_the_projects_own_counts_nothing_is_told(tmp_path: Path) -> None:
+    own = {"DOWNLOADER_MIDDLEWARES": {"scrapy.downloadermiddlewares.retry.RetryMiddleware": None}}
+    assert told(tmp_path, in_callback("response.meta['retry_times']"), dict(own)) == []
+
+
+def test_a_request_class_of_the_projects_own_is_told_where_there_is_a_job(tmp_path: Path) -> None:
+    body = "class Own(Request):\n    pass\n" + in_callback("pass")
+    assert told(tmp_path, body) == []
+    [found] = told(tmp_path, body, {"JOB_DIR": str(tmp_path / "job")})
+    assert found.startswith("~1: a job stores a request of this class only as an error of its page")
+
+
+@pytest.mark.parametrize("name", ["CLOSESPIDER_ITEMCOUNT", "CLOSESPIDER_PAGECOUNT"])
+def test_a_limit_that_ends_exactly_is_told_where_it_is_set(tmp_path: Path, name: str) -> None:
+    body = in_callback("pass") + f"    custom_settings = {{\n        'RETRY_TIMES': 1,\n        '{name}': 3,\n    }}\n"
+    [found] = told(tmp_path, body)
+    assert found.startswith(
+        f"~8: {name}: the crawl ends exactly at this count; in Scrapy what is in flight is finished"
+    )
+
+
+def test_the_parts_that_settings_name_are_read_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "moved_parts.py").write_text(
+        "import moved_helpers\n\nclass Seen:\n    def process_response(self, request, response, spider):\n"
+        "        b''.join(response.headers.getlist('X'))\n        return response\n"
+    )
+    (tmp_path / "moved_helpers.py").write_text("def tries(request):\n    return request.meta['retry_times']\n")
+    middleware = 'DOWNLOADER_MIDDLEWARES = { "moved_parts.Seen" = 1 }'
+    (tmp_path / "pyproject.toml").write_text(f"[tool.trawl]\n{middleware}\nCLOSESPIDER_PAGECOUNT = 3\n")
+    (tmp_path / "moved_shop.py").write_text(HEAD + in_callback("pass"))
+    assert main(["check", "moved_shop.py"]) == 1
+    said = capsys.readouterr()
+    assert said.out == f"moved_parts.py:5: {NO_B}\n"
+    assert [line.split(" ")[0] for line in said.err.splitlines()] == ["moved_helpers.py:2:", "pyproject.toml:3:"]

@@ -1,0 +1,255 @@
+"""Checks of a whole project that was written for Scrapy: what its code and its settings meet that differs here.
+
+The files are those of the spider, of the parts that its settings name, and of what these import from the project. Each
+rule is a difference that is not removed for moved crawls: where the code or the settings meet it, a line says so.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from trawl.cli.checks.habits import is_of_headers
+from trawl.cli.checks.source import CheckMessage
+from trawl.compat import GUIDE, MOVED, changes, name_advice, project_files
+from trawl.compat.crawler import Crawler, CrawlerEngine
+from trawl.errors import PartLoadError, SettingsError
+from trawl.migration import Unsupported
+from trawl.settings import DEFAULT, Settings, line_of
+from trawl.spiders import Spider
+from trawl.throttling.configuration import load_object
+
+__all__ = ["check_moved"]
+
+_PARTS = ("DOWNLOADER_MIDDLEWARES", "EXTENSIONS", "ITEM_PIPELINES", "SPIDER_MIDDLEWARES")
+_CLASSES = ("DUPEFILTER_CLASS", "REQUEST_FINGERPRINTER_CLASS")
+
+_REQUESTS = frozenset({"FormRequest", "JsonRequest", "Request"})
+
+_EXACT = "the crawl ends exactly at this count; in Scrapy what is in flight is finished, and counts too"
+
+_SETTINGS: Mapping[str, str] = {"CLOSESPIDER_ITEMCOUNT": _EXACT, "CLOSESPIDER_PAGECOUNT": _EXACT}
+"""Settings that act in another way here, to how."""
+
+_DEFAULTS: Mapping[str, object] = {
+    "CONCURRENT_REQUESTS_PER_DOMAIN": 8,
+    "DOWNLOAD_DELAY": 0,
+    "DOWNLOAD_VERIFY_CERTIFICATES": False,
+    "FILES_STORE": None,
+    "HTTPCACHE_DIR": "httpcache",
+    "HTTPCACHE_POLICY": "scrapy.extensions.httpcache.DummyPolicy",
+    "IMAGES_STORE": None,
+    "LOG_LEVEL": "DEBUG",
+    "ROBOTSTXT_OBEY": False,
+    "USER_AGENT": "Scrapy/VERSION (+https://scrapy.org)",
+}
+"""Scrapy's defaults (2.19) of settings that have another here, where code that reads one may go another way."""
+
+_TEXT = "header values are str, which equal their bytes; this needs real bytes: write .encode() behind the value"
+_NO_B = "header values are str, not bytes; remove the b before the quotes"
+_TRIES = (
+    "retry_times does not count what a refusal repeated (429, 502, 503, 504, 52x, a timeout): the site is given time, "
+    "and the request is not given up; BACKOFF_HTTP_CODES = [] and BACKOFF_EXCEPTIONS = [] have it counted as in Scrapy"
+)
+_OWN_REQUEST = "a job stores a request of this class only as an error of its page: use Request with meta or cb_kwargs"
+_NEVER = "handle_referer() is never called: REFERRER_POLICY says what a redirect's target is told"
+
+_ONE_VALUE = "dict(headers) has one value for each name; use dict(headers.items()) for lists of values"
+
+_MATCHES = frozenset({"findall", "finditer", "fullmatch", "match", "search", "split", "sub"})
+_OF_BYTES = frozenset({"BytesIO", "b64decode", "b64encode", "crc32", "md5", "sha1", "sha256", "unpack"})
+
+
+def check_moved(spider: type[Spider], settings: Settings) -> Iterator[CheckMessage]:
+    """Report what the code and the settings of a project meet that is different from Scrapy.
+
+    Args:
+        spider: The spider's class, which was written for Scrapy.
+        settings: The settings of its crawl.
+    """
+    yield from _differing_settings(spider, settings)
+    for path in project_files(spider, _parts(settings)):
+        try:
+            text = Path(path).read_text("utf-8")
+            tree = ast.parse(text)
+            imports = changes(text)
+        except (OSError, SyntaxError, ValueError):
+            continue
+        yield from (CheckMessage(path, change.line, str(change)) for change in imports)
+        reader = _Reader(tree, settings)
+        reader.visit(tree)
+        yield from (CheckMessage(path, *found) for found in reader.found)
+
+
+def _parts(settings: Settings) -> Iterator[Any]:
+    """Load the parts of the settings, which the crawl is about to load."""
+    named = [(entry, setting) for setting in _PARTS for entry, order in settings[setting].items() if order is not None]
+    for entry, setting in [*named, *((settings[setting], setting) for setting in _CLASSES)]:
+        if entry and not (isinstance(entry, str) and ("." not in entry or entry.startswith("scrapy."))):
+            with suppress(SettingsError, PartLoadError):  # the crawl says so
+                yield load_object(entry, setting)
+
+
+def _differing_settings(spider: type[Spider], settings: Settings) -> Iterator[CheckMessage]:
+    for name, words in _SETTINGS.items():
+        if settings[name]:
+            yield CheckMessage(*line_of(name, settings.source(name), spider), f"{name}: {words}", is_wrong=False)
+
+
+class _Reader(ast.NodeVisitor):
+    """Reads one file.
+
+    Attributes:
+        found: Lines, with what is different there, and whether it is to be changed.
+    """
+
+    def __init__(self, tree: ast.AST, settings: Settings) -> None:
+        self.found: list[tuple[int, str, bool]] = []
+        self._settings = settings
+        nodes = list(ast.walk(tree))
+        self._faces = {
+            alias.asname
+            for node in nodes
+            if isinstance(node, ast.Import)
+            for alias in node.names
+            if alias.name == "trawl" and alias.asname
+        }
+        self._patterns = _assigned(nodes, _is_pattern_of_bytes)
+        self._values: set[str] = set()
+
+    def _tell(self, node: Any, words: str, *, is_wrong: bool = True) -> None:
+        self.found.append((node.lineno, words, is_wrong))
+
+    def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        """Look into a function, with the names that hold values of headers in it."""
+        if node.name == "handle_referer":
+            self._tell(node, _NEVER)
+        outside, self._values = self._values, self._values | _assigned(ast.walk(node), is_of_headers)
+        self.generic_visit(node)
+        self._values = outside
+
+    visit_AsyncFunctionDef = visit_FunctionDef
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> None:
+        """Look for request classes of the project's own, which a job can't store."""
+        if self._settings["JOB_DIR"] and any(_last(base) in _REQUESTS for base in node.bases):
+            self._tell(node, _OWN_REQUEST, is_wrong=False)
+        self.generic_visit(node)
+
+    def visit_Constant(self, node: ast.Constant) -> None:
+        """Look for the names of keys that are not counted as in Scrapy."""
+        if node.value == "retry_times" and _repeats_refusals(self._settings):
+            self._tell(node, _TRIES, is_wrong=False)
+
+    def visit_Subscript(self, node: ast.Subscript) -> None:
+        """Look for settings that are read without being set."""
+        if _last(node.value) == "settings":
+            self._read(node.slice)
+        self.generic_visit(node)
+
+    def visit_Call(self, node: ast.Call) -> None:
+        """Look for settings that are read, and for values of headers that are used as real bytes."""
+        function = node.func
+        if isinstance(function, ast.Attribute):
+            if function.attr.startswith("get") and _last(function.value) == "settings" and len(node.args) == 1:
+                self._read(node.args[0])
+            by_pattern = _last(function.value) in self._patterns or _is_pattern_of_bytes(function.value)
+            of_bytes = _last(function.value) == "re" and node.args and _is_bytes(node.args[0])
+            if function.attr in _MATCHES and (by_pattern or of_bytes) and any(map(self._is_value, node.args)):
+                self._tell(node, _NO_B)
+            if function.attr == "join" and _is_bytes(function.value) and any(map(self._is_value, node.args)):
+                self._tell(node, _NO_B)
+        if _last(function) in _OF_BYTES and any(map(self._is_value, node.args)):
+            self._tell(node, _TEXT)
+        first = node.args[0] if node.args else None
+        is_of_message = isinstance(first, ast.Attribute) and _last(first.value) != "self"  # not a spider's own
+        if _last(function) == "dict" and is_of_message and _last(first) == "headers":
+            self._tell(node, _ONE_VALUE)
+        self.generic_visit(node)
+
+    def visit_Attribute(self, node: ast.Attribute) -> None:
+        """Look for names of Scrapy's that are not here: ``scrapy.shell.inspect_response``, ``crawler.engine.slot``."""
+        dotted = _dotted(node)
+        if dotted and dotted[0] in self._faces:
+            if words := _absent(dotted[1:]):
+                self._tell(node, words)
+            return
+        holder = _last(node.value)
+        kind: Any = {"crawler": Crawler, "engine": CrawlerEngine}.get(holder)
+        if isinstance(absent := vars(kind).get(node.attr) if kind else None, Unsupported):
+            self._tell(node, f"{holder}.{node.attr} is not here: {absent.words}")
+        self.generic_visit(node)
+
+    def _read(self, node: ast.expr) -> None:
+        name = node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+        if name in _DEFAULTS and self._settings.source(name) == DEFAULT:
+            ours, scrapys = self._settings[name], _DEFAULTS[name]
+            self._tell(node, f"{name} is {ours!r} unless it is set; Scrapy's default is {scrapys!r}", is_wrong=False)
+
+    def _is_value(self, node: ast.expr) -> bool:
+        if isinstance(node, ast.List | ast.Tuple):
+            return any(map(self._is_value, node.elts))
+        return _last(node) in self._values if isinstance(node, ast.Name) else is_of_headers(node)
+
+
+def _repeats_refusals(settings: Settings) -> bool:
+    """Return False where a retry middleware of the project's own counts every try, and where nothing is a refusal."""
+    names = ("retry", "scrapy.downloadermiddlewares.retry.RetryMiddleware")
+    is_replaced = any(settings["DOWNLOADER_MIDDLEWARES"].get(name, 0) is None for name in names)
+    return bool(settings["BACKOFF_HTTP_CODES"] or settings["BACKOFF_EXCEPTIONS"]) and not is_replaced
+
+
+def _assigned(nodes: Iterable[ast.AST], is_it: Callable[[ast.expr], bool]) -> set[str]:
+    """Return the names that such a value is assigned to."""
+    found = [node for node in nodes if isinstance(node, ast.Assign) and is_it(node.value)]
+    return {target.id for node in found for target in node.targets if isinstance(target, ast.Name)}
+
+
+def _is_bytes(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, bytes)
+
+
+def _is_pattern_of_bytes(node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and _last(node.func) == "compile" and bool(node.args) and _is_bytes(node.args[0])
+
+
+def _last(node: ast.AST | None) -> str:
+    """Return the last name of ``a.b.c``; "" for what is neither a name nor an attribute."""
+    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+
+
+def _dotted(node: ast.expr) -> list[str]:
+    """Return the names of ``a.b.c``; none where it begins with something else."""
+    names: list[str] = []
+    while isinstance(node, ast.Attribute):
+        names.insert(0, node.attr)
+        node = node.value
+    return [node.id, *names] if isinstance(node, ast.Name) else []
+
+
+def _absent(names: list[str]) -> str:
+    """Return what to write instead of a name below ``scrapy``; "" if trawl has it."""
+    found: Any = import_module("trawl")
+    for number, name in enumerate(names):
+        try:
+            found = getattr(found, name)
+            continue
+        except AttributeError as error:
+            if not isinstance(found, ModuleType):
+                return str(error) if isinstance(found, type) else ""
+        except ImportError:  # advice on a name of Scrapy's
+            pass
+        try:
+            found = import_module(f"{found.__name__}.{name}")
+        except ImportError:
+            for end in range(number + 1, len(names) + 1):
+                if place := MOVED.get(".".join(names[:end])):
+                    return f"scrapy.{'.'.join(names[:end])} is {place[1]} of {place[0]} here"
+            whole = ".".join(names)
+            return f"scrapy.{whole} is not here: {name_advice(whole) or GUIDE}"
+    return ""
