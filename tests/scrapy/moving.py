@@ -40,6 +40,8 @@ class Project:
         headers: Request headers that are compared.
         told: What trawl says before its first request, each with the file and line before it; nothing is asked then.
         edits: What a person changes then: file, text, and the text instead. The project runs with them.
+        warned: Differences that `trawl check` and the first lines of `trawl crawl` tell, each with file and line.
+        differs: The reason why other records come, for a project that is told so; "": the same.
         requests_differ: The reason why not the same is asked; "": it is the same.
     """
 
@@ -52,6 +54,8 @@ class Project:
     headers: Sequence[str] = ()
     told: Sequence[str] = ()
     edits: Sequence[tuple[str, str, str]] = ()
+    warned: Sequence[str] = ()
+    differs: str = ""
     requests_differ: str = ""
 
     @property
@@ -105,6 +109,16 @@ def under_trawl(project: Project, folder: Path, site: Site, *, is_edited: bool =
         return _run(project, folder, site, [project.script])
     words = ["-m", "trawl", "crawl", project.spider or f"{project.name}.py"]
     return _run(project, folder, site, [*words, *QUICK, *_feed(project), *project.arguments])
+
+
+def checked(project: Project, folder: Path, site: Site) -> str:
+    """Move a copy of the project, and return what `trawl check` says of it."""
+    _copy(project, folder)
+    move(folder, site)
+    done = _call(
+        folder, site, ["-m", "trawl", "check", *([project.name] if project.is_folder else [f"{project.name}.py"])]
+    )
+    return done.stdout + done.stderr
 
 
 def move(folder: Path, site: Site) -> None:

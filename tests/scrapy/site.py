@@ -183,6 +183,17 @@ def news(asked: Asked) -> Answer:
         return Answer(
             f'<?xml version="1.0"?><rss version="2.0"><channel>{items}</channel></rss>', "application/rss+xml"
         )
+    if path == "/atom.xml":
+        entries = "".join(
+            f"<entry><title>Entry {n}</title><id>urn:{n}</id><link rel='alternate' href='/article/{n}'/>"
+            f"<dc:creator>Anna {n}</dc:creator>"
+            f"<media:group><media:thumbnail url='/i/{n}.png' width='{n}0'/></media:group>"
+            f"<content type='html'>&lt;b&gt;{n}&lt;/b&gt;</content></entry>"
+            for n in range(4)
+        )
+        spaces = "xmlns:dc='http://purl.org/dc/elements/1.1/' xmlns:media='http://search.yahoo.com/mrss/'"
+        text = f"<?xml version='1.0'?><feed xmlns='http://www.w3.org/2005/Atom' {spaces}>{entries}</feed>"
+        return Answer(text, "application/atom+xml")
     if path == "/prices.csv":
         rows = "".join(f'{n};"Thing; {n}";{n}.5\n' for n in range(5))
         return Answer(f"id;name;price\n{rows}", "text/csv")
@@ -306,12 +317,43 @@ def flaky(asked: Asked) -> Answer:
     if path.startswith("/hop/"):
         n = int(path[5:])
         return to(f"/hop/{n - 1}", 301) if n else Answer(page("Landed", "<h1>Landed</h1>"))
+    if path == "/moved":
+        links = "".join(f'<a href="{each}">x</a>' for each in ("/hop/2", "/wall", "/to/echo", "/refresh/echo"))
+        return Answer(page("Moved", links))
+    if path == "/wall":  # a cookie first, then the page under the same URL
+        return (
+            Answer(page("In", "<h1>In</h1>")) if "wall" in asked.cookies else to("/wall", 302, ("Set-Cookie", "wall=1"))
+        )
+    if path == "/to/echo":
+        return to("/echo?of=redirect")
+    if path == "/refresh/echo":
+        return Answer(page("R", "", '<meta http-equiv="refresh" content="0; url=/echo?of=refresh">'))
+    if path == "/echo":
+        return Answer(page("Echo", f"<h1>{asked.headers.get('referer')}</h1>"))
     if path == "/loop":
         return to("/loop")
     if path == "/refresh":
         return Answer(page("R", "", '<meta http-equiv="refresh" content="0; url=/ok/9">'))
     if path == "/empty":
         return Answer("")
+    return NOT_FOUND
+
+
+def splash(asked: Asked) -> Answer:
+    """Splash's HTTP API as far as its documentation tells it: render.html and render.json, by GET and by POST."""
+    path = urlsplit(asked.path).path
+    said: Mapping[str, Any] = json.loads(asked.body) if asked.method == "POST" else asked.query
+    if asked.method == "POST" and asked.headers.get("content-type") != JSON:
+        return Answer('{"error": 400, "type": "BadOption"}', JSON, 400)
+    if "url" not in said:
+        return Answer('{"error": 400, "info": {"argument": "url", "type": "argument_required"}}', JSON, 400)
+    links = "".join(f'<a class=next href="/quotes?page={n}">n</a>' for n in (2, 3) if "page=" not in said["url"])
+    html = page("Rendered", f"<h1>{said['url']} after {said.get('wait')} s</h1>{links}")
+    if path == "/render.html":
+        return Answer(html)
+    if path == "/render.json":
+        told = {"url": said["url"], "title": "Rendered", "html": html if int(said.get("html", 0)) else None}
+        return Answer(json.dumps(told), JSON)
     return NOT_FOUND
 
 
@@ -332,6 +374,7 @@ def files(asked: Asked) -> Answer:
 
 HOSTS: Mapping[str, Callable[[Asked], Answer]] = {
     "books": books, "news": news, "forum": forum, "api": api, "flaky": flaky, "files": files,
+    "splash": splash,
 }  # fmt: skip
 """The last label before ``.example`` to what answers."""
 
