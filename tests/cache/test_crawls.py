@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from trio.testing import MockClock
 from tests.cache.crawls import HOST, Reader, crawl, settings, web_of
 from trawl._run import crawl_with
 from trawl.blocking import InlineBlocking
+from trawl.cache.store import READ_ALONG_BYTES, CacheEntry, NewEntry, Store
 from trawl.engine.cache_lookup import MAX_AT_ONCE
 from trawl.errors import SettingsError, UsageError
 from trawl.frontier import MemoryFrontier
@@ -163,12 +164,11 @@ def test_the_page_limit_is_exact_where_pages_come_from_the_cache(tmp_path: Path)
 def test_a_cache_that_breaks_is_told_and_the_crawl_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    from trawl.cache.store import Store
-
     def broken(*args: object) -> None:
         raise sqlite3.OperationalError("disk I/O error")
 
     monkeypatch.setattr(Store, "find", broken)
+    monkeypatch.setattr(Store, "put_many", broken)
     sim = crawl(web_of(), settings(tmp_path))
     assert len(sim.items) == 3
     assert sim.stats["httpcache/error"] >= 4  # three were not stored
@@ -235,3 +235,44 @@ async def test_what_was_not_answered_goes_back_to_the_frontier(tmp_path: Path, a
     assert left.leased == 0
     assert result.stats["httpcache/hit"] <= MAX_AT_ONCE
     assert left.pending == 50 - result.stats["httpcache/hit"]
+
+
+def store_of(tmp_path: Path) -> Store:
+    return Store(tmp_path / "cache.db")
+
+
+def entry_of(number: int) -> tuple[bytes, CacheEntry]:
+    url = f"{HOST}/{number}"
+    entry = CacheEntry(url=url, method="GET", sent=(), status=200, fields=(), asked_at=0.0, came_at=1.0)
+    return b"%d" % number, entry
+
+
+def test_small_bodies_are_read_with_their_responses_and_large_ones_by_themselves(tmp_path: Path) -> None:
+    store = store_of(tmp_path)
+    bodies = [b"a" * READ_ALONG_BYTES, b"b" * (READ_ALONG_BYTES + 1)]
+    entries = [(*entry_of(number), body, lambda older: True) for number, body in enumerate(bodies)]
+    store.put_many(entries)
+    ((small,), (large,)) = store.find([b"0", b"1"])
+    assert (small.body, large.body) == (bodies[0], None)
+    assert store.body(large.id) == bodies[1]
+    store.close()
+
+
+def test_responses_that_come_while_others_are_written_are_stored_in_one_transaction(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    together: list[int] = []
+    put_many = Store.put_many
+
+    def counted(self: Store, entries: Sequence[NewEntry]) -> None:
+        together.append(len(entries))
+        put_many(self, entries)
+
+    monkeypatch.setattr(Store, "put_many", counted)
+    many = type("Many", (Reader,), {"paths": tuple(f"/{n}" for n in range(20))})
+    free = settings(tmp_path, CONCURRENT_REQUESTS_PER_DOMAIN=20, DOWNLOAD_DELAY=0.0, DOWNLOAD_DELAY_PER_SLOT=0.0)
+    sim = crawl(web_of(), free, many)
+    assert sim.stats["httpcache/store"] == sum(together)
+    assert max(together) > 1
+    again = crawl(web_of(), free, many)
+    assert again.stats["httpcache/hit"] == sim.stats["httpcache/store"]

@@ -16,12 +16,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from functools import partial
 
+import attrs
 import trio
 
 from trawl.blocking import Blocking
 from trawl.cache.policy import CacheResult, Policy
 from trawl.cache.settings import CacheSettings
-from trawl.cache.store import CacheEntry, Store, make_entry, make_response
+from trawl.cache.store import CacheEntry, NewEntry, Store, make_entry, make_response
 from trawl.errors import IgnoreRequest
 from trawl.http import Fetch, FileResponse, Outcome, Replace, Request, Response, fingerprint, scheme_of
 from trawl.observe import Stats
@@ -35,6 +36,15 @@ MAX_STALE = 10_000
 
 Prepare = Callable[[Request], Request]
 """Returns a request with the fields that it will be sent with, for ``Vary``."""
+
+
+@attrs.define(eq=False)
+class _Batch:
+    """Responses that are stored in one transaction."""
+
+    entries: list[NewEntry]
+    ended: trio.Event = attrs.field(factory=trio.Event)
+    error: sqlite3.Error | None = None
 
 
 class Cache:
@@ -73,6 +83,8 @@ class Cache:
         self._ignored_statuses = frozenset((*settings.httpcache_ignore_http_codes, *ignored_statuses))
         self._prepare = prepare
         self._stale: OrderedDict[bytes, tuple[Request, CacheResult]] = OrderedDict()
+        self._batch: _Batch | None = None  # that others may join
+        self._writing = trio.Lock()
         self._logged: set[str] = set()  # operations that have failed
 
     async def find(self, requests: Sequence[Request]) -> list[Callable[[Request], Awaitable[Outcome]] | None]:
@@ -129,18 +141,22 @@ class Cache:
         if self._settings.httpcache_ignore_missing:
             return self._refuse_missing
         if choice.stored is not None:
-            self._stale[key] = (request, choice)
+            # Without the body: so many of them may wait here.
+            self._stale[key] = (request, attrs.evolve(choice, stored=attrs.evolve(choice.stored, body=None)))
             if len(self._stale) > MAX_STALE:
                 self._stale.popitem(last=False)
         return None
 
     async def _hit(self, stored: CacheEntry, request: Request) -> Outcome:
         """Return the outcome of a hit."""
+        body = stored.body
         try:
-            body = await self._blocking.run(self._store.body, stored.id)
+            if body is None:
+                body = await self._blocking.run(self._store.body, stored.id)
+            else:
+                await trio.lowlevel.checkpoint()
         except (sqlite3.Error, zlib.error) as error:
             self._count_failure("reading a body", error)
-            body = None
         if body is None:  # removed meanwhile, by another process or a newer response
             meta = {**request.meta, "dont_cache": True}
             return Outcome(request, is_cached=True, then=Replace(request.replace(meta=meta), reason="httpcache_gone"))
@@ -188,17 +204,39 @@ class Cache:
             self._stats.inc("httpcache/uncacheable")
         else:
             stored = make_entry(sent, response, asked_at=asked_at, came_at=now)
-            await self._blocking.run(self._put, key, stored, response.body, sent)
+            await self._put((key, stored, response.body, partial(policy.takes_place_of, sent)))
             self._stats.inc("httpcache/store")
 
     def _is_excluded(self, outcome: Outcome, response: Response) -> bool:
         """Return whether a response is not stored, whatever the policy: it is retried, or has a file of its own."""
         return outcome.is_trigger or response.status in self._ignored_statuses or isinstance(response, FileResponse)
 
-    def _put(self, key: bytes, stored: CacheEntry, body: bytes, sent: Request) -> None:
-        older = self._store.find([key])[0]
-        replaced = [each.id for each in older if self._policy.takes_place_of(sent, each)]
-        self._store.put(key, stored, body, replaced)
+    async def _put(self, entry: NewEntry) -> None:
+        """Store a response, in one transaction with those that come while the one before is written. A checkpoint.
+
+        Raises:
+            sqlite3.Error: The transaction failed.
+        """
+        batch = self._batch
+        if batch is not None:
+            batch.entries.append(entry)
+            await batch.ended.wait()
+        else:
+            batch = self._batch = _Batch([entry])
+            with trio.CancelScope(shield=True):  # it writes those of other tasks too
+                await self._write(batch)
+        if batch.error is not None:
+            raise sqlite3.OperationalError(str(batch.error)) from batch.error
+
+    async def _write(self, batch: _Batch) -> None:
+        try:
+            async with self._writing:
+                self._batch = None
+                await self._blocking.run(self._store.put_many, batch.entries)
+        except sqlite3.Error as error:
+            batch.error = error
+        finally:
+            batch.ended.set()
 
     def _is_cacheable(self, request: Request) -> bool:
         """Return whether the cache takes part in a request at all."""

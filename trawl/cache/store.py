@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ import msgspec
 
 from trawl.http import Headers, Request, Response, without_fragment
 
-__all__ = ["CacheEntry", "Error", "Fields", "Store", "make_entry", "make_response"]
+__all__ = ["CacheEntry", "Error", "Fields", "NewEntry", "Store", "make_entry", "make_response"]
 
 Fields = tuple[tuple[str, str], ...]
 """Names and values, in order."""
@@ -37,6 +37,7 @@ class CacheEntry:
         fields: Its fields.
         asked_at: Time of the request, in epoch seconds.
         came_at: Time of the response, in epoch seconds.
+        body: Its body, where it was read along; None: :meth:`Store.body` reads it.
     """
 
     id: int = 0
@@ -47,6 +48,7 @@ class CacheEntry:
     fields: Fields
     asked_at: float
     came_at: float
+    body: bytes | None = None
 
     @property
     def headers(self) -> Headers:
@@ -92,6 +94,19 @@ CREATE TABLE IF NOT EXISTS body (id INTEGER PRIMARY KEY, is_compressed INTEGER N
 
 _COLUMNS = "id, url, method, status, asked_at, came_at, sent, fields"
 
+READ_ALONG_BYTES = 65_536
+"""A body that takes no more on disk is read with its response: another call would take longer."""
+
+_FIND = f"SELECT {_COLUMNS}, NULL FROM response WHERE key = ?"
+
+_FIND_WITH_BODY = (
+    f"SELECT {_COLUMNS}, (SELECT content FROM body WHERE id = response.id AND NOT is_compressed"
+    f" AND length(content) <= {READ_ALONG_BYTES}) FROM response WHERE key = ?"
+)
+
+NewEntry = tuple[bytes, CacheEntry, bytes, Callable[[CacheEntry], bool]]
+"""The key of a response to store, the response, its body, and a function that says which it replaces."""
+
 
 class Store:
     """The responses of one file.
@@ -126,10 +141,9 @@ class Store:
         self._connection.execute(f"PRAGMA user_version = {VERSION}")
 
     def find(self, keys: Sequence[bytes]) -> list[list[CacheEntry]]:
-        """Return the responses stored under each key."""
+        """Return the responses stored under each key, with their bodies where these are small and not compressed."""
         with self._lock:
-            query = f"SELECT {_COLUMNS} FROM response WHERE key = ?"
-            return [[_stored(row) for row in self._connection.execute(query, (key,))] for key in keys]
+            return [[_stored(row) for row in self._connection.execute(_FIND_WITH_BODY, (key,))] for key in keys]
 
     def body(self, id: int) -> bytes | None:
         """Return the body of a response; None if it was removed."""
@@ -139,22 +153,24 @@ class Store:
             return None
         return zlib.decompress(row[1]) if row[0] else bytes(row[1])
 
-    def put(self, key: bytes, stored: CacheEntry, body: bytes, replaced: Iterable[int]) -> None:
-        """Store a response and remove those it replaces, in one transaction."""
-        content = zlib.compress(body) if self._compresses else body
+    def put_many(self, entries: Sequence[NewEntry]) -> None:
+        """Store responses and remove those they replace, in one transaction."""
+        contents = [zlib.compress(body) if self._compresses else body for _, _, body, _ in entries]
         with self._lock, self._connection:
             self._connection.execute("BEGIN IMMEDIATE")
-            self._remove(replaced)
-            values = (key, stored.url, stored.method, stored.status, stored.asked_at, stored.came_at)
-            cursor = self._connection.execute(
-                "INSERT INTO response (key, url, method, status, asked_at, came_at, sent, fields)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                (*values, msgspec.json.encode(stored.sent), msgspec.json.encode(stored.fields)),
-            )
-            self._connection.execute(
-                "INSERT INTO body (id, is_compressed, content) VALUES (?, ?, ?)",
-                (cursor.lastrowid, int(self._compresses), content),
-            )
+            for (key, stored, _, replaces), content in zip(entries, contents, strict=True):
+                older = [_stored(row) for row in self._connection.execute(_FIND, (key,))]
+                self._remove([each.id for each in older if replaces(each)])
+                values = (key, stored.url, stored.method, stored.status, stored.asked_at, stored.came_at)
+                cursor = self._connection.execute(
+                    "INSERT INTO response (key, url, method, status, asked_at, came_at, sent, fields)"
+                    " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                    (*values, msgspec.json.encode(stored.sent), msgspec.json.encode(stored.fields)),
+                )
+                self._connection.execute(
+                    "INSERT INTO body (id, is_compressed, content) VALUES (?, ?, ?)",
+                    (cursor.lastrowid, int(self._compresses), content),
+                )
 
     def refresh(self, stored: CacheEntry) -> None:
         """Update the fields and times of a response."""
@@ -177,14 +193,19 @@ class Store:
         with self._lock:
             self._connection.close()
 
-    def _remove(self, ids: Iterable[int]) -> None:
+    def _remove(self, ids: Sequence[int]) -> None:
+        if not ids:
+            return
         pairs = [(id,) for id in ids]
         self._connection.executemany("DELETE FROM response WHERE id = ?", pairs)
         self._connection.executemany("DELETE FROM body WHERE id = ?", pairs)
 
 
+_decode_fields = msgspec.json.Decoder(Fields).decode
+
+
 def _stored(row: Sequence[Any]) -> CacheEntry:
-    id, url, method, status, asked_at, came_at, sent, fields = row
+    id, url, method, status, asked_at, came_at, sent, fields, body = row
     return CacheEntry(
         id=id,
         url=url,
@@ -192,6 +213,7 @@ def _stored(row: Sequence[Any]) -> CacheEntry:
         status=status,
         asked_at=asked_at,
         came_at=came_at,
-        sent=msgspec.json.decode(sent, type=Fields),
-        fields=msgspec.json.decode(fields, type=Fields),
+        sent=_decode_fields(sent),
+        fields=_decode_fields(fields),
+        body=body,
     )
