@@ -408,9 +408,10 @@ class Scope:
     def _measure(self, took: float) -> None:
         """Have the lead follow a request that took so many seconds to the wire: quickly up, slowly down.
 
-        Up by half of the difference, so that one look-up that hangs does not bring several requests forward.
+        The first one counts whole. Then up by half of the difference, so that one look-up that hangs does not bring
+        several requests forward.
         """
-        lead = self.lead + (took - self.lead) / (2.0 if took > self.lead else 8.0)
+        lead = self.lead + (took - self.lead) / (2.0 if took > self.lead else 8.0) if self.lead else took
         self.lead = took if abs(took - lead) < MIN_LEAD else lead
         if self.lead < MIN_LEAD:
             self.lead = 0.0
