@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+import random
+from bisect import bisect_left
 from typing import Any
 
 import attrs
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
 from tests.throttling.driving import Answer, Bucket, Drive, answer, grant_of, throttle_of
@@ -309,3 +312,91 @@ def test_slow_start_goes_on_in_the_next_run_only_where_it_had_not_ended() -> Non
         for number in range(5):
             again.answered(2.0 + number, busy=0.1, is_trigger=False)
         assert (again.due_at == 6.0) is is_starting  # the fifth good answer ends a round
+
+
+@attrs.frozen(kw_only=True)
+class Unknown:
+    """A server of which the crawl knows nothing.
+
+    Attributes:
+        rate: Requests a second that it serves.
+        burst: What its bucket holds.
+        latency: Seconds that its answers take on average; each takes half of it to one and a half.
+        retry_after: The seconds of its ``Retry-After``; 0: it sends none.
+        status: The status of its refusals.
+        seed: Of the latencies.
+    """
+
+    rate: float
+    burst: int
+    latency: float
+    retry_after: int
+    status: int
+    seed: int
+
+    @property
+    def most_in_a_minute(self) -> float:
+        """Refusals that no minute has more of, without those that the pages of that minute allow (a tenth of them)."""
+        return 60.0 + 2.0 * self.rate * self.latency
+
+    def crawl(self) -> Drive:
+        """The throttle alone, from a page a second, with more pages than can be served in the time."""
+        bucket, rng = Bucket(self.rate, self.burst), random.Random(self.seed)
+
+        def serve(request: Request, now: float) -> Answer:
+            latency = self.latency * rng.uniform(0.5, 1.5)
+            if bucket(request, now).status == 200:
+                return Answer(latency=latency)
+            headers = {"Retry-After": str(self.retry_after)} if self.retry_after else {}
+            return Answer(self.status, headers, latency)
+
+        scopes = {A: {"rampup": True}}
+        throttle = throttle_of(throttling_scopes=scopes, randomize_download_delay=True, concurrent_requests=0)
+        drive = Drive(throttle, serve, endless=PAGE)
+        drive.run(min(240.0, max(90.0, 1500.0 / self.rate)))
+        return drive
+
+
+SERVERS = st.builds(
+    Unknown,
+    rate=st.floats(-1.6, 3.7).map(math.exp),  # 0.2 to 40 a second
+    burst=st.sampled_from([1, 2, 5, 10, 20, 50]),
+    latency=st.sampled_from([0.01, 0.05, 0.2, 0.5, 1.0, 2.0]),
+    retry_after=st.sampled_from([0, 0, 1, 5, 30]),
+    status=st.sampled_from([429, 503]),
+    seed=st.integers(0, 99),
+)
+
+
+@given(SERVERS)
+@settings(deadline=None)
+@example(Unknown(rate=8.77, burst=50, latency=1.0, retry_after=0, status=503, seed=12))
+@example(Unknown(rate=26.2, burst=50, latency=2.0, retry_after=0, status=429, seed=87))
+@example(Unknown(rate=0.89, burst=50, latency=2.0, retry_after=0, status=429, seed=0))
+def test_c05_c09_no_minute_has_more_refusals_than_the_bound(server: Unknown) -> None:
+    sends = server.crawl().sends
+    good = [send.time for send in sends if send.status == 200]
+    refused = [send.time for send in sends if send.status != 200]
+    for start in refused:
+        served = bisect_left(good, start + 60.0) - bisect_left(good, start)
+        count = bisect_left(refused, start + 60.0) - bisect_left(refused, start)
+        assert count <= server.most_in_a_minute + served / 10.0
+
+
+@given(rate=st.floats(0.2, 200.0), served=st.integers(0, 50), status=st.sampled_from([429, 503]))
+@settings(deadline=None)
+def test_c05_a_server_that_serves_no_more_is_asked_less_and_less(rate: float, served: int, status: int) -> None:
+    left = [served]
+
+    def serve(request: Request, now: float) -> Answer:
+        left[0] -= 1
+        return Answer(200 if left[0] >= 0 else status, latency=0.05)
+
+    scopes = {A: {"rampup": True, "delay": 1.0 / rate}}
+    drive = Drive(throttle_of(throttling_scopes=scopes, concurrent_requests=0), serve, endless=PAGE)
+    drive.run(600.0)
+    refused = [send.time for send in drive.sends if send.status == status]
+    minutes = [sum(minute * 60.0 <= time - refused[0] < (minute + 1) * 60.0 for time in refused) for minute in range(9)]
+    assert minutes[0] <= 40
+    assert max(minutes[1:]) <= 8
+    assert max(minutes[3:]) <= 2

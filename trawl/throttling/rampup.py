@@ -15,6 +15,8 @@ window that the user gave ends after so many seconds.
   tenfold is met within one window. It never falls below 0.95 of what the server gave good answers to between the
   latest incidents: between two refusals a token bucket is empty, so that is the rate at which it fills (the delivery
   rate of BBR, draft-ietf-ccwg-bbr). Nor is the refused rate that is remembered lowered past it.
+  Where ten good answers tell it, it falls to 1.1 of it at once, and from a slow start with ten requests in flight to
+  half: what is in flight comes back refused at every incident, so a flood must not last for several of them.
 - *Closing in* (4.2, 4.4, 4.5): each window below the target moves the rate along
   ``top - (top - bottom) * ((K - n) / K) ** 3``: fast where it is far from the refused rate, almost flat where it is
   near, and slowly past it, because limits move.
@@ -65,6 +67,8 @@ _MARKS = 2  # incidents before this one, between which good answers are counted:
 _WINDOWS = 4  # K: windows from a fall back to the refused rate
 _MAX_WINDOWS = 16  # ... where a fall cost many answers: they are spread over more windows
 _SPARE = 1.5
+_UNDONE = 0.5  # of the rate that slow start was refused at, where ten requests were in flight: one doubling unheard
+_TELLING = 10  # good answers between two incidents that tell the rate of delivery: no rate far above it is kept
 _HELD = 0.1  # a hold that a header asks for costs this part of the answers at most: so many windows go before the next
 _DEAR = 0.9, 0.97  # of a rate whose refusal cost a quarter of a window: where the rate falls to, and returns to
 _OVERSHOT = 0.5, 0.6  # ... if it cost a window or more, and slow start had just doubled the rate
@@ -336,9 +340,10 @@ class RampupState:
         self._marks = (*self._marks[-_MARKS:], (now, self._good))
         lost = hold * self.rate if self.policy.is_counted and self.rate < math.inf else 0.0
         is_dear, rate = lost > _ANSWERS / 4, self.rate
-        is_fall = self._triggers > self.policy.target[1] or is_dear
+        is_flood = was_starting and self._busy * self.rate >= 2 * _ROUND * max(self.sends, 1)  # Little's law: in flight
+        is_fall = self._triggers > self.policy.target[1] or is_dear or is_flood
         if is_fall:
-            self._fall(now)
+            self._fall(now, _UNDONE if is_flood else 1.0)
             self._held = math.ceil(lost) if is_dear else 0
         if is_dear and self.refused is not None:
             is_overshoot = was_starting and lost > _ANSWERS
@@ -461,8 +466,8 @@ class RampupState:
         (since, before), (now, good) = self._marks[0], self._marks[-1]
         return (good - before) / (now - since) if now > since else 0.0
 
-    def _fall(self, now: float) -> None:
-        """Fall below the rate that was just refused: the more often in one window, the deeper."""
+    def _fall(self, now: float, most: float = 1.0) -> None:
+        """Fall below the rate that was just refused, to ``most`` of it: the more often in one window, the deeper."""
         elapsed = max(now - self._started_at, 1e-3)
         measured = max(self.sends / elapsed, self._rate_before)
         rate = min(self.rate, measured * _OBSOLETE) if measured > 0.0 else self.rate
@@ -471,7 +476,9 @@ class RampupState:
         self._falls += 1
         borne = self._borne()
         least = min(rate, 1.0 / self.policy.max_delay)
-        lower = max(rate * _FALLS[min(self._falls, len(_FALLS)) - 1], min(rate, borne) * _FALLS[0], least)
+        lower = max(rate * min(most, _FALLS[min(self._falls, len(_FALLS)) - 1]), min(rate, borne) * _FALLS[0], least)
+        if self._marks[-1][1] - self._marks[0][1] >= _TELLING:
+            lower = min(lower, max(borne * _OBSOLETE, least))
         stretch = self.rate / lower if self.rate < math.inf else 1.0
         if self._falls == 1 or self._falls >= _IS_LOWER or self.refused is None:
             self.refused = rate if self.refused is None else max(rate, min(self.refused, borne))
