@@ -29,7 +29,7 @@ from trawl.compat.middleware import adapted, refer_redirects, tell_download, tel
 from trawl.compat.moved import ignore_urls
 from trawl.engine import Crawl, CrawlContext, Ended, EngineSettings, ItemSink, Recorder, Watcher, run_crawl
 from trawl.engine.callbacks import leaf_errors
-from trawl.engine.job import OpenJob, open_job
+from trawl.engine.job import OpenJob, leased, open_job
 from trawl.engine.stalls import report_stalls
 from trawl.errors import FeedError, JobError
 from trawl.feeds import Feeds, FeedsSettings, open_feeds, with_attributes
@@ -339,7 +339,7 @@ async def crawl_with(
             throttling=throttling,
             robots=settings.of(RobotsSettings),
             user_agent=middleware_stack.settings.user_agent,
-            transport=middleware_stack.wire(wire),
+            transport=middleware_stack.wire(leased(wire, durable)),
             middleware_stack=middleware_stack,
             blocking=blocking,
             frontier=durable.frontier if durable else frontier or await _frontier(settings),
@@ -423,11 +423,11 @@ async def _stored(
     settings: Settings, spider: Spider, blocking: Blocking, wall: WallClock, stats: Stats
 ) -> AsyncGenerator[tuple[Feeds, OpenJob | None], None]:
     """Open the feeds, and the job if there is one; they are closed also if another part can't be made."""
-    values, job_dir = with_attributes(settings.of(FeedsSettings), spider), settings.of(JobSettings).job_dir
-    if job_dir:
+    values, job = with_attributes(settings.of(FeedsSettings), spider), settings.of(JobSettings)
+    if job.job_dir:
         depth_first = settings.of(SchedulerSettings).depth_first
         async with open_job(
-            job_dir,
+            job,
             spider,
             wall=wall,
             blocking=blocking,

@@ -14,9 +14,12 @@ from trawl.blocking import InlineBlocking
 from trawl.clock import WallClock
 from trawl.frontier import Frontier, MemoryFrontier
 from trawl.frontier.lane_cache import Bounds
+from trawl.frontier.redis.client import Address
+from trawl.frontier.redis.job import open_job as open_redis_job
 from trawl.frontier.sqlite import open_job
 from trawl.frontier.stored import open_frontier
 from trawl.testing.frontier_contract import FrontierContract, Opener
+from trawl.testing.store import SimulatedStore
 
 
 @asynccontextmanager
@@ -71,3 +74,28 @@ class TestSqliteWithNextToNoMemory(TestSqlite):
 class TestSqliteAtLength(TestSqliteWithNextToNoMemory):
     examples = 500
     steps = 80
+
+
+@asynccontextmanager
+async def in_a_store(store: SimulatedStore, bounds: Bounds) -> AsyncIterator[Frontier]:
+    address = Address.parse("redis://store/a job")
+    async with open_redis_job(address, connect=store.connect) as job:
+        frontier = await open_frontier(job, object(), WallClock.started(trio.current_time()), bounds=bounds)
+        yield frontier
+        await frontier.aclose()
+
+
+class TestRedis(FrontierContract):
+    """On a simulated store: the scripts are those that a server runs."""
+
+    is_durable = True
+    examples = 10
+    bounds = Bounds()
+
+    @contextmanager
+    def store(self) -> Iterator[Opener]:
+        yield partial(in_a_store, SimulatedStore(), self.bounds)
+
+
+class TestRedisWithNextToNoMemory(TestRedis):
+    bounds = Bounds(at_hand=2, in_all=3, marks=2)

@@ -123,6 +123,7 @@ LINES = [
     NotRun("-m venv", "makes a Python, to be filled from an index of packages", tuple),
     NotRun(". .venv/bin/activate", "there is no such environment to enter", tuple),
     NotRun("pip install", "installs from an index of packages, or takes seconds", installable),
+    NotRun("redis://store.internal/", "asks a server that is not there: tests/servers starts some", understood),
     NotRun("nox -s", "runs the tests, this one among them", a_session),
     NotRun(
         "trawl crawl examples/pydoc.py", "takes half a minute: tests/examples/test_pydoc.py, and .ci/run", understood
@@ -138,6 +139,7 @@ BLOCKS = [
     NotRun("configured ─► AutoThrottle or rampup", "a drawing", tuple),
     NotRun("cli", "a list: import-linter holds it", floors),
     NotRun("limit_req_zone", "of nginx's, which tests/servers start", limits_of_nginx),
+    NotRun("user trawl ", "of Redis's configuration: tests/servers has a server take it", tuple),
 ]
 """Blocks that are no code of ours, nor printed by any, by how they begin."""
 

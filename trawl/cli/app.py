@@ -91,7 +91,17 @@ def crawl(
         list[str], typer.Option("-O", metavar="FEED", help="Like -o, but overwrite an existing file. Repeatable.")
     ] = [],  # noqa: B006
     job: Annotated[
-        str | None, typer.Option(metavar="DIR", help="Keep the crawl's state in this directory, or resume from it.")
+        str | None,
+        typer.Option(
+            metavar="DIR|URL",
+            help="Keep the crawl's state in this directory or Redis server (redis://host/NAME), or resume from it.",
+        ),
+    ] = None,
+    job_durability: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LEVEL", help="always, replicated or fast: what the server of --job must be configured for."
+        ),
     ] = None,
     log_level: Annotated[
         str | None, typer.Option(metavar="LEVEL", help="DEBUG, INFO, WARNING, ERROR or CRITICAL.")
@@ -113,6 +123,7 @@ def crawl(
         appended=tuple(append),
         overwritten=tuple(overwrite),
         job=job,
+        job_durability=job_durability,
         log_level=log_level,
         log_file=log_file,
         is_quiet=quiet,
@@ -129,7 +140,7 @@ def crawl(
     ),
 )
 def job(
-    directory: Annotated[str, typer.Argument(metavar="DIR", help="The directory given to --job.")],
+    job: Annotated[str, typer.Argument(metavar="JOB", help="The directory or address given to --job.")],
     requeue_failed: Annotated[
         bool, typer.Option("--requeue-failed", help="Queue the requests again that ended in an error.")
     ] = False,
@@ -140,7 +151,7 @@ def job(
     """Show the state of a job: pending requests by scope, failed requests, positions in its feeds."""
     from trawl.cli.job import job_command  # noqa: PLC0415
 
-    raise typer.Exit(job_command(directory, requeues=requeue_failed, exports=export_pending))
+    raise typer.Exit(job_command(job, requeues=requeue_failed, exports=export_pending))
 
 
 @app.command(

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from typing import Any
 
 import typer
 
 from trawl.cli import FAILED, OK, USAGE
 from trawl.errors import TrawlError, UsageError
 from trawl.feeds.outbox import FEED_STATES
-from trawl.frontier.inspect import JobReport, export_pending, failures, inspect_job, requeue_failed
+from trawl.frontier import SCHEMES, inspect
+from trawl.frontier.inspect import Failure, JobReport
 from trawl.frontier.sections import JOB_INFO, STATISTICS
 from trawl.observe import printable
 
@@ -24,26 +26,31 @@ _TABLES = (b"SQLite format 3\0", b"PAR1")
 """The first bytes of SQLite and Parquet files."""
 
 
-def job_command(directory: str, *, requeues: bool, exports: bool) -> int:
+def job_command(job: str, *, requeues: bool, exports: bool) -> int:
     """Show a job, or change or export its requests.
 
     Args:
-        directory: The job's directory.
+        job: The job's directory, or its address in a server.
         requeues: Queue its failed requests again.
         exports: Print its pending requests as JSON, one to a line.
 
     Returns:
         The exit status.
     """
+    store: Any = inspect
+    if job.startswith(SCHEMES):
+        from trawl.frontier.redis import report  # noqa: PLC0415 - a job in a directory needs none of it
+
+        store = report
     try:
         if requeues:
-            count = requeue_failed(directory, datetime.now(UTC))
+            count = store.requeue_failed(job, datetime.now(UTC))
             typer.echo(f"{count} failed requests queued again", err=exports)
         if exports:
-            for request in export_pending(directory):
+            for request in store.export_pending(job):
                 sys.stdout.write(request.decode() + "\n")
         elif not requeues:
-            for line in _lines(inspect_job(directory), directory):
+            for line in _lines(store.inspect_job(job), store.failures(job, _FAILURES)):
                 typer.echo(printable(line))
     except TrawlError as error:
         typer.echo(f"trawl: {printable(str(error))}", err=True)
@@ -51,8 +58,8 @@ def job_command(directory: str, *, requeues: bool, exports: bool) -> int:
     return OK
 
 
-def _lines(report: JobReport, directory: str) -> Iterator[str]:
-    yield from _labelled("job", directory)
+def _lines(report: JobReport, failures: Sequence[Failure]) -> Iterator[str]:
+    yield from _labelled("job", report.name)
     facts = JOB_INFO.read(report)
     yield from _labelled("state", _state(report))
     if facts is not None:
@@ -64,7 +71,7 @@ def _lines(report: JobReport, directory: str) -> Iterator[str]:
     yield from _labelled("pending", f"{report.pending} {requests}, {report.leased} of them leased")
     if report.oldest_lease is not None:
         yield from _labelled("oldest", f"{report.oldest_lease.url}, leased {_time(report.oldest_lease.since_utc)}")
-    failed = [f"{failure.url}: {failure.reason}" for failure in failures(directory, _FAILURES)]
+    failed = [f"{failure.url}: {failure.reason}" for failure in failures]
     hint = "; --requeue-failed queues them again" if failed else ""
     yield from _labelled("failed", f"{report.failed} {_plural(report.failed, 'request')}{hint}", *failed)
     yield from _labelled("seen", f"{report.seen} {_plural(report.seen, 'fingerprint')}")

@@ -115,7 +115,8 @@ class CrawlOptions:
         settings: ``-s NAME=VALUE``.
         appended: ``-o FEED``.
         overwritten: ``-O FEED``.
-        job: ``--job DIR``.
+        job: ``--job DIR``, or an address.
+        job_durability: ``--job-durability LEVEL``.
         log_level: ``--log-level LEVEL``.
         log_file: ``--log-file FILE``.
         is_quiet: ``--quiet``.
@@ -127,6 +128,7 @@ class CrawlOptions:
     appended: tuple[str, ...] = ()
     overwritten: tuple[str, ...] = ()
     job: str | None = None
+    job_durability: str | None = None
     log_level: str | None = None
     log_file: str | None = None
     is_quiet: bool = False
@@ -160,10 +162,12 @@ def crawl_command(options: CrawlOptions, crawl_with: CrawlWith, console: Console
 
     def act(logs: Logs) -> int:
         arguments = spider_arguments(options.arguments)
+        durability = options.job_durability
         typed = (
             assignments(options.settings),
             feeds_layer(options.appended, options.overwritten),
             Layer("--job", {} if options.job is None else {"JOB_DIR": options.job}),
+            Layer("--job-durability", {} if durability is None else {"JOB_DURABILITY": durability}),
             early,
         )
         spider = load_spider(options.target)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -159,12 +160,23 @@ class Crawl:
 
     def waiting(self, most: int = 5) -> Sequence[Waiting]:
         """The limits that pending requests wait on, the largest groups first, at most ``most`` groups."""
-        groups = self._scheduler.waiting(trio.current_time(), most, self._frontier.pending_in)
+        now = trio.current_time()
+        groups = self._scheduler.waiting(now, most, self._frontier.pending_in)
         held = self._frontier.statistics().held
         if held:
             reason = Reason("", "not_before", self._frontier.next_due(), "the request's own delay")
             groups = sorted([*groups, (held, reason)], key=lambda group: -group[0])[:most]
+        paused = self._paused(now)
+        if paused is not None:
+            groups = [(self.queued, paused), *groups][:most]
         return [Waiting(count, reason) for count, reason in groups]
+
+    def _paused(self, now: float) -> Reason | None:
+        """Say that the server of the job is away."""
+        job = self._context.job
+        lease = None if job is None else job.job.lease
+        words = "" if lease is None else lease.why(now)
+        return Reason("", "store", math.inf, words) if words else None
 
     def why(self, subject: Request | str) -> Reason | None:
         """Explain the wait of a pending request, a scope (by its id) or a host: scope, limit, until when, its source.
@@ -173,6 +185,8 @@ class Crawl:
         clock, in seconds. A request far behind waits for what the first of its lane waits for.
         """
         now = trio.current_time()
+        if (paused := self._paused(now)) is not None:
+            return paused
         if isinstance(subject, str):
             return self._why_scope_or_host(normal_id(subject), now)
         reason = self._scheduler.why(subject, now)

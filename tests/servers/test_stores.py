@@ -1,0 +1,298 @@
+"""Jobs in real servers: the contract of frontiers, the simulation compared, and kills of either end."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from datetime import UTC, datetime
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from tests.servers.stores import KINDS, StoreProcess, running_store
+from trawl.clock import WallClock
+from trawl.errors import JobError, UsageError
+from trawl.frontier import Frontier
+from trawl.frontier.redis.client import Address, Call, connect
+from trawl.frontier.redis.job import open_job
+from trawl.frontier.redis.layout import Keys, key_of
+from trawl.frontier.redis.report import requeue_failed
+from trawl.frontier.stored import open_frontier
+from trawl.testing.frontier_contract import FrontierContract, Opener, lane_of, make_record
+from trawl.testing.store import SimulatedStore
+
+pytestmark = pytest.mark.servers
+
+PAGES = 150
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[StoreProcess]:
+    with running_store(request.param, tmp_path_factory.mktemp(request.param)) as store:
+        yield store
+
+
+@asynccontextmanager
+async def opened(url: str) -> AsyncIterator[Frontier]:
+    async with open_job(Address.parse(url)) as job:
+        frontier = await open_frontier(job, object(), WallClock.started(trio.current_time()))
+        yield frontier
+        await frontier.aclose()
+
+
+class TestRedis(FrontierContract):
+    is_durable = True
+    examples = 10
+
+    @pytest.fixture(autouse=True)
+    def on_a_server(self, server: StoreProcess) -> None:
+        self.server = server
+        self.names = count()
+
+    @contextmanager
+    def store(self) -> Iterator[Opener]:
+        yield partial(opened, self.server.url(f"contract/{id(self)}/{next(self.names)}"))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_simulation_answers_as_a_server_does(server: StoreProcess, seed: int) -> None:
+    job = f"same {seed}"
+    calls = list(_calls(random.Random(seed), Keys(job)))
+
+    async def compare() -> None:
+        simulated = SimulatedStore()
+        async with connect(Address.parse(server.url("same"))) as real:
+            for call in calls:
+                (expected,) = await real.run([call])
+                assert _timeless(call, simulated.run(*call)) == _timeless(call, expected), call
+
+    trio.run(compare)
+
+
+def _calls(rng: random.Random, keys: Keys) -> Iterator[Call]:
+    """Calls of all scripts, most of them steps of one owner; some steps are repeated, late, or another's."""
+    yield "head", [keys.head], [0]
+    yield "head", [keys.head], [1, "format", 1]
+    yield "own", [keys.partition], ["w", 10**9]
+    yield "own", [keys.partition], ["v", 10**9]
+    lanes = (-1, int.from_bytes(b"held", "big"))
+    places = [(order, lane, priority, 0.5) for order in range(4) for lane in lanes for priority in (0, 3)]
+    step = 0
+    for _ in range(200):
+        number = step + rng.choice((1, 1, 1, 1, 0, -1, 2))
+        epoch = rng.choice((1, 1, 1, 1, 1, 2))
+        if number == step + 1 and epoch == 1:
+            step = number
+        declared = [*keys.all, keys.seen(1), keys.spilled_by(1)]
+        args: list[Any] = [epoch, number, 0]
+        for _ in range(rng.randrange(5)):
+            key, other = key_of(rng.choice(places)), key_of(rng.choice(places))
+            args += rng.choice(
+                (
+                    ("A", key + b"\x95record"),
+                    ("E", key),
+                    ("F", key, "12.5", b"\0\0\0\2no"),
+                    ("M", key, other),
+                    ("S", 7, rng.randrange(-3, 3)),
+                    ("I", b"item \x00\xff"),
+                    ("P", 8, 1, b"spilled"),
+                    ("T", 8, 1),
+                    ("U", 8, 1),
+                    ("K", "name", rng.randbytes(3)),
+                    ("D", "name"),
+                    ("Q", key + b"\0\0\0\2no\x95record", other + b"\x95record"),
+                )
+            )
+        yield "apply", declared, args
+        yield "state", keys.all, []
+        yield "lanes", [keys.queue], [key_of(places[0]), key_of(places[-1]) + b"\xff", 3]
+        yield "survey", [keys.queue], [b"", 1]
+        yield "seen", [keys.seen(1)], [1, 0, 1, 2]
+        yield "items", [keys.items], [rng.randrange(1, 9), 2, rng.choice((1, 100))]
+        yield "failed", [keys.failed], [0, 2]
+    yield "renew", [keys.partition], [1, 10**6]
+    yield "renew", [keys.partition], [2, 10**6]
+    yield "drop", [keys.partition], [2]
+    yield "drop", [keys.partition], [1]
+    yield "own", [keys.partition], ["v", 10**9]
+
+
+def _timeless(call: Call, answer: Any) -> Any:
+    """An answer without what the clock says, and without the order of a hash or a set."""
+    name = call[0]
+    if name == "own" and not answer[0]:
+        return answer[:2]
+    if name == "state":
+        return [answer[0], *answer[2:6], sorted(zip(answer[6][::2], answer[6][1::2], strict=True)), sorted(answer[7])]
+    if name == "head":
+        return sorted(answer)
+    if name == "failed":
+        return [each if n % 2 == 0 else float(each) for n, each in enumerate(answer)]
+    return answer
+
+
+class _Page(BaseHTTPRequestHandler):
+    """A tree of pages."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        number = int(self.path.strip("/") or 0)
+        links = [child for child in (2 * number + 1, 2 * number + 2) if child < PAGES]
+        body = "".join(f'<a href="/{child}">{child}</a>' for child in links).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+SPIDER = """
+import trawl
+
+class Tree(trawl.Spider):
+    name = "tree"
+    custom_settings = {"DOWNLOAD_DELAY": 0.02, "DOWNLOAD_DELAY_PER_SLOT": 0, "RANDOMIZE_DOWNLOAD_DELAY": False,
+                       "ROBOTSTXT_OBEY": False, "JOB_LEASE": 3.0}
+
+    def parse(self, response):
+        yield {"url": response.url}
+        yield from response.follow_all(css="a")
+"""
+
+
+@pytest.fixture
+def site() -> Iterator[str]:
+    pages = ThreadingHTTPServer(("127.0.0.1", 0), _Page)
+    thread = threading.Thread(target=pages.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{pages.server_port}/"
+    pages.shutdown()
+    thread.join()
+    pages.server_close()
+
+
+def crawl(folder: Path, site: str, url: str) -> subprocess.Popen[bytes]:
+    """Start a crawl in a process of its own."""
+    (folder / "tree.py").write_text(SPIDER + f"    start_urls = [{site!r}]\n", encoding="utf-8")
+    command = [sys.executable, "-m", "trawl", "crawl", "tree.py", "--job", url, "-o", "items.jsonl"]
+    return subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE)
+
+
+def until_items(folder: Path, wanted: int) -> None:
+    """Return when the feed has so many items."""
+    feed = folder / "items.jsonl"
+    deadline = time.monotonic() + 60.0
+    while time.monotonic() < deadline and not (feed.exists() and feed.read_bytes().count(b"\n") >= wanted):
+        time.sleep(0.02)
+
+
+def assert_whole(folder: Path, site: str) -> None:
+    """Each page is in the feed once."""
+    urls = [json.loads(line)["url"] for line in (folder / "items.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert len(urls) == len(set(urls)) == PAGES
+    assert set(urls) == {f"{site}{number or ''}" for number in range(PAGES)}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_c1_c7_server_and_worker_are_killed_and_each_page_is_in_the_feed_once(
+    tmp_path: Path, site: str, kind: str
+) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    with running_store(kind, data) as store:
+        url = store.url("killed")
+        worker = crawl(tmp_path, site, url)
+        for items in (20, 60):
+            until_items(tmp_path, items)
+            store.kill()
+            time.sleep(0.3)
+            store.start()
+        until_items(tmp_path, 90)
+        worker.kill()
+        _, said = worker.communicate()
+        assert b"its server is away" in said
+        assert b"its server is back" in said
+        worker = crawl(tmp_path, site, url)
+        until_items(tmp_path, 120)
+        worker.kill()
+        worker.communicate()
+        last = crawl(tmp_path, site, url)
+        _, said = last.communicate(timeout=120.0)
+        assert last.returncode == 0, said.decode()
+        assert_whole(tmp_path, site)
+        again = crawl(tmp_path, site, url)
+        _, said = again.communicate(timeout=60.0)
+        assert b"is finished: nothing is pending" in said
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--appendfsync", "everysec"], "appendfsync is everysec: set appendfsync always"),
+        (["--maxmemory-policy", "allkeys-lru"], "set maxmemory-policy noeviction"),
+    ],
+)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_server_that_may_lose_keys_is_refused(tmp_path: Path, kind: str, options: list[str], words: str) -> None:
+    async def run(url: str) -> None:
+        async with open_job(Address.parse(url)):
+            pass
+
+    with running_store(kind, tmp_path, *options) as store, pytest.raises(UsageError, match=words):
+        trio.run(run, store.url("refused"))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_password_is_needed_where_one_is_set_and_a_socket_will_do(tmp_path: Path, kind: str) -> None:
+    async def run(url: str) -> None:
+        async with open_job(Address.parse(url)) as job:
+            job.keep("name", b"value")
+            await job.commit()
+
+    path = tmp_path / "socket"
+    with running_store(kind, tmp_path, "--unixsocket", str(path)) as store:
+        trio.run(run, f"redis+unix://{path}?job=books")
+        trio.run(run, store.url("books"))
+        locked = tmp_path / "locked"
+        locked.mkdir()
+        with running_store(kind, locked, "--requirepass", "sesame") as other:
+            trio.run(run, other.url("books").replace("//", "//:sesame@"))
+            with pytest.raises(JobError, match="the server refuses") as caught:
+                trio.run(run, other.url("books").replace("//", "//:open@"))
+            assert "open" not in str(caught.value)
+    with pytest.raises(JobError, match="its server can't be reached"):
+        trio.run(run, store.url("books"))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_user_of_the_how_to_may_do_what_a_job_needs(tmp_path: Path, kind: str) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "howto" / "redis.md").read_text(encoding="utf-8")
+    rule = page[page.index("user trawl ") :].partition("```")[0]
+    words = rule.replace("PASSWORD", "sesame").split()[1:]
+
+    async def run(url: str) -> None:
+        async with opened(url) as frontier:
+            await frontier.push_many([make_record("1"), make_record("2")])
+            (lease,) = await frontier.lease_many(lane_of(), 1)
+            await frontier.acknowledge(lease, [make_record("3")], [b"item"], "it failed")
+
+    with running_store(kind, tmp_path, "--user", *words) as store:
+        trio.run(run, store.url("quotes").replace("//", "//trawl:sesame@"))
+        assert requeue_failed(store.url("quotes"), datetime.now(UTC)) == 1
+        with pytest.raises(JobError, match="the server refuses"):
+            trio.run(run, store.url("others").replace("//", "//trawl:sesame@"))

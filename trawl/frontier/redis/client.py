@@ -1,0 +1,299 @@
+"""The connection to a server through coredis, which only this module imports; errors mapped once.
+
+coredis repeats commands by itself after a lost connection unless it is told not to. Here it never does: a step says
+itself whether it was applied, and is repeated by whoever has its number.
+"""
+
+from __future__ import annotations
+
+import logging
+import ssl
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Literal, Protocol, TypeAlias
+from urllib.parse import parse_qs, unquote, urlsplit
+
+import attrs
+import trio
+
+from trawl.errors import JobError, UsageError
+from trawl.frontier.redis.layout import scripts
+
+__all__ = ["Address", "Call", "Durability", "StoreAway", "StoreServer", "check_server", "connect"]
+
+logger: logging.Logger = logging.getLogger("trawl.frontier")
+
+_AWAY = ("LOADING", "OOM", "MISCONF", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "NOREPLICAS", "UNBLOCKED")
+"""First words of answers of a server that will do it later."""
+
+CONNECT_SECONDS = 5.0
+ROUND_SECONDS = 5.0
+"""How long a server may take for a connection, and for an answer."""
+
+
+class StoreAway(Exception):
+    """The server does not answer, or can't now: nobody knows what became of what was asked."""
+
+
+Call: TypeAlias = "tuple[str, Sequence[str], Sequence[bytes | str | int]]"
+"""The name of a script, its keys, its arguments."""
+
+
+class StoreServer(Protocol):
+    """A connection to a server."""
+
+    async def run(self, calls: Sequence[Call], replicas: int = 0) -> list[Any]:
+        """Run scripts in one round trip, in their order; their answers. A checkpoint.
+
+        Args:
+            calls: The scripts.
+            replicas: Replicas that must have it before it counts.
+
+        Raises:
+            StoreAway: Any part of it may have been done.
+            JobError: The server refuses.
+        """
+        ...
+
+    async def facts(self) -> Mapping[str, str]:
+        """Return what the server says of itself and of its configuration. A checkpoint.
+
+        Raises:
+            StoreAway: It does not answer.
+        """
+        ...
+
+
+@attrs.frozen
+class Address:
+    """The address of a job in a server.
+
+    Attributes:
+        job: The job's name.
+        shown: The address without user and password.
+        options: Arguments of the client.
+    """
+
+    job: str
+    shown: str
+    options: Mapping[str, Any] = attrs.field(repr=False)
+
+    @classmethod
+    def parse(cls, url: str) -> Address:
+        """Read ``redis://[user:password@]host[:port]/JOB``, ``rediss://`` or ``redis+unix://[...]/path/to/socket?job=JOB``.
+
+        Raises:
+            UsageError: It is not such an address; the message does not repeat a password.
+        """
+        parts = urlsplit(url)
+        query = {key: values[-1] for key, values in parse_qs(parts.query).items()}
+        is_socket = parts.scheme == "redis+unix"
+        job = query.pop("job", "") if is_socket else unquote(parts.path.lstrip("/"))
+        database = query.pop("db", "0")
+        certificates = query.pop("ca", "")
+        try:
+            port = parts.port or 6379
+        except ValueError:
+            port = 0
+        host = parts.hostname or ""
+        place = parts.path if is_socket else f"{f'[{host}]' if ':' in host else host}:{port}"
+        shown = f"{parts.scheme}://{place}{f'?job={job}' if is_socket else f'/{job}'}"
+        what_to_do = "give redis://HOST[:PORT]/NAME, rediss://HOST[:PORT]/NAME or redis+unix:///SOCKET?job=NAME"
+        if not job or not port or (not is_socket and not host) or not database.isdecimal() or query:
+            wrong = f"its {next(iter(query))!r} is not known" if query else "a part is missing or wrong"
+            raise UsageError(f"job {shown}: {wrong}: {what_to_do}")
+        options: dict[str, Any] = {"db": int(database)}
+        if parts.password is not None:
+            options["password"] = unquote(parts.password)
+        if parts.username:
+            options["username"] = unquote(parts.username)
+        if is_socket:
+            options["unix_socket_path"] = unquote(parts.path)
+        else:
+            options.update(host=host, port=port)
+        if parts.scheme == "rediss":
+            try:
+                options["ssl_context"] = ssl.create_default_context(cafile=certificates or None)
+            except OSError as error:
+                raise UsageError(f"job {shown}: its certificates {certificates!r} can't be read: {error}") from error
+        return cls(job, shown, options)
+
+
+class Server:
+    """A connection through coredis; :func:`connect` makes it."""
+
+    def __init__(self, client: Any, address: Address) -> None:
+        self._client = client
+        self._address = address
+
+    async def run(self, calls: Sequence[Call], replicas: int = 0) -> list[Any]:
+        """Run scripts in one round trip, in their order; their answers. A checkpoint."""
+        import coredis.exceptions as errors  # noqa: PLC0415
+
+        try:
+            return await self._run(calls, replicas)
+        except errors.NoScriptError:  # the server was restarted, or is another one
+            await self._load()
+            return await self._run(calls, replicas)
+
+    async def _run(self, calls: Sequence[Call], replicas: int) -> list[Any]:
+        with self._mapped():
+            with trio.fail_after(ROUND_SECONDS):
+                if len(calls) == 1 and not replicas:
+                    name, keys, arguments = calls[0]
+                    return [await self._client.evalsha(scripts()[name][0], keys=keys, args=arguments)]
+                async with self._client.pipeline(transaction=False) as pipeline:
+                    wanted = [pipeline.evalsha(scripts()[name][0], keys=keys, args=args) for name, keys, args in calls]
+                    confirmed = pipeline.wait(replicas, int(ROUND_SECONDS * 500)) if replicas else None
+                answers = [await each for each in wanted]
+                if confirmed is not None and int(await confirmed) < replicas:
+                    raise StoreAway("no replica has confirmed the last step")
+                return answers
+
+    async def facts(self) -> Mapping[str, str]:
+        """Return what the server says of itself and of its configuration. A checkpoint."""
+        import coredis.exceptions as errors  # noqa: PLC0415
+
+        with self._mapped():
+            with trio.fail_after(ROUND_SECONDS):
+                facts = {str(key): str(value) for key, value in (await self._client.info()).items()}
+                try:
+                    found = await self._client.config_get(["*"])
+                except (errors.ResponseError, errors.AuthorizationError):  # managed servers do not tell
+                    found = {}
+        for key, value in found.items():
+            facts[f"config.{_text(key)}"] = _text(value)
+        return facts
+
+    async def _load(self) -> None:
+        with self._mapped():
+            with trio.fail_after(ROUND_SECONDS):
+                for _, text in scripts().values():
+                    await self._client.script_load(text)
+
+    def _mapped(self) -> _Mapped:
+        return _Mapped(self._address)
+
+
+class _Mapped:
+    """Maps errors of coredis and of the system."""
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, _: object) -> None:
+        import coredis.exceptions as errors  # noqa: PLC0415
+
+        while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+            error = error.exceptions[0]
+        if error is None or isinstance(error, StoreAway | errors.NoScriptError):
+            return
+        words = str(error) or type(error).__name__
+        if isinstance(error, trio.TooSlowError | TimeoutError):
+            raise StoreAway(f"no answer within {ROUND_SECONDS:g} s") from error
+        is_refusal = isinstance(error, errors.AuthenticationError)
+        lost = errors.ConnectionError | OSError | trio.BrokenResourceError | trio.ClosedResourceError
+        if isinstance(error, lost) and not is_refusal:
+            raise StoreAway(words) from error
+        if isinstance(error, errors.RedisError):
+            away = isinstance(error, errors.BusyLoadingError | errors.ReadOnlyError | errors.ClusterDownError)
+            if away or any(word in words for word in _AWAY):
+                raise StoreAway(words) from error
+            shown = self._address.shown
+            raise JobError(f"job {shown}: the server refuses: {words}", shown) from error
+
+
+@asynccontextmanager
+async def connect(address: Address) -> AsyncGenerator[StoreServer, None]:
+    """Hold a connection to a server. Enter and leave it in one task: the client has a nursery.
+
+    Raises:
+        UsageError: coredis is not installed.
+    """
+    try:
+        import coredis  # noqa: PLC0415
+        from coredis.retry import NoRetryPolicy  # noqa: PLC0415
+    except ImportError as error:
+        raise UsageError("a job in Redis needs coredis: pip install 'trawl-crawler[redis]'") from error
+    client = coredis.Redis(
+        **address.options,
+        retry_policy=NoRetryPolicy(),
+        connect_timeout=CONNECT_SECONDS,
+        decode_responses=False,
+        verify_version=False,
+    )
+    server = Server(client, address)
+    with _Mapped(address):
+        async with client:
+            yield server
+
+
+Durability: TypeAlias = Literal["always", "replicated", "fast"]
+
+_POLICIES: Mapping[str, str] = {
+    "always": "each step is on the server's disk before it counts",
+    "replicated": "each step is in a replica's memory before it counts",
+    "fast": "after a power cut of the server, or its failover, the last steps are done again, and items may come twice",
+}
+
+
+def check_server(facts: Mapping[str, str], address: Address, durability: Durability) -> int:
+    """Compare a server's configuration with what a job needs; say in the log what is to be expected of it.
+
+    Returns the number of replicas that must have each step.
+
+    Raises:
+        UsageError: The server is too old, may evict keys or lose steps; the message says what to set.
+    """
+    wrong = _too_old(facts) or _unsafe(facts) or _unable(facts, durability)
+    if wrong:
+        raise UsageError(f"job {address.shown}: {wrong}")
+    logger.info("job %s: durability %s: %s", address.shown, durability, _POLICIES[durability])
+    if not any(key.startswith("config.") for key in facts):
+        words = "job %s: the server does not tell its configuration: it must have `maxmemory-policy noeviction`%s"
+        also = "" if durability != "always" else ", `appendonly yes` and `appendfsync always`"
+        logger.warning(words, address.shown, also)
+    return 1 if durability == "replicated" else 0
+
+
+def _too_old(facts: Mapping[str, str]) -> str:
+    for name, key, least in (("Valkey", "valkey_version", (7, 2)), ("Redis", "redis_version", (6, 2))):
+        version = facts.get(key)
+        if version is not None:
+            numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdecimal())
+            wanted = ".".join(map(str, least))
+            return f"{name} {version} is too old: use {wanted} or later" if numbers < least else ""
+    return ""
+
+
+def _unsafe(facts: Mapping[str, str]) -> str:
+    if facts.get("cluster_enabled") == "1":
+        return "the server is part of a cluster, which is not supported yet: give a single server"
+    if facts.get("role", "master") != "master":
+        return "the server is a replica: give its primary"
+    policy = facts.get("config.maxmemory-policy", "noeviction")
+    if policy != "noeviction":
+        return f"the server may throw keys away (maxmemory-policy {policy}): set maxmemory-policy noeviction"
+    if facts.get("connected_slaves", "0") != "0" and facts.get("config.min-replicas-to-write", "1") == "0":
+        return "the server has replicas, and goes on writing when it has lost them: set min-replicas-to-write 1"
+    return ""
+
+
+def _unable(facts: Mapping[str, str], durability: Durability) -> str:
+    other = "or give --job-durability fast"
+    if durability == "always":
+        if facts.get("config.appendonly", "yes") != "yes":
+            return f"the server keeps no append-only file: set appendonly yes and appendfsync always, {other}"
+        fsync = facts.get("config.appendfsync", "always")
+        if fsync != "always":
+            return f"the server's appendfsync is {fsync}: set appendfsync always, {other}"
+    if durability == "replicated" and facts.get("connected_slaves", "0") == "0":
+        return f"the server has no replica: give it one, {other}"
+    return ""
+
+
+def _text(value: object) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)

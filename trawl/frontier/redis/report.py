@@ -1,0 +1,198 @@
+"""Reports on a job in a server from outside, for ``trawl job``: as :mod:`trawl.frontier.inspect` does for a directory.
+
+Reading disturbs nobody. Queueing failed requests again takes the job for a moment. These functions run Trio themselves.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+import msgspec
+import trio
+
+from trawl.errors import JobError
+from trawl.frontier.codec import unpack
+from trawl.frontier.inspect import Failure, JobReport, afresh, line
+from trawl.frontier.job import HELD
+from trawl.frontier.redis import client
+from trawl.frontier.redis.client import Address, Call, StoreAway, StoreServer
+from trawl.frontier.redis.job import check_head, kept_of, open_job
+from trawl.frontier.redis.layout import KEY_BYTES, Keys, end_of_lane, place_of, start_of_lane
+from trawl.frontier.sections import LEASES
+
+__all__ = ["export_pending", "failures", "inspect_job", "requeue_failed"]
+
+T = TypeVar("T")
+
+AT_ONCE = 500
+"""Requests, or lanes, of one reading."""
+
+
+def inspect_job(url: str) -> JobReport:
+    """Report the content of the job at ``url``.
+
+    Raises:
+        JobError: The server does not answer, or refuses; or it is of another release.
+        UsageError: There is no job, or the address is wrong.
+    """
+    return _asked(url, _report)
+
+
+def failures(url: str, limit: int) -> list[Failure]:
+    """Return the latest ``limit`` failed requests, latest first.
+
+    Raises:
+        JobError: The server does not answer, or refuses.
+        UsageError: There is no job, or the address is wrong.
+    """
+
+    async def ask(ask: _Ask, keys: Keys, _: Address) -> list[Failure]:
+        found = await ask(("failed", [keys.failed], [0, limit]))
+        return [_failure(member, float(at)) for member, at in zip(found[::2], found[1::2], strict=True)]
+
+    return _asked(url, ask)
+
+
+def requeue_failed(url: str, now_utc: datetime) -> int:
+    """Queue the failed requests again, each in its old place and with all its retries. Returns how many.
+
+    Args:
+        url: The job's address.
+        now_utc: The wall time: a host that was given up before may be asked again.
+
+    Raises:
+        JobError: A process is using it; the server does not answer, or refuses.
+        UsageError: There is no job, or the address is wrong.
+    """
+    _asked(url, _report)  # there is one: open_job() would make it
+    address = Address.parse(url)
+
+    async def requeue() -> int:
+        count = 0
+        async with open_job(address, "fast") as job:
+            while found := await job.read_failed(AT_ONCE):
+                rows = []
+                for member in found:
+                    order, lane, _, _ = place_of(member)
+                    rows.append((member, afresh(order, lane, unpack(_parts(member)[1]), now_utc.timestamp())))
+                await job.requeue(rows)
+                count += len(rows)
+        return count
+
+    return trio.run(requeue)
+
+
+def export_pending(url: str) -> Iterator[bytes]:
+    """Yield each pending request as a line of JSON, by lane. Values that JSON lacks are written as text.
+
+    Raises:
+        JobError: The server does not answer, or refuses.
+        UsageError: There is no job, or the address is wrong.
+    """
+    after = b""
+    while True:
+
+        async def ask(ask: _Ask, keys: Keys, _: Address, after: bytes = after) -> list[bytes]:
+            start = after or start_of_lane(-(1 << 63))
+            found = await ask(("lanes", [keys.queue], [start, b"\xff" * (KEY_BYTES + 1), AT_ONCE]))
+            members: list[bytes] = found[1:]
+            return members
+
+        members = _asked(url, ask)
+        yield from (line(unpack(member[KEY_BYTES:])) for member in members)
+        if len(members) < AT_ONCE:
+            return
+        after = members[-1] + b"\0"
+
+
+_Ask = Callable[[Call], Awaitable[Any]]
+
+
+def _asked(url: str, read: Callable[[_Ask, Keys, Address], Awaitable[T]]) -> T:
+    """Run ``read`` on a job that is there, on a connection of its own."""
+    address = Address.parse(url)
+
+    async def run() -> T:
+        raised: Exception
+        try:
+            async with client.connect(address) as server:
+                try:
+                    return await read(await _checked(server, address), Keys(address.job), address)
+                except (ValueError, TypeError, IndexError) as error:
+                    words = f"job {address.shown}: what is stored in it can't be read: {error}"
+                    raised = JobError(words, address.shown)
+                except Exception as error:  # raised outside of the client's nursery
+                    raised = error
+        except StoreAway as error:
+            raised = error
+        if isinstance(raised, StoreAway):
+            raise JobError(f"job {address.shown}: its server can't be reached: {raised}", address.shown)
+        raise raised
+
+    return trio.run(run)
+
+
+async def _checked(server: StoreServer, address: Address) -> _Ask:
+    async def ask(call: Call) -> Any:
+        return (await server.run([call]))[0]
+
+    check_head(await ask(("head", [Keys(address.job).head], [0])), address)
+    return ask
+
+
+async def _report(ask: _Ask, keys: Keys, address: Address) -> JobReport:
+    owner, left, seen, pending, items, failed, flat, _ = await ask(("state", keys.all, []))
+    kept = kept_of(flat)
+    leases = kept.get(LEASES, b"")
+    return JobReport(
+        name=address.shown,
+        owner=owner.decode("utf-8", "replace") if owner and int(left) > 0 else None,
+        last_error="",
+        pending=pending,
+        leased=msgspec.msgpack.decode(leases, type=tuple[int, int, float])[0] if leases else 0,
+        oldest_lease=None,
+        failed=failed,
+        seen=int(seen),
+        items=items,
+        scopes=await _scopes(ask, keys),
+        kept=kept,
+    )
+
+
+async def _scopes(ask: _Ask, keys: Keys) -> list[tuple[str, int]]:
+    """Count by scope: the records of a lane have the same, except in the lane of held ones."""
+    counts: Counter[str] = Counter()
+    after = b""
+    while found := await ask(("survey", [keys.queue], [after, AT_ONCE])):
+        for count, first in zip(found[::2], found[1::2], strict=True):
+            lane = place_of(first)[1]
+            if lane == HELD:
+                await _count_held(ask, keys, counts)
+                continue
+            for scope, _ in unpack(first[KEY_BYTES:]).scopes:
+                counts[scope] += count
+        after = found[-1][:8] + b"\xff" * (KEY_BYTES - 7)
+    return counts.most_common()
+
+
+async def _count_held(ask: _Ask, keys: Keys, counts: Counter[str]) -> None:
+    after = start_of_lane(HELD)
+    while members := (await ask(("lanes", [keys.queue], [after, end_of_lane(HELD), AT_ONCE])))[1:]:
+        for member in members:
+            counts.update(scope for scope, _ in unpack(member[KEY_BYTES:]).scopes)
+        after = members[-1] + b"\0"
+
+
+def _parts(member: bytes) -> tuple[bytes, bytes]:
+    """Return the reason and the record of a failed request."""
+    start = KEY_BYTES + 4
+    end = start + int.from_bytes(member[KEY_BYTES:start], "big")
+    return member[start:end], member[end:]
+
+
+def _failure(member: bytes, at: float) -> Failure:
+    reason, record = _parts(member)
+    return Failure(unpack(record).url, reason.decode("utf-8", "replace"), datetime.fromtimestamp(at, UTC))
