@@ -364,20 +364,19 @@ class MarshalItemExporter(BaseItemExporter):
 
     def export_item(self, item: Any) -> None:
         """Write an item."""
-        fields = dict(self.get_serialized_fields(item))
-        try:
-            written = marshal.dumps(fields)
+        try:  # the dict has no name: marshal marks what is referred to elsewhere, and the bytes are to be Scrapy's
+            written = marshal.dumps(dict(self.get_serialized_fields(item)))
         except ValueError:  # it knows no subclasses, such as the text of a header in a moved crawl
-            written = marshal.dumps(_plain_texts(fields))
+            written = marshal.dumps(_plain_texts(dict(self.get_serialized_fields(item))))
         self.file.write(written)
 
 
 def _plain_texts(value: Any) -> Any:
-    """Return a value with plain texts and numbers instead of those of subclasses, which have the same bytes."""
-    if isinstance(value, dict):
+    """Return a value with plain texts instead of those of subclasses, also inside of dicts, lists, tuples and sets."""
+    kind = type(value)
+    if kind is dict:
         return {_plain_texts(key): _plain_texts(part) for key, part in value.items()}
-    if isinstance(value, list | tuple | set):
-        kind = next(base for base in (list, tuple, set) if isinstance(value, base))
+    if kind in (list, tuple, set):
         return kind(map(_plain_texts, value))
     return str.__str__(value) if isinstance(value, str) else value
 

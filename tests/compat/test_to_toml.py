@@ -86,8 +86,8 @@ def test_none_for_a_middleware_that_a_setting_stands_for_sets_that() -> None:
     robots = "scrapy.downloadermiddlewares.robotstxt.RobotsTxtMiddleware"
     table = read({"DOWNLOADER_MIDDLEWARES": {robots: None, "c.D": 5}})
     assert table == {"ROBOTSTXT_OBEY": False, "DOWNLOADER_MIDDLEWARES": {"c.D": 5}}
-    obeying = read({"DOWNLOADER_MIDDLEWARES": {robots: None}, "ROBOTSTXT_OBEY": True})
-    assert obeying == {"DOWNLOADER_MIDDLEWARES": {}, "ROBOTSTXT_OBEY": True}
+    both = read({"DOWNLOADER_MIDDLEWARES": {robots: None}, "ROBOTSTXT_OBEY": True})
+    assert both == {"DOWNLOADER_MIDDLEWARES": {}, "ROBOTSTXT_OBEY": False}  # which nothing reads then, as in Scrapy
     assert load(Layer("x", {"DOWNLOADER_MIDDLEWARES": {robots: False}}))["ROBOTSTXT_OBEY"] is False
 
 
