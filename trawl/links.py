@@ -102,6 +102,9 @@ class LinkExtractor:
     A domain matches with its subdomains, on any port unless it names one.
     """
 
+    _is_scrapys = False
+    """Whether it takes what Scrapy's takes, also where it could take more: see :mod:`trawl.linkextractors`."""
+
     def __init__(  # noqa: PLR0917 - Scrapy's arguments, in its order
         self,
         allow: Patterns = (),
@@ -149,8 +152,9 @@ class LinkExtractor:
         extensions = IGNORED_EXTENSIONS if deny_extensions is None else _texts(deny_extensions)
         self._allow = _compiled("allow", allow)
         self._deny = _compiled("deny", deny)
-        self._allow_domains = frozenset(_domain(name) for name in _texts(allow_domains))
-        self._deny_domains = frozenset(_domain(name) for name in _texts(deny_domains))
+        domain = str.lower if self._is_scrapys else _domain
+        self._allow_domains = frozenset(map(domain, _texts(allow_domains)))
+        self._deny_domains = frozenset(map(domain, _texts(deny_domains)))
         self._parts = tuple(_path(query) for query in queries)
         self._deny_tags = frozenset(_texts(deny_tags))
         self._deny_attributes = frozenset(_texts(deny_attrs))
@@ -174,19 +178,20 @@ class LinkExtractor:
         seen: set[str] = set()
         base = response.base_url
         for root in self._roots(response):
+            refused: set[str] = set()
             for element, address in self._addresses(root, response):
-                url = self._url_of(address, base, response)
-                if url is None or not self._is_wanted(url):
+                found = self._url_of(address, base, response)
+                if found is None or not self._is_wanted(found) or found in refused:
                     continue
-                key = url
-                if self._canonicalize:
-                    key = url = canonicalize_url(url)
-                if self._unique and key in seen:
+                url = canonicalize_url(found) if self._canonicalize else found
+                if self._unique and url in seen:
                     continue
                 text = str(_TEXT(element)) if len(element) else (element.text or "")[:_MAX_TEXT]
                 if self._words and not _finds(self._words, text):
+                    if self._is_scrapys and self._unique:
+                        refused.add(found)
                     continue
-                seen.add(key)
+                seen.add(url)
                 rel = element.get("rel")
                 nofollow = rel is not None and "nofollow" in rel.lower().replace(",", " ").split()
                 links.append(Link(url, text, "", nofollow))
@@ -220,7 +225,7 @@ class LinkExtractor:
                 value = element.get(attribute)
                 if value is None:
                     continue
-                for address in addresses_in(attribute, value):
+                for address in (value,) if self._is_scrapys else addresses_in(attribute, value):
                     yield element, address.strip(_SPACE) if strip else address
 
     def _everything(self, root: Element) -> Iterator[Element]:
@@ -255,7 +260,7 @@ class LinkExtractor:
     def _is_in_domains(self, url: str) -> bool:
         if not self._allow_domains and not self._deny_domains:
             return True
-        hosts = _hosts_of(url)
+        hosts = (url.partition("://")[2].partition("/")[0].lower(),) if self._is_scrapys else _hosts_of(url)
         return (not self._allow_domains or _match_domain(hosts, self._allow_domains)) and not _match_domain(
             hosts, self._deny_domains
         )

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import trawl
-from trawl.errors import ConnectFailed, HttpError, IgnoreRequest
+from trawl.errors import ConnectFailed, HttpError, IgnoreRequest, SettingsError
 from trawl.http import Request, Response
 from trawl.testing import SimulatedWeb, Simulation, simulate
 
@@ -251,3 +251,10 @@ def test_close_of_another_spider_is_its_own_affair() -> None:
 
     ended(Own)
     assert heard == ["closed"]
+
+
+@pytest.mark.parametrize("root", ["scrapy", "trawl"])
+def test_to_take_out_what_marks_start_requests_is_refused(root: str) -> None:
+    entries = {f"{root}.spidermiddlewares.start.StartSpiderMiddleware": None}
+    with pytest.raises(SettingsError, match="StartSpiderMiddleware can't be taken out: start requests always have"):
+        simulate(One, SimulatedWeb(), settings={"SPIDER_MIDDLEWARES": entries})

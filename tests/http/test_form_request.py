@@ -150,6 +150,14 @@ def test_options_of_a_request_are_those_of_any_other() -> None:
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "latin-1"])
+def test_line_ends_are_sent_as_they_are(encoding: str) -> None:
+    asked = FormRequest(URL, formdata={"a": "x\ny\r\nz\r"}, encoding=encoding)
+    assert asked.body == b"a=x%0Ay%0D%0Az%0D"
+    form = page('<form method="post"><textarea name="t">x\ny</textarea></form>', encoding)
+    assert FormRequest.from_response(form).body == b"t=x%0Ay"
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "latin-1"])
 def test_names_and_values_may_be_bytes(encoding: str) -> None:
     fields: Any = [(b"n\xe9", b"\xe9"), ("a", b"x y"), (b"b", ["1", b"\xff"])]
     assert FormRequest(URL, formdata=fields, encoding=encoding).body == b"n%E9=%E9&a=x+y&b=1&b=%FF"

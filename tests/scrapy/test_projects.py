@@ -43,6 +43,7 @@ TABLE = [
     row("signals_and_limits", files=["closed.txt"], headers=["X-Number", "X-Agent"]),
     row("sitemap_kinds"),
     row("splash_api", headers=["Content-Type", "Accept"]),
+    row("as_written"),
     row("arguments", arguments=["-a", "query=ubik,night & day", "-a", "pages=2", "-a", "label=x"]),
     row("blank_in_link"),
     row("canonical"),

@@ -223,7 +223,7 @@ def test_the_requests_of_rules_can_be_stored_by_the_names_of_their_callbacks() -
 def test_the_names_are_where_a_user_looks_for_them() -> None:
     assert trawl.CrawlSpider is CrawlSpider
     assert (trawl.Rule, trawl.LinkExtractor, trawl.Link) == (Rule, LinkExtractor, Link)
-    assert ByScrapysName is LinkExtractor
+    assert issubclass(ByScrapysName, LinkExtractor)
 
 
 @pytest.mark.parametrize("is_async", [False, True])

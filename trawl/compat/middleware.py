@@ -59,6 +59,7 @@ START_METHODS = ("process_start", "process_start_requests")
 
 _SPIDER_METHODS = ("process_spider_input", "process_spider_output", "process_spider_exception", *START_METHODS)
 
+_START = "spidermiddlewares.start.StartSpiderMiddleware"
 _SCRAPYS = "scrapy.spidermiddlewares."
 
 _METHODS = ("process_request", "process_response", "process_exception")
@@ -252,8 +253,10 @@ def spider_middleware(setting: Mapping[Any, float | None], crawl: Any) -> Spider
         crawl: Given to ``from_crawler`` of classes.
 
     Raises:
-        SettingsError: An entry leads to nothing, can't be made, or is not a hook.
+        SettingsError: An entry leads to nothing, can't be made, or is not a hook; or None is for one that can't be
+            taken out.
     """
+    _check_start_kept(setting)
     made: list[Any] = []
     named: list[tuple[Any, object]] = []
     wanted = sorted(((order, entry) for entry, order in setting.items() if order is not None), key=_order)
@@ -280,6 +283,16 @@ def spider_middleware(setting: Mapping[Any, float | None], crawl: Any) -> Spider
         start=_start_hooks(made, crawl.spider),
         sees_errors=any(callable(getattr(each, "process_spider_exception", None)) for each in made),
     )
+
+
+def _check_start_kept(setting: Mapping[Any, float | None]) -> None:
+    for entry, order in setting.items():
+        if order is None and isinstance(entry, str) and entry.partition(".")[2] == _START:
+            raise SettingsError(
+                f"{SETTING}: {entry} can't be taken out: start requests always have meta is_start_request; remove the"
+                " entry, and take the key out of request.meta in a middleware where that matters",
+                SETTING,
+            )
 
 
 def _is_scrapys(found: Any) -> bool:
