@@ -310,6 +310,26 @@ def test_i06_neither_a_delay_nor_a_rate_that_backs_off_makes_up_for_anything() -
         assert scope.gate(1.125) == 1.125 + scope.delay
 
 
+def test_i06_what_was_late_shortens_no_delay_that_is_learned_before_the_next_send() -> None:
+    scope = at_rate(1.0)
+    passed(scope, 0.0)
+    passed(scope, 1.75)
+    assert scope.gate(1.75) == 2.0
+    scope.delay = scope.floor = 2.0
+    scope.delay_limit = "backoff"
+    assert scope.gate(1.75) == 3.75
+    scope.apply_limits(Limits(delay=2.0))
+    assert scope.gate(1.75) == 3.75
+
+
+def test_i06_a_late_send_that_takes_long_to_be_written_counts_from_the_end_of_the_write() -> None:
+    scope = at_rate(1.0)
+    passed(scope, 0.0)
+    passed(scope, 1.75)
+    scope.written(1, 1.75, 2.25)
+    assert scope.gate(2.25) == 2.5
+
+
 @given(st.lists(st.floats(0.0, 3.0), min_size=2, max_size=40))
 def test_i06_a_span_holds_its_share_and_two_sends_more_at_the_most(lateness: list[float]) -> None:
     scope = at_rate(2.0)

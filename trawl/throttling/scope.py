@@ -77,7 +77,7 @@ class Scope:
         reserved: The amount these are expected to use, also without a quota: one may be set before they are sent.
         step: The number of backoff steps; each send remembers the one it was granted under (B19).
         grants: The number of times it was taken.
-        last_sent: The instant of the latest send, or for a rate the one that it counts from; ``-inf`` before the first.
+        last_sent: The instant of the latest send; ``-inf`` before the first.
         held_until: No send before this instant, whatever the delays say.
         hold_reason: The reason of that hold.
         hint: The longest hold that a server has asked for; None: none has.
@@ -97,6 +97,7 @@ class Scope:
         "_amounts",
         "_applied_at",
         "_drawn",
+        "_made_up",
         "_planned",
         "_seed",
         "_slots",
@@ -172,6 +173,7 @@ class Scope:
         """Put ``limits`` in force at ``now``; what is in flight, spent and held stays. Policies add theirs on top."""
         self.limits: Limits = limits
         self._applied_at: float = now
+        self._made_up = 0.0
         self.concurrency: float = limits.concurrency
         self.delay: float = limits.delay
         self.floor: float = 0.0
@@ -268,7 +270,7 @@ class Scope:
         """Seconds from the latest send to the next one, as drawn for that, the rest of slots left out."""
         interval = self.delay * self._factor(self.jitter)
         if self.floor <= 0.0:
-            return interval
+            return interval - self._made_up
         return max(interval, self.floor * self._factor(lengthening(self.jitter)))
 
     def is_shut(self, now: float, amount: float, patience: float) -> bool:
@@ -398,7 +400,9 @@ class Scope:
             self._measure(min(now - granted_at, MAX_LEAD))
         self.reserved = self.reserved - amount if self.unsent else 0.0
         self.waits.sent(now, self.last_sent)
-        self.last_sent = self._counts_from(now, due_at) if self.limits.is_rate else now
+        if self.limits.is_rate:
+            self._made_up = self._late_by(now, due_at)
+        self.last_sent = now
         self._drawn = None
         if self._slots is not None:
             self._slots.sent(slot, now)
@@ -416,22 +420,22 @@ class Scope:
         if self.lead < MIN_LEAD:
             self.lead = 0.0
 
-    def _counts_from(self, now: float, due_at: float) -> float:
-        """Return the instant from which the next interval of a rate counts, for a send at ``now``.
+    def _late_by(self, now: float, due_at: float) -> float:
+        """Return the seconds by which the next interval of a rate is shorter, for a send at ``now``.
 
-        That is when it was due, but at most one interval ago: GCRA (ITU-T I.371) with a tolerance of one interval.
-        So without jitter ``t`` seconds hold ``t * rate + 2`` sends at most. Only lateness of a pending request
-        is made up for, not its wait for another scope or a hold (until ``due_at``), and only where the rate is the
-        user's own: not while backing off or under a Crawl-delay.
+        That is what the send was late by, but at most one interval: GCRA (ITU-T I.371) with a tolerance of one
+        interval. So without jitter ``t`` seconds hold ``t * rate + 2`` sends at most. Only lateness of a pending
+        request is made up for, not its wait for another scope or a hold (until ``due_at``), and only where the rate is
+        the user's own: not while backing off or under a Crawl-delay, nor where one of these begins before that send.
         """
         if self.floor > 0.0 or self.delay_limit != "delay":
             self._applied_at = inf
-            return now
+            return 0.0
         due = max(self.last_sent + self.interval(), due_at)
         is_late = max(self.waits.needed_at, self._applied_at) <= due < now
         if self._applied_at == inf:  # the wait before this send was not the rate's
             self._applied_at = now
-        return max(due, now - self.delay) if is_late else now
+        return min(now - due, self.delay) if is_late else 0.0
 
     def draw(self, drawn: float | None = None) -> float:
         """Draw the number for the next send, from 0 to 1; or take ``drawn``, which another scope drew for it."""
