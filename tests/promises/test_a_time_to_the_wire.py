@@ -156,3 +156,13 @@ def test_i06_a_rate_makes_nothing_up_for_a_wait_that_another_scope_has_caused() 
     ]
     sim = crawl(web_of(*hosts), requests, settings)
     assert min(sim.gaps("x")) >= 0.1 - EARLY
+
+
+@pytest.mark.parametrize("is_other", [True, False])
+def test_i06_a_rate_makes_nothing_up_for_a_wait_for_a_quota(is_other: bool) -> None:
+    quota = {"quota": 5, "window": 3.0}
+    limits = {A: RATE, "x": quota} if is_other else {A: {**RATE, **quota}, "x": {}}
+    requests = [trawl.Request(url, meta={"throttling_scopes": [A, "x"]}) for url in pages(20)]
+    sim = crawl(web_of(), requests, {**SPACED, "THROTTLING_SCOPES": limits})
+    assert min(sim.gaps(A)) >= 0.1 - EARLY
+    assert sim.times(A)[5::5] == [3.0, 6.0, 9.0]

@@ -99,6 +99,7 @@ class Scope:
         "_drawn",
         "_made_up",
         "_planned",
+        "_refilled_at",
         "_seed",
         "_slots",
         "_stopped_at",
@@ -163,6 +164,7 @@ class Scope:
         self._stream: Stream | None = None
         self._drawn: float | None = None
         self._planned = -inf
+        self._refilled_at = -inf  # when its quota last let something go that waited for it
         self._stopped_at = inf
         self._stopped_for = 0.0
         self._amounts: AmountCounter | None = None  # made when an amount is named: few scopes have a quota
@@ -356,7 +358,10 @@ class Scope:
 
     def take(self, now: float, amount: float = 1.0) -> int:
         """Occupy a place, which :meth:`gate` said is free. Returns the number of the slot, from 1."""
-        self.waits.taken(now, *self._due(now, amount))
+        limit, opened_at = self._due(now, amount)
+        self.waits.taken(now, limit, opened_at)
+        if limit == "quota":
+            self._refilled_at = opened_at
         if self.lead > 0.0 and self.delay > 0.0:
             self._planned = max(now + self.lead, self._spaced_at())
         self.grants += 1
@@ -385,7 +390,7 @@ class Scope:
         """
         if self.held_until > now or (self.quota is not None and self.quota.stops(amount, now)):
             return inf
-        at = self.held_until
+        at = max(self.held_until, self._refilled_at)
         if self.delay > 0.0:
             at = max(at, self.last_sent + self.interval())
         return max(at, self._rested_at(slot)) if self.delay_per_slot > 0.0 else at
@@ -393,7 +398,7 @@ class Scope:
     def sent(self, slot: int, now: float, amount: float = 1.0, granted_at: float = inf, due_at: float = -inf) -> None:
         """Note that the request in ``slot`` went to the wire: spacing, rest and the quota's window count from here.
 
-        Its other scopes, and holds, let it through from ``due_at`` on.
+        Its other scopes, holds and quotas let it through from ``due_at`` on.
         """
         self.unsent -= 1
         if self.delay + self.delay_per_slot > 0.0 and (now - granted_at > MIN_LEAD or self.lead):
@@ -425,8 +430,8 @@ class Scope:
 
         That is what the send was late by, but at most one interval: GCRA (ITU-T I.371) with a tolerance of one
         interval. So without jitter ``t`` seconds hold ``t * rate + 2`` sends at most. Only lateness of a pending
-        request is made up for, not its wait for another scope or a hold (until ``due_at``), and only where the rate is
-        the user's own: not while backing off or under a Crawl-delay, nor where one of these begins before that send.
+        request is made up for, not its wait for another scope, a hold or a quota (until ``due_at``), and only where the
+        rate is the user's own: not while backing off or under a Crawl-delay, nor where these begin before that send.
         """
         if self.floor > 0.0 or self.delay_limit != "delay":
             self._applied_at = inf
