@@ -166,3 +166,20 @@ def test_i06_a_rate_makes_nothing_up_for_a_wait_for_a_quota(is_other: bool) -> N
     sim = crawl(web_of(), requests, {**SPACED, "THROTTLING_SCOPES": limits})
     assert min(sim.gaps(A)) >= 0.1 - EARLY
     assert sim.times(A)[5::5] == [3.0, 6.0, 9.0]
+
+
+def test_i12_a_concurrency_that_is_lowered_takes_requests_back_that_wait_at_the_wire() -> None:
+    limits = {A: {"delay": 1.0, "delay_per_slot": 0.0, "concurrency": 4}}
+
+    def parse(spider: trawl.Spider, response: trawl.Response) -> None:
+        if response.url.endswith("/9"):  # three are in flight, one of them waits at the wire
+            spider.crawl.throttling.set(A, concurrency=1)
+
+    web = web_of(connect=0.5, keep_alive=0.0, latency=lambda request: 1.75 if request.url.endswith("/9") else 2.5)
+    sim = crawl(web, pages(14), {**SPACED, "THROTTLING_SCOPES": limits}, parse=parse)
+    (lowered_at,) = [send.finished for send in sim.sends if send.url.endswith("/9")]
+    following = [send for send in sim.sends if send.time > lowered_at]
+    on_the_wire = [send.finished for send in sim.sends if send.time < lowered_at]
+    assert following[0].time >= max(on_the_wire)
+    assert all(later.time >= earlier.finished for earlier, later in pairwise(following))
+    assert len(sim.sends) == 14

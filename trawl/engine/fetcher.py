@@ -5,8 +5,8 @@ What the middleware hands on is compared with what was granted; where it needs s
 
 From the grant to the wire there is no await but those of middleware and of the connection, and no delay is longer for
 it: a scope with spacing grants a request earlier by the time that others took to the wire, and the request waits there,
-connected, for its instant. A scope that was closed meanwhile, by a refusal (D01, B03), a much longer delay or a lower
-quota (I12), is still obeyed: the request is not sent, gives
+connected, for its instant. A scope that was closed meanwhile, by a refusal (D01, B03), a much longer delay, a lower
+quota or concurrency (I12), is still obeyed: the request is not sent, gives
 its places back, and waits for another turn, while the connection is left to whoever comes next. So does one whose old
 connection was dead, where its scopes count sends: going again is another send. When the body has been read, the
 throttle hears the outcome first and the places are given back second, in one step without a send between, so that the

@@ -388,7 +388,11 @@ class Scope:
             The earliest instant; at or before ``now``: it may be written; ``inf``: it needs another grant, because the
             scope was closed since its own.
         """
-        if self.held_until > now or (self.quota is not None and self.quota.stops(amount, now)):
+        if (
+            self.held_until > now
+            or self.in_flight > self.concurrency
+            or (self.quota is not None and self.quota.stops(amount, now))
+        ):
             return inf
         at = max(self.held_until, self._refilled_at)
         if self.delay > 0.0:
