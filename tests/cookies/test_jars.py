@@ -51,6 +51,19 @@ def test_a_secure_cookie_never_goes_over_plain_http() -> None:
 PLAIN = "http://www.a.example/dir/page"
 
 
+@pytest.mark.parametrize("set_cookie", ["a=1; Secure; Path=/", "__Secure-a=1; Path=/; Secure", "__Host-a=1; Secure"])
+def test_in_scrapys_way_a_secure_cookie_may_come_over_http_and_goes_to_https_alone(set_cookie: str) -> None:
+    assert header(jars_after(set_cookie, url=PLAIN)) is None
+    jars = jars_after(set_cookie, url=PLAIN, is_like_scrapy=True)
+    assert (header(jars), header(jars, PLAIN) or "") == (set_cookie.partition(";")[0], "")
+
+
+def test_in_scrapys_way_a_cookie_over_http_replaces_a_secure_one() -> None:
+    jars = jars_after("a=1; Secure; Path=/", is_like_scrapy=True)
+    jars.store(Request(PLAIN), Response(PLAIN, headers=[("Set-Cookie", "a=2; Path=/")]), now_utc)
+    assert (header(jars), header(jars, PLAIN)) == ("a=2", "a=2")
+
+
 @pytest.mark.parametrize(
     ("secure", "plain", "is_kept"),
     [

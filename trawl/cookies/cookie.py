@@ -139,7 +139,12 @@ def domain_matches(host: str, domain: str) -> bool:
 
 
 def parse_set_cookie(
-    text: str, target: RequestTarget, now_utc: datetime, is_public_suffix: Callable[[str], bool]
+    text: str,
+    target: RequestTarget,
+    now_utc: datetime,
+    is_public_suffix: Callable[[str], bool],
+    *,
+    is_browsers: bool = True,
 ) -> Cookie | None:
     """Parse a ``Set-Cookie`` header; None if the cookie is refused.
 
@@ -148,6 +153,7 @@ def parse_set_cookie(
         target: The request that was answered.
         now_utc: The wall time that ``Max-Age`` counts from.
         is_public_suffix: Returns True for a domain below which many parties register names (``co.uk``).
+        is_browsers: Refuse what browsers refuse: ``Secure`` over plain http, and a prefix whose rules are broken.
     """
     pair, *parts = text.split(";")
     name, equals, value = pair.partition("=")
@@ -157,7 +163,7 @@ def parse_set_cookie(
     attributes = _attributes(parts)
     is_secure = "secure" in attributes
     domain = _domain(attributes.get("domain", ""), target, is_public_suffix)
-    if domain is None or (is_secure and not target.is_secure):
+    if domain is None or (is_browsers and is_secure and not target.is_secure):
         return None
     path = attributes.get("path", "")
     cookie = Cookie(
@@ -169,7 +175,7 @@ def parse_set_cookie(
         is_secure=is_secure,
         expires_utc=_expiry(attributes, now_utc),
     )
-    return cookie if _meets_prefix(cookie, attributes) else None
+    return cookie if not is_browsers or _meets_prefix(cookie, attributes) else None
 
 
 def _attributes(parts: list[str]) -> dict[str, str]:

@@ -133,7 +133,9 @@ class Jars:
 
     In Scrapy's way they are stored like those that the request's answer sets: for its directory, and for no other site.
     The jar alone is sent, and replaces the header ``Cookie``; without a jar, because it is not enabled or because of
-    ``dont_merge_cookies``, that header alone is sent. A cookie without ``Domain`` goes to subdomains too.
+    ``dont_merge_cookies``, that header alone is sent. A cookie without ``Domain`` goes to subdomains too. A
+    ``Secure`` one may come over plain http, and goes to https alone; one that comes over http may replace it; prefixes
+    of names have no rules.
 
     Args:
         is_public_suffix: Returns True for domains that cookies must not be set for; None: the Public Suffix List.
@@ -236,14 +238,15 @@ class Jars:
             return
         target, now, jar = RequestTarget.from_url(request.url), now_utc(), self._jar(request)
         self.changes += 1
+        is_scrapys = self._is_like_scrapy
         secure: dict[str, list[Cookie]] = {}  # by domain, looked up once: a jar may have thousands
         for field in fields[:MAX_PER_DOMAIN]:
-            cookie = parse_set_cookie(field, target, now, self._is_public_suffix)
+            cookie = parse_set_cookie(field, target, now, self._is_public_suffix, is_browsers=not is_scrapys)
             if cookie is None:
                 continue
-            if self._is_like_scrapy:
+            if is_scrapys:
                 cookie = attrs.evolve(cookie, is_host_only=False)
-            if not target.is_secure:
+            elif not target.is_secure:
                 if cookie.domain not in secure:
                     secure[cookie.domain] = jar.secure_near(cookie.domain, now)
                 if any(cookie.shadows(known) for known in secure[cookie.domain]):

@@ -74,7 +74,8 @@ class MiddlewareSettings(Struct, frozen=True, kw_only=True, rename="upper"):
             description="Treat a request's own cookies as if its answer had set them: they are sent below the request's"
             " directory only, and to its site alone. A Cookie header is replaced by the stored cookies; with meta"
             " dont_merge_cookies, or if COOKIES_ENABLED is false, it alone is sent. Cookies without Domain go to"
-            " subdomains too. This is Scrapy's way, and true for moved spiders."
+            " subdomains too. A Secure cookie may come over http, and a name's prefix has no rules. This is Scrapy's"
+            " way, and true for moved spiders."
         ),
     ] = False
     cookies_debug: Annotated[bool, Meta(description="Log the cookies of every request and response.")] = False

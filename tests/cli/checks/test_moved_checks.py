@@ -81,6 +81,7 @@ def test_a_line_that_fails_here_is_wrong(tmp_path: Path, line: str, words: str) 
         "dict(self.headers)",
         "self.settings.get('RETRY_TIMES')",
         "self.settings.get('LOG_LEVEL', 'x')",
+        "self.crawler.stats.get_value('downloader/request_count')",
     ],
 )
 def test_a_line_that_does_what_it_did_is_not_told(tmp_path: Path, line: str) -> None:
@@ -117,6 +118,25 @@ def test_a_request_class_of_the_projects_own_is_told_where_there_is_a_job(tmp_pa
     assert told(tmp_path, body) == []
     [found] = told(tmp_path, body, {"JOB_DIR": str(tmp_path / "job")})
     assert found.startswith("~1: a job stores a request of this class only as an error of its page")
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("stats.get_value('scheduler/enqueued')", "the statistic scheduler/enqueued is not kept"),
+        ("stats.get_value(f'retry/reason_count/{kind}')", "the statistic retry/reason_count/ is not kept"),
+        ("self.crawler.stats.get_stats()", "get_stats() has trawl's names"),
+    ],
+)
+def test_a_statistic_that_is_not_there_is_told(tmp_path: Path, line: str, words: str) -> None:
+    [found] = told(tmp_path, in_callback(line))
+    assert found.startswith(f"~5: {words}")
+
+
+@pytest.mark.parametrize("name", ["CLOSESPIDER_ERRORCOUNT", "DEPTH_LIMIT"])
+def test_a_limit_by_which_the_order_decides_is_told(tmp_path: Path, name: str) -> None:
+    [found] = told(tmp_path, in_callback("pass"), {name: 3})
+    assert f"{name}: the order is breadth-first (DEPTH_FIRST: depth-first); in Scrapy the newest goes first" in found
 
 
 @pytest.mark.parametrize("name", ["CLOSESPIDER_ITEMCOUNT", "CLOSESPIDER_PAGECOUNT"])

@@ -33,7 +33,14 @@ _REQUESTS = frozenset({"FormRequest", "JsonRequest", "Request"})
 
 _EXACT = "the crawl ends exactly at this count; in Scrapy what is in flight is finished, and counts too"
 
-_SETTINGS: Mapping[str, str] = {"CLOSESPIDER_ITEMCOUNT": _EXACT, "CLOSESPIDER_PAGECOUNT": _EXACT}
+_ORDER = "the order is breadth-first (DEPTH_FIRST: depth-first); in Scrapy the newest goes first, so others may"
+
+_SETTINGS: Mapping[str, str] = {
+    "CLOSESPIDER_ERRORCOUNT": f"{_ORDER} be had before the crawl ends",
+    "CLOSESPIDER_ITEMCOUNT": f"{_EXACT}; {_ORDER} be had",
+    "CLOSESPIDER_PAGECOUNT": f"{_EXACT}; {_ORDER} be had",
+    "DEPTH_LIMIT": f"{_ORDER} be too deep: here a page has the depth of the shortest way to it",
+}
 """Settings that act in another way here, to how."""
 
 _DEFAULTS: Mapping[str, object] = {
@@ -60,6 +67,14 @@ _OWN_REQUEST = "a job stores a request of this class only as an error of its pag
 _NEVER = "handle_referer() is never called: REFERRER_POLICY says what a redirect's target is told"
 
 _ONE_VALUE = "dict(headers) has one value for each name; use dict(headers.items()) for lists of values"
+
+_STATISTICS = (
+    *("downloader/request_bytes", "downloader/request_method_count/", "item_dropped_reasons_count/"),
+    *("retry/reason_count/", "scheduler/dequeued", "scheduler/enqueued", "scheduler/unserializable"),
+)
+"""Scrapy's statistics that are not kept, by how their names begin."""
+
+_ALL_STATISTICS = "get_stats() has trawl's names; get_value() finds a statistic by Scrapy's name too"
 
 _MATCHES = frozenset({"findall", "finditer", "fullmatch", "match", "search", "split", "sub"})
 _OF_BYTES = frozenset({"BytesIO", "b64decode", "b64encode", "crc32", "md5", "sha1", "sha256", "unpack"})
@@ -145,6 +160,8 @@ class _Reader(ast.NodeVisitor):
         """Look for the names of keys that are not counted as in Scrapy."""
         if node.value == "retry_times" and _repeats_refusals(self._settings):
             self._tell(node, _TRIES, is_wrong=False)
+        if isinstance(node.value, str) and node.value.startswith(_STATISTICS):
+            self._tell(node, f"the statistic {node.value} is not kept, so reading it gives None", is_wrong=False)
 
     def visit_Subscript(self, node: ast.Subscript) -> None:
         """Look for settings that are read without being set."""
@@ -162,6 +179,8 @@ class _Reader(ast.NodeVisitor):
             of_bytes = _last(function.value) == "re" and node.args and _is_bytes(node.args[0])
             if function.attr in _MATCHES and (by_pattern or of_bytes) and any(map(self._is_value, node.args)):
                 self._tell(node, _NO_B)
+            if function.attr == "get_stats" and _last(function.value) == "stats":
+                self._tell(node, _ALL_STATISTICS, is_wrong=False)
             if function.attr == "join" and _is_bytes(function.value) and any(map(self._is_value, node.args)):
                 self._tell(node, _NO_B)
         if _last(function) in _OF_BYTES and any(map(self._is_value, node.args)):
