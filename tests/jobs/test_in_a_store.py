@@ -14,12 +14,16 @@ from trio.testing import MockClock
 
 from tests.jobs.site import Linked, Runs, all_urls, site
 from tests.jobs.test_every_step import ITEMS, items_of, runs_in
+from trawl.clock import WallClock
 from trawl.engine import Crawl
 from trawl.errors import JobError, UsageError
+from trawl.frontier.base import Record
 from trawl.frontier.redis.client import Address
 from trawl.frontier.redis.job import open_job
 from trawl.frontier.redis.layout import Keys, key_of, mark_of, place_of
 from trawl.frontier.redis.report import export_pending, failures, inspect_job, requeue_failed
+from trawl.frontier.stored import open_frontier
+from trawl.http import Request
 from trawl.testing import SimulatedWeb
 from trawl.testing.store import SimulatedStore
 
@@ -99,6 +103,36 @@ async def test_c1_c7_a_round_trip_that_is_lost_is_made_again_and_counts_once(
     assert items_of(runs) == ITEMS
     assert result.stats["item_scraped_count"] == len(ITEMS)
     assert result.stats["job_run_count"] == 1
+
+
+async def test_a_reading_whose_answer_was_lost_does_not_bring_what_its_step_stored_twice(
+    autojump_clock: MockClock, store: SimulatedStore
+) -> None:
+    def record(path: str) -> Record:
+        return Record(Request(f"http://a.example/{path}"), (("a.example", None),), "http://a.example")
+
+    wall = WallClock.started(trio.current_time())
+    async with open_job(HERE) as job:
+        await (await open_frontier(job, Linked(), wall)).push_many([record("1"), record("2")])
+    async with open_job(HERE) as job:
+        frontier = await open_frontier(job, Linked(), wall)
+        (lane,) = frontier.lanes()
+        (first,) = await frontier.lease_many(lane, 1)
+        taken: list[Record] = []
+
+        async def take() -> None:
+            taken.extend(await frontier.lease_many(lane, 3))
+
+        lost = store.round_trips + 1
+        store.fault = lambda number: "unanswered" if number == lost else None
+        async with trio.open_nursery() as nursery:  # both go in one round trip
+            nursery.start_soon(take)
+            nursery.start_soon(frontier.acknowledge, first, [record("3")])
+        assert store.round_trips == lost + 1
+        while more := await frontier.lease_many(lane, 3):
+            taken += more
+        assert [each.request.url for each in taken] == ["http://a.example/2", "http://a.example/3"]
+        assert frontier.statistics().pending == 0
 
 
 async def test_while_the_store_is_away_nothing_is_sent_after_the_lease_and_then_all_goes_on(

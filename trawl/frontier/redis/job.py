@@ -413,9 +413,12 @@ class RedisJob(Job):
         return [*calls, ("apply", keys, args)]
 
     def _hear(self, batch: _Batch, answers: list[Any]) -> None:
-        """Let memory follow: the readings first, which were made before the step, and the steps in their order."""
+        """Let memory follow: the readings, which were made before the step, and the steps in their order.
+
+        Where the step was applied in an earlier round trip, whose answer was lost, the readings were made after it.
+        """
         written = answers.pop() if batch.steps else None
-        if written is not None and written[0] != b"ok":
+        if written is not None and written[0] not in (b"ok", b"again"):
             if written[0] == b"fenced":
                 raise self._fenced(written[1])
             lost = self._step - int(written[1])
@@ -424,10 +427,15 @@ class RedisJob(Job):
                 f" crawl again; it goes on from what the server has",
                 self.name,
             )
+        if written is not None and written[0] == b"again":
+            self._hear_step(batch, written)
+            written = None
         for (_, hear), answer in zip(batch.readings, answers, strict=True):
             hear(answer)
-        if written is None:
-            return
+        if written is not None:
+            self._hear_step(batch, written)
+
+    def _hear_step(self, batch: _Batch, written: list[Any]) -> None:
         self._step += 1
         end = int(written[1])
         first = self._place(written[2])[2] if written[2] else None

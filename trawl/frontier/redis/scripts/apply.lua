@@ -8,7 +8,7 @@
 --      U KEYS, order: remove spilled items           K name, value and D name: what is kept
 --      Q failed, key and record: queue one that failed again
 -- Returns {'ok', last position, first held} or {'fenced', worker} or {'behind', number of the last step}. A step that
--- was applied before is not applied again: nothing was written since, so its answer is read anew.
+-- was applied before is not applied again: nothing was written since, so its answer is read anew, with 'again' for 'ok'.
 local m = redis.call('HMGET', KEYS[1], 'e', 's', 'c', 'i', 'd', 'w')
 if m[1] ~= ARGV[1] then return {'fenced', m[6] or ''} end
 local last, number = tonumber(m[2] or '0'), tonumber(ARGV[2])
@@ -84,4 +84,4 @@ if last == number - 1 then
 end
 local held = '\128\0\0\0held'
 local first = redis.call('ZRANGE', KEYS[2], '[' .. held, '(' .. held .. '\255', 'BYLEX', 'LIMIT', 0, 1)[1]
-return {'ok', string.format('%.0f', position), first and string.sub(first, 1, 32) or ''}
+return {last == number and 'again' or 'ok', string.format('%.0f', position), first and string.sub(first, 1, 32) or ''}
