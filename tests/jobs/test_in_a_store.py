@@ -16,7 +16,8 @@ from tests.jobs.site import Linked, Runs, all_urls, site
 from tests.jobs.test_every_step import ITEMS, items_of, runs_in
 from trawl.clock import WallClock
 from trawl.engine import Crawl
-from trawl.errors import JobError, UsageError
+from trawl.errors import JobError, SettingsError, UsageError
+from trawl.frontier import JobSettings
 from trawl.frontier.base import Record
 from trawl.frontier.redis.client import Address
 from trawl.frontier.redis.job import open_job
@@ -333,11 +334,31 @@ async def test_what_something_else_wrote_into_the_store_ends_the_run(
 
 @pytest.mark.parametrize(
     "url",
-    ["redis://store", "redis:///job", "redis://store:x/job", "redis://u:secret@store/job?color=red", "redis+unix:///s"],
+    [
+        "redis://store",
+        "redis:///job",
+        "redis://store:x/job",
+        "redis://u:secret@store/job?color=red",
+        "redis+unix:///s",
+        "redis://[::1/job",
+        "redis://u:secret@[::1/job",
+        "redis://u:a/secret@store/job",
+        "redis://u:a#secret@store/job",
+        "redis://u:a?secret=@store/job",
+    ],
 )
 def test_an_address_that_is_not_one_is_refused_and_no_password_is_repeated(url: str) -> None:
     with pytest.raises(UsageError, match="give redis://HOST") as caught:
         Address.parse(url)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("scheme", ["http", "REDIS", "postgresql"])
+def test_an_address_of_another_scheme_is_not_taken_for_a_directory(scheme: str) -> None:
+    with pytest.raises(
+        SettingsError, match=f"JOB_DIR is a directory, or begins with redis://.*not {scheme}://$"
+    ) as caught:
+        JobSettings(job_dir=f"{scheme}://me:secret@store/job")
     assert "secret" not in str(caught.value)
 
 

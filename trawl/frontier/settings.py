@@ -92,3 +92,8 @@ class JobSettings(Struct, frozen=True, kw_only=True, rename="upper"):
     def __post_init__(self) -> None:
         if self.frontier and self.job_dir:
             raise SettingsError("FRONTIER and JOB_DIR exclude each other: a job has its own frontier", "FRONTIER")
+        scheme, is_url, _ = self.job_dir.partition("://")
+        if is_url and not self.job_dir.startswith(SCHEMES):  # the rest may have a password
+            raise SettingsError(
+                f"JOB_DIR is a directory, or begins with {', '.join(SCHEMES)}; not {scheme}://", "JOB_DIR"
+            )

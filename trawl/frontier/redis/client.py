@@ -85,7 +85,13 @@ class Address:
         Raises:
             UsageError: It is not such an address; the message does not repeat a password.
         """
-        parts = urlsplit(url)
+        what_to_do = "give redis://HOST[:PORT]/NAME, rediss://HOST[:PORT]/NAME or redis+unix:///SOCKET?job=NAME"
+        scheme, _, rest = url.partition("://")
+        safe = f"{scheme}://{rest.rpartition('@')[2]}"  # a password may have a slash that is not encoded
+        try:
+            parts = urlsplit(url)
+        except ValueError as error:
+            raise UsageError(f"job {safe}: {error}: {what_to_do}") from None
         query = {key: values[-1] for key, values in parse_qs(parts.query).items()}
         is_socket = parts.scheme == "redis+unix"
         job = query.pop("job", "") if is_socket else unquote(parts.path.lstrip("/"))
@@ -98,10 +104,10 @@ class Address:
         host = parts.hostname or ""
         place = parts.path if is_socket else f"{f'[{host}]' if ':' in host else host}:{port}"
         shown = f"{parts.scheme}://{place}{f'?job={job}' if is_socket else f'/{job}'}"
-        what_to_do = "give redis://HOST[:PORT]/NAME, rediss://HOST[:PORT]/NAME or redis+unix:///SOCKET?job=NAME"
         if not job or not port or (not is_socket and not host) or not database.isdecimal() or query:
-            wrong = f"its {next(iter(query))!r} is not known" if query else "a part is missing or wrong"
-            raise UsageError(f"job {shown}: {wrong}: {what_to_do}")
+            is_encoded = "@" not in f"{parts.path}{parts.query}{parts.fragment}"
+            wrong = f"its {next(iter(query))!r} is not known" if query and is_encoded else "a part is missing or wrong"
+            raise UsageError(f"job {safe}: {wrong}: {what_to_do}, each part percent-encoded")
         options: dict[str, Any] = {"db": int(database)}
         if parts.password is not None:
             options["password"] = unquote(parts.password)
