@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
+from coredis.exceptions import ResponseError
 from trio.testing import MockClock
 
 from tests.jobs.site import Linked, Runs, all_urls, site
@@ -19,7 +21,7 @@ from trawl.engine import Crawl
 from trawl.errors import JobError, SettingsError, UsageError
 from trawl.frontier import JobSettings
 from trawl.frontier.base import Record
-from trawl.frontier.redis.client import Address
+from trawl.frontier.redis.client import Address, StoreAway, _Mapped, connect
 from trawl.frontier.redis.job import open_job
 from trawl.frontier.redis.layout import Keys, key_of, mark_of, place_of
 from trawl.frontier.redis.report import export_pending, failures, inspect_job, requeue_failed
@@ -226,6 +228,22 @@ async def test_a_job_that_another_process_uses_is_refused_and_one_of_a_killed_pr
         assert job.was_killed
 
 
+async def test_r16_who_took_a_job_of_a_killed_process_and_sent_nothing_does_not_give_it_back_as_known(
+    tmp_path: Path, autojump_clock: MockClock, store: SimulatedStore
+) -> None:
+    async with open_job(HERE) as job:
+        killed = store.saved()
+        assert not job.was_killed
+    store.restart(killed)
+    for _ in range(2):  # as ``trawl job --requeue-failed`` does, or a crawl whose feed can't be opened
+        async with open_job(HERE) as job:
+            assert job.was_killed
+    result = await Runs(tmp_path, site(3), settings={**EXACT, "JOB_DIR": URL}).run()
+    assert result.reason == "finished"
+    async with open_job(HERE) as job:
+        assert not job.was_killed
+
+
 async def test_a_process_whose_job_was_taken_writes_nothing_more(
     autojump_clock: MockClock, store: SimulatedStore
 ) -> None:
@@ -235,7 +253,7 @@ async def test_a_process_whose_job_was_taken_writes_nothing_more(
         await later.commit()
         taken = store.saved()
         store.restart(killed)
-        store.run("drop", [Keys("job").partition], [1])
+        store.run("drop", [Keys("job").partition], [1, ""])
         store.run("own", [Keys("job").partition], ["other", 10**9])
         with pytest.raises(JobError, match=r"it is not this process's any more \(other has it\)"):
             await later.commit()
@@ -351,6 +369,23 @@ def test_an_address_that_is_not_one_is_refused_and_no_password_is_repeated(url: 
     with pytest.raises(UsageError, match="give redis://HOST") as caught:
         Address.parse(url)
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "words", ["BUSY Redis is busy running a script.", "OOM command not allowed", "NOREPLICAS Not enough"]
+)
+def test_a_server_that_can_not_answer_now_is_away(words: str) -> None:
+    with pytest.raises(StoreAway, match=words), _Mapped(HERE):
+        raise ResponseError(words)
+
+
+async def test_the_client_does_not_say_in_the_log_what_is_said_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    theirs = logging.getLogger("coredis")
+    monkeypatch.setattr(theirs, "level", logging.NOTSET)
+    with suppress(StoreAway):
+        async with connect(Address.parse("redis://127.0.0.1:1/job")):
+            pass
+    assert theirs.level == logging.WARNING
 
 
 @pytest.mark.parametrize("scheme", ["http", "REDIS", "postgresql"])

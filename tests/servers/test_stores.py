@@ -123,8 +123,8 @@ def _calls(rng: random.Random, keys: Keys) -> Iterator[Call]:
         yield "failed", [keys.failed], [0, 2]
     yield "renew", [keys.partition], [1, 10**6]
     yield "renew", [keys.partition], [2, 10**6]
-    yield "drop", [keys.partition], [2]
-    yield "drop", [keys.partition], [1]
+    yield "drop", [keys.partition], [2, ""]
+    yield "drop", [keys.partition], [1, "killed"]
     yield "own", [keys.partition], ["v", 10**9]
 
 

@@ -116,7 +116,7 @@ def facts_of(job: Job, spider: Spider, now_utc: datetime) -> JobFacts:
     if (facts.spider, facts.cls) != (name, cls):
         raise UsageError(
             f"job {job.name} belongs to spider {facts.spider!r} ({facts.cls}), not to {name!r} ({cls}):"
-            f" give another directory"
+            f" give another job"
         )
     return JobFacts(facts)
 
@@ -301,6 +301,7 @@ class JobState:
         self._stats.set("elapsed_seconds", self.elapsed)
         STATISTICS.keep(self._job, self._stats.storable())
         self._learned(is_last=True)
+        self._job.was_killed = False
         self._due_at = self._next_at = math.inf
         self.note.ended(self._job, reason)
 
@@ -475,7 +476,7 @@ def _tell(job: Job, note: JobFacts, frontier: Frontier, last_error: str, *, goes
         return
     if is_finished:
         job_logger.warning(
-            "job %s is finished: nothing is pending, so nothing will be sent; to crawl again, give another directory",
+            "job %s is finished: nothing is pending, so nothing will be sent; to crawl again, give another job",
             job.name,
         )
         return

@@ -254,7 +254,8 @@ class Job:
         directory: Its directory; None for one in a server.
         is_new: It has just been made: nothing was kept or stored before.
         last_error: Why the last process could not write to it; "" where it could.
-        was_killed: What the process before sent last is not known, and may have been sent until now.
+        was_killed: What the process before sent last is not known, and may have been sent until now. A run that ends,
+            and stores what it learned, sets this to False.
         lease: The time for which it is surely this process's; None: until it is closed.
         outbox: Its items that are on their way to the feeds.
     """

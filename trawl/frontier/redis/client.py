@@ -23,7 +23,18 @@ __all__ = ["Address", "Call", "Durability", "StoreAway", "StoreServer", "check_s
 
 logger: logging.Logger = logging.getLogger("trawl.frontier")
 
-_AWAY = ("LOADING", "OOM", "MISCONF", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "NOREPLICAS", "UNBLOCKED")
+_AWAY = (
+    "LOADING",
+    "BUSY",
+    "OOM",
+    "MISCONF",
+    "READONLY",
+    "MASTERDOWN",
+    "CLUSTERDOWN",
+    "TRYAGAIN",
+    "NOREPLICAS",
+    "UNBLOCKED",
+)
 """First words of answers of a server that will do it later."""
 
 CONNECT_SECONDS = 5.0
@@ -231,6 +242,9 @@ async def connect(address: Address) -> AsyncGenerator[StoreServer, None]:
         decode_responses=False,
         verify_version=False,
     )
+    theirs = logging.getLogger("coredis")
+    if theirs.level == logging.NOTSET:  # ours says once that a server is away
+        theirs.setLevel(logging.WARNING)
     server = Server(client, address)
     with _Mapped(address):
         async with client:

@@ -306,7 +306,8 @@ class RedisJob(Job):
                     break
                 await self._round(server)
             if self._failure is None:
-                await server.run([("drop", [self._keys.partition], [self._epoch])])
+                left_by = "killed" if self.was_killed else ""
+                await server.run([("drop", [self._keys.partition], [self._epoch, left_by])])
         except StoreAway as away:
             if not self._is_closing:
                 return away
