@@ -8,7 +8,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.net.badserver import Authority, clock, is_fine, serving
+from tests.net.badserver import Authority, Connection, clock, is_fine, serving
 from tests.net.h2server import serving_h2
 from tests.net.proxies import proxying
 from tests.transport.http11.memory import Servers, transport_to
@@ -158,6 +158,30 @@ async def test_a_request_that_is_early_waits_connected_and_the_wait_counts_for_n
             assert outcome.latency is not None
             assert outcome.latency < 1.0
         assert [head.split(b" ")[1] for head in server.heads] == [b"/0", b"/1"]
+        await wire.aclose()
+        await server.all_gone()
+
+
+async def test_a_request_whose_connection_is_closed_while_it_waits_uses_no_turn(clock: MockClock) -> None:
+    async def leaves_soon(connection: Connection) -> None:
+        await connection.answer(b"hello")
+        await trio.sleep(1.0)
+        connection.is_kept = False
+
+    async with serving(leaves_soon) as server:
+        wire = Http11Transport(TransportSettings())
+        assert await sent(wire, Request(f"{server.url}0")) == b"hello"
+        asked: list[float] = []
+
+        def on_sent() -> float | bool:
+            asked.append(trio.current_time())
+            return asked[0] + 3.0 if len(asked) == 1 else False
+
+        outcome = await wire.send(Request(f"{server.url}1"), on_sent)
+        assert outcome.is_held
+        assert len(asked) == 1
+        assert await sent(wire, Request(f"{server.url}2")) == b"hello"
+        assert len(server.heads) == 2
         await wire.aclose()
         await server.all_gone()
 

@@ -38,13 +38,17 @@ Room = Callable[[], Awaitable[bool]]
 """Closes an idle connection. Returns False if there was none. Not always a checkpoint."""
 
 
-async def wait_to_send(on_sent: OnSent, answer: float, put_off: Callable[[float], None]) -> bool:
+async def wait_to_send(
+    on_sent: OnSent, answer: float, put_off: Callable[[float], None], is_open: Callable[[], bool] | None = None
+) -> bool:
     """Wait, connected, until the request may be written. A checkpoint only if it waits.
 
     Args:
         on_sent: Asked again at each instant that it names.
         answer: Its answer: an instant, or True.
         put_off: Called with the seconds of each wait before it, which are to be added to the request's time limits.
+        is_open: Tells after each wait if the connection is still open: a send on a closed one would use a turn for
+            nothing. None: that can't be told.
 
     Returns:
         True if the request must not be sent after all.
@@ -53,7 +57,7 @@ async def wait_to_send(on_sent: OnSent, answer: float, put_off: Callable[[float]
     while again and again is not True:
         put_off(again - trio.current_time())
         await trio.sleep_until(again)
-        again = on_sent()
+        again = True if is_open is not None and not is_open() else on_sent()
     return bool(again)
 
 

@@ -125,7 +125,7 @@ class Http11Transport:
             try:
                 if outcome.sent_at is None:
                     outcome.sent_at = outcome.started_at if connection.requests else trio.current_time()
-                    if (answer := on_sent()) and await self._waits(on_sent, answer, outcome, deadline):
+                    if (answer := on_sent()) and await self._waits(on_sent, answer, outcome, deadline, connection):
                         await self._unsent(origin, connection, outcome)
                         return None
                     # One that it waited on was idle meanwhile.
@@ -201,10 +201,15 @@ class Http11Transport:
                 deadline.sending(trio.current_time())
                 await connection.send(body)
 
-    async def _waits(self, on_sent: OnSent, answer: float, outcome: Outcome, deadline: RequestDeadline) -> bool:
+    async def _waits(
+        self, on_sent: OnSent, answer: float, outcome: Outcome, deadline: RequestDeadline, connection: Connection
+    ) -> bool:
         """Wait at the wire; True: the request must not be sent. The wait counts for no time limit, nor as latency."""
         began_at = trio.current_time()
-        if await wait_to_send(on_sent, answer, deadline.put_off):
+        # What comes unasked on a new connection with TLS are tickets of its session (RFC 8446, 4.6.1), not its end.
+        is_telling = connection.requests or not outcome.request.url.startswith("https:")
+        is_open = connection.wire.is_quiet if is_telling else None
+        if await wait_to_send(on_sent, answer, deadline.put_off, is_open):
             return True
         now = trio.current_time()
         outcome.started_at += now - began_at
