@@ -202,4 +202,4 @@ def test_r18_slow_and_quick_connects_do_not_bring_two_sends_closer() -> None:
     limits = {"a.example": {"concurrency": 16, "delay": 0.3, "delay_per_slot": 0.0}}
     settings = {**FREE, "THROTTLING_SCOPES": limits, "CONCURRENT_REQUESTS": 0}
     sim = simulate(found_at_once(lambda: many(20)), web, settings=settings)
-    assert min(sim.gaps("a.example")) >= 0.3
+    assert min(sim.gaps("a.example")) >= 0.3 - 1e-9  # the difference of two sums of floats

