@@ -148,6 +148,12 @@ def test_links_are_relative_to_the_base_of_the_page(head: str, base: str) -> Non
     assert urls(response.follow_all(css="a")) == [f"{base}b"]
 
 
+def test_links_are_relative_to_the_base_of_the_page_also_where_a_part_of_it_is_asked() -> None:
+    response = page("<html><head><base href='/q/'></head><body><main><a href=b></a></main><a href=c></a>")
+    response.selector.root = response.css("main")[0].root
+    assert urls(response.follow_all(css="a")) == ["http://a.example/q/b"]
+
+
 def test_a_base_in_xml_is_no_base() -> None:
     response = page("<feed><base href='/q/'/><link href='b'/></feed>", "application/atom+xml")
     assert urls(response.follow_all(xpath="//link")) == ["http://a.example/p/b"]

@@ -61,7 +61,7 @@ def _base_url_of(page: Response) -> str:
         selector = page.selector
     if selector.type != "html":
         return page.url
-    for element in selector.root.iter("base"):
+    for element in selector.root.getroottree().iter("base"):  # of the page, also where the root is a part of it
         if (href := element.get("href")) is not None:
             break
     else:
