@@ -276,3 +276,22 @@ def test_responses_that_come_while_others_are_written_are_stored_in_one_transact
     assert max(together) > 1
     again = crawl(web_of(), free, many)
     assert again.stats["httpcache/hit"] == sim.stats["httpcache/store"]
+
+
+def test_no_response_of_a_transaction_that_failed_counts_as_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    together: list[int] = []
+
+    def too_large(self: Store, entries: Sequence[NewEntry]) -> None:
+        together.append(len(entries))
+        raise OverflowError("BLOB longer than INT_MAX bytes")  # sqlite3 has no error of its own for it
+
+    monkeypatch.setattr(Store, "put_many", too_large)
+    many = type("Many", (Reader,), {"paths": tuple(f"/{n}" for n in range(20))})
+    free = settings(tmp_path, CONCURRENT_REQUESTS_PER_DOMAIN=20, DOWNLOAD_DELAY=0.0, DOWNLOAD_DELAY_PER_SLOT=0.0)
+    sim = crawl(web_of(), free, many)
+    assert max(together) > 1
+    assert len(sim.items) == 20
+    assert "httpcache/store" not in sim.stats
+    assert sim.stats["httpcache/error"] == sum(together)

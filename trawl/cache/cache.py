@@ -44,7 +44,7 @@ class _Batch:
 
     entries: list[NewEntry]
     ended: trio.Event = attrs.field(factory=trio.Event)
-    error: sqlite3.Error | None = None
+    error: Exception | None = None
 
 
 class Cache:
@@ -233,7 +233,7 @@ class Cache:
             async with self._writing:
                 self._batch = None
                 await self._blocking.run(self._store.put_many, batch.entries)
-        except sqlite3.Error as error:
+        except Exception as error:  # not only SQLite's: it has none of its own for a body of 2 GB
             batch.error = error
         finally:
             batch.ended.set()
