@@ -329,7 +329,7 @@ async def test_a_callback_yields_instead_of_adding(autojump_clock: MockClock) ->
 
 
 @pytest.mark.parametrize(
-    "given", ["http://a.example/", ["http://a.example/"], [None], [trawl.Request("http://a.example/"), 1]]
+    "given", ["http://a.example/", ["http://a.example/"], [None], None, [trawl.Request("http://a.example/"), 1]]
 )
 async def test_what_is_no_request_is_refused_and_the_crawl_goes_on(autojump_clock: MockClock, given: Any) -> None:
     async def adds(crawl: Crawl) -> None:

@@ -256,7 +256,9 @@ class Crawl:
         """
         if current_grant.get() is not None:
             raise RuntimeError("add() is for tasks beside the crawl: in a callback, yield the requests")
-        given: Iterator[object] = iter([requests] if isinstance(requests, Request | str) else requests)
+        anything: Any = requests  # what is no request is told below
+        is_many = isinstance(anything, Iterable) and not isinstance(anything, str)
+        given: Iterator[object] = iter(anything if is_many else [anything])
         with self.stay_open():
             await trio.lowlevel.checkpoint()
             while group := [_checked(each) for each in islice(given, BATCH)]:
