@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,11 @@ from trio.testing import MockClock
 
 from tests.jobs.site import Linked, Runs, all_urls, site
 from tests.jobs.test_every_step import ITEMS, items_of, runs_in
+from trawl.blocking import InlineBlocking
 from trawl.clock import WallClock
 from trawl.engine import Crawl
 from trawl.errors import JobError, SettingsError, UsageError
+from trawl.feeds import FeedsSettings, open_outbox
 from trawl.frontier import JobSettings
 from trawl.frontier.base import Record
 from trawl.frontier.redis.client import Address, StoreAway, _Mapped, connect
@@ -259,6 +262,28 @@ async def test_a_process_whose_job_was_taken_writes_nothing_more(
             await later.commit()
         assert store.content != taken
         assert b"mine" not in store.content.get(Keys("job").kept.encode(), {})
+
+
+async def test_c7_a_process_that_was_frozen_while_another_took_its_job_leaves_the_feeds_alone(
+    tmp_path: Path, autojump_clock: MockClock, store: SimulatedStore
+) -> None:
+    feed = tmp_path / "items.jsonl"
+    settings = FeedsSettings(feeds={str(feed): {"format": "jsonl"}})
+    with pytest.RaisesGroup(pytest.RaisesExc(JobError, match="other has it"), flatten_subgroups=True):
+        async with open_job(HERE) as job, trio.open_nursery() as nursery:
+            _, outbox = await open_outbox(
+                settings, InlineBlocking(), job, spider_name="x", started_utc=datetime(2026, 1, 1, tzinfo=UTC)
+            )
+            await nursery.start(outbox.write)
+            await trio.sleep(1.0)
+            await job.give([outbox.encode({"n": 1})])
+            outbox.acknowledged(1)
+            store.run("drop", [Keys("job").partition], [1, ""])
+            store.run("own", [Keys("job").partition], ["other", 10**9])
+            autojump_clock.jump(60.0)  # frozen
+            await trio.sleep(1.0)
+            outbox.close()
+    assert not feed.read_bytes()
 
 
 async def test_r16_no_send_is_early_after_a_kill_while_the_store_was_away(

@@ -287,6 +287,9 @@ class OutboxWriter:
                 items = await self._job.outbox_after(self._copied, limit)
                 if not items:
                     return
+            lease = self._job.lease
+            if lease is not None and trio.current_time() >= lease.until:  # another process may have the job, and these
+                await self._job.commit()
             refusals = [refusal for one in items for refusal in self._add(one)]
             await self._feeds.sync()
             # Lost items are counted in the transaction that removes them from the outbox: each is counted once.
