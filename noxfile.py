@@ -26,7 +26,7 @@ IN_CODE = "--disable=ASYNC109,ASYNC127,ASYNC9"
 # Awaits in finally, and swallowed cancellations; the rest ruff finds, or a test may do. All rules take twice the time.
 IN_TESTS = "--enable=ASYNC102,ASYNC103,ASYNC104"
 
-WHOLE_CRAWLS = ["contracts", "docs", "examples", "jobs", "mixtures", "net", "promises", "regressions", "soak"]
+WHOLE_CRAWLS = ["docs", "examples", "jobs", "mixtures", "net", "promises", "regressions", "soak"]
 """Folders of tests that replay whole crawls, over and over."""
 
 
