@@ -404,6 +404,17 @@ def test_a_server_that_can_not_answer_now_is_away(words: str) -> None:
         raise ResponseError(words)
 
 
+@pytest.mark.parametrize("words", ["NOPERM no permissions to access the key ROOMS", "BUSYGROUP it is there already"])
+def test_a_server_that_refuses_for_good_is_not_waited_for(words: str) -> None:
+    with pytest.raises(JobError, match=f"the server refuses: {words}"), _Mapped(HERE):
+        raise ResponseError(words)
+
+
+def test_a_line_end_in_a_jobs_name_begins_no_line_of_the_log() -> None:
+    address = Address.parse("redis://store/a%0a2026-01-01%20faked")
+    assert (address.job, address.shown) == ("a\n2026-01-01 faked", "redis://store:6379/a%0A2026-01-01 faked")
+
+
 async def test_the_client_does_not_say_in_the_log_what_is_said_here(monkeypatch: pytest.MonkeyPatch) -> None:
     theirs = logging.getLogger("coredis")
     monkeypatch.setattr(theirs, "level", logging.NOTSET)

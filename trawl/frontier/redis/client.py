@@ -7,11 +7,12 @@ itself whether it was applied, and is repeated by whoever has its number.
 from __future__ import annotations
 
 import logging
+import re
 import ssl
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Literal, Protocol, TypeAlias
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 import attrs
 import trio
@@ -23,19 +24,8 @@ __all__ = ["Address", "Call", "Durability", "StoreAway", "StoreServer", "check_s
 
 logger: logging.Logger = logging.getLogger("trawl.frontier")
 
-_AWAY = (
-    "LOADING",
-    "BUSY",
-    "OOM",
-    "MISCONF",
-    "READONLY",
-    "MASTERDOWN",
-    "CLUSTERDOWN",
-    "TRYAGAIN",
-    "NOREPLICAS",
-    "UNBLOCKED",
-)
-"""First words of answers of a server that will do it later."""
+_AWAY = re.compile(r"\b(?:LOADING|BUSY|OOM|MISCONF|READONLY|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|NOREPLICAS|UNBLOCKED)\b")
+"""Words in answers of a server that will do it later: at the beginning, or further in where a script failed by it."""
 
 CONNECT_SECONDS = 5.0
 ROUND_SECONDS = 5.0
@@ -81,7 +71,7 @@ class Address:
 
     Attributes:
         job: The job's name.
-        shown: The address without user and password.
+        shown: The address without user and password, for messages.
         options: Arguments of the client.
     """
 
@@ -114,7 +104,8 @@ class Address:
             port = 0
         host = parts.hostname or ""
         place = parts.path if is_socket else f"{f'[{host}]' if ':' in host else host}:{port}"
-        shown = f"{parts.scheme}://{place}{f'?job={job}' if is_socket else f'/{job}'}"
+        named = "".join([char if char.isprintable() else quote(char) for char in job])  # a line end may fake a log line
+        shown = f"{parts.scheme}://{place}{f'?job={named}' if is_socket else f'/{named}'}"
         if not job or not port or (not is_socket and not host) or not database.isdecimal() or query:
             is_encoded = "@" not in f"{parts.path}{parts.query}{parts.fragment}"
             wrong = f"its {next(iter(query))!r} is not known" if query and is_encoded else "a part is missing or wrong"
@@ -217,7 +208,7 @@ class _Mapped:
             raise StoreAway(words) from error
         if isinstance(error, errors.RedisError):
             away = isinstance(error, errors.BusyLoadingError | errors.ReadOnlyError | errors.ClusterDownError)
-            if away or any(word in words for word in _AWAY):
+            if away or _AWAY.search(words):
                 raise StoreAway(words) from error
             shown = self._address.shown
             raise JobError(f"job {shown}: the server refuses: {words}", shown) from error
