@@ -58,7 +58,7 @@ def check_command(targets: Sequence[str]) -> int:
         wrong += imports
     for line in dict.fromkeys(differing):
         typer.echo(printable(line), err=True)
-    for line in dict.fromkeys(wrong):  # what several spiders share is collector once
+    for line in dict.fromkeys(wrong):  # what several spiders share is told once
         typer.echo(printable(line))
     if not wrong:
         typer.echo(f"{spiders} spider{'' if spiders == 1 else 's'}: nothing wrong")
