@@ -36,7 +36,8 @@ def test_a_setting_that_has_no_effect_is_told_with_what_takes_its_place(caplog: 
     with caplog.at_level(logging.WARNING):
         load(Layer("-s", {"DEPTH_PRIORITY": 1}))
     assert caplog.messages == [
-        "DEPTH_PRIORITY (in -s) is Scrapy's and has no effect: use DEPTH_FIRST, or give requests a priority"
+        "DEPTH_PRIORITY (in -s) is Scrapy's and has no effect: 1 with first-in-first-out queues is the order here;"
+        " else use DEPTH_FIRST, or priorities"
     ]
 
 

@@ -45,6 +45,7 @@ __all__ = [
     "START_METHODS",
     "SpiderMiddleware",
     "adapted",
+    "check_start_kept",
     "refer_redirects",
     "spider_middleware",
     "tell_download",
@@ -256,7 +257,7 @@ def spider_middleware(setting: Mapping[Any, float | None], crawl: Any) -> Spider
         SettingsError: An entry leads to nothing, can't be made, or is not a hook; or None is for one that can't be
             taken out.
     """
-    _check_start_kept(setting)
+    check_start_kept(setting)
     made: list[Any] = []
     named: list[tuple[Any, object]] = []
     wanted = sorted(((order, entry) for entry, order in setting.items() if order is not None), key=_order)
@@ -285,7 +286,12 @@ def spider_middleware(setting: Mapping[Any, float | None], crawl: Any) -> Spider
     )
 
 
-def _check_start_kept(setting: Mapping[Any, float | None]) -> None:
+def check_start_kept(setting: Mapping[Any, float | None]) -> None:
+    """Refuse to take out what marks start requests, which is not a part here.
+
+    Raises:
+        SettingsError: The setting has None for it.
+    """
     for entry, order in setting.items():
         if order is None and isinstance(entry, str) and entry.partition(".")[2] == _START:
             raise SettingsError(

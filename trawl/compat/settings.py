@@ -60,7 +60,7 @@ UNSUPPORTED: Mapping[str, str] = {
     "CONCURRENT_ITEMS": "CONCURRENT_CALLBACKS bounds how many callbacks, with their items, are under way",
     "DEFAULT_DROPITEM_LOG_LEVEL": "dropped items are logged as INFO",
     "DEFAULT_ITEM_CLASS": "it was of use to Scrapy's shell only",
-    "DEPTH_PRIORITY": "use DEPTH_FIRST, or give requests a priority",
+    "DEPTH_PRIORITY": "1 with first-in-first-out queues is the order here; else use DEPTH_FIRST, or priorities",
     "DEPTH_STATS_VERBOSE": "there are no statistics by depth",
     **dict.fromkeys(("DNSCACHE_ENABLED", "DNSCACHE_SIZE", "TWISTED_DNS_RESOLVER"), _DNS),
     "DNS_TIMEOUT": "DOWNLOAD_CONNECT_TIMEOUT counts looking up the name too",

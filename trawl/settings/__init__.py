@@ -13,10 +13,11 @@ from trawl.settings.load import (
     of_spider,
 )
 from trawl.settings.sections import SECTIONS, Definition, Section, definitions
-from trawl.settings.values import DEFAULT, Settings, UnknownSetting
+from trawl.settings.values import DEFAULT, MOVED_DEFAULT, Settings, UnknownSetting
 
 __all__ = [
     "DEFAULT",
+    "MOVED_DEFAULT",
     "SECTIONS",
     "Definition",
     "Layer",

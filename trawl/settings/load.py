@@ -23,7 +23,7 @@ from trawl import migration
 from trawl.errors import SettingsError
 from trawl.settings.check import checked, from_text, nearest
 from trawl.settings.sections import SECTIONS, Definition, known
-from trawl.settings.values import HOW_TO_DECLARE, Settings, declared
+from trawl.settings.values import HOW_TO_DECLARE, MOVED_DEFAULT, Settings, declared
 from trawl.spiders import CustomSettings, Spider
 from trawl.tracebacks import is_user_file, user_code
 
@@ -42,7 +42,6 @@ __all__ = [
 ]
 
 PREFIX = "TRAWL_"
-_MOVED = "moved from Scrapy"
 logger: logging.Logger = logging.getLogger("trawl.settings")
 
 PART_LISTS = frozenset({"DOWNLOADER_MIDDLEWARES", "EXTENSIONS", "ITEM_PIPELINES", "SPIDER_MIDDLEWARES"})
@@ -105,7 +104,7 @@ def load(*layers: Layer, tell: Callable[[str], object] = logger.warning) -> Sett
     values: dict[str, Any] = {}
     sources: dict[str, str] = {}
     around: dict[str, Any] = {}
-    unused = {name: (value, _MOVED) for name, value in migration.MOVED_UNUSED.items()}
+    unused = {name: (value, MOVED_DEFAULT) for name, value in migration.MOVED_UNUSED.items()}
     for layer in layers:
         for name, value in migration.renamed(_with_none(layer.values)).items():
             definition = _definition(name, layer, own, tell)
@@ -163,7 +162,7 @@ def is_moved_crawl(*layers: Layer) -> bool:
 
 def _set_moved_defaults(values: dict[str, Any], sources: dict[str, str]) -> None:
     """Set what no source sets to the defaults of a moved crawl."""
-    defaults = Layer(_MOVED, migration.MOVED_DEFAULTS)
+    defaults = Layer(MOVED_DEFAULT, migration.MOVED_DEFAULTS)
     for name, value in defaults.values.items():
         if name not in values:
             values[name] = _value(value, known()[name], defaults)

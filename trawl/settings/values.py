@@ -16,7 +16,7 @@ from trawl.migration import Unsupported
 from trawl.settings.check import from_json, nearest, type_words
 from trawl.settings.sections import Definition, known
 
-__all__ = ["DEFAULT", "HOW_TO_DECLARE", "SECTION", "Settings", "UnknownSetting", "declared"]
+__all__ = ["DEFAULT", "HOW_TO_DECLARE", "MOVED_DEFAULT", "SECTION", "Settings", "UnknownSetting", "declared"]
 
 SECTION = "Your own"
 """The heading of the user's own settings in ``trawl settings``."""
@@ -76,6 +76,9 @@ def _definition(name: str, default: object) -> Definition:
 
 DEFAULT = "default"
 """The source of a value that is not set."""
+
+MOVED_DEFAULT = "moved from Scrapy"
+"""The source of a value that is not set in a crawl that was moved from Scrapy, where its default is another."""
 
 S = TypeVar("S", bound=msgspec.Struct)
 

@@ -407,8 +407,13 @@ def test_a_setting_that_has_no_effect_is_told_once_and_is_nothing_wrong(
     body += "    custom_settings = {'DEPTH_PRIORITY': 1}\n    def parse(self, response): pass\n"
     file.write_text(f"import trawl\nclass A(trawl.Spider):\n{body}", "utf-8")
     assert main(["check", str(file)]) == 0
-    told = f"DEPTH_PRIORITY (in custom_settings, {file}:4) is Scrapy's and has no effect: use DEPTH_FIRST"
-    assert capfd.readouterr() == ("1 spider: nothing wrong\n", f"{told}, or give requests a priority\n")
+    told = (
+        f"DEPTH_PRIORITY (in custom_settings, {file}:4) is Scrapy's and has no effect: 1 with first-in-first-out queues"
+    )
+    assert capfd.readouterr() == (
+        "1 spider: nothing wrong\n",
+        f"{told} is the order here; else use DEPTH_FIRST, or priorities\n",
+    )
 
 
 def test_a_part_that_settings_name_and_that_can_not_be_imported_is_told(
@@ -463,6 +468,7 @@ def test_a_method_of_a_throttling_manager_that_is_mistyped_is_told_and_none_that
 def test_a_moved_spiders_header_values_pass_for_bytes_where_they_can(
     tmp_path: Path, line: str, expected: str | None
 ) -> None:
-    body = f"class A(trawl.Spider):\n    name = 'a'\n    def parse(self, response):\n        {line}\n"
+    body = "class A(trawl.Spider):\n    name = 'a'\n    custom_settings = {'ROBOTSTXT_OBEY': True}\n"
+    body += f"    def parse(self, response):\n        {line}\n"
     body = f"import trawl as scrapy\n{body}"
-    assert checked(tmp_path, body) == ([] if expected is None else [f"5: {expected}"])
+    assert checked(tmp_path, body) == ([] if expected is None else [f"6: {expected}"])

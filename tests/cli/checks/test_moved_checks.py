@@ -19,7 +19,7 @@ def told(folder: Path, body: str, settings: dict[str, object] | None = None, hea
     path = folder / "shop.py"
     path.write_text(head + body, "utf-8")
     [spider] = load_spiders(str(path))
-    loaded = load(of_spider(spider), Layer("-s", settings or {}))
+    loaded = load(Layer("pyproject.toml", {"SCRAPY_COMPAT": True}), of_spider(spider), Layer("-s", settings or {}))
     found = check_spider(spider, is_moved=True, settings=loaded)
     before = head.count("\n")
     return [f"{'' if each.is_wrong else '~'}{each.line - before}: {each.message}" for each in found]
@@ -159,9 +159,41 @@ def test_the_parts_that_settings_name_are_read_too(
     )
     (tmp_path / "moved_helpers.py").write_text("def tries(request):\n    return request.meta['retry_times']\n")
     middleware = 'DOWNLOADER_MIDDLEWARES = { "moved_parts.Seen" = 1 }'
-    (tmp_path / "pyproject.toml").write_text(f"[tool.trawl]\n{middleware}\nCLOSESPIDER_PAGECOUNT = 3\n")
+    (tmp_path / "pyproject.toml").write_text(
+        f"[tool.trawl]\n{middleware}\nCLOSESPIDER_PAGECOUNT = 3\nSCRAPY_COMPAT = true\n"
+    )
     (tmp_path / "moved_shop.py").write_text(HEAD + in_callback("pass"))
     assert main(["check", "moved_shop.py"]) == 1
     said = capsys.readouterr()
     assert said.out == f"moved_parts.py:5: {NO_B}\n"
     assert [line.split(" ")[0] for line in said.err.splitlines()] == ["moved_helpers.py:2:", "pyproject.toml:3:"]
+
+
+def test_pages_that_robots_txt_forbids_are_told_of_unless_a_setting_decides(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "shop_with_robots.py"
+    body = "import trawl as scrapy\nclass A(scrapy.Spider):\n    name, start_urls = 'a', ['http://a.example/']\n"
+    body += "    def parse(self, response): pass\n"
+    file.write_text(body, "utf-8")
+    assert main(["check", str(file)]) == 0
+    out, err = capfd.readouterr()
+    assert out == "1 spider: nothing wrong\n"
+    assert err.startswith(f"{file}:2: ROBOTSTXT_OBEY is true unless it is set, and false in Scrapy")
+    file.write_text(body + "    custom_settings = {'ROBOTSTXT_OBEY': True}\n", "utf-8")
+    assert main(["check", str(file)]) == 0
+    assert capfd.readouterr().err == ""
+
+
+def test_a_check_tells_that_what_marks_start_requests_can_not_be_taken_out(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "shop_with_starts.py"
+    body = "import trawl as scrapy\nclass A(scrapy.Spider):\n    name, start_urls = 'a', ['http://a.example/']\n"
+    entry = "scrapy.spidermiddlewares.start.StartSpiderMiddleware"
+    body += (
+        f"    custom_settings = {{'SPIDER_MIDDLEWARES': {{'{entry}': None}}}}\n    def parse(self, response): pass\n"
+    )
+    file.write_text(body, "utf-8")
+    assert main(["check", str(file)]) == 1
+    assert f"SPIDER_MIDDLEWARES: {entry} can't be taken out" in capfd.readouterr().out

@@ -12,6 +12,7 @@ from trawl.cli.checks.methods import callbacks_of, check_annotations, check_call
 from trawl.cli.checks.moved import check_moved
 from trawl.cli.checks.source import CheckMessage, SpiderSource
 from trawl.compat import changes, plugin_advice
+from trawl.compat.middleware import check_start_kept
 from trawl.errors import PartLoadError, SettingsError, WrittenForScrapy
 from trawl.settings import Settings
 from trawl.spiders import Spider
@@ -62,10 +63,14 @@ def check_imports(path: str) -> Iterator[CheckMessage]:
 
 
 def check_parts(settings: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a sentence for each import path in ``settings`` that can't be loaded or imports Twisted.
+    """Yield a sentence for each import path in ``settings`` that can't be loaded or taken out, or imports Twisted.
 
     Names without a dot are skipped.
     """
+    try:
+        check_start_kept(settings["SPIDER_MIDDLEWARES"])
+    except SettingsError as error:
+        yield str(error)
     for setting in _LISTS:
         for entry, number in settings[setting].items():
             is_path = isinstance(entry, str) and "." in entry and not entry.startswith("scrapy.")

@@ -15,12 +15,12 @@ from types import ModuleType
 from typing import Any
 
 from trawl.cli.checks.habits import is_of_headers
-from trawl.cli.checks.source import CheckMessage
+from trawl.cli.checks.source import CheckMessage, SpiderSource
 from trawl.compat import GUIDE, MOVED, changes, name_advice, project_files
 from trawl.compat.crawler import Crawler, CrawlerEngine
 from trawl.errors import PartLoadError, SettingsError
 from trawl.migration import Unsupported
-from trawl.settings import DEFAULT, Settings, line_of
+from trawl.settings import DEFAULT, MOVED_DEFAULT, Settings, line_of
 from trawl.spiders import Spider
 from trawl.throttling.configuration import load_object
 
@@ -42,6 +42,11 @@ _SETTINGS: Mapping[str, str] = {
     "DEPTH_LIMIT": f"{_ORDER} be too deep: here a page has the depth of the shortest way to it",
 }
 """Settings that act in another way here, to how."""
+
+_ROBOTS = (
+    "ROBOTSTXT_OBEY is true unless it is set, and false in Scrapy: pages that a robots.txt forbids are not fetched; "
+    "set it in custom_settings or pyproject.toml"
+)
 
 _DEFAULTS: Mapping[str, object] = {
     "CONCURRENT_REQUESTS_PER_DOMAIN": 8,
@@ -114,6 +119,9 @@ def _differing_settings(spider: type[Spider], settings: Settings) -> Iterator[Ch
     for name, words in _SETTINGS.items():
         if settings[name]:
             yield CheckMessage(*line_of(name, settings.source(name), spider), f"{name}: {words}", is_wrong=False)
+    was_written = settings.source("SCRAPY_COMPAT") != MOVED_DEFAULT  # by `settings --move`, which tells of this one too
+    if settings["ROBOTSTXT_OBEY"] and settings.source("ROBOTSTXT_OBEY") == DEFAULT and not was_written:
+        yield CheckMessage(*SpiderSource(spider).home(), _ROBOTS, is_wrong=False)
 
 
 class _Reader(ast.NodeVisitor):
