@@ -12,7 +12,7 @@ from trawl.engine import Crawl
 from trawl.events import ItemScraped
 from trawl.feeds import FeedOptions
 from trawl.feeds.formats import JsonLines
-from trawl.frontier import MemoryFrontier, Record
+from trawl.frontier import MemoryFrontier, Record, Stored
 from trawl.http import Fetch, Outcome, Request
 
 
@@ -47,10 +47,10 @@ class CountingFrontier(MemoryFrontier):
 
     pushed = 0
 
-    async def push_many(self, records: Sequence[Record]) -> None:
+    async def push_many(self, records: Sequence[Record]) -> Stored:
         """Store them."""
         self.pushed += len(records)
-        await super().push_many(records)
+        return await super().push_many(records)
 
 
 def counting_frontier(settings: Mapping[str, Any]) -> CountingFrontier:

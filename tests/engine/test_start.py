@@ -15,7 +15,7 @@ import trawl
 from trawl._run import crawl_with
 from trawl.blocking import InlineBlocking
 from trawl.engine.fetcher import ScopeLimiters
-from trawl.frontier import MemoryFrontier, Record
+from trawl.frontier import MemoryFrontier, Record, Stored
 from trawl.http import Request, Response
 from trawl.settings import Layer, load
 from trawl.testing import SimulatedWeb
@@ -140,9 +140,9 @@ async def test_a_deadline_around_a_yield_in_start_does_not_reach_the_look_up_in_
 class Remote(MemoryFrontier):
     """One of a user's own, which waits."""
 
-    async def push_many(self, records: Sequence[Record]) -> None:
+    async def push_many(self, records: Sequence[Record]) -> Stored:
         await trio.sleep(0.1)
-        await super().push_many(records)
+        return await super().push_many(records)
 
 
 async def test_a_deadline_around_a_yield_in_start_does_not_reach_a_frontier_that_waits(

@@ -56,7 +56,7 @@ class FakeJob(Job):
     def outbox_start(self) -> int:
         return self._start
 
-    def keep(self, name: str, blob: bytes | None) -> None:
+    def keep(self, name: str, blob: bytes | None, part: int | None = None) -> None:
         if blob is None:
             self._kept.pop(name, None)
         else:

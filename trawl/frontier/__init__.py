@@ -9,6 +9,7 @@ from trawl.frontier.base import (
     Record,
     Scopes,
     SortKey,
+    Stored,
     lane_key,
 )
 from trawl.frontier.memory import MemoryFrontier
@@ -28,6 +29,7 @@ __all__ = [
     "Scopes",
     "Section",
     "SortKey",
+    "Stored",
     "lane_key",
     "named_frontier",
 ]

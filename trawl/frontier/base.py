@@ -41,6 +41,7 @@ __all__ = [
     "Record",
     "Scopes",
     "SortKey",
+    "Stored",
     "lane_key",
 ]
 
@@ -206,6 +207,21 @@ class FrontierStatistics:
     held: int = 0
 
 
+@attrs.frozen
+class Stored:
+    """What became of requests that were to be stored.
+
+    Attributes:
+        here: Those that are pending in this frontier now, in their order.
+        seen: Those that were not stored: another session of the job had found them before.
+        elsewhere: Those that are stored, and pending with another session of the job, which sends them.
+    """
+
+    here: Sequence[Record]
+    seen: Sequence[Record] = ()
+    elsewhere: Sequence[Record] = ()
+
+
 class Frontier(Protocol):
     """Store of a crawl's pending requests. Every backend passes the same contract suite."""
 
@@ -224,8 +240,11 @@ class Frontier(Protocol):
         """
         ...
 
-    async def push_many(self, records: Sequence[Record]) -> None:
+    async def push_many(self, records: Sequence[Record]) -> Stored:
         """Store ``records``, whose fingerprints are claimed, in this order; their claims become lasting with it.
+
+        Returns:
+            Which of them are pending here: all, unless other processes work on the same job.
 
         Raises:
             ValueError: :meth:`refusal` has a reason against one of them; none is stored.
@@ -246,7 +265,7 @@ class Frontier(Protocol):
 
     async def acknowledge(
         self, lease: Record, outputs: Sequence[Record] = (), items: Sequence[bytes] = (), failure: str | None = None
-    ) -> None:
+    ) -> Stored:
         """End a lease, and store what came of it, in one step: requests, their claims, and items for the outbox.
 
         Args:
@@ -256,16 +275,22 @@ class Frontier(Protocol):
             failure: Reason in a sentence if it failed: a job keeps the request, so that it can be queued again.
                 None: it has not failed.
 
+        Returns:
+            Which of ``outputs`` are pending here: all, unless other processes work on the same job.
+
         Raises:
             ValueError: :meth:`refusal` has a reason against an output, or there are items and no outbox; nothing was
                 done.
         """
         ...
 
-    async def replace(self, lease: Record, record: Record) -> None:
+    async def replace(self, lease: Record, record: Record) -> bool:
         """Put ``record`` (a redirect's target, or a retry) in place of a leased one, in one step.
 
         The new record is leased at once and goes behind its equals: its ``order`` is new.
+
+        Returns:
+            True: so it is. False: it is stored, and is with another process that works on the same job.
         """
         ...
 

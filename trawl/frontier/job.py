@@ -28,6 +28,7 @@ import trio
 
 from trawl.errors import JobError
 from trawl.frontier.base import OutboxItem
+from trawl.frontier.share import Share
 
 __all__ = [
     "AT_ONCE",
@@ -258,6 +259,7 @@ class Job:
             and stores what it learned, sets this to False.
         lease: The time for which it is surely this process's; None: until it is closed.
         outbox: Its items that are on their way to the feeds.
+        share: This process's share of it; None: it is this process's alone, as one in a directory is.
     """
 
     name: str
@@ -266,12 +268,14 @@ class Job:
     last_error: str = ""
     was_killed: bool = False
     lease: Lease | None = None
+    share: Share | None = None
 
     def __init__(self, name: str, kept: dict[str, bytes], outbox: Outbox, *, is_new: bool) -> None:
         self.name: str = name
         self.is_new: bool = is_new
         self.outbox: Outbox = outbox
         self._kept = kept
+        self._kept_of: dict[int, dict[str, bytes]] = {}
         self._changed: dict[str, bytes | None] = {}
         self._unspilled: list[int] = []
         self._hooks: list[Callable[[], None]] = []
@@ -296,13 +300,29 @@ class Job:
         """The position that :meth:`outbox_done` last told."""
         return self.outbox.start
 
-    def keep(self, name: str, blob: bytes | None) -> None:
-        """Have ``blob`` written under ``name`` with the next step; None forgets the name. Waits for nothing."""
+    def kept_of(self, part: int) -> Mapping[str, bytes]:
+        """Return the saved values of a part by name, up to date; only with :attr:`share`."""
+        return MappingProxyType(self._kept_of.get(part, {}))
+
+    def keep(self, name: str, blob: bytes | None, part: int | None = None) -> None:
+        """Have ``blob`` written under ``name`` with the next step; None forgets the name. Waits for nothing.
+
+        Args:
+            name: Its name.
+            blob: The value.
+            part: The part that it is of, one that this session owns; None: the value is the whole job's.
+        """
+        if part is not None:
+            self._keep_of(part, name, blob)
+            return
         if blob is None:
             self._kept.pop(name, None)
         else:
             self._kept[name] = blob
         self._changed[name] = blob
+
+    def _keep_of(self, part: int, name: str, blob: bytes | None) -> None:
+        raise ValueError("a job in a directory has no parts")
 
     def before_commit(self, hook: Callable[[], None]) -> None:
         """Have ``hook`` called just before steps are written, in Trio's thread; it may call :meth:`keep`.

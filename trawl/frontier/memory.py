@@ -17,7 +17,7 @@ from types import FunctionType, MethodType
 
 import msgspec
 
-from trawl.frontier.base import FrontierStatistics, LaneKey, Record, Scopes, SortKey
+from trawl.frontier.base import FrontierStatistics, LaneKey, Record, Scopes, SortKey, Stored
 from trawl.http import Request
 from trawl.http.request import FINGERPRINT_BYTES, Callback
 
@@ -315,11 +315,12 @@ class MemoryFrontier:
         """Return None: memory takes every record."""
         return None
 
-    async def push_many(self, records: Sequence[Record]) -> None:
-        """Store ``records`` in this order."""
+    async def push_many(self, records: Sequence[Record]) -> Stored:
+        """Store ``records`` in this order; all of them are pending here."""
         for record in records:
             record.order = self._sign * self._next_order()
             self._store(record)
+        return Stored(records)
 
     async def lease_many(self, lane: LaneKey, limit: int) -> list[Record]:
         """Take up to ``limit`` of a lane's records, best first."""
@@ -343,7 +344,7 @@ class MemoryFrontier:
 
     async def acknowledge(
         self, lease: Record, outputs: Sequence[Record] = (), items: Sequence[bytes] = (), failure: str | None = None
-    ) -> None:
+    ) -> Stored:
         """End a lease, and store the requests that came of it; a failure is not remembered.
 
         Raises:
@@ -352,11 +353,12 @@ class MemoryFrontier:
         if items:
             raise ValueError("a frontier in memory has no outbox for items")
         self._leased -= 1
-        await self.push_many(outputs)
+        return await self.push_many(outputs)
 
-    async def replace(self, lease: Record, record: Record) -> None:
+    async def replace(self, lease: Record, record: Record) -> bool:
         """Put ``record`` in place of a leased one; it is leased at once, behind its equals, depth first too."""
         record.order = self._next_order()
+        return True
 
     async def release(self, leases: Iterable[Record]) -> None:
         """Give leases back; each keeps its old place in its lane, or is held until its time has come."""

@@ -20,7 +20,7 @@ import trio
 
 from trawl.clock import WallClock
 from trawl.errors import JobError
-from trawl.frontier.base import FrontierStatistics, LaneKey, Record, SortKey
+from trawl.frontier.base import FrontierStatistics, LaneKey, Record, SortKey, Stored
 from trawl.frontier.codec import RecordCodec
 from trawl.frontier.job import HELD, Job, Place, Row, Snapshot, Step, wall_time
 from trawl.frontier.lane_cache import Bounds, DupeFilter, LaneCache, LaneCaches, LaneReader
@@ -84,7 +84,7 @@ class StoredFrontier:
             return str(error)
         return None
 
-    async def push_many(self, records: Sequence[Record]) -> None:
+    async def push_many(self, records: Sequence[Record]) -> Stored:
         """Store ``records`` and their marks in this order. A checkpoint."""
         rows, marks = self._written(records, self._sign)
 
@@ -92,6 +92,7 @@ class StoredFrontier:
             self._stored(records, rows, marks)
 
         await self._job.apply(Step(rows=rows, marks=marks), applied)
+        return Stored(records)
 
     async def lease_many(self, lane: LaneKey, limit: int) -> list[Record]:
         """Take up to ``limit`` of a lane's records, best first.
@@ -116,7 +117,7 @@ class StoredFrontier:
 
     async def acknowledge(
         self, lease: Record, outputs: Sequence[Record] = (), items: Sequence[bytes] = (), failure: str | None = None
-    ) -> None:
+    ) -> Stored:
         """End a lease, and store what came of it, in one step. A checkpoint.
 
         Raises:
@@ -136,8 +137,9 @@ class StoredFrontier:
 
         step = Step(ended=known[2], failed=failed, rows=rows, marks=marks, items=items, is_spilled=is_spilled)
         await self._job.apply(step, applied)
+        return Stored(outputs)
 
-    async def replace(self, lease: Record, record: Record) -> None:
+    async def replace(self, lease: Record, record: Record) -> bool:
         """Put ``record`` in place of a leased one; it is leased at once. A checkpoint.
 
         Raises:
@@ -159,6 +161,7 @@ class StoredFrontier:
             self._leased[record.order] = cache, self._now_epoch(), rows[0][:4]
 
         await self._job.apply(Step(ended=known[2], rows=rows, marks=marks), applied)
+        return True
 
     async def release(self, leases: Iterable[Record]) -> None:
         """Give leases back; each keeps its old place in its lane. One that has ended is passed over.

@@ -1,0 +1,151 @@
+"""What a process knows of a job that it shares with others: which parts are its own, and what changes.
+
+A *session* is one process's membership in a job. The hosts of a job are in :data:`PARTS` *parts*, by registrable
+domain, and each part has one session at most that *owns* it: only the owner sends to its hosts, so the throttle of that
+process is exact for them. A request that is found by another session is stored at once, and *arrives* at the owner.
+
+The store hands parts out; sessions come and go. Whoever runs the crawl reads one change after the other::
+
+    gained   parts are ours: their lanes are in the frontier's memory, with what was kept of them
+    losing   parts go to another session: nothing more is sent to their hosts; when nothing of a part is under way any
+             more it is given back, with what is to be kept of it
+    arrived  requests that other sessions have found are in the frontier's memory
+    reads    this session is to read ``start()``
+    over     nothing is pending in the job, nothing is under way and ``start()`` was read: the crawl ends
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Protocol, TypeAlias
+
+import attrs
+
+from trawl.frontier.base import LaneKey
+
+__all__ = ["PARTS", "Arrived", "Change", "Gained", "Losing", "Over", "Reads", "Share"]
+
+PARTS = 1024
+"""Parts of a job that can be shared."""
+
+
+@attrs.frozen
+class Gained:
+    """Parts that are this session's from now on.
+
+    Attributes:
+        parts: Which.
+        lanes: Their lanes with something pending; the frontier has them.
+        pending: How many requests are pending in them, held ones included.
+        kept: Of each part that has any, the values that its last owner kept, by name.
+        unclean: Those that no owner gave back: what was sent to their hosts last is not known, and may have been sent
+            until now.
+    """
+
+    parts: Sequence[int]
+    lanes: Sequence[LaneKey] = ()
+    pending: int = 0
+    kept: Mapping[int, Mapping[str, bytes]] = {}
+    unclean: Collection[int] = ()
+
+
+@attrs.frozen
+class Losing:
+    """Parts that other sessions wait for: they are still ours, and are to be given back one by one.
+
+    Attributes:
+        parts: Which.
+    """
+
+    parts: Sequence[int]
+
+
+@attrs.frozen
+class Arrived:
+    """Requests that other sessions have stored in parts of ours; the frontier has them.
+
+    Attributes:
+        lanes: Where they are.
+        pending: How many they are.
+    """
+
+    lanes: Sequence[LaneKey]
+    pending: int
+
+
+@attrs.frozen
+class Reads:
+    """This session is to read ``start()``: no other does, or the one that did is gone."""
+
+
+@attrs.frozen
+class Over:
+    """Nothing is pending or under way in the whole job, and ``start()`` was read."""
+
+
+Change: TypeAlias = Gained | Losing | Arrived | Reads | Over
+
+
+class Share(Protocol):
+    """This process's share of a job that several work on.
+
+    ::
+
+        change = await job.share.next_change()      in one task, one after the other
+        if isinstance(change, Losing):
+            for part in change.parts:
+                ...                                 let nothing more go to its hosts, wait for what is under way
+                await job.share.give_back(part, {"throttle": blob})
+    """
+
+    @property
+    def session(self) -> int:
+        """The number of this session: 1 for the first of the job. No two have the same."""
+        ...
+
+    @property
+    def is_alone(self) -> bool:
+        """No other session is there now, as far as is known."""
+        ...
+
+    def part_of(self, origin: str) -> int:
+        """Return the part in which the requests of an origin are."""
+        ...
+
+    def owns(self, part: int) -> bool:
+        """Return whether a part is this session's."""
+        ...
+
+    async def next_change(self) -> Change:
+        """Wait for the next change, which memory has followed already. For one task. A checkpoint.
+
+        Raises:
+            JobError: The job is this process's no more, or its store can't be read or written.
+        """
+        ...
+
+    async def give_back(self, part: int, kept: Mapping[str, bytes]) -> int:
+        """Give a part back, with values that its next owner reads, in one step. A checkpoint.
+
+        None of its requests is leased any more. The frontier forgets its lanes.
+
+        Returns:
+            How many requests were pending in it, held ones included.
+
+        Raises:
+            JobError: The job is this process's no more, or its store can't be written.
+            ValueError: A request of it is leased.
+        """
+        ...
+
+    def ask_if_over(self, *, is_idle: bool) -> None:
+        """Say whether this session has nothing to do, or has something again: only then it asks whether all is over."""
+        ...
+
+    async def started(self) -> None:
+        """Say that ``start()`` has come to its end and what it gave is stored: no session reads it again. A checkpoint.
+
+        Raises:
+            JobError: The job is this process's no more, or its store can't be written.
+        """
+        ...
