@@ -23,6 +23,7 @@ ROWS = {
         Row("simulate", "a simulated crawl in virtual time", share.simulated),
         Row("hosts", "1,000 hosts at a delay of 1 s, on the real clock", throttled.thousand_hosts),
         Row("delays", "one host each at several delays, on the real clock", throttled.delays),
+        Row("rates", "one host at a rate, on the real clock", throttled.rates),
         Row("free-host", "a free host beside throttled ones", free_host.beside_throttled),
         Row("connections", "the wire by itself, at 1 to 256 connections", connections.connections),
         Row("limits", "crawlers before a server's limit, in virtual time: trawl and models of others", limits.limits),

@@ -1,8 +1,9 @@
-"""Delays on the real clock, over real sockets: the rate that is reached, and that nothing goes early."""
+"""Delays and rates on the real clock, over real sockets: what is reached, and that nothing goes early."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
+from itertools import accumulate
 from statistics import mean
 
 import trawl
@@ -10,7 +11,7 @@ from benchmarks.bench import Bench
 from benchmarks.crawling import Sends, loaded, timed
 from benchmarks.figures import Figure
 
-__all__ = ["delays", "thousand_hosts"]
+__all__ = ["delays", "rates", "thousand_hosts"]
 
 HOSTS = 1_000
 DELAY = 1.0
@@ -18,8 +19,31 @@ SECONDS = 20
 """How long each host is crawled."""
 
 DELAYS = (0.1, 0.2, 0.5, 1.0, 2.0)
+
+RATES = {100: 0.99, 400: 0.97}
+"""Requests a second, and the share of them to reach."""
+
 EARLY = 1e-6
 """Seconds that two instants may differ by rounding."""
+
+
+class Pages(trawl.Spider):
+    """Asks one host for many pages, all known from the start."""
+
+    name = "pages"
+
+    def __init__(self, host: str, pages: int) -> None:
+        super().__init__()
+        self.host = host
+        self.pages = pages
+
+    async def start(self) -> AsyncIterator[trawl.Request]:
+        """Each page."""
+        for number in range(self.pages):
+            yield trawl.Request(f"http://{self.host}/small/{number}")
+
+    def parse(self, response: trawl.Response) -> None:
+        """Take its status."""
 
 
 class Rounds(trawl.Spider):
@@ -92,3 +116,25 @@ def delays(bench: Bench) -> list[Figure]:
         for earlier, later in zip(sends.times[host], sends.times[host][1:], strict=False)
     )
     return [*rates, Figure(name="earliest send after its turn", value=early * 1_000, unit="ms", least=-EARLY * 1_000)]
+
+
+def rates(bench: Bench) -> list[Figure]:
+    """One host at a rate, with jitter; and the same bound as in docs/explanation/throttle.md, measured."""
+    seconds = 2.0 if bench.is_quick else float(SECONDS)
+    figures = []
+    for rate, goal in RATES.items():
+        host, sends = address(rate, bench.site.port), Sends()
+        settings = loaded(
+            CONCURRENT_REQUESTS=0,
+            RANDOMIZE_DOWNLOAD_DELAY=False,
+            THROTTLING_SCOPES={host: {"rate": rate}},
+        )
+        timed(Pages, settings, spider_args={"host": host, "pages": int(rate * seconds)}, recorder=sends.record)
+        times = sends.times[host]
+        reached = (len(times) - 1) / (times[-1] - times[0]) / rate
+        figures.append(Figure(name=f"rate {rate}: reached", value=reached, unit="x", least=goal))
+        # Never more than t * rate + 2 sends in t seconds: docs/explanation/throttle.md.
+        surplus = [number - rate * (at - times[0]) for number, at in enumerate(times)]
+        most = 1.0 + max(later - least for later, least in zip(surplus, accumulate(surplus, min), strict=True))
+        figures.append(Figure(name=f"rate {rate}: most sends beyond t * rate", value=most, unit="sends", most=2.0))
+    return figures

@@ -322,26 +322,47 @@ def test_i06_what_was_late_shortens_no_delay_that_is_learned_before_the_next_sen
     assert scope.gate(1.75) == 3.75
 
 
-def test_i06_a_late_send_that_takes_long_to_be_written_counts_from_the_end_of_the_write() -> None:
+def test_i06_a_rate_makes_up_for_the_time_of_a_write() -> None:
     scope = at_rate(1.0)
     passed(scope, 0.0)
-    passed(scope, 1.75)
-    scope.written(1, 1.75, 2.25)
-    assert scope.gate(2.25) == 2.5
+    scope.written(1, 0.0, 0.25)
+    assert scope.gate(0.25) == 1.0  # a server that saw it at 0.25 sees the next from 1.0 on
+    passed(scope, 1.5)
+    scope.written(1, 1.5, 1.75)
+    assert scope.gate(1.75) == 2.0
+    passed(scope, 2.75)
+    scope.written(1, 2.75, 3.25)
+    assert scope.gate(3.25) == 3.25  # late by 1.25, of which one interval is made up for
 
 
-@given(st.lists(st.floats(0.0, 3.0), min_size=2, max_size=40))
-def test_i06_a_span_holds_its_share_and_two_sends_more_at_the_most(lateness: list[float]) -> None:
+def test_i06_a_delay_counts_from_the_end_of_a_write() -> None:
+    scope = Scope("a", Limits(delay=1.0))
+    scope.need(None, 0.0)
+    passed(scope, 0.0)
+    scope.written(1, 0.0, 0.25)
+    assert scope.gate(0.25) == 1.25
+
+
+@given(st.lists(st.tuples(st.floats(0.0, 3.0), st.sampled_from([0.0, 0.0, 0.1, 0.4, 0.7])), min_size=2, max_size=40))
+def test_i06_a_span_holds_its_share_and_two_sends_more_at_the_most(sent: list[tuple[float, float]]) -> None:
     scope = at_rate(2.0)
-    sends: list[float] = []
-    for late in lateness:
-        now = max(scope.gate(sends[-1]) if sends else 0.0, sends[-1] if sends else 0.0) + late
+    begun: list[float] = []
+    ended: list[float] = [0.0]
+    for late, took in sent:
+        now = max(scope.gate(ended[-1]), ended[-1]) + late
         passed(scope, now)
+        scope.written(1, now, now + took)
         scope.give(1)
-        sends.append(now)
+        begun.append(now)
+        ended.append(now + took)
+    for sends in (begun, ended[1:]):
+        no_more_than_its_share(sends, 2.0)
+
+
+def no_more_than_its_share(sends: list[float], rate: float) -> None:
     for first in range(len(sends)):
         for last in range(first, len(sends)):
-            assert last - first + 1 <= (sends[last] - sends[first]) * 2.0 + 2.0 + 1e-6
+            assert last - first + 1 <= (sends[last] - sends[first]) * rate + 2.0 + 1e-6
 
 
 def test_i06_the_wait_of_a_backoff_is_not_made_up_for_after_its_end() -> None:

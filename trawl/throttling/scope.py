@@ -458,10 +458,12 @@ class Scope:
     def written(self, slot: int, sent_at: float, now: float) -> None:
         """Count what ``slot`` sent at ``sent_at`` from ``now``, when its write has ended: a server sees the later one.
 
-        Where another request was sent since, that one's time counts.
+        Where another request was sent since, that one's time counts. A rate makes up for the time of the write too.
         """
         if self.last_sent == sent_at:
             self.last_sent = now
+            if self.limits.is_rate and self.floor <= 0.0 and self.delay_limit == "delay":
+                self._made_up = min(self._made_up + now - sent_at, self.delay)
         if self._slots is not None:
             self._slots.written(slot, sent_at, now)
         if self.quota is not None:
