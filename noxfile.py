@@ -26,6 +26,14 @@ IN_CODE = "--disable=ASYNC109,ASYNC127,ASYNC9"
 # Awaits in finally, and swallowed cancellations; the rest ruff finds, or a test may do. All rules take twice the time.
 IN_TESTS = "--enable=ASYNC102,ASYNC103,ASYNC104"
 
+FILES_OF_OTHERS = {
+    "citation-file-format": ["CITATION.cff"],
+    "github-issue-forms": [".github/ISSUE_TEMPLATE/bug.yml", ".github/ISSUE_TEMPLATE/feature.yml"],
+    "github-workflows": [".github/workflows/ci.yml"],
+    "readthedocs": [".readthedocs.yaml"],
+}
+"""What the forge and other services read, by the schema that it is held to."""
+
 WHOLE_CRAWLS = ["docs", "examples", "jobs", "mixtures", "net", "promises", "regressions", "soak"]
 """Folders of tests that replay whole crawls, over and over."""
 
@@ -157,6 +165,33 @@ def typing_legacy(session: nox.Session) -> None:
     """Samples of the public API under trio-typing's plugin and the last mypy that it works with."""
     install(session, "typing-legacy", project=".")
     session.run("mypy", "--config-file", f"{PUBLIC_API_SAMPLES}/legacy.ini", PUBLIC_API_SAMPLES)
+
+
+@nox.session
+def release(session: nox.Session) -> None:
+    """Wheel and sdist; each is installed by pip in a fresh environment, from where a crawl is run."""
+    session.install("build", "check-jsonschema", "twine")
+    for schema, files in FILES_OF_OTHERS.items():
+        session.run("check-jsonschema", "--quiet", "--builtin-schema", f"vendor.{schema}", *files)
+    folder = Path(session.create_tmp()).resolve()
+    shutil.rmtree(folder)
+    session.run("python", "-m", "build", "--outdir", str(folder / "dist"), silent=True)
+    built = sorted(str(path) for path in (folder / "dist").iterdir())  # the wheel is built from the sdist
+    session.run("twine", "check", "--strict", *built)
+    spider = Path("examples/pydoc.py").resolve()
+    for package in built:
+        fresh = folder / Path(package).name.removeprefix("trawl_crawler-")
+        session.run("python", "-m", "venv", str(fresh))
+        session.run(str(fresh / "bin" / "pip"), "install", "--quiet", package, external=True)
+        with session.chdir(fresh):  # not here, where `import trawl` would find the checkout
+            session.run("bin/trawl", "version", external=True)
+            session.run(
+                "bin/trawl", "crawl", str(spider), "-s", "CLOSESPIDER_ITEMCOUNT=20", "-O", "a.csv", external=True
+            )
+            records = len((fresh / "a.csv").read_text(encoding="utf-8").splitlines()) - 1
+        if records < 20:
+            session.error(f"{package}: {records} records")
+    session.log(f"ready to be uploaded: {' '.join(built)}")
 
 
 @nox.session

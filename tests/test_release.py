@@ -1,0 +1,45 @@
+"""What is released: the files of the wheel, and the workflow that runs the gate."""
+
+from __future__ import annotations
+
+import ast
+import re
+import tomllib
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+from hatchling.builders.wheel import WheelBuilder
+
+import trawl
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "trawl"
+WORKFLOW = (ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8")
+
+
+@pytest.mark.interpreted
+def test_the_wheel_holds_the_package_and_nothing_else(tmp_path: Path) -> None:
+    [wheel] = WheelBuilder(str(ROOT)).build(directory=str(tmp_path), versions=["standard"])
+    with ZipFile(wheel) as archive:
+        names = {name for name in archive.namelist() if ".dist-info/" not in name}
+    files = {path.relative_to(ROOT).as_posix() for path in PACKAGE.rglob("*") if path.is_file()}
+    wanted = {name for name in files if "__pycache__" not in name}
+    assert names == wanted
+    assert {Path(name).suffix for name in names} <= {".py", ".typed", ".lua", ".html", ".json", ".css", ".js", ".svg"}
+    assert {"trawl/py.typed", "trawl/__main__.py"} <= names
+    assert any(re.fullmatch(r"trawl/frontier/redis/scripts/\w+\.lua", name) for name in names)
+
+
+def test_the_version_is_the_same_everywhere() -> None:
+    assert f"\nversion: {trawl.__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+
+
+def test_the_workflow_runs_the_gate_and_sessions_that_there_are() -> None:
+    assert "run: bash .ci/run\n" in WORKFLOW
+    [listed] = re.findall(r"session: \[(.+)\]", WORKFLOW)
+    sessions = {node.name for node in ast.parse((ROOT / "noxfile.py").read_text("utf-8")).body if hasattr(node, "name")}
+    assert set(listed.split(", ")) <= sessions
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    claimed = re.findall(r"Python :: (3\.\d+)", " ".join(project["classifiers"]))
+    assert re.findall(r"^ +(3\.\d+)$", WORKFLOW, re.M) == claimed[::-1]
