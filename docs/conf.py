@@ -17,6 +17,8 @@ copyright = "the trawl developers"
 
 extensions = [
     "api_reference",
+    "api_text",
+    "built",
     "myst_parser",
     "promises",
     "scrapy_settings",
@@ -32,10 +34,16 @@ html_title = f"trawl {version}"
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
 
+autoclass_content = "both"  # the arguments that the docstring of __init__ tells, too
 autodoc_typehints = "signature"
 autodoc_member_order = "bysource"
 autodoc_default_options = {"ignore-module-all": True, "members": True, "show-inheritance": True}
 autodoc_preserve_defaults = True
+autodoc_type_aliases = {
+    name: name for name in ("AddressOf", "Amounts", "Fetch", "LaneKey", "Middleware", "Patterns", "SortKey", "Texts")
+}
+python_display_short_literal_types = True
+python_maximum_signature_line_length = 90  # a longer one has a line for each parameter
 autodoc_use_type_comments = False  # there are none, and to look for them takes seconds
 napoleon_google_docstring = True
 napoleon_use_ivar = True

@@ -26,7 +26,9 @@ from sphinx.util.nodes import make_refnode
 from sphinx.util.typing import ExtensionMetadata
 
 import trawl
+from docs._ext.api_text import assigned
 
+SHORT_VALUE = 100  # characters; longer ones are looked up in the source
 TYPES = ("class", "exception", "data", "type", "attribute")
 
 
@@ -48,8 +50,8 @@ def exports(module: ModuleType) -> Iterator[str]:
             home = home_of(thing)
             yield from (f":py:obj:`{name} <{home}>`", f"   {first_sentence(thing)}", "")
         elif not isinstance(thing, ModuleType):
-            kind = type(thing).__name__ if type(thing).__module__ not in ("typing", "types") else "A type."
-            yield from (f"``{name}``", f"   {kind}", "")
+            words = assigned(module.__name__, name)[1].partition("\n")[0]
+            yield from (f"``{name}``", f"   {words or first_sentence(thing)}", "")
 
 
 def is_defined_in(module: ModuleType, thing: object) -> TypeGuard[type | FunctionType]:
@@ -58,9 +60,12 @@ def is_defined_in(module: ModuleType, thing: object) -> TypeGuard[type | Functio
 
 
 def documented(module: ModuleType) -> Iterator[str]:
-    """Lines of reStructuredText: the public names that a module or package defines, each with its docstring."""
+    """Lines of reStructuredText: the public names that a module or package defines, each with its docstring.
+
+    Those that ``import trawl`` gives come first.
+    """
     yield from (f".. py:currentmodule:: {module.__name__}", "")
-    for name in module.__all__:
+    for name in sorted(module.__all__, key=lambda name: name not in trawl.__all__):
         thing = getattr(module, name)
         if is_defined_in(module, thing):
             kind = "function" if isinstance(thing, FunctionType) else "class"
@@ -68,10 +73,20 @@ def documented(module: ModuleType) -> Iterator[str]:
 
 
 def values(module: ModuleType) -> Iterator[str]:
-    """Lines of reStructuredText: the public names of a module that it does not define as a class or a function."""
-    names = [name for name in module.__all__ if not is_defined_in(module, getattr(module, name))]
-    if names:
-        yield "Also here: " + ", ".join(f"``{name}``" for name in sorted(names, key=str.lower)) + "."
+    """Lines of reStructuredText: the values and aliases that a module exports, and what it has from elsewhere."""
+    others = []
+    for name in sorted(module.__all__, key=str.lower):
+        if is_defined_in(module, getattr(module, name)):
+            continue
+        expression, words = assigned(module.__name__, name)
+        if not words:
+            others.append(name)
+            continue
+        yield f".. py:data:: {module.__name__}.{name}"
+        yield from (f"   :value: {expression}",) * (len(expression) <= SHORT_VALUE)
+        yield from ("", *(f"   {line}".rstrip() for line in words.splitlines()), "")
+    if others:
+        yield "Also here: " + ", ".join(f"``{name}``" for name in others) + "."
 
 
 class FromDocstrings(SphinxDirective):
