@@ -213,7 +213,8 @@ class Stored:
 
     Attributes:
         here: Those that are pending in this frontier now, in their order.
-        seen: Those that were not stored: another session of the job had found them before.
+        seen: Those that were not stored: their fingerprints were seen before, though :meth:`Frontier.claim_many` did
+            not know it.
         elsewhere: Those that are stored, and pending with another session of the job, which sends them.
     """
 
@@ -226,7 +227,11 @@ class Frontier(Protocol):
     """Store of a crawl's pending requests. Every backend passes the same contract suite."""
 
     async def claim_many(self, fingerprints: Sequence[bytes]) -> list[bool]:
-        """Mark ``fingerprints`` as seen; True for each that was new. The same one twice in a call is new once."""
+        """Mark ``fingerprints`` as seen; True for each that was new. The same one twice in a call is new once.
+
+        A frontier that would have to ask a server for it may say that one is new which was stored long ago, or by
+        another process: then the call that is to store the request does not, and says so (:attr:`Stored.seen`).
+        """
         ...
 
     async def disclaim(self, fingerprints: Iterable[bytes]) -> None:

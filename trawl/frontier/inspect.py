@@ -22,8 +22,8 @@ import msgspec
 
 from trawl.frontier.codec import StoredRecord, joined, repack, split, unpack
 from trawl.frontier.errors import DATABASE_ERRORS, job_error
-from trawl.frontier.job import HELD
 from trawl.frontier.lock import JobLock, read_last_error, read_owner
+from trawl.frontier.parts import HELD
 from trawl.frontier.schema import connect, connect_to_read
 from trawl.frontier.sections import LEASES, damage_error
 from trawl.frontier.tables import read_kept

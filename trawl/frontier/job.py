@@ -6,6 +6,9 @@ Two stores hold jobs: a directory (:mod:`trawl.frontier.sqlite`) and a server (:
 place among them. Values that are kept, and the positions of the feeds, are written with whatever step comes next: that
 costs nothing, and they are never newer or older than the acknowledgements they belong to.
 
+A job in a server may be shared by several processes (:mod:`trawl.frontier.share`). Then a step says which of its
+requests were new, and memory hears of others' requests as a :class:`Follower`.
+
 An item enters the outbox with the step that acknowledges its request, and leaves it with the one that stores how far
 the feeds have come. The last ones are in memory too, because the writer of the feeds asks for them at once.
 
@@ -18,23 +21,28 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from hashlib import blake2b
+from itertools import count
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import attrs
+import msgspec
 import trio
 
 from trawl.errors import JobError
-from trawl.frontier.base import OutboxItem
+from trawl.frontier.base import LaneKey, OutboxItem
+from trawl.frontier.parts import HELD
 from trawl.frontier.share import Share
 
 __all__ = [
     "AT_ONCE",
-    "HELD",
     "LAST_ORDER",
     "READ_BYTES",
+    "Follower",
+    "HeldLane",
     "Job",
     "LaneHead",
     "LaneRow",
@@ -44,13 +52,12 @@ __all__ = [
     "Row",
     "Snapshot",
     "Step",
+    "Written",
+    "hash_of",
     "wall_time",
 ]
 
 T = TypeVar("T")
-
-HELD = int.from_bytes(b"held", "big")
-"""The number of their lane. Those of other lanes are hashes of 64 bits."""
 
 AT_ONCE = 1000
 """Requests that are let in by one step."""
@@ -82,6 +89,12 @@ def wall_time(until: float) -> int:
     return int(until * 1e6) + 2
 
 
+def hash_of(lane: LaneKey, size: int) -> int:
+    """Return a hash of a lane's key of so many bytes, as a number with a sign."""
+    digest = blake2b(msgspec.msgpack.encode(lane), digest_size=size).digest()
+    return int.from_bytes(digest, "big", signed=True)
+
+
 @attrs.frozen
 class Snapshot:
     """State of the store when a frontier is opened.
@@ -91,16 +104,14 @@ class Snapshot:
         last_order: The largest order of coming, without its sign.
         seen: How many fingerprints were seen.
         marks: These fingerprints, or None where they are many.
-        held: How many requests wait for a time of their own, in no lane.
-        due: The time of the first of these, as :func:`wall_time` has it; None: there is none.
+        held: Lanes of requests that wait for a time of their own.
     """
 
     lanes: Sequence[tuple[int, LaneRow]]
     last_order: int
     seen: int
     marks: Sequence[bytes] | None
-    held: int = 0
-    due: int | None = None
+    held: Sequence[HeldLane] = ()
 
 
 @attrs.define
@@ -111,9 +122,10 @@ class Step:
         ended: Where the record is that goes, if one does.
         failed: Why it failed, and the wall time in seconds since 1970; None: it has not.
         rows: Requests to store.
-        marks: Fingerprints that are seen from now on.
-        moved: Requests that go to another place: where each is, and the new lane, minus priority and minus share. None:
-            none goes, and nobody asks when the first of those held is due.
+        marks: Of each of them its fingerprint, which is seen from now on; None: duplicates of it are wanted.
+        is_successor: The one row takes the place of ``ended``: it is stored even where its fingerprint was seen.
+        moved: Requests that go to another place: where each is, and the new lane, minus priority and minus share.
+        due_of: Lanes of held requests of which is asked when the first may go.
         items: Items for the outbox.
         is_spilled: Whether the items that ``ended`` has spilled come before them.
         spilled: Items of a request that has not ended: its order, a number, and the item.
@@ -122,11 +134,61 @@ class Step:
     ended: Place | None = None
     failed: tuple[str, float] | None = None
     rows: Sequence[Row] = ()
-    marks: Sequence[bytes] = ()
-    moved: Sequence[tuple[Place, tuple[int, int, float]]] | None = None
+    marks: Sequence[bytes | None] = ()
+    is_successor: bool = False
+    moved: Sequence[tuple[Place, tuple[int, int, float]]] = ()
+    due_of: Sequence[int] = ()
     items: Sequence[bytes] = ()
     is_spilled: bool = False
     spilled: Sequence[tuple[int, int, bytes]] = ()
+
+
+@attrs.frozen
+class Written:
+    """What came of a step.
+
+    Attributes:
+        seen: The numbers of its rows, from 0, that were not stored: their fingerprints were seen before.
+        due: Of each lane in ``due_of`` the time of its first request, as :func:`wall_time` has it; None: it is empty.
+    """
+
+    seen: Collection[int] = ()
+    due: Mapping[int, int | None] = {}
+
+
+@attrs.frozen
+class HeldLane:
+    """A lane of held requests.
+
+    Attributes:
+        number: Its number.
+        count: How many they are.
+        due: The time of the first, as :func:`wall_time` has it.
+    """
+
+    number: int
+    count: int
+    due: int
+
+
+class Follower(Protocol):
+    """What a job that is shared tells of each change before anybody else hears of it: the frontier's memory."""
+
+    def gained(self, lanes: Sequence[tuple[int, LaneRow]], held: Sequence[HeldLane]) -> list[LaneKey]:
+        """Take up lanes of parts that are this session's from now on; their keys."""
+        ...
+
+    def arrived(self, rows: Sequence[Row]) -> list[LaneKey]:
+        """Take up requests that other sessions have stored; the keys of their lanes."""
+        ...
+
+    def gave_back(self, part: int) -> int:
+        """Forget the lanes of a part. Returns how many requests were pending in it."""
+        ...
+
+    def pending_by_part(self) -> Mapping[int, int]:
+        """Return how many requests are pending in each part that has any."""
+        ...
 
 
 class Outbox:
@@ -336,15 +398,36 @@ class Job:
         """Have the spilled items of a request that will be sent again removed with the next step. Waits for nothing."""
         self._unspilled.append(order)
 
-    async def apply(self, step: Step, applied: Callable[[int | None], T]) -> T:
+    decides_seen: bool = False
+    """Whether a step says which of its requests were seen, so that memory need not ask for what it does not know."""
+
+    def number_of(self, lane: LaneKey) -> int:
+        """Return a lane's number: 64 bits of a hash of its key, so that no table of lanes is needed."""
+        return hash_of(lane, 8)
+
+    def held_number(self, lane: LaneKey) -> int:
+        """Return the number of the lane in which a lane's requests are held."""
+        return HELD
+
+    def is_here(self, number: int) -> bool:
+        """Return whether the lane of a number is in a part of this session: always, where there are no others."""
+        return True
+
+    def orders_after(self, last: int) -> Callable[[], int]:
+        """Return what gives orders of coming, each larger than those before; ``last`` is the largest that is stored."""
+        return count(last + 1).__next__
+
+    def follow(self, follower: Follower) -> None:
+        """Have changes of a shared job told to ``follower``, those since the job was opened at once."""
+
+    async def apply(self, step: Step, applied: Callable[[Written], T]) -> T:
         """Write a step; on disk when it returns. A checkpoint.
 
         Cancelling is heard before the step is handed in. After that it is carried out, unless the store is away.
 
         Args:
             step: What is to be written.
-            applied: Tells memory of it, in the order of the steps and before any other task runs. If ``moved`` is given
-                it gets the time of the first request that is held, as :func:`wall_time` has it; None: there is none.
+            applied: Tells memory what came of it, in the order of the steps and before any other task runs.
 
         Returns:
             The value of ``applied``.
@@ -372,8 +455,8 @@ class Job:
         """
         raise NotImplementedError
 
-    async def read_due(self, now: int) -> list[tuple[Place, bytes]]:
-        """Read the first held requests that are due at ``now``, in microseconds since 1970.
+    async def read_due(self, lanes: Sequence[int], now: int) -> list[tuple[Place, bytes]]:
+        """Read the first requests of lanes of held ones that are due at ``now``, in microseconds since 1970.
 
         Raises:
             JobError: The store can't be read.

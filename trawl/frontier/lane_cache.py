@@ -53,18 +53,21 @@ class DupeFilter:
         known: All fingerprints that are stored, or None where they are too many to remember.
         count: How many are stored.
         generation: How many a generation holds.
+        asks: The store is asked for those that memory does not know; otherwise they are taken for new, and the step
+            that stores their requests decides.
 
     Attributes:
         count: Fingerprints ever claimed, those that are stored included.
     """
 
-    __slots__ = ("_claimed", "_generation", "_is_complete", "_old", "_young", "count")
+    __slots__ = ("_asks", "_claimed", "_generation", "_is_complete", "_old", "_young", "count")
 
-    def __init__(self, known: Iterable[bytes] | None, count: int, generation: int) -> None:
+    def __init__(self, known: Iterable[bytes] | None, count: int, generation: int, *, asks: bool) -> None:
         self._claimed: set[bytes] = set()
         self._young: set[bytes] = set()
         self._old: set[bytes] = set(known or ())
-        self._is_complete = known is not None
+        self._is_complete = known is not None or not asks
+        self._asks = asks
         self._generation = generation
         self.count: int = count
 
@@ -98,7 +101,7 @@ class DupeFilter:
 
     def _remember(self, fingerprint: bytes) -> None:
         if len(self._young) >= self._generation:
-            self._is_complete &= not self._old
+            self._is_complete &= not self._old or not self._asks
             self._old, self._young = self._young, set()
         self._young.add(fingerprint)
 
@@ -217,8 +220,18 @@ class LaneCaches:
 
     def forget_if_empty(self, cache: LaneCache) -> None:
         """Forget a lane with nothing pending or leased."""
-        if not cache.pending and not cache.leased and cache.reading is None:
-            self.by_lane.pop(cache.lane, None)
+        if not cache.pending and not cache.leased and cache.reading is None and self.is_known(cache):
+            del self.by_lane[cache.lane]
+
+    def forget(self, cache: LaneCache) -> None:
+        """Forget a lane with all that is pending in it: it is another process's now."""
+        self.drop(cache)
+        cache.pending = 0
+        del self.by_lane[cache.lane]
+
+    def is_known(self, cache: LaneCache) -> bool:
+        """Return whether a lane was not forgotten meanwhile."""
+        return self.by_lane.get(cache.lane) is cache
 
     def _hold(self, cache: LaneCache, key: SortKey, record: Record | bytes) -> None:
         heappush(cache.at_hand, (key, record))
@@ -276,7 +289,8 @@ class LaneReader:
 
         def applied(found: list[list[LaneHead]]) -> None:
             for each, limit, rows in zip(caches, limits, found, strict=True):
-                self._refill(each, rows, are_all=len(rows) < limit)
+                if self._caches.is_known(each):
+                    self._refill(each, rows, are_all=len(rows) < limit)
 
         asked = [(each.number, limit) for each, limit in zip(caches, limits, strict=True)]
         try:

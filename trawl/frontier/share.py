@@ -1,8 +1,8 @@
 """What a process knows of a job that it shares with others: which parts are its own, and what changes.
 
-A *session* is one process's membership in a job. The hosts of a job are in :data:`PARTS` *parts*, by registrable
-domain, and each part has one session at most that *owns* it: only the owner sends to its hosts, so the throttle of that
-process is exact for them. A request that is found by another session is stored at once, and *arrives* at the owner.
+A *session* is one process's membership in a job. The hosts of a job are in *parts* (:mod:`trawl.frontier.parts`), by
+registrable domain, and each part has one session at most that *owns* it: only the owner sends to its hosts, so the
+throttle of that process is exact for them. A request that another session finds is stored at once, and *arrives* here.
 
 The store hands parts out; sessions come and go. Whoever runs the crawl reads one change after the other::
 
@@ -10,6 +10,7 @@ The store hands parts out; sessions come and go. Whoever runs the crawl reads on
     losing   parts go to another session: nothing more is sent to their hosts; when nothing of a part is under way any
              more it is given back, with what is to be kept of it
     arrived  requests that other sessions have found are in the frontier's memory
+    items    that other sessions have given are in the outbox of the one that exports
     reads    this session is to read ``start()``
     over     nothing is pending in the job, nothing is under way and ``start()`` was read: the crawl ends
 """
@@ -23,10 +24,7 @@ import attrs
 
 from trawl.frontier.base import LaneKey
 
-__all__ = ["PARTS", "Arrived", "Change", "Gained", "Losing", "Over", "Reads", "Share"]
-
-PARTS = 1024
-"""Parts of a job that can be shared."""
+__all__ = ["Arrived", "Change", "Gained", "Items", "Losing", "Over", "Reads", "Share"]
 
 
 @attrs.frozen
@@ -83,7 +81,18 @@ class Over:
     """Nothing is pending or under way in the whole job, and ``start()`` was read."""
 
 
-Change: TypeAlias = Gained | Losing | Arrived | Reads | Over
+@attrs.frozen
+class Items:
+    """Items of other sessions are in the outbox; only where this session exports them.
+
+    Attributes:
+        end: The position of the last.
+    """
+
+    end: int
+
+
+Change: TypeAlias = Gained | Losing | Arrived | Items | Reads | Over
 
 
 class Share(Protocol):
@@ -138,14 +147,19 @@ class Share(Protocol):
         """
         ...
 
+    def say(self, words: bytes) -> None:
+        """Have what this session says of itself stored with its next renewal, for those who look at the job."""
+        ...
+
     def ask_if_over(self, *, is_idle: bool) -> None:
         """Say whether this session has nothing to do, or has something again: only then it asks whether all is over."""
         ...
 
-    async def started(self) -> None:
-        """Say that ``start()`` has come to its end and what it gave is stored: no session reads it again. A checkpoint.
+    @property
+    def is_started(self) -> bool:
+        """``start()`` was read to its end, by whichever session."""
+        ...
 
-        Raises:
-            JobError: The job is this process's no more, or its store can't be written.
-        """
+    def started(self) -> None:
+        """Have it written with the next step that ``start()`` has come to its end: no session reads it again."""
         ...

@@ -29,8 +29,9 @@ from trawl.durable import make_folder
 from trawl.errors import JobError, UsageError
 from trawl.frontier.base import OutboxItem
 from trawl.frontier.errors import DATABASE_ERRORS, job_error
-from trawl.frontier.job import Job, LaneHead, Outbox, Place, Snapshot, Step
+from trawl.frontier.job import Job, LaneHead, Outbox, Place, Snapshot, Step, Written
 from trawl.frontier.lock import LOCK_NAME, JobLock
+from trawl.frontier.parts import HELD
 from trawl.frontier.schema import BUSY_SECONDS, DATABASE_NAME, SCHEMA_VERSION, connect
 from trawl.frontier.sections import damage_error
 from trawl.frontier.tables import (
@@ -56,6 +57,8 @@ __all__ = ["SqliteJob", "open_job"]
 T = TypeVar("T")
 
 logger: logging.Logger = logging.getLogger("trawl.frontier")
+
+_WRITTEN = Written()
 
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
@@ -91,7 +94,7 @@ class SqliteJob(Job):
         """The error after which nothing is written any more."""
         return self.transactions.failure
 
-    async def apply(self, step: Step, applied: Callable[[int | None], T]) -> T:
+    async def apply(self, step: Step, applied: Callable[[Written], T]) -> T:
         """Write a step in the next transaction. A checkpoint.
 
         Raises:
@@ -111,7 +114,7 @@ class SqliteJob(Job):
             first, last = written
             if step.items or step.is_spilled:
                 self.outbox.added(None if step.is_spilled else step.items, last)
-            return applied(first)
+            return applied(Written(due={HELD: first}) if step.due_of else _WRITTEN)
 
         return await self.transactions.execute(run, hear)
 
@@ -130,7 +133,7 @@ class SqliteJob(Job):
 
         return await self.transactions.execute(partial(which_are_seen, marks=marks), hear, is_writing=False)
 
-    async def read_due(self, now: int) -> list[tuple[Place, bytes]]:
+    async def read_due(self, lanes: Sequence[int], now: int) -> list[tuple[Place, bytes]]:
         """Read the first held requests that are due at ``now``, in microseconds since 1970. A checkpoint."""
         return await self.transactions.execute(partial(due, now=now), _same, is_writing=False)
 

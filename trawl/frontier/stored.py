@@ -10,11 +10,11 @@ crawl must not lose.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from hashlib import blake2b
-from itertools import count
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 
+import attrs
 import msgspec
 import trio
 
@@ -22,12 +22,16 @@ from trawl.clock import WallClock
 from trawl.errors import JobError
 from trawl.frontier.base import FrontierStatistics, LaneKey, Record, SortKey, Stored
 from trawl.frontier.codec import RecordCodec
-from trawl.frontier.job import HELD, Job, Place, Row, Snapshot, Step, wall_time
+from trawl.frontier.job import HeldLane, Job, LaneRow, Place, Row, Snapshot, Step, Written, wall_time
 from trawl.frontier.lane_cache import Bounds, DupeFilter, LaneCache, LaneCaches, LaneReader
+from trawl.frontier.parts import is_held, part_in
 from trawl.frontier.sections import LEASES
 from trawl.http import Request
 
 __all__ = ["StoredFrontier", "open_frontier"]
+
+_LANES_AT_ONCE = 16
+"""Lanes of held requests that are looked into by one reading."""
 
 
 class StoredFrontier:
@@ -47,17 +51,19 @@ class StoredFrontier:
         self._codec = codec
         self._wall = wall
         self._sign = -1 if depth_first else 1
-        self._next_order = count(found.last_order + 1).__next__
-        self._dupe_filter = DupeFilter(found.marks, found.seen, bounds.marks)
+        self._next_order = job.orders_after(found.last_order)
+        self._dupe_filter = DupeFilter(found.marks, found.seen, bounds.marks, asks=not job.decides_seen)
         self.caches: LaneCaches = LaneCaches(bounds)
         self._leased: dict[int, tuple[LaneCache, float, Place]] = {}  # in the order of leasing
         self._spilled: dict[int, int] = {}
         self._reader = LaneReader(job, self.caches, self._leased)
-        self._pending = self._held = found.held
-        self._next_due = inf if found.due is None else self._instant(found.due)
+        self._pending = 0
+        self._held: dict[int, HeldLane] = {}
+        self._next_due = inf
         self._told: bytes | None = None
         job.before_commit(self._tell)
-        self._restore(found)
+        self.gained(found.lanes, found.held)
+        job.follow(self)
 
     async def claim_many(self, fingerprints: Sequence[bytes]) -> list[bool]:
         """Mark ``fingerprints`` as seen; True for each that was new."""
@@ -86,13 +92,12 @@ class StoredFrontier:
 
     async def push_many(self, records: Sequence[Record]) -> Stored:
         """Store ``records`` and their marks in this order. A checkpoint."""
-        rows, marks = self._written(records, self._sign)
+        rows, marks = self._rows(records, self._sign)
 
-        def applied(_: int | None) -> None:
-            self._stored(records, rows, marks)
+        def applied(written: Written) -> Stored:
+            return self._stored(records, rows, written)
 
-        await self._job.apply(Step(rows=rows, marks=marks), applied)
-        return Stored(records)
+        return await self._job.apply(Step(rows=rows, marks=marks), applied)
 
     async def lease_many(self, lane: LaneKey, limit: int) -> list[Record]:
         """Take up to ``limit`` of a lane's records, best first.
@@ -127,17 +132,16 @@ class StoredFrontier:
         known = self._leased.get(order)
         if known is None:
             raise ValueError(f"{lease!r} is not leased")
-        rows, marks = self._written(outputs, self._sign)
+        rows, marks = self._rows(outputs, self._sign)
         failed = None if failure is None else (_text(failure), self._now_epoch())
         is_spilled = self._spilled.pop(order, 0) > 0
 
-        def applied(_: int | None) -> None:
+        def applied(written: Written) -> Stored:
             self._ended(order)
-            self._stored(outputs, rows, marks)
+            return self._stored(outputs, rows, written)
 
         step = Step(ended=known[2], failed=failed, rows=rows, marks=marks, items=items, is_spilled=is_spilled)
-        await self._job.apply(step, applied)
-        return Stored(outputs)
+        return await self._job.apply(step, applied)
 
     async def replace(self, lease: Record, record: Record) -> bool:
         """Put ``record`` in place of a leased one; it is leased at once. A checkpoint.
@@ -149,19 +153,21 @@ class StoredFrontier:
         known = self._leased.get(order)
         if known is None:
             raise ValueError(f"{lease!r} is not leased")
-        rows, marks = self._written([record], 1, is_leased=True)
+        rows, marks = self._rows([record], 1, is_leased=True)
 
-        def applied(_: int | None) -> None:
+        def applied(_: Written) -> bool:
             self._ended(order)
-            for mark in marks:
-                self._dupe_filter.stored(mark)
+            if record.fingerprint is not None:
+                self._dupe_filter.stored(record.fingerprint)
             record.stored = None
+            if not self._job.is_here(rows[0][1]):
+                return False
             cache = self._cache_of(record.lane)
             cache.leased += 1
             self._leased[record.order] = cache, self._now_epoch(), rows[0][:4]
+            return True
 
-        await self._job.apply(Step(ended=known[2], rows=rows, marks=marks), applied)
-        return True
+        return await self._job.apply(Step(ended=known[2], rows=rows, marks=marks, is_successor=True), applied)
 
     async def release(self, leases: Iterable[Record]) -> None:
         """Give leases back; each keeps its old place in its lane. One that has ended is passed over.
@@ -178,17 +184,17 @@ class StoredFrontier:
             if self._spilled.pop(lease.order, 0):
                 self._job.unspill(lease.order)
             if lease.not_before > now and self._job.failure is None:
-                later.append((place, (HELD, self._wall_time(lease), 0.0)))
+                later.append((place, (self._job.held_number(lease.lane), self._wall_time(lease), 0.0)))
                 continue
             self._unleased(lease)
             self.caches.place(cache, (*place[2:], place[0]), lease)
             self._pending += 1
         if later:
 
-            def applied(_: int | None) -> None:
-                for place, to in later:
+            def applied(_: Written) -> None:
+                for place, (number, until, _share) in later:
                     self._ended(place[0])
-                    self._hold(to[1])
+                    self._hold(number, until)
 
             await self._job.apply(Step(moved=later), applied)
 
@@ -202,23 +208,35 @@ class StoredFrontier:
         Raises:
             JobError: The store can't be read, or a record in it can't be used.
         """
-        found = await self._job.read_due(int(self._wall.to_epoch(now) * 1e6))
+        wall = int(self._wall.to_epoch(now) * 1e6)
+        due_of = [number for number, held in self._held.items() if held.due <= wall][:_LANES_AT_ONCE]
+        found = await self._job.read_due(due_of, wall)
         records = [self._decoded(place[0], blob) for place, blob in found]
         lanes = {record.lane: None for record in records}
-        numbers = {lane: _number_of(lane) for lane in lanes}
+        numbers = {lane: self._job.number_of(lane) for lane in lanes}
         moved = [
             (place, (numbers[record.lane], *_key(record)[:2]))
             for (place, _), record in zip(found, records, strict=True)
         ]
 
-        def applied(first: int | None) -> None:
-            for record in records:
-                self.caches.place(self._cache_of(record.lane), _key(record), record)
-            self._held -= len(records)
-            self._next_due = inf if first is None else self._instant(first)
+        def applied(written: Written) -> None:
+            self._woken([place[1] for place, _ in found], records, written.due)
 
-        await self._job.apply(Step(moved=moved), applied)
+        await self._job.apply(Step(moved=moved, due_of=due_of), applied)
         return list(lanes)
+
+    def _woken(self, from_lanes: Sequence[int], records: Sequence[Record], due: Mapping[int, int | None]) -> None:
+        """Let records out of the lanes in which they were held."""
+        for number, record in zip(from_lanes, records, strict=True):
+            held = self._held.get(number)
+            if held is not None:  # its part was not given back meanwhile
+                self._held[number] = attrs.evolve(held, count=held.count - 1)
+                self.caches.place(self._cache_of(record.lane), _key(record), record)
+        for number, first in due.items():
+            held = self._held.pop(number, None)
+            if held is not None and first is not None:
+                self._held[number] = attrs.evolve(held, due=first)
+        self._next_due = min([self._instant(held.due) for held in self._held.values()], default=inf)
 
     def held_until(self, request: Request) -> float | None:
         """Return None: held records are only in the store."""
@@ -248,16 +266,82 @@ class StoredFrontier:
     def statistics(self) -> FrontierStatistics:
         """Return the counts of now."""
         lanes = sum(cache.pending > 0 for cache in self.caches.by_lane.values())
-        return FrontierStatistics(self._pending, len(self._leased), self._dupe_filter.count, lanes, self._held)
+        held = sum(held.count for held in self._held.values())
+        return FrontierStatistics(self._pending, len(self._leased), self._dupe_filter.count, lanes, held)
 
     async def aclose(self) -> None:
         """Have everything written; the job stays open. A checkpoint."""
         if self._job.failure is None:
             await self._job.commit()
 
-    def _written(
+    # What the job tells, where it is shared.
+
+    def gained(self, lanes: Sequence[tuple[int, LaneRow]], held: Sequence[HeldLane]) -> list[LaneKey]:
+        """Take up lanes that earlier processes, or other sessions, have left; their keys."""
+        found = []
+        for pending, (number, priority, share, order, blob) in lanes:
+            record = self._decoded(order, blob)
+            lane = record.lane
+            if lane in self.caches.by_lane:
+                raise self._damaged(order, "its lane is not the one that it is stored in")
+            cache = self.caches.by_lane[lane] = LaneCache(lane, number)
+            self.caches.place(cache, (priority, share, order), record)
+            cache.pending = pending
+            if pending > 1:
+                cache.beyond = (priority, share, order + 1)  # there are none before; where the next is, a reading says
+            self._reader.unread[lane] = None
+            self._pending += pending
+            found.append(lane)
+        for each in held:
+            self._held[each.number] = each
+            self._pending += each.count
+            self._next_due = min(self._next_due, self._instant(each.due))
+        return found
+
+    def arrived(self, rows: Sequence[Row]) -> list[LaneKey]:
+        """Take up requests that other sessions have stored; the keys of their lanes."""
+        lanes: dict[LaneKey, None] = {}
+        for order, number, priority, share, blob in rows:
+            if is_held(number):
+                self._hold(number, priority)
+                continue
+            record = self._decoded(order, blob)
+            self.caches.place(self._cache_of(record.lane), (priority, share, order), record)
+            self._pending += 1
+            lanes[record.lane] = None
+        return list(lanes)
+
+    def gave_back(self, part: int) -> int:
+        """Forget the lanes of a part. Returns how many requests were pending in it.
+
+        Raises:
+            ValueError: A request of it is leased.
+        """
+        caches = [cache for cache in self.caches.by_lane.values() if part_in(cache.number) == part]
+        if any(cache.leased for cache in caches):
+            raise ValueError(f"a request of part {part} is leased")
+        pending = 0
+        for cache in caches:
+            pending += cache.pending
+            self.caches.forget(cache)
+        for number in [number for number in self._held if part_in(number) == part]:
+            pending += self._held.pop(number).count
+        self._next_due = min([self._instant(held.due) for held in self._held.values()], default=inf)
+        self._pending -= pending
+        return pending
+
+    def pending_by_part(self) -> Mapping[int, int]:
+        """Return how many requests are pending in each part that has any."""
+        counts: Counter[int] = Counter()
+        for cache in self.caches.by_lane.values():
+            counts[part_in(cache.number)] += cache.pending + cache.leased
+        for held in self._held.values():
+            counts[part_in(held.number)] += held.count
+        return counts
+
+    def _rows(
         self, records: Sequence[Record], sign: int, *, is_leased: bool = False
-    ) -> tuple[list[Row], list[bytes]]:
+    ) -> tuple[list[Row], list[bytes | None]]:
         """Return the rows and fingerprints to store for ``records``, which get their orders."""
         now = trio.current_time()
         blobs = [record.stored if record.stored is not None else self._codec.encode(record, now) for record in records]
@@ -267,30 +351,47 @@ class StoredFrontier:
             record.order = sign * self._next_order()
             if record.found_at is None:
                 record.found_at = now
-            if record.not_before > now and not is_leased:
-                rows.append((record.order, HELD, self._wall_time(record), 0.0, blob))
-                continue
             lane = record.lane
             cache = self.caches.by_lane.get(lane)
-            number = _number_of(lane) if cache is None else cache.number
-            rows.append((record.order, number, -record.request.priority, -record.share, blob))
-        return rows, [record.fingerprint for record in records if record.fingerprint is not None]
+            number = self._job.number_of(lane) if cache is None else cache.number
+            if record.not_before > now and not (is_leased and self._job.is_here(number)):
+                rows.append((record.order, self._job.held_number(lane), self._wall_time(record), 0.0, blob))
+            else:
+                rows.append((record.order, number, -record.request.priority, -record.share, blob))
+        return rows, [record.fingerprint for record in records]
 
-    def _stored(self, records: Sequence[Record], rows: Sequence[Row], marks: Sequence[bytes]) -> None:
-        """Count records that are in the store now, and pending."""
-        for mark in marks:
-            self._dupe_filter.stored(mark)
-        for record, row in zip(records, rows, strict=True):
+    def _stored(self, records: Sequence[Record], rows: Sequence[Row], written: Written) -> Stored:
+        """Take up those records that are pending here now."""
+        seen: list[Record] = []
+        elsewhere: list[Record] = []
+        is_here = self._job.is_here
+        for index, (record, row) in enumerate(zip(records, rows, strict=True)):
             record.stored = None
-            if row[1] == HELD:
-                self._hold(row[2])
+            if index in written.seen:
+                assert record.fingerprint is not None
+                self._dupe_filter.settle(record.fingerprint, was_stored=True)
+                seen.append(record)
+                continue
+            if record.fingerprint is not None:
+                self._dupe_filter.stored(record.fingerprint)
+            if not is_here(row[1]):
+                elsewhere.append(record)
+            elif is_held(row[1]):
+                self._hold(row[1], row[2])
             else:
                 self.caches.place(self._cache_of(record.lane), _key(record), record)
                 self._pending += 1
+        if not seen and not elsewhere:
+            return Stored(records)
+        others = {id(record) for record in (*seen, *elsewhere)}
+        return Stored([record for record in records if id(record) not in others], seen, elsewhere)
 
-    def _hold(self, until: int) -> None:
+    def _hold(self, number: int, until: int) -> None:
         """Count one more held record."""
-        self._held += 1
+        held = self._held.get(number)
+        self._held[number] = (
+            HeldLane(number, 1, until) if held is None else HeldLane(number, held.count + 1, min(held.due, until))
+        )
         self._pending += 1
         self._next_due = min(self._next_due, self._instant(until))
 
@@ -314,7 +415,7 @@ class StoredFrontier:
     def _cache_of(self, lane: LaneKey) -> LaneCache:
         cache = self.caches.by_lane.get(lane)
         if cache is None:
-            cache = self.caches.by_lane[lane] = LaneCache(lane, _number_of(lane))
+            cache = self.caches.by_lane[lane] = LaneCache(lane, self._job.number_of(lane))
         return cache
 
     def _take(self, cache: LaneCache, limit: int) -> list[Record]:
@@ -331,21 +432,6 @@ class StoredFrontier:
             self._leased[lease.order] = cache, since, (key[2], cache.number, *key[:2])
         self._pending -= len(leases)
         return leases
-
-    def _restore(self, found: Snapshot) -> None:
-        """Restore the lanes of an earlier process."""
-        for pending, (number, priority, share, order, blob) in found.lanes:
-            record = self._decoded(order, blob)
-            lane = record.lane
-            if lane in self.caches.by_lane:
-                raise self._damaged(order, "its lane is not the one that it is stored in")
-            cache = self.caches.by_lane[lane] = LaneCache(lane, number)
-            self.caches.place(cache, (priority, share, order), record)
-            cache.pending = pending
-            if pending > 1:
-                cache.beyond = (priority, share, order + 1)  # there are none before; where the next is, a reading says
-            self._reader.unread[lane] = None
-            self._pending += pending
 
     def _decoded(self, order: int, blob: bytes) -> Record:
         try:
@@ -380,7 +466,7 @@ class StoredFrontier:
     def _tell(self) -> None:
         """Save, with each step, the number of leases and the oldest, for :mod:`trawl.frontier.inspect`."""
         told = b""
-        if self._leased:
+        if self._leased and (self._job.share is None or self._job.share.is_alone):
             order, (_, since, _) = next(iter(self._leased.items()))
             told = msgspec.msgpack.encode((len(self._leased), order, since))
         if told != self._told:
@@ -413,11 +499,6 @@ async def open_frontier(
 
 def _key(record: Record) -> SortKey:
     return -record.request.priority, -record.share, record.order
-
-
-def _number_of(lane: LaneKey) -> int:
-    """Return a lane's number: the first 64 bits of a hash of its key, so that no table of lanes is needed."""
-    return int.from_bytes(blake2b(msgspec.msgpack.encode(lane), digest_size=8).digest(), "big", signed=True)
 
 
 def _text(reason: str) -> str:

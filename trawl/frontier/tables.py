@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from trawl.frontier.base import OutboxItem
 from trawl.frontier.codec import repack, unpack
 from trawl.frontier.errors import malformed
-from trawl.frontier.job import AT_ONCE, HELD, LAST_ORDER, READ_BYTES, LaneHead, Place, Snapshot, Step, wall_time
+from trawl.frontier.job import AT_ONCE, LAST_ORDER, READ_BYTES, HeldLane, LaneHead, Place, Snapshot, Step, wall_time
+from trawl.frontier.parts import HELD
 
 __all__ = [
     "RowCounts",
@@ -128,13 +129,14 @@ def read_snapshot(connection: sqlite3.Connection, max_marks: int, row_counts: Ro
         marks = [row[0] for row in connection.execute("SELECT fingerprint FROM seen")]
         if not all(type(mark) is bytes for mark in marks):
             raise malformed("its seen fingerprints are not bytes")
-    return Snapshot(lanes, max(edges), seen, marks, held, _first_due(connection))
+    first = _first_due(connection)
+    return Snapshot(lanes, max(edges), seen, marks, () if first is None else (HeldLane(HELD, held, first),))
 
 
 def write(connection: sqlite3.Connection, step: Step, row_counts: RowCounts) -> int | None:
     """Write a step, but for items that come into the outbox.
 
-    Returns the time of the first request that is held, if ``moved`` is given; None: there is none.
+    Returns the time of the first request that is held, if it is asked for; None: there is none.
     """
     if step.ended is not None:
         _end(connection, step.ended[0], step.failed, row_counts)
@@ -142,16 +144,16 @@ def write(connection: sqlite3.Connection, step: Step, row_counts: RowCounts) -> 
         statement = "INSERT INTO request (ord, lane, priority, share, record) VALUES (?, ?, ?, ?, ?)"
         connection.executemany(statement, step.rows)
         row_counts.requests += len(step.rows)
-    if step.marks:
-        new = connection.executemany("INSERT OR IGNORE INTO seen VALUES (?)", [(mark,) for mark in sorted(step.marks)])
+    marks = [(mark,) for mark in step.marks if mark is not None]
+    if marks:
+        new = connection.executemany("INSERT OR IGNORE INTO seen VALUES (?)", sorted(marks))
         row_counts.seen += new.rowcount
     if step.spilled:
         connection.executemany("INSERT INTO spilled VALUES (?, ?, ?)", step.spilled)
-    if step.moved is not None:
+    if step.moved:
         statement = "UPDATE request SET lane = ?, priority = ?, share = ? WHERE ord = ?"
         connection.executemany(statement, [(*to, place[0]) for place, to in step.moved])
-        return _first_due(connection)
-    return None
+    return _first_due(connection) if step.due_of else None
 
 
 def _end(connection: sqlite3.Connection, order: int, failed: tuple[str, float] | None, row_counts: RowCounts) -> None:

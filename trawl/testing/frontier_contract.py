@@ -56,6 +56,13 @@ def paths(records: Sequence[Record]) -> list[str]:
     return [record.request.url.partition("example/")[2] for record in records]
 
 
+async def claim_and_push(frontier: Frontier, records: Sequence[Record]) -> list[str]:
+    """Store those records that are new, as a crawl does; their paths."""
+    are_new = await frontier.claim_many([make_fingerprint(path) for path in paths(records)])
+    stored = await frontier.push_many([record for record, is_new in zip(records, are_new, strict=True) if is_new])
+    return paths(stored.here)
+
+
 class FrontierContract:
     """The tests that every frontier has to pass. Derive from it in a test module, and override :meth:`store`.
 
@@ -343,10 +350,10 @@ class FrontierContract:
             assert sorted(frontier.lanes()) == [lane_of(), lane_of("b.example")]
             numbers = frontier.statistics()
             assert (numbers.pending, numbers.leased, numbers.lanes) == (3, 0, 2)
-            assert await frontier.claim_many([make_fingerprint(path) for path in "123"]) == [False] * 3
-            assert await frontier.claim_many([make_fingerprint("4")]) == [True]  # its request was never stored
+            assert await claim_and_push(frontier, [make_record(path) for path in "123"]) == []
+            assert await claim_and_push(frontier, [make_record("4")]) == ["4"]  # it was claimed, and never stored
             await frontier.push_many([make_record("6")])
-            assert paths(await frontier.lease_many(lane_of(), 9)) == ["1", "2", "6"]
+            assert paths(await frontier.lease_many(lane_of(), 9)) == ["1", "2", "4", "6"]
             assert paths(await frontier.lease_many(lane_of("b.example"), 9)) == ["5"]
 
         self.on(first, second)

@@ -95,10 +95,13 @@ class FrontierMachine(RuleBasedStateMachine):
         axis_marks = [b"%16d" % number for number in numbers]
         known = self._model.claimed | self._model.stored
         expected = [mark not in known and mark not in axis_marks[:i] for i, mark in enumerate(axis_marks)]
-        assert self._run(self._frontier.claim_many, axis_marks) == expected
+        answers = self._run(self._frontier.claim_many, axis_marks)
+        told = [mark for mark, answer in zip(axis_marks, answers, strict=True) if answer]
         fresh = [mark for mark, is_new in zip(axis_marks, expected, strict=True) if is_new]
-        self._push([self._record(mark, i % 3) for i, mark in enumerate(fresh[:2])])
-        self._run(self._frontier.disclaim, fresh[2:])
+        assert len(told) == len(set(told))
+        assert set(fresh) <= set(told) <= set(fresh) | self._model.stored - self._model.claimed
+        self._push([self._record(mark, i % 3) for i, mark in enumerate(told[:2])])
+        self._run(self._frontier.disclaim, told[2:])
 
     @rule(number=st.integers(13, 16))
     def claim_only(self, number: int) -> None:
@@ -203,8 +206,9 @@ class FrontierMachine(RuleBasedStateMachine):
             ended.set()
 
     def _push(self, records: list[Record]) -> None:
-        self._run(self._frontier.push_many, records)
-        for record in records:
+        stored = self._run(self._frontier.push_many, records)
+        assert list(stored.here) == [record for record in records if record.fingerprint not in self._model.stored]
+        for record in stored.here:
             self._model.push(record)
             self._model.wrote(record)
 

@@ -24,6 +24,7 @@ Fault = str | None
 
 FACTS: Mapping[str, str] = {
     "redis_version": "7.2.4",
+    "run_id": "1",
     "role": "master",
     "connected_slaves": "0",
     "config.maxmemory-policy": "noeviction",
@@ -76,9 +77,16 @@ class SimulatedStore:
         """Return a copy of all that is stored, for :meth:`restart`."""
         return deepcopy(self.content)
 
-    def restart(self, saved: Any) -> None:
-        """Go on from an older state, as after a power cut, or a failover to a replica that is behind."""
+    def restart(self, saved: Any, *, run_id: str | None = None) -> None:
+        """Go on from an older state, as after a power cut, or a failover to a replica that is behind.
+
+        Args:
+            saved: The state.
+            run_id: What it calls this run of it; None: as before.
+        """
         self.content = deepcopy(saved)
+        if run_id is not None:
+            self.facts["run_id"] = run_id
 
     def run(self, name: str, keys: Sequence[str], args: Sequence[bytes | str | int]) -> Any:
         """Run one script."""
@@ -120,6 +128,11 @@ class SimulatedStore:
     def _hmget(self, key: bytes, *fields: bytes) -> list[Any]:
         return [self._hget(key, field) for field in fields]
 
+    def _hincrby(self, key: bytes, field: bytes, by: bytes) -> int:
+        fields = self.content.setdefault(key, {})
+        fields[field] = b"%d" % (int(fields.get(field, 0)) + int(by))
+        return int(fields[field])
+
     def _hset(self, key: bytes, *pairs: bytes) -> int:
         self.content.setdefault(key, {}).update(zip(pairs[::2], pairs[1::2], strict=True))
         return 0
@@ -149,9 +162,21 @@ class SimulatedStore:
     def _zadd(self, key: bytes, score: bytes, member: bytes) -> int:
         members = self.content.setdefault(key, [])
         entry = (float(score), member)
-        if entry not in members:
+        if score == b"0":  # all of the set are: it is ordered by its members
+            place = bisect_left(members, entry)
+            if place == len(members) or members[place] != entry:
+                members.insert(place, entry)
+        else:
+            members[:] = [each for each in members if each[1] != member]
             insort(members, entry)
         return 0
+
+    def _zscore(self, key: bytes, member: bytes) -> Any:
+        return next((b"%.17g" % score for score, each in self.content.get(key, ()) if each == member), False)
+
+    def _zrangebyscore(self, key: bytes, _: bytes, below: bytes, *options: bytes) -> list[Any]:
+        found = [member for score, member in self.content.get(key, ()) if score < float(below[1:])]
+        return found[: int(options[2])]
 
     def _zrem(self, key: bytes, member: bytes) -> int:
         members = self.content.get(key, [])
@@ -162,6 +187,8 @@ class SimulatedStore:
         return len(self.content.get(key, ()))
 
     def _zrange(self, key: bytes, low: bytes, high: bytes, *options: bytes) -> list[Any]:
+        if options == (b"WITHSCORES",):
+            return [each for score, member in self.content.get(key, ()) for each in (member, b"%.17g" % score)]
         members, first, last = self._between(key, low, high)
         count = int(options[3])
         return [member for _, member in members[first:last][: count if count >= 0 else None]]

@@ -1,20 +1,20 @@
 """A job in a server: numbered steps, one round trip at a time, under a lease.
 
-Theory of operation. One long task, :meth:`RedisJob.serve`, owns the connection. Tasks hand in steps and readings and
-wait; what comes while a round trip is under way goes with the next one, as one step of the partition::
+Theory of operation. One long task, :func:`_serve`, owns the connection. Tasks hand in steps and readings and wait; what
+comes while a round trip is under way goes with the next one, as one step of the session::
 
+    what others do ◄────── share.lua, when it is due: :mod:`trawl.frontier.redis.sessions`
+    readings ─────────────► next, in the same round trip
     steps of many tasks ──► one numbered step ──► apply.lua ──► ok: memory follows, in the order of the steps
-    readings ─────────────► before it, in the same round trip
-    the lease ────────────► renewed a few times within its length
 
 A step has a number, one more than the last. Where an answer was lost, the same step is sent again under the same
 number: the server applies it once. A server that has a lower number has lost steps (it was restarted from an older
-state), and one with another epoch has been given to another process; both end this process's part, and the job goes on
-from what the server has.
+state), and one that does not know the session has ended it, because its lease was over; both end this process's part,
+and the job goes on from what the server has.
 
 While the server is away nothing is lost and nothing ends. Steps wait. What was sent may end, and nothing is sent once
 the lease may be over: its deadline is counted from before the call that renewed it, and is nine tenths of its length,
-so nothing of this process is on the wire when another may have the job. After that everything goes on.
+so nothing of this process is on the wire when another may have its parts. After that everything goes on.
 
 Length: the steps that are handed in, the round trips that carry them and the opening share one state and one story.
 """
@@ -26,7 +26,8 @@ import math
 import os
 import random
 import socket
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
@@ -35,12 +36,12 @@ import attrs
 import trio
 
 from trawl.errors import JobError, TrawlError, UsageError
-from trawl.frontier.base import OutboxItem
+from trawl.frontier.base import LaneKey, OutboxItem
 from trawl.frontier.codec import repack, unpack
 from trawl.frontier.job import (
     AT_ONCE,
-    HELD,
     READ_BYTES,
+    Follower,
     Job,
     LaneHead,
     Lease,
@@ -49,8 +50,11 @@ from trawl.frontier.job import (
     Row,
     Snapshot,
     Step,
+    Written,
+    hash_of,
     wall_time,
 )
+from trawl.frontier.parts import HELD, PARTS, number_in, part_in, part_of, suffixes_digest
 from trawl.frontier.redis.client import Address, Call, Durability, StoreAway, StoreServer, check_server
 from trawl.frontier.redis.client import connect as connect_server
 from trawl.frontier.redis.layout import (
@@ -64,8 +68,9 @@ from trawl.frontier.redis.layout import (
     place_of,
     start_of_lane,
 )
+from trawl.frontier.redis.sessions import Membership, packed
 
-__all__ = ["RedisJob", "check_head", "kept_of", "open_job"]
+__all__ = ["RedisJob", "check_head", "kept_of", "open_job", "texts_of"]
 
 logger: logging.Logger = logging.getLogger("trawl.frontier")
 
@@ -74,17 +79,17 @@ T = TypeVar("T")
 _SAFE = 0.9  # of a lease: clocks of two machines run at different speeds, by far less than this
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0  # seconds between two tries to reach a server
 _CLOSE_SECONDS = 8.0
-_LANES_AT_ONCE = 200
-_EPOCH = 1 << 40  # orders of one owner; a later owner's are all larger
+_LANES_AT_ONCE = 32
 
 
 class _Batch:
     """Steps and readings of one round trip."""
 
-    __slots__ = ("calls", "done", "readings", "steps", "stirred")
+    __slots__ = ("calls", "done", "new", "readings", "steps", "stirred")
 
     def __init__(self) -> None:
-        self.steps: list[tuple[Step, Callable[[int | None], Any]]] = []
+        self.steps: list[tuple[Step, Callable[[Written], Any]]] = []
+        self.new: list[tuple[int, int]] = []  # requests whose marks decide: the number of the step, and of the row
         self.readings: list[tuple[Call, Callable[[Any], Any]]] = []
         self.calls: list[Call] | None = None  # once they are made; the same ones are repeated
         self.done = trio.Event()
@@ -96,15 +101,23 @@ class _Batch:
 
 
 class RedisJob(Job):
-    """A job in a server; :func:`open_job` makes it."""
+    """A job in a server; :func:`open_job` makes it.
+
+    Attributes:
+        share: The session.
+    """
+
+    share: Membership
+    decides_seen: bool = True
 
     def __init__(self, address: Address, opened: _Opened, *, lease: float, replicas: int) -> None:
         super().__init__(address.shown, opened.kept, Outbox(opened.start, opened.end), is_new=opened.is_new)
         self.lease: Lease = Lease()
-        self.was_killed: bool = opened.was_killed
+        self.share = opened.share
+        self.was_killed: bool = opened.share.unclean
+        self._kept_of = opened.share.kept
         self._keys = Keys(address.job)
-        self._epoch = opened.epoch
-        self._step = opened.step
+        self._step = 0
         self._seen = opened.seen
         self._lease_seconds = lease
         self._replicas = replicas
@@ -114,10 +127,13 @@ class RedisJob(Job):
         self._wanted = trio.Event()
         self._failure: JobError | None = None
         self._requeued: Sequence[tuple[bytes, Row]] = ()
+        self._orphans = opened.orphans
+        self._given: list[tuple[int, bytes, Callable[[], None]]] = []
+        self._changed_parts: set[int] = set()
+        self._has_started = False
         self._is_closing = False
         self._has_ended = trio.Event()
-        for order in opened.spilled:
-            self.unspill(order)
+        self.share.work_for(self)
 
     @property
     def failure(self) -> JobError | None:
@@ -126,14 +142,34 @@ class RedisJob(Job):
 
     # What the frontier and the feeds ask.
 
-    async def apply(self, step: Step, applied: Callable[[int | None], T]) -> T:
+    def number_of(self, lane: LaneKey) -> int:
+        """Return a lane's number: its part, and the rest of a hash of its key."""
+        return number_in(part_of(lane[1]), hash_of(lane, 8))
+
+    def held_number(self, lane: LaneKey) -> int:
+        """Return the number of the lane in which the requests of a lane's part are held."""
+        return number_in(part_of(lane[1]), HELD)
+
+    def is_here(self, number: int) -> bool:
+        """Return whether the lane of a number is in a part of this session."""
+        return part_in(number) in self.share.owned
+
+    def orders_after(self, last: int) -> Callable[[], int]:
+        """Return what gives orders of coming, by the time since the job began and the session."""
+        return self.share.order
+
+    def follow(self, follower: Follower) -> None:
+        """Have changes told to ``follower``, those since the job was opened at once."""
+        self.share.follow(follower)
+
+    async def apply(self, step: Step, applied: Callable[[Written], T]) -> T:
         """Write a step with the next round trip. A checkpoint.
 
         Raises:
             JobError: The job is another process's now, the server has lost steps, or it is away and this was cancelled.
         """
         result: list[T] = []
-        await self._hand_in(lambda batch: batch.steps.append((step, lambda first: result.append(applied(first)))))
+        await self._hand_in(lambda batch: batch.steps.append((step, lambda written: result.append(applied(written)))))
         return result[0]
 
     async def read_lanes(
@@ -146,6 +182,8 @@ class RedisJob(Job):
 
         def hear(answer: list[Any]) -> None:
             found, at = [], 0
+            if not answer:  # much has arrived, which was heard of first: the caller asks again
+                return
             for _ in wanted:
                 rows = []
                 for member in answer[at + 1 : at + 1 + answer[at]]:
@@ -155,45 +193,29 @@ class RedisJob(Job):
                 at += 1 + len(rows)
             applied(found)
 
-        await self._read(("lanes", [self._keys.queue], args), hear)
+        await self._read_queue(args, hear)
 
-    async def read_seen(self, marks: Sequence[bytes], applied: Callable[[set[bytes]], None]) -> set[bytes]:
-        """Read which of ``marks`` were seen. A checkpoint."""
-        keys: dict[str, int] = {}
-        args: list[bytes | str | int] = []
-        for mark in marks:
-            subset, number = mark_of(mark)
-            args += (keys.setdefault(self._keys.seen(subset), len(keys) + 1), number)
-
-        def hear(answer: list[Any]) -> set[bytes]:
-            seen = {mark for mark, is_seen in zip(marks, answer, strict=True) if is_seen}
-            applied(seen)
-            return seen
-
-        return await self._read(("seen", list(keys), args), hear)
-
-    async def read_due(self, now: int) -> list[tuple[Place, bytes]]:
-        """Read the first held requests that are due at ``now``, in microseconds since 1970. A checkpoint."""
-        return await self._read_held(key_of((0, HELD, now + 1, 0.0))[:16])
+    async def read_due(self, lanes: Sequence[int], now: int) -> list[tuple[Place, bytes]]:
+        """Read the first requests of lanes of held ones that are due, in microseconds since 1970. A checkpoint."""
+        limit = AT_ONCE // max(1, len(lanes))
+        return await self._read_held(
+            [(start_of_lane(lane), key_of((0, lane, now + 1, 0.0))[:16], limit) for lane in lanes]
+        )
 
     async def read_snapshot(self, max_marks: int, now: float) -> Snapshot:
-        """Read what a frontier begins with. A checkpoint."""
-        after, lanes, held = b"", [], 0
-        while True:
-            found = await self._read(("survey", [self._keys.queue], [after, _LANES_AT_ONCE]), _same)
-            for count, first in zip(found[::2], found[1::2], strict=True):
-                order, lane, priority, share = self._place(first)
-                if lane == HELD:
-                    held = count
-                else:
-                    lanes.append((count, (lane, priority, share, order, first[KEY_BYTES:])))
-                after = first[:8] + b"\xff" * (KEY_BYTES - 7)
-            if len(found) < 2 * _LANES_AT_ONCE:
-                break
-        lanes.sort(key=lambda lane: abs(lane[1][3]))
-        due = await self._bring_forward(now) if held else None
-        marks = () if not self._seen else None
-        return Snapshot(lanes, self._epoch * _EPOCH, self._seen, marks, held, due)
+        """Read what a frontier begins with: lanes come with :meth:`follow`. A checkpoint."""
+        await self._bring_forward(now)
+        return Snapshot((), 0, self._seen, () if not self._seen else None)
+
+    async def call(self, script: str, keys: Sequence[str], args: Sequence[bytes | str | int]) -> Any:
+        """Run a script of this package on keys of the job, with the next round trip; its answer. A checkpoint.
+
+        Where an answer is lost it is run again, so it must be one that may. Before steps that were handed in with it.
+
+        Raises:
+            JobError: The job is this process's no more, or its server refuses.
+        """
+        return await self._read((script, keys, args), _same)
 
     async def read_failed(self, limit: int) -> list[bytes]:
         """Read up to ``limit`` failed requests, as they are stored. A checkpoint."""
@@ -226,7 +248,7 @@ class RedisJob(Job):
 
     def abandon(self) -> None:
         """Let go of the job as a killed process would: nothing more is written. For tests of resuming."""
-        self._fail(JobError(f"job {self.name}: abandoned", self.name))
+        self.fail(JobError(f"job {self.name}: abandoned", self.name))
 
     async def _read_outbox(self, position: int, limit: int) -> Sequence[OutboxItem]:
         answer = await self._read(("items", [self._keys.items], [position + 1, limit, READ_BYTES]), _same)
@@ -237,22 +259,42 @@ class RedisJob(Job):
             items.append(OutboxItem(number, item))
         return items
 
-    async def _read_held(self, below: bytes, after: bytes = start_of_lane(HELD)) -> list[tuple[Place, bytes]]:
-        answer = await self._read(("lanes", [self._keys.queue], [after, below, AT_ONCE]), _same)
-        return [(self._place(member), member[KEY_BYTES:]) for member in answer[1:]]
+    async def _read_queue(self, args: Sequence[bytes | str | int], hear: Callable[[list[Any]], T]) -> T:
+        """Read requests, having heard of all that arrived before."""
 
-    async def _bring_forward(self, now: float) -> int | None:
-        """Limit waits after the clock was set back. Returns the time of the first that is held."""
-        after = start_of_lane(HELD)
-        while held := await self._read_held(end_of_lane(HELD), after):
-            after = key_of(held[-1][0]) + b"\xff"
-            for place, record in held:
+        def hear_both(answer: list[Any]) -> T:
+            self.share.hear_arrived(answer[0])
+            return hear(answer[1])
+
+        heard = [self.share.session, self.share.heard]
+        return await self._read(("lanes", [self._keys.queue, self._keys.arrivals], [*heard, *args]), hear_both)
+
+    async def _read_held(self, wanted: Sequence[tuple[bytes, bytes, int]]) -> list[tuple[Place, bytes]]:
+        answer: list[Any] = []
+        while wanted and not answer:
+            answer = await self._read_queue([arg for each in wanted for arg in each], _same)
+        return [(self._place(each), each[KEY_BYTES:]) for each in answer if isinstance(each, bytes)]
+
+    async def _bring_forward(self, now: float) -> None:
+        """Limit waits after the clock was set back, of what is held when the job is opened."""
+        changed: dict[int, None] = {}
+        todo = [(held.number, start_of_lane(held.number)) for held in self.share.held]
+        while todo:
+            some, todo = todo[:_LANES_AT_ONCE], todo[_LANES_AT_ONCE:]
+            limit = AT_ONCE // len(some)
+            found = await self._read_held([(after, end_of_lane(lane), limit) for lane, after in some])
+            last = {place[1]: place for place, _ in found}
+            counts = Counter(place[1] for place, _ in found)
+            todo += [(lane, key_of(last[lane]) + b"\xff") for lane, _ in some if counts[lane] == limit]
+            for place, record in found:
                 stored = unpack(record)
                 if stored.until is not None and stored.until > now + stored.wait + 1.0:
                     until = now + stored.wait
-                    row = (place[0], HELD, wall_time(until), 0.0, repack(stored, until=until))
+                    row = (place[0], place[1], wall_time(until), 0.0, repack(stored, until=until))
                     await self.apply(Step(ended=place, rows=[row]), _same)
-        return await self.apply(Step(moved=()), _same)
+                    changed[place[1]] = None
+        if changed:
+            self.share.brought_forward((await self.apply(Step(due_of=list(changed)), _same)).due)
 
     def _place(self, member: bytes) -> Place:
         try:
@@ -269,7 +311,7 @@ class RedisJob(Job):
 
     async def _hand_in(self, put: Callable[[_Batch], None]) -> None:
         await trio.lowlevel.checkpoint_if_cancelled()
-        self._check()
+        self.check()
         batch = self._open
         put(batch)
         self._wanted.set()
@@ -280,21 +322,49 @@ class RedisJob(Job):
                 await batch.done.wait()
             except trio.Cancelled:  # the server is away, and nobody can wait for it any more
                 words = f"job {self.name}: its server is away ({self.lease.away_reason}); nothing of it is lost"
-                self._fail(JobError(words, self.name))
+                self.fail(JobError(words, self.name))
                 raise
-        self._check()
+        self.check()
 
-    def _check(self) -> None:
+    def check(self) -> None:
+        """Raise the error after which nothing is written any more, if there is one."""
         if self._failure is not None:
             raise JobError(str(self._failure), self._failure.directory) from self._failure
 
-    def _fail(self, error: JobError) -> None:
+    def fail(self, error: JobError) -> None:
+        """End the writing with an error."""
         if self._failure is None:
             self._failure = error
         for batch in (self._running, self._open):
             if batch is not None:
                 batch.end()
+        self.share.wake()
         self._wanted.set()
+
+    # What the session asks.
+
+    def stir(self) -> None:
+        """Have the long task look at once whether there is something to do."""
+        self._wanted.set()
+
+    def started(self) -> None:
+        """Have it written with the next step that ``start()`` has come to its end."""
+        self._has_started = True
+
+    async def give_back(self, part: int, kept: bytes, applied: Callable[[], None]) -> None:
+        """Give a part back. A checkpoint."""
+        self._given.append((part, kept, applied))
+        await self.commit()
+
+    def _keep_of(self, part: int, name: str, blob: bytes | None) -> None:
+        if part not in self.share.owned:
+            raise ValueError(f"part {part} is not this session's")
+        values = self.share.kept.setdefault(part, {})
+        if blob is None:
+            values.pop(name, None)
+        else:
+            values[name] = blob
+        self._changed_parts.add(part)
 
     # The long task.
 
@@ -306,15 +376,15 @@ class RedisJob(Job):
                     break
                 await self._round(server)
             if self._failure is None:
-                left_by = "killed" if self.was_killed else ""
-                await server.run([("drop", [self._keys.partition], [self._epoch, left_by])])
+                leaves = "unclean" if self.was_killed else "clean"
+                await server.run([self.share.call(None, takes=False, leaves=leaves)])
         except StoreAway as away:
             if not self._is_closing:
                 return away
         except JobError as error:
-            self._fail(error)
+            self.fail(error)
         except (ValueError, TypeError, LookupError) as error:  # something else wrote into the store
-            self._fail(self.damaged(f"its server gave what can't be read: {error!r}"))
+            self.fail(self.damaged(f"its server gave what can't be read: {error!r}"))
         self._has_ended.set()
         return None
 
@@ -326,15 +396,21 @@ class RedisJob(Job):
                 self._running, self._open = self._open, _Batch()
             elif self._is_closing:
                 return False
-            elif trio.current_time() >= self._renew_at:
+            elif trio.current_time() >= self._next_look:
+                await trio.lowlevel.checkpoint()
                 break
             else:
                 self._wanted = trio.Event()
-                with trio.move_on_at(self._renew_at):
+                with trio.move_on_at(self._next_look):
                     await self._wanted.wait()
                 if self._failure is not None:
                     return False
         return True
+
+    @property
+    def _next_look(self) -> float:
+        """The instant at which something is to be done even if nobody hands anything in."""
+        return min(self._renew_at, self.share.poll_at)
 
     async def _round(self, server: StoreServer) -> None:
         batch = self._running
@@ -342,15 +418,16 @@ class RedisJob(Job):
             batch.calls = self._calls(batch)
         began = trio.current_time()
         renews = began >= self._renew_at
-        calls: list[Call] = [] if batch is None or batch.calls is None else batch.calls
-        renewing: list[Call] = []
+        calls: list[Call] = []
+        looks = began >= self._next_look
+        if looks:
+            calls.append(self.share.call(self._lease_seconds if renews else None, takes=not self._is_closing))
+        if batch is not None and batch.calls is not None:
+            calls += batch.calls
+        answers = await server.run(calls, self._replicas)
+        if looks:
+            self._hear_end(self.share.hear(answers.pop(0)))
         if renews:
-            renewing = [("renew", [self._keys.partition], [self._epoch, int(self._lease_seconds * 1e6)])]
-        answers = await server.run([*renewing, *calls], self._replicas)
-        if renews:
-            taken, *owner = answers.pop(0)
-            if not taken:
-                raise self._fenced(owner[0])
             self._renewed(began)
         if batch is not None:
             self._running = batch  # it failed meanwhile, if it is no more
@@ -380,38 +457,57 @@ class RedisJob(Job):
             if batch is not None:
                 batch.stirred.set()
 
+    def give_up(self, error: TrawlError) -> None:
+        """End the job with an error: its server will not have this process any more."""
+        self.fail(error if isinstance(error, JobError) else JobError(str(error), self.name))
+        self._has_ended.set()
+
     @property
     def is_over(self) -> bool:
         """True if nothing more is to be done."""
         return self._has_ended.is_set()
-
-    def _fenced(self, worker: object) -> JobError:
-        other = _text(worker) or "nobody"
-        words = f"job {self.name}: it is not this process's any more ({other} has it): this one was away for too long"
-        return JobError(words, self.name)
 
     def _calls(self, batch: _Batch) -> list[Call]:
         calls = [call for call, _ in batch.readings]
         if not batch.steps:
             return calls
         changed, unspilled = self._beside()
-        keys = self._keys.all
-        args: list[bytes | str | int] = [self._epoch, self._step + 1, self.outbox.start]
+        keys = self._keys.of_apply
+        session = self.share.session
+        lanes = b"".join([start_of_lane(lane) for step, _ in batch.steps for lane in step.due_of])
+        exported = self.outbox.start if self.share.is_exporter else ""
+        args: list[bytes | str | int] = [session, self._step + 1, self.share.heard, exported, lanes]
 
         def number_of(key: str) -> int:
             keys.append(key)
             return len(keys)
 
-        for step, _ in batch.steps:
-            _write(step, args, self._keys, number_of)
-        for order in unspilled:
-            args += ("U", number_of(self._keys.spilled_by(order)), order)
+        for number, (step, _) in enumerate(batch.steps):
+            new = _write(step, args, self._keys, session, number_of)
+            batch.new += [(number, row) for row in new]
+        orphans, self._orphans = self._orphans, []
+        for spilled in [*[f"{session} {order}" for order in unspilled], *orphans]:
+            args += ("U", number_of(self._keys.spilled_by(*spilled.split(" "))), spilled)
         for member, row in self._requeued:
             args += ("Q", member, key_of(row) + row[4])
         self._requeued = ()
         for name, blob in changed.items():
             args += ("D", name) if blob is None else ("K", name, blob)
+        self._write_parts(args, batch)
         return [*calls, ("apply", keys, args)]
+
+    def _write_parts(self, args: list[bytes | str | int], batch: _Batch) -> None:
+        """Append what is kept of parts, the parts that are given back, and that ``start()`` was read."""
+        given, self._given = self._given, []
+        parts, self._changed_parts = self._changed_parts, set()
+        for part in sorted(parts & self.share.owned.keys()):
+            args += ("V", part, packed(self.share.kept.get(part, {})))
+        for part, kept, applied in given:
+            args += ("G", part, kept)
+            batch.steps.append((_NOTHING, partial(_told, applied)))
+        if self._has_started:
+            self._has_started = False
+            args.append("B")
 
     def _hear(self, batch: _Batch, answers: list[Any]) -> None:
         """Let memory follow: the readings, which were made before the step, and the steps in their order.
@@ -420,14 +516,7 @@ class RedisJob(Job):
         """
         written = answers.pop() if batch.steps else None
         if written is not None and written[0] not in (b"ok", b"again"):
-            if written[0] == b"fenced":
-                raise self._fenced(written[1])
-            lost = self._step - int(written[1])
-            raise JobError(
-                f"job {self.name}: its server was restarted from an older state and has lost {lost} steps: start the"
-                f" crawl again; it goes on from what the server has",
-                self.name,
-            )
+            raise self.share.ended(written[0])
         if written is not None and written[0] == b"again":
             self._hear_step(batch, written)
             written = None
@@ -438,37 +527,61 @@ class RedisJob(Job):
 
     def _hear_step(self, batch: _Batch, written: list[Any]) -> None:
         self._step += 1
-        end = int(written[1])
-        first = self._place(written[2])[2] if written[2] else None
-        if any(step.is_spilled for step, _ in batch.steps):
-            self.outbox.added(None, end)
-        elif end > self.outbox.end:
-            self.outbox.added([item for step, _ in batch.steps for item in step.items], end)
-        for _, applied in batch.steps:
-            applied(first)
+        _, end, refused, firsts, arrived = written
+        seen: dict[int, set[int]] = {}
+        for number in refused.split():
+            step, row = batch.new[int(number)]
+            seen.setdefault(step, set()).add(row)
+        lanes = [lane for step, _ in batch.steps for lane in step.due_of]
+        due = {lane: self._place(first)[2] if first else None for lane, first in zip(lanes, firsts, strict=True)}
+        is_spilled = any(step.is_spilled for step, _ in batch.steps)
+        self._hear_end(int(end), None if is_spilled else [item for step, _ in batch.steps for item in step.items])
+        for number, (each, applied) in enumerate(batch.steps):
+            is_plain = number not in seen and not each.due_of
+            applied(_WRITTEN if is_plain else Written(seen.get(number, ()), {lane: due[lane] for lane in each.due_of}))
+        self.share.hear_arrived(arrived)
+
+    def _hear_end(self, end: int, own: Sequence[bytes] | None = ()) -> None:
+        """Take in where the items end, of which ``own`` were put in by this session; None: nobody knows how many."""
+        if end <= self.outbox.end:
+            return
+        are_all = own is not None and end - len(own) == self.outbox.end
+        self.outbox.added(own if are_all else None, end)
+        if not are_all and not self.share.is_alone:
+            self.share.hear_end(end)
 
 
-def _write(step: Step, args: list[bytes | str | int], keys: Keys, number_of: Callable[[str], int]) -> None:
-    """Append a step's operations, as ``apply.lua`` reads them."""
+def _write(
+    step: Step, args: list[bytes | str | int], keys: Keys, session: int, number_of: Callable[[str], int]
+) -> list[int]:
+    """Append a step's operations, as ``apply.lua`` reads them. Returns the rows that it refuses if they were seen."""
+    new = []
     if step.ended is not None:
         if step.failed is None:
             args += ("E", key_of(step.ended))
         else:
             reason = step.failed[0].encode()
             args += ("F", key_of(step.ended), repr(step.failed[1]), len(reason).to_bytes(4, "big") + reason)
-    for row in step.rows:
-        args += ("A", key_of(row) + row[4])
-    for mark in step.marks:
-        subset, number = mark_of(mark)
-        args += ("S", number_of(keys.seen(subset)), number)
-    for place, (lane, priority, share) in step.moved or ():
+    for index, row in enumerate(step.rows):
+        fingerprint = step.marks[index] if step.marks else None
+        if fingerprint is None:
+            args += ("A", key_of(row) + row[4])
+            continue
+        subset, mark = mark_of(fingerprint)
+        if step.is_successor:
+            args += ("S", number_of(keys.seen(subset)), mark, "A", key_of(row) + row[4])
+        else:
+            args += ("N", number_of(keys.seen(subset)), mark, key_of(row) + row[4])
+            new.append(index)
+    for place, (lane, priority, share) in step.moved:
         args += ("M", key_of(place), key_of((place[0], lane, priority, share)))
     for order, _, item in step.spilled:
-        args += ("P", number_of(keys.spilled_by(order)), order, item)
+        args += ("P", number_of(keys.spilled_by(session, order)), order, item)
     if step.is_spilled and step.ended is not None:
-        args += ("T", number_of(keys.spilled_by(step.ended[0])), step.ended[0])
+        args += ("T", number_of(keys.spilled_by(session, step.ended[0])), step.ended[0])
     for item in step.items:
         args += ("I", item)
+    return new
 
 
 @attrs.frozen(kw_only=True)
@@ -476,41 +589,72 @@ class _Opened:
     """State of a job when it is taken."""
 
     is_new: bool
-    was_killed: bool
-    epoch: int
-    step: int
+    share: Membership
     seen: int
     start: int
     end: int
     kept: dict[str, bytes]
-    spilled: list[int]
+    orphans: list[str]
 
+
+def _told(applied: Callable[[], None], _: Written) -> None:
+    applied()
+
+
+_WRITTEN = Written()
+_NOTHING = Step()
 
 Connect: TypeAlias = "Callable[[Address], AbstractAsyncContextManager[StoreServer]]"
 
 
+@attrs.frozen(kw_only=True)
+class _Part:
+    """What a process is to do in a job.
+
+    Attributes:
+        lease: The length of its lease, in seconds.
+        exports: It copies the items to feeds.
+        works: It sends requests.
+    """
+
+    lease: float
+    exports: bool
+    works: bool
+
+
 @asynccontextmanager
 async def open_job(
-    address: Address, durability: Durability = "always", *, lease: float = 15.0, connect: Connect | None = None
+    address: Address,
+    durability: Durability = "always",
+    *,
+    lease: float = 15.0,
+    connect: Connect | None = None,
+    exports: bool = True,
+    works: bool = True,
 ) -> AsyncGenerator[RedisJob, None]:
     """Hold a job in a server for one run; enter and leave the block in one task.
 
-    If a process that was killed had the job, this waits for the end of its lease.
+    Several processes may hold it, and share its parts. One of them exports its items: if a process that was killed did,
+    another that is to do it waits for the end of that one's lease.
 
     Args:
         address: Where it is; it is made if there is none.
         durability: What the server is to be set up for; checked, and said in the log.
         lease: The length of the lease, in seconds.
         connect: Makes the connection; None: through coredis.
+        exports: This process copies the items to feeds.
+        works: This process sends requests: it takes parts.
 
     Raises:
-        JobError: Another process has it; the server does not answer, or can't keep what ``durability`` asks for.
+        JobError: Another process exports the items, and this one is to; the server does not answer, or can't keep what
+            ``durability`` asks for.
         UsageError: coredis is not installed.
     """
     raised: Exception | None = None
+    part = _Part(lease=lease, exports=exports, works=works)
     async with trio.open_nursery() as nursery:
         try:
-            job: RedisJob = await nursery.start(partial(_serve, address, durability, lease, connect or connect_server))
+            job: RedisJob = await nursery.start(partial(_serve, address, durability, part, connect or connect_server))
             try:
                 yield job
             finally:
@@ -525,7 +669,7 @@ async def open_job(
 async def _serve(
     address: Address,
     durability: Durability,
-    lease: float,
+    part: _Part,
     connect: Connect,
     *,
     task_status: trio.TaskStatus[RedisJob],
@@ -539,9 +683,11 @@ async def _serve(
         try:
             async with connect(address) as server:
                 try:
+                    facts = await server.facts()
                     if job is None:
-                        job = await _open(server, address, durability, lease)
+                        job = await _open(server, facts, address, durability, part)
                         task_status.started(job)
+                    job.share.run_id = facts.get("run_id", "")
                     away = await job.rounds(server)
                 except (JobError, UsageError) as error:
                     raised = error
@@ -551,6 +697,8 @@ async def _serve(
             away = error
         if job is None:
             raise raised or JobError(f"job {address.shown}: its server can't be reached: {away}", address.shown)
+        if raised is not None:
+            job.give_up(raised)
         if away is not None:
             if job.lease.away_since is None:
                 pause = _FIRST_PAUSE
@@ -559,56 +707,80 @@ async def _serve(
             pause = min(2.0 * pause, _LONGEST_PAUSE)
 
 
-async def _open(server: StoreServer, address: Address, durability: Durability, lease: float) -> RedisJob:
-    """Check the server, take the job, and read what it begins with."""
-    replicas = check_server(await server.facts(), address, durability)
+async def _open(
+    server: StoreServer, facts: Mapping[str, str], address: Address, durability: Durability, part: _Part
+) -> RedisJob:
+    """Check the server, join the job, and read what it begins with."""
+    replicas = check_server(facts, address, durability)
     keys = Keys(address.job)
+    head: list[bytes | str | int] = [each for pair in _form().items() for each in pair]
     try:
-        return await _open_checked(server, address, keys, lease, replicas)
+        check_head((await server.run([("head", [keys.head], [1, *head])]))[0], address)
+        opened = await _join(server, facts.get("run_id", ""), address, keys, part)
     except (ValueError, TypeError, LookupError) as error:
         words = f"job {address.shown}: it is damaged (what is stored in it can't be read: {error!r})"
         raise JobError(words, address.shown) from error
+    return RedisJob(address, opened, lease=part.lease, replicas=replicas)
 
 
-async def _open_checked(server: StoreServer, address: Address, keys: Keys, lease: float, replicas: int) -> RedisJob:
-    head: list[bytes | str | int] = ["format", FORMAT, "partitions", 1, "subsets", SUBSETS]
-    check_head((await server.run([("head", [keys.head], [1, *head])]))[0], address)
+async def _join(server: StoreServer, run_id: str, address: Address, keys: Keys, part: _Part) -> _Opened:
+    """Begin a session, and have it take what it is to have."""
     worker = f"{socket.gethostname()}:{os.getpid()}"
-    taken = await _take(server, keys, address, worker, lease)
-    epoch, step, seen, end, start, was_given = [int(number) for number in taken]
-    (state,) = await server.run([("state", keys.all, [])])
-    opened = _Opened(
-        is_new=epoch == 1,
-        was_killed=epoch > 1 and not was_given,
-        epoch=epoch,
-        step=step,
-        seen=seen,
-        start=start,
-        end=end,
-        kept=kept_of(state[6]),
-        spilled=[int(order) for order in state[7]],
+    arguments: list[bytes | str | int] = [worker, int(part.lease * 1e6), int(part.works)]
+    ((session, elapsed),) = await server.run([("join", keys.of_join, arguments)])
+    share = Membership(keys, session, int(elapsed), works=part.works, exports=part.exports, shown=address.shown)
+    share.run_id = run_id
+    if part.exports:
+        await _export(server, share, address, part.lease)
+    is_first = True
+    while is_first or share.has_more:
+        is_first = False
+        (answer,) = await server.run([share.call(part.lease, takes=True)])
+        share.hear(answer)
+    (state,) = await server.run([("state", keys.of_state, [])])
+    head = texts_of(state[0])
+    live = {_text(live) for live in state[5][::2]}
+    return _Opened(
+        is_new=session == 1,
+        share=share,
+        seen=int(head.get("marks", "0")),
+        start=int(head.get("exported", "0")),
+        end=int(head.get("end", "0")),
+        kept=kept_of(state[4]),
+        orphans=[_text(each) for each in state[7] if _text(each).partition(" ")[0] not in live],
     )
-    return RedisJob(address, opened, lease=lease, replicas=replicas)
 
 
-async def _take(server: StoreServer, keys: Keys, address: Address, worker: str, lease: float) -> list[Any]:
-    """Take the partition. Where another has it, wait once for the end of its lease, which it may not prolong."""
-    owner, left = "", 0.0
-    for is_last in (False, True):
-        (answer,) = await server.run([("own", [keys.partition], [worker, int(lease * 1e6)])])
-        if answer[0]:
-            return list(answer[1:])
-        owner, left = _text(answer[1]), int(answer[2]) / 1e6
-        if not is_last:
+async def _export(server: StoreServer, share: Membership, address: Address, lease: float) -> None:
+    """Have the session export the items. Where another does that may be killed, wait for the end of its lease."""
+    until = -math.inf
+    while True:
+        (answer,) = await server.run([share.call(lease, takes=False)])
+        share.hear(answer)
+        if share.is_exporter:
+            return
+        _, name, left = share.exporter
+        its_until = trio.current_time() + left / 1e6
+        if until == -math.inf:
+            until = its_until
             words = "job %s: %s has it; if that was killed, its lease is over in %.0f s: waiting"
-            logger.warning(words, address.shown, owner, left)
-            await trio.sleep(left + 0.05)
-    raise JobError(f"job {address.shown}: another process is using it ({owner}): wait for its end", address.shown)
+            logger.warning(words, address.shown, name, max(0.0, left / 1e6))
+        elif its_until > until + lease / 20.0:  # it has prolonged its lease: it lives
+            break
+        await trio.sleep(min(max(left / 1e6, 0.0) + 0.05, lease / 4.0))
+    await server.run([share.call(None, takes=False, leaves="clean")])
+    words = f"another process is using it ({name}): wait for its end, or join it with `trawl worker`"
+    raise JobError(f"job {address.shown}: {words}", address.shown)
 
 
 def kept_of(flat: Sequence[Any]) -> dict[str, bytes]:
     """Return the saved values by name."""
     return {_text(name): bytes(value) for name, value in zip(flat[::2], flat[1::2], strict=True)}
+
+
+def texts_of(flat: Sequence[Any]) -> dict[str, str]:
+    """Return texts by name."""
+    return {_text(name): _text(value) for name, value in zip(flat[::2], flat[1::2], strict=True)}
 
 
 def check_head(flat: Sequence[Any], address: Address) -> None:
@@ -618,15 +790,19 @@ def check_head(flat: Sequence[Any], address: Address) -> None:
         JobError: It is of another form.
         UsageError: There is no job.
     """
-    head = {_text(name): _text(value) for name, value in zip(flat[::2], flat[1::2], strict=True)}
+    head = texts_of(flat)
     shown = address.shown
     if not head:
         raise UsageError(f"job {shown}: there is no job of this name")
-    expected = {"format": FORMAT, "partitions": 1, "subsets": SUBSETS}
-    for name, value in expected.items():
+    for name, value in _form().items():
         if head.get(name) != str(value):
             words = f"its {name} is {head.get(name)!r}, and this release knows {value}"
             raise JobError(f"job {shown}: another release of trawl wrote it ({words}): go on with that one", shown)
+
+
+def _form() -> Mapping[str, int | str]:
+    """What the head of a job says of its form."""
+    return {"format": FORMAT, "parts": PARTS, "subsets": SUBSETS, "suffixes": suffixes_digest()}
 
 
 def _same(found: T) -> T:

@@ -1,22 +1,30 @@
 """The form in which a job is in a server: names of keys, sort keys of requests, scripts.
 
-========================  ======  ====================================================================================
-key                       type    content
-========================  ======  ====================================================================================
-``{JOB}:job``             hash    the head: the format, the number of partitions and of sets of marks
-``{JOB.N}:m``             hash    partition N: w owner, e epoch, u lease until, t latest time, s last step, c marks,
-                                  i position of the last item, d position up to which the feeds have them
-``{JOB.N}:q``             zset    requests, ordered by their bytes: lane (8), minus priority (8), minus share (8), order
-                                  (8), record
-``{JOB.N}:s:K``           set     64-bit marks of fingerprints, few enough in each for Redis to store them as integers
-``{JOB.N}:i``             stream  items on their way to the feeds, by position
-``{JOB.N}:k``             hash    what is kept: the throttle's state, cookies, statistics
-``{JOB.N}:f``             zset    failed requests by time: key (32), length of the reason (4), reason, record
-``{JOB.N}:p``             set     orders of requests with spilled items
-``{JOB.N}:p:ORDER``       list    the items that a running callback has spilled
-========================  ======  ====================================================================================
+======================  ======  ======================================================================================
+key                     type    content
+======================  ======  ======================================================================================
+``{JOB}:job``           hash    the head: format, parts, sets of marks, digest of the public suffixes, when it began;
+                                the number of the last session, the server's run id and since when, the latest time,
+                                parts owned, sessions that take none (guests), marks, the last item, the last one that
+                                the feeds have, who reads ``start()`` (or ``done``), who exports the items
+``{JOB}:u``             zset    sessions by the end of their leases
+``{JOB}:n``             hash    of each session: ``SESSION name``, ``works``, ``parts``, ``step``, ``takings``,
+                                ``arrived``, ``says``
+``{JOB}:own``           hash    the session that owns a part; ``!``: one that did not give it back; none: it is free
+``{JOB}:q``             zset    requests, ordered by their bytes: lane (8: part and hash), minus priority (8), minus
+                                share (8), order (8), record
+``{JOB}:a``             zset    arrivals: ``SESSION:NUMBER:`` and the request
+``{JOB}:s:K``           set     64-bit marks of fingerprints, few enough in each for Redis to store them as integers
+``{JOB}:i``             stream  items on their way to the feeds, by position
+``{JOB}:k``             hash    what is kept: cookies, statistics
+``{JOB}:v``             hash    what is kept of a part: MessagePack of a map
+``{JOB}:f``             zset    failed requests by time: key (32), length of the reason (4), reason, record
+``{JOB}:p``             set     ``SESSION ORDER`` of requests with spilled items
+``{JOB}:p:SESSION:N``   list    the items that a running callback of a session has spilled
+======================  ======  ======================================================================================
 
-The braces are a hash tag: all of a partition is in one slot. Instants are microseconds of the server's clock.
+The braces are a hash tag: all of a job is in one slot, and one script sees all of it. Instants are microseconds of the
+server's clock.
 """
 
 from __future__ import annotations
@@ -44,12 +52,12 @@ __all__ = [
     "start_of_lane",
 ]
 
-FORMAT = 1
+FORMAT = 2
 """The version of this form."""
 
-SUBSETS = 4096
-"""Sets that the marks of a partition are spread over. 64-bit integers in a set take 10 bytes each as long as the set
-has at most 512 of them (``set-max-intset-entries``), and 64 beyond."""
+SUBSETS = 65536
+"""Sets that the marks are spread over. 64-bit integers in a set take 10 bytes each as long as the set has at most 512
+of them (``set-max-intset-entries``), and 64 beyond: up to 33 million marks."""
 
 KEY_BYTES = 32
 """Bytes of a request's sort key."""
@@ -59,51 +67,80 @@ _ALL = (1 << 64) - 1
 
 
 class Keys:
-    """Names of the keys of one partition of a job.
+    """Names of the keys of a job.
 
     Args:
         job: The job's name, of any characters.
-        partition: The partition's number.
 
     Attributes:
-        head: The job's head, which is in another slot.
-        partition: The partition itself.
-        queue: Its requests.
-        items: Its items.
+        head: What it says of itself.
+        deadlines: Sessions by the end of their leases.
+        sessions: What is noted of each session.
+        owners: Who has each part.
+        queue: Requests.
+        arrivals: Requests that are on their way to their sessions.
+        items: Items.
         kept: What is kept.
+        kept_of: What is kept of each part.
         failed: Failed requests.
-        spilled: Orders of requests with spilled items.
+        spilled: Requests with spilled items.
     """
 
-    __slots__ = ("_tag", "failed", "head", "items", "kept", "partition", "queue", "spilled")
+    __slots__ = (
+        *("_tag", "arrivals", "deadlines", "failed", "head", "items", "kept", "kept_of", "owners", "queue", "sessions"),
+        "spilled",
+    )
 
-    def __init__(self, job: str, partition: int = 0) -> None:
-        name = quote(job, safe="")  # no brace of it can end the hash tag
-        self._tag = f"{{{name}.{partition}}}"
-        self.head: str = f"{{{name}}}:job"
-        self.partition: str = f"{self._tag}:m"
+    def __init__(self, job: str) -> None:
+        self._tag = f"{{{quote(job, safe='')}}}"  # no brace of the name can end the hash tag
+        self.head: str = f"{self._tag}:job"
+        self.deadlines: str = f"{self._tag}:u"
+        self.sessions: str = f"{self._tag}:n"
+        self.owners: str = f"{self._tag}:own"
         self.queue: str = f"{self._tag}:q"
+        self.arrivals: str = f"{self._tag}:a"
         self.items: str = f"{self._tag}:i"
         self.kept: str = f"{self._tag}:k"
+        self.kept_of: str = f"{self._tag}:v"
         self.failed: str = f"{self._tag}:f"
         self.spilled: str = f"{self._tag}:p"
 
     @property
-    def all(self) -> list[str]:
-        """The six keys that steps declare first."""
-        return [self.partition, self.queue, self.items, self.kept, self.failed, self.spilled]
+    def of_join(self) -> list[str]:
+        """What ``join.lua`` declares."""
+        return [self.head, self.deadlines, self.sessions]
+
+    @property
+    def of_share(self) -> list[str]:
+        """What ``share.lua`` declares."""
+        return [*self._members, self.queue, self.arrivals, self.kept_of]
+
+    @property
+    def of_apply(self) -> list[str]:
+        """What ``apply.lua`` declares first."""
+        stored = [self.queue, self.arrivals, self.items, self.kept, self.kept_of, self.failed, self.spilled]
+        return [*self._members, *stored]
+
+    @property
+    def of_state(self) -> list[str]:
+        """What ``state.lua`` declares."""
+        return [self.head, self.deadlines, self.sessions, self.queue, self.items, self.kept, self.failed, self.spilled]
+
+    @property
+    def _members(self) -> list[str]:
+        return [self.head, self.deadlines, self.sessions, self.owners]
 
     def seen(self, subset: int) -> str:
         """Return the key of a set of marks."""
         return f"{self._tag}:s:{subset}"
 
-    def spilled_by(self, order: int) -> str:
-        """Return the key of the items that a request has spilled."""
-        return f"{self.spilled}:{order}"
+    def spilled_by(self, session: int | str, order: int | str) -> str:
+        """Return the key of the items that a request of a session has spilled."""
+        return f"{self.spilled}:{session}:{order}"
 
 
 def mark_of(fingerprint: bytes) -> tuple[int, int]:
-    """Return the set and the mark of a fingerprint: 76 bits, so that of 10^9 fingerprints none is taken for another."""
+    """Return the set and the mark of a fingerprint: 80 bits, so that of 10^9 fingerprints none is taken for another."""
     digest = blake2b(fingerprint, digest_size=10).digest()
     return int.from_bytes(digest[8:], "big") % SUBSETS, int.from_bytes(digest[:8], "big", signed=True)
 

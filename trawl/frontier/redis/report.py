@@ -1,6 +1,6 @@
 """Reports on a job in a server from outside, for ``trawl job``: as :mod:`trawl.frontier.inspect` does for a directory.
 
-Reading disturbs nobody. Queueing failed requests again takes the job for a moment. These functions run Trio themselves.
+Reading disturbs nobody. Queueing failed requests again joins the job for a moment. These functions run Trio themselves.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import trio
 from trawl.errors import JobError
 from trawl.frontier.codec import unpack
 from trawl.frontier.inspect import Failure, JobReport, afresh, line
-from trawl.frontier.job import HELD
+from trawl.frontier.parts import is_held
 from trawl.frontier.redis import client
 from trawl.frontier.redis.client import Address, Call, StoreAway, StoreServer
-from trawl.frontier.redis.job import check_head, kept_of, open_job
+from trawl.frontier.redis.job import check_head, kept_of, open_job, texts_of
 from trawl.frontier.redis.layout import KEY_BYTES, Keys, end_of_lane, place_of, start_of_lane
 from trawl.frontier.sections import LEASES
 
@@ -64,7 +64,7 @@ def requeue_failed(url: str, now_utc: datetime) -> int:
         now_utc: The wall time: a host that was given up before may be asked again.
 
     Raises:
-        JobError: A process is using it; the server does not answer, or refuses.
+        JobError: The server does not answer, or refuses.
         UsageError: There is no job, or the address is wrong.
     """
     _asked(url, _report)  # there is one: open_job() would make it
@@ -72,7 +72,7 @@ def requeue_failed(url: str, now_utc: datetime) -> int:
 
     async def requeue() -> int:
         count = 0
-        async with open_job(address, "fast") as job:
+        async with open_job(address, "fast", exports=False, works=False) as job:
             while found := await job.read_failed(AT_ONCE):
                 rows = []
                 for member in found:
@@ -97,8 +97,7 @@ def export_pending(url: str) -> Iterator[bytes]:
 
         async def ask(ask: _Ask, keys: Keys, _: Address, after: bytes = after) -> list[bytes]:
             start = after or start_of_lane(-(1 << 63))
-            found = await ask(("lanes", [keys.queue], [start, b"\xff" * (KEY_BYTES + 1), AT_ONCE]))
-            members: list[bytes] = found[1:]
+            members: list[bytes] = await _members(ask, keys, start, b"\xff" * (KEY_BYTES + 1))
             return members
 
         members = _asked(url, ask)
@@ -144,18 +143,24 @@ async def _checked(server: StoreServer, address: Address) -> _Ask:
 
 
 async def _report(ask: _Ask, keys: Keys, address: Address) -> JobReport:
-    owner, left, seen, pending, items, failed, flat, _ = await ask(("state", keys.all, []))
+    head, pending, items, failed, flat, left, notes, _ = await ask(("state", keys.of_state, []))
     kept = kept_of(flat)
     leases = kept.get(LEASES, b"")
+    said = texts_of(notes)
+    names = [
+        said.get(f"{session.decode()} name", "?")
+        for session, microseconds in zip(left[::2], left[1::2], strict=True)
+        if int(microseconds) > 0
+    ]
     return JobReport(
         name=address.shown,
-        owner=owner.decode("utf-8", "replace") if owner and int(left) > 0 else None,
+        owner=", ".join(names) or None,
         last_error="",
         pending=pending,
         leased=msgspec.msgpack.decode(leases, type=tuple[int, int, float])[0] if leases else 0,
         oldest_lease=None,
         failed=failed,
-        seen=int(seen),
+        seen=int(texts_of(head).get("marks", "0")),
         items=items,
         scopes=await _scopes(ask, keys),
         kept=kept,
@@ -169,8 +174,8 @@ async def _scopes(ask: _Ask, keys: Keys) -> list[tuple[str, int]]:
     while found := await ask(("survey", [keys.queue], [after, AT_ONCE])):
         for count, first in zip(found[::2], found[1::2], strict=True):
             lane = place_of(first)[1]
-            if lane == HELD:
-                await _count_held(ask, keys, counts)
+            if is_held(lane):
+                await _count_held(ask, keys, lane, counts)
                 continue
             for scope, _ in unpack(first[KEY_BYTES:]).scopes:
                 counts[scope] += count
@@ -178,12 +183,19 @@ async def _scopes(ask: _Ask, keys: Keys) -> list[tuple[str, int]]:
     return counts.most_common()
 
 
-async def _count_held(ask: _Ask, keys: Keys, counts: Counter[str]) -> None:
-    after = start_of_lane(HELD)
-    while members := (await ask(("lanes", [keys.queue], [after, end_of_lane(HELD), AT_ONCE])))[1:]:
+async def _count_held(ask: _Ask, keys: Keys, lane: int, counts: Counter[str]) -> None:
+    after = start_of_lane(lane)
+    while members := await _members(ask, keys, after, end_of_lane(lane)):
         for member in members:
             counts.update(scope for scope, _ in unpack(member[KEY_BYTES:]).scopes)
         after = members[-1] + b"\0"
+
+
+async def _members(ask: _Ask, keys: Keys, after: bytes, below: bytes) -> list[bytes]:
+    """Return the first requests between two keys."""
+    _, found = await ask(("lanes", [keys.queue, keys.arrivals], ["", 0, after, below, AT_ONCE]))
+    members: list[bytes] = found[1:]
+    return members
 
 
 def _parts(member: bytes) -> tuple[bytes, bytes]:

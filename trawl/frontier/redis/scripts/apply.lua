@@ -1,87 +1,146 @@
--- Apply one numbered step of a partition's owner: all of it, once.
--- KEYS 1 the partition  2 queue  3 items  4 kept  5 failed  6 orders with spilled items  7... marks and spilled items
--- ARGV 1 epoch  2 number of the step  3 position up to which the feeds have the items  then operations, each a letter:
+-- Apply one numbered step of a session: all of it, once.
+-- KEYS 1 head  2 deadlines  3 sessions  4 owners  5 queue  6 arrivals  7 items  8 kept  9 kept of parts  10 failed
+--      11 orders with spilled items  12... marks and spilled items
+-- ARGV 1 session  2 number of the step  3 the last arrival that it has heard
+--      4 position up to which the feeds have the items; '': it does not export
+--      5 lanes, of each of which the first request is asked for  then operations, each a letter:
 --      E key: a request ends                         F key, time, reason: it ends as failed
---      A key and record: add a request               M old key, new key: move one
---      S KEYS, mark: a fingerprint is seen           I item: for the outbox
---      P KEYS, order, item: spill an item            T KEYS, order: spilled items into the outbox
---      U KEYS, order: remove spilled items           K name, value and D name: what is kept
---      Q failed, key and record: queue one that failed again
--- Returns {'ok', last position, first held} or {'fenced', worker} or {'behind', number of the last step}. A step that
--- was applied before is not applied again: nothing was written since, so its answer is read anew, with 'again' for 'ok'.
-local m = redis.call('HMGET', KEYS[1], 'e', 's', 'c', 'i', 'd', 'w')
-if m[1] ~= ARGV[1] then return {'fenced', m[6] or ''} end
-local last, number = tonumber(m[2] or '0'), tonumber(ARGV[2])
-if last > number then return {'fenced', m[6] or ''} end
+--      A key and record: add a request               N KEYS, mark, key and record: add one that was not seen before
+--      S KEYS, mark: a fingerprint is seen           M old key, new key: move one
+--      I item: for the outbox                        P KEYS, order, item: spill an item
+--      T KEYS, order: spilled items into the outbox  U KEYS, session and order: remove spilled items
+--      K name, value and D name: what is kept        Q failed, key and record: queue one that failed again
+--      V part, value: what is kept of a part         G part, value: that, and give it back
+--      B: start() was read to its end
+-- Returns {'ok', last position, numbers of the N that were seen, from 0,
+--          {key of the first of each lane; ''...}, {arrived...}} or {'fenced'} or
+-- {'behind', number of the last step}. A step that was applied before is not applied again: 'again' stands for 'ok'.
+local ARRIVALS = 1000
+local head, deadlines, sessions, owners, queue, arrivals, items, _, values, failed, orders = unpack(KEYS)
+local session, number = ARGV[1], tonumber(ARGV[2])
+if not redis.call('ZSCORE', deadlines, session) then return {'fenced'} end
+local last, seen = string.match(redis.call('HGET', sessions, session .. ' step') or '0', '^(%d+) ?(.*)$')
+last = tonumber(last)
+if last > number then return {'fenced'} end
 if last < number - 1 then return {'behind', last} end
-local position = tonumber(m[4] or '0')
+local h = redis.call('HMGET', head, 'marks', 'end', 'exported')
+local position = tonumber(h[2] or '0')
+local at, count = 6, #ARGV
 if last == number - 1 then
-  local at, count, seen = 4, #ARGV, tonumber(m[3] or '0')
+  local marks, refused, asked = 0, {}, 0
+  local owner_of = {}
   local function find(key)
-    return redis.call('ZRANGE', KEYS[2], '[' .. key, '(' .. key .. '\255', 'BYLEX', 'LIMIT', 0, 1)[1]
+    return redis.call('ZRANGE', queue, '[' .. key, '(' .. key .. '\255', 'BYLEX', 'LIMIT', 0, 1)[1]
   end
   local function put(item)
     position = position + 1
-    redis.call('XADD', KEYS[3], string.format('%.0f-0', position), 'i', item)
+    redis.call('XADD', items, string.format('%.0f-0', position), 'i', item)
+  end
+  local function add(member)
+    redis.call('ZADD', queue, 0, member)
+    local high, low = string.byte(member, 1, 2)
+    local part = high * 4 + math.floor(low / 64)
+    local owner = owner_of[part]
+    if not owner then
+      owner = redis.call('HGET', owners, part) or '!'
+      owner_of[part] = owner
+    end
+    if owner ~= session and owner ~= '!' then
+      local place = redis.call('HINCRBY', sessions, owner .. ' arrived', 1)
+      redis.call('ZADD', arrivals, 0, string.format('%s:%016.0f:', owner, place) .. member)
+    end
   end
   while at <= count do
     local operation, first, second, third = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
-    if operation == 'A' then
-      redis.call('ZADD', KEYS[2], 0, first)
+    if operation == 'N' then
+      if redis.call('SADD', KEYS[tonumber(first)], second) == 1 then
+        marks = marks + 1
+        add(third)
+      else
+        refused[#refused + 1] = asked
+      end
+      asked = asked + 1
+      at = at + 4
+    elseif operation == 'A' then
+      add(first)
       at = at + 2
     elseif operation == 'S' then
-      seen = seen + redis.call('SADD', KEYS[tonumber(first)], second)
+      marks = marks + redis.call('SADD', KEYS[tonumber(first)], second)
       at = at + 3
     elseif operation == 'E' then
-      redis.call('ZREMRANGEBYLEX', KEYS[2], '[' .. first, '(' .. first .. '\255')
+      redis.call('ZREMRANGEBYLEX', queue, '[' .. first, '(' .. first .. '\255')
       at = at + 2
     elseif operation == 'I' then
       put(first)
       at = at + 2
     elseif operation == 'K' then
-      redis.call('HSET', KEYS[4], first, second)
+      redis.call('HSET', KEYS[8], first, second)
       at = at + 3
     elseif operation == 'D' then
-      redis.call('HDEL', KEYS[4], first)
+      redis.call('HDEL', KEYS[8], first)
       at = at + 2
     elseif operation == 'M' then
       local member = find(first)
       if member then
-        redis.call('ZREM', KEYS[2], member)
-        redis.call('ZADD', KEYS[2], 0, second .. string.sub(member, 33))
+        redis.call('ZREM', queue, member)
+        redis.call('ZADD', queue, 0, second .. string.sub(member, 33))
       end
       at = at + 3
     elseif operation == 'F' then
       local member = find(first)
       if member then
-        redis.call('ZREM', KEYS[2], member)
-        redis.call('ZADD', KEYS[5], second, first .. third .. string.sub(member, 33))
+        redis.call('ZREM', queue, member)
+        redis.call('ZADD', failed, second, first .. third .. string.sub(member, 33))
       end
       at = at + 4
     elseif operation == 'Q' then
-      redis.call('ZREM', KEYS[5], first)
-      redis.call('ZADD', KEYS[2], 0, second)
+      redis.call('ZREM', failed, first)
+      add(second)
       at = at + 3
     elseif operation == 'P' then
-      redis.call('SADD', KEYS[6], second)
+      redis.call('SADD', orders, session .. ' ' .. second)
       redis.call('RPUSH', KEYS[tonumber(first)], third)
       at = at + 4
-    else -- T or U
+    elseif operation == 'T' or operation == 'U' then
       local key = KEYS[tonumber(first)]
       if operation == 'T' then
         for _, item in ipairs(redis.call('LRANGE', key, 0, -1)) do put(item) end
+        second = session .. ' ' .. second
       end
       redis.call('DEL', key)
-      redis.call('SREM', KEYS[6], second)
+      redis.call('SREM', orders, second)
       at = at + 3
+    elseif operation == 'V' or operation == 'G' then
+      if second == '' then redis.call('HDEL', values, first) else redis.call('HSET', values, first, second) end
+      if operation == 'G' and redis.call('HGET', owners, first) == session then
+        redis.call('HDEL', owners, first)
+        redis.call('HINCRBY', sessions, session .. ' parts', -1)
+        redis.call('HINCRBY', head, 'owned', -1)
+        owner_of[tonumber(first)] = '!'
+      end
+      at = at + 3
+    else -- B
+      redis.call('HSET', head, 'start', 'done')
+      at = at + 1
     end
   end
-  if ARGV[3] ~= (m[5] or '0') then
-    redis.call('XTRIM', KEYS[3], 'MINID', string.format('%.0f-0', tonumber(ARGV[3]) + 1))
+  if ARGV[4] ~= '' and ARGV[4] ~= (h[3] or '0') then
+    redis.call('XTRIM', items, 'MINID', string.format('%.0f-0', tonumber(ARGV[4]) + 1))
+    redis.call('HSET', head, 'exported', ARGV[4])
   end
-  redis.call('HSET', KEYS[1], 's', number, 'c', string.format('%.0f', seen),
-             'i', string.format('%.0f', position), 'd', ARGV[3])
+  seen = table.concat(refused, ' ')
+  redis.call('HSET', sessions, session .. ' step', seen == '' and ARGV[2] or ARGV[2] .. ' ' .. seen)
+  redis.call('HSET', head, 'marks', string.format('%.0f', tonumber(h[1] or '0') + marks),
+             'end', string.format('%.0f', position))
 end
-local held = '\128\0\0\0held'
-local first = redis.call('ZRANGE', KEYS[2], '[' .. held, '(' .. held .. '\255', 'BYLEX', 'LIMIT', 0, 1)[1]
-return {last == number and 'again' or 'ok', string.format('%.0f', position), first and string.sub(first, 1, 32) or ''}
+local due = {}
+for place = 1, #ARGV[5], 8 do
+  local lane = string.sub(ARGV[5], place, place + 7)
+  local first = redis.call('ZRANGE', queue, '[' .. lane, '(' .. lane .. '\255', 'BYLEX', 'LIMIT', 0, 1)[1]
+  due[#due + 1] = first and string.sub(first, 1, 32) or ''
+end
+local prefix = session .. ':'
+local heard = string.format('%s%016.0f:', prefix, tonumber(ARGV[3]) + 1)
+redis.call('ZREMRANGEBYLEX', arrivals, '[' .. prefix, '(' .. heard)
+local arrived = redis.call('ZRANGE', arrivals, '[' .. heard, '(' .. session .. ';', 'BYLEX', 'LIMIT', 0, ARRIVALS)
+return {last == number and 'again' or 'ok', string.format('%.0f', position), seen, due, arrived}

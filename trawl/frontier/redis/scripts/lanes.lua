@@ -1,11 +1,19 @@
--- Read the first requests between two keys, of each of several lanes.
--- KEYS 1 queue
--- ARGV of each: the first key, what all keys are below, the greatest number
--- Returns of each: how many there are, and these
-local found = {}
-for at = 1, #ARGV, 3 do
+-- Read the first requests between two keys, of each of several lanes. A session must have heard of all that arrived: if
+-- there is much, it gets that alone, and asks again.
+-- KEYS 1 queue  2 arrivals
+-- ARGV 1 session; '': none  2 the last arrival that it has heard  then of each: the first key, what all keys are below,
+--      the greatest number
+-- Returns {{arrived...}, {how many there are, and these, of each lane...}}
+local ARRIVALS = 1000
+local found, arrived = {}, {}
+if ARGV[1] ~= '' then
+  local heard = string.format('%s:%016.0f:', ARGV[1], tonumber(ARGV[2]) + 1)
+  arrived = redis.call('ZRANGE', KEYS[2], '[' .. heard, '(' .. ARGV[1] .. ';', 'BYLEX', 'LIMIT', 0, ARRIVALS)
+  if #arrived == ARRIVALS then return {arrived, {}} end
+end
+for at = 3, #ARGV, 3 do
   local members = redis.call('ZRANGE', KEYS[1], '[' .. ARGV[at], '(' .. ARGV[at + 1], 'BYLEX', 'LIMIT', 0, ARGV[at + 2])
   found[#found + 1] = #members
   for _, member in ipairs(members) do found[#found + 1] = member end
 end
-return found
+return {arrived, found}

@@ -1,8 +1,11 @@
--- Read a partition without taking it.
--- KEYS 1 the partition  2 queue  3 items  4 kept  5 failed  6 orders with spilled items
--- Returns {worker, microseconds of its lease, seen, requests, items, failed, {name, value...}, {order...}}
+-- Read what a job has, without taking part in it.
+-- KEYS 1 head  2 deadlines  3 sessions  4 queue  5 items  6 kept  7 failed  8 spilled
+-- Returns {{what the head says...}, requests, items, failed, {name, value...}, {session, microseconds of its lease...},
+--          {'SESSION WHAT', value...}, {session and order of a request with spilled items...}}
 local time = redis.call('TIME')
-local m = redis.call('HMGET', KEYS[1], 'w', 'u', 'c')
-local left = tonumber(m[2] or '0') - (time[1] * 1000000 + time[2])
-return {m[1] or '', string.format('%.0f', left), m[3] or '0', redis.call('ZCARD', KEYS[2]), redis.call('XLEN', KEYS[3]),
-        redis.call('ZCARD', KEYS[5]), redis.call('HGETALL', KEYS[4]), redis.call('SMEMBERS', KEYS[6])}
+local now = time[1] * 1000000 + time[2]
+local left = redis.call('ZRANGE', KEYS[2], 0, -1, 'WITHSCORES')
+for at = 2, #left, 2 do left[at] = string.format('%.0f', left[at] - now) end
+return {redis.call('HGETALL', KEYS[1]), redis.call('ZCARD', KEYS[4]), redis.call('XLEN', KEYS[5]),
+        redis.call('ZCARD', KEYS[7]), redis.call('HGETALL', KEYS[6]), left, redis.call('HGETALL', KEYS[3]),
+        redis.call('SMEMBERS', KEYS[8])}

@@ -1,0 +1,157 @@
+-- Hear of a job, take part in it, and leave it: renew a session, end those that are past their deadlines, take free
+-- parts, with a survey of their lanes in the same step, so that nothing is counted twice.
+-- KEYS 1 head  2 deadlines  3 sessions  4 owners  5 queue  6 arrivals  7 kept of parts
+-- ARGV 1 session  2 how many takings it has heard of  3 length of the lease in microseconds; '': it is not renewed
+--      4 whether it takes parts  5 whether it wants to export  6 whether it asks if all is over
+--      7 the last arrival that it has heard  8 the server's run id  9 what it says of itself; '': as before
+--      10 '', or it leaves: 'clean', or 'unclean' where it is not known what it sent last
+-- Returns {'ok', takings, last arrival, {arrived...}, is there more, sessions that work, parts too many, who reads
+--          start(), whether all is over, last item, exporter, its name, microseconds of its lease,
+--          {part; with '!' where its last owner is gone...}, {what is kept of it...},
+--          {how many requests a lane has, its first one...}} or {'fenced'} or {'behind'}
+local LANES, ARRIVALS = 2000, 1000
+local head, deadlines, sessions, owners, queue, arrivals, values = unpack(KEYS)
+local session = ARGV[1]
+if not redis.call('ZSCORE', deadlines, session) then return {'fenced'} end
+local given, said = redis.call('HMGET', sessions, session .. ' takings', session .. ' parts'), tonumber(ARGV[2])
+local takings, remembered = string.match(given[1] or '0', '^(%d+)(.*)$')
+takings = tonumber(takings)
+if takings < said then return {'behind'} end
+if takings > said + 1 then return {'fenced'} end
+local mine = tonumber(given[2] or '0')
+local h = redis.call('HMGET', head, 'parts', 'run', 'since', 'latest', 'guests', 'owned', 'start', 'exporter', 'end')
+local parts, owned, start, exporter = tonumber(h[1]), tonumber(h[6] or '0'), h[7] or '', h[8] or ''
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+local function number(value) return string.format('%.0f', value) end
+if now < tonumber(h[4] or '0') then now = tonumber(h[4]) end
+if ARGV[3] ~= '' then
+  redis.call('ZADD', deadlines, number(now + ARGV[3]), session)
+  redis.call('HSET', head, 'latest', number(now))
+  if ARGV[9] ~= '' then redis.call('HSET', sessions, session .. ' says', ARGV[9]) end
+end
+local since = tonumber(h[3] or '0')
+if h[2] ~= ARGV[8] then -- another server, or a new start of it, may know older renewals: nobody is late for one lease
+  if h[2] then
+    since = now
+    redis.call('HSET', head, 'since', number(now))
+  end
+  redis.call('HSET', head, 'run', ARGV[8])
+end
+
+local function every_owner()
+  local fields = {}
+  for part = 0, parts - 1 do fields[part + 1] = part end
+  return redis.call('HMGET', owners, unpack(fields))
+end
+local function forget(gone, is_clean)
+  local found = every_owner()
+  for at = 1, parts do
+    if found[at] == gone then
+      if is_clean then redis.call('HDEL', owners, at - 1) else redis.call('HSET', owners, at - 1, '!') end
+      owned = owned - 1
+    end
+  end
+  redis.call('HSET', head, 'owned', owned)
+  redis.call('ZREM', deadlines, gone)
+  if redis.call('HGET', sessions, gone .. ' works') == '0' then redis.call('HINCRBY', head, 'guests', -1) end
+  for _, what in ipairs({'name', 'works', 'parts', 'step', 'takings', 'arrived', 'says'}) do
+    redis.call('HDEL', sessions, gone .. ' ' .. what)
+  end
+  redis.call('ZREMRANGEBYLEX', arrivals, '[' .. gone .. ':', '(' .. gone .. ';')
+  if start == gone then
+    start = ''
+    redis.call('HDEL', head, 'start')
+  end
+  if exporter == gone then
+    exporter = ''
+    redis.call('HDEL', head, 'exporter')
+  end
+end
+if ARGV[10] ~= '' then
+  forget(session, ARGV[10] == 'clean')
+  return {'ok'}
+end
+local length = tonumber(ARGV[3]) or 0
+if since == 0 or (length > 0 and now - since >= length) then
+  for _, late in ipairs(redis.call('ZRANGEBYSCORE', deadlines, '-inf', '(' .. number(now), 'LIMIT', 0, 8)) do
+    if late ~= session then forget(late, false) end
+  end
+end
+if ARGV[5] == '1' and exporter == '' then
+  exporter = session
+  redis.call('HSET', head, 'exporter', session)
+end
+local exporter_name, exporter_left = '', '0'
+if exporter ~= '' and exporter ~= session then
+  exporter_name = redis.call('HGET', sessions, exporter .. ' name') or ''
+  exporter_left = number((redis.call('ZSCORE', deadlines, exporter) or now) - now)
+end
+
+local working = redis.call('ZCARD', deadlines) - (redis.call('HGET', head, 'guests') or 0)
+local fair = working > 0 and math.ceil(parts / working) or parts
+local taken, kept, lanes, more = {}, {}, {}, 0
+local function edge(part) -- a lane's first ten bits are its part
+  if part == parts then return '+' end
+  return string.char(math.floor(part / 4), part % 4 * 64)
+end
+local function survey(part)
+  local after, stop = '[' .. edge(part), '(' .. edge(part + 1)
+  if stop == '(+' then stop = '+' end
+  while true do
+    local first = redis.call('ZRANGE', queue, after, stop, 'BYLEX', 'LIMIT', 0, 1)[1]
+    if not first then return end
+    local lane = string.sub(first, 1, 8)
+    local past = '(' .. lane .. string.rep('\255', 25)
+    lanes[#lanes + 1] = redis.call('ZLEXCOUNT', queue, '[' .. lane, past)
+    lanes[#lanes + 1] = first
+    after = past
+  end
+end
+if takings == said + 1 then -- the answer was lost: what was taken then is told as it is now
+  for token in string.gmatch(remembered, '%S+') do
+    taken[#taken + 1] = token
+    survey(tonumber(string.match(token, '%d+')))
+  end
+elseif ARGV[4] == '1' then
+  if start == '' then
+    start = session
+    redis.call('HSET', head, 'start', session)
+  end
+  if mine < fair and owned < parts then
+    local found = every_owner()
+    for part = 0, parts - 1 do
+      local owner = found[part + 1]
+      if not owner or owner == '!' then
+        if mine == fair or #lanes >= 2 * LANES then
+          more = mine < fair and 1 or 0
+          break
+        end
+        taken[#taken + 1] = owner and part .. '!' or tostring(part)
+        redis.call('HSET', owners, part, session)
+        survey(part)
+        mine, owned = mine + 1, owned + 1
+      end
+    end
+    takings = takings + 1
+    redis.call('HSET', sessions, session .. ' parts', mine,
+               session .. ' takings', string.format('%.0f ', takings) .. table.concat(taken, ' '))
+    redis.call('HSET', head, 'owned', owned)
+  end
+end
+if #taken > 0 then
+  local fields = {}
+  for at, token in ipairs(taken) do fields[at] = string.match(token, '%d+') end
+  kept = redis.call('HMGET', values, unpack(fields))
+  for at = 1, #fields do kept[at] = kept[at] or '' end
+end
+
+local prefix = session .. ':'
+local heard = string.format('%s%016.0f:', prefix, tonumber(ARGV[7]) + 1)
+redis.call('ZREMRANGEBYLEX', arrivals, '[' .. prefix, '(' .. heard)
+local arrived = redis.call('ZRANGE', arrivals, '[' .. heard, '(' .. session .. ';', 'BYLEX', 'LIMIT', 0, ARRIVALS)
+if #arrived == ARRIVALS then more = 1 end
+local over = ARGV[6] == '1' and start == 'done' and redis.call('ZCARD', queue) == 0
+return {'ok', takings, redis.call('HGET', sessions, session .. ' arrived') or '0', arrived, more, working,
+        math.max(0, mine - fair), start, over and 1 or 0, h[9] or '0', exporter, exporter_name, exporter_left,
+        taken, kept, lanes}

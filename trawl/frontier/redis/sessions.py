@@ -1,0 +1,347 @@
+"""A session: this process's membership in a job, and the parts that it owns, as one script tells it.
+
+``share.lua`` is asked when the lease is to be renewed, and each quarter of a second while other sessions are there, or
+this one has nothing to do. It ends sessions whose leases are over, hands out free parts with a survey of their lanes,
+says how many parts are too many here, and brings what arrived. Nothing of this is counted twice where an answer is lost:
+
+* Takings of parts are numbered, apart from the steps. One that was not heard of is told again, as it is then.
+* Arrivals are numbered, and are there until a later call says that they were heard. A part's survey has those that came
+  before it; they are told apart by the number of the last arrival at that time.
+* A reading of lanes brings all that arrived before it, so it never shows a request that memory does not know.
+
+A part is not ours from the moment at which it is given back here, though the step that says so comes later: what is
+stored in it meanwhile is found by its next owner.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import msgspec
+import trio
+
+from trawl.errors import JobError
+from trawl.frontier.base import LaneKey
+from trawl.frontier.job import Follower, HeldLane, LaneRow, Row
+from trawl.frontier.parts import is_held, part_in, part_of
+from trawl.frontier.redis.client import Call
+from trawl.frontier.redis.layout import KEY_BYTES, Keys, place_of
+from trawl.frontier.share import Arrived, Change, Gained, Items, Losing, Over, Reads
+
+if TYPE_CHECKING:
+    from trawl.frontier.redis.job import RedisJob
+
+__all__ = ["POLL", "Membership", "packed"]
+
+POLL = 0.25
+"""Seconds between two looks at a job that others work on too."""
+
+_SESSION_BITS = 14  # of an order; the others are microseconds since the job began: 8 years
+
+
+class Membership:
+    """A session of a job in a server; it is the job's :class:`~trawl.frontier.share.Share`.
+
+    Args:
+        keys: The job's keys.
+        session: Its number.
+        elapsed: Microseconds since the job began.
+        works: Whether it takes parts.
+        exports: Whether it is to write the items to feeds.
+        shown: The job, for messages.
+
+    Attributes:
+        owned: Its parts, each with the number of the last arrival when it was taken.
+        exporter: Who exports the items: the session, the name of its process, and microseconds of its lease.
+        heard: The number of the last arrival that was heard.
+        kept: What is kept of each part.
+        unclean: It has taken parts that no owner gave back.
+        run_id: The server's, of this connection.
+    """
+
+    def __init__(self, keys: Keys, session: int, elapsed: int, *, works: bool, exports: bool, shown: str) -> None:
+        self.session: int = session
+        self.owned: dict[int, int] = {}
+        self.exporter: tuple[str, str, int] = ("", "", 0)
+        self.heard: int = 0
+        self.kept: dict[int, dict[str, bytes]] = {}
+        self.unclean: bool = False
+        self.run_id: str = ""
+        self._keys = keys
+        self._works = works
+        self._exports = exports
+        self._shown = shown
+        self._began = elapsed - int(trio.current_time() * 1e6)
+        self._last_order = 0
+        self._takings = 0
+        self._working = 1
+        self._start = ""
+        self._end = 0
+        self._more = False
+        self._losing: set[int] = set()
+        self._giving = 0
+        self._is_idle = False
+        self._is_over = False
+        self._said = b""
+        self._polled_at = -math.inf
+        self._job: RedisJob | None = None
+        self._follower: Follower | None = None
+        self._gained: tuple[list[tuple[int, LaneRow]], list[HeldLane]] = [], []  # until there is a follower
+        self._arrived: list[Row] = []
+        self._changes: deque[Change] = deque()
+        self._some = trio.Event()
+
+    # What the engine asks.
+
+    @property
+    def is_alone(self) -> bool:
+        """No other session that works is there, as far as is known."""
+        return self._working <= self._works
+
+    @property
+    def is_started(self) -> bool:
+        """``start()`` was read to its end, by whichever session."""
+        return self._start == "done"
+
+    def part_of(self, origin: str) -> int:
+        """Return the part in which the requests of an origin are."""
+        return part_of(origin)
+
+    def owns(self, part: int) -> bool:
+        """Return whether a part is this session's."""
+        return part in self.owned
+
+    async def next_change(self) -> Change:
+        """Wait for the next change, which memory has followed already. A checkpoint."""
+        while not self._changes:
+            self._some = trio.Event()
+            if self._job is not None:
+                self._job.check()
+            await self._some.wait()
+        await trio.lowlevel.checkpoint()
+        return self._changes.popleft()
+
+    async def give_back(self, part: int, kept: Mapping[str, bytes]) -> int:
+        """Give a part back, with values that its next owner reads, in one step. A checkpoint."""
+        assert self._job is not None
+        assert self._follower is not None
+        await trio.lowlevel.checkpoint_if_cancelled()
+        if part not in self.owned:
+            raise ValueError(f"part {part} is not this session's")
+        pending = self._follower.gave_back(part)
+        del self.owned[part]
+        self.kept.pop(part, None)
+        self._losing.discard(part)
+        self._giving += 1
+
+        def applied() -> None:
+            self._giving -= 1
+
+        await self._job.give_back(part, packed(kept), applied)
+        return pending
+
+    def say(self, words: bytes) -> None:
+        """Have what this session says of itself stored with its next renewal."""
+        self._said = words
+
+    def ask_if_over(self, *, is_idle: bool) -> None:
+        """Say whether this session has nothing to do, or has something again."""
+        self._is_idle = is_idle
+        if is_idle:
+            self._polled_at = -math.inf
+            if self._job is not None:
+                self._job.stir()
+
+    def started(self) -> None:
+        """Have it written with the next step that ``start()`` has come to its end."""
+        self._start = "done"
+        if self._job is not None:
+            self._job.started()
+
+    # What the job asks.
+
+    @property
+    def is_exporter(self) -> bool:
+        """Whether it has the items' export."""
+        return self.exporter[0] == str(self.session)
+
+    @property
+    def has_more(self) -> bool:
+        """Whether there is more to be heard or taken at once."""
+        return self._more
+
+    @property
+    def poll_at(self) -> float:
+        """The instant on the run clock at which it wants to hear of the job."""
+        if self._more:
+            return -math.inf
+        return self._polled_at + POLL if self._is_idle or not self.is_alone else math.inf
+
+    def order(self) -> int:
+        """Return the next order of coming: no two sessions give the same, and theirs grow alike."""
+        now = self._began + int(trio.current_time() * 1e6)
+        self._last_order = max(self._last_order + 1, now)
+        return self._last_order << _SESSION_BITS | self.session % (1 << _SESSION_BITS)
+
+    def work_for(self, job: RedisJob) -> None:
+        """Tell what changes to a job that is open now."""
+        self._job = job
+
+    def follow(self, follower: Follower) -> None:
+        """Have changes told to ``follower``, those so far at once: they are no news to anybody else."""
+        self._follower = follower
+        follower.gained(*self._gained)
+        follower.arrived(self._arrived)
+        self._gained, self._arrived = ([], []), []
+
+    @property
+    def held(self) -> Sequence[HeldLane]:
+        """The lanes of held requests, as long as nobody follows."""
+        return self._gained[1]
+
+    def brought_forward(self, due: Mapping[int, int | None]) -> None:
+        """Note when the first request of lanes may go, as long as nobody follows."""
+        self._gained[1][:] = [attrs.evolve(lane, due=due.get(lane.number) or lane.due) for lane in self._gained[1]]
+
+    def wake(self) -> None:
+        """Have :meth:`next_change` look whether the job has failed."""
+        self._some.set()
+
+    def call(self, lease: float | None, *, takes: bool, leaves: str = "") -> Call:
+        """Return the call that hears of the job.
+
+        Args:
+            lease: Seconds for which it is renewed; None: it is not.
+            takes: Whether it takes parts, where it may.
+            leaves: ``"clean"``, ``"unclean"``: how it leaves its parts, all of them; "": it stays.
+        """
+        length, said = ("", b"") if lease is None else (int(lease * 1e6), self._said)
+        flags = [int(flag) for flag in (takes and self._works, self._exports, self._is_idle and not self._is_over)]
+        args = [self.session, self._takings, length, *flags, self.heard, self.run_id, said, leaves]
+        return "share", self._keys.of_share, args
+
+    def hear(self, answer: Sequence[Any]) -> int:
+        """Take in its answer. Returns the position of the last item.
+
+        Raises:
+            JobError: The session was ended by another, or the server has lost its last steps.
+        """
+        if answer[0] != b"ok":
+            raise self.ended(answer[0])
+        _, takings, last, arrived, more, working, too_many, start, over, end, exporter, name, left, *taken = answer
+        self._polled_at = trio.current_time()
+        self._more = bool(more)
+        self._working = int(working)
+        self.exporter = exporter.decode(), name.decode("utf-8", "replace"), int(left)
+        self.hear_arrived(arrived)
+        self._hear_start(start.decode())
+        if int(takings) > self._takings:
+            self._takings = int(takings)
+            self._hear_taken(int(last), *taken)
+        self._choose(int(too_many))
+        if over and self._is_idle and not self._is_over:
+            self._is_over = True
+            self._tell(Over())
+        return int(end)
+
+    def ended(self, status: bytes) -> JobError:
+        """Return the error that says how a session has ended without its doing."""
+        shown = self._shown
+        if status == b"behind":
+            words = "its server was restarted from an older state and has lost steps of this process: start it again;"
+            return JobError(f"job {shown}: {words} it goes on from what the server has", shown)
+        words = "this process was away for too long, and others go on in its place: start it again to join them"
+        return JobError(f"job {shown}: {words}", shown)
+
+    def hear_arrived(self, members: Sequence[bytes]) -> None:
+        """Take in what arrived, as far as it is news."""
+        rows: list[Row] = []
+        for member in members:
+            _, number, request = member.split(b":", 2)
+            if int(number) <= self.heard:
+                continue
+            self.heard = int(number)
+            order, lane, priority, share = place_of(request)
+            taken_at = self.owned.get(part_in(lane))
+            if taken_at is not None and self.heard > taken_at:
+                rows.append((order, lane, priority, share, request[KEY_BYTES:]))
+        if not rows:
+            return
+        if self._follower is None:
+            self._arrived += rows
+            return
+        self._tell_arrived(self._follower.arrived(rows), len(rows))
+
+    def hear_end(self, end: int) -> None:
+        """Tell that others' items are in the outbox."""
+        if self.is_exporter:
+            if self._changes and isinstance(self._changes[-1], Items):
+                self._changes.pop()
+            self._tell(Items(end))
+
+    def _hear_start(self, start: str) -> None:
+        if self._start not in (start, "done"):
+            self._start = start
+            if start == str(self.session):
+                self._tell(Reads())
+
+    def _hear_taken(self, last: int, tokens: Sequence[bytes], kept: Sequence[bytes], lanes: Sequence[Any]) -> None:
+        parts, unclean = [], []
+        for token, blob in zip(tokens, kept, strict=True):
+            part = int(token.rstrip(b"!"))
+            parts.append(part)
+            self.owned[part] = last
+            if token.endswith(b"!"):
+                unclean.append(part)
+            if blob:
+                self.kept[part] = msgspec.msgpack.decode(blob, type=dict[str, bytes])
+        self.unclean |= bool(unclean)
+        rows: list[tuple[int, LaneRow]] = []
+        held: list[HeldLane] = []
+        for count, first in zip(lanes[::2], lanes[1::2], strict=True):
+            order, lane, priority, share = place_of(first)
+            if is_held(lane):
+                held.append(HeldLane(lane, count, priority))
+            else:
+                rows.append((count, (lane, priority, share, order, first[KEY_BYTES:])))
+        rows.sort(key=lambda row: abs(row[1][3]))
+        if self._follower is None:
+            self._gained[0].extend(rows)
+            self._gained[1].extend(held)
+            return
+        found = self._follower.gained(rows, held)
+        pending = sum(count for count, _ in rows) + sum(lane.count for lane in held)
+        told = {part: dict(self.kept[part]) for part in parts if part in self.kept}
+        self._tell(Gained(parts, found, pending, told, frozenset(unclean)))
+
+    def _choose(self, too_many: int) -> None:
+        """Name the parts that are to be given back: as much of what is pending as of the parts themselves."""
+        wanted = too_many - len(self._losing) - self._giving
+        if wanted <= 0:
+            return
+        pending = {} if self._follower is None else self._follower.pending_by_part()
+        rest = sorted(self.owned.keys() - self._losing, key=lambda part: (-pending.get(part, 0), part))
+        wanted = min(wanted, len(rest))
+        chosen = [rest[(2 * n + 1) * len(rest) // (2 * wanted)] for n in range(wanted)]
+        self._losing.update(chosen)
+        self._tell(Losing(chosen))
+
+    def _tell_arrived(self, lanes: Sequence[LaneKey], pending: int) -> None:
+        last = self._changes[-1] if self._changes else None
+        if isinstance(last, Arrived):  # nobody has read it yet: one for both
+            self._changes.pop()
+            lanes, pending = list(dict.fromkeys([*last.lanes, *lanes])), last.pending + pending
+        self._tell(Arrived(lanes, pending))
+
+    def _tell(self, change: Change) -> None:
+        self._changes.append(change)
+        self._some.set()
+
+
+def packed(kept: Mapping[str, bytes]) -> bytes:
+    """Return the values that are kept of a part as they are stored."""
+    return msgspec.msgpack.encode(kept) if kept else b""
