@@ -165,7 +165,7 @@ async def test_while_the_store_is_away_nothing_is_sent_after_the_lease_and_then_
     assert set(runs.sent.values()) == {1}
     times = [time for time, _ in runs.times]
     assert not [time for time in times if 5.0 + 0.9 * LEASE < time < 65.0]
-    assert min(later - earlier for earlier, later in pairwise(times)) >= 1.0
+    assert min(later - earlier for earlier, later in pairwise(times)) >= 1.0 - 1e-9
     assert said == ["store (away for 30 s, nothing is sent: connection refused)", "store"]
     assert "its server is away (connection" in caplog.text
     assert "its server is back after" in caplog.text
@@ -205,7 +205,7 @@ async def test_a_store_that_lost_steps_ends_the_run_and_the_next_one_has_everyth
         await trio.sleep(0.3)
         store.restart(older)
 
-    with pytest.raises(JobError, match=r"was restarted from an older state and has lost \d+ steps"):
+    with pytest.raises(JobError, match=r"was restarted from an older state and has lost steps"):
         await runs.run([lose])
     result = await runs.run()
     assert result.reason == "finished"
@@ -256,9 +256,10 @@ async def test_a_process_whose_job_was_taken_writes_nothing_more(
         await later.commit()
         taken = store.saved()
         store.restart(killed)
-        store.run("drop", [Keys("job").partition], [1, ""])
-        store.run("own", [Keys("job").partition], ["other", 10**9])
-        with pytest.raises(JobError, match=r"it is not this process's any more \(other has it\)"):
+        autojump_clock.jump(LEASE + 1.0)  # frozen
+        other = store.run("join", Keys("job").of_join, ["other", 10**9, 1])[0]
+        store.run("share", Keys("job").of_share, [other, 0, 10**9, 1, 1, 0, 0, "1", "", ""])
+        with pytest.raises(JobError, match=r"this process was away for too long, and others go on in its place"):
             await later.commit()
         assert store.content != taken
         assert b"mine" not in store.content.get(Keys("job").kept.encode(), {})
@@ -269,7 +270,7 @@ async def test_c7_a_process_that_was_frozen_while_another_took_its_job_leaves_th
 ) -> None:
     feed = tmp_path / "items.jsonl"
     settings = FeedsSettings(feeds={str(feed): {"format": "jsonl"}})
-    with pytest.RaisesGroup(pytest.RaisesExc(JobError, match="other has it"), flatten_subgroups=True):
+    with pytest.RaisesGroup(pytest.RaisesExc(JobError, match="others go on in its place"), flatten_subgroups=True):
         async with open_job(HERE) as job, trio.open_nursery() as nursery:
             _, outbox = await open_outbox(
                 settings, InlineBlocking(), job, spider_name="x", started_utc=datetime(2026, 1, 1, tzinfo=UTC)
@@ -278,9 +279,9 @@ async def test_c7_a_process_that_was_frozen_while_another_took_its_job_leaves_th
             await trio.sleep(1.0)
             await job.give([outbox.encode({"n": 1})])
             outbox.acknowledged(1)
-            store.run("drop", [Keys("job").partition], [1, ""])
-            store.run("own", [Keys("job").partition], ["other", 10**9])
             autojump_clock.jump(60.0)  # frozen
+            other = store.run("join", Keys("job").of_join, ["other", 10**9, 1])[0]
+            store.run("share", Keys("job").of_share, [other, 0, 10**9, 1, 1, 0, 0, "1", "", ""])
             await trio.sleep(1.0)
             outbox.close()
     assert not feed.read_bytes()
@@ -349,13 +350,13 @@ async def test_a_server_that_does_not_tell_its_configuration_is_warned_of(
 
 
 async def test_a_job_of_another_form_is_refused(autojump_clock: MockClock, store: SimulatedStore) -> None:
-    store.run("head", [Keys("job").head], [1, "format", 2, "partitions", 1, "subsets", 4096])
+    store.run("head", [Keys("job").head], [1, "format", 1, "partitions", 1, "subsets", 4096])
     with pytest.raises(JobError, match="another release of trawl wrote it"):
         async with open_job(HERE):
             pass
 
 
-@pytest.mark.parametrize("part", ["partition", "queue", "kept", "items"])
+@pytest.mark.parametrize("part", ["head", "queue", "kept", "items"])
 async def test_what_something_else_wrote_into_the_store_ends_the_run(
     tmp_path: Path, autojump_clock: MockClock, store: SimulatedStore, part: str
 ) -> None:
@@ -363,14 +364,14 @@ async def test_what_something_else_wrote_into_the_store_ends_the_run(
     await runs.run(stop_after=0.5)
     keys = Keys("job")
     wrong: dict[str, Any] = {
-        "partition": {b"s": b"x"},
+        "head": {**store.content[keys.head.encode()], b"marks": b"x"},
         "queue": [(0.0, b"short")],
         "kept": {b"job": b"\xc1"},
         "items": [(7, [b"i", b"from nowhere"])],
     }
     store.content[getattr(keys, part).encode()] = wrong[part]
     if part == "items":
-        store.content[keys.partition.encode()][b"i"] = b"900"
+        store.content[keys.head.encode()][b"end"] = b"900"
     with pytest.raises(JobError, match=r"^job redis://store:6379/job: .*(it is damaged|can't be read|is not there)"):
         await runs.run()
 
@@ -445,8 +446,8 @@ def test_addresses() -> None:
 
 def test_no_name_of_a_job_leaves_its_hash_slot_or_meets_the_keys_of_another() -> None:
     keys = Keys("a}b{c.0:m")
-    assert keys.queue == "{a%7Db%7Bc.0%3Am.0}:q"
-    assert Keys("a").queue != Keys("a.0").queue
+    assert keys.queue == "{a%7Db%7Bc.0%3Am}:q"
+    assert Keys("a").queue != Keys("a:q").head
 
 
 def test_sort_keys_compare_as_the_places_do() -> None:
@@ -464,7 +465,7 @@ def test_sort_keys_compare_as_the_places_do() -> None:
 def test_marks_differ_and_fit_into_64_bits() -> None:
     marks = {mark_of(b"%16d" % number) for number in range(1000)}
     assert len(marks) == 1000
-    assert all(0 <= subset < 4096 and -(2**63) <= mark < 2**63 for subset, mark in marks)
+    assert all(0 <= subset < 65536 and -(2**63) <= mark < 2**63 for subset, mark in marks)
 
 
 class Failing(Linked):

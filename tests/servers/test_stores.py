@@ -24,6 +24,7 @@ from tests.servers.stores import KINDS, StoreProcess, running_store
 from trawl.clock import WallClock
 from trawl.errors import JobError, UsageError
 from trawl.frontier import Frontier
+from trawl.frontier.parts import HELD, number_in
 from trawl.frontier.redis.client import Address, Call, connect
 from trawl.frontier.redis.job import open_job
 from trawl.frontier.redis.layout import Keys, key_of
@@ -65,7 +66,7 @@ class TestRedis(FrontierContract):
         yield partial(opened, self.server.url(f"contract/{id(self)}/{next(self.names)}"))
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(5))
 def test_the_simulation_answers_as_a_server_does(server: StoreProcess, seed: int) -> None:
     job = f"same {seed}"
     calls = list(_calls(random.Random(seed), Keys(job)))
@@ -80,66 +81,110 @@ def test_the_simulation_answers_as_a_server_does(server: StoreProcess, seed: int
     trio.run(compare)
 
 
+LONG, OVER = 10**12, -1
+"""Leases in microseconds."""
+
+
 def _calls(rng: random.Random, keys: Keys) -> Iterator[Call]:
-    """Calls of all scripts, most of them steps of one owner; some steps are repeated, late, or another's."""
+    """Calls of all scripts, most of them of sessions that are there; some are repeated, late, or another's."""
     yield "head", [keys.head], [0]
-    yield "head", [keys.head], [1, "format", 1]
-    yield "own", [keys.partition], ["w", 10**9]
-    yield "own", [keys.partition], ["v", 10**9]
-    lanes = (-1, int.from_bytes(b"held", "big"))
+    form = ["format", 2, "parts", 8, "subsets", 4]
+    yield "head", [keys.head], [1, *form]
+    steps: dict[int, int] = {}
+    takings: dict[int, int] = {}
+    for number in range(1, 4):
+        yield "join", keys.of_join, [f"w{number}", LONG, int(number < 3)]
+        steps[number] = takings[number] = 0
+    lanes = [number_in(part, rest) for part in (0, 3, 7) for rest in (5, 6, HELD)]
     places = [(order, lane, priority, 0.5) for order in range(4) for lane in lanes for priority in (0, 3)]
-    step = 0
-    for _ in range(200):
-        number = step + rng.choice((1, 1, 1, 1, 0, -1, 2))
-        epoch = rng.choice((1, 1, 1, 1, 1, 2))
-        if number == step + 1 and epoch == 1:
-            step = number
-        declared = [*keys.all, keys.seen(1), keys.spilled_by(1)]
-        args: list[Any] = [epoch, number, 0]
-        for _ in range(rng.randrange(5)):
-            key, other = key_of(rng.choice(places)), key_of(rng.choice(places))
-            args += rng.choice(
-                (
-                    ("A", key + b"\x95record"),
-                    ("E", key),
-                    ("F", key, "12.5", b"\0\0\0\2no"),
-                    ("M", key, other),
-                    ("S", 7, rng.randrange(-3, 3)),
-                    ("I", b"item \x00\xff"),
-                    ("P", 8, 1, b"spilled"),
-                    ("T", 8, 1),
-                    ("U", 8, 1),
-                    ("K", "name", rng.randbytes(3)),
-                    ("D", "name"),
-                    ("Q", key + b"\0\0\0\2no\x95record", other + b"\x95record"),
-                )
-            )
-        yield "apply", declared, args
-        yield "state", keys.all, []
-        yield "lanes", [keys.queue], [key_of(places[0]), key_of(places[-1]) + b"\xff", 3]
-        yield "survey", [keys.queue], [b"", 1]
-        yield "seen", [keys.seen(1)], [1, 0, 1, 2]
+    for _ in range(300):
+        session = rng.choice((*steps, 99))
+        yield from _step(rng, keys, session, steps, places)
+        yield from _share(rng, keys, session, takings)
+        yield "state", keys.of_state, []
+        start, end = key_of(rng.choice(places))[:8], b"\xff" * 40
+        yield "lanes", [keys.queue, keys.arrivals], [rng.choice(("", session)), rng.randrange(3), start, end, 3]
+        yield "survey", [keys.queue], [b"", 2]
         yield "items", [keys.items], [rng.randrange(1, 9), 2, rng.choice((1, 100))]
         yield "failed", [keys.failed], [0, 2]
-    yield "renew", [keys.partition], [1, 10**6]
-    yield "renew", [keys.partition], [2, 10**6]
-    yield "drop", [keys.partition], [2, ""]
-    yield "drop", [keys.partition], [1, "killed"]
-    yield "own", [keys.partition], ["v", 10**9]
+        if rng.random() < 0.03:
+            number = max(steps) + 1
+            yield "join", keys.of_join, [f"w{number}", rng.choice((LONG, OVER)), rng.randrange(2)]
+            steps[number] = takings[number] = 0
+
+
+def _step(
+    rng: random.Random, keys: Keys, session: int, steps: dict[int, int], places: list[tuple[int, int, int, float]]
+) -> Iterator[Call]:
+    number = steps.get(session, 0) + rng.choice((1, 1, 1, 1, 0, -1, 2))
+    if number == steps.get(session, 0) + 1:
+        steps[session] = number
+    declared = [*keys.of_apply, keys.seen(1), keys.spilled_by(session, 1)]
+    first, second = len(declared) - 1, len(declared)
+    asked = b"".join(key_of(rng.choice(places))[:8] for _ in range(rng.randrange(3)))
+    args: list[Any] = [session, number, rng.randrange(3), rng.choice(("", 1)), asked]
+    for _ in range(rng.randrange(6)):
+        key, other = key_of(rng.choice(places)), key_of(rng.choice(places))
+        args += rng.choice(
+            (
+                ("A", key + b"\x95record"),
+                ("N", first, rng.randrange(-9, 9), key + b"\x95record"),
+                ("E", key),
+                ("F", key, "12.5", b"\0\0\0\2no"),
+                ("M", key, other),
+                ("S", first, rng.randrange(-3, 3)),
+                ("I", b"item \x00\xff"),
+                ("P", second, 1, b"spilled"),
+                ("T", second, 1),
+                ("U", second, f"{session} 1"),
+                ("K", "name", rng.randbytes(3)),
+                ("D", "name"),
+                ("V", rng.randrange(8), rng.choice((b"", b"\x80"))),
+                ("G", rng.randrange(8), b"\x80"),
+                ("B",),
+                ("Q", key + b"\0\0\0\2no\x95record", other + b"\x95record"),
+            )
+        )
+    yield "apply", declared, args
+
+
+def _share(rng: random.Random, keys: Keys, session: int, takings: dict[int, int]) -> Iterator[Call]:
+    """Half of the calls are what a session says that has heard all; the server is another one now and then."""
+    heard = max(0, takings.get(session, 0) + rng.choice((0, 0, 0, -1, 1)))
+    takings[session] = heard + rng.randrange(2)
+    flags = [rng.randrange(2) for _ in range(3)]
+    lease = rng.choice((LONG, LONG, LONG, "", OVER if rng.random() < 0.1 else ""))
+    run, leaves = rng.choice((*"aaaaaaab",)), rng.choice((*[""] * 30, "clean", "unclean"))
+    yield "share", keys.of_share, [session, heard, lease, *flags, rng.randrange(3), run, b"I am", leaves]
 
 
 def _timeless(call: Call, answer: Any) -> Any:
     """An answer without what the clock says, and without the order of a hash or a set."""
     name = call[0]
-    if name == "own" and not answer[0]:
-        return answer[:2]
+    if name == "join":
+        return answer[:1]
+    if name == "share" and len(answer) > 1:
+        return [*answer[:12], *answer[13:]]
     if name == "state":
-        return [answer[0], *answer[2:6], sorted(zip(answer[6][::2], answer[6][1::2], strict=True)), sorted(answer[7])]
+        head = {key: value for key, value in _pairs(answer[0]) if key not in {b"begun", b"latest", b"since"}}
+        live = [each for each, _ in _pairs(answer[5])]
+        return [
+            head,
+            *answer[1:4],
+            sorted(_pairs(answer[4])),
+            sorted(live),
+            sorted(_pairs(answer[6])),
+            sorted(answer[7]),
+        ]
     if name == "head":
-        return sorted(answer)
+        return sorted(pair for pair in _pairs(answer) if pair[0] != b"begun")
     if name == "failed":
         return [each if n % 2 == 0 else float(each) for n, each in enumerate(answer)]
     return answer
+
+
+def _pairs(flat: Any) -> list[tuple[bytes, bytes]]:
+    return list(zip(flat[::2], flat[1::2], strict=True))
 
 
 class _Page(BaseHTTPRequestHandler):

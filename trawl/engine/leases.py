@@ -22,6 +22,7 @@ from trawl.engine.admission import Admission
 from trawl.engine.context import CrawlContext
 from trawl.errors import DownloadError
 from trawl.frontier import Record
+from trawl.frontier.base import Stored
 from trawl.http import Outcome, Replace, Request, Response
 from trawl.http.notes import NO_NOTES, notes_of, set_notes, with_meta_or_notes
 from trawl.scheduler import Grant, Prefetcher
@@ -96,8 +97,7 @@ class Leases:
         if not records:
             return False
         self._state.opened(len(records))
-        await self._frontier.push_many(records)
-        return self._stored(records)
+        return self._heard(records, await self._frontier.push_many(records))
 
     async def finish(
         self,
@@ -124,9 +124,9 @@ class Leases:
         if records:
             self._state.opened(len(records))
         await trio.lowlevel.checkpoint_if_cancelled()  # here, or a page that is not acknowledged has its items counted
-        await self._frontier.acknowledge(lease, records, items(), failure)
+        stored = await self._frontier.acknowledge(lease, records, items(), failure)
         if records:
-            self._stored(records)
+            self._heard(records, stored)
         self._state.ended()
 
     async def replace(self, grant: Grant, then: Replace) -> str | None:
@@ -143,9 +143,12 @@ class Leases:
         successor = await self._admission.successor(grant, then)
         if isinstance(successor, str):
             return successor
-        await self._frontier.replace(grant.lease, successor)
+        is_here = await self._frontier.replace(grant.lease, successor)
         self._count(then)
-        if grant.task.is_stopped or successor.not_before > trio.current_time():
+        if not is_here:
+            self._stats.inc("shared/sent_on")
+            self._state.ended()
+        elif grant.task.is_stopped or successor.not_before > trio.current_time():
             # It cost no send, or waits, so nothing slows down how many there are: back to where memory is bounded.
             await self._frontier.release([successor])
             self._stored([successor])
@@ -189,6 +192,18 @@ class Leases:
         self._abandoned.clear()
         if leases:
             await self._frontier.release(leases)
+
+    def _heard(self, records: Sequence[Record], stored: Stored) -> bool:
+        """Count only those of ``records``, which count as open, that are pending here."""
+        here = stored.here
+        if here is not records and len(here) < len(records):
+            if stored.seen:
+                self._stats.inc("dupefilter_filtered", len(stored.seen))
+            if stored.elsewhere:
+                self._stats.inc("shared/sent_on", len(stored.elsewhere))
+            for _ in range(len(records) - len(here)):
+                self._state.ended()
+        return self._stored(here)
 
     def _stored(self, records: Sequence[Record]) -> bool:
         for record in records:

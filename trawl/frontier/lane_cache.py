@@ -62,7 +62,7 @@ class DupeFilter:
 
     __slots__ = ("_asks", "_claimed", "_generation", "_is_complete", "_old", "_young", "count")
 
-    def __init__(self, known: Iterable[bytes] | None, count: int, generation: int, *, asks: bool) -> None:
+    def __init__(self, known: Iterable[bytes] | None, count: int, generation: int, *, asks: bool = True) -> None:
         self._claimed: set[bytes] = set()
         self._young: set[bytes] = set()
         self._old: set[bytes] = set(known or ())

@@ -2,7 +2,7 @@
 
 ``share.lua`` is asked when the lease is to be renewed, and each quarter of a second while other sessions are there, or
 this one has nothing to do. It ends sessions whose leases are over, hands out free parts with a survey of their lanes,
-says how many parts are too many here, and brings what arrived. Nothing of this is counted twice where an answer is lost:
+says how many parts are too many here, and brings what arrived. Nothing of it counts twice where an answer is lost:
 
 * Takings of parts are numbered, apart from the steps. One that was not heard of is told again, as it is then.
 * Arrivals are numbered, and are there until a later call says that they were heard. A part's survey has those that came
