@@ -88,7 +88,7 @@ LONG, OVER = 10**12, -1
 def _calls(rng: random.Random, keys: Keys) -> Iterator[Call]:
     """Calls of all scripts, most of them of sessions that are there; some are repeated, late, or another's."""
     yield "head", [keys.head], [0]
-    form = ["format", 2, "parts", 8, "subsets", 4]
+    form: list[bytes | str | int] = ["format", 2, "parts", 8, "subsets", 4]
     yield "head", [keys.head], [1, *form]
     steps: dict[int, int] = {}
     takings: dict[int, int] = {}
