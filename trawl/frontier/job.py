@@ -15,6 +15,8 @@ the feeds have come. The last ones are in memory too, because the writer of the 
 A request with a time of its own is *held*: it is stored in a lane that no other is in, ordered by its time. In place of
 the priority it has the wall time in microseconds before which it may not be sent. So held requests are not in memory,
 and hold up nobody behind them. When its time has come, a request moves into its own lane.
+
+Length: what goes into a store, what it answers, and the job that both go through are one vocabulary.
 """
 
 from __future__ import annotations
