@@ -369,6 +369,22 @@ def shell(
     raise typer.Exit(shell_command(url, options, _crawl_with(context), stderr_console(), code=code))
 
 
+@app.command(rich_help_panel=START, epilog=examples("trawl demo", "trawl demo --port 0 --verbose"))
+def demo(
+    port: Annotated[
+        int, typer.Option(min=0, max=65_535, metavar="N", help="The port to listen on; 0 for a free one.")
+    ] = 8765,
+    bind: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="The address to listen on; by default, only this machine gets in.")
+    ] = "127.0.0.1",
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print each request to standard error.")] = False,
+) -> None:
+    """Serve a site of quotes on this machine to try spiders on, until Ctrl-C."""
+    from trawl.cli.demo import demo_command  # noqa: PLC0415
+
+    raise typer.Exit(demo_command(bind, port, is_verbose=verbose))
+
+
 new: typer.Typer = typer.Typer(
     name="new",
     help="Start a project or a spider, with a test on a virtual clock.",

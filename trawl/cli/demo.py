@@ -1,0 +1,187 @@
+"""The command ``trawl demo``: serves the site of :mod:`trawl.testing.demo` to this machine, until it is stopped.
+
+Only the command imports this. The server is Python's own: a thread for each connection, which ends with the process. It
+is not made for the open network.
+"""
+
+from __future__ import annotations
+
+import errno
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler
+from socket import AF_INET, AF_INET6, gaierror
+from socketserver import ThreadingTCPServer
+from types import FrameType
+from urllib.parse import quote
+
+from trawl.cli import OK
+from trawl.errors import UsageError
+from trawl.http import Request
+from trawl.observe import printable
+from trawl.testing.demo import DemoSite
+from trawl.testing.responses import SimulatedResponse
+
+__all__ = ["DemoServer", "demo_command"]
+
+LARGEST_BODY_BYTES = 65_536
+IDLE = 75.0  # seconds that a connection may be idle
+
+
+def demo_command(bind: str, port: int, *, is_verbose: bool) -> int:
+    """Serve the site until Ctrl-C or SIGTERM.
+
+    Args:
+        bind: The address to listen on.
+        port: The port; 0 for a free one.
+        is_verbose: Whether each request is printed to standard error.
+
+    Returns:
+        The exit status.
+
+    Raises:
+        UsageError: The address or the port can't be listened on.
+    """
+    with _ended_by_sigterm(), open_server(bind, port, is_verbose=is_verbose) as server:
+        print(f"a site of quotes is at {server.url} until Ctrl-C", flush=True)
+        server.serve_forever()
+    return OK
+
+
+class DemoServer(ThreadingTCPServer):
+    """A server of the site, on a socket that listens already.
+
+    Args:
+        bind: The address to listen on.
+        port: The port; 0 for a free one.
+        is_verbose: Whether each request is printed to standard error.
+
+    Attributes:
+        url: The URL of its first page.
+        is_verbose: Whether each request is printed to standard error.
+    """
+
+    allow_reuse_address = True
+    daemon_threads = True
+    request_queue_size = 128
+
+    def __init__(self, bind: str, port: int, *, is_verbose: bool = False) -> None:
+        self.address_family = AF_INET6 if ":" in bind else AF_INET
+        self.is_verbose: bool = is_verbose
+        self._site = DemoSite(time.monotonic)
+        self._lock = threading.Lock()
+        self._closed = threading.Event()
+        super().__init__((bind, port), _Answering)
+        name = f"[{bind}]" if ":" in bind else bind
+        self.url: str = f"http://{name}:{self.server_address[1]}/"
+
+    def answer(self, request: Request) -> SimulatedResponse:
+        """Return the answer to a request; one at a time, as the site has a state."""
+        with self._lock:
+            return self._site(request)
+
+    def wait(self, seconds: float) -> None:
+        """Wait, but no longer than until the server is closed."""
+        self._closed.wait(seconds)
+
+    def server_close(self) -> None:
+        """Close the socket, and end what waits."""
+        self._closed.set()
+        super().server_close()
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Say nothing of clients that have gone away; tell of all else."""
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)  # type: ignore[arg-type]
+
+
+def open_server(bind: str, port: int, *, is_verbose: bool = False) -> DemoServer:
+    """Listen.
+
+    Raises:
+        UsageError: The address or the port can't be listened on.
+    """
+    try:
+        return DemoServer(bind, port, is_verbose=is_verbose)
+    except (OSError, OverflowError) as error:
+        if isinstance(error, gaierror) or getattr(error, "errno", 0) == errno.EADDRNOTAVAIL:
+            raise UsageError(f"{bind} is no address of this machine; leave --bind out for 127.0.0.1") from error
+        why = "is taken" if getattr(error, "errno", 0) == errno.EADDRINUSE else f"can't be listened on ({error})"
+        raise UsageError(f"port {port} of {bind} {why}; give another with --port, 0 for a free one") from error
+
+
+class _Answering(BaseHTTPRequestHandler):
+    """One connection, in a thread of its own."""
+
+    protocol_version = "HTTP/1.1"
+    timeout = IDLE
+    wbufsize = -1  # head and body in one write
+    disable_nagle_algorithm = True
+    server: DemoServer
+
+    def do_GET(self) -> None:
+        length = self.headers.get("Content-Length", "0")
+        if "Transfer-Encoding" in self.headers or not length.isdecimal() or int(length) > LARGEST_BODY_BYTES:
+            self.close_connection = True
+            self._send(SimulatedResponse(413, "a body of this kind or size is not taken\n"))
+            return
+        url = f"http://{self.headers.get('Host') or self.server.url[7:-1]}{quote(self.path, safe='/?&=%+;,:@!$()*~')}"
+        try:
+            request = Request(url, method=self.command, headers=self.headers.items(), body=self.rfile.read(int(length)))
+        except ValueError as error:
+            self.close_connection = True
+            self._send(SimulatedResponse(400, f"{error}\n"))
+            return
+        answer = self.server.answer(request)
+        self.server.wait(answer.latency)
+        self._send(answer)
+
+    do_HEAD = do_POST = do_GET
+
+    def _send(self, answer: SimulatedResponse) -> None:
+        self.send_response(answer.status)
+        for name, value in answer.headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(answer.body)))
+        body = answer.body
+        if answer.error is not None:
+            body = body[: len(body) // 2]
+            self.close_connection = True
+        if self.close_connection:
+            self.send_header("Connection", "close")
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+        self.wfile.flush()
+
+    def version_string(self) -> str:
+        return "trawl-demo"
+
+    def log_message(self, format: str, *arguments: object) -> None:
+        if self.server.is_verbose:
+            print(printable(format % arguments), file=sys.stderr, flush=True)
+
+
+class _Ended(BaseException):
+    """SIGTERM or Ctrl-C has come."""
+
+
+@contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """Leave what is inside at the first SIGTERM or Ctrl-C."""
+
+    def end(number: int, frame: FrameType | None) -> None:
+        raise _Ended
+
+    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    except _Ended:
+        pass
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

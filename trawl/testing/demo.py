@@ -1,0 +1,366 @@
+"""A site of a hundred quotes to try things out on: what ``trawl demo`` serves, and a host for simulated webs.
+
+Its pages have the elements and classes that tutorials of crawlers share (``div.quote``, ``span.text``, ``li.next a``).
+The quotes are from books whose copyright has ended. The same requests get the same answers in each run: one object
+answers for a real server and for a simulated one, and it reads no clock but the one that it is given.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from html import escape
+from importlib.resources import files
+from urllib.parse import parse_qs, unquote, urljoin, urlsplit
+
+import attrs
+
+from trawl.errors import ResponseBroken
+from trawl.http import Request
+from trawl.testing.limits import RateLimit, TokenBucket
+from trawl.testing.responses import SimulatedResponse
+
+__all__ = ["DEMO_HOST", "ROBOTS", "DemoSite"]
+
+DEMO_HOST = "127.0.0.1:8765"
+"""Where ``trawl demo`` serves the site unless it is told otherwise."""
+
+QUOTES_A_PAGE = 10
+API_LIMIT = RateLimit(2.0, 5.0, retry_after=True, headers="draft-03", body='{"error": "too many requests"}')
+"""The limit of ``/api/authors``: five requests at once, two a second in the long run."""
+
+ROBOTS = SimulatedResponse(200, "User-agent: *\nDisallow: /private/\n", {"Content-Type": "text/plain; charset=utf-8"})
+"""The answer to ``/robots.txt``."""
+
+HANG = 60.0  # seconds
+LONGEST = 60.0  # seconds that /slow can be told to take
+CHANGED_UTC = datetime(2026, 1, 1, tzinfo=UTC)
+JSON = {"Content-Type": "application/json"}
+
+SCROLL = """<h1>Quotes to scroll through</h1>
+<div class="quotes"></div>
+<script>
+let next = 1;
+async function more() {
+  if (!next || innerHeight + scrollY < document.body.offsetHeight - 200) return;
+  const page = next;
+  next = 0;
+  const found = await (await fetch(`/api/quotes?page=${page}`)).json();
+  for (const quote of found.quotes) {
+    const block = document.createElement("div");
+    block.className = "quote";
+    block.textContent = `“${quote.text}” by ${quote.author.name}`;
+    document.querySelector(".quotes").append(block);
+  }
+  next = found.has_next ? page + 1 : 0;
+  more();
+}
+addEventListener("scroll", more);
+more();
+</script>"""
+STYLE = "body{max-width:44rem;margin:2rem auto;font-family:sans-serif}.quote{margin:1.5rem 0}.text{font-size:1.1rem}"
+
+
+@attrs.frozen
+class Quote:
+    """One quote.
+
+    Attributes:
+        text: What was said.
+        author: Who said it.
+        source: The work that it is from.
+        tags: What it is about.
+    """
+
+    text: str
+    author: str
+    source: str
+    tags: tuple[str, ...]
+
+
+@attrs.frozen
+class Author:
+    """Who said something.
+
+    Attributes:
+        name: The name.
+        born: The date of birth, in English.
+        place: The place of birth.
+    """
+
+    name: str
+    born: str
+    place: str
+
+    @property
+    def slug(self) -> str:
+        """The last part of the path of its page."""
+        return re.sub(r"[^\w]+", "-", self.name.replace("ë", "e")).strip("-")
+
+
+def _rows(name: str) -> list[list[str]]:
+    text = files("trawl.testing").joinpath(name).read_text("utf-8")
+    return [line.split("\t") for line in text.splitlines()]
+
+
+@cache
+def all_quotes() -> Sequence[Quote]:
+    """Return the hundred quotes in the order of the pages."""
+    return [Quote(text, author, source, tuple(tags.split())) for text, author, source, tags in _rows("demo_quotes.tsv")]
+
+
+@cache
+def all_authors() -> Mapping[str, Author]:
+    """Return the fifty authors by the last part of their path."""
+    authors = [Author(*row) for row in _rows("demo_authors.tsv")]
+    return {author.slug: author for author in authors}
+
+
+@cache
+def slugs() -> Mapping[str, str]:
+    """Return the last part of the path of each author, by name."""
+    return {author.name: slug for slug, author in all_authors().items()}
+
+
+class DemoSite:
+    """A site of quotes: a handler for :meth:`SimulatedWeb.add_host <trawl.testing.SimulatedWeb.add_host>`.
+
+    ::
+
+        web.add_host(DEMO_HOST, handler=DemoSite(trio.current_time), robots=ROBOTS, latency=0.2)
+
+    Its paths: ``/``, ``/page/N/``, ``/tag/NAME/``, ``/author/NAME``, ``/login``, ``/logout``, ``/scroll`` over
+    ``/api/quotes?page=N``, ``/api/authors?page=N`` with a limit of two requests a second, ``/sitemap.xml``,
+    ``/private/`` (refused by robots.txt), ``/slow?seconds=N``, ``/trouble/500``, ``/trouble/503``, ``/trouble/cut``
+    and ``/trouble/hang``. Any name and password are let in.
+
+    Args:
+        clock: Returns the time in seconds, for the limit.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._began_at: float | None = None
+        self._api = TokenBucket(API_LIMIT)
+        self._forms = 0
+
+    def __call__(self, request: Request) -> SimulatedResponse:
+        """Return the answer to a request."""
+        parts = urlsplit(request.url)
+        path, query = unquote(parts.path), _first_values(parts.query)
+        steps = path.strip("/").split("/")
+        match steps:
+            case ["login"]:
+                return self._login(request)
+            case ["logout"]:
+                return _redirect("/", "session=; Path=/; Max-Age=0")
+            case ["api", "authors"]:
+                return self._limited(query)
+            case ["author", slug] if slug in all_authors():
+                return _author_page(request, all_authors()[slug])
+            case ["" | "page" | "tag", *_]:
+                return _quotes_page(request, path, steps)
+            case ["trouble", kind]:
+                return _trouble(request, kind)
+            case ["sitemap.xml"]:
+                return _sitemap(request.url)
+        return _other_page(request, path, query)
+
+    def _login(self, request: Request) -> SimulatedResponse:
+        """Let in who sends the hidden field of the form that was sent with their cookie."""
+        if request.method != "POST":
+            self._forms += 1
+            cookie = f"{self._forms}"
+            form = _form(_token(cookie))
+            return _page(request, form, {"Set-Cookie": f"form={cookie}; Path=/; HttpOnly"})
+        fields = _first_values(request.body.decode("utf-8", "replace"))
+        cookie = _cookies(request).get("form", "")
+        if not cookie or fields.get("csrf_token") != _token(cookie):
+            return _page(request, f"<p class='error'>The form has expired.</p>{_form('')}", status=403)
+        if not fields.get("username") or not fields.get("password"):
+            return _page(request, f"<p class='error'>A name and a password, please.</p>{_form(_token(cookie))}")
+        session = _token(fields["username"])
+        return _redirect("/", f"session={session}; Path=/; HttpOnly")
+
+    def _limited(self, query: Mapping[str, str]) -> SimulatedResponse:
+        """A page of authors as JSON, or 429: too many requests."""
+        now = self._clock()
+        if self._began_at is None:
+            self._began_at = now
+        now -= self._began_at
+        is_refusal = not self._api.take(now)
+        fields = self._api.fields(now, CHANGED_UTC + timedelta(seconds=now), is_refusal=is_refusal)
+        if is_refusal:
+            return SimulatedResponse(429, API_LIMIT.body, {**JSON, **fields})
+        authors = [{**attrs.asdict(author), "slug": slug} for slug, author in all_authors().items()]
+        return _as_json("authors", authors, query, fields)
+
+
+def _first_values(text: str) -> dict[str, str]:
+    return {name: values[0] for name, values in parse_qs(text).items()}
+
+
+def _token(text: str) -> str:
+    """Return a word that belongs to ``text``. No secret: whoever reads this can make one."""
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+def _cookies(request: Request) -> dict[str, str]:
+    pairs = (pair.strip().partition("=") for pair in request.headers.get("Cookie", "").split(";"))
+    return {name: value for name, _, value in pairs if value}
+
+
+def _redirect(to: str, cookie: str) -> SimulatedResponse:
+    return SimulatedResponse(302, "", {"Location": to, "Set-Cookie": cookie})
+
+
+def _page(
+    request: Request, body: str, headers: Mapping[str, str] | None = None, *, status: int = 200, latency: float = 0.0
+) -> SimulatedResponse:
+    """Return an HTML page with the head that all have."""
+    account = '<a href="/logout">Logout</a>' if "session" in _cookies(request) else '<a href="/login">Login</a>'
+    whole = f"""<!DOCTYPE html>
+<html lang="en">
+<head><meta charset="UTF-8"><title>Quotes to crawl</title><style>{STYLE}</style></head>
+<body>
+<p class="account">{account}</p>
+{body}
+</body>
+</html>
+"""
+    return SimulatedResponse(status, whole, headers, latency)
+
+
+def _quotes_page(request: Request, path: str, steps: Sequence[str]) -> SimulatedResponse:
+    """Return ``/``, ``/page/N/``, ``/tag/NAME/`` or ``/tag/NAME/page/N/``."""
+    tag = steps[1] if steps[0] == "tag" and len(steps) > 1 else ""
+    rest = list(steps[2:] if tag else steps)
+    number = 1 if rest in ([], [""]) else _number(rest[1]) if rest[0] == "page" and len(rest) == 2 else 0
+    chosen = [quote for quote in all_quotes() if not tag or tag in quote.tags]
+    here = chosen[(number - 1) * QUOTES_A_PAGE : number * QUOTES_A_PAGE] if number else []
+    if not here:
+        return _missing(request)
+    is_known = "session" in _cookies(request)
+    prefix = f"/tag/{tag}" if tag else ""
+    links = []
+    if number > 1:
+        links.append(
+            f'<li class="previous"><a href="{prefix}/page/{number - 1}/"><span>&larr;</span> Previous</a></li>'
+        )
+    if number * QUOTES_A_PAGE < len(chosen):
+        links.append(f'<li class="next"><a href="{prefix}/page/{number + 1}/">Next <span>&rarr;</span></a></li>')
+    title = f"<h1>Quotes about {tag}</h1>" if tag else '<h1><a href="/">Quotes</a></h1>'
+    blocks = "\n".join(_quote_block(quote, is_known) for quote in here)
+    return _page(request, f'{title}\n{blocks}\n<nav><ul class="pager">{"".join(links)}</ul></nav>')
+
+
+def _quote_block(quote: Quote, is_known: bool) -> str:
+    """Return a quote as a page shows it; who is logged in sees the work that it is from as well."""
+    source = f' in <cite class="source">{escape(quote.source)}</cite>' if is_known else ""
+    tags = "\n".join(f'<a class="tag" href="/tag/{tag}/">{tag}</a>' for tag in quote.tags)
+    return f"""<div class="quote">
+<span class="text">“{escape(quote.text, quote=False)}”</span>
+<span>by <small class="author">{quote.author}</small>
+<a href="/author/{slugs()[quote.author]}">(about)</a>{source}</span>
+<div class="tags">Tags:
+{tags}
+</div>
+</div>"""
+
+
+def _author_page(request: Request, author: Author) -> SimulatedResponse:
+    return _page(
+        request,
+        f"""<div class="author-details">
+<h3 class="author-title">{author.name}</h3>
+<p><strong>Born:</strong> <span class="author-born-date">{author.born}</span>
+<span class="author-born-location">in {author.place}</span></p>
+</div>""",
+    )
+
+
+def _form(token: str) -> str:
+    return f"""<form action="/login" method="post">
+<input type="hidden" name="csrf_token" value="{token}">
+<label>Name <input type="text" name="username"></label>
+<label>Password <input type="password" name="password"></label>
+<input type="submit" value="Login">
+</form>"""
+
+
+def _other_page(request: Request, path: str, query: Mapping[str, str]) -> SimulatedResponse:
+    """Return what is neither about quotes nor needs a state."""
+    match path.rstrip("/"):
+        case "/robots.txt":
+            return ROBOTS
+        case "/scroll":
+            return _page(request, SCROLL)
+        case "/api/quotes":
+            quotes = [
+                {"text": q.text, "author": {"name": q.author, "slug": slugs()[q.author]}, "tags": q.tags}
+                for q in all_quotes()
+            ]
+            return _as_json("quotes", quotes, query)
+        case "/private":
+            return _page(request, "<h1>Not for crawlers</h1>")
+        case "/slow":
+            seconds = min(_seconds(query.get("seconds", "3")), LONGEST)
+            return _page(request, f"<h1>This took {seconds:g} s</h1>", latency=seconds)
+    return _missing(request)
+
+
+def _trouble(request: Request, kind: str) -> SimulatedResponse:
+    """Return a page that fails."""
+    match kind:
+        case "500":
+            return _page(request, "<h1>Something went wrong</h1>", status=500)
+        case "503":
+            return _page(request, "<h1>Come back later</h1>", {"Retry-After": "5"}, status=503)
+        case "cut":
+            return SimulatedResponse(200, "<h1>This page ends before its end</h1>" * 100, error=ResponseBroken)
+        case "hang":
+            return _page(request, "<h1>At last</h1>", latency=HANG)
+    return _missing(request)
+
+
+def _missing(request: Request) -> SimulatedResponse:
+    return _page(request, "<h1>There is no such page</h1>", status=404)
+
+
+def _as_json(
+    name: str, everything: Sequence[object], query: Mapping[str, str], headers: Mapping[str, str] | None = None
+) -> SimulatedResponse:
+    """Return a page of a list as JSON."""
+    number = _number(query.get("page", "1")) or 1
+    end = number * QUOTES_A_PAGE
+    found = {"page": number, "has_next": end < len(everything), name: everything[end - QUOTES_A_PAGE : end]}
+    return SimulatedResponse(200, json.dumps(found, ensure_ascii=False), {**JSON, **(headers or {})})
+
+
+def _sitemap(url: str) -> SimulatedResponse:
+    pages = ["/", *(f"/page/{number}/" for number in range(2, len(all_quotes()) // QUOTES_A_PAGE + 1))]
+    paths = [*pages, *(f"/author/{slug}" for slug in all_authors())]
+    whole = _urlset(urljoin(url, path) for path in paths)
+    return SimulatedResponse(200, whole, {"Content-Type": "application/xml"})
+
+
+def _urlset(urls: Iterable[str]) -> str:
+    entries = "\n".join(f"<url><loc>{url}</loc><lastmod>{CHANGED_UTC:%Y-%m-%d}</lastmod></url>" for url in urls)
+    return f"""<?xml version="1.0" encoding="UTF-8"?>
+<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">
+{entries}
+</urlset>
+"""
+
+
+def _number(text: str) -> int:
+    """Return a whole number from 1 to 9999, or 0 for anything else."""
+    return int(text) if re.fullmatch(r"[1-9]\d{0,3}", text, re.ASCII) else 0
+
+
+def _seconds(text: str) -> float:
+    return float(text) if re.fullmatch(r"\d{1,6}(\.\d{1,6})?", text, re.ASCII) else 3.0
