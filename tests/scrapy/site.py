@@ -105,6 +105,18 @@ def books(asked: Asked) -> Answer:
             f'<a class=hit href="/catalogue/book-{n}.html?q={asked.query.get("q", "")}">x</a>' for n in found
         )
         return Answer(page("Search", f"<p class=count>{len(found)}</p>{links}"))
+    if path == "/filters":
+        shown = "".join(f"<b>{name}={value}</b>" for name, value in asked.query.items())
+        spellings = (
+            "?f[a]=1|2",
+            "?f%5Ba%5D=3",
+            "/filters?f[b]=4&amp;g=^5`{}",
+            "?f=a b",
+            "http://books.example",
+            "?é=ü",
+        )
+        links = "".join(f'<a href="{each}">x</a>' for each in spellings)
+        return Answer(page("Filters", f"{shown}{links if not asked.query else ''}"))
     if path == "/sort.html":
         links = "".join(f"<a href=\"javascript:go('/catalogue/book-{n}.html')\">b</a>" for n in range(3))
         return Answer(page("Sort", f"{links}<a href='/catalogue/book-3.html?sort=b&amp;page=1&sid=9'>s</a>"))

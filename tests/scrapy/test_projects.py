@@ -46,6 +46,13 @@ TABLE = [
     row("as_written"),
     row("arguments", arguments=["-a", "query=ubik,night & day", "-a", "pages=2", "-a", "label=x"]),
     row("blank_in_link"),
+    row("bracketed", requests_differ="what Scrapy escapes and browsers do not goes to the server as it is"),
+    row(
+        "joined_statuses",
+        warned=["joined_statuses.py:14: handle_httpstatus_list of meta overrides the spider's for redirects too"],
+        differs="a redirect is followed unless the list in force has its status",
+        requests_differ="the pages that they lead to",
+    ),
     row("canonical"),
     row("addresses"),
     row("crawl_books"),

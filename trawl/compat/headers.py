@@ -9,9 +9,12 @@ them to the methods of middleware classes. Other crawls do not load this module.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import urljoin
+
+from w3lib.url import safe_url_string
 
 from trawl.http import Fetch, Headers, Outcome, Request, Response
 
@@ -156,10 +159,16 @@ def _key(name: Any) -> str:
     return key
 
 
+# What w3lib escapes and a URL in WHATWG normal form has as it is (URL, 1.3): behind the host, which may be in brackets.
+_UNESCAPED = re.compile(r"[^/]+//[^/]*/.*[][|\\^`{}]")
+
+
 def show_headers(message: Request | Response | None) -> None:
-    """Give a request, or a response and its request, the habits of Scrapy's."""
+    """Give a request, or a response and its request, the habits of Scrapy's, and its URL in Scrapy's form."""
     if message is None:
         return
+    if _UNESCAPED.match(message.url):
+        message.url = safe_url_string(message.url)
     headers = message.headers
     if type(headers) is Headers:
         headers.__class__ = ScrapyHeaders  # the same fields: no slot is added

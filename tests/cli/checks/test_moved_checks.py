@@ -108,6 +108,68 @@ def test_a_line_that_only_differs_is_told(tmp_path: Path, line: str, words: str)
     assert told(tmp_path, in_callback(line), off) == []
 
 
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("yield Request('http://a.example/x', errback=print)", "errbacks are not called for what may not be ask"),
+        ("yield Request('http://a.example', dont_filter=True)", "the URL is http://a.example/ here, also in response"),
+        ("self.start_urls = ['http://a.example']", "the URL is http://a.example/ here, also in response.url; in Scra"),
+        (
+            "yield response.follow(url='http://a.example')",
+            "the URL is http://a.example/ here, also in response.url; in Scra",
+        ),
+        ("yield Request('http://a.example/a/../b')", "the URL is http://a.example/b here, also in response.url; in Sc"),
+        ("yield Request('http://a.example:80/a')", "the URL is http://a.example/a here, also in response.url; in Scra"),
+        ("response.request.headers.get(b'Cookie')", "the Cookie that was sent is in response.sent_headers"),
+        ("response.request.headers['cookie']", "the Cookie that was sent is in response.sent_headers"),
+        ("print(response.meta['proxy'])", "meta['proxy'] is as it was written, its password too"),
+        ("response.meta.get('proxy')", "meta['proxy'] is as it was written, its password too"),
+        ("response.request is self.first", "response.request equals the request that was yielded, but may be another"),
+        ("stats.get_value('response_received_count')", "response_received_count counts all responses"),
+        ("yield Request(value, meta={'verbatim_url': True})", "the key 'verbatim_url' of meta is neither looked at"),
+        ("response.meta['cached_response']", "the key 'cached_response' of meta is neither looked at nor told"),
+        ("response.meta.get('give_up_log_level')", "the key 'give_up_log_level' of meta is neither looked at nor"),
+    ],
+)
+def test_a_difference_that_no_setting_removes_is_told(tmp_path: Path, line: str, words: str) -> None:
+    [found] = told(tmp_path, in_callback(line))
+    assert found.startswith(f"~5: {words}")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "yield Request('http://a.example/?x[y]=1|2')",  # the response has w3lib's form
+        "yield Request('http://a.example/%s' % value)",
+        "yield Request('http://' + value, meta={'proxy': 'http://user:password@proxy.example'}, errback=None)",
+        "response.request is None",
+        "response.request.headers.get('Referer')",
+        "re.search('http://a.example/(a|b)/../x$', value)",
+        "yield {'site': 'http://a.example'}",
+        "request.meta['proxy'] = 'http://proxy.example/'",
+    ],
+)
+def test_what_is_the_same_is_not_told(tmp_path: Path, line: str) -> None:
+    assert told(tmp_path, in_callback(line)) == []
+
+
+def test_a_list_of_statuses_is_told_of_where_the_spider_lists_redirects(tmp_path: Path) -> None:
+    body = in_callback("yield Request(value, meta={'handle_httpstatus_list': [404]})")
+    assert told(tmp_path, body + "    handle_httpstatus_list = [500]\n") == []
+    [found] = told(tmp_path, body + "    handle_httpstatus_list = [301, 302]\n")
+    assert found.startswith("~5: handle_httpstatus_list of meta overrides the spider's for redirects too")
+
+
+def test_errbacks_are_told_of_once_a_file_and_only_where_something_is_forbidden(tmp_path: Path) -> None:
+    line = "yield Request(value, errback=print); yield Request(value, errback=repr)"
+    assert told(tmp_path, in_callback(line), {"ROBOTSTXT_OBEY": False}) == []
+    body = in_callback(line) + "    allowed_domains = ['a.example']\n"
+    [found] = told(tmp_path, body, {"ROBOTSTXT_OBEY": False})
+    assert "what may not be asked for (allowed_domains)" in found
+    [both] = told(tmp_path, body)
+    assert "what may not be asked for (robots.txt, allowed_domains)" in both
+
+
 def test_where_a_retry_middleware_of_the_projects_own_counts_nothing_is_told(tmp_path: Path) -> None:
     own = {"DOWNLOADER_MIDDLEWARES": {"scrapy.downloadermiddlewares.retry.RetryMiddleware": None}}
     assert told(tmp_path, in_callback("response.meta['retry_times']"), dict(own)) == []

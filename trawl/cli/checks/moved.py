@@ -14,11 +14,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from w3lib.url import safe_url_string
+
 from trawl.cli.checks.habits import is_of_headers
 from trawl.cli.checks.source import CheckMessage, SpiderSource
 from trawl.compat import GUIDE, MOVED, changes, name_advice, project_files
 from trawl.compat.crawler import Crawler, CrawlerEngine
 from trawl.errors import PartLoadError, SettingsError
+from trawl.http.url import normalize_url, without_fragment
 from trawl.migration import Unsupported
 from trawl.settings import DEFAULT, MOVED_DEFAULT, Settings, line_of
 from trawl.spiders import Spider
@@ -81,6 +84,28 @@ _STATISTICS = (
 
 _ALL_STATISTICS = "get_stats() has trawl's names; get_value() finds a statistic by Scrapy's name too"
 
+_UNUSED_META = frozenset(
+    (
+        *("cache_timestamp", "cached_response", "depth_reset", "ftp_local_filename", "ftp_passive", "ftp_password"),
+        *("ftp_user", "give_up_log_level", "http_auth_domain", "http_pass", "http_user", "priority_adjust"),
+        *("redirect_ttl", "verbatim_url"),
+    )
+)
+"""Scrapy's keys of ``meta`` that are neither looked at nor told."""
+
+_NO_ERRBACK = (
+    "errbacks are not called for what may not be asked for ({why}), which ends as RequestDropped and is counted; "
+    "in Scrapy they get IgnoreRequest"
+)
+_NO_COOKIE = "the Cookie that was sent is in response.sent_headers; response.request.headers has only one written there"
+_NOT_JOINED = (
+    "handle_httpstatus_list of meta overrides the spider's for redirects too: those that only the spider lists are "
+    "followed; in Scrapy they are not"
+)
+_WHOLE_PROXY = "meta['proxy'] is as it was written, its password too; Scrapy takes that out"
+_IS_REQUEST = "response.request equals the request that was yielded, but may be another object: compare with =="
+_ALL_RESPONSES = "response_received_count counts all responses, redirects and retries included"
+
 _MATCHES = frozenset({"findall", "finditer", "fullmatch", "match", "search", "split", "sub"})
 _OF_BYTES = frozenset({"BytesIO", "b64decode", "b64encode", "crc32", "md5", "sha1", "sha256", "unpack"})
 
@@ -93,6 +118,10 @@ def check_moved(spider: type[Spider], settings: Settings) -> Iterator[CheckMessa
         settings: The settings of its crawl.
     """
     yield from _differing_settings(spider, settings)
+    forbidding = {"robots.txt": settings["ROBOTSTXT_OBEY"], "allowed_domains": spider.allowed_domains}
+    forbids = ", ".join([name for name, is_on in forbidding.items() if is_on])
+    statuses: Any = spider.handle_httpstatus_list
+    lists_redirects = any(300 <= status < 400 for status in statuses if isinstance(status, int))
     for path in project_files(spider, _parts(settings)):
         try:
             text = Path(path).read_text("utf-8")
@@ -101,7 +130,7 @@ def check_moved(spider: type[Spider], settings: Settings) -> Iterator[CheckMessa
         except (OSError, SyntaxError, ValueError):
             continue
         yield from (CheckMessage(path, change.line, str(change)) for change in imports)
-        reader = _Reader(tree, settings)
+        reader = _Reader(tree, settings, forbids, lists_redirects=lists_redirects)
         reader.visit(tree)
         yield from (CheckMessage(path, *found) for found in reader.found)
 
@@ -131,9 +160,11 @@ class _Reader(ast.NodeVisitor):
         found: Lines, with what is different there, and whether it is to be changed.
     """
 
-    def __init__(self, tree: ast.AST, settings: Settings) -> None:
+    def __init__(self, tree: ast.AST, settings: Settings, forbids: str = "", *, lists_redirects: bool = False) -> None:
         self.found: list[tuple[int, str, bool]] = []
         self._settings = settings
+        self._forbids = forbids
+        self._lists_redirects = lists_redirects
         nodes = list(ast.walk(tree))
         self._faces = {
             alias.asname
@@ -168,14 +199,72 @@ class _Reader(ast.NodeVisitor):
         """Look for the names of keys that are not counted as in Scrapy."""
         if node.value == "retry_times" and _repeats_refusals(self._settings):
             self._tell(node, _TRIES, is_wrong=False)
-        if isinstance(node.value, str) and node.value.startswith(_STATISTICS):
+        if not isinstance(node.value, str):
+            return
+        if node.value.startswith(_STATISTICS):
             self._tell(node, f"the statistic {node.value} is not kept, so reading it gives None", is_wrong=False)
+        elif node.value == "response_received_count":
+            self._tell(node, _ALL_RESPONSES, is_wrong=False)
+
+    def visit_Assign(self, node: ast.Assign) -> None:
+        """Look at start URLs."""
+        if any(_last(target) == "start_urls" for target in node.targets):
+            for each in getattr(node.value, "elts", ()):
+                self._url(each)
+        self.generic_visit(node)
+
+    def _url(self, node: ast.expr) -> None:
+        """Tell of a URL that has another form here."""
+        is_url = isinstance(node, ast.Constant) and str(node.value).startswith(("http://", "https://"))
+        if is_url and (words := _other_form(str(getattr(node, "value", "")))):
+            self._tell(node, words, is_wrong=False)
+
+    def visit_keyword(self, node: ast.keyword) -> None:
+        """Look for errbacks."""
+        if node.arg == "errback" and self._forbids and not _is_none(node.value):
+            self._tell(node.value, _NO_ERRBACK.format(why=self._forbids), is_wrong=False)
+            self._forbids = ""  # once a file
+        self.generic_visit(node)
+
+    def visit_Dict(self, node: ast.Dict) -> None:
+        """Look for keys of meta: a dict is often made first, and given then."""
+        for key in node.keys:
+            self._key_of_meta(key)
+        self.generic_visit(node)
+
+    def visit_Compare(self, node: ast.Compare) -> None:
+        """Look for requests that are compared as objects."""
+        sides = [node.left, *node.comparators]
+        is_same = any(isinstance(each, ast.Is | ast.IsNot) for each in node.ops)
+        if is_same and not any(map(_is_none, sides)) and any(_dotted(side)[-1:] == ["request"] for side in sides):
+            self._tell(node, _IS_REQUEST, is_wrong=False)
+        self.generic_visit(node)
+
+    def _key_of_meta(self, key: ast.expr | None, holder: ast.expr | None = None) -> None:
+        """Tell of one key of ``meta`` that is written, or that is read from ``holder``."""
+        name = key.value if isinstance(key, ast.Constant) else None
+        if name in _UNUSED_META:
+            self._tell(key, f"the key {name!r} of meta is neither looked at nor told", is_wrong=False)
+        elif name == "handle_httpstatus_list" and self._lists_redirects:
+            self._tell(key, _NOT_JOINED, is_wrong=False)
+        elif name == "proxy" and holder is not None and _last(getattr(holder, "value", None)) == "response":
+            self._tell(key, _WHOLE_PROXY, is_wrong=False)
 
     def visit_Subscript(self, node: ast.Subscript) -> None:
         """Look for settings that are read without being set."""
         if _last(node.value) == "settings":
             self._read(node.slice)
+        if _last(node.value) == "meta":
+            self._key_of_meta(node.slice, node.value)
+        self._cookie(node.value, node.slice)
         self.generic_visit(node)
+
+    def _cookie(self, holder: ast.expr, key: ast.expr) -> None:
+        """Tell where ``response.request.headers`` are asked for the Cookie."""
+        name = key.value if isinstance(key, ast.Constant) else ""
+        name = name.decode("latin-1") if isinstance(name, bytes) else name
+        if _dotted(holder)[-3:] == ["response", "request", "headers"] and str(name).lower() == "cookie":
+            self._tell(key, _NO_COOKIE, is_wrong=False)
 
     def visit_Call(self, node: ast.Call) -> None:
         """Look for settings that are read, and for values of headers that are used as real bytes."""
@@ -183,6 +272,10 @@ class _Reader(ast.NodeVisitor):
         if isinstance(function, ast.Attribute):
             if function.attr.startswith("get") and _last(function.value) == "settings" and len(node.args) == 1:
                 self._read(node.args[0])
+            if function.attr in {"get", "getlist", "pop", "setdefault"} and node.args:
+                self._cookie(function.value, node.args[0])
+                if _last(function.value) == "meta":
+                    self._key_of_meta(node.args[0], function.value)
             by_pattern = _last(function.value) in self._patterns or _is_pattern_of_bytes(function.value)
             of_bytes = _last(function.value) == "re" and node.args and _is_bytes(node.args[0])
             if function.attr in _MATCHES and (by_pattern or of_bytes) and any(map(self._is_value, node.args)):
@@ -191,6 +284,9 @@ class _Reader(ast.NodeVisitor):
                 self._tell(node, _ALL_STATISTICS, is_wrong=False)
             if function.attr == "join" and _is_bytes(function.value) and any(map(self._is_value, node.args)):
                 self._tell(node, _NO_B)
+        if _last(function) in _REQUESTS or _last(function) == "follow":
+            for each in [*node.args[:1], *(keyword.value for keyword in node.keywords if keyword.arg == "url")]:
+                self._url(each)
         if _last(function) in _OF_BYTES and any(map(self._is_value, node.args)):
             self._tell(node, _TEXT)
         first = node.args[0] if node.args else None
@@ -229,6 +325,23 @@ def _repeats_refusals(settings: Settings) -> bool:
     names = ("retry", "scrapy.downloadermiddlewares.retry.RetryMiddleware")
     is_replaced = any(settings["DOWNLOADER_MIDDLEWARES"].get(name, 0) is None for name in names)
     return bool(settings["BACKOFF_HTTP_CODES"] or settings["BACKOFF_EXCEPTIONS"]) and not is_replaced
+
+
+def _other_form(url: str) -> str:
+    """Say which form a URL has here, if that is another than in Scrapy; "" if it is the same, or is completed later."""
+    if "%" in url or "{" in url:  # completed by format(), or by an operator
+        return ""
+    try:
+        here, there = without_fragment(normalize_url(url)), without_fragment(safe_url_string(url))
+    except ValueError:
+        return ""
+    if here == there or safe_url_string(here) == there:
+        return ""
+    return f"the URL is {here} here, also in response.url; in Scrapy {there}"
+
+
+def _is_none(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
 
 
 def _assigned(nodes: Iterable[ast.AST], is_it: Callable[[ast.expr], bool]) -> set[str]:
