@@ -96,6 +96,40 @@ def tests(session: nox.Session) -> None:
     session.run("pytest", *(session.posargs or ON_TWO_CORES))
 
 
+@nox.session(python=["3.12", "3.13"])
+def pythons(session: nox.Session) -> None:
+    """The same tests on the other versions of Python that pyproject.toml names."""
+    install(session, "test", editable=True)
+    session.run("pytest", *(session.posargs or ON_TWO_CORES))
+
+
+@nox.session(python="3.11")
+def lowest(session: nox.Session) -> None:
+    """The same tests with the lowest version of each dependency and extra that pyproject.toml allows."""
+    session.install("uv")
+    pins = str(Path(session.create_tmp()).resolve() / "lowest.txt")
+    lowest_direct = ("--all-extras", "--resolution", "lowest-direct", "--python", "3.11", "--quiet")
+    session.run("uv", "pip", "compile", "pyproject.toml", *lowest_direct, "--output-file", pins)
+    session.install("-r", pins, *nox.project.dependency_groups(PYPROJECT, "test"), "-e", ".")
+    # What an old version of another package warns of on this Python is not for us to mend.
+    session.run("pytest", "-W", "default", *(session.posargs or ON_TWO_CORES))
+
+
+@nox.session
+def extras(session: nox.Session) -> None:
+    """Each extra by itself: with it works what it is for, and without it trawl says what to install."""
+    session.install("uv")
+    folder = Path(session.create_tmp()).resolve()
+    shutil.rmtree(folder)
+    uses = Path("tests/extras.py").resolve()
+    for extra in session.posargs or PYPROJECT["project"]["optional-dependencies"]:
+        session.run("uv", "venv", "--quiet", str(folder / extra))
+        python = str(folder / extra / "bin" / "python")
+        for packages, word in ((".", "without"), (f".[{extra}]", "with")):
+            session.run("uv", "pip", "install", "--quiet", "--python", python, packages)
+            session.run(python, "-I", str(uses), word, extra, external=True)
+
+
 @nox.session
 def compiled(session: nox.Session) -> None:
     """The same tests on the compiled build: installed, and tried from a copy of the checkout without the sources."""

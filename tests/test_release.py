@@ -12,8 +12,10 @@ import pytest
 from hatchling.builders.wheel import WheelBuilder
 
 import trawl
+from tests.extras import USES
 
 ROOT = Path(__file__).parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 PACKAGE = ROOT / "trawl"
 WORKFLOW = (ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8")
 
@@ -35,11 +37,14 @@ def test_the_version_is_the_same_everywhere() -> None:
     assert f"\nversion: {trawl.__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
 
 
+def test_each_extra_is_used_by_the_session_for_them() -> None:
+    assert set(USES) == set(PROJECT["optional-dependencies"])
+
+
 def test_the_workflow_runs_the_gate_and_sessions_that_there_are() -> None:
     assert "run: bash .ci/run\n" in WORKFLOW
     [listed] = re.findall(r"session: \[(.+)\]", WORKFLOW)
     sessions = {node.name for node in ast.parse((ROOT / "noxfile.py").read_text("utf-8")).body if hasattr(node, "name")}
     assert set(listed.split(", ")) <= sessions
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    claimed = re.findall(r"Python :: (3\.\d+)", " ".join(project["classifiers"]))
+    claimed = re.findall(r"Python :: (3\.\d+)", " ".join(PROJECT["classifiers"]))
     assert re.findall(r"^ +(3\.\d+)$", WORKFLOW, re.M) == claimed[::-1]

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import sys
+from collections import OrderedDict
 from pathlib import Path
 
 import pytest
@@ -72,7 +73,7 @@ def test_values_are_spelled_as_s_takes_them() -> None:
     assert spelled("text") == "text"
     assert spelled(None) == "null"
     assert spelled((1, 2)) == "[1,2]"
-    assert spelled({"a": Path}) == '{"a":"pathlib.Path"}'
+    assert spelled({"a": OrderedDict}) == '{"a":"collections.OrderedDict"}'
     assert spelled([len]) == '["<built-in function len>"]'
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +104,8 @@ async def test_c7_when_another_feed_ends_the_run_what_a_table_refuses_is_counted
     first = await runs.run(FEEDS={str(runs.feed): {}, "/dev/full": {"format": "jsonl"}})
     assert first.reason == "feed_error"
     result = await runs.run()
-    rows = sqlite3.connect(runs.feed).execute("SELECT url FROM items").fetchall()
+    with closing(sqlite3.connect(runs.feed)) as database:
+        rows = database.execute("SELECT url FROM items").fetchall()
     assert sorted(row[0] for row in rows) == sorted(all_urls(pages))
     counts = {key: n for key, n in result.stats.items() if "item" in key}
     assert counts == {"item_scraped_count": pages, "item_lost_count": pages, "feed_item_errors": pages}

