@@ -1,4 +1,4 @@
-"""Quotes and their authors from the public sandbox at quotes.toscrape.com.
+"""Quotes and their authors from the site that ``trawl demo`` serves on this machine.
 
 ::
 
@@ -38,8 +38,8 @@ class Quotes(trawl.Spider):
     """Follows "Next" from page to page, and each author's link."""
 
     name = "quotes"
-    allowed_domains = ["quotes.toscrape.com"]
-    custom_settings = {"THROTTLING_SCOPES": {"quotes.toscrape.com": {"concurrency": 2, "delay": 0.5}}}
+    allowed_domains = ["127.0.0.1"]
+    custom_settings = {"THROTTLING_SCOPES": {"127.0.0.1:8765": {"concurrency": 2, "delay": 0.5}}}
 
     tag = ""
     """``-a tag=NAME``: only the quotes with this tag."""
@@ -47,7 +47,7 @@ class Quotes(trawl.Spider):
     async def start(self) -> AsyncGenerator[trawl.Request, None]:
         """The first page, of all quotes or of one tag's."""
         path = f"/tag/{self.tag}/" if self.tag else "/"
-        yield trawl.Request(f"https://quotes.toscrape.com{path}")
+        yield trawl.Request(f"http://127.0.0.1:8765{path}")
 
     def parse(self, response: trawl.Response) -> Iterator[Quote | trawl.Request]:
         """The quotes of a page, and where to go from it."""

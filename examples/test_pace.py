@@ -13,7 +13,7 @@ from __future__ import annotations
 from examples.quotes import Quotes
 from trawl.testing import Outage, RateLimit, SimulatedWeb, simulate
 
-SITE = "quotes.toscrape.com"
+SITE = "127.0.0.1:8765"
 PAGES = 8
 ALL = 2 * PAGES
 EXACT = {"RANDOMIZE_DOWNLOAD_DELAY": False, "BACKOFF_JITTER": 0.0}
@@ -24,8 +24,8 @@ def add_pages(web: SimulatedWeb) -> None:
     for number in range(1, PAGES + 1):
         author = f'<small class="author">No. {number}</small> <a href="/author/{number}">(about)</a>'
         more = f'<li class="next"><a href="/page/{number + 1}/">Next</a></li>' if number < PAGES else ""
-        web.add_page(f"https://{SITE}/{f'page/{number}/' if number > 1 else ''}", body=author + more)
-        web.add_page(f"https://{SITE}/author/{number}", body="")
+        web.add_page(f"http://{SITE}/{f'page/{number}/' if number > 1 else ''}", body=author + more)
+        web.add_page(f"http://{SITE}/author/{number}", body="")
 
 
 def test_two_requests_a_second_and_never_more_than_two_at_once(simulated_web: SimulatedWeb) -> None:

@@ -11,12 +11,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from unittest.mock import patch
 
+import trio
+
 from tests.cli.simulated import FOLLOWER
 from tests.docs.blocks import blocks_of
 from tests.docs.toscrape import html, tutorial_site
 from tests.examples.sandboxes import add_books
 from trawl.http import Request
 from trawl.testing import SimulatedResponse, SimulatedWeb
+from trawl.testing.demo import DEMO_HOST, ROBOTS, DemoSite
 
 __all__ = ["ROOT", "STATUS", "a_store", "every_site", "lay_out"]
 
@@ -89,6 +92,7 @@ def lay_out(page: Path, folder: Path) -> None:
 def every_site() -> SimulatedWeb:
     """A web with all sites that the commands of the pages ask."""
     web = tutorial_site()
+    web.add_host(DEMO_HOST, handler=DemoSite(trio.current_time), robots=ROBOTS, latency=0.2, connect=0.2)
     add_books(web)
     web.add_page("https://books.toscrape.com/about", body="<h1>About</h1>")
     web.add_page("https://example.com/", body="<title>Example</title>")

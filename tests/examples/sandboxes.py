@@ -49,10 +49,9 @@ def next_link(href: str) -> str:
     return f'<nav><ul class="pager"><li class="next"><a href="{href}">Next <span>&rarr;</span></a></li></ul></nav>'
 
 
-def add_quotes(web: SimulatedWeb) -> None:
-    """quotes.toscrape.com, with the pages of one tag."""
-    site = "https://quotes.toscrape.com"
-    web.add_host("quotes.toscrape.com", latency=0.1, status=404)
+def add_quotes(web: SimulatedWeb, site: str = "https://quotes.toscrape.com") -> None:
+    """A site of quotes, with the pages of one tag."""
+    web.add_host(site, latency=0.1, status=404)
     pages = [QUOTES[at : at + QUOTES_A_PAGE] for at in range(0, len(QUOTES), QUOTES_A_PAGE)]
     for number, quotes in enumerate(pages, 1):
         body = "".join(quote_block(*quote) for quote in quotes)

@@ -7,11 +7,12 @@ from itertools import pairwise
 from examples.quotes import Author, Quote, Quotes
 from tests.examples.sandboxes import AUTHORS, QUOTES, add_quotes
 from trawl.testing import SimulatedWeb, simulate
+from trawl.testing.demo import DEMO_HOST
 
 
 def test_every_quote_and_every_author_become_records() -> None:
     web = SimulatedWeb()
-    add_quotes(web)
+    add_quotes(web, f"http://{DEMO_HOST}")
     sim = simulate(Quotes, web)
     assert sim.reason == "finished"
     quotes = [item for item in sim.items if isinstance(item, Quote)]
@@ -28,7 +29,7 @@ def test_every_quote_and_every_author_become_records() -> None:
 
 def test_its_delay_holds() -> None:
     web = SimulatedWeb()
-    add_quotes(web)
+    add_quotes(web, f"http://{DEMO_HOST}")
     sim = simulate(Quotes, web, settings={"RANDOMIZE_DOWNLOAD_DELAY": False})
     times = [send.time for send in sim.sends]
     assert len(times) == 1 + 3 + len(AUTHORS)  # robots.txt, pages, authors
@@ -37,6 +38,6 @@ def test_its_delay_holds() -> None:
 
 def test_a_tag_chooses_the_quotes() -> None:
     web = SimulatedWeb()
-    add_quotes(web)
+    add_quotes(web, f"http://{DEMO_HOST}")
     sim = simulate(Quotes, web, tag="choices")
     assert {item.author for item in sim.items if isinstance(item, Quote)} == {"J.K. Rowling"}
