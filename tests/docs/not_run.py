@@ -149,7 +149,7 @@ def looked_at(line: str) -> bool:
     """Whether a line is one that is not run; what can be seen of it is right."""
     found = next((one for one in LINES if one.sign in line), None)
     if found is not None:
-        found.look(shlex.split(line, comments=True))
+        found.look(shlex.split(line.removesuffix("&"), comments=True))
     return found is not None
 
 

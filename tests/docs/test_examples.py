@@ -29,7 +29,7 @@ class Shop(trawl.Spider):
         yield {"n": n}
 """
 WEB = """
-[hosts."quotes.toscrape.com"]
+[hosts."127.0.0.1:8765"]
 [hosts."shop.example"]
 """
 FILES = {
