@@ -46,6 +46,8 @@ from __future__ import annotations
 
 import math
 
+import trio
+
 from trawl.engine.admission import Admission
 from trawl.engine.cache_lookup import CacheLookup
 from trawl.engine.context import CrawlContext
@@ -64,10 +66,11 @@ from trawl.engine.start_requests import StartRequests
 from trawl.engine.worker import Worker
 from trawl.events import ScopeBackedOff
 from trawl.middleware import compose
-from trawl.scheduler import Grant, Prefetcher, Scheduler
+from trawl.scheduler import Grant, Prefetcher, Scheduler, SharingScheduler
 from trawl.scheduler.scheduler import reconsider
 from trawl.spiders import item_check
 from trawl.throttling import Reason, Scope, Throttle
+from trawl.throttling.line import Line, Token
 from trawl.throttling.quota import spent
 
 __all__ = ["Engine"]
@@ -90,6 +93,7 @@ class Engine:
         self._backoff_steps: dict[str, int] = {}
         # What decides: the throttle and the scheduler call the three methods below, once all of this is there.
         self._limiters = ScopeLimiters()
+        self.line: Line | None = None if context.job is None else context.job.job.line
         self.throttle: Throttle = Throttle(
             settings,
             seed=context.seed,
@@ -100,9 +104,12 @@ class Engine:
             failed=lambda: stats.inc("throttling_errors"),
         )
         places, depth_first = settings.concurrent_requests or math.inf, context.scheduler.depth_first
-        self.scheduler: Scheduler = Scheduler(
-            self.throttle.scope, places=places, depth_first=depth_first, vet=self._refusal
-        )
+        if self.line is None:
+            self.scheduler: Scheduler = Scheduler(
+                self.throttle.scope, places=places, depth_first=depth_first, vet=self._refusal
+            )
+        else:
+            self.scheduler = self._sharing_scheduler(self.line, places, depth_first=depth_first)
         self.limits: CrawlLimits = CrawlLimits(
             context.engine, state=state, scheduler=self.scheduler, changed=self._scope_changed
         )
@@ -157,6 +164,24 @@ class Engine:
         writer = ItemWriter(processor, spider, sinks, None, stats, at_once, is_held=True, events=events)
         job = context.job
         return JobItemWriter(writer, job.outbox, context.frontier, job.job, stats, context.collected, at_end)
+
+    def _sharing_scheduler(self, line: Line, places: float, *, depth_first: bool) -> SharingScheduler:
+        """The scheduler of a job that other processes may work on as well."""
+        throttle, state = self.throttle, self.context.state
+        throttle.share_by(line)
+        scheduler = SharingScheduler(
+            throttle.scope, line=line, places=places, depth_first=depth_first, vet=self._refusal
+        )
+
+        def came(token: Token) -> None:
+            scheduler.came(token, trio.current_time())
+            state.wakeup.set()
+
+        def adopt(id: str, learned: bytes, age: float) -> None:
+            throttle.adopt(id, learned, age, trio.current_time())
+
+        line.listen(came, adopt)
+        return scheduler
 
     def _refusal(self, grant: Grant, now: float) -> str | None:
         """Say why a pending grant may not go at all: a scope is given up, or has had its pages; robots.txt forbids it.

@@ -214,6 +214,8 @@ async def run_crawl(context: CrawlContext) -> Ended:
                 watching.start_soon(watcher, engine.crawl)
             if engine.job_state is not None:
                 watching.start_soon(engine.job_state.run)
+            if engine.line is not None:
+                watching.start_soon(engine.line.run)
             await _written(context, engine, writing)
             with trio.move_on_after(EVENTS_GRACE):
                 await context.events.end()

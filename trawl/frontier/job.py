@@ -38,6 +38,7 @@ from trawl.errors import JobError
 from trawl.frontier.base import LaneKey, OutboxItem
 from trawl.frontier.parts import HELD
 from trawl.frontier.share import Share
+from trawl.throttling.line import Line
 
 __all__ = [
     "AT_ONCE",
@@ -322,6 +323,7 @@ class Job:
         was_killed: What the process before sent last is not known, and may have been sent until now. A run that ends,
             and stores what it learned, sets this to False.
         lease: The time for which it is surely this process's; None: until it is closed.
+        line: Grants what several processes that work on it share; None: none but this one does.
         outbox: Its items that are on their way to the feeds.
         share: This process's share of it; None: it is this process's alone, as one in a directory is.
     """
@@ -333,6 +335,7 @@ class Job:
     was_killed: bool = False
     lease: Lease | None = None
     share: Share | None = None
+    line: Line | None = None
 
     def __init__(self, name: str, kept: dict[str, bytes], outbox: Outbox, *, is_new: bool) -> None:
         self.name: str = name

@@ -6,6 +6,7 @@ from trawl.scheduler.lanes import Lane
 from trawl.scheduler.prefetch import Prefetcher
 from trawl.scheduler.rules import AdmissionRules, SchedulerSettings
 from trawl.scheduler.scheduler import Refused, Scheduler
+from trawl.scheduler.sharing import SharingScheduler
 
 __all__ = [
     "AdmissionRules",
@@ -15,5 +16,6 @@ __all__ = [
     "Lane",
     "Refused",
     "SchedulerSettings",
+    "SharingScheduler",
     "pending_pages",
 ]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 from trawl.http import host_scope
 from trawl.scheduler.grant import PAGE, Grant
 from trawl.scheduler.lanes import READY, Lane, OriginGate
-from trawl.scheduler.scope_queue import ScopeQueue
+from trawl.scheduler.scope_queue import Asking, ScopeQueue
 from trawl.throttling.explain import Reason
 
 if TYPE_CHECKING:
@@ -125,6 +125,8 @@ class _Reasons:
         scheduler, where = self._scheduler, lane.where
         if isinstance(where, OriginGate):
             return where.reason
+        if isinstance(where, Asking):
+            return where.reason()
         if where is READY and scheduler.in_flight >= scheduler.places:
             return NO_PLACE  # what its scopes say is looked at when a place is free
         last: Scope | None = None

@@ -33,10 +33,14 @@ from trawl.scheduler.grant import PAGE
 from trawl.scheduler.lanes import READY
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from trawl.scheduler.lanes import Lane
+    from trawl.throttling.explain import Reason
+    from trawl.throttling.line import Token
     from trawl.throttling.scope import Scope
 
-__all__ = ["PASSES", "ROOM_TO_GROW", "ClaimQueue", "ScopeQueue", "Ticket"]
+__all__ = ["PASSES", "ROOM_TO_GROW", "Asking", "ClaimQueue", "ScopeQueue", "Ticket"]
 
 PASSES = 8
 """A lane that was passed so often asks for the claim. With two scopes it then waits for at most twice as many; the
@@ -275,6 +279,42 @@ class ScopeQueue:
         if len(heap) > 2 * (len(self.waiters) + len(self.aside)) + ROOM_TO_GROW:
             heap[:] = [ticket for ticket in heap if ticket[4] == ticket[5].version]
             heapify(heap)
+
+
+class Asking(ScopeQueue):
+    """A lane's ask for shared scopes, and its place while it waits for the token.
+
+    Args:
+        scope: The first of the shared scopes.
+        lane: The lane.
+        number: The number of the ask.
+        why: Explains what such an ask waits for.
+
+    Attributes:
+        lane: The lane.
+        number: The number of the ask.
+        token: The token, when it has come.
+    """
+
+    __slots__ = ("_why", "lane", "number", "token")
+
+    def __init__(self, scope: Scope, lane: Lane, number: int, why: Callable[[int], Reason]) -> None:
+        super().__init__(scope)
+        self.lane: Lane = lane
+        self.number: int = number
+        self.token: Token | None = None
+        self._why = why
+
+    def add(self, lane: Lane) -> None:
+        """Let the lane wait here: its token wakes it."""
+
+    def closed_for(self, now: float) -> float:
+        """Return the clock by which the wait here is counted: all the time counts."""
+        return now
+
+    def reason(self) -> Reason:
+        """What the lane waits for."""
+        return self._why(self.number)
 
 
 def ticket_of(lane: Lane, share: float) -> Ticket:

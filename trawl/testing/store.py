@@ -43,6 +43,7 @@ class SimulatedStore:
         round_trips: How many there were.
         facts: What it says of itself and of its configuration.
         content: Its keys.
+        added: Set, and another, when something comes into a stream.
     """
 
     def __init__(self, *, latency: float = 0.0) -> None:
@@ -54,6 +55,8 @@ class SimulatedStore:
         self.round_trips: int = 0
         self.facts: dict[str, str] = dict(FACTS)
         self.content: dict[bytes, Any] = {}
+        self.added: trio.Event = trio.Event()
+        self._streamed = 0
         self._lua = lua51.LuaRuntime(unpack_returned_tuples=True, encoding=None)
         self._lua.globals()[b"redis"] = self._lua.table_from({b"call": self._call})
         self._functions = {
@@ -174,9 +177,14 @@ class SimulatedStore:
     def _zscore(self, key: bytes, member: bytes) -> Any:
         return next((b"%.17g" % score for score, each in self.content.get(key, ()) if each == member), False)
 
-    def _zrangebyscore(self, key: bytes, _: bytes, below: bytes, *options: bytes) -> list[Any]:
-        found = [member for score, member in self.content.get(key, ()) if score < float(below[1:])]
-        return found[: int(options[2])]
+    def _zrangebyscore(self, key: bytes, low: bytes, high: bytes, *options: bytes) -> list[Any]:
+        top, is_open = float(high.removeprefix(b"(")), high.startswith(b"(")
+        found = [
+            member
+            for score, member in self.content.get(key, ())
+            if float(low) <= score <= top and not (is_open and score == top)
+        ]
+        return found[int(options[1]) : int(options[1]) + int(options[2])]
 
     def _zrem(self, key: bytes, member: bytes) -> int:
         members = self.content.get(key, [])
@@ -213,8 +221,14 @@ class SimulatedStore:
         return members, first, max(first, last)
 
     def _xadd(self, key: bytes, place: bytes, *pair: bytes) -> bytes:
-        self.content.setdefault(key, []).append((int(place.partition(b"-")[0]), list(pair)))
-        return place
+        assert len(pair) % 2 == 0, "XADD takes pairs"
+        entries = self.content.setdefault(key, [])
+        number = (entries[-1][0] if entries else self._streamed) + 1 if place == b"*" else int(place.partition(b"-")[0])
+        self._streamed = max(self._streamed, number)
+        entries.append((number, list(pair)))
+        self.added.set()
+        self.added = trio.Event()
+        return b"%d-0" % number
 
     def _xrange(self, key: bytes, first: bytes, _: bytes, _count: bytes, limit: bytes) -> list[Any]:
         entries = [entry for entry in self.content.get(key, ()) if entry[0] >= int(first.partition(b"-")[0])]
@@ -253,6 +267,28 @@ class _Connection:
         if fault == "unanswered" or store.refuses():
             raise StoreAway("connection lost")
         return answers
+
+    async def read_stream(self, key: str, after: str, seconds: float) -> list[tuple[str, Mapping[bytes, bytes]]]:
+        """Wait for what comes into a stream."""
+        store = self._store
+        await trio.sleep(store.latency / 2.0)
+        with trio.move_on_after(seconds):
+            while not store.refuses() and not self._found(key, after):
+                await store.added.wait()
+        found = self._found(key, after)
+        await trio.sleep(store.latency / 2.0)
+        if store.refuses():
+            raise StoreAway("connection lost")
+        return found
+
+    def _found(self, key: str, after: str) -> list[tuple[str, Mapping[bytes, bytes]]]:
+        entries = self._store.content.get(key.encode(), ())
+        known = int(after.partition("-")[0])
+        return [
+            (f"{number}-0", dict(zip(pairs[::2], pairs[1::2], strict=True)))
+            for number, pairs in entries
+            if number > known
+        ]
 
     async def facts(self) -> Mapping[str, str]:
         """Return what the server says of itself."""

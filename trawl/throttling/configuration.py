@@ -250,6 +250,14 @@ class ScopeConfig(TypedDict, total=False):
         object,
         Meta(description="Scope manager of this scope alone.", extra={"absent": "THROTTLING_SCOPE_MANAGER"}),
     ]
+    shared: Annotated[
+        bool,
+        Meta(
+            description="Processes that work on one job share the scope though it is a host's: requests to other sites "
+            "need it as well. Scopes that are no host's always are.",
+            extra={"absent": "false"},
+        ),
+    ]
     ignore_robots_txt: Annotated[
         bool, Meta(description="Ignore the Crawl-delay of robots.txt for this scope.", extra={"absent": "false"})
     ]

@@ -178,6 +178,7 @@ LimitName = Literal[
     "places",
     "callbacks",
     "not_before",
+    "line",
 ]
 """What can hold a request back."""
 
@@ -193,6 +194,7 @@ _WORDS: Mapping[str, str] = {
     "places": "CONCURRENT_REQUESTS are in flight",
     "callbacks": "CONCURRENT_CALLBACKS are running",
     "not_before": "the request's own delay",
+    "line": "the line of a shared scope",
 }
 
 

@@ -71,7 +71,7 @@ class ScopeResolver:
         slot = request.meta_get("download_slot")
         is_told = slot in (host, notes_of(request).told_slot)
         if slot is not None and not is_told and (id := normal_id(str(slot))):
-            self._policies.own_host(id)
+            self._policies.own_host(id, is_slot=True)
             return ((id, None),)
         if self.asks_manager:
             return None

@@ -34,6 +34,7 @@ from trawl.throttling.allowance import Allowances
 from trawl.throttling.backoff import backoff_of
 from trawl.throttling.configuration import check_scope, load_object
 from trawl.throttling.limits import Limits, limits_of
+from trawl.throttling.line import Line
 from trawl.throttling.managers import OnFailure, ThrottlingScopeManager, ignore_failure
 from trawl.throttling.policy import AutoThrottle, ScopePolicy, ScopeState
 from trawl.throttling.quota import PageBudgets
@@ -41,6 +42,8 @@ from trawl.throttling.rampup import rampup_of
 from trawl.throttling.scope import CONFIGURED, Scope
 from trawl.throttling.scopes import host_part, is_address, is_host_like, normal_id
 from trawl.throttling.settings import ThrottlingSettings
+from trawl.throttling.shared import check_shared
+from trawl.throttling.shared_scope import SharedScope
 
 __all__ = ["CrawlDelays", "ScopePolicies", "ScopeTable", "ScopeTimers"]
 
@@ -166,7 +169,7 @@ class ScopePolicies:
         self._configs: dict[str, tuple[str, Mapping[str, Any]]] = {
             normal_id(key): (key, config) for key, config in settings.throttling_scopes.items()
         }
-        self._own_hosts: dict[str, None] = {}
+        self._own_hosts: dict[str, bool] = {}
         self._known: dict[tuple[str, bool, bool], ScopePolicy] = {}
         for id in self._configs:
             self.of(id)
@@ -184,10 +187,31 @@ class ScopePolicies:
         """Return True if a scope is host-like: by its form, or because it was a request's own host (E20)."""
         return is_host_like(id) or id in self._own_hosts
 
-    def own_host(self, id: str) -> None:
-        """Note that ``id`` is the host of a request."""
-        if id not in self._own_hosts:
-            self._own_hosts[id] = None
+    def is_shared(self, id: str) -> bool:
+        """Return True if requests to hosts of several registrable domains may need a scope: it is no host's own.
+
+        Addresses are none where hosts are throttled by them: several domains may be at one (I05).
+        """
+        if self.of(id).config.get("shared"):
+            return True
+        if self._ip_settings is not None and is_address(id):
+            return True
+        return not is_host_like(id) and not self._own_hosts.get(id, False)
+
+    def check_shared(self) -> None:
+        """Refuse what shared scopes can't have.
+
+        Raises:
+            SettingsError: A scope that is configured can't be shared by several processes as it is.
+        """
+        for id in self._configs:
+            if self.is_shared(id):
+                check_shared(self.of(id), path=f"THROTTLING_SCOPES[{id!r}]")
+
+    def own_host(self, id: str, *, is_slot: bool = False) -> None:
+        """Note that ``id`` is the host of a request, or with ``is_slot`` that it has a host's limits."""
+        if id not in self._own_hosts or not (is_slot or self._own_hosts[id]):
+            self._own_hosts[id] = not is_slot
             if len(self._own_hosts) > _OWN_HOSTS:
                 del self._own_hosts[next(iter(self._own_hosts))]
 
@@ -281,6 +305,7 @@ class ScopeTable:
         self._seed = seed
         self._forgotten = forgotten
         self._allowances: Allowances | None = None
+        self._line: Line | None = None
         self._scopes: dict[str, Scope] = {}
         self._by_age: deque[str] = deque()
         self._limit = policies.settings.throttling_scope_limit
@@ -303,7 +328,11 @@ class ScopeTable:
             return scope, False
         self._forget_some(now)
         policy = self.policies.of(id)
-        scope = self._scopes[id] = Scope(id, policy.limits, seed=self._seed)
+        if self._line is None or not self.policies.is_shared(id):
+            scope = Scope(id, policy.limits, seed=self._seed)
+        else:
+            scope = SharedScope(id, policy.limits, self._line, seed=self._seed)
+        self._scopes[id] = scope
         scope.state = ScopeState(policy, now)
         try:
             scope.state.manager = self.manager_of(id, policy)  # it may set limits of this very scope
@@ -327,6 +356,15 @@ class ScopeTable:
         self._allowances = allowances
         for scope in self:
             self._allow(scope)
+
+    def share_by(self, line: Line) -> None:
+        """Have shared scopes granted by ``line``: several processes work on the job.
+
+        Raises:
+            SettingsError: A scope that is configured can't be shared as it is.
+        """
+        self.policies.check_shared()
+        self._line = line
 
     def _allow(self, scope: Scope) -> None:
         if self._allowances is not None and scope.quota is not None:

@@ -25,6 +25,7 @@ from trawl.throttling.allowance import Allowances
 from trawl.throttling.diagnostics import Diagnostics, WhyNext
 from trawl.throttling.explain import Reason, ScopeReport, account, reports_of
 from trawl.throttling.hints import WINDOW_HEADERS
+from trawl.throttling.line import Line
 from trawl.throttling.managers import (
     BackoffSignal,
     ManagerCalls,
@@ -59,6 +60,8 @@ from trawl.throttling.scope_amounts import AddressOf, ScopeResolver
 from trawl.throttling.scope_table import CrawlDelays, ScopePolicies, ScopeTable, ScopeTimers
 from trawl.throttling.scopes import ScopeAmounts
 from trawl.throttling.settings import ThrottlingSettings
+from trawl.throttling.shared import adopt, check_shared, is_slower, shared_limits
+from trawl.throttling.shared_scope import SharedScope
 from trawl.throttling.snapshot import QuotaAhead, ThrottleSnapshot
 
 if TYPE_CHECKING:
@@ -120,6 +123,7 @@ class Throttle:
         self._crawl_delays = CrawlDelays(settings.throttling_scope_limit)
         self.given_up: UnresponsiveScopes = UnresponsiveScopes()
         self._restored: RestoredScopes | None = None
+        self._line: Line | None = None
         obeys = settings.throttling_ratelimit_obey
         self._told_cap = settings.throttling_ratelimit_max_delay if obeys else 0.0
         self.pages: PageBudgets = self._table.pages
@@ -154,6 +158,8 @@ class Throttle:
                 self._timers.arm(scope)
             if self._crawl_delays.wishes:
                 self._slow_down(scope, now)
+            if self._line is not None and isinstance(scope, SharedScope):
+                self._line.publish(scope.id, shared_limits(scope, now), is_new=True)
         return scope
 
     def scopes_of_nowait(self, request: Request) -> ScopeAmounts | None:
@@ -422,6 +428,8 @@ class Throttle:
         return has_moved
 
     def _moved(self, scope: Scope, now: float) -> None:
+        if self._line is not None and isinstance(scope, SharedScope):
+            self._line.publish(scope.id, shared_limits(scope, now))
         self._timers.arm(scope)
         self._changed(scope, now)
 
@@ -494,6 +502,37 @@ class Throttle:
         self._restored = RestoredScopes(state, now, self._wall, self.pages, self.settings.throttling_scope_limit)
         self.given_up.restore(state.given_up, self._wall.to_utc(now))
 
+    def share_by(self, line: Line) -> None:
+        """Have shared scopes granted by ``line``: several processes may work on the job. Before the first scope.
+
+        Raises:
+            SettingsError: A scope that is configured can't be shared by several processes as it is.
+        """
+        self._table.share_by(line)
+        self._line = line
+
+    def is_shared(self, id: str) -> bool:
+        """Return True if a scope with this normalised id is granted by the line of the job's store."""
+        return self._line is not None and self._table.policies.is_shared(id)
+
+    def adopt(self, id: str, learned: bytes, age: float, now: float) -> None:
+        """Go on from what another process has learned of a shared scope, ``age`` seconds ago.
+
+        Raises:
+            ValueError: It can't be read.
+        """
+        scope = self._table.get(id)
+        if scope is None or self._line is None:
+            return
+        if not learned or is_slower(scope, learned, now - age):
+            self._line.publish(id, shared_limits(scope, now), is_new=not learned)
+            return
+        adopt(scope, learned, now - age)
+        if scope.state.settle(scope, now):
+            self._line.publish(id, shared_limits(scope, now))
+        self._timers.arm(scope)
+        self._changed(scope, now)
+
     def spend_by(self, allowances: Allowances) -> None:
         """Let quotas be spent only as far as ``allowances`` go, which are stored before: there is a job."""
         self._table.spend_by(allowances)
@@ -526,6 +565,8 @@ class Throttle:
         scope = self.scope(scope_id, now)
         state: ScopeState = scope.state
         policy, manager = self._table.policies.changed(scope.id, limits), state.manager
+        if isinstance(scope, SharedScope):
+            check_shared(policy, path=f"THROTTLING_SCOPES[{scope.id!r}]")
         if policy.manager is not state.policy.manager:
             manager = self._table.manager_of(scope.id, policy)
         self._table.policies.keep(scope.id, policy)  # nothing fails from here on

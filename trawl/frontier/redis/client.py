@@ -56,6 +56,17 @@ class StoreServer(Protocol):
         """
         ...
 
+    async def read_stream(self, key: str, after: str, seconds: float) -> list[tuple[str, Mapping[bytes, bytes]]]:
+        """Return what came into a stream after an entry; wait up to so many seconds if nothing did. A checkpoint.
+
+        Returns:
+            Of each entry its id, and its values by name.
+
+        Raises:
+            StoreAway: The server does not answer.
+        """
+        ...
+
     async def facts(self) -> Mapping[str, str]:
         """Return what the server says of itself and of its configuration. A checkpoint.
 
@@ -157,6 +168,14 @@ class Server:
                 if confirmed is not None and int(await confirmed) < replicas:
                     raise StoreAway("no replica has confirmed the last step")
                 return answers
+
+    async def read_stream(self, key: str, after: str, seconds: float) -> list[tuple[str, Mapping[bytes, bytes]]]:
+        """Return what came into a stream after an entry; wait if nothing did. A checkpoint."""
+        with self._mapped():
+            with trio.fail_after(ROUND_SECONDS + seconds):
+                found = await self._client.xread(streams={key: after}, count=1000, block=int(seconds * 1e3))
+        entries = [] if not found else next(iter(found.values()))
+        return [(_text(entry.identifier), entry.field_values) for entry in entries]
 
     async def facts(self) -> Mapping[str, str]:
         """Return what the server says of itself and of its configuration. A checkpoint."""

@@ -30,6 +30,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
+from secrets import token_hex
 from typing import Any, TypeAlias, TypeVar
 
 import attrs
@@ -68,6 +69,7 @@ from trawl.frontier.redis.layout import (
     place_of,
     start_of_lane,
 )
+from trawl.frontier.redis.line import StoreLine
 from trawl.frontier.redis.sessions import Membership, packed
 
 __all__ = ["RedisJob", "check_head", "kept_of", "open_job", "texts_of"]
@@ -655,6 +657,7 @@ async def open_job(
     async with trio.open_nursery() as nursery:
         try:
             job: RedisJob = await nursery.start(partial(_serve, address, durability, part, connect or connect_server))
+            job.line = StoreLine(address, token_hex(8), life=lease, connect=connect or connect_server)
             try:
                 yield job
             finally:

@@ -21,6 +21,10 @@ key                     type    content
 ``{JOB}:f``             zset    failed requests by time: key (32), length of the reason (4), reason, record
 ``{JOB}:p``             set     ``SESSION ORDER`` of requests with spilled items
 ``{JOB}:p:SESSION:N``   list    the items that a running callback of a session has spilled
+``{JOB}:x:…``           ..      shared scopes: ``s`` hash of scopes, ``l`` zset of their lines, ``a`` hash of asks,
+                                ``k`` zset of asks by session, ``m`` zset of sessions by when they were heard, ``d``
+                                zset of tokens by deadline, ``o`` zset of scopes by when they open, ``w`` hash of
+                                numbers, ``nSESSION`` stream of what a session is to hear
 ======================  ======  ======================================================================================
 
 The braces are a hash tag: all of a job is in one slot, and one script sees all of it. Instants are microseconds of the

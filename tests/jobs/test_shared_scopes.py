@@ -1,0 +1,318 @@
+"""Scopes that several crawls need at once: whole crawls in one run, with a store that is simulated."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from itertools import pairwise
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+import trawl
+from trawl._run import CrawlResult, crawl_with
+from trawl.blocking import InlineBlocking
+from trawl.engine import Crawl
+from trawl.errors import SettingsError
+from trawl.frontier.redis.client import Address, Call, StoreServer
+from trawl.frontier.redis.line import StoreLine
+from trawl.http import Outcome, Request
+from trawl.scheduler import Grant
+from trawl.settings import Layer, load
+from trawl.testing import SimulatedWeb
+from trawl.testing.store import SimulatedStore
+
+from .site import START_UTC
+
+QUICK = {
+    "DOWNLOAD_DELAY": 0,
+    "DOWNLOAD_DELAY_PER_SLOT": 0,
+    "CONCURRENT_REQUESTS_PER_DOMAIN": 4,
+    "ROBOTSTXT_OBEY": False,
+    "BACKOFF_JITTER": 0,
+}
+
+
+class Cut:
+    """A connection that can be cut off, as a kill does."""
+
+    def __init__(self, server: StoreServer, cut: set[int], number: int) -> None:
+        self._server, self._cut, self._number = server, cut, number
+
+    async def run(self, calls: Sequence[Call], replicas: int = 0) -> list[Any]:
+        if self._number in self._cut:
+            await trio.sleep_forever()
+        return await self._server.run(calls, replicas)
+
+    async def read_stream(self, key: str, after: str, seconds: float) -> list[tuple[str, Mapping[bytes, bytes]]]:
+        return await self._server.read_stream(key, after, seconds)
+
+    async def facts(self) -> Mapping[str, str]:
+        return await self._server.facts()
+
+
+@pytest.fixture
+def cut() -> set[int]:
+    """The numbers of the crawls whose line is cut off."""
+    return set()
+
+
+@pytest.fixture
+def store(monkeypatch: pytest.MonkeyPatch, cut: set[int]) -> SimulatedStore:
+    """A store whose line is one for all jobs: each crawl here has a job of its own."""
+    made = SimulatedStore()
+    for name in ("client.connect", "job.connect_server"):
+        monkeypatch.setattr(f"trawl.frontier.redis.{name}", made.connect)
+
+    def line(address: Address, session: str, *, life: float, connect: Any) -> StoreLine:
+        @asynccontextmanager
+        async def through(here: Address) -> AsyncGenerator[StoreServer, None]:
+            async with connect(here) as server:
+                yield Cut(server, cut, int(address.job))
+
+        return StoreLine(Address.parse("redis://store/all"), session, life=life, connect=through)
+
+    monkeypatch.setattr("trawl.frontier.redis.job.StoreLine", line)
+    return made
+
+
+class Fleet:
+    """Crawls of one spider that share scopes.
+
+    Attributes:
+        sends: Of each send when, by which crawl, which URL, and when it ended.
+    """
+
+    def __init__(self, web: SimulatedWeb, scopes: Mapping[str, Any], spider: type[trawl.Spider], **more: Any) -> None:
+        self.web = web
+        self.spider = spider
+        self.settings = {**QUICK, "THROTTLING_SCOPES": scopes, **more}
+        self.sends: list[tuple[float, int, str]] = []
+        self.ends: list[float] = []
+        self.crawls: dict[int, Crawl] = {}
+        self.results: dict[int, CrawlResult] = {}
+
+    async def run(self, count: int, seconds: float) -> None:
+        """Run ``count`` crawls at once, and stop those after some time that have not ended."""
+        async with trio.open_nursery() as nursery:
+            for number in range(count):
+                nursery.start_soon(self._crawl, number, seconds)
+
+    async def _crawl(self, number: int, seconds: float) -> None:
+        def record(grant: Grant, outcome: Outcome | None, now: float) -> None:
+            if outcome is None:
+                self.sends.append((now, number, grant.request.url))
+            else:
+                self.ends.append(now)
+
+        async def stop(crawl: Crawl) -> None:
+            self.crawls[number] = crawl
+            await trio.sleep(seconds)
+            crawl.shutdown()
+
+        self.results[number] = await crawl_with(
+            self.spider,
+            load(Layer("test", {**self.settings, "JOB_DIR": f"redis://store/{number}"})),
+            transport=self.web.transport(),
+            blocking=InlineBlocking(),
+            seed=number,
+            now_utc=START_UTC,
+            watchers=[stop],
+            recorder=record,
+            spider_args={"number": str(number)},
+        )
+
+    @property
+    def by_crawl(self) -> list[int]:
+        """How many sends each crawl had."""
+        return sorted(Counter([number for _, number, _ in self.sends]).values())
+
+    def gaps(self) -> list[float]:
+        """The times between sends, of all crawls."""
+        times = sorted([at for at, _, _ in self.sends])
+        return [after - before for before, after in pairwise(times)]
+
+    def most_in_flight(self) -> int:
+        """The maximum number of requests on the wire at once."""
+        changes = sorted([(at, 1) for at, _, _ in self.sends] + [(at, -1) for at in self.ends])
+        now = most = 0
+        for _, change in changes:
+            now += change
+            most = max(most, now)
+        return most
+
+
+class Many(trawl.Spider):
+    """Asks for many pages of a few hosts, all through one proxy."""
+
+    name = "many"
+    number: str
+
+    async def start(self) -> Any:
+        for page in range(40):
+            for host in range(5):
+                yield Request(
+                    f"http://h{host}.site{self.number}.example/{page}",
+                    meta={"throttling_scopes": [f"h{host}.site{self.number}.example", "proxy a"]},
+                )
+
+    def parse(self, response: Any, **kwargs: Any) -> Any:
+        return None
+
+
+def web(latency: float = 0.2, **host: Any) -> SimulatedWeb:
+    made = SimulatedWeb()
+    for number in range(4):
+        for each in range(5):
+            made.add_host(f"h{each}.site{number}.example", latency=latency, **host)
+    return made
+
+
+@pytest.mark.parametrize("latency", [0.005, 0.05])
+@pytest.mark.parametrize("crawls", [2, 4])
+async def test_a_delay_holds_over_all_crawls_and_is_used(
+    autojump_clock: MockClock, store: SimulatedStore, latency: float, crawls: int
+) -> None:
+    store.latency = latency
+    fleet = Fleet(web(), {"proxy a": {"delay": 1.0, "jitter": False}}, Many)
+    await fleet.run(crawls, 100.0)
+    gaps = fleet.gaps()
+    assert min(gaps) >= 1.0 - 1e-9
+    assert len(gaps) / sum(gaps) >= 0.98
+    assert fleet.by_crawl[0] >= 0.8 * len(fleet.sends) / crawls
+
+
+async def test_places_are_shared_by_all_crawls_and_all_are_used(
+    autojump_clock: MockClock, store: SimulatedStore
+) -> None:
+    store.latency = 0.005
+    fleet = Fleet(web(latency=0.5), {"proxy a": {"concurrency": 6}}, Many)
+    await fleet.run(3, 20.0)
+    assert fleet.most_in_flight() == 6
+    assert len(fleet.sends) >= 0.95 * 6 * 20.0 / 0.5
+    assert fleet.by_crawl[0] >= 0.8 * len(fleet.sends) / 3
+
+
+async def test_a_quota_is_one_for_all_crawls(autojump_clock: MockClock, store: SimulatedStore) -> None:
+    store.latency = 0.005
+    fleet = Fleet(web(), {"proxy a": {"quota": 10, "window": 5.0}}, Many)
+    await fleet.run(3, 22.0)
+    assert len(fleet.sends) == 50
+    for start, _, _ in fleet.sends[::10]:
+        assert len([at for at, _, _ in fleet.sends if start <= at < start + 4.98]) == 10
+
+
+async def test_a_refusal_that_one_crawl_hears_slows_all_of_them(
+    autojump_clock: MockClock, store: SimulatedStore
+) -> None:
+    store.latency = 0.005
+    sites = SimulatedWeb()
+    for number in range(2):
+        for each in range(5):
+            status = 503 if number == 0 and each == 0 else 200
+            sites.add_host(f"h{each}.site{number}.example", latency=0.1, status=status)
+    scopes = {"proxy a": {"delay": 0.5, "jitter": False, "backoff": {"min_delay": 8.0, "window": 1000.0}}}
+    fleet = Fleet(sites, scopes, Many, RETRY_TIMES=0)
+    await fleet.run(2, 60.0)
+    first = min([at for at, number, url in fleet.sends if "h0.site0" in url])
+    later = [at for at, _, _ in fleet.sends if at > first + 0.2]
+    assert later
+    assert min([after - before for before, after in pairwise(later)]) >= 8.0 - 1e-9
+
+
+async def test_why_tells_what_stands_in_the_way_and_the_place_in_line(
+    autojump_clock: MockClock, store: SimulatedStore
+) -> None:
+    store.latency = 0.005
+    fleet = Fleet(web(), {"proxy a": {"delay": 3.0, "jitter": False}}, Many)
+    told: list[str] = []
+
+    async def ask() -> None:
+        await trio.sleep(20.5)
+        for crawl in fleet.crawls.values():
+            told.extend([waiting.reason.text(trio.current_time()) for waiting in crawl.waiting()])
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(ask)
+        await fleet.run(2, 21.0)
+    assert any(text.startswith("proxy a delay") and "before it in line" in text for text in told), told
+
+
+async def test_a_crawl_that_is_killed_with_tokens_shuts_the_scope_for_one_lease_at_most(
+    autojump_clock: MockClock, store: SimulatedStore, cut: set[int]
+) -> None:
+    store.latency = 0.005
+    fleet = Fleet(web(), {"proxy a": {"delay": 0.5, "jitter": False, "concurrency": 2}}, Many)
+    killed_at = 0.0
+
+    async def kill() -> None:
+        nonlocal killed_at
+        await trio.sleep(10.0)
+        killed_at = trio.current_time()
+        cut.add(0)
+        fleet.crawls[0].cancel()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(kill)
+        await fleet.run(3, 60.0)
+    assert min(fleet.gaps()) >= 0.5 - 1e-9
+    late = sorted([at for at, _, _ in fleet.sends if at > killed_at])
+    assert max([after - before for before, after in pairwise([killed_at, *late])]) <= 16.0
+    assert len([at for at in late if at > killed_at + 16.0]) >= 60
+
+
+@pytest.mark.parametrize(
+    ("scope", "settings", "words"),
+    [
+        ({"rampup": True}, {}, "rampup"),
+        ({"delay_per_slot": 2.0}, {}, "delay_per_slot"),
+        ({"quota": 5, "sliding": True}, {}, "sliding"),
+        ({"pages": 5}, {}, "pages"),
+    ],
+)
+async def test_what_one_process_alone_can_know_is_refused_at_the_start(
+    autojump_clock: MockClock, store: SimulatedStore, scope: Any, settings: Any, words: str
+) -> None:
+    fleet = Fleet(web(), {"proxy a": scope}, Many, **settings)
+    with pytest.raises(ExceptionGroup) as caught:
+        await fleet.run(1, 1.0)
+    error = caught.value.exceptions[0]
+    assert isinstance(error, SettingsError)
+    assert words in str(error)
+    assert "proxy a" in str(error)
+
+
+async def test_a_host_that_is_declared_as_shared_is_granted_in_the_store(
+    autojump_clock: MockClock, store: SimulatedStore
+) -> None:
+    class Cdn(Many):
+        async def start(self) -> Any:
+            for page in range(30):
+                yield Request(f"http://h0.site0.example/{self.number}/{page}")
+
+    store.latency = 0.005
+    fleet = Fleet(web(), {"h0.site0.example": {"shared": True, "delay": 1.0, "jitter": False}}, Cdn)
+    await fleet.run(2, 30.0)
+    assert min(fleet.gaps()) >= 1.0 - 1e-9
+    assert len(fleet.sends) >= 29
+
+
+async def test_a_crawl_without_shared_scopes_asks_for_nothing(autojump_clock: MockClock, store: SimulatedStore) -> None:
+    class Plain(Many):
+        async def start(self) -> Any:
+            yield Request("http://h0.site0.example/")
+
+    asked, run = [], store.run
+
+    def listen(name: str, *rest: Any) -> Any:
+        asked.append(name)
+        return run(name, *rest)
+
+    store.run = listen  # type: ignore[assignment,method-assign]
+    fleet = Fleet(web(), {}, Plain)
+    await fleet.run(1, 5.0)
+    assert len(fleet.sends) == 1
+    assert "line" not in asked

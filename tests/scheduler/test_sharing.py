@@ -1,0 +1,200 @@
+"""Lanes that need shared scopes: when they ask, what becomes of tokens, and what is told of each send."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import inf
+
+import pytest
+
+from trawl.scheduler import Grant, SharingScheduler
+from trawl.scheduler.sharing import SLACK
+from trawl.throttling.explain import Reason
+from trawl.throttling.limits import Limits
+from trawl.throttling.line import SharedLimits, Token
+from trawl.throttling.scope import Scope
+from trawl.throttling.shared_scope import SharedScope
+
+
+class NotedLine:
+    """A line that notes what it is told, and gives nothing by itself."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[object, ...]] = []
+        self._count = 0
+
+    def listen(self, came: Callable[[Token], None], adopt: Callable[[str, bytes, float], None]) -> None:
+        raise NotImplementedError
+
+    def ask(self, scopes: Sequence[tuple[str, float]], priority: int) -> int:
+        self._count += 1
+        self.told.append(("ask", self._count, list(scopes), priority))
+        return self._count
+
+    def drop(self, number: int) -> None:
+        self.told.append(("drop", number))
+
+    def sent(self, number: int, now: float, intervals: Sequence[float]) -> None:
+        self.told.append(("sent", number, now, list(intervals)))
+
+    def written(self, number: int, now: float) -> None:
+        self.told.append(("written", number, now))
+
+    def given_back(self, number: int) -> None:
+        self.told.append(("given back", number))
+
+    def publish(self, scope_id: str, limits: SharedLimits, *, is_new: bool = False) -> None:
+        raise NotImplementedError
+
+    def correct(self, scope_id: str, difference: float) -> None:
+        self.told.append(("correct", scope_id, difference))
+
+    def set_remaining(self, scope_id: str, remaining: float) -> None:
+        self.told.append(("remaining", scope_id, remaining))
+
+    def why(self, number: int) -> Reason:
+        return Reason("proxy", "delay", inf, "2 before it in line")
+
+    async def run(self) -> None:
+        raise NotImplementedError
+
+    def take(self) -> list[tuple[object, ...]]:
+        """What was told since the last time."""
+        told, self.told = self.told, []
+        return told
+
+
+class Rig:
+    def __init__(self, **limits: Limits) -> None:
+        self.line = NotedLine()
+        self.scopes: dict[str, Scope] = {
+            id: SharedScope(id, each, self.line) if id.startswith("proxy") else Scope(id, each)
+            for id, each in limits.items()
+        }
+        self.scheduler = SharingScheduler(lambda id, now: self.scopes[id], line=self.line, places=10)
+
+    def push(self, label: str, *scopes: str, now: float = 0.0) -> Grant:
+        grant = Grant(label, tuple([(scope, None) for scope in sorted(scopes)]), priority=3)
+        self.scheduler.push(grant, now)
+        return grant
+
+    def at(self, now: float) -> object:
+        granted = self.scheduler.grant(now)
+        return granted.request if isinstance(granted, Grant) else None
+
+    def token(self, number: int, now: float, *, at: float | None = None, until: float = inf) -> None:
+        self.scheduler.came(Token(number, now if at is None else at, until), now)
+
+
+def test_a_lane_asks_once_and_goes_when_the_token_is_good() -> None:
+    rig = Rig(host=Limits(), proxy=Limits(delay=1.0))
+    grant = rig.push("a", "host", "proxy")
+    assert rig.at(0.0) is None
+    assert rig.at(0.0) is None
+    assert rig.line.take() == [("ask", 1, [("proxy", 1.0)], 3)]
+    assert rig.scheduler.why(grant, 0.0) == Reason("proxy", "delay", inf, "2 before it in line")
+    rig.token(1, 0.1, at=0.5)
+    assert rig.scheduler.next_event(0.1) == 0.5
+    assert rig.at(0.4) is None
+    assert rig.at(0.5) == "a"
+    rig.scheduler.sent(grant, 0.6)
+    rig.scheduler.give_back(grant, 0.9)
+    assert rig.line.take() == [("sent", 1, 0.6, [1.0]), ("given back", 1)]
+
+
+def test_the_store_is_asked_last() -> None:
+    rig = Rig(host=Limits(delay=5.0), proxy=Limits())
+    first, _ = rig.push("a", "host", "proxy"), rig.push("b", "host", "proxy")
+    rig.at(0.0)
+    rig.token(1, 0.0)
+    assert rig.at(0.0) == "a"
+    rig.scheduler.sent(first, 0.0)
+    assert rig.at(1.0) is None
+    assert [told[0] for told in rig.line.take()] == ["ask", "sent"]
+    assert rig.at(5.0) is None
+    assert [told[0] for told in rig.line.take()] == ["ask"]
+
+
+def test_the_next_of_a_lane_asks_as_soon_as_the_one_before_it_has_its_grant() -> None:
+    rig = Rig(proxy=Limits(delay=1.0))
+    first, _ = rig.push("a", "proxy"), rig.push("b", "proxy")
+    rig.at(0.0)
+    rig.token(1, 0.0)
+    assert rig.at(0.0) == "a"
+    assert rig.at(0.0) is None
+    assert [told[:2] for told in rig.line.take()] == [("ask", 1), ("ask", 2)]
+    rig.scheduler.sent(first, 0.0)
+    rig.token(2, 0.2)  # the store leaves it to this process to keep its own sends apart
+    assert rig.at(0.9) is None
+    assert rig.scheduler.next_event(0.9) == 1.0
+    assert rig.at(1.0) == "b"
+
+
+def test_a_token_that_is_not_used_is_given_back_after_its_slack() -> None:
+    rig = Rig(host=Limits(concurrency=1), proxy=Limits())
+    first, _ = rig.push("a", "host"), rig.push("b", "host", "proxy")
+    assert rig.at(0.0) == "a"
+    rig.scheduler.sent(first, 0.0)
+    rig.scheduler.give_back(first, 1.0)
+    assert rig.at(1.0) is None  # "b" asks
+    again = rig.push("c", "host", now=1.0)
+    assert rig.at(1.0) == "c"
+    rig.scheduler.sent(again, 1.0)
+    rig.token(1, 1.1)
+    assert rig.at(1.1) is None
+    assert rig.scheduler.next_event(1.1) == pytest.approx(1.1 + SLACK)
+    rig.line.take()
+    assert rig.at(1.1 + SLACK) is None
+    assert rig.line.take() == [("drop", 1)]
+    rig.scheduler.give_back(again, 2.0)
+    assert rig.at(2.0) is None
+    assert rig.line.take() == [("ask", 2, [("proxy", 1.0)], 3)]
+
+
+def test_what_is_withdrawn_leaves_the_line() -> None:
+    rig = Rig(proxy=Limits())
+    grant = rig.push("a", "proxy")
+    rig.at(0.0)
+    rig.scheduler.withdraw(grant)
+    rig.token(1, 0.1)
+    assert [told[:2] for told in rig.line.take()] == [("ask", 1), ("drop", 1), ("drop", 1)]
+
+
+def test_a_grant_that_is_never_sent_gives_its_token_back() -> None:
+    rig = Rig(proxy=Limits())
+    grant = rig.push("a", "proxy")
+    rig.at(0.0)
+    rig.token(1, 0.0)
+    assert rig.at(0.0) == "a"
+    rig.scheduler.give_back(grant, 0.5)
+    assert [told[:2] for told in rig.line.take()] == [("ask", 1), ("drop", 1)]
+
+
+def test_a_token_whose_time_is_over_is_not_used_at_the_wire() -> None:
+    rig = Rig(proxy=Limits())
+    grant = rig.push("a", "proxy")
+    rig.at(0.0)
+    rig.token(1, 0.0, until=4.0)
+    assert rig.at(0.0) == "a"
+    assert grant.lane is not None
+    assert grant.lane.opens_at(grant, 3.9) <= 3.9
+    assert grant.lane.opens_at(grant, 4.0) == inf
+
+
+def test_a_shared_rate_makes_up_for_nothing_since_others_may_have_sent() -> None:
+    scope = SharedScope("proxy", Limits(delay=1.0, is_rate=True), NotedLine())
+    for sent_at in (0.0, 5.0):
+        slot = scope.take(sent_at)
+        scope.sent(slot, sent_at)
+        scope.written(slot, sent_at, sent_at + 0.2)
+        scope.give(slot)
+    assert scope.interval() == 1.0
+
+
+def test_a_quota_is_corrected_in_the_store() -> None:
+    line = NotedLine()
+    scope = SharedScope("proxy", Limits(quota=10.0), line)
+    assert scope.quota is None
+    scope.charge(-2.0, 1.0)
+    scope.set_remaining(3.0, 1.0)
+    assert line.take() == [("correct", "proxy", -2.0), ("remaining", "proxy", 3.0)]

@@ -1,0 +1,197 @@
+"""The scheduler of a job that several processes work on: it asks for shared scopes before a request goes.
+
+Theory of operation. A lane whose scopes are all this process's own is looked at as ever. One that needs shared scopes
+waits for its own scopes first, then for a *token*, then for what this process knows of the shared ones (its own sends,
+a hold)::
+
+    looked at ──► own scopes closed? ──► wait there
+                        │ open
+                        ├── no token ──► ask, once ──► wait in the line of the job's store
+                        │ token                              │ it came, and its time
+                        ▼                                    ▼
+                  shared scopes, as known here ─────► granted ──► sent, told to the store ──► given back, told
+
+A token that is not used within ``SLACK`` seconds, because an own scope has closed meanwhile or no place is free, is
+given back; the lane asks again when it is looked at next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from heapq import heappop, heappush
+from itertools import count
+from math import inf
+
+from trawl.scheduler.grant import Grant
+from trawl.scheduler.lanes import Lane, Refused
+from trawl.scheduler.scheduler import Scheduler
+from trawl.scheduler.scope_queue import Asking, ScopeQueue
+from trawl.throttling.line import Line, Token
+from trawl.throttling.scope import Scope
+from trawl.throttling.shared_scope import SharedScope
+
+__all__ = ["SLACK", "SharingScheduler"]
+
+SLACK = 0.25
+"""Seconds for which a token is kept that could be used, but is not."""
+
+
+class SharingScheduler(Scheduler):
+    """A scheduler that asks a line for shared scopes.
+
+    Args:
+        scope_of: The scope of an id, made on demand at an instant.
+        line: Grants shared scopes.
+        places: Requests in flight at most, over all; ``inf`` for no limit.
+        depth_first: Inside a lane the newest goes first, instead of the oldest.
+        vet: Says why a grant may not go at all now, or None.
+    """
+
+    __slots__ = ("_asks", "_by_number", "_line", "_next_timer", "_timers", "_tokens")
+
+    def __init__(
+        self,
+        scope_of: Callable[[str, float], Scope],
+        *,
+        line: Line,
+        places: float,
+        depth_first: bool = False,
+        vet: Callable[[Grant, float], str | None] | None = None,
+    ) -> None:
+        super().__init__(scope_of, places=places, depth_first=depth_first, vet=vet)
+        self._line = line
+        self._asks: dict[Lane, Asking] = {}
+        self._by_number: dict[int, Asking] = {}
+        self._tokens: dict[Grant, Token] = {}
+        self._timers: list[tuple[float, int, Asking]] = []
+        self._next_timer = count().__next__
+
+    def came(self, token: Token, now: float) -> None:
+        """Take a token that was asked for; :meth:`next_event` tells when it is to be looked at."""
+        asking = self._by_number.get(token.number)
+        if asking is None:
+            self._line.drop(token.number)
+            return
+        asking.token = token
+        self._arm(asking, max(now, token.at - _lead(asking.lane)))
+
+    def grant(self, now: float, *, pages: bool = True) -> Grant | Refused | None:
+        """The best grant that may go at ``now``; None when there is none."""
+        timers = self._timers
+        while timers and timers[0][0] <= now:
+            self._passed(heappop(timers)[2], now)
+        return super().grant(now, pages=pages)
+
+    def sent(self, grant: Grant, now: float, due_at: float = -inf) -> None:
+        """Note that ``grant`` went to the wire at ``now``, and tell the line of it."""
+        is_first = grant.is_in_flight and grant.sent_at is None
+        super().sent(grant, now, due_at)
+        token = self._tokens.get(grant)
+        if is_first and token is not None:
+            intervals = [scope.interval() for _, scope in _shared(grant)]
+            self._line.sent(token.number, now, intervals)
+
+    def give_back(self, grant: Grant, now: float) -> None:
+        """Give the places of ``grant`` back, and tell the line of it."""
+        token = self._tokens.pop(grant, None)
+        super().give_back(grant, now)
+        if token is None:
+            return
+        for slot, scope in _shared(grant):
+            scope.tokens.pop(slot, None)
+        if grant.sent_at is None:
+            self._line.drop(token.number)
+        else:
+            self._line.given_back(token.number)
+
+    def next_event(self, now: float) -> float:
+        """The instant at which :meth:`grant` may have something new."""
+        following = super().next_event(now)
+        return min(following, self._timers[0][0]) if self._timers else following
+
+    # -- inside
+
+    def _obstacle(self, lane: Lane, grant: Grant, now: float) -> tuple[ScopeQueue | None, float]:
+        """Return what ``lane`` has to wait for, and until when: its own scopes, a token, or the shared scopes."""
+        if not any(isinstance(scope, SharedScope) for scope in lane.scopes):
+            return super()._obstacle(lane, grant, now)
+        for index, scope in enumerate(lane.scopes):
+            if not isinstance(scope, SharedScope):
+                queue: ScopeQueue | None = scope.waiting
+                if scope.gate(now, grant.amount(index)) > now or (queue is not None and queue.keeps_off(lane, now)):
+                    return super()._obstacle(lane, grant, now)
+        asking = self._asks.get(lane)
+        if asking is not None and asking.token is not None and asking.token.until <= now:
+            self._drop(asking)
+            asking = None
+        if asking is None:
+            asking = self._ask(lane, grant)
+        token = asking.token
+        if token is None:
+            return asking, inf
+        at = token.at - _lead(lane)
+        if at > now:  # it comes to the wire faster than when the token came
+            self._arm(asking, at)
+            return asking, inf
+        return super()._obstacle(lane, grant, now)
+
+    def _ask(self, lane: Lane, grant: Grant) -> Asking:
+        wanted = [
+            (scope.id, grant.amount(index)) for index, scope in enumerate(lane.scopes) if isinstance(scope, SharedScope)
+        ]
+        number = self._line.ask(wanted, grant.priority)
+        first = next(scope for scope in lane.scopes if isinstance(scope, SharedScope))
+        asking = self._asks[lane] = self._by_number[number] = Asking(first, lane, number, self._line.why)
+        return asking
+
+    def _drop(self, asking: Asking) -> None:
+        del self._asks[asking.lane]
+        del self._by_number[asking.number]
+        self._line.drop(asking.number)
+
+    def _arm(self, asking: Asking, at: float) -> None:
+        heappush(self._timers, (at, self._next_timer(), asking))
+
+    def _passed(self, asking: Asking, now: float) -> None:
+        """Have the lane of a token looked at whose time has come, or give the token back after its slack."""
+        token, lane = asking.token, asking.lane
+        if self._by_number.get(asking.number) is not asking or token is None:
+            return
+        where = lane.where
+        if where is asking:
+            self.queues.make_ready(lane, now)
+            self._arm(asking, min(max(now, token.at) + SLACK, token.until))
+            return
+        if isinstance(where, ScopeQueue) and isinstance(where.scope, SharedScope) and now < token.until:
+            at = where.scope.gate(now)  # closed by sends of this process's own, which the token follows
+            self._arm(asking, min((at if now < at < inf else now) + SLACK, token.until))
+            return
+        self._drop(asking)
+
+    def _take(self, lane: Lane, grant: Grant, now: float) -> Grant:
+        asking = self._asks.pop(lane, None)
+        super()._take(lane, grant, now)
+        if asking is not None and asking.token is not None:
+            del self._by_number[asking.number]
+            self._tokens[grant] = asking.token
+            for slot, scope in _shared(grant):
+                scope.tokens[slot] = asking.token
+        return grant
+
+    def _retire(self, lane: Lane, now: float) -> None:
+        asking = self._asks.get(lane)
+        if asking is not None:
+            self._drop(asking)
+        super()._retire(lane, now)
+
+
+def _lead(lane: Lane) -> float:
+    """How long before it may be sent a request of a lane is granted, in seconds: it takes so long to the wire."""
+    return max([scope.lead for scope in lane.scopes if isinstance(scope, SharedScope)])
+
+
+def _shared(grant: Grant) -> list[tuple[int, SharedScope]]:
+    """The shared scopes of a grant, each with its slot."""
+    lane = grant.lane
+    scopes = () if lane is None else lane.scopes
+    return [(slot, each) for slot, each in zip(grant.slots, scopes, strict=False) if isinstance(each, SharedScope)]
