@@ -388,6 +388,14 @@ class Job:
             self._kept[name] = blob
         self._changed[name] = blob
 
+    async def refresh(self) -> None:
+        """Read the saved values of the whole job again, which another process may have changed. A checkpoint.
+
+        Raises:
+            JobError: They can't be read.
+        """
+        await trio.lowlevel.checkpoint()
+
     def _keep_of(self, part: int, name: str, blob: bytes | None) -> None:
         raise ValueError("a job in a directory has no parts")
 

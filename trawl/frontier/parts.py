@@ -15,7 +15,19 @@ from urllib.parse import urlsplit
 if TYPE_CHECKING:
     from tldextract import TLDExtract
 
-__all__ = ["HELD", "PARTS", "domain_of", "is_held", "number_in", "part_in", "part_of", "suffixes_digest"]
+    from trawl.frontier.base import LaneKey
+
+__all__ = [
+    "HELD",
+    "PARTS",
+    "domain_of",
+    "is_held",
+    "number_in",
+    "part_in",
+    "part_of",
+    "part_of_lane",
+    "suffixes_digest",
+]
 
 PARTS = 1024
 """Parts of a job in a server. Each registrable domain is in one."""
@@ -48,6 +60,12 @@ def part_of(origin: str) -> int:
     """Return the part in which the requests of an origin are: it is by the hash of its :func:`domain_of`."""
     domain = domain_of(_host_of(origin))
     return int.from_bytes(blake2b(domain.encode(errors="backslashreplace"), digest_size=2).digest(), "big") % PARTS
+
+
+def part_of_lane(lane: LaneKey) -> int:
+    """Return the part in which a lane is: that of its origin, or where robots.txt is not obeyed, of its first scope."""
+    ids, origin = lane[0], lane[1]
+    return part_of(origin if origin or not ids else f"//{ids[0]}")
 
 
 def domain_of(host: str) -> str:

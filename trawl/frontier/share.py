@@ -125,6 +125,10 @@ class Share(Protocol):
         """Return whether a part is this session's."""
         ...
 
+    def changes_so_far(self) -> Sequence[Change]:
+        """Take out the changes that nobody has read yet: what they brought is in the frontier's counts."""
+        ...
+
     async def next_change(self) -> Change:
         """Wait for the next change, which memory has followed already. For one task. A checkpoint.
 

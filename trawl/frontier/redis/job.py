@@ -55,7 +55,7 @@ from trawl.frontier.job import (
     hash_of,
     wall_time,
 )
-from trawl.frontier.parts import HELD, PARTS, number_in, part_in, part_of, suffixes_digest
+from trawl.frontier.parts import HELD, PARTS, number_in, part_in, part_of_lane, suffixes_digest
 from trawl.frontier.redis.client import Address, Call, Durability, StoreAway, StoreServer, check_server
 from trawl.frontier.redis.client import connect as connect_server
 from trawl.frontier.redis.layout import (
@@ -107,6 +107,7 @@ class RedisJob(Job):
 
     Attributes:
         share: The session.
+        serving: The scope of the long task, which is shielded: where all is cancelled, closing the job needs it.
     """
 
     share: Membership
@@ -135,6 +136,7 @@ class RedisJob(Job):
         self._has_started = False
         self._is_closing = False
         self._has_ended = trio.Event()
+        self.serving: trio.CancelScope = trio.CancelScope()
         self.share.work_for(self)
 
     @property
@@ -146,11 +148,11 @@ class RedisJob(Job):
 
     def number_of(self, lane: LaneKey) -> int:
         """Return a lane's number: its part, and the rest of a hash of its key."""
-        return number_in(part_of(lane[1]), hash_of(lane, 8))
+        return number_in(part_of_lane(lane), hash_of(lane, 8))
 
     def held_number(self, lane: LaneKey) -> int:
         """Return the number of the lane in which the requests of a lane's part are held."""
-        return number_in(part_of(lane[1]), HELD)
+        return number_in(part_of_lane(lane), HELD)
 
     def is_here(self, number: int) -> bool:
         """Return whether the lane of a number is in a part of this session."""
@@ -352,6 +354,11 @@ class RedisJob(Job):
     def started(self) -> None:
         """Have it written with the next step that ``start()`` has come to its end."""
         self._has_started = True
+
+    async def refresh(self) -> None:
+        """Read the saved values of the whole job again. A checkpoint."""
+        state = await self._read(("state", self._keys.of_state, []), _same)
+        self._kept.update({name: blob for name, blob in kept_of(state[4]).items() if name not in self._changed})
 
     async def give_back(self, part: int, kept: bytes, applied: Callable[[], None]) -> None:
         """Give a part back. A checkpoint."""
@@ -662,6 +669,7 @@ async def open_job(
                 yield job
             finally:
                 await job.aclose()  # noqa: ASYNC102 - shielded and limited
+                job.serving.cancel()
         except Exception as error:  # raised outside of the nursery, which would put it into a group
             raised = error
         nursery.cancel_scope.cancel()
@@ -678,6 +686,18 @@ async def _serve(
     task_status: trio.TaskStatus[RedisJob],
 ) -> None:
     """Open the job, and do its round trips, connecting again whenever the server was away."""
+    with trio.CancelScope() as scope:
+        await _serve_in(scope, address, durability, part, connect, task_status)
+
+
+async def _serve_in(
+    scope: trio.CancelScope,
+    address: Address,
+    durability: Durability,
+    part: _Part,
+    connect: Connect,
+    task_status: trio.TaskStatus[RedisJob],
+) -> None:
     job: RedisJob | None = None
     pause = _FIRST_PAUSE
     while job is None or not job.is_over:
@@ -689,6 +709,7 @@ async def _serve(
                     facts = await server.facts()
                     if job is None:
                         job = await _open(server, facts, address, durability, part)
+                        job.serving, scope.shield = scope, True
                         task_status.started(job)
                     job.share.run_id = facts.get("run_id", "")
                     away = await job.rounds(server)

@@ -115,6 +115,12 @@ class Membership:
         """Return whether a part is this session's."""
         return part in self.owned
 
+    def changes_so_far(self) -> Sequence[Change]:
+        """Take out the changes that nobody has read yet."""
+        changes = list(self._changes)
+        self._changes.clear()
+        return changes
+
     async def next_change(self) -> Change:
         """Wait for the next change, which memory has followed already. A checkpoint."""
         while not self._changes:
@@ -151,6 +157,7 @@ class Membership:
     def ask_if_over(self, *, is_idle: bool) -> None:
         """Say whether this session has nothing to do, or has something again."""
         self._is_idle = is_idle
+        self._is_over = self._is_over and is_idle
         if is_idle:
             self._polled_at = -math.inf
             if self._job is not None:
