@@ -668,8 +668,10 @@ async def open_job(
             try:
                 yield job
             finally:
-                await job.aclose()  # noqa: ASYNC102 - shielded and limited
-                job.serving.cancel()
+                try:
+                    await job.aclose()  # noqa: ASYNC102 - shielded and limited
+                finally:
+                    job.serving.cancel()
         except Exception as error:  # raised outside of the nursery, which would put it into a group
             raised = error
         nursery.cancel_scope.cancel()

@@ -9,7 +9,7 @@
 --          start(), whether all is over, last item, exporter, its name, microseconds of its lease,
 --          {part; with '!' where its last owner is gone...}, {what is kept of it...},
 --          {how many requests a lane has, its first one...}} or {'fenced'} or {'behind'}
-local LANES, ARRIVALS = 2000, 1000
+local LANES, ARRIVALS = 500, 1000
 local head, deadlines, sessions, owners, queue, arrivals, values = unpack(KEYS)
 local session = ARGV[1]
 if not redis.call('ZSCORE', deadlines, session) then return {'fenced'} end
