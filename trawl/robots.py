@@ -25,6 +25,7 @@ stored, and the oldest are dropped. These are fetched again.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Annotated, Self
 
 import attrs
@@ -107,6 +108,11 @@ class RobotsCache:
         """Load the answers of a job; a later expiry than ``latest`` (the clock was set back) is reduced to it."""
         for origin, answer in state.items():
             self.store(origin, answer.status, answer.body, min(answer.expires_at - ahead, latest))
+
+    def forget(self, is_gone: Callable[[str], bool]) -> None:
+        """Forget the answers of origins that are told: another process goes on with them."""
+        for origin in [origin for origin in self._by_origin if is_gone(origin)]:
+            self._drop(origin)
 
     def _drop(self, origin: str) -> None:
         answer = self._by_origin.pop(origin, None)

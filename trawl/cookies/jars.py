@@ -72,6 +72,11 @@ class Jar:
         for kept in self._domains.values():
             yield from kept.values()
 
+    def forget(self, is_gone: Callable[[str], bool]) -> None:
+        """Remove the cookies of domains that are told."""
+        for domain in [domain for domain in self._domains if is_gone(domain)]:
+            self._count -= len(self._domains.pop(domain))
+
     def clear(self) -> None:
         """Remove all cookies."""
         self._domains.clear()

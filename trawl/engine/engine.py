@@ -114,7 +114,7 @@ class Engine:
             context.engine, state=state, scheduler=self.scheduler, changed=self._scope_changed
         )
         self.job_state: JobState | None = None if context.job is None else JobState(context, self.throttle)
-        known_robots = None if self.job_state is None else self.job_state.robots
+        known_robots = None if self.job_state is None else self.job_state.learned.robots
         self._gates = RobotsGates(context, self.throttle, self.scheduler, known_robots)
         # The way in.
         cache = context.middleware_stack.cache

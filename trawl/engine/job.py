@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import AsyncGenerator, Callable, Hashable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from functools import partial
@@ -30,19 +30,25 @@ import trio
 
 from trawl.blocking import Blocking
 from trawl.clock import WallClock
-from trawl.cookies import Cookie, Jars
 from trawl.engine.context import CrawlContext
+from trawl.engine.learned import Learned
 from trawl.errors import UsageError
 from trawl.feeds import Feeds, FeedsSettings, open_outbox
-from trawl.frontier import SCHEMES, Frontier, JobSettings, Section
-from trawl.frontier.sections import JOB_INFO, MARKS, START_ITEMS, STATISTICS, JobInfo
+from trawl.frontier import SCHEMES, Frontier, JobSettings
+from trawl.frontier.sections import (
+    JOB_INFO,
+    MARKS,
+    START_ITEMS,
+    STATISTICS,
+    JobInfo,
+    statistics_section,
+    statistics_so_far,
+)
 from trawl.http import Outcome, Request
 from trawl.observe import Stats
-from trawl.robots import CachedRobots, RobotsCache
 from trawl.spiders import Spider
 from trawl.throttling import Throttle
 from trawl.throttling.allowance import Allowances
-from trawl.throttling.snapshot import QuotaAhead, ThrottleSnapshot
 from trawl.transport import OnSent, Transport
 
 if TYPE_CHECKING:
@@ -133,21 +139,6 @@ _BYTES_A_SECOND = 500_000.0  # of it, on average, where it is large
 
 _LATE = 1.0  # seconds that a transaction may take, once it is due
 
-JarName = str | int | float | bool | None
-
-THROTTLE: Section[ThrottleSnapshot] = Section("throttle", ThrottleSnapshot)
-
-PAGES: Section[dict[str, int]] = Section("pages", dict[str, int])
-
-ROBOTS: Section[dict[str, CachedRobots]] = Section("robots", dict[str, CachedRobots])
-
-AHEAD: Section[QuotaAhead] = Section("ahead", QuotaAhead)
-
-_SMALL = 16_384
-"""Bytes of cookies that go with every transaction after which they changed."""
-
-COOKIES: Section[list[tuple[JarName, list[Cookie]]]] = Section("cookies", list[tuple[JarName, list[Cookie]]])
-
 
 class JobState:
     """Keeps what one crawl has learned in its job.
@@ -158,18 +149,18 @@ class JobState:
 
     Attributes:
         note: What the job says of itself.
-        robots: Answers for robots.txt that still hold.
+        learned: What is known of hosts.
     """
 
     def __init__(self, context: CrawlContext, throttle: Throttle) -> None:
         assert context.job is not None
         self.note: JobFacts = context.job.note
-        self.robots: RobotsCache = RobotsCache()
         self._job = context.job.job
+        jars, max_age = context.middleware_stack.jars, context.robots.robotstxt_max_age
+        self.learned: Learned = Learned(self._job, throttle, jars, context.wall, max_age)
+        self._statistics = statistics_section(self._job)
         self._stats = context.stats
-        self._jars = context.middleware_stack.jars
         self._wall = context.wall
-        self._longest = context.robots.robotstxt_max_age
         self._throttle = throttle
         self._due_at = 0.0
         self._quiet = 0.0  # seconds from the last writing to the next one, if nothing else is written meanwhile
@@ -183,7 +174,6 @@ class JobState:
         self._asked = trio.Event()
         self._is_raising = False
         self._allowances = Allowances(self._ask)
-        self._cookies_kept = 0  # the changes of the jars when they were last kept
 
     def restore(self) -> None:
         """Go on from what the last run kept; what can't be read is left out with a warning."""
@@ -191,25 +181,25 @@ class JobState:
         self._has_begun = True
         job = self._job
         self.note.began(job)
-        statistics = dict(STATISTICS.read(job) or {})
+        statistics = self._earlier_statistics()
         elapsed = statistics.pop("elapsed_seconds", 0.0)
         self._elapsed = float(elapsed) if isinstance(elapsed, int | float) else 0.0
         statistics.pop("finish_reason", None)
         self._stats.restore(statistics)
         self._stats.set("job_run_count", self.note.runs)
-        state = THROTTLE.read(job)
-        ahead = AHEAD.read(job)
-        if state is not None and job.was_killed:  # it may have gone on after the time that it promised to store by
-            state = msgspec.structs.replace(state, unknown_until=math.inf)
-        if state is not None or ahead is not None:
-            self._throttle.restore(state or ThrottleSnapshot(at=self._wall.to_epoch(now)), now, ahead)
+        self.learned.restore(now)
         self._throttle.spend_by(self._allowances)
-        self._throttle.pages.restore(PAGES.read(job) or {})
-        self.robots.restore(ROBOTS.read(job) or {}, self._ahead, now + self._longest)
-        for name, cookies in COOKIES.read(job) or ():
-            for cookie in cookies:
-                self._jars.add(cookie, name)
         job.before_commit(self.save)
+
+    def _earlier_statistics(self) -> dict[str, int | float | str | bool | None]:
+        """Take over the statistics of sessions that are gone: this one goes on in their place, unless others run."""
+        job, own = self._job, self._statistics.name
+        if job.share is not None and not job.share.is_alone:
+            return {}
+        found = statistics_so_far(job)
+        for name in [name for name in job.kept if name.startswith(STATISTICS.name) and name != own]:
+            job.keep(name, None)
+        return found
 
     @property
     def elapsed(self) -> float:
@@ -219,10 +209,8 @@ class JobState:
     def save(self) -> None:
         """Called before each transaction: keep what belongs to it."""
         self._stats.set("elapsed_seconds", self.elapsed)
-        STATISTICS.keep(self._job, self._stats.storable())
-        pages = self._throttle.pages.counts()
-        if pages:
-            PAGES.keep(self._job, pages)
+        self._statistics.keep(self._job, self._stats.storable())
+        self.learned.keep_pages()
         now = trio.current_time()
         was_raised, self._is_raising = self._is_raising, False
         if was_raised:
@@ -231,9 +219,7 @@ class JobState:
             self._learned(is_last=False)
         else:
             self._wanted.set()
-            is_small = len(self._job.kept.get(COOKIES.name) or b"") <= _SMALL
-            if is_small and self._jars.changes != self._cookies_kept:
-                self._keep_cookies()
+            self.learned.keep_changed_cookies()
             if was_raised:
                 self._keep_ahead()
 
@@ -256,12 +242,7 @@ class JobState:
         self._asked.set()
 
     def _keep_ahead(self) -> None:
-        amounts = self._allowances.ahead()
-        until = self._wall.to_epoch(self._allowances.promised_until)
-        if amounts:
-            AHEAD.keep(self._job, QuotaAhead(until=until, amounts=amounts))
-        elif AHEAD.name in self._job.kept:
-            self._job.keep(AHEAD.name, None)
+        self.learned.keep_ahead(self._allowances.ahead(), self._wall.to_epoch(self._allowances.promised_until))
 
     async def _write_when_due(self) -> None:
         while True:
@@ -299,7 +280,7 @@ class JobState:
             return
         self._stats.set("finish_reason", reason)
         self._stats.set("elapsed_seconds", self.elapsed)
-        STATISTICS.keep(self._job, self._stats.storable())
+        self._statistics.keep(self._job, self._stats.storable())
         self._learned(is_last=True)
         self._job.was_killed = False
         self._due_at = self._next_at = math.inf
@@ -307,46 +288,17 @@ class JobState:
 
     def _learned(self, *, is_last: bool) -> None:
         now = trio.current_time()
-        interval = max(INTERVAL, sum([len(blob) for blob in self._job.kept.values()]) / _BYTES_A_SECOND)
+        interval = max(INTERVAL, self.learned.size_bytes / _BYTES_A_SECOND)
         self._quiet = min(2.0 * self._quiet, max(interval, LONGEST_QUIET)) if self._is_quiet else interval
         self._is_quiet = False
         self._due_at = now + interval
         self._next_at = self._alarm.deadline = now + self._quiet
-        THROTTLE.keep(self._job, self._throttle.snapshot(now, None if is_last else self._quiet + _LATE))
+        self.learned.keep(now, None if is_last else self._quiet + _LATE)
         if is_last:
-            self._job.keep(AHEAD.name, None)
+            self.learned.keep_ahead({}, 0.0)
         else:
             self._allowances.state_stored()
             self._keep_ahead()
-        self._keep_changed(ROBOTS.name, ROBOTS.encode(self.robots.to_state(now, self._ahead)))
-        self._keep_cookies()
-
-    def _keep_cookies(self) -> None:
-        self._cookies_kept = self._jars.changes
-        self._keep_changed(COOKIES.name, COOKIES.encode(_cookies(self._jars)))
-
-    def _keep_changed(self, name: str, blob: bytes) -> None:
-        if blob != self._job.kept.get(name):
-            self._job.keep(name, blob)
-
-    @property
-    def _ahead(self) -> float:
-        return self._wall.to_epoch(0.0)
-
-
-def _cookies(jars: Jars) -> list[tuple[JarName, list[Cookie]]]:
-    """The cookies by jar; a jar whose name can't be stored is left out."""
-    kept: list[tuple[JarName, list[Cookie]]] = []
-    for name, jar in jars.items():
-        if name is None or isinstance(name, JarName):
-            kept.append((name, list(jar)))
-        else:
-            _say_once(name)
-    return kept
-
-
-def _say_once(name: Hashable) -> None:
-    logger.debug("the cookies of jar %r are not kept: a job keeps those of jars named by a text or a number", name)
 
 
 job_logger: logging.Logger = logging.getLogger("trawl")

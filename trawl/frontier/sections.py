@@ -15,10 +15,23 @@ import msgspec
 from trawl.errors import JobError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from trawl.frontier.inspect import JobReport
     from trawl.frontier.job import Job
 
-__all__ = ["JOB_INFO", "LEASES", "MARKS", "START_ITEMS", "STATISTICS", "JobInfo", "Section", "damage_error"]
+__all__ = [
+    "JOB_INFO",
+    "LEASES",
+    "MARKS",
+    "START_ITEMS",
+    "STATISTICS",
+    "JobInfo",
+    "Section",
+    "damage_error",
+    "statistics_section",
+    "statistics_so_far",
+]
 
 logger: logging.Logger = logging.getLogger("trawl.frontier")
 
@@ -61,7 +74,16 @@ class Section(Generic[T]):
 
     def read(self, job: Job | JobReport) -> T | None:
         """Return the saved value; None if there is none, or none that can be read."""
-        blob = job.kept.get(self.name)
+        return self.read_from(job.kept, job.name)
+
+    def read_from(self, kept: Mapping[str, bytes], where: str) -> T | None:
+        """Return the value that is among ``kept``; None if there is none, or none that can be read.
+
+        Args:
+            kept: Saved values by name.
+            where: The job's name, for the warning.
+        """
+        blob = kept.get(self.name)
         if blob is None:
             return None
         try:
@@ -71,7 +93,7 @@ class Section(Generic[T]):
             reason = f"it is of version {version}, and this release reads {self.version}"
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             reason = f"it can't be read: {error}"
-        logger.warning("job %s: what it kept as %r is left out: %s", job.name, self.name, reason)
+        logger.warning("job %s: what it kept as %r is left out: %s", where, self.name, reason)
         return None
 
 
@@ -122,3 +144,28 @@ STATISTICS: Section[dict[str, int | float | str | bool | None]] = Section(
     "statistics", dict[str, int | float | str | bool | None]
 )
 """All statistics by their keys, as of the last transaction."""
+
+
+def statistics_section(job: Job) -> Section[dict[str, int | float | str | bool | None]]:
+    """Return where this process keeps its statistics: each of several that share a job has its own."""
+    share = job.share
+    return STATISTICS if share is None else Section(f"{STATISTICS.name}.{share.session}", STATISTICS.kind)
+
+
+def statistics_so_far(job: Job | JobReport) -> dict[str, int | float | str | bool | None]:
+    """Return the statistics of a job, those of all its processes added up; of what is no count, the largest or last."""
+    total: dict[str, int | float | str | bool | None] = {}
+    names = [name for name in sorted(job.kept) if name == STATISTICS.name or name.startswith(f"{STATISTICS.name}.")]
+    for name in names:
+        for key, value in (Section(name, STATISTICS.kind).read(job) or {}).items():
+            known = total.get(key)
+            if type(known) not in {int, float} or type(value) not in {int, float}:
+                total[key] = value
+            elif key in _LARGEST:
+                total[key] = max(known, value)  # type: ignore[type-var]
+            else:
+                total[key] = known + value  # type: ignore[operator]
+    return total
+
+
+_LARGEST = {"elapsed_seconds", "job_run_count", "memusage/max", "memusage/startup", "request_depth_max"}

@@ -19,7 +19,7 @@ outlive their scopes, which are forgotten when they are idle, and with a job als
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -88,6 +88,11 @@ class PageBudgets:
     def counts(self) -> dict[str, int]:
         """Return the number of pages that have come, by scope, to be stored."""
         return {id: pages.counted for id, pages in self._kept.items() if pages.counted}
+
+    def forget(self, is_gone: Callable[[str], bool]) -> None:
+        """Forget those of scopes whose ids are told: another process goes on with them."""
+        for id in [id for id in self._kept if is_gone(id)]:
+            del self._kept[id]
 
     def restore(self, counts: Mapping[str, int]) -> None:
         """Count the pages of an earlier run."""

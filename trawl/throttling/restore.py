@@ -12,8 +12,8 @@ was set back: the time left to wait is never more than it was when the state was
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, cast
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, cast
 
 import attrs
 import msgspec
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from trawl.clock import WallClock
     from trawl.throttling.scope_table import ScopeTable
 
-__all__ = ["Clock", "RestoredScopes", "scope_snapshot", "snapshot_of", "with_ahead"]
+__all__ = ["Clock", "RestoredScopes", "moved", "scope_snapshot", "snapshot_of", "split", "with_ahead"]
 
 Clock = Callable[[float], float]
 """From an instant of one clock to the same of the other; infinities stay."""
@@ -45,13 +45,15 @@ Clock = Callable[[float], float]
 _NOTHING = ScopeSnapshot()
 _ANSWERED = ScopeSnapshot(has_answered=True)
 
+_INSTANTS = ("quiet_from", "good_at", "recovered_at")  # of a backoff
+
 _MAX_SLOTS = 1000
 """Slots whose times are made up; a scope with more is not slowed by its slots."""
 
 
 def snapshot_of(
     scopes: ScopeTable,
-    restored: RestoredScopes | None,
+    restored: Iterable[RestoredScopes],
     given_up: Mapping[str, float],
     wall: WallClock,
     now: float,
@@ -67,8 +69,12 @@ def snapshot_of(
         now: The instant, on the run clock.
         next_in: Seconds until the next state is stored; None: this is the last one.
     """
-    kept, left = restored.left() if restored is not None else ({}, ())
-    states, answered = dict(kept), list(left)
+    states: dict[str, ScopeSnapshot] = {}
+    answered: list[str] = []
+    for each in restored:
+        kept, left = each.left()
+        states.update(kept)
+        answered += left
     for scope in scopes:
         snapshot = scope_snapshot(scope, now, wall.to_epoch)
         if snapshot == _ANSWERED:
@@ -154,9 +160,60 @@ def with_ahead(snapshot: ThrottleSnapshot, ahead: QuotaAhead) -> ThrottleSnapsho
     return msgspec.structs.replace(snapshot, scopes=scopes)
 
 
+def moved(snapshot: ThrottleSnapshot, at: float) -> ThrottleSnapshot:
+    """The same state as if it had been stored at the wall time ``at``.
+
+    For a state of another machine, whose clock may be wrong: what was left to wait when it was stored is left now.
+    """
+    by = at - snapshot.at
+
+    def clock(instant: float) -> float:
+        return instant + by
+
+    scopes = {}
+    for id, scope in snapshot.scopes.items():
+        pace, quota, trouble = scope.pace, scope.quota, scope.trouble
+        if pace is not None:
+            slots = tuple([clock(sent_at) for sent_at in pace.slots])
+            ends = {"sent_at": clock(pace.sent_at), "held_until": clock(pace.held_until)}
+            pace = msgspec.structs.replace(pace, slots=slots, **ends)
+        if trouble is not None:
+            instants = {name: clock(getattr(trouble, name)) for name in _INSTANTS}
+            trouble = msgspec.structs.replace(trouble, **instants)
+        scopes[id] = msgspec.structs.replace(
+            scope,
+            pace=pace,
+            quota=None if quota is None else _moved(quota, clock),
+            trouble=trouble,
+            good_at=clock(scope.good_at),
+        )
+    return msgspec.structs.replace(snapshot, at=at, unknown_until=clock(snapshot.unknown_until), scopes=scopes)
+
+
+def split(snapshot: ThrottleSnapshot, part_of: Callable[[str], int | None]) -> dict[int | None, ThrottleSnapshot]:
+    """Divide a state by the parts that its scopes are of."""
+    parts: dict[int | None, dict[str, Any]] = {}
+
+    def fields_of(id: str) -> dict[str, Any]:
+        part = part_of(id)
+        if part not in parts:
+            parts[part] = {"scopes": {}, "answered": [], "given_up": {}, "pages": {}}
+        return parts[part]
+
+    for name in ("scopes", "given_up", "pages"):
+        for id, value in getattr(snapshot, name).items():
+            fields_of(id)[name][id] = value
+    for id in snapshot.answered:
+        fields_of(id)["answered"].append(id)
+    return {
+        part: msgspec.structs.replace(snapshot, **fields | {"answered": tuple(fields["answered"])})
+        for part, fields in parts.items()
+    }
+
+
 def _backoff(backoff: BackoffState, kind: type[BackoffSnapshot], clock: Clock) -> BackoffSnapshot:
     fields = attrs.asdict(backoff)
-    return kind(**fields | {name: clock(fields[name]) for name in ("quiet_from", "good_at", "recovered_at")})
+    return kind(**fields | {name: clock(fields[name]) for name in _INSTANTS})
 
 
 class RestoredScopes:
@@ -171,7 +228,7 @@ class RestoredScopes:
             first.
     """
 
-    __slots__ = ("_answered", "_from_epoch", "_quotas", "_scopes", "_stored_at", "_to_epoch", "_unknown_until")
+    __slots__ = ("_answered", "_from_epoch", "_quotas", "_scopes", "_to_epoch", "_unknown_until")
 
     def __init__(
         self, snapshot: ThrottleSnapshot, now: float, wall: WallClock, pages: PageBudgets, max_scopes: int
@@ -180,7 +237,6 @@ class RestoredScopes:
         self._scopes = dict(list(snapshot.scopes.items())[-max_scopes:])
         self._answered = dict.fromkeys(snapshot.answered[-max_scopes:])
         self._quotas: dict[str, QuotaSnapshot] = {}  # of scopes whose quota is not set again yet
-        self._stored_at = min(wall.from_epoch(snapshot.at), now)
         self._unknown_until = min(wall.from_epoch(snapshot.unknown_until), now)
         self._from_epoch = wall.from_epoch
         self._to_epoch = wall.to_epoch
@@ -259,7 +315,7 @@ class RestoredScopes:
         state.failure_timer = FailureTimer(now - snapshot.trouble_for) if snapshot.trouble_for < math.inf else None
         if snapshot.trouble is not None:
             fields = msgspec.structs.asdict(snapshot.trouble)
-            for name in ("quiet_from", "good_at", "recovered_at"):
+            for name in _INSTANTS:
                 fields[name] = min(self._from_epoch(fields[name]), now)
             full = state.base(scope).concurrency  # the settings may have changed meanwhile
             is_cut = snapshot.trouble.concurrency < snapshot.trouble.full

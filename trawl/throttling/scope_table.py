@@ -345,6 +345,19 @@ class ScopeTable:
         self._by_age.append(id)
         return scope, True
 
+    def forget(self, is_gone: Callable[[str], bool]) -> None:
+        """Forget the scopes whose ids are told: another process goes on with them. None of them is in use."""
+        gone = [id for id in self._scopes if is_gone(id)]
+        for id in gone:
+            scope = self._scopes.pop(id)
+            if self._allowances is not None:
+                self._allowances.forget(id)
+            if self._forgotten is not None:
+                self._forgotten(scope)
+        if gone:
+            self._by_age = deque([id for id in self._by_age if id in self._scopes])
+        self.pages.forget(is_gone)
+
     def apply_limits(self, scope: Scope, limits: Limits, now: float) -> None:
         """Put other limits in force on a scope."""
         scope.apply_limits(limits, now)

@@ -88,6 +88,14 @@ class Throttle:
         resolve: Returns the address of a host, for ``CONCURRENT_REQUESTS_PER_IP`` (I05); None: scopes stay hosts.
         failed: Called when a user's scope manager or strategy fails; the default is used then.
 
+    Attributes:
+        settings: The limits and policies.
+        resolver: Names the scopes of requests.
+        given_up: The scopes that are being drained.
+        pages: The page budgets.
+        diagnostics: The warnings.
+        part_of: Says which part of a shared job a scope is of, by its id; None: the job is not shared.
+
     Raises:
         SettingsError: A class that the settings name can't be made.
     """
@@ -122,8 +130,9 @@ class Throttle:
         self._timers = ScopeTimers(self._table)
         self._crawl_delays = CrawlDelays(settings.throttling_scope_limit)
         self.given_up: UnresponsiveScopes = UnresponsiveScopes()
-        self._restored: RestoredScopes | None = None
         self._line: Line | None = None
+        self._restored: dict[int | None, RestoredScopes] = {}
+        self.part_of: Callable[[str], int | None] = _no_part
         obeys = settings.throttling_ratelimit_obey
         self._told_cap = settings.throttling_ratelimit_max_delay if obeys else 0.0
         self.pages: PageBudgets = self._table.pages
@@ -154,7 +163,8 @@ class Throttle:
         """The scope of this id, made on demand (E17, E19, E20)."""
         scope, is_new = self._table.made(id, now)
         if is_new:
-            if self._restored is not None and self._restored.restore(scope, now):
+            restored = self._restored.get(self.part_of(scope.id)) if self._restored else None
+            if restored is not None and restored.restore(scope, now):
                 self._timers.arm(scope)
             if self._crawl_delays.wishes:
                 self._slow_down(scope, now)
@@ -487,20 +497,38 @@ class Throttle:
 
     def snapshot(self, now: float, next_in: float | None = None) -> ThrottleSnapshot:
         """Return what was learned and spent, to be stored; the next one follows in ``next_in`` seconds, if any."""
-        return snapshot_of(self._table, self._restored, self.given_up.at_utc, self._wall, now, next_in)
+        restored = self._restored.values()
+        return snapshot_of(self._table, restored, self.given_up.at_utc, self._wall, now, next_in)
 
-    def restore(self, state: ThrottleSnapshot, now: float, ahead: QuotaAhead | None = None) -> None:
-        """Go on from the state of an earlier run; call it before the first scope is made.
+    def restore(
+        self, state: ThrottleSnapshot, now: float, ahead: QuotaAhead | None = None, part: int | None = None
+    ) -> None:
+        """Go on from the state of an earlier run, or of another process; best before the first of its scopes is made.
 
         Args:
             state: The latest that was stored.
             now: The instant now, on the run clock.
             ahead: What may have been spent since; None: nothing.
+            part: The part of the job whose scopes these are, as :attr:`part_of` says; None: the job is not shared.
         """
         if ahead is not None:
             state = with_ahead(state, ahead)
-        self._restored = RestoredScopes(state, now, self._wall, self.pages, self.settings.throttling_scope_limit)
+        limit = self.settings.throttling_scope_limit
+        restored = self._restored[part] = RestoredScopes(state, now, self._wall, self.pages, limit)
         self.given_up.restore(state.given_up, self._wall.to_utc(now))
+        if part is not None:
+            for scope in [scope for scope in self._table if self.part_of(scope.id) == part]:
+                self.pages.keep(scope)
+                restored.restore(scope, now)
+                self._moved(scope, now)
+
+    def forget(self, part: int) -> None:
+        """Forget the scopes of a part of the job: another process goes on with them. None of them is in use."""
+        self._restored.pop(part, None)
+        self._table.forget(lambda id: self.part_of(id) == part)
+        for ids in (self._crawl_delays.wishes, self.given_up.at_utc):
+            for id in [id for id in ids if self.part_of(id) == part]:
+                del ids[id]
 
     def share_by(self, line: Line) -> None:
         """Have shared scopes granted by ``line``: several processes may work on the job. Before the first scope.
@@ -573,8 +601,8 @@ class Throttle:
         state.manager = manager
         state.set_policy(policy)
         self._table.apply_limits(scope, policy.limits, now)
-        if self._restored is not None:
-            self._restored.restore_quota(scope, now)
+        if self._restored and (restored := self._restored.get(self.part_of(scope.id))) is not None:
+            restored.restore_quota(scope, now)
         self._slow_down(scope, now)
         state.apply(scope)
         self._moved(scope, now)
@@ -592,3 +620,7 @@ class Throttle:
     def report(self, now: float) -> list[ScopeReport]:
         """Return the figures of every scope, the busiest first: the table at the end."""
         return reports_of(self._table, now)
+
+
+def _no_part(id: str) -> int | None:
+    return None

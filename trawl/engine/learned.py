@@ -1,0 +1,259 @@
+"""What a crawl has learned of hosts, as its job keeps it: the throttle's state, robots.txt, cookies, what was spent.
+
+A job in a directory has one value of each. A job that several processes share has one for each part of its hosts
+(:mod:`trawl.frontier.share`): the values of a part go along when the part changes hands. A part that its last owner
+did not give back may have been sent to until now, so each of its scopes is taken to have sent at the takeover, in every
+slot, and what that owner could have spent of quotas counts as spent. Clocks of two machines differ: what a scope had to
+wait when its state was stored, it waits from the takeover on.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Hashable, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+import msgspec
+
+from trawl.cookies import Cookie
+from trawl.frontier import Section
+from trawl.frontier.share import PARTS
+from trawl.robots import CachedRobots, RobotsCache
+from trawl.throttling.restore import moved, split
+from trawl.throttling.snapshot import QuotaAhead, ThrottleSnapshot
+
+if TYPE_CHECKING:
+    from trawl.clock import WallClock
+    from trawl.cookies import Jars
+    from trawl.frontier.job import Job
+    from trawl.frontier.share import Gained
+    from trawl.throttling import Throttle
+
+__all__ = ["Learned"]
+
+logger: logging.Logger = logging.getLogger("trawl.engine")
+
+T = TypeVar("T")
+
+JarName = str | int | float | bool | None
+
+Part: TypeAlias = "int | None"
+"""Part of a shared job; None: the job is not shared, and has one value of each kind."""
+
+THROTTLE: Section[ThrottleSnapshot] = Section("throttle", ThrottleSnapshot)
+
+PAGES: Section[dict[str, int]] = Section("pages", dict[str, int])
+
+ROBOTS: Section[dict[str, CachedRobots]] = Section("robots", dict[str, CachedRobots])
+
+AHEAD: Section[QuotaAhead] = Section("ahead", QuotaAhead)
+
+COOKIES: Section[list[tuple[JarName, list[Cookie]]]] = Section("cookies", list[tuple[JarName, list[Cookie]]])
+
+SMALL = 16_384
+"""Bytes of cookies that go with every transaction after which they changed."""
+
+
+class Learned:
+    """Keeps what one crawl has learned of hosts in its job, and takes up what another has.
+
+    Args:
+        job: The job.
+        throttle: Goes on where it was.
+        jars: The cookies.
+        wall: Wall time.
+        max_age: Seconds for which an answer for robots.txt holds at the most.
+
+    Attributes:
+        robots: Answers for robots.txt that still hold.
+    """
+
+    def __init__(self, job: Job, throttle: Throttle, jars: Jars, wall: WallClock, max_age: float) -> None:
+        self.robots: RobotsCache = RobotsCache()
+        self._job = job
+        self._share = job.share
+        self._throttle = throttle
+        self._jars = jars
+        self._wall = wall
+        self._max_age = max_age
+        self._parts: dict[Part, None] = {}
+        self._cookies_kept = 0  # the changes of the jars when they were last kept
+        if self._share is not None:
+            throttle.part_of = self._part_of
+
+    def restore(self, now: float) -> None:
+        """Go on from what is kept of the parts that are here; what can't be read is left out with a warning."""
+        share, job = self._share, self._job
+        if share is None:
+            self._take_up(None, job.kept, now, is_unclean=job.was_killed)
+            return
+        for part in self._owned():
+            self._take_up(part, job.kept_of(part), now, is_unclean=job.was_killed, is_shared=not share.is_alone)
+
+    def gained(self, change: Gained, now: float) -> None:
+        """Go on from what the last owners of parts kept of them."""
+        unclean = set(change.unclean)
+        for part in change.parts:
+            self._take_up(part, change.kept.get(part, {}), now, is_unclean=part in unclean, is_shared=True)
+
+    def _take_up(
+        self, part: Part, kept: Mapping[str, bytes], now: float, *, is_unclean: bool, is_shared: bool = False
+    ) -> None:
+        self._parts[part] = None
+        where, wall, throttle = self._job.name, self._wall, self._throttle
+        state, ahead = THROTTLE.read_from(kept, where), AHEAD.read_from(kept, where)
+        if state is not None and is_shared and state.at:
+            state = moved(state, wall.to_epoch(now))
+        if is_unclean and (state is not None or part is not None):  # it may have gone on after it promised to store
+            state = msgspec.structs.replace(state or ThrottleSnapshot(at=wall.to_epoch(now)), unknown_until=math.inf)
+            if ahead is not None and is_shared:
+                ahead = msgspec.structs.replace(ahead, until=max(ahead.until, wall.to_epoch(now)))
+        if state is not None or ahead is not None:
+            throttle.restore(state or ThrottleSnapshot(at=wall.to_epoch(now)), now, ahead, part)
+        throttle.pages.restore(PAGES.read_from(kept, where) or {})
+        self.robots.restore(ROBOTS.read_from(kept, where) or {}, self._epoch, now + self._max_age)
+        for name, cookies in COOKIES.read_from(kept, where) or ():
+            for cookie in cookies:
+                self._jars.add(cookie, name)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all that is kept, of each part."""
+        kept = [self._job.kept, *[self._kept(part) for part in self._parts if part is not None]]
+        return sum([len(blob) for values in kept for blob in values.values()])
+
+    def keep(self, now: float, next_in: float | None) -> None:
+        """Keep all of it; the next time is in ``next_in`` seconds, None: there is none."""
+        for part in self._unheard() if next_in is None else ():  # the last word is said for them by who never had them
+            state = THROTTLE.read_from(self._kept(part), self._job.name) or ThrottleSnapshot(
+                at=self._wall.to_epoch(now)
+            )
+            self._job.keep(THROTTLE.name, THROTTLE.encode(msgspec.structs.replace(state, unknown_until=math.inf)), part)
+        self._keep(THROTTLE, self._states(now, next_in))
+        self._keep(ROBOTS, self._by_part(self.robots.to_state(now, self._epoch), str))
+        self.keep_cookies()
+
+    def keep_pages(self) -> None:
+        """Keep the pages that have come of scopes with a budget: with every transaction."""
+        pages = self._throttle.pages.counts()
+        if pages:
+            self._keep(PAGES, self._by_part(pages, _host_of))
+
+    def keep_ahead(self, amounts: Mapping[str, float], until: float) -> None:
+        """Keep what may be spent of quotas until the wall time ``until``, in epoch seconds, beyond the state."""
+        by_part = self._by_part(dict(amounts), _host_of) if amounts else {}
+        self._keep(AHEAD, {part: QuotaAhead(until=until, amounts=spent) for part, spent in by_part.items()})
+
+    def keep_cookies(self) -> None:
+        """Keep the cookies."""
+        self._cookies_kept = self._jars.changes
+        self._keep(COOKIES, self._cookies())
+
+    def keep_changed_cookies(self) -> None:
+        """Keep the cookies if they have changed, and are small."""
+        if self._jars.changes == self._cookies_kept:
+            return
+        if sum([len(self._kept(part).get(COOKIES.name) or b"") for part in self._parts]) <= SMALL:
+            self.keep_cookies()
+
+    def leave(self, part: int, now: float) -> dict[str, bytes]:
+        """Return what the next owner of a part is to read, and keep no more of it. Nothing of it is under way."""
+        kept = self._kept(part)
+        values: list[tuple[Section[Any], Any, Any]] = [
+            (THROTTLE, self._states(now, None).get(part), ThrottleSnapshot(at=0.0)),
+            (AHEAD, None, QuotaAhead(until=-math.inf)),
+            (ROBOTS, self._by_part(self.robots.to_state(now, self._epoch), str).get(part), {}),
+            (PAGES, self._by_part(self._throttle.pages.counts(), _host_of).get(part), {}),
+            (COOKIES, self._cookies().get(part), []),
+        ]
+        del self._parts[part]
+        return {
+            section.name: section.encode(nothing if value is None else value)
+            for section, value, nothing in values
+            if value is not None or section.name in kept
+        }
+
+    def stay(self, part: int) -> None:
+        """Go on keeping what is learned of a part: it was not given back after all."""
+        self._parts[part] = None
+
+    def forget(self, part: int) -> None:
+        """Forget a part: it is another process's now."""
+        assert self._share is not None
+        part_of = self._share.part_of
+        self._throttle.forget(part)
+        self.robots.forget(lambda origin: part_of(origin) == part)
+        for _, jar in self._jars.items():
+            jar.forget(lambda domain: self._part_of(domain) == part)
+
+    def _states(self, now: float, next_in: float | None) -> dict[Part, ThrottleSnapshot]:
+        snapshot = self._throttle.snapshot(now, next_in)
+        if self._share is None:
+            return {None: snapshot}
+        states = split(snapshot, self._part_of)
+        for part, state in states.items():
+            if not state.scopes:  # nothing in it has a time: it is written when it changes
+                states[part] = msgspec.structs.replace(state, at=0.0, unknown_until=-math.inf)
+        return states
+
+    def _cookies(self) -> dict[Part, list[tuple[JarName, list[Cookie]]]]:
+        """The cookies by part and jar; a jar whose name can't be stored is left out."""
+        kept: dict[Part, list[tuple[JarName, list[Cookie]]]] = {None: []} if self._share is None else {}
+        for name, jar in self._jars.items():
+            if name is not None and not isinstance(name, JarName):
+                _say_once(name)
+                continue
+            if self._share is None:
+                kept[None].append((name, list(jar)))
+                continue
+            by_part: dict[Part, list[Cookie]] = {}
+            for cookie in jar:
+                by_part.setdefault(self._part_of(cookie.domain), []).append(cookie)
+            for part, cookies in by_part.items():
+                kept.setdefault(part, []).append((name, cookies))
+        return kept
+
+    def _by_part(self, values: dict[str, T], origin_of: Callable[[str], str]) -> dict[Part, dict[str, T]]:
+        if self._share is None:
+            return {None: values}
+        by_part: dict[Part, dict[str, T]] = {}
+        for name, value in values.items():
+            by_part.setdefault(self._share.part_of(origin_of(name)), {})[name] = value
+        return by_part
+
+    def _keep(self, section: Section[T], values: Mapping[Part, T]) -> None:
+        """Keep the value of each part that is here, where it has changed; None where a part has none."""
+        for part in self._parts:
+            value = values.get(part)
+            blob = None if value is None else section.encode(value)
+            if blob != self._kept(part).get(section.name):
+                self._job.keep(section.name, blob, part)
+
+    def _kept(self, part: Part) -> Mapping[str, bytes]:
+        return self._job.kept if part is None else self._job.kept_of(part)
+
+    def _unheard(self) -> list[int]:
+        """The parts that came last, of which this crawl has not heard yet."""
+        return [part for part in self._owned() if part not in self._parts]
+
+    def _owned(self) -> list[int]:
+        share = self._share
+        return [] if share is None else [part for part in range(PARTS) if share.owns(part)]
+
+    def _part_of(self, scope: str) -> int:
+        """Return the part of a scope, by its id: it is that of a host of this name."""
+        assert self._share is not None
+        return self._share.part_of(_host_of(scope))
+
+    @property
+    def _epoch(self) -> float:
+        return self._wall.to_epoch(0.0)
+
+
+def _host_of(scope: str) -> str:
+    return f"//{scope}"
+
+
+def _say_once(name: Hashable) -> None:
+    logger.debug("the cookies of jar %r are not kept: a job keeps those of jars named by a text or a number", name)
