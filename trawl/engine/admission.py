@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from itertools import compress
 from typing import NamedTuple
@@ -79,6 +79,9 @@ class Admission:
         scheduler: Has what waits for its turn.
         cache_lookup: Takes what need not be sent; None: everything is.
 
+    Attributes:
+        is_foreign: Says if another process of the job is to send a request with these scopes; None: there is none.
+
     Raises:
         UsageError: An allowed domain of the spider is not a domain.
     """
@@ -110,6 +113,7 @@ class Admission:
         self._cache_lookup = cache_lookup
         self._found_at = -math.inf
         self._restored_at = -math.inf
+        self.is_foreign: Callable[[Request, Scopes], bool] | None = None
 
     @property
     def never_waits(self) -> bool:
@@ -213,8 +217,9 @@ class Admission:
     def leased(self, record: Record) -> Grant:
         """The core's grant for a leased record, with the gate of its origin seen to."""
         grant = Grant.of_record(record)
-        # The scopes of a restored one were not named in this run, and some are known as hosts only by that.
-        if self._restored_at > -math.inf and self._is_restored(record):
+        # The scopes of a restored one were not named in this run, and some are known as hosts only by that. So it is
+        # with those that another process has found.
+        if self.is_foreign is not None or (self._restored_at > -math.inf and self._is_restored(record)):
             self._throttle.scopes_of_nowait(record.request)
         self._gates.ensure(grant)
         return grant
@@ -279,6 +284,7 @@ class Admission:
         is_same = replaces is not None and request is replaces.request
         diverted = replaces.task.diverted if replaces is not None and is_same else None
         needs = diverted or await self._requirements_of(request, None if replaces is None else replaces.scopes)
+        self.check_ours(request, needs.scopes)
         return Grant(
             request,
             needs.scopes,
@@ -290,6 +296,18 @@ class Admission:
             passes_gate=passes_gate,
             waiter=waiter,
         )
+
+    def check_ours(self, request: Request, scopes: Scopes) -> None:
+        """Check that this process may send a request that nobody else would send for it.
+
+        Raises:
+            IgnoreRequest: Another process of the same job sends to its host.
+        """
+        if self.is_foreign is not None and self.is_foreign(request, scopes):
+            raise IgnoreRequest(
+                f"{request!r}: another process of this job sends to its host, and only that one knows when it may:"
+                " yield the request from a callback, so that it goes there"
+            )
 
     async def ask_robots(self, origin: str, pause: float) -> None:
         """Line up the request for an origin's robots.txt, not before ``pause`` seconds from now."""

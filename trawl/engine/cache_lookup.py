@@ -93,6 +93,13 @@ class CacheLookup:
         self._pages.clear()
         return grants
 
+    def take_out(self, goes: Callable[[Grant], bool]) -> list[Grant]:
+        """Take out the pages that were not started and of which ``goes`` says so."""
+        gone = [grant for grant, _ in self._pages if goes(grant)]
+        if gone:
+            self._pages = deque([page for page in self._pages if page[0] not in gone])
+        return gone
+
     def _take(self, grant: Grant, answer: Responder) -> None:
         grant.lane = self._nowhere
         (self._pages if grant.is_page else self._direct).append((grant, answer))

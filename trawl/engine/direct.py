@@ -22,7 +22,8 @@ from trawl.engine.context import CrawlContext
 from trawl.engine.leases import forget_the_last
 from trawl.engine.state import current_grant, in_pipelines
 from trawl.errors import IgnoreRequest, UnsupportedScheme
-from trawl.http import FETCHED_SCHEMES, Outcome, Request, Response, scheme_of
+from trawl.frontier.parts import part_of
+from trawl.http import FETCHED_SCHEMES, Outcome, Request, Response, origin_of, scheme_of
 from trawl.scheduler import Grant, Scheduler
 
 __all__ = ["DirectFetches"]
@@ -110,6 +111,7 @@ class DirectFetches:
         async with self._let_in(waiter.parent):
             self._waiting[waiter] = None
             try:
+                self._admission.check_ours(request, grant.scopes)  # it may have changed hands while this one waited
                 await self._admission.line_up(grant, not_before(request))
                 if self._state.is_ending and waiter.is_waiting:
                     self._give_up(waiter)
@@ -126,6 +128,14 @@ class DirectFetches:
     def _let_in(self, parent: Grant | None) -> AbstractAsyncContextManager[object]:
         """The limiter of a fetch that ``parent`` asks for: none, if that is a direct fetch itself."""
         return nullcontext() if parent is not None and parent.is_direct else self._room
+
+    def is_used(self, part: int) -> bool:
+        """Tell if one to a host of a part of the job waits for its turn or is on its way."""
+        grants = [waiter.grant for waiter in self._waiting if waiter.grant is not None and waiter.outcome is None]
+        return any(
+            part_of(origin_of(grant.request.url)) == part or any(part_of(f"//{id}") == part for id, _ in grant.scopes)
+            for grant in grants
+        )
 
     def give_up(self) -> None:
         """The crawl sends nothing new: end what waits for direct fetches that have not been sent, its callbacks too."""

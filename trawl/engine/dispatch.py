@@ -26,6 +26,7 @@ from trawl.engine.admission import Admission
 from trawl.engine.cache_lookup import CacheLookup
 from trawl.engine.fetcher import ScopeLimiters
 from trawl.engine.robots_gate import RobotsGates
+from trawl.engine.sharing import Sharing
 from trawl.engine.start_requests import StartRequests
 from trawl.engine.state import RequestTask, State
 from trawl.engine.worker import Worker
@@ -57,6 +58,7 @@ class Dispatcher:
         start_requests: StartRequests,
         state: State,
         cache_lookup: CacheLookup | None = None,
+        sharing: Sharing | None = None,
     ) -> None:
         self._scheduler = scheduler
         self._prefetcher = prefetcher
@@ -68,6 +70,7 @@ class Dispatcher:
         self._start_requests = start_requests
         self._state = state
         self._cache_lookup = cache_lookup
+        self._sharing = sharing
 
     async def run(self, nursery: trio.Nursery) -> None:
         """Start one task in ``nursery`` for each request that may go; return when none will come or the crawl ends."""
@@ -92,6 +95,8 @@ class Dispatcher:
 
     def _next_look(self) -> float:
         """Let ``start()`` be read while there is room; when the core could answer otherwise, if nothing changes."""
+        if self._sharing is not None:
+            self._sharing.look()
         if not self._state.goes_on():
             return math.inf
         now = trio.current_time()

@@ -62,6 +62,7 @@ from trawl.engine.job_items import JobItemWriter
 from trawl.engine.leases import Leases
 from trawl.engine.limits import CrawlLimits
 from trawl.engine.robots_gate import RobotsGates
+from trawl.engine.sharing import Sharing
 from trawl.engine.start_requests import StartRequests
 from trawl.engine.worker import Worker
 from trawl.events import ScopeBackedOff
@@ -141,6 +142,7 @@ class Engine:
             context, self.leases, items, self.job_state, self.hooks.start
         )
         self.idle_rounds: IdleRounds = IdleRounds(self.hooks, self.leases, context.shields, state)
+        self.sharing: Sharing | None = self._sharing(admission, prefetcher)
         self.dispatcher: Dispatcher = Dispatcher(
             scheduler=self.scheduler,
             prefetcher=prefetcher,
@@ -152,7 +154,30 @@ class Engine:
             start_requests=self.start_requests,
             state=state,
             cache_lookup=self.cache_lookup,
+            sharing=self.sharing,
         )
+
+    def _sharing(self, admission: Admission, prefetcher: Prefetcher) -> Sharing | None:
+        """What follows a job that several processes share; None where this one has it alone, in a directory."""
+        context, job_state = self.context, self.job_state
+        share = None if context.job is None else context.job.job.share
+        if share is None or job_state is None:
+            return None
+        sharing = Sharing(
+            context,
+            share,
+            job_state=job_state,
+            scheduler=self.scheduler,
+            prefetcher=prefetcher,
+            leases=self.leases,
+            direct=self.direct,
+            gates=self._gates,
+            start_requests=self.start_requests,
+            cache_lookup=self.cache_lookup,
+        )
+        prefetcher.shut_by(sharing.is_shut)
+        admission.is_foreign = sharing.is_foreign
+        return sharing
 
     def _item_writer(self) -> ItemWriter | JobItemWriter:
         context, limit, processor = self.context, self.limits.items, self.processor

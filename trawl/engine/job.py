@@ -267,6 +267,8 @@ class JobState:
         """
         await trio.lowlevel.checkpoint_if_cancelled()  # here, or its end is stored and its items are not
         given = items()
+        if self._job.share is not None:
+            self._job.share.started()
         self.note.started(self._job)
         self._job.keep(START_ITEMS.name, None)
         if given:
@@ -353,7 +355,7 @@ async def open_job(
     """
     from trawl.frontier.stored import open_frontier  # noqa: PLC0415
 
-    async with _opened(settings, blocking) as job:
+    async with _opened(settings, blocking, exports=bool(feeds.feeds)) as job:
         note = facts_of(job, spider, wall.to_utc(trio.current_time()))
         frontier = await open_frontier(job, spider, wall, depth_first=depth_first)
         opened, outbox = await open_outbox(
@@ -365,14 +367,14 @@ async def open_job(
 
 
 @asynccontextmanager
-async def _opened(settings: JobSettings, blocking: Blocking) -> AsyncGenerator[Job, None]:
+async def _opened(settings: JobSettings, blocking: Blocking, *, exports: bool) -> AsyncGenerator[Job, None]:
     """Hold a job in a server or in a directory. A crawl without a job needs neither coredis nor sqlite3."""
     if settings.job_dir.startswith(SCHEMES):
         from trawl.frontier.redis import Address  # noqa: PLC0415
         from trawl.frontier.redis import open_job as open_redis_job  # noqa: PLC0415
 
         address = Address.parse(settings.job_dir)
-        async with open_redis_job(address, settings.job_durability, lease=settings.job_lease) as job:
+        async with open_redis_job(address, settings.job_durability, lease=settings.job_lease, exports=exports) as job:
             yield job
         return
     from trawl.frontier.sqlite import open_job as open_sqlite_job  # noqa: PLC0415

@@ -18,7 +18,7 @@ import msgspec
 
 from trawl.cookies import Cookie
 from trawl.frontier import Section
-from trawl.frontier.share import PARTS
+from trawl.frontier.parts import PARTS
 from trawl.robots import CachedRobots, RobotsCache
 from trawl.throttling.restore import moved, split
 from trawl.throttling.snapshot import QuotaAhead, ThrottleSnapshot

@@ -20,7 +20,7 @@ import trio
 
 from trawl.engine.admission import Admission
 from trawl.engine.context import CrawlContext
-from trawl.errors import DownloadError
+from trawl.errors import DownloadError, IgnoreRequest
 from trawl.frontier import Record
 from trawl.frontier.base import Stored
 from trawl.http import Outcome, Replace, Request, Response
@@ -147,8 +147,12 @@ class Leases:
         self._count(then)
         if not is_here:
             self._stats.inc("shared/sent_on")
-            self._state.ended()
-        elif grant.task.is_stopped or successor.not_before > trio.current_time():
+            self._state.left(1)
+        elif (
+            grant.task.is_stopped
+            or successor.not_before > trio.current_time()
+            or self._prefetcher.is_shut(successor.lane)
+        ):
             # It cost no send, or waits, so nothing slows down how many there are: back to where memory is bounded.
             await self._frontier.release([successor])
             self._stored([successor])
@@ -167,6 +171,9 @@ class Leases:
             successor = await self._admission.direct_grant(
                 request, waiter, passes_gate=grant.passes_gate, replaces=grant
             )
+        except IgnoreRequest as error:  # another process sends to its target
+            waiter.deliver(Outcome(request, error=error))
+            return
         except Exception as error:  # a user's manager
             logger.exception("%r: the throttling manager could not name its scopes", request)
             self._stats.inc("scope_errors")
@@ -186,6 +193,10 @@ class Leases:
         """Note a lease whose request was not finished: the crawl is ending, or is cancelled."""
         self._abandoned.append(lease)
 
+    async def put_back(self, grants: Iterable[Grant]) -> None:
+        """Give the leases of ``grants``, which are not granted, back to the frontier."""
+        await self._frontier.release([grant.lease for grant in grants])
+
     async def give_back(self, grants: Iterable[Grant]) -> None:
         """Give back what was abandoned, and the leases of ``grants`` that were not granted: the frontier is whole."""
         leases = [*self._abandoned, *[grant.lease for grant in grants]]
@@ -201,8 +212,7 @@ class Leases:
                 self._stats.inc("dupefilter_filtered", len(stored.seen))
             if stored.elsewhere:
                 self._stats.inc("shared/sent_on", len(stored.elsewhere))
-            for _ in range(len(records) - len(here)):
-                self._state.ended()
+            self._state.left(len(records) - len(here))
         return self._stored(here)
 
     def _stored(self, records: Sequence[Record]) -> bool:

@@ -115,6 +115,7 @@ class RobotsGates:
         self._origins: dict[str, _Origin] = {}
         self._most = MAX_ORIGINS
         self._unasked: dict[str, float] = {}
+        self._asked: dict[str, RobotsWaiter] = {}
 
     def origin_of(self, request: Request) -> str:
         """The origin whose gate a request waits for; empty where robots.txt is not obeyed, and none is asked."""
@@ -177,7 +178,27 @@ class RobotsGates:
                 "download_truncate": True,
             },
         )
-        return request, RobotsWaiter(partial(self._heard, origin))
+        waiter = self._asked[origin] = RobotsWaiter(partial(self._heard, origin))
+        return request, waiter
+
+    def let_go(self, part: int, part_of: Callable[[str], int]) -> bool:
+        """Forget the origins of a part of the job, which goes to another process; nothing of them is pending.
+
+        Returns False where a request for a robots.txt of theirs is under way: it is to be called again.
+        """
+        now = trio.current_time()
+        is_clear = True
+        for origin in [origin for origin in self._origins if part_of(origin) == part]:
+            waiter = self._asked.get(origin)
+            if waiter is not None:
+                if waiter.grant is None or not self._scheduler.withdraw(waiter.grant, now):
+                    is_clear = False
+                    continue
+                del self._asked[origin]
+            self._unasked.pop(origin, None)
+            self._scheduler.open_gate(origin, now)
+            del self._origins[origin]
+        return is_clear
 
     def forbids(self, grant: Grant) -> str | None:
         """Say why a grant whose gate is open may not be sent; None: it may."""
@@ -231,6 +252,7 @@ class RobotsGates:
         self._throttle.robots_delay(host_scope(f"{origin}/"), delay, trio.current_time(), origin=origin)
 
     def _heard(self, origin: str, outcome: Outcome) -> None:
+        self._asked.pop(origin, None)
         known = self._origins[origin]
         now = trio.current_time()
         response = outcome.response

@@ -274,15 +274,25 @@ async def _crawl(context: CrawlContext, engine: Engine) -> None:
                 await trio.lowlevel.checkpoint()
             await engine.throttle.begin(trio.current_time())
             engine.leases.restore()
-            state.opened(1)  # start() itself
+            read_start = partial(inner.start_soon, engine.start_requests.run, engine.dispatcher.between(inner))
+            if engine.sharing is None:
+                state.opened(1)  # start() itself
+                read_start()
+            else:  # one process of the job reads it, and all are open until the job is over
+                state.is_reading = False
+                engine.sharing.begin(read_start)
+                inner.start_soon(engine.sharing.run)
             state.begin()
-            inner.start_soon(engine.start_requests.run, engine.dispatcher.between(inner))
             await engine.dispatcher.run(inner)
             while engine.idle_rounds.is_wanted:
                 engine.idle_rounds.begin()
+                if engine.sharing is not None:
+                    engine.sharing.hold()
                 inner.start_soon(engine.idle_rounds.run)
                 await engine.dispatcher.run(inner)
             state.close()  # no await since the dispatcher looked: what is added later would not be sent
+            if engine.sharing is not None:
+                engine.sharing.stop()
             if state.is_ending:
                 logger.info("%r is ending: %s; %d in flight", context.spider, state.reason, engine.scheduler.in_flight)
                 engine.start_requests.stop()
@@ -296,6 +306,8 @@ async def _crawl(context: CrawlContext, engine: Engine) -> None:
         finally:
             # Whatever ended this, a crash, a deadline, the caller: nothing shielded may outlive it.
             state.close()
+            if engine.sharing is not None:
+                engine.sharing.stop()
             context.shields.cancel()
             engine.start_requests.stop()
 

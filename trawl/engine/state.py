@@ -218,8 +218,14 @@ class State:
         if self.open <= self._low:
             self._is_low()
 
+    def left(self, n: int) -> None:
+        """``n`` admitted requests are not this crawl's: they were seen after all, or another process has them."""
+        self.open -= n
+        if self.open <= self._low:
+            self._is_low()
+
     def _is_low(self) -> None:
-        if not self.open:
+        if self.open <= 0:
             self.wakeup.set()
         if self._idle is not None and self.is_idle:
             self._idle.set()

@@ -24,6 +24,10 @@ Items beyond the limit of a run (``CLOSESPIDER_ITEMCOUNT``) enter the outbox too
 position of the first is saved with it, in one transaction, so that the next run knows which items were not counted; it
 releases them first, as far as its own limit allows.
 
+A job in a server may have several processes. One copies the items of all of them; where the last one ends is known when
+a step of its own was answered. The others have no feeds, and store what they find. Where there are others, no item is
+withheld: which of them are beyond a limit could not be told by a position.
+
 Without a job none of this is in the way: :class:`trawl.feeds.Feeds` takes the items as they come.
 """
 
@@ -102,7 +106,7 @@ class OutboxWriter:
         job: Whose outbox it is.
         feeds: Open, and cut back to where they were recorded.
         stats: Where items that a feed can't take are counted.
-        is_idle: The job has feeds, and none of them is given in this run: what waits for them stays.
+        is_idle: The job has feeds, or another process may have, and none is given here: what waits for them stays.
         states: How far each feed was written, by its place now; None: as the job has it.
     """
 
@@ -143,8 +147,8 @@ class OutboxWriter:
 
     @property
     def is_empty(self) -> bool:
-        """True if there is no feed, so that nothing need be stored."""
-        return self._feeds.is_empty
+        """True if there is no feed, here or in another process, so that nothing need be stored."""
+        return self._feeds.is_empty and self._job.share is None
 
     def encode(self, item: object, page: str = "", counts: Counts | None = None) -> bytes:
         """Encode an item for the outbox.
@@ -200,12 +204,25 @@ class OutboxWriter:
     def acknowledged(self, count: int, withheld: int = 0) -> None:
         """Say that ``count`` items came into the outbox with an acknowledgement, the last of them for a later run."""
         self._expected += count
-        self._until += count - withheld
+        self._until += count - (0 if self._has_company else withheld)
         if self._until < self._expected:
             WITHHELD.keep(self._job, self._until)
         self._some.set()
         if self.is_behind:
             self._urgent.set()
+
+    def others_gave(self, end: int) -> None:
+        """Say that items of other processes are in the outbox, up to the position ``end``."""
+        self._until = max(self._until, end)
+        self._expected = max(self._expected, end)
+        self._some.set()
+        if self.is_behind:
+            self._urgent.set()
+
+    @property
+    def _has_company(self) -> bool:
+        share = self._job.share
+        return share is not None and not share.is_alone
 
     @property
     def is_behind(self) -> bool:
@@ -279,6 +296,9 @@ class OutboxWriter:
             self._urgent = trio.Event()
 
     async def _copy(self) -> None:
+        if self._has_company and not self._is_idle:
+            await self._job.commit()  # behind all that was acknowledged here: now the end of everybody's items is known
+            self._expected = self._until = self._job.outbox_end
         while self._copied < self._until and not self._is_idle:
             limit = min(self._batch_items, self._until - self._copied)
             items = await self._job.outbox_after(self._copied, limit)
@@ -337,6 +357,8 @@ class OutboxWriter:
             self._item_errors.refused_late(feed.uri, feed.take_refused())
 
     def _record(self) -> None:
+        if self._is_idle:  # another process may have recorded more
+            return
         for feed in self._feeds.all:
             place = feed.place
             earlier = self._states[place].earlier if place in self._states else ()
@@ -384,7 +406,8 @@ async def open_outbox(
         is_durable=True,
     )
     _tell(job, feeds, states)
-    return feeds, OutboxWriter(job, feeds, stats, is_idle=feeds.is_empty and bool(states), states=states)
+    is_idle = feeds.is_empty and (bool(states) or job.share is not None)
+    return feeds, OutboxWriter(job, feeds, stats, is_idle=is_idle, states=states)
 
 
 def _located(
@@ -463,8 +486,8 @@ def _tell(job: Job, feeds: Feeds, states: Mapping[str, FeedState]) -> None:
     """Warn of feeds that this run was not given."""
     given = [feed.place for feed in feeds.all]
     for place in states:
-        if place not in given:
+        if place not in given and (given or job.share is None):
             logger.warning("job %s: its feed %s is not given in this run and gets no items", job.name, place)
     waiting = job.outbox_end - job.outbox_start
-    if waiting and not given:
+    if waiting and not given and job.share is None:
         logger.warning("job %s: %d items wait for a feed, and this run has none", job.name, waiting)

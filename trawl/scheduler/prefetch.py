@@ -43,7 +43,7 @@ class Prefetcher:
         cache_lookup: Takes the records that need not be sent; None: all are sent.
     """
 
-    __slots__ = ("_cache_lookup", "_frontier", "_grant_of", "_hungry", "_scheduler")
+    __slots__ = ("_cache_lookup", "_frontier", "_grant_of", "_hungry", "_scheduler", "_shuts")
 
     def __init__(
         self,
@@ -57,6 +57,15 @@ class Prefetcher:
         self._grant_of = grant_of
         self._hungry: dict[LaneKey, None] = {}  # a dict keeps the order of coming; a set's depends on PYTHONHASHSEED
         self._cache_lookup = cache_lookup
+        self._shuts: Callable[[LaneKey], bool] | None = None
+
+    def shut_by(self, shuts: Callable[[LaneKey], bool]) -> None:
+        """Lease nothing of lanes of which ``shuts`` says so: another process is to send what is in them."""
+        self._shuts = shuts
+
+    def is_shut(self, lane: LaneKey) -> bool:
+        """Tell if nothing of a lane is leased."""
+        return self._shuts is not None and self._shuts(lane)
 
     @property
     def are_wanted(self) -> bool:
@@ -102,11 +111,14 @@ class Prefetcher:
                 return
             lane = next(iter(hungry))
             del hungry[lane]
-            wanted = self._wanted(lane)
+            wanted = 0 if self.is_shut(lane) else self._wanted(lane)
             if wanted:
                 records = await self._frontier.lease_many(lane, wanted)
                 if self._cache_lookup is not None:
                     records = await self._cache_lookup.aside(records)
+                if self.is_shut(lane):  # since then
+                    await self._frontier.release(records)
+                    continue
                 early = [record for record in records if record.not_before > now]
                 if early:  # of a process that was killed before it had given them back
                     await self._frontier.release(early)

@@ -1,0 +1,237 @@
+"""A crawl's share of a job that several processes work on: what comes to it, what goes from it, and the end.
+
+Theory of operation. Each host's requests are sent by one process, that of the session that owns the part of the job
+which the host is in (:mod:`trawl.frontier.share`). So everything that decides on a send is as in a crawl by itself. One
+task hears what changes, and a second one gives parts back:
+
+* Parts that are gained bring requests, and what their last owner has learned of their hosts.
+* Of a part that is to be given back nothing more is leased, and its requests that wait are put back. When nothing of it
+  is under way any more, pages, direct fetches and robots.txt, it is given back with what was learned.
+* Requests that others have found, and stored with us, are leased as our own.
+* One process reads ``start()``: the one that is told so.
+* The crawl is held open while the job is not over: others may find requests for us. Only the job's store knows when
+  nothing is left; it is asked while nothing is open here.
+
+The crawl of a job that is not shared has no such object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import trio
+
+from trawl.frontier.parts import part_of, part_of_lane
+from trawl.frontier.share import Arrived, Gained, Items, Losing, Over, Reads
+from trawl.http import origin_of
+from trawl.scheduler import pending_pages
+
+if TYPE_CHECKING:
+    from trawl.engine.cache_lookup import CacheLookup
+    from trawl.engine.context import CrawlContext
+    from trawl.engine.direct import DirectFetches
+    from trawl.engine.job import JobState
+    from trawl.engine.leases import Leases
+    from trawl.engine.robots_gate import RobotsGates
+    from trawl.engine.start_requests import StartRequests
+    from trawl.frontier import LaneKey, Scopes
+    from trawl.frontier.share import Change, Share
+    from trawl.http import Request
+    from trawl.scheduler import Grant, Prefetcher, Scheduler
+
+__all__ = ["Sharing"]
+
+LOOK = 0.05
+"""Seconds between two looks whether something of a part that is to be given back is still under way."""
+
+
+class Sharing:
+    """Follows what changes in a job that several processes share.
+
+    Args:
+        context: The crawl's state, and its job.
+        share: This process's share of the job.
+        job_state: Has what was learned of hosts.
+        scheduler: Has what waits.
+        prefetcher: Is told of lanes.
+        leases: Gives back.
+        direct: The direct fetches that are under way.
+        gates: The requests for robots.txt that are under way.
+        start_requests: Reads ``start()``.
+        cache_lookup: Has pages that wait for their answers; None: there is no cache.
+    """
+
+    def __init__(
+        self,
+        context: CrawlContext,
+        share: Share,
+        *,
+        job_state: JobState,
+        scheduler: Scheduler,
+        prefetcher: Prefetcher,
+        leases: Leases,
+        direct: DirectFetches,
+        gates: RobotsGates,
+        start_requests: StartRequests,
+        cache_lookup: CacheLookup | None,
+    ) -> None:
+        assert context.job is not None
+        self._job = context.job.job
+        self._outbox = context.job.outbox
+        self._state = context.state
+        self._share = share
+        self._learned = job_state.learned
+        self._scheduler = scheduler
+        self._prefetcher = prefetcher
+        self._leases = leases
+        self._direct = direct
+        self._gates = gates
+        self._start_requests = start_requests
+        self._cache_lookup = cache_lookup
+        self._losing: dict[int, None] = {}
+        self._some_go = trio.Event()
+        self._scope = trio.CancelScope()
+        self._read_start: Callable[[], None] = _nothing
+        self._holds = False
+        self._was_idle = False
+
+    def begin(self, read_start: Callable[[], None]) -> None:
+        """Hold the crawl open, and take note of what has changed so far, which what is pending here shows already.
+
+        Args:
+            read_start: Starts the task that reads ``start()``.
+        """
+        self._read_start = read_start
+        self.hold()
+        for change in self._share.changes_so_far():
+            if isinstance(change, Gained):
+                self._learned.gained(change, trio.current_time())
+            elif isinstance(change, Losing):
+                self._lose(change)
+            elif isinstance(change, Reads):
+                self._begin_start()
+
+    def hold(self) -> None:
+        """Keep the crawl from ending until the job is over, again where it was."""
+        if not self._holds:
+            self._holds = True
+            self._state.keepers += 1
+
+    def stop(self) -> None:
+        """Hear no more: the crawl has come to its end."""
+        self._release()
+        self._scope.cancel()
+
+    def _release(self) -> None:
+        if self._holds:
+            self._holds = False
+            self._state.keepers -= 1
+            self._state.wakeup.set()
+
+    def look(self) -> None:
+        """Ask whether the job is over, where nothing is open here. Called whenever the dispatcher looks."""
+        state = self._state
+        is_idle = state.open <= 0 and state.keepers <= 1
+        if is_idle and self._start_requests.has_failed:
+            self._release()  # it is not over, and others may read start() again
+        if is_idle != self._was_idle:
+            self._was_idle = is_idle
+            self._share.ask_if_over(is_idle=is_idle)
+
+    def is_shut(self, lane: LaneKey) -> bool:
+        """Tell if nothing of a lane is to be sent any more: it goes to another process."""
+        return bool(self._losing) and part_of_lane(lane) in self._losing
+
+    def is_foreign(self, request: Request, scopes: Scopes) -> bool:
+        """Tell if a request, with its scopes, is for another process to send."""
+        return not all(map(self._share.owns, _parts_of(request, scopes)))
+
+    async def run(self) -> None:
+        """Follow what changes, until :meth:`stop`.
+
+        Raises:
+            JobError: The job is this process's no more.
+        """
+        with self._scope:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._give_parts)
+                while True:
+                    await self._follow(await self._share.next_change())
+
+    async def _follow(self, change: Change) -> None:
+        if isinstance(change, Gained):
+            self._learned.gained(change, trio.current_time())
+            self._came(change)
+        elif isinstance(change, Arrived):
+            self._came(change)
+        elif isinstance(change, Losing):
+            self._lose(change)
+        elif isinstance(change, Items):
+            self._outbox.others_gave(change.end)
+        elif isinstance(change, Reads):
+            await self._job.refresh()  # how far another process came with it
+            self._begin_start()
+        elif isinstance(change, Over):
+            self._outbox.others_gave(self._job.outbox_end)
+            self._release()
+
+    def _came(self, change: Gained | Arrived) -> None:
+        self._state.opened(change.pending)
+        self._prefetcher.restored(change.lanes)
+        self._state.wakeup.set()
+
+    def _lose(self, change: Losing) -> None:
+        self._losing.update(dict.fromkeys(change.parts))
+        self._some_go.set()
+
+    def _begin_start(self) -> None:
+        self._state.is_reading = True
+        self._state.opened(1)
+        self._read_start()
+
+    async def _give_parts(self) -> None:
+        while True:
+            await self._some_go.wait()
+            while self._losing:
+                await self._put_back()
+                for part in list(self._losing):
+                    if not self._direct.is_used(part) and self._gates.let_go(part, part_of):
+                        await self._give_back(part)
+                if self._losing:
+                    await trio.sleep(LOOK)
+            self._some_go = trio.Event()
+
+    async def _put_back(self) -> None:
+        """Put what was leased ahead back where it came from."""
+        now = trio.current_time()
+        grants = [grant for grant in pending_pages(self._scheduler) if self._goes(grant)]
+        for grant in grants:
+            self._scheduler.withdraw(grant, now)
+        if self._cache_lookup is not None:
+            grants += self._cache_lookup.take_out(self._goes)
+        if grants:
+            await self._leases.put_back(grants)
+
+    def _goes(self, grant: Grant) -> bool:
+        return grant.lease is not None and self.is_shut(grant.lease.lane)
+
+    async def _give_back(self, part: int) -> None:
+        values = self._learned.leave(part, trio.current_time())
+        try:
+            pending = await self._share.give_back(part, values)
+        except ValueError:  # a request of it is under way
+            self._learned.stay(part)
+            return
+        del self._losing[part]
+        if not self._share.owns(part):
+            self._learned.forget(part)
+        self._state.left(pending)
+
+
+def _nothing() -> None:
+    """Do nothing."""
+
+
+def _parts_of(request: Request, scopes: Scopes) -> set[int]:
+    return {part_of(origin_of(request.url)), *[part_of(f"//{id}") for id, _ in scopes]}
