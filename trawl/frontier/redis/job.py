@@ -456,6 +456,7 @@ class RedisJob(Job):
     def went_away(self, why: StoreAway) -> None:
         """Say that the server is away; steps wait, and whoever is cancelled waits no more."""
         self._renew_at = -math.inf
+        self.share.was_away = True
         lease, now = self.lease, trio.current_time()
         lease.away_reason = str(why)
         if lease.away_since is None:

@@ -61,6 +61,7 @@ class Membership:
         kept: What is kept of each part.
         unclean: It has taken parts that no owner gave back.
         run_id: The server's, of this connection.
+        was_away: The server was away since it was last heard.
     """
 
     def __init__(self, keys: Keys, session: int, elapsed: int, *, works: bool, exports: bool, shown: str) -> None:
@@ -71,6 +72,7 @@ class Membership:
         self.kept: dict[int, dict[str, bytes]] = {}
         self.unclean: bool = False
         self.run_id: str = ""
+        self.was_away: bool = False
         self._keys = keys
         self._works = works
         self._exports = exports
@@ -228,7 +230,7 @@ class Membership:
         """
         length, said = ("", b"") if lease is None else (int(lease * 1e6), self._said)
         flags = [int(flag) for flag in (takes and self._works, self._exports, self._is_idle and not self._is_over)]
-        args = [self.session, self._takings, length, *flags, self.heard, self.run_id, said, leaves]
+        args = [self.session, self._takings, length, *flags, self.heard, self.run_id, said, leaves, int(self.was_away)]
         return "share", self._keys.of_share, args
 
     def hear(self, answer: Sequence[Any]) -> int:
@@ -241,6 +243,7 @@ class Membership:
             raise self.ended(answer[0])
         _, takings, last, arrived, more, working, too_many, start, over, end, exporter, name, left, *taken = answer
         self._polled_at = trio.current_time()
+        self.was_away = False
         self._more = bool(more)
         self._working = int(working)
         self.exporter = exporter.decode(), name.decode("utf-8", "replace"), int(left)

@@ -5,6 +5,7 @@
 --      4 whether it takes parts  5 whether it wants to export  6 whether it asks if all is over
 --      7 the last arrival that it has heard  8 the server's run id  9 what it says of itself; '': as before
 --      10 '', or it leaves: 'clean', or 'unclean' where it is not known what it sent last
+--      11 whether the server was away from it since it last heard
 -- Returns {'ok', takings, last arrival, {arrived...}, is there more, sessions that work, parts too many, who reads
 --          start(), whether all is over, last item, exporter, its name, microseconds of its lease,
 --          {part; with '!' where its last owner is gone...}, {what is kept of it...},
@@ -31,7 +32,9 @@ if ARGV[3] ~= '' then
   if ARGV[9] ~= '' then redis.call('HSET', sessions, session .. ' says', ARGV[9]) end
 end
 local since = tonumber(h[3] or '0')
-if h[2] ~= ARGV[8] then -- another server, or a new start of it, may know older renewals: nobody is late for one lease
+if h[2] ~= ARGV[8] or ARGV[11] == '1' then
+  -- Another server, or a new start of it, may know older renewals; one that was away could not hear any. Nobody is late
+  -- for one lease.
   if h[2] then
     since = now
     redis.call('HSET', head, 'since', number(now))
