@@ -153,10 +153,10 @@ async def test_c15_processes_that_share_a_job_fetch_what_one_fetches(
 async def test_c15_a_process_that_joins_late_takes_its_share_and_one_that_is_stopped_gives_it_back(
     tmp_path: Path, autojump_clock: MockClock, store: SimulatedStore
 ) -> None:
-    fleet = Fleet(tmp_path, store)
+    fleet = Fleet(tmp_path, store, DOWNLOAD_DELAY=2.0)
 
     async def stop(crawl: Crawl) -> None:
-        await trio.sleep(2.0)
+        await trio.sleep(8.0)
         crawl.shutdown()
 
     async with trio.open_nursery() as nursery:
@@ -167,7 +167,7 @@ async def test_c15_a_process_that_joins_late_takes_its_share_and_one_that_is_sto
         nursery.start_soon(partial(fleet.work, 2))
     fleet.check()
     assert [fleet.results[number].reason for number in range(3)] == ["finished", "shutdown", "finished"]
-    assert all(fleet.by[number] for number in range(3))
+    assert all(fleet.by[number] for number in range(3)), fleet.by
     assert sum(len(times) for times in fleet.sends.values()) == len(EVERYTHING)  # nothing was fetched again
 
 

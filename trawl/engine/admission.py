@@ -306,7 +306,8 @@ class Admission:
         if self.is_foreign is not None and self.is_foreign(request, scopes):
             raise IgnoreRequest(
                 f"{request!r}: another process of this job sends to its host, and only that one knows when it may:"
-                " yield the request from a callback, so that it goes there"
+                " yield the request from a callback, so that it goes there, or declare the host's scope as"
+                f' {{"shared": True}} in THROTTLING_SCOPES'
             )
 
     async def ask_robots(self, origin: str, pause: float) -> None:

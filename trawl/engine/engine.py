@@ -173,6 +173,7 @@ class Engine:
             direct=self.direct,
             gates=self._gates,
             start_requests=self.start_requests,
+            throttle=self.throttle,
             cache_lookup=self.cache_lookup,
         )
         prefetcher.shut_by(sharing.is_shut)

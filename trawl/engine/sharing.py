@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from trawl.frontier.share import Change, Share
     from trawl.http import Request
     from trawl.scheduler import Grant, Prefetcher, Scheduler
+    from trawl.throttling import Throttle
 
 __all__ = ["Sharing"]
 
@@ -59,6 +60,7 @@ class Sharing:
         direct: The direct fetches that are under way.
         gates: The requests for robots.txt that are under way.
         start_requests: Reads ``start()``.
+        throttle: Knows which scopes are shared.
         cache_lookup: Has pages that wait for their answers; None: there is no cache.
     """
 
@@ -74,6 +76,7 @@ class Sharing:
         direct: DirectFetches,
         gates: RobotsGates,
         start_requests: StartRequests,
+        throttle: Throttle,
         cache_lookup: CacheLookup | None,
     ) -> None:
         assert context.job is not None
@@ -88,6 +91,7 @@ class Sharing:
         self._direct = direct
         self._gates = gates
         self._start_requests = start_requests
+        self._throttle = throttle
         self._cache_lookup = cache_lookup
         self._losing: dict[int, None] = {}
         self._some_go = trio.Event()
@@ -144,8 +148,14 @@ class Sharing:
         return bool(self._losing) and part_of_lane(lane) in self._losing
 
     def is_foreign(self, request: Request, scopes: Scopes) -> bool:
-        """Tell if a request, with its scopes, is for another process to send."""
-        return not all(map(self._share.owns, _parts_of(request, scopes)))
+        """Tell if a request, with its scopes, is for another process to send.
+
+        Shared scopes are granted to all. A host whose own scope is one is anybody's too.
+        """
+        own = [id for id, _ in scopes if not self._throttle.is_shared(id)]
+        if not own and scopes:
+            return False
+        return not all(map(self._share.owns, {part_of(origin_of(request.url)), *[part_of(f"//{id}") for id in own]}))
 
     async def run(self) -> None:
         """Follow what changes, until :meth:`stop`.
@@ -231,7 +241,3 @@ class Sharing:
 
 def _nothing() -> None:
     """Do nothing."""
-
-
-def _parts_of(request: Request, scopes: Scopes) -> set[int]:
-    return {part_of(origin_of(request.url)), *[part_of(f"//{id}") for id, _ in scopes]}
