@@ -21,7 +21,7 @@ from tests.jobs.site import START_UTC
 from trawl._run import CrawlResult, crawl_with
 from trawl.blocking import InlineBlocking
 from trawl.engine import Crawl
-from trawl.errors import JobError
+from trawl.errors import IgnoreRequest, JobError
 from trawl.frontier.redis.job import RedisJob
 from trawl.http import Outcome, Response
 from trawl.scheduler import Grant
@@ -67,6 +67,7 @@ class Fleet:
         self.folder = folder
         self.store = store
         self.web = web()
+        self.spider: type[trawl.Spider] = Shop
         self.settings = settings
         self.sends: dict[str, list[float]] = defaultdict(list)
         self.by: dict[int, Counter[str]] = defaultdict(Counter)
@@ -102,7 +103,7 @@ class Fleet:
         with trio.CancelScope() as scope:
             task_status.started(scope)
             self.results[number] = await crawl_with(
-                Shop,
+                self.spider,
                 load(Layer("test", settings)),
                 transport=self.web.transport(),
                 blocking=InlineBlocking(),
@@ -113,10 +114,14 @@ class Fleet:
             )
 
     @property
+    def lines(self) -> list[Any]:
+        """The items in the feed."""
+        return [json.loads(line) for line in (self.folder / "items.jsonl").read_text().splitlines()]
+
+    @property
     def items(self) -> list[str]:
-        """The URLs of the items in the feed, sorted."""
-        lines = (self.folder / "items.jsonl").read_text().splitlines()
-        return sorted(json.loads(line)["url"] for line in lines)
+        """Their URLs, sorted."""
+        return sorted(line["url"] for line in self.lines)
 
     def check(self) -> None:
         """Nothing is lost, nothing twice in the feed, and no send early, whoever made it."""
@@ -237,3 +242,89 @@ async def test_c15_a_server_that_is_away_for_a_minute_is_a_pause_for_all(
     sends = sorted(each for times in fleet.sends.values() for each in times)
     assert not [each for each in sends if began + 3.0 + 15.0 < each < back]  # nothing once the lease may be over
     assert min(each for each in sends if each >= back) < back + 6.0
+
+
+class Asking(Shop):
+    """Asks each other host for a page in the middle of a callback."""
+
+    async def parse(self, response: Response, **kwargs: Any) -> Any:
+        said: list[object] = []
+        for host in range(HOSTS):
+            try:
+                said.append((await self.fetch(trawl.Request(f"http://host{host}.example/9"))).status)
+            except IgnoreRequest as refusal:
+                said.append(str(refusal))
+        yield {"url": response.url, "said": said}
+        for output in response.follow_all(css="a"):
+            yield output
+
+
+@pytest.mark.parametrize("is_shared", [False, True])
+async def test_c15_a_fetch_from_a_host_of_another_process_is_refused_unless_its_scope_is_shared(
+    tmp_path: Path, autojump_clock: MockClock, store: SimulatedStore, is_shared: bool
+) -> None:
+    scopes = {f"host{host}.example": {"shared": True} for host in range(HOSTS)} if is_shared else {}
+    fleet = Fleet(tmp_path, store, THROTTLING_SCOPES=scopes, CLOSESPIDER_PAGECOUNT=20)
+    fleet.spider = Asking
+    async with trio.open_nursery() as nursery:
+        for number in range(2):
+            nursery.start_soon(partial(fleet.work, number, feed=number == 0))
+    said = [each for line in fleet.lines for each in line["said"]]
+    refused = [each for each in said if each != 200]
+    if is_shared:
+        assert said
+        assert not refused
+    else:
+        assert refused
+        assert "another process of this job sends to its host" in refused[0]
+        assert '{"shared": True} in THROTTLING_SCOPES' in refused[0]
+    for host, times in fleet.sends.items():
+        assert min([b - a for a, b in pairwise(sorted(times))], default=DELAY) >= 0.5 * DELAY - 1e-6, host
+
+
+async def test_c15_the_hosts_of_a_dead_process_go_on_after_a_lease_and_a_quarter(
+    tmp_path: Path, autojump_clock: MockClock, store: SimulatedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs: list[RedisJob] = []
+
+    def noted(job: RedisJob, *given: Any, **named: Any) -> None:
+        begin(job, *given, **named)
+        jobs.append(job)
+
+    begin = RedisJob.__init__
+    monkeypatch.setattr(RedisJob, "__init__", noted)
+    lease = 8.0
+    fleet = Fleet(tmp_path, store, JOB_LEASE=lease, DOWNLOAD_DELAY=2.0)
+
+    async def killable(*, task_status: Any = trio.TASK_STATUS_IGNORED) -> None:
+        with suppress(JobError), trio.CancelScope() as scope:
+            task_status.started(scope)
+            await fleet.work(1)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(partial(fleet.work, 0, feed=True))
+        await trio.sleep(1.0)
+        scope = await nursery.start(killable)
+        await trio.sleep(7.0)
+        jobs[1].abandon()
+        scope.cancel()
+        killed = trio.current_time()
+        its = set(fleet.by[1])
+    assert its
+    fleet.check()
+    first = min(at for host in its for at in fleet.sends[host] if at > killed)
+    assert lease * 0.75 <= first - killed <= 1.25 * lease + 1.5 * 2.0  # and the longest delay that may be drawn
+
+
+async def test_c15_limits_are_used_with_the_store_fifty_milliseconds_away(
+    tmp_path: Path, autojump_clock: MockClock, store: SimulatedStore
+) -> None:
+    store.latency = 0.05
+    fleet = Fleet(tmp_path, store, RANDOMIZE_DOWNLOAD_DELAY=False, CONCURRENT_REQUESTS_PER_DOMAIN=4)
+    fleet.web = web(hosts=HOSTS, pages=60)
+    async with trio.open_nursery() as nursery:
+        for number in range(2):
+            nursery.start_soon(partial(fleet.work, number, feed=number == 0))
+    for host, times in fleet.sends.items():
+        steady = sorted(times)[10:-1]  # from when there is something to choose from
+        assert DELAY * (len(steady) - 1) / (steady[-1] - steady[0]) >= 0.98, host
