@@ -18,6 +18,8 @@ subdomain each time) ends with an error.
 
 The claim comes before the scopes are asked for, because a manager's ``get_scopes`` may await: two tasks that found the
 same link at once must not both push it. A claim whose request is not stored after all is given back.
+
+Length: every way in ends in the same record or grant, and what is asked again at the send is what was asked here.
 """
 
 from __future__ import annotations

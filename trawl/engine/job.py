@@ -421,6 +421,9 @@ def _tell(job: Job, note: JobFacts, frontier: Frontier, last_error: str, *, goes
     if job.is_new:
         job_logger.info("job %s: new", job.name)
         return
+    if job.share is not None and not job.share.is_alone:
+        job_logger.info("job %s: other processes work on it, and this one takes its share", job.name)
+        return
     pending = frontier.statistics().pending
     waiting = job.outbox_end - job.outbox_start
     is_finished = note.is_started and not pending and not goes_on
