@@ -36,7 +36,7 @@ from trawl.feeds import Feeds, FeedsSettings, open_feeds, with_attributes
 from trawl.frontier import Frontier, JobSettings, MemoryFrontier, named_frontier
 from trawl.http import Request, normalize_url
 from trawl.middleware import MiddlewareSettings, MiddlewareStack, open_middleware_stack
-from trawl.observe import Stats, nothing_sent
+from trawl.observe import Stats, came_to_nothing
 from trawl.pipelines import Pipelines, PipelinesSettings
 from trawl.robots import RobotsSettings
 from trawl.scheduler import SchedulerSettings
@@ -101,8 +101,8 @@ def run(spider: type[Spider], settings: Mapping[str, object] | None = None, **sp
 
 
 def _warned(result: CrawlResult) -> CrawlResult:
-    """Log a warning if nothing was sent. Returns the result."""
-    if words := nothing_sent(result.reason, result.stats):
+    """Log a warning if the crawl came to nothing. Returns the result."""
+    if words := came_to_nothing(result.reason, result.stats):
         logger.warning("%s", words)
     return result
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from trawl.observe import nothing_sent, summary_rows
+from trawl.observe import came_to_nothing, failings, summary_rows
 
 
 def test_an_empty_crawl_has_a_summary_without_details() -> None:
@@ -94,4 +94,39 @@ def test_a_reason_from_a_page_cannot_write_to_the_terminal() -> None:
     ],
 )
 def test_what_kept_a_crawl_from_sending_is_told_by_what_it_is(stats: dict[str, object], why: str) -> None:
-    assert nothing_sent("finished", {"finish_reason": "finished", **stats}) == f"nothing was sent: {why}"
+    assert came_to_nothing("finished", {"finish_reason": "finished", **stats}) == f"nothing was sent: {why}"
+
+
+DONE = {"finish_reason": "finished", "request_count": 3}
+
+
+@pytest.mark.parametrize(
+    ("stats", "words"),
+    [
+        ({"download_error_count": 3, "download_error_count/Reset": 3}, "no server could be reached (Reset: 3)"),
+        ({"response_count": 2, "spider_exceptions": 2}, "no item came: errors in callbacks: 2"),
+        ({"response_count": 2, "item_lost_count": 5}, "no item came: errors in lost items: 5"),
+        ({"response_count": 2, "item_error_count": 5}, "no item came: errors in pipelines: 5"),
+        ({"response_count": 2, "download_error_count": 1}, ""),
+        ({"response_count": 2, "spider_exceptions": 1, "item_scraped_count": 1}, ""),
+        ({"response_count": 2}, ""),
+    ],
+)
+def test_a_crawl_without_any_result_is_told(stats: dict[str, object], words: str) -> None:
+    assert came_to_nothing("finished", {**DONE, **stats}) == words
+    assert not came_to_nothing("shutdown", {**DONE, **stats})
+
+
+@pytest.mark.parametrize(
+    ("stats", "found"),
+    [
+        ({}, {"no-items"}),
+        ({"item_scraped_count": 1, "download_error_count": 2, "response_count": 9}, set()),
+        ({"item_scraped_count": 1, "spider_exceptions": 1, "response_count": 9}, {"errors"}),
+        ({"item_scraped_count": 1, "watcher_exceptions": 1}, {"errors"}),
+        ({"download_error_count": 2}, {"no-items", "unreachable"}),
+        ({"download_error_count": 2, "httpcache/hit": 1}, {"no-items"}),
+    ],
+)
+def test_in_what_a_crawl_failed_is_told_by_its_statistics(stats: dict[str, object], found: set[str]) -> None:
+    assert set(failings(stats)) == found

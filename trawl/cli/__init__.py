@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from trawl.cli.view import CrawlWith
 
-__all__ = ["FAILED", "INTERRUPTED", "OK", "USAGE", "exit_status", "main"]
+__all__ = ["FAILED", "INTERRUPTED", "OK", "UNSATISFACTORY", "USAGE", "exit_status", "main"]
 
 OK = 0
 """The crawl ended by itself."""
@@ -23,6 +23,9 @@ passed its memory limit, so that a supervisor starts it again."""
 
 USAGE = 2
 """Wrong usage or wrong settings: nothing was started."""
+
+UNSATISFACTORY = 3
+"""The crawl ended by itself, with a failure that ``--fail-on`` names."""
 
 INTERRUPTED = 130
 """Stopped by Ctrl-C: 128 plus the number of SIGINT, as shells have it."""

@@ -76,6 +76,7 @@ app: typer.Typer = typer.Typer(
 def crawl(
     context: typer.Context,
     spider: SpiderArgument,
+    *,
     argument: ArgumentOption = [],  # noqa: B006  # typer's way to say "none"
     setting: SettingOption = [],  # noqa: B006
     append: Annotated[
@@ -112,6 +113,19 @@ def crawl(
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="Show warnings and errors only: no progress, no summary.")
     ] = False,
+    fail_on: Annotated[
+        list[str],
+        typer.Option(
+            "--fail-on",
+            metavar="KIND",
+            help="Exit with status 3 on errors (in the spider's code, or lost items), no-items or unreachable."
+            " Repeatable.",
+        ),
+    ] = [],  # noqa: B006
+    stats: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Write the statistics to this file as JSON; - is standard output."),
+    ] = None,
 ) -> None:
     """Run a spider."""
     from trawl.cli.run import CrawlOptions, crawl_command, stderr_console  # noqa: PLC0415
@@ -127,6 +141,8 @@ def crawl(
         log_level=log_level,
         log_file=log_file,
         is_quiet=quiet,
+        fails_on=tuple(fail_on),
+        stats=stats,
     )
     raise typer.Exit(crawl_command(options, _crawl_with(context), stderr_console()))
 
@@ -207,6 +223,21 @@ def list_spiders(
     from trawl.cli.list import list_command  # noqa: PLC0415
 
     raise typer.Exit(list_command(places))
+
+
+def _show_version(is_wanted: bool) -> None:
+    if is_wanted:
+        version()
+        raise typer.Exit()
+
+
+@app.callback()
+def before_the_command(
+    has_version: Annotated[
+        bool, typer.Option("--version", help="Show the versions and exit.", callback=_show_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Take the options that go before a command."""
 
 
 @app.command(rich_help_panel=ABOUT, epilog=examples("trawl version"))

@@ -89,7 +89,11 @@ def _advice(name: str, context: Any) -> str:
     """Return what to use instead of Scrapy's ``name``; "" if this command has nothing like it."""
     advice = _SCRAPY.get(name, "")
     named = re.search(r"(?<!\S)(--[a-z-]+|-[oO])\b", advice)
-    known = [name for parameter in getattr(getattr(context, "command", None), "params", ()) for name in parameter.opts]
+    command = getattr(context, "command", None)
+    parameters = (
+        () if isinstance(command, Group) else getattr(command, "params", ())
+    )  # before a command, any may be meant
+    known = [name for parameter in parameters for name in parameter.opts]
     return "" if named and known and named[0] not in known else advice
 
 

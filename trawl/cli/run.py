@@ -23,13 +23,14 @@ import attrs
 import trio
 from rich.console import Console
 
-from trawl.cli import FAILED, INTERRUPTED, OK, USAGE, exit_status
+from trawl.cli import FAILED, INTERRUPTED, OK, UNSATISFACTORY, USAGE, exit_status
 from trawl.cli.load import STANDARD_OUTPUT, feeds_layer, load_spider, spider_arguments
 from trawl.cli.logs import Logs
+from trawl.cli.outcome import StatsFile, failed_in, wanted_failings
 from trawl.cli.summary import scopes_table, summary_table
 from trawl.cli.view import CrawlWith, Watcher, can_show, panel_watcher, progress_of
 from trawl.errors import PartLoadError, SpiderLoadError, TrawlError, UsageError, WrittenForScrapy
-from trawl.observe import ObserveSettings, nothing_sent, printable, progress_line, speed_between
+from trawl.observe import ObserveSettings, came_to_nothing, printable, progress_line, speed_between
 from trawl.settings import Layer, Settings, ambient, assignments, file_of, load, of_project, of_spider
 from trawl.shutdown import Signals, is_interrupted
 from trawl.spiders import Spider, SpidersSettings
@@ -120,6 +121,8 @@ class CrawlOptions:
         log_level: ``--log-level LEVEL``.
         log_file: ``--log-file FILE``.
         is_quiet: ``--quiet``.
+        fails_on: ``--fail-on KIND``.
+        stats: ``--stats FILE``.
     """
 
     target: str
@@ -132,6 +135,8 @@ class CrawlOptions:
     log_level: str | None = None
     log_file: str | None = None
     is_quiet: bool = False
+    fails_on: tuple[str, ...] = ()
+    stats: str | None = None
 
 
 class _Console(Console):
@@ -162,6 +167,8 @@ def crawl_command(options: CrawlOptions, crawl_with: CrawlWith, console: Console
 
     def act(logs: Logs) -> int:
         arguments = spider_arguments(options.arguments)
+        fails_on = wanted_failings(options.fails_on)
+        stats_file = None if options.stats is None else StatsFile(options.stats)
         durability = options.job_durability
         typed = (
             assignments(options.settings),
@@ -177,7 +184,24 @@ def crawl_command(options: CrawlOptions, crawl_with: CrawlWith, console: Console
         check_arguments(spider, arguments)
         if settings.of(SpidersSettings).scrapy_compat:
             _tell_differences(spider, settings)
-        return _run(spider, settings, arguments, options.is_quiet, crawl_with, console)
+        if options.stats == STANDARD_OUTPUT and _prints_items(settings):
+            raise UsageError("--stats - and a feed to standard output would mix there: write one of them to a file")
+        ran = _Ran()
+        try:
+            status = _run(spider, settings, arguments, options.is_quiet, crawl_with, console, ran)
+        except BaseException:
+            if stats_file is not None:
+                with suppress(TrawlError):  # it is that other error that is told
+                    stats_file.write({**ran.stats, "finish_reason": ran.stats.get("finish_reason") or "failed"})
+            raise
+        if stats_file is not None:
+            stats_file.write(ran.stats)
+        if status == OK and (words := failed_in(fails_on, ran.stats)):
+            logger.error("the crawl fails on %s", words)
+            return UNSATISFACTORY
+        if words := came_to_nothing(ran.reason, ran.stats):
+            logger.warning("%s", words)
+        return status
 
     return run_guarded(console, early, act, is_quiet=options.is_quiet)
 
@@ -244,6 +268,36 @@ def _tell_differences(spider: type[Spider], settings: Settings) -> None:
         logger.warning("%s", finding)
 
 
+@attrs.define
+class _Ran:
+    """What is known of a crawl, also where it failed.
+
+    Attributes:
+        crawl: The running crawl, once it has begun.
+        result: Its result, where it came to its end.
+    """
+
+    crawl: Crawl | None = None
+    result: CrawlResult | None = None
+
+    @property
+    def stats(self) -> Mapping[str, object]:
+        """The statistics, as they stand."""
+        if self.result is not None:
+            return self.result.stats
+        return {} if self.crawl is None else self.crawl.stats.as_dict()
+
+    @property
+    def reason(self) -> str:
+        """The reason that it ended with; "" if it came to no end."""
+        return "" if self.result is None else self.result.reason
+
+    async def keep(self, crawl: Crawl) -> None:
+        """Keep the running crawl; the engine's watcher. A checkpoint."""
+        self.crawl = crawl
+        await trio.lowlevel.checkpoint()
+
+
 def _run(
     spider: type[Spider],
     settings: Settings,
@@ -251,25 +305,22 @@ def _run(
     is_quiet: bool,
     crawl_with: CrawlWith,
     console: Console,
+    ran: _Ran,
 ) -> int:
-    seen: list[Crawl] = []
-
-    async def keep(crawl: Crawl) -> None:
-        seen.append(crawl)
-        await trio.lowlevel.checkpoint()
-
-    async def main() -> tuple[CrawlResult, list[ScopeReport]]:
-        result = await crawl_with(
+    async def main() -> list[ScopeReport]:
+        ran.result = await crawl_with(
             spider,
             settings,
             spider_args=arguments,
-            watchers=[keep, *_watchers(settings, is_quiet, console)],
+            watchers=[ran.keep, *_watchers(settings, is_quiet, console)],
             handle_signals=True,
         )
-        return result, list(seen[0].report()) if seen else []
+        return list(ran.crawl.report()) if ran.crawl else []
 
     with short_collections():
-        result, reports = trio.run(main)
+        reports = trio.run(main)
+    assert ran.result is not None
+    result = ran.result
     has_no_start = _explain(spider, arguments, result)
     if not is_quiet:
         _print_summary(result, reports, console)
@@ -317,24 +368,28 @@ def short_collections(seconds: Callable[[], float] = time.perf_counter) -> Itera
 
 
 def _explain(spider: type[Spider], arguments: Mapping[str, str], result: CrawlResult) -> bool:
-    """Log why nothing was sent or no item came, as far as the spider shows it. Returns True if it has no start."""
-    words = nothing_sent(result.reason, result.stats)
-    if words:
-        logger.warning("%s", words)
-    elif result.reason != "finished" or "finish_reason" not in result.stats or result.stats.get("item_scraped_count"):
+    """Log what in a spider keeps it from sending or from giving items. Returns True if it has no start."""
+    stats = result.stats
+    if result.reason != "finished" or "finish_reason" not in stats or stats.get("item_scraped_count"):
         return False
     from trawl.cli.checks import check_work, has_no_start  # noqa: PLC0415  # most crawls need none of it
 
     for finding in check_work(spider):
         logger.warning("%s", finding)
-    return bool(words) and not arguments and has_no_start(spider)
+    return not any(stats.get(key) for key in _DONE) and not arguments and has_no_start(spider)
+
+
+_DONE = ("request_count", "response_count", "item_dropped_count", "item_invalid_count")
+
+
+def _prints_items(settings: Settings) -> bool:
+    return STANDARD_OUTPUT in {str(path) for path in settings.get("FEEDS", ())}
 
 
 def _watchers(settings: Settings, is_quiet: bool, console: Console) -> list[Watcher]:
     if is_quiet:
         return []
-    items_on_terminal = STANDARD_OUTPUT in {str(path) for path in settings.get("FEEDS", ())} and sys.stdout.isatty()
-    if can_show(console) and not items_on_terminal:
+    if can_show(console) and not (_prints_items(settings) and sys.stdout.isatty()):
         return [panel_watcher(console)]
     interval = settings.of(ObserveSettings).logstats_interval
     return [log_watcher(interval)] if interval else []

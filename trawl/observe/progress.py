@@ -17,11 +17,13 @@ from trawl.observe.text import clipped, counted, duration_words, number_words, p
 
 __all__ = [
     "ERROR_KEYS",
+    "FAILINGS",
     "LogLevel",
     "ObserveSettings",
     "Progress",
     "Speed",
-    "nothing_sent",
+    "came_to_nothing",
+    "failings",
     "progress_line",
     "speed_between",
     "summary_rows",
@@ -178,7 +180,7 @@ def summary_rows(reason: str, elapsed: float, stats: Mapping[str, object]) -> li
     return rows
 
 
-def nothing_sent(reason: str, stats: Mapping[str, object]) -> str:
+def _nothing_sent(reason: str, stats: Mapping[str, object]) -> str:
     """Return a sentence about a crawl that ended by itself without any request or item, and why; else "".
 
     Args:
@@ -192,6 +194,52 @@ def nothing_sent(reason: str, stats: Mapping[str, object]) -> str:
     why += [part for title in ("unhandled", "filtered") for part in _parts(stats, _ROWS[title])]
     return f"nothing was sent: {', '.join(why) or 'start() gave no request'}"
 
+
+FAILINGS = ("errors", "no-items", "unreachable")
+"""What ``trawl crawl --fail-on`` takes for a failure of a crawl that came to its end."""
+
+
+def failings(stats: Mapping[str, object]) -> dict[str, str]:
+    """Return in what respects a crawl failed though it came to its end, each with a sentence about it.
+
+    Args:
+        stats: Its statistics, with those of a job's earlier runs.
+
+    Returns:
+        Of :data:`FAILINGS`: ``errors`` if code of the user's failed or an item was lost, however seldom, failed
+        downloads left out; ``no-items`` if no item came; ``unreachable`` if downloads failed and none succeeded.
+    """
+    found = {}
+    if own := list(_parts(stats, _OF_CODE)):
+        found["errors"] = f"errors in {', '.join(own)}"
+    if not _count(stats, "item_scraped_count"):
+        found["no-items"] = "no item came"
+    if _count(stats, "download_error_count") and not any(_count(stats, key) for key in _ANSWERED):
+        kinds = ", ".join(_parts(stats, (("download_error_count/", ""),)))
+        found["unreachable"] = f"no server could be reached{f' ({kinds})' if kinds else ''}"
+    return found
+
+
+def came_to_nothing(reason: str, stats: Mapping[str, object]) -> str:
+    """Return a sentence about a crawl that ended by itself without any result, and why; else "".
+
+    Without a result is a crawl that sent nothing, that reached no server, or that gave no item while something failed.
+
+    Args:
+        reason: The reason it ended with.
+        stats: Its statistics, with those of a job's earlier runs.
+    """
+    if reason != "finished" or "finish_reason" not in stats:
+        return ""
+    if words := _nothing_sent(reason, stats):
+        return words
+    found = failings(stats)
+    if "unreachable" in found:
+        return found["unreachable"]
+    return f"{found['no-items']}: {found['errors']}" if {"no-items", "errors"} <= found.keys() else ""
+
+
+_ANSWERED = ("response_count", "httpcache/hit")
 
 _TIMES = tuple(f"{part}_seconds" for part in Times.__struct_fields__)
 
@@ -233,6 +281,13 @@ _ROWS: Mapping[str, tuple[tuple[str, str], ...]] = {
     ),
 }
 """The statistics in each row and their words; a key that ends in ``/`` stands for all keys below it."""
+
+_OF_CODE = (
+    *(row for row in _ROWS["errors"] if row[0] != "download_error_count"),
+    ("item_lost_count", "lost items"),
+    ("watcher_exceptions", "watchers"),
+)
+"""The errors that are not a server's or the network's."""
 
 
 def _parts(stats: Mapping[str, object], keys: tuple[tuple[str, str], ...]) -> Iterator[str]:
