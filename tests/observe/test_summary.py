@@ -17,9 +17,9 @@ def test_an_empty_crawl_has_a_summary_without_details() -> None:
 
 def test_the_summary_tells_what_occurred() -> None:
     stats = {
-        "response_count": 100,
+        "response_count": 101,
         "item_scraped_count": 80,
-        "response_status_count/200": 90,
+        "response_status_count/200": 91,
         "response_status_count/404": 10,
         "dupefilter_filtered": 1200,
         "robots_forbidden": 3,
@@ -29,7 +29,7 @@ def test_the_summary_tells_what_occurred() -> None:
     }
     rows = dict(summary_rows("finished", 10.0, stats))
     assert rows["rate"] == "10.0/s"
-    assert rows["statuses"] == "200: 90, 404: 10"
+    assert rows["statuses"] == "200: 91, 404: 10"
     assert rows["filtered"] == "seen before: 1,200, refused by robots.txt: 3"
     assert rows["errors"] == "callbacks: 2"
     assert rows["retries"] == "4"
@@ -59,7 +59,7 @@ def test_one_kind_is_not_called_kinds() -> None:
 
 
 def test_the_rate_of_a_job_is_that_of_all_its_runs() -> None:
-    stats = {"response_count": 90, "job_run_count": 2, "elapsed_seconds": 30.0}
+    stats = {"response_count": 91, "job_run_count": 2, "elapsed_seconds": 30.0}
     rows = dict(summary_rows("finished", 0.5, stats))
     assert (rows["elapsed"], rows["rate"]) == ("0.5 s, 30 s in 2 runs", "3.0/s")
     assert dict(summary_rows("finished", 30.0, {**stats, "job_run_count": 1}))["elapsed"] == "30 s"

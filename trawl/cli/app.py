@@ -240,6 +240,18 @@ def before_the_command(
     """Take the options that go before a command."""
 
 
+@app.command("help", rich_help_panel=ABOUT, epilog=examples("trawl help summary", "trawl help crawl"))
+def explain(
+    topic: Annotated[str | None, typer.Argument(metavar="TOPIC", help="summary, or a command.")] = None,
+) -> None:
+    """Explain the words of the summary, or show the help of a command."""
+    if topic != "summary":
+        raise typer.Exit(main([*([topic] if topic else []), "--help"]))
+    from trawl.cli.summary import summary_help  # noqa: PLC0415
+
+    typer.echo(summary_help())
+
+
 @app.command(rich_help_panel=ABOUT, epilog=examples("trawl version"))
 def version() -> None:
     """Show the versions of trawl, Python and Trio, and the number of compiled modules if there are any."""

@@ -1,8 +1,9 @@
-"""The tables at the end of a crawl: its summary, and one row for each throttling scope."""
+"""The tables at the end of a crawl: its summary, and one row for each throttling scope; and what their words mean."""
 
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Mapping, Sequence
 
 from rich import box
@@ -14,7 +15,7 @@ from trawl.http import Times
 from trawl.observe import clipped, duration_words, number_words, rate_words, summary_rows, times_words
 from trawl.throttling import ScopeReport, limit_words
 
-__all__ = ["MAX_SCOPES", "scopes_table", "summary_table"]
+__all__ = ["MAX_SCOPES", "MEANINGS", "scopes_table", "summary_help", "summary_table"]
 
 MAX_SCOPES = 15
 """Rows in the table of scopes, the busiest first."""
@@ -90,7 +91,7 @@ def _cells(report: ScopeReport) -> tuple[str, ...]:
     return (
         clipped(report.scope, _SCOPE_CHARACTERS),
         number_words(report.sends),
-        rate_words(report.rate),
+        rate_words(report.rate) if report.rate else "",
         "any" if math.isinf(report.allowed) else rate_words(report.allowed),
         number_words(report.triggers),
         number_words(report.steps),
@@ -110,3 +111,55 @@ def _style(title: str, reason: str) -> str:
     if title == "ended":
         return "bold green" if exit_status(reason) == OK else "bold red"
     return "red" if title in ("errors", "kinds of error") else ""
+
+
+MEANINGS: Mapping[str, Mapping[str, str]] = {
+    "The crawl": {
+        "ended": "why: finished, a limit (closespider_...), shutdown, cancelled, or what failed",
+        "elapsed": "from the start to the end; of a job also that of all its runs together",
+        "pages": "responses that were read whole, those of robots.txt included",
+        "items": "items that went to the feeds",
+        "rate": "pages a second, the first left out: what came after it, over the time elapsed",
+        "each request": "where the time of a request went, on average: queued behind others, throttled by its scopes, "
+        "connecting, fetching, parsing in the callback",
+        "statuses": "responses by status",
+        "errors": "what failed, by the part that it failed in",
+        "kinds of error": "failed downloads and callbacks by the class of the error",
+        "unhandled": "responses that no callback saw, and requests that were dropped by an error that says so",
+        "retries": "requests sent again; after backoff: because their scope was told to slow down",
+        "redirects": "redirects followed",
+        "from the cache": "responses that the cache gave: nothing was sent",
+        "files": "files and images that were had",
+        "lost items": "items that no feed could write",
+        "dropped items": "items that a pipeline dropped, or that are not of ITEM_TYPE",
+        "filtered": "requests that were never sent, by reason",
+    },
+    "Each scope: a host, or what THROTTLING_SCOPES names": {
+        "scope": "its name",
+        "sends": "requests that went to the wire, robots.txt, redirects and retries included",
+        "rate": "sends a second between the first and the last; empty with fewer than two",
+        "allowed": "sends a second that its limits allowed in that same time, as delays were drawn and limits moved: "
+        "never less than the rate; any: nothing kept a request waiting",
+        "triggers": "answers that asked to slow down: 429, 503, Retry-After, failed connections",
+        "steps": "times that it backed off for them; answers of one incident count once",
+        "limited by": "the two limits that kept its next request waiting for longest, and for how long in all",
+        "each request": "the two longest times of its requests, on average",
+        "hints": "headers obeyed, and the last one: Retry-After, RateLimit",
+    },
+}
+"""What the words of both tables mean."""
+
+_WIDTH = 100
+
+
+def summary_help() -> str:
+    """Return what the words of the summary mean, for ``trawl help summary``."""
+    lines = []
+    for title, meanings in MEANINGS.items():
+        lines += [title, ""]
+        column = max(map(len, meanings)) + 4
+        for word, meaning in meanings.items():
+            first = f"  {word}".ljust(column)
+            lines += textwrap.wrap(meaning, _WIDTH, initial_indent=first, subsequent_indent=" " * column)
+        lines.append("")
+    return "\n".join(lines[:-1])

@@ -26,9 +26,10 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from hashlib import blake2b
 from itertools import compress
+from operator import not_
 from typing import NamedTuple
 
 import trio
@@ -102,6 +103,7 @@ class Admission:
             raise UsageError(f"{context.spider.name}: {error}") from error
         self._frontier = context.frontier
         self._stats = context.stats
+        self._tells = logger.isEnabledFor(logging.DEBUG)
         self._state = context.state
         self._events = context.events
         self._prepare = context.middleware_stack.prepare
@@ -191,10 +193,8 @@ class Admission:
         fresh = await self._claimed(marks)
         if repeated := fresh.count(False):  # most links of a page: counted at once
             self._stats.inc("dupefilter_filtered", repeated)
-            if RequestDropped in self._events.wanted:
-                for request, is_new in zip(admitted, fresh, strict=True):
-                    if not is_new:
-                        self._events.tell(RequestDropped(request, "dupefilter_filtered"))
+            if self._tells or RequestDropped in self._events.wanted:
+                self._tell_repeated(compress(admitted, map(not_, fresh)))
         records = []
         for request, mark in compress(zip(admitted, marks, strict=True), fresh):
             record = await self._found(request, mark, source)
@@ -203,6 +203,12 @@ class Admission:
                 if RequestScheduled in self._events.wanted:
                     self._events.tell(RequestScheduled(request))
         return records
+
+    def _tell_repeated(self, requests: Iterable[Request]) -> None:
+        for request in requests:
+            if self._tells:
+                logger.debug("%r is dropped: seen before", request)
+            self._events.tell(RequestDropped(request, "dupefilter_filtered"))
 
     def begin_at(self, request: Request) -> None:
         """Take note of a request that the user's own code makes, not that of a page."""
@@ -481,6 +487,8 @@ class Admission:
 
     def _dropped(self, request: Request, reason: str) -> None:
         self._stats.inc(reason)
+        if self._tells:
+            logger.debug("%r is dropped: %s", request, reason.replace("_", " "))
         if RequestDropped in self._events.wanted:
             self._events.tell(RequestDropped(request, reason))
 

@@ -36,6 +36,7 @@ from trawl.errors import AddressRefused
 from trawl.events import RequestSent, ResponseParsed, ResponseReceived
 from trawl.http import Outcome, Replace, Request, Response, Times, body_bytes
 from trawl.http.notes import note, notes_of
+from trawl.observe import times_words
 from trawl.scheduler import Grant, Scheduler
 from trawl.throttling import Scope, Throttle
 from trawl.throttling.explain import add_parsing, add_times, add_wasted_send
@@ -152,6 +153,7 @@ class Fetcher:
         "_scheduler",
         "_state",
         "_stats",
+        "_tells",
         "_throttle",
         "_transport",
     )
@@ -175,6 +177,7 @@ class Fetcher:
         self._throttle = throttle
         self._limiters = limiters
         self._limits = limits
+        self._tells = logger.isEnabledFor(logging.DEBUG)
 
     async def send(self, request: Request) -> Outcome:
         """Send the request of the current turn, once. A checkpoint.
@@ -318,7 +321,12 @@ class Fetcher:
             self._stats.inc("response_count")
             self._stats.inc_status(response.status)
             is_plain = outcome.request.sink is None
-            self._stats.inc("response_bytes", len(response.body) if is_plain else body_bytes(response))
+            size = len(response.body) if is_plain else body_bytes(response)
+            self._stats.inc("response_bytes", size)
+            if self._tells:
+                logger.debug(
+                    "%r: %d, %d bytes; %s", outcome.request, response.status, size, times_words(response.times)
+                )
             if ResponseReceived in self._events.wanted:
                 self._events.tell(ResponseReceived(response))
         elif outcome.error is not None:

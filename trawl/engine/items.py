@@ -109,6 +109,7 @@ class ItemWriter:
         "_sinks",
         "_spider",
         "_stats",
+        "_tells",
     )
 
     def __init__(
@@ -131,6 +132,7 @@ class ItemWriter:
         self._stats = stats
         self._limit = limit
         self._is_held = is_held
+        self._tells = logger.isEnabledFor(logging.DEBUG)
         self._is_direct = processor.is_empty and len(self._sinks) <= 1 and limit is None
 
     @property
@@ -167,7 +169,7 @@ class ItemWriter:
             except ItemLost as error:
                 self._lost(item, error)
                 raise
-        self._taken(item)
+        self._taken(item, page)
         return True
 
     async def put(self, item: object, page: str = "", counts: Counts | None = None) -> object | None:
@@ -217,7 +219,7 @@ class ItemWriter:
                 await trio.sleep_forever()
         if limit is not None:
             limit.taken()
-        self._taken(item)
+        self._taken(item, page)
         return item
 
     def tell_lost(self, item: object, error: ItemLost) -> None:
@@ -228,7 +230,9 @@ class ItemWriter:
         self._stats.inc("item_lost_count")
         self.tell_lost(item, error)
 
-    def _taken(self, item: object) -> None:
+    def _taken(self, item: object, page: str) -> None:
+        if self._tells:
+            logger.debug("item of %s: %.1000r", page or "start()", item)
         if self._is_held:
             return
         self._stats.inc("item_scraped_count")

@@ -144,7 +144,7 @@ class Leases:
         if isinstance(successor, str):
             return successor
         is_here = await self._frontier.replace(grant.lease, successor)
-        self._count(then)
+        self._count(grant, then)
         if not is_here:
             self._stats.inc("shared/sent_on")
             self._state.left(1)
@@ -180,7 +180,7 @@ class Leases:
             waiter.deliver(Outcome(request, error=DownloadError(f"no throttling scopes: {error!r}", url=request.url)))
             return
         waiter.grant = successor
-        self._count(then)
+        self._count(grant, then)
         await self._admission.line_up(successor, until)
 
     def restore(self) -> None:
@@ -224,5 +224,9 @@ class Leases:
             self._state.wakeup.set()
         return may_go
 
-    def _count(self, then: Replace) -> None:
+    def _count(self, grant: Grant, then: Replace) -> None:
         self._stats.inc(f"{then.reason}_count")
+        if then.is_new_target:
+            logger.debug("%r: %s to %s", grant.request, then.reason, then.request.url)
+        else:
+            logger.debug("%r waits for another turn: %s", grant.request, then.reason)

@@ -158,6 +158,7 @@ def summary_rows(reason: str, elapsed: float, stats: Mapping[str, object]) -> li
         stats: Its statistics.
     """
     pages, items = _count(stats, "response_count"), _count(stats, "item_scraped_count")
+    intervals = max(pages - 1, 0)  # as a scope's rate: two pages in a second, with a delay of 1 s, are not 2/s
     runs, counted = _count(stats, "job_run_count"), elapsed  # statistics add up over the runs of a job
     words = duration_words(elapsed)
     if runs > 1:
@@ -168,7 +169,7 @@ def summary_rows(reason: str, elapsed: float, stats: Mapping[str, object]) -> li
         ("elapsed", words),
         ("pages", number_words(pages)),
         ("items", number_words(items)),
-        ("rate", rate_words(pages / counted if counted > 0 else 0.0)),
+        ("rate", rate_words(intervals / counted if counted > 0 else 0.0)),
     ]
     sends = _count(stats, "request_count")
     if sends:

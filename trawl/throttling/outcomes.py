@@ -449,6 +449,7 @@ def _obey(
         failure_timer.asked(now, now + delay)
     state.hints += 1
     state.last_hint = source
+    logger.debug("%s: nothing is sent for %.3g s: %s", scope.id, delay, source)
     scope.hold(now + delay, Reason(scope.id, "hint", now + delay, source))
 
 
@@ -508,6 +509,7 @@ def step_at_start(scope: Scope, state: ScopeState, signal: BackoffSignal, now: f
     """Apply what the manager says before the first send: a delay only holds, exhausted takes one step (E10)."""
     if signal.delay:
         source = "get_initial_backoff of the throttling manager"
+        logger.debug("%s: nothing is sent for %.3g s: %s", scope.id, signal.delay, source)
         scope.hold(now + signal.delay, Reason(scope.id, "hint", now + signal.delay, source))
     elif signal.is_trigger:
         base = state.base(scope)

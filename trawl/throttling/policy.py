@@ -299,7 +299,11 @@ class ScopeState:
                 slots, scope.concurrency_source = backoff.concurrency, words
         after = (delay, floor, rest, slots, jitter)
         scope.delay, scope.floor, scope.delay_per_slot, scope.concurrency, scope.jitter = after
-        return before != after
+        if before == after:
+            return False
+        if logger.isEnabledFor(logging.DEBUG):
+            _tell_move(scope, before[0], before[2], before[3])
+        return True
 
     @property
     def wish(self) -> float:
@@ -419,3 +423,18 @@ class ScopeState:
     def is_quiet(self, scope: Scope, now: float) -> bool:
         """Return True if forgetting the scope loses nothing that matters: it is idle and not backing off (I01)."""
         return self.backoff is None and self.failure_timer is None and scope.is_idle(now)
+
+
+def _tell_move(scope: Scope, delay: float, rest: float, slots: float) -> None:
+    """Log what the limits in force were and are, and why."""
+    moves = [
+        f"{name} {before:.3g}{unit} -> {now:.3g}{unit} ({source})"
+        for name, before, now, unit, source in (
+            ("delay", delay, scope.delay, " s", scope.delay_source),
+            ("delay per slot", rest, scope.delay_per_slot, " s", scope.delay_source),
+            ("concurrency", slots, scope.concurrency, "", scope.concurrency_source),
+        )
+        if before != now
+    ]
+    if moves:  # else jitter alone has moved
+        logger.debug("%s: %s", scope.id, ", ".join(moves))

@@ -29,6 +29,7 @@ Length: one object has all that the decision reads; in two, each limit would be 
 
 from __future__ import annotations
 
+import logging
 from math import inf
 from typing import Any
 
@@ -37,6 +38,8 @@ from trawl.throttling.limits import Limits, Slots, Stream, lengthening
 from trawl.throttling.quota import PageBudget, Quota
 
 __all__ = ["CONFIGURED", "MAX_LEAD", "Scope"]
+
+logger: logging.Logger = logging.getLogger("trawl.throttling")
 
 MAX_LEAD = 5.0
 """Seconds. A request is granted at most so much before it may be sent, and waits at the wire for at most so long."""
@@ -417,6 +420,9 @@ class Scope:
             self._slots.sent(slot, now)
         if self.quota is not None:
             self.quota.charge(amount, now)
+            if logger.isEnabledFor(logging.DEBUG) and self.quota.spent(now) > self.quota.quota - amount:
+                left = self.quota.quota - self.quota.spent(now)
+                logger.debug("%s: its quota of %g is spent, %.3g is left", self.id, self.quota.quota, max(left, 0.0))
 
     def _measure(self, took: float) -> None:
         """Have the lead follow a request that took so many seconds to the wire: quickly up, slowly down.
