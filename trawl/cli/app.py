@@ -2,6 +2,8 @@
 
 Only :func:`trawl.cli.main` imports this. Each command imports what it runs when it is called: ``trawl --help`` loads no
 part of a crawl.
+
+Length: typer reads each option and its help from the signature of its command, and all commands are listed here.
 """
 
 from __future__ import annotations
