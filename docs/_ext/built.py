@@ -6,16 +6,36 @@ that the tests try them on pages of their own.
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Mapping, Sequence
 from html import unescape
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
     from sphinx.util.typing import ExtensionMetadata
 
-__all__ = ["unreadable"]
+__all__ = ["ANSWERS", "declared", "index_of", "misled", "unreadable"]
+
+ANSWERS = {
+    "callback": "guide/callbacks",
+    "dns": "howto/http2",
+    "item": "guide/items",
+    "login": "howto/sessions",
+    "middleware": "howto/write-a-middleware",
+    "pipeline": "howto/pipelines",
+    "proxy": "howto/use-proxies",
+    "rate limit": "howto/delays",
+    "request": "guide/requests-and-responses",
+    "robots.txt": "howto/server-hints",
+    "selector": "guide/selectors",
+    "spider": "guide/spiders",
+    "user-agent": "howto/headers-and-redirects",
+}
+"""Words that readers search for, and the page that must be found first."""
+SCORES = re.compile(r"\b(\w+): (-?\d+)")
 
 CODE = re.compile(r"<pre>.*?</pre>", re.S)
 STRING = re.compile(r"'[^']*'")
@@ -57,14 +77,52 @@ def unreadable(html: str) -> list[str]:
     return found
 
 
+def index_of(text: str) -> dict[str, Any]:
+    """The search index that ``searchindex.js`` holds."""
+    index: dict[str, Any] = json.loads(text.removeprefix("Search.setIndex(").removesuffix(")"))
+    return index
+
+
+def declared(index: Mapping[str, Any], word: str) -> list[str]:
+    """The pages that declare a word as theirs: each is found before all that does not, for the score of 100.
+
+    The glossary's terms are declared by Sphinx; ``scorer.js`` takes half of their score away.
+    """
+    found = [index["docnames"][page] for page, _, is_main in index["indexentries"].get(word, ()) if is_main]
+    return [page for page in found if page != "glossary"]
+
+
+def misled(index: Mapping[str, Any], scorer: str) -> list[str]:
+    """Say which words of :data:`ANSWERS` lead elsewhere first.
+
+    Sphinx's search gives a page that declares the whole query 100 (``searchtools.js``), and ``scorer.js`` says what it
+    gives to all else; one page alone may declare a word, because those with equal scores stand by their titles.
+    """
+    scores = {name: int(score) for name, score in SCORES.findall(scorer)}
+    title, name = scores["title"] + 1, scores["objNameMatch"] + max(scores["0"], scores["1"], scores["objPrioDefault"])
+    wrong = ["scorer.js gives other things as much as a declared word"] * (max(title, name, scores["term"]) >= 100)
+    for word, page in ANSWERS.items():
+        if (found := declared(index, word)) != [page]:
+            wrong.append(f"a search for {word!r} leads to {found or 'nothing declared'}, not to {page!r}")
+    return wrong
+
+
+def said(what: str, found: Sequence[str]) -> None:
+    """Fail the build where something was found."""
+    if found:
+        raise RuntimeError("\n".join([what, *found]))
+
+
 def check_pages(app: Sphinx, exception: Exception | None) -> None:
-    """Fail the build where a page of the reference is not readable."""
+    """Fail the build where a page of the reference is not readable, or a search goes astray."""
     if exception is not None or app.builder.name != "html":
         return
     pages = sorted(Path(app.outdir, "reference").rglob("*.html"))
     found = [f"{page.name}: {one}" for page in pages for one in unreadable(page.read_text("utf-8"))]
-    if found:
-        raise RuntimeError("\n".join(["the reference has what is no text for readers:", *found]))
+    said("the reference has what is no text for readers:", found)
+    index = index_of(Path(app.outdir, "searchindex.js").read_text("utf-8"))
+    scorer = Path(app.config.html_search_scorer).read_text("utf-8")
+    said("words lead astray; declare them on their page, as in ```{index} ! word:", misled(index, scorer))
 
 
 def setup(app: Sphinx) -> ExtensionMetadata:

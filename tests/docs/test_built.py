@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
-from docs._ext.built import unreadable
+from docs._ext.built import ANSWERS, declared, index_of, misled, unreadable
+
+SCORER = (Path(__file__).parents[2] / "docs" / "_ext" / "scorer.js").read_text("utf-8")
 
 SIGNATURE = '<dt class="sig sig-object py" id="trawl.a"><em>class</em> trawl.a<span>({})</span></dt>'
 
@@ -41,3 +46,33 @@ def test_a_page_that_readers_could_not_read_is_refused(html: str) -> None:
 )
 def test_what_reads_well_is_not(html: str) -> None:
     assert unreadable(html) == []
+
+
+def searchindex(**more: list[list[object]]) -> str:
+    """An index as Sphinx writes it, in which each word leads where it should, but for ``more``."""
+    pages = sorted({*ANSWERS.values(), "reference/api/http"})
+    entries: dict[str, object] = {word: [[pages.index(page), "index-0", True]] for word, page in ANSWERS.items()}
+    return f"Search.setIndex({json.dumps({'docnames': pages, 'indexentries': {**entries, **more}})})"
+
+
+def test_a_word_leads_to_the_page_that_declares_it() -> None:
+    index = index_of(searchindex())
+    assert declared(index, "pipeline") == ["howto/pipelines"]
+    assert misled(index, SCORER) == []
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        pytest.param([], id="nowhere"),
+        pytest.param([[0, "index-0", True]], id="elsewhere"),
+        pytest.param([[7, "index-0", True], [8, "index-0", True]], id="to two pages"),
+        pytest.param([[7, "index-0", False]], id="to a page that only names it"),
+    ],
+)
+def test_a_word_that_leads_astray_is_refused(found: list[list[object]]) -> None:
+    assert len(misled(index_of(searchindex(pipeline=found)), SCORER)) == 1
+
+
+def test_scores_that_beat_a_declared_word_are_refused() -> None:
+    assert len(misled(index_of(searchindex()), SCORER.replace("title: 15", "title: 150"))) == 1
