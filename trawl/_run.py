@@ -1,6 +1,8 @@
 """Running a spider: ``run`` starts Trio, ``crawl`` runs inside it, ``open_crawl`` yields items during the crawl.
 
 Any number of crawls may run side by side. ``run`` and the command handle signals, ``crawl`` never does.
+
+Length: its functions are what programs call, so each is documented whole, with a program that shows it.
 """
 
 from __future__ import annotations
@@ -76,6 +78,11 @@ class CrawlResult:
 def run(spider: type[Spider], settings: Mapping[str, object] | None = None, **spider_args: Any) -> CrawlResult:
     """Start Trio and run a spider to its end. The first Ctrl-C finishes what is in flight, the second cancels.
 
+    ::
+
+        result = trawl.run(Titles, {"DOWNLOAD_DELAY": 2})
+        print(result.reason, len(result.items), result.stats["item_scraped_count"])
+
     Args:
         spider: The spider's class.
         settings: Settings that override all other sources.
@@ -113,6 +120,13 @@ async def crawl(spider: type[Spider], settings: Mapping[str, object] | None = No
     Any number of crawls may run in one process, also side by side. Cancelling drops what is in flight and ends the
     feeds on whole records. Arguments and errors are those of :func:`run`. Under asyncio, write
     ``await asyncio.to_thread(trawl.run, MySpider)`` instead.
+
+    ::
+
+        async def both():
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(trawl.crawl, Titles)
+                nursery.start_soon(trawl.crawl, Prices)
 
     Returns:
         The result, with the items if there are no feeds.
@@ -249,6 +263,13 @@ async def open_crawl(
     The block begins when the crawl has, and before the crawl can end: whoever means to :meth:`OpenCrawl.add` requests
     enters :meth:`OpenCrawl.stay_open` first. Leaving the block early cancels the crawl; ``result`` then shows how far
     it came. At most :data:`STREAM_BUFFER` items wait for the reader. Arguments and errors are those of :func:`run`.
+
+    ::
+
+        async def titles():
+            async with trawl.open_crawl(Titles) as crawl:
+                async for item in crawl:
+                    print(item)
     """
     _check_trio("trawl.open_crawl()")
     outbox, inbox = trio.open_memory_channel[Any](STREAM_BUFFER)

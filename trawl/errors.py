@@ -316,6 +316,10 @@ class SoftBlocked(DownloadError):
 class HttpError(TrawlError):
     """A response whose status the spider does not handle.
 
+    >>> def failed(self, error):
+    ...     if isinstance(error, trawl.HttpError):
+    ...         yield {"url": error.request.url, "status": error.response.status}
+
     Attributes:
         response: The response, with its body.
     """
@@ -332,6 +336,12 @@ class NotConfigured(TrawlError):
 class DropItem(TrawlError):
     """Drop this item.
 
+    >>> class Priced:
+    ...     def process_item(self, item):
+    ...         if "price" not in item:
+    ...             raise trawl.DropItem("it has no price")
+    ...         return item
+
     Attributes:
         log_level: The level to log it with, a name or number of the logging module; None means ``INFO``.
     """
@@ -343,6 +353,10 @@ class DropItem(TrawlError):
 
 class CloseSpider(TrawlError):
     """End the crawl: requests in flight are finished, no new ones are sent.
+
+    >>> def parse(self, response):
+    ...     if response.url.endswith("/last"):
+    ...         raise trawl.CloseSpider("the last page")
 
     Attributes:
         reason: The value of ``CrawlResult.reason`` and of the statistic ``finish_reason``.

@@ -100,6 +100,10 @@ class LinkExtractor:
     """Finds the wanted links of pages. The arguments are those of Scrapy's link extractor.
 
     A domain matches with its subdomains, on any port unless it names one.
+
+    >>> page = HtmlResponse("http://a.example/", body="<a href='/item/1'>One</a> <a href='/help'>Help</a>")
+    >>> [link.url for link in trawl.LinkExtractor(allow="/item/").extract_links(page)]
+    ['http://a.example/item/1']
     """
 
     _is_scrapys = False

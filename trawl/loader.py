@@ -20,7 +20,13 @@ __all__ = ["ItemLoader"]
 
 
 class ItemLoader(itemloaders.ItemLoader):
-    """Fills an item from a page: ``ItemLoader(item=Quote(), response=response)``, with itemloaders' own methods."""
+    """Fills an item from a page: ``ItemLoader(item=Quote(), response=response)``, with itemloaders' own methods.
+
+    >>> loader = ItemLoader({}, response=HtmlResponse("http://a.example/", body="<h1> Emma </h1>"))
+    >>> _ = loader.add_css("title", "h1::text", MapCompose(str.strip))
+    >>> loader.load_item()
+    {'title': ['Emma']}
+    """
 
     default_item_class: type = Item
     default_selector_class: type[parsel.Selector] = Selector

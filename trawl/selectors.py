@@ -75,6 +75,10 @@ class Selector(parsel.Selector):
     """A part of a page, to be asked by CSS, XPath or JMESPath: a :class:`parsel.Selector`, and faster where it can be.
 
     See https://parsel.readthedocs.io for what it offers.
+
+    >>> row = trawl.Selector("<p><b>12 EUR</b> <a href='/1'>Stool</a></p>")
+    >>> row.css("a::attr(href)").get(), row.xpath("//b/text()").re_first("[0-9]+")
+    ('/1', '12')
     """
 
     __slots__ = ()

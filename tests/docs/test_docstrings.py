@@ -1,18 +1,25 @@
-"""The code that docstrings show: each block of Python in them is run, and the web that one describes is loaded."""
+"""The code that docstrings show: each block of Python in them is run, and the web that one describes is loaded.
+
+What stands behind ``>>>`` is typed line by line, and prints what stands below it.
+"""
 
 from __future__ import annotations
 
 import ast
+import doctest
+import io
 import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from functools import partial
 from pathlib import Path
 from textwrap import dedent, indent
 from typing import Any
 
 import pytest
+import trio
+from itemloaders.processors import MapCompose
 
 import trawl
 from tests.cli.simulated import FOLLOWER
@@ -21,22 +28,24 @@ from tests.docs.commands import Commands
 from tests.docs.given import ROOT
 from trawl.crawler import CrawlerProcess
 from trawl.events import ItemScraped, RequestDropped
+from trawl.http import HtmlResponse
 from trawl.items import Field, Item
-from trawl.testing import SimulatedWeb, load_web, simulate
+from trawl.loader import ItemLoader
+from trawl.testing import Outage, SimulatedWeb, load_web, simulate
 from trawl.testing.frontier_contract import FrontierContract
 
 BLOCK = re.compile(r"::\n\n((?: {4}.*\n|\n)+)")
 Names = dict[str, Any]
 
 
-def blocks() -> Iterator[tuple[str, str]]:
-    """What docstrings show, by the module, and by the class or function in it."""
+def docstrings() -> Iterator[tuple[str, str]]:
+    """The docstrings, by the module, and by the class or function in it."""
     for path in sorted((ROOT / "trawl").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
                 name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
-                for match in BLOCK.finditer(f"{ast.get_docstring(node) or ''}\n"):
-                    yield f"{name}.{getattr(node, 'name', '')}".rstrip("."), dedent(match[1])
+                if text := ast.get_docstring(node):
+                    yield f"{name}.{getattr(node, 'name', '')}".rstrip("."), f"{text}\n"
 
 
 def is_python(text: str) -> bool:
@@ -48,7 +57,12 @@ def is_python(text: str) -> bool:
     return True
 
 
-BLOCKS = list(blocks())
+DOCSTRINGS = list(docstrings())
+BLOCKS = [(name, dedent(match[1])) for name, text in DOCSTRINGS for match in BLOCK.finditer(text)]
+TYPED = {name: text for name, text in DOCSTRINGS if ">>> " in text}
+NAMES: Names = {
+    one.__name__: one for one in (trawl, HtmlResponse, ItemLoader, MapCompose, Outage, SimulatedWeb, simulate)
+}
 SHOWN = dict(BLOCKS)
 
 
@@ -97,6 +111,19 @@ def declared(text: str) -> None:
         quote(page=1)
 
 
+def started(text: str, name: str = "") -> None:
+    """Run a program in an empty folder, on the simulated web; ``name`` is its asynchronous function."""
+    spiders = {"Titles": a_spider("https://quotes.toscrape.com/"), "Prices": a_spider("https://books.toscrape.com/")}
+    with tempfile.TemporaryDirectory() as around:
+        folder = Path(around, "project")
+        folder.mkdir()
+        with Commands(folder).inside(), redirect_stdout(io.StringIO()) as printed:
+            names = executed(text, trawl=trawl, trio=trio, **spiders)
+            if name:
+                trio.run(names[name])
+    assert "print(" not in text or printed.getvalue()
+
+
 def side_by_side(text: str) -> None:
     names: Names = {"CrawlerProcess": partial(CrawlerProcess, install_root_handler=False)}
     for name, host in (("Books", "books.toscrape.com"), ("Quotes", "quotes.toscrape.com")):
@@ -132,6 +159,9 @@ def described(text: str) -> None:
 
 
 RUN: Mapping[str, Callable[[str], None]] = {
+    "trawl._run.crawl": partial(started, name="both"),
+    "trawl._run.open_crawl": partial(started, name="titles"),
+    "trawl._run.run": started,
     "trawl.crawler.CrawlerProcess": side_by_side,
     "trawl.engine.hooks": hooked,
     "trawl.events.EventStream": watched,
@@ -150,3 +180,12 @@ def test_every_block_of_python_is_run() -> None:
 @pytest.mark.parametrize("name", RUN)
 def test_the_code_of_a_docstring_works(name: str) -> None:
     RUN[name](SHOWN[name])
+
+
+@pytest.mark.parametrize("name", TYPED)
+def test_what_a_docstring_types_prints_what_it_says(name: str) -> None:
+    test = doctest.DocTestParser().get_doctest(TYPED[name], dict(NAMES), name, None, 0)
+    told: list[str] = []
+    doctest.DocTestRunner().run(test, out=told.append)
+    assert test.examples
+    assert told == []

@@ -218,6 +218,9 @@ class FormRequest(Request):
     """A request with fields, as a browser sends an HTML form: Scrapy's name for :meth:`Request.form`, and more.
 
     Line ends in the values are sent as they are, as in Scrapy; those of :meth:`Request.form` as CR LF.
+
+    >>> trawl.FormRequest("http://a.example/login", formdata={"user": "anna"}).body
+    b'user=anna'
     """
 
     __slots__ = ()

@@ -107,6 +107,12 @@ class _OptionalFields(TypedDict, total=False):
 class Request:
     """A request to a server. Treat it as a value: :meth:`replace` makes a changed one.
 
+    >>> request = trawl.Request("http://a.example/list", cb_kwargs={"page": 1}, priority=5)
+    >>> request.replace(url="http://a.example/list?page=2").url
+    'http://a.example/list?page=2'
+    >>> trawl.Request.json("http://a.example/api", {"q": "chair"}).method
+    'POST'
+
     Attributes:
         url: In WHATWG normal form.
         callback: Gets the response; None: the spider's ``parse``.

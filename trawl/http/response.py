@@ -165,6 +165,12 @@ class Changes(TypedDict, total=False):
 class Response:
     """A whole response: its body has been read and decompressed. Text and selectors are made on first use, once.
 
+    >>> page = HtmlResponse("http://a.example/", body="<title>A</title> <a href='/b'>B</a>")
+    >>> page.css("title::text").get()
+    'A'
+    >>> [request.url for request in page.follow_all(css="a")]
+    ['http://a.example/b']
+
     Attributes:
         url: Its URL, in WHATWG normal form and without a fragment, which ``request.url`` keeps.
         status: The status code.

@@ -101,6 +101,14 @@ class CrawlSpider(Spider[ItemT]):
     The requests of a rule carry its number as ``meta["rule"]`` and the link's text as ``meta["link_text"]``. Their
     callback is a method of the spider, so that a job can store them.
 
+    >>> class Shop(trawl.CrawlSpider):
+    ...     name = "shop"
+    ...     start_urls = ["http://a.example/"]
+    ...     rules = [trawl.Rule(trawl.LinkExtractor(allow="/item/"), callback="parse_item")]
+    ...
+    ...     def parse_item(self, response):
+    ...         yield {"url": response.url}
+
     Attributes:
         rules: The links to follow, and the callbacks of their pages.
     """

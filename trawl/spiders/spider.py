@@ -55,6 +55,14 @@ class Spider(Generic[ItemT]):
     A callback is a function, a generator, an async function or an async generator. It takes a response (and the
     request's ``cb_kwargs``) and yields or returns requests, items (dict, dataclass, attrs, pydantic, msgspec) or None.
 
+    >>> class Titles(trawl.Spider):
+    ...     name = "titles"
+    ...     start_urls = ["http://a.example/"]
+    ...
+    ...     def parse(self, response):
+    ...         yield {"title": response.css("title::text").get()}
+    ...         yield from response.follow_all(css="a")
+
     Attributes:
         name: The spider's name in logs and feeds. Required.
         start_urls: The URLs that the default :meth:`start` requests.

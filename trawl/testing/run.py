@@ -41,6 +41,17 @@ def simulate(
     sends, in a new process too. Settings come from the defaults, the spider's ``custom_settings`` and ``settings``;
     neither the environment nor pyproject.toml is read, so that a test behaves the same everywhere.
 
+    >>> class Titles(trawl.Spider):
+    ...     name = "titles"
+    ...     start_urls = ["http://a.example/"]
+    ...
+    ...     def parse(self, response):
+    ...         yield {"title": response.css("title::text").get()}
+    >>> web = SimulatedWeb()
+    >>> web.add_page("http://a.example/", title="A")
+    >>> simulate(Titles, web, {"DOWNLOAD_DELAY": 2}).items
+    [{'title': 'A'}]
+
     Args:
         spider_cls: The spider's class.
         web: The simulated web.

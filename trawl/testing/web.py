@@ -101,6 +101,11 @@ TEST_NETWORK = IPv4Network("198.18.0.0/15")
 class SimulatedWeb:
     """Hosts and pages on the virtual clock.
 
+    >>> web = SimulatedWeb()
+    >>> web.add_page("http://a.example/", title="A", links=["/b"])
+    >>> web.add_host("slow.example", latency=2.0, outages=[Outage(60.0, 90.0, status=503)])
+    >>> web.add_site("big.example", pages=1000, links=10)
+
     Attributes:
         latest: The latest run on this web, or None.
     """
