@@ -44,7 +44,7 @@ autodoc_type_aliases = {
     name: name for name in ("AddressOf", "Amounts", "Fetch", "LaneKey", "Middleware", "Patterns", "SortKey", "Texts")
 }
 python_display_short_literal_types = True
-python_maximum_signature_line_length = 90  # a longer one has a line for each parameter
+python_maximum_signature_line_length = 130  # a longer one has a line for each parameter
 autodoc_use_type_comments = False  # there are none, and to look for them takes seconds
 napoleon_google_docstring = True
 napoleon_use_ivar = True

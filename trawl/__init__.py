@@ -57,6 +57,7 @@ __all__ = [
 ]
 
 __version__ = "0.1.0"
+"""The version of trawl, such as ``"0.1.0"``."""
 
 _HOMES = {
     "CSVFeedSpider": "trawl.spiders",

@@ -28,6 +28,7 @@ from sphinx.util.typing import ExtensionMetadata
 import trawl
 from docs._ext.api_text import assigned
 
+FIRST = {"Spider", "Request", "Response", "Selector", "Item", "simulate", "SimulatedWeb"}
 SHORT_VALUE = 100  # characters; longer ones are looked up in the source
 TYPES = ("class", "exception", "data", "type", "attribute")
 
@@ -50,8 +51,7 @@ def exports(module: ModuleType) -> Iterator[str]:
             home = home_of(thing)
             yield from (f":py:obj:`{name} <{home}>`", f"   {first_sentence(thing)}", "")
         elif not isinstance(thing, ModuleType):
-            words = assigned(module.__name__, name)[1].partition("\n")[0]
-            yield from (f"``{name}``", f"   {words or first_sentence(thing)}", "")
+            yield from (f"``{name}``", f"   {assigned(module.__name__, name)[1].partition(chr(10))[0]}", "")
 
 
 def is_defined_in(module: ModuleType, thing: object) -> TypeGuard[type | FunctionType]:
@@ -62,10 +62,10 @@ def is_defined_in(module: ModuleType, thing: object) -> TypeGuard[type | Functio
 def documented(module: ModuleType) -> Iterator[str]:
     """Lines of reStructuredText: the public names that a module or package defines, each with its docstring.
 
-    Those that ``import trawl`` gives come first.
+    Those that readers meet first come first, then what else ``import trawl`` gives.
     """
     yield from (f".. py:currentmodule:: {module.__name__}", "")
-    for name in sorted(module.__all__, key=lambda name: name not in trawl.__all__):
+    for name in sorted(module.__all__, key=lambda name: (name not in FIRST, name not in trawl.__all__)):
         thing = getattr(module, name)
         if is_defined_in(module, thing):
             kind = "function" if isinstance(thing, FunctionType) else "class"

@@ -23,6 +23,7 @@ from sphinx.util.typing import ExtensionMetadata
 SHORT = 40  # characters of a default; what is longer is named by "..."
 EMPTY: dict[object, str] = {dict: "{}", list: "[]", set: "set()", tuple: "()"}
 SETTINGS = "Its fields are settings, in lower case: :doc:`/reference/settings` says what each does."
+ALIAS = re.compile(r"TypeAliasForwardRef\(['\"](\w+)['\"]\)")
 LONG_NAME = re.compile(r"(?<![\w.~`])(?:[a-z_]\w*\.)+(?=[A-Za-z_])")
 
 
@@ -97,12 +98,17 @@ def is_of_settings(thing: object) -> bool:
     return isinstance(thing, type) and issubclass(thing, msgspec.Struct) and thing.__name__.endswith("Settings")
 
 
+def mended(text: str | None) -> str | None:
+    """A signature without what Sphinx makes of an alias inside a type."""
+    return text and ALIAS.sub(r"\1", text)
+
+
 def process_signature(
     app: Sphinx, what: str, name: str, thing: Any, options: object, text: str | None, returned: str | None
-) -> tuple[str, str | None] | None:
-    """Write the signature of a class whose constructor is generated."""
+) -> tuple[str | None, str | None]:
+    """Write the signature of a class whose constructor is generated; mend any other."""
     if what not in ("class", "exception") or not isinstance(thing, type):
-        return None
+        return mended(text), mended(returned)
     if getattr(thing, "_is_protocol", False):
         return "", None  # nobody makes one
     if issubclass(thing, msgspec.Struct):
@@ -110,7 +116,7 @@ def process_signature(
     elif made_by_attrs(thing):
         found = of_attrs(thing, app.config.autodoc_type_aliases)
     else:
-        return None
+        return mended(text), mended(returned)
     with_types = not is_of_settings(thing)  # the page of settings has theirs
     written = stringify_signature(
         found,
@@ -119,7 +125,7 @@ def process_signature(
         unqualified_typehints=True,
         short_literals=True,
     )
-    return written, None
+    return mended(written), None
 
 
 def keep_first_line(app: Sphinx, what: str, name: str, thing: object, options: object, lines: list[str]) -> None:
@@ -139,10 +145,18 @@ def shorten_types(app: Sphinx, what: str, name: str, thing: object, options: obj
             lines[at] = field + colon + LONG_NAME.sub(lambda found: f"~{found[0]}", rest)
 
 
+def public_bases(base: Any) -> list[object]:
+    """A base class; those of a private one."""
+    plain_base: Any = get_origin(base) or base
+    if not plain_base.__name__.startswith("_"):
+        return [base]
+    return [one for above in getattr(plain_base, "__orig_bases__", plain_base.__bases__) for one in public_bases(above)]
+
+
 def drop_plain_bases(app: Sphinx, name: str, thing: type, options: object, bases: list[object]) -> None:
-    """Name no base that tells a reader nothing."""
+    """Name no base that tells a reader nothing: neither ``object`` nor a private one, in whose place its own stand."""
     told = [base for base in bases if base not in (object, msgspec.Struct)]
-    bases[:] = told or bases
+    bases[:] = [public for base in told for public in public_bases(base)] or bases
 
 
 def drop_base_lines(app: Sphinx, doctree: Any, docname: str) -> None:

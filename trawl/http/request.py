@@ -30,6 +30,7 @@ __all__ = [
     "Extras",
     "FormOptions",
     "Request",
+    "RequestChanges",
     "RequestOptions",
     "fingerprint",
 ]
@@ -85,7 +86,9 @@ class RequestOptions(FormOptions, total=False):
     encoding: str
 
 
-class _Changes(RequestOptions, total=False):
+class RequestChanges(RequestOptions, total=False):
+    """Keyword arguments of :meth:`Request.replace`."""
+
     url: str
     callback: Callback | None
 
@@ -397,7 +400,7 @@ class Request:
     def replace(self, *, cls: type[_RequestT], **changes: Any) -> _RequestT: ...
 
     @overload
-    def replace(self, *, cls: None = None, **changes: Unpack[_Changes]) -> Self: ...
+    def replace(self, *, cls: None = None, **changes: Unpack[RequestChanges]) -> Self: ...
 
     def replace(self, *, cls: type[Request] | None = None, **changes: Any) -> Request:
         """Return a request like this one but for ``changes``; headers, meta and cb_kwargs are copies.

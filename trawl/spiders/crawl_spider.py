@@ -104,7 +104,8 @@ class CrawlSpider(Spider[ItemT]):
     >>> class Shop(trawl.CrawlSpider):
     ...     name = "shop"
     ...     start_urls = ["http://a.example/"]
-    ...     rules = [trawl.Rule(trawl.LinkExtractor(allow="/item/"), callback="parse_item")]
+    ...     items = trawl.LinkExtractor(allow="/item/")
+    ...     rules = [trawl.Rule(items, callback="parse_item")]
     ...
     ...     def parse_item(self, response):
     ...         yield {"url": response.url}
