@@ -140,7 +140,7 @@ def store(monkeypatch: pytest.MonkeyPatch) -> SimulatedStore:
 
 @pytest.mark.parametrize("latency", [0.0, 0.005, 0.05, 0.5])
 @pytest.mark.parametrize("processes", [1, 2, 5])
-async def test_c15_processes_that_share_a_job_fetch_what_one_fetches(
+async def test_processes_that_share_a_job_fetch_what_one_fetches(
     tmp_path: Path, autojump_clock: MockClock, store: SimulatedStore, processes: int, latency: float
 ) -> None:
     store.latency = latency
@@ -155,7 +155,7 @@ async def test_c15_processes_that_share_a_job_fetch_what_one_fetches(
         assert len([number for number, hosts in fleet.by.items() if hosts]) > 1
 
 
-async def test_c15_a_process_that_joins_late_takes_its_share_and_one_that_is_stopped_gives_it_back(
+async def test_a_process_that_joins_late_takes_its_share_and_one_that_is_stopped_gives_it_back(
     tmp_path: Path, autojump_clock: MockClock, store: SimulatedStore
 ) -> None:
     fleet = Fleet(tmp_path, store, DOWNLOAD_DELAY=2.0)
@@ -177,7 +177,7 @@ async def test_c15_a_process_that_joins_late_takes_its_share_and_one_that_is_sto
 
 
 @pytest.mark.parametrize("seed", range(6))
-async def test_c15_what_killed_processes_had_is_fetched_by_others_and_nothing_is_lost(
+async def test_what_killed_processes_had_is_fetched_by_others_and_nothing_is_lost(
     tmp_path: Path, autojump_clock: MockClock, store: SimulatedStore, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     jobs: list[RedisJob] = []
@@ -213,7 +213,7 @@ async def test_c15_what_killed_processes_had_is_fetched_by_others_and_nothing_is
 
 
 @pytest.mark.parametrize("fault", ["unsent", "unanswered"])
-async def test_c15_round_trips_that_are_lost_count_once_in_a_shared_job_too(
+async def test_round_trips_that_are_lost_count_once_in_a_shared_job_too(
     tmp_path: Path, autojump_clock: MockClock, store: SimulatedStore, fault: str
 ) -> None:
     fleet = Fleet(tmp_path, store)
@@ -225,7 +225,7 @@ async def test_c15_round_trips_that_are_lost_count_once_in_a_shared_job_too(
     assert sum(len(times) for times in fleet.sends.values()) == len(EVERYTHING)
 
 
-async def test_c15_a_server_that_is_away_for_a_minute_is_a_pause_for_all(
+async def test_a_server_that_is_away_for_a_minute_is_a_pause_for_all(
     tmp_path: Path, autojump_clock: MockClock, store: SimulatedStore
 ) -> None:
     fleet = Fleet(tmp_path, store)
@@ -260,7 +260,7 @@ class Asking(Shop):
 
 
 @pytest.mark.parametrize("is_shared", [False, True])
-async def test_c15_a_fetch_from_a_host_of_another_process_is_refused_unless_its_scope_is_shared(
+async def test_a_fetch_from_a_host_of_another_process_is_refused_unless_its_scope_is_shared(
     tmp_path: Path, autojump_clock: MockClock, store: SimulatedStore, is_shared: bool
 ) -> None:
     scopes = {f"host{host}.example": {"shared": True} for host in range(HOSTS)} if is_shared else {}
@@ -282,7 +282,7 @@ async def test_c15_a_fetch_from_a_host_of_another_process_is_refused_unless_its_
         assert min([b - a for a, b in pairwise(sorted(times))], default=DELAY) >= 0.5 * DELAY - 1e-6, host
 
 
-async def test_c15_the_hosts_of_a_dead_process_go_on_after_a_lease_and_a_quarter(
+async def test_the_hosts_of_a_dead_process_go_on_after_a_lease_and_a_quarter(
     tmp_path: Path, autojump_clock: MockClock, store: SimulatedStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     jobs: list[RedisJob] = []
@@ -316,7 +316,7 @@ async def test_c15_the_hosts_of_a_dead_process_go_on_after_a_lease_and_a_quarter
     assert lease * 0.75 <= first - killed <= 1.25 * lease + 1.5 * 2.0  # and the longest delay that may be drawn
 
 
-async def test_c15_limits_are_used_with_the_store_fifty_milliseconds_away(
+async def test_limits_are_used_with_the_store_fifty_milliseconds_away(
     tmp_path: Path, autojump_clock: MockClock, store: SimulatedStore
 ) -> None:
     store.latency = 0.05

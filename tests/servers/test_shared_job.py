@@ -149,7 +149,7 @@ class Processes:
             time.sleep(0.02)
 
 
-def test_c15_nothing_is_lost_twice_or_early_while_processes_and_the_server_are_killed(tmp_path: Path) -> None:
+def test_nothing_is_lost_twice_or_early_while_processes_and_the_server_are_killed(tmp_path: Path) -> None:
     with serving() as (port, site), running_store("redis", tmp_path) as store, ExitStack() as stack:
         processes = Processes(tmp_path, store, port, stack)
         first = processes.first()

@@ -149,7 +149,7 @@ MEANINGS: Mapping[str, Mapping[str, str]] = {
 }
 """What the words of both tables mean."""
 
-_WIDTH = 100
+_WIDTH = 90
 
 
 def summary_help() -> str:

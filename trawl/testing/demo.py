@@ -129,9 +129,7 @@ def slugs() -> Mapping[str, str]:
 class DemoSite:
     """A site of quotes: a handler for :meth:`SimulatedWeb.add_host <trawl.testing.SimulatedWeb.add_host>`.
 
-    ::
-
-        web.add_host(DEMO_HOST, handler=DemoSite(trio.current_time), robots=ROBOTS, latency=0.2)
+    ``web.add_host(DEMO_HOST, handler=DemoSite(trio.current_time), robots=ROBOTS)`` adds it to a simulated web.
 
     Its paths: ``/``, ``/page/N/``, ``/tag/NAME/``, ``/author/NAME``, ``/login``, ``/logout``, ``/scroll`` over
     ``/api/quotes?page=N``, ``/api/authors?page=N`` with a limit of two requests a second, ``/sitemap.xml``,
