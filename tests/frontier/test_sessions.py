@@ -364,7 +364,7 @@ async def test_only_one_session_exports_and_others_may_look_on(
         exporter.outbox_done(2)
         await exporter.commit()
         assert items_in(store) == Counter()
-        with pytest.raises(JobError, match=r"another process is using it .* or join it with `trawl worker`"):
+        with pytest.raises(JobError, match=r"another process is using it .* or join it without feeds"):
             async with open_job(HERE, connect=store.connect):
                 pass
         assert len(worker.share.owned) == PARTS

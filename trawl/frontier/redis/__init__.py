@@ -1,7 +1,6 @@
 """Jobs in a Redis or Valkey server: ``--job redis://host/NAME``.
 
-The design is of partitions with one owner each. A job has one partition today, and one worker at a time; its format has
-room for more.
+Several processes may work on a job: each owns parts of its hosts (:mod:`trawl.frontier.share`).
 """
 
 from trawl.frontier.redis.client import Address

@@ -796,7 +796,7 @@ async def _export(server: StoreServer, share: Membership, address: Address, leas
             break
         await trio.sleep(min(max(left / 1e6, 0.0) + 0.05, lease / 4.0))
     await server.run([share.call(None, takes=False, leaves="clean")])
-    words = f"another process is using it ({name}): wait for its end, or join it with `trawl worker`"
+    words = f"another process is using it ({name}): wait for its end, or join it without feeds"
     raise JobError(f"job {address.shown}: {words}", address.shown)
 
 
