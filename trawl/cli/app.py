@@ -165,11 +165,30 @@ def job(
     export_pending: Annotated[
         bool, typer.Option("--export-pending", help="Print the pending requests as JSON, one to a line.")
     ] = False,
+    workers: Annotated[bool, typer.Option("--workers", help="Show the processes of a job in a server.")] = False,
+    why: Annotated[bool, typer.Option("--why", help="Show what their requests wait for.")] = False,
+    pause: Annotated[bool, typer.Option("--pause", help="Have them send nothing until --resume.")] = False,
+    stop: Annotated[bool, typer.Option("--stop", help="Have them end, as Ctrl-C does.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Take --pause or --stop back.")] = False,
 ) -> None:
     """Show the state of a job: pending requests by scope, failed requests, positions in its feeds."""
     from trawl.cli.job import job_command  # noqa: PLC0415
 
-    raise typer.Exit(job_command(job, requeues=requeue_failed, exports=export_pending))
+    wish = "stop" if stop else "pause" if pause else "" if resume else None
+    status = job_command(
+        job, requeues=requeue_failed, exports=export_pending, wish=wish, has_workers=workers, has_reasons=why
+    )
+    raise typer.Exit(status)
+
+
+@app.command(rich_help_panel=CRAWL, epilog=examples("trawl top redis://store.internal/quotes"))
+def top(job: Annotated[str, typer.Argument(metavar="URL", help="The job's address.")]) -> None:
+    """Show the processes of a job in a server while they work: pages, rates, and what requests wait for."""
+    from rich.console import Console  # noqa: PLC0415
+
+    from trawl.cli.top import top_command  # noqa: PLC0415
+
+    raise typer.Exit(top_command(job, Console(highlight=False, markup=False, emoji=False)))
 
 
 @app.command(

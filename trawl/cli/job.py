@@ -9,8 +9,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 import typer
+from rich.console import Console
 
 from trawl.cli import FAILED, OK, USAGE
+from trawl.cli.top import waiting_lines, workers_table
 from trawl.errors import TrawlError, UsageError
 from trawl.feeds.outbox import FEED_STATES
 from trawl.frontier import SCHEMES, inspect
@@ -26,36 +28,72 @@ _TABLES = (b"SQLite format 3\0", b"PAR1")
 """The first bytes of SQLite and Parquet files."""
 
 
-def job_command(job: str, *, requeues: bool, exports: bool) -> int:
+def job_command(
+    job: str,
+    *,
+    requeues: bool = False,
+    exports: bool = False,
+    wish: str | None = None,
+    has_workers: bool = False,
+    has_reasons: bool = False,
+) -> int:
     """Show a job, or change or export its requests.
 
     Args:
         job: The job's directory, or its address in a server.
         requeues: Queue its failed requests again.
         exports: Print its pending requests as JSON, one to a line.
+        wish: Tell its processes to ``pause`` or to ``stop``; "" to go on; None: nothing.
+        has_workers: Show its processes.
+        has_reasons: Show what their requests wait for.
 
     Returns:
         The exit status.
     """
+    try:
+        if wish is not None or has_workers or has_reasons:
+            _look_after(job, wish, has_workers=has_workers, has_reasons=has_reasons)
+        else:
+            _show(job, requeues=requeues, exports=exports)
+    except TrawlError as error:
+        typer.echo(f"trawl: {printable(str(error))}", err=True)
+        return USAGE if isinstance(error, UsageError) else FAILED
+    return OK
+
+
+def _show(job: str, *, requeues: bool, exports: bool) -> None:
     store: Any = inspect
     if job.startswith(SCHEMES):
         from trawl.frontier.redis import report  # noqa: PLC0415 - a job in a directory needs none of it
 
         store = report
-    try:
-        if requeues:
-            count = store.requeue_failed(job, datetime.now(UTC))
-            typer.echo(f"{count} failed requests queued again", err=exports)
-        if exports:
-            for request in store.export_pending(job):
-                sys.stdout.write(request.decode() + "\n")
-        elif not requeues:
-            for line in _lines(store.inspect_job(job), store.failures(job, _FAILURES)):
-                typer.echo(printable(line))
-    except TrawlError as error:
-        typer.echo(f"trawl: {printable(str(error))}", err=True)
-        return USAGE if isinstance(error, UsageError) else FAILED
-    return OK
+    if requeues:
+        count = store.requeue_failed(job, datetime.now(UTC))
+        typer.echo(f"{count} failed requests queued again", err=exports)
+    if exports:
+        for request in store.export_pending(job):
+            sys.stdout.write(request.decode() + "\n")
+    elif not requeues:
+        for line in _lines(store.inspect_job(job), store.failures(job, _FAILURES)):
+            typer.echo(printable(line))
+
+
+def _look_after(job: str, wish: str | None, *, has_workers: bool, has_reasons: bool) -> None:
+    """Show the processes of a job, or tell them what to do."""
+    from trawl.frontier.redis import report  # noqa: PLC0415
+
+    if not job.startswith(SCHEMES):
+        raise UsageError(f"job {job}: it is in a directory, where its process is told by its log and by signals")
+    if wish is not None:
+        report.wish(job, wish)
+    if not has_workers and not has_reasons:
+        return
+    found = report.inspect_job(job)
+    if has_workers:
+        console = Console(highlight=False, markup=False, emoji=False)
+        console.print(workers_table(found.sessions) if found.sessions else "nobody works on it")
+    for line in waiting_lines(found.sessions) if has_reasons else ():
+        typer.echo(printable(line))
 
 
 def _lines(report: JobReport, failures: Sequence[Failure]) -> Iterator[str]:
@@ -93,6 +131,10 @@ def _unit(place: str) -> str:
 def _state(report: JobReport) -> str:
     """Describe the state of the job in a few words."""
     facts = JOB_INFO.read(report)
+    if report.wish and (report.owner is not None or facts is None or not facts.is_finished(report.pending)):
+        told = "paused" if report.wish == "pause" else "stopped"
+        who = f"; processes: {report.owner}" if report.owner else ""
+        return f"{told} by `trawl job --{report.wish}`: --resume lets it go on{who}"
     if report.owner is not None:
         return f"running, process {report.owner}" if report.owner else "running"
     if facts is None or not facts.runs:

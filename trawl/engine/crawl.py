@@ -172,10 +172,12 @@ class Crawl:
         return [Waiting(count, reason) for count, reason in groups]
 
     def _paused(self, now: float) -> Reason | None:
-        """Say that the server of the job is away."""
+        """Say that the server of the job is away, or that the job is paused."""
         job = self._context.job
         lease = None if job is None else job.job.lease
         words = "" if lease is None else lease.why(now)
+        if not words and self._state.is_paused:
+            words = "paused by `trawl job --pause`, until `trawl job --resume`"
         return Reason("", "store", math.inf, words) if words else None
 
     def why(self, subject: Request | str) -> Reason | None:
@@ -339,6 +341,10 @@ class Crawl:
         self.cancel_scope.cancel()
         for hook in self._when_cancelled:
             hook()
+
+    def pause(self, *, is_paused: bool = True) -> None:
+        """Send no pages until this is taken back with ``is_paused=False``; what is in flight ends."""
+        self._state.pause(is_paused=is_paused)
 
     def when_cancelled(self, hook: Callable[[], None]) -> None:
         """Have ``hook`` called when the crawl is cancelled: what is shielded from the cancel hurries then."""

@@ -167,6 +167,7 @@ class State:
         page_tasks: Those of them that are pages; the others, robots.txt and direct fetches, are not in ``open``.
         callbacks: Callbacks that run now.
         most_callbacks: At so many, no further page is sent.
+        is_paused: No page is sent.
         is_reading: ``start()`` has not come to its end, or receivers of ``spider_idle`` are asked.
         is_begun: What an earlier run has left is taken up, so that requests may be added.
         is_over: No more requests are taken in.
@@ -182,6 +183,7 @@ class State:
         "callbacks",
         "is_begun",
         "is_over",
+        "is_paused",
         "is_reading",
         "keepers",
         "most_callbacks",
@@ -194,6 +196,7 @@ class State:
 
     def __init__(self, most_callbacks: int) -> None:
         self.most_callbacks: int = most_callbacks
+        self.is_paused: bool = False
         self.is_reading: bool = True
         self.is_begun: bool = False
         self.is_over: bool = False
@@ -306,8 +309,13 @@ class State:
 
     @property
     def may_page(self) -> bool:
-        """True if a page may be sent: there is room for its callback."""
-        return self.callbacks < self.most_callbacks
+        """True if a page may be sent: there is room for its callback, and the crawl is not paused."""
+        return self.callbacks < self.most_callbacks and not self.is_paused
+
+    def pause(self, *, is_paused: bool) -> None:
+        """Send no pages until this is taken back."""
+        self.is_paused = is_paused
+        self.wakeup.set()
 
     def end(self, reason: str) -> None:
         """Begin to end; the first reason stays."""

@@ -24,6 +24,7 @@ from trawl.frontier.codec import StoredRecord, joined, repack, split, unpack
 from trawl.frontier.errors import DATABASE_ERRORS, job_error
 from trawl.frontier.lock import JobLock, read_last_error, read_owner
 from trawl.frontier.parts import HELD
+from trawl.frontier.saying import Saying
 from trawl.frontier.schema import connect, connect_to_read
 from trawl.frontier.sections import LEASES, damage_error
 from trawl.frontier.tables import read_kept
@@ -33,6 +34,7 @@ __all__ = [
     "Failure",
     "JobReport",
     "OldestLease",
+    "SessionReport",
     "afresh",
     "export_pending",
     "failures",
@@ -77,6 +79,31 @@ class Failure:
 
 
 @attrs.frozen(kw_only=True)
+class SessionReport:
+    """One process that works on a job in a server.
+
+    Attributes:
+        number: Its session.
+        name: Its machine and process.
+        works: It sends requests; otherwise it copies items, or looks after the job.
+        exports: It copies the items to feeds.
+        reads: It reads ``start()``.
+        parts: How many of the 1,024 parts of the hosts it has.
+        lease_left: Seconds of its lease; below 0 it is late, and others may take its parts.
+        saying: What it says of itself; None: nothing yet.
+    """
+
+    number: int
+    name: str
+    works: bool = True
+    exports: bool = False
+    reads: bool = False
+    parts: int = 0
+    lease_left: float = 0.0
+    saying: Saying | None = None
+
+
+@attrs.frozen(kw_only=True)
 class JobReport:
     """Content of a job, as of its last transaction.
 
@@ -92,6 +119,8 @@ class JobReport:
         items: Items that are not written to the feeds yet.
         scopes: Pending requests by throttling scope, the most first; one of several scopes counts for each.
         kept: Saved values by name.
+        sessions: The processes that work on it, for one in a server.
+        wish: ``pause`` or ``stop``, where its processes were told to; "" otherwise.
     """
 
     name: str
@@ -105,6 +134,8 @@ class JobReport:
     items: int
     scopes: Sequence[tuple[str, int]]
     kept: Mapping[str, bytes]
+    sessions: Sequence[SessionReport] = ()
+    wish: str = ""
 
     @property
     def is_running(self) -> bool:

@@ -155,6 +155,14 @@ class Share(Protocol):
         """Have what this session says of itself stored with its next renewal, for those who look at the job."""
         ...
 
+    async def other_wish(self, known: str) -> str:
+        """Wait until the job's processes are told to do something else than ``known``. A checkpoint.
+
+        Returns:
+            ``pause``: to send nothing; ``stop``: to end; "": to go on.
+        """
+        ...
+
     def ask_if_over(self, *, is_idle: bool) -> None:
         """Say whether this session has nothing to do, or has something again: only then it asks whether all is over."""
         ...

@@ -6,7 +6,7 @@ Reading disturbs nobody. Queueing failed requests again joins the job for a mome
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
@@ -15,15 +15,16 @@ import trio
 
 from trawl.errors import JobError
 from trawl.frontier.codec import unpack
-from trawl.frontier.inspect import Failure, JobReport, afresh, line
+from trawl.frontier.inspect import Failure, JobReport, SessionReport, afresh, line
 from trawl.frontier.parts import is_held
 from trawl.frontier.redis import client
 from trawl.frontier.redis.client import Address, Call, StoreAway, StoreServer
 from trawl.frontier.redis.job import check_head, kept_of, open_job, texts_of
 from trawl.frontier.redis.layout import KEY_BYTES, Keys, end_of_lane, place_of, start_of_lane
+from trawl.frontier.saying import Saying
 from trawl.frontier.sections import LEASES
 
-__all__ = ["export_pending", "failures", "inspect_job", "requeue_failed"]
+__all__ = ["export_pending", "failures", "inspect_job", "requeue_failed", "wish"]
 
 T = TypeVar("T")
 
@@ -83,6 +84,24 @@ def requeue_failed(url: str, now_utc: datetime) -> int:
         return count
 
     return trio.run(requeue)
+
+
+def wish(url: str, what: str) -> None:
+    """Tell the processes of a job what to do; they hear it with their next renewals.
+
+    Args:
+        url: The job's address.
+        what: ``pause``: to send nothing; ``stop``: to end; "": to go on.
+
+    Raises:
+        JobError: The server does not answer, or refuses.
+        UsageError: There is no job, or the address is wrong.
+    """
+
+    async def ask(ask: _Ask, keys: Keys, _: Address) -> None:
+        await ask(("wish", [keys.head], [what]))
+
+    _asked(url, ask)
 
 
 def export_pending(url: str) -> Iterator[bytes]:
@@ -146,12 +165,9 @@ async def _report(ask: _Ask, keys: Keys, address: Address) -> JobReport:
     head, pending, items, failed, flat, left, notes, _ = await ask(("state", keys.of_state, []))
     kept = kept_of(flat)
     leases = kept.get(LEASES, b"")
-    said = texts_of(notes)
-    names = [
-        said.get(f"{session.decode()} name", "?")
-        for session, microseconds in zip(left[::2], left[1::2], strict=True)
-        if int(microseconds) > 0
-    ]
+    told = texts_of(head)
+    sessions = _sessions(told, left, dict(zip(notes[::2], notes[1::2], strict=True)))
+    names = [session.name for session in sessions if session.lease_left > 0]
     return JobReport(
         name=address.shown,
         owner=", ".join(names) or None,
@@ -160,11 +176,33 @@ async def _report(ask: _Ask, keys: Keys, address: Address) -> JobReport:
         leased=msgspec.msgpack.decode(leases, type=tuple[int, int, float])[0] if leases else 0,
         oldest_lease=None,
         failed=failed,
-        seen=int(texts_of(head).get("marks", "0")),
+        seen=int(told.get("marks", "0")),
         items=items,
         scopes=await _scopes(ask, keys),
         kept=kept,
+        sessions=sessions,
+        wish=told.get("wish", ""),
     )
+
+
+def _sessions(head: Mapping[str, str], left: Sequence[bytes], notes: Mapping[bytes, bytes]) -> list[SessionReport]:
+    """Return the sessions of a job, the first first."""
+    found = []
+    for session, microseconds in zip(left[::2], left[1::2], strict=True):
+        number = session.decode()
+        told = {what: notes.get(f"{number} {what}".encode(), b"") for what in ("name", "works", "parts", "says")}
+        report = SessionReport(
+            number=int(number),
+            name=told["name"].decode("utf-8", "replace") or "?",
+            works=told["works"] != b"0",
+            exports=head.get("exporter") == number,
+            reads=head.get("start") == number,
+            parts=int(told["parts"] or 0),
+            lease_left=int(microseconds) / 1e6,
+            saying=Saying.decode(told["says"]) if told["says"] else None,
+        )
+        found.append(report)
+    return sorted(found, key=lambda report: report.number)
 
 
 async def _scopes(ask: _Ask, keys: Keys) -> list[tuple[str, int]]:

@@ -62,6 +62,7 @@ class Membership:
         unclean: It has taken parts that no owner gave back.
         run_id: The server's, of this connection.
         was_away: The server was away since it was last heard.
+        wish: ``pause``, ``stop``, or "".
     """
 
     def __init__(self, keys: Keys, session: int, elapsed: int, *, works: bool, exports: bool, shown: str) -> None:
@@ -89,6 +90,8 @@ class Membership:
         self._is_idle = False
         self._is_over = False
         self._said = b""
+        self.wish: str = ""
+        self._wished = trio.Event()
         self._polled_at = -math.inf
         self._job: RedisJob | None = None
         self._follower: Follower | None = None
@@ -155,6 +158,13 @@ class Membership:
     def say(self, words: bytes) -> None:
         """Have what this session says of itself stored with its next renewal."""
         self._said = words
+
+    async def other_wish(self, known: str) -> str:
+        """Wait until the job's processes are told to do something else than ``known``. A checkpoint."""
+        await trio.lowlevel.checkpoint()
+        while self.wish == known:
+            await self._wished.wait()
+        return self.wish
 
     def ask_if_over(self, *, is_idle: bool) -> None:
         """Say whether this session has nothing to do, or has something again."""
@@ -241,7 +251,9 @@ class Membership:
         """
         if answer[0] != b"ok":
             raise self.ended(answer[0])
-        _, takings, last, arrived, more, working, too_many, start, over, end, exporter, name, left, *taken = answer
+        _, takings, last, arrived, more, working, too_many, start, over, end, exporter, name, left, *taken, wish = (
+            answer
+        )
         self._polled_at = trio.current_time()
         self.was_away = False
         self._more = bool(more)
@@ -249,6 +261,7 @@ class Membership:
         self.exporter = exporter.decode(), name.decode("utf-8", "replace"), int(left)
         self.hear_arrived(arrived)
         self._hear_start(start.decode())
+        self._hear_wish(wish.decode("utf-8", "replace"))
         if int(takings) > self._takings:
             self._takings = int(takings)
             self._hear_taken(int(last), *taken)
@@ -292,6 +305,12 @@ class Membership:
             if self._changes and isinstance(self._changes[-1], Items):
                 self._changes.pop()
             self._tell(Items(end))
+
+    def _hear_wish(self, wish: str) -> None:
+        if wish != self.wish:
+            self.wish = wish
+            self._wished.set()
+            self._wished = trio.Event()
 
     def _hear_start(self, start: str) -> None:
         if self._start not in (start, "done"):

@@ -9,7 +9,7 @@
 -- Returns {'ok', takings, last arrival, {arrived...}, is there more, sessions that work, parts too many, who reads
 --          start(), whether all is over, last item, exporter, its name, microseconds of its lease,
 --          {part; with '!' where its last owner is gone...}, {what is kept of it...},
---          {how many requests a lane has, its first one...}} or {'fenced'} or {'behind'}
+--          {how many requests a lane has, its first one...}, what all are to do} or {'fenced'} or {'behind'}
 local LANES, ARRIVALS = 500, 1000
 local head, deadlines, sessions, owners, queue, arrivals, values = unpack(KEYS)
 local session = ARGV[1]
@@ -20,7 +20,7 @@ takings = tonumber(takings)
 if takings < said then return {'behind'} end
 if takings > said + 1 then return {'fenced'} end
 local mine = tonumber(given[2] or '0')
-local h = redis.call('HMGET', head, 'parts', 'run', 'since', 'latest', 'guests', 'owned', 'start', 'exporter', 'end')
+local h = redis.call('HMGET', head, 'parts', 'run', 'since', 'latest', 'guests', 'owned', 'start', 'exporter', 'end', 'wish')
 local parts, owned, start, exporter = tonumber(h[1]), tonumber(h[6] or '0'), h[7] or '', h[8] or ''
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
@@ -157,4 +157,4 @@ if #arrived == ARRIVALS then more = 1 end
 local over = ARGV[6] == '1' and start == 'done' and redis.call('ZCARD', queue) == 0
 return {'ok', takings, redis.call('HGET', sessions, session .. ' arrived') or '0', arrived, more, working,
         math.max(0, mine - fair), start, over and 1 or 0, h[9] or '0', exporter, exporter_name, exporter_left,
-        taken, kept, lanes}
+        taken, kept, lanes, h[10] or ''}

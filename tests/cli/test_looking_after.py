@@ -1,0 +1,143 @@
+"""``trawl job`` with ``--workers``, ``--why``, ``--pause``, ``--resume`` and ``--stop``, and ``trawl top``."""
+
+from __future__ import annotations
+
+import io
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from rich.console import Console
+from trio.testing import MockClock
+
+from tests.jobs.site import Runs, all_urls, site
+from trawl.cli import main
+from trawl.cli.top import top_command, waiting_lines, workers_table
+from trawl.engine import Crawl
+from trawl.frontier.inspect import SessionReport
+from trawl.frontier.redis import report
+from trawl.frontier.redis.client import Address, Call
+from trawl.frontier.redis.layout import Keys
+from trawl.frontier.saying import Saying
+from trawl.testing.store import SimulatedStore
+
+URL = "redis://store/job"
+SLOW = {"a.example": {"delay": 1.0, "concurrency": 1}, "b.example": {"delay": 1.0, "concurrency": 1}}
+SETTINGS = {"JOB_DIR": URL, "THROTTLING_SCOPES": SLOW, "RANDOMIZE_DOWNLOAD_DELAY": False, "ROBOTSTXT_OBEY": False}
+
+
+@pytest.fixture
+def store(monkeypatch: pytest.MonkeyPatch) -> SimulatedStore:
+    """A server with a job; what looks at it from outside runs as part of the crawl."""
+    made = SimulatedStore(latency=0.01)
+    for name in ("client.connect", "job.connect_server"):
+        monkeypatch.setattr(f"trawl.frontier.redis.{name}", made.connect)
+    return made
+
+
+def tell(store: SimulatedStore, what: str) -> None:
+    """Tell the processes of the job what to do, as ``trawl job`` does, without a crawl's loop."""
+    store.run("wish", ["{job}:job"], [what])
+
+
+async def test_a_paused_job_sends_nothing_until_it_is_resumed(
+    tmp_path: Path, autojump_clock: MockClock, store: SimulatedStore
+) -> None:
+    runs = Runs(tmp_path, site(20), settings=SETTINGS)
+    sent: list[int] = []
+    words: list[str] = []
+
+    async def watch(crawl: Crawl) -> None:
+        tell(store, "pause")
+        await trio.sleep(5.0)  # a quarter of the lease, and what is in flight
+        sent.append(crawl.stats.count("request_count"))
+        await trio.sleep(60.0)
+        sent.append(crawl.stats.count("request_count"))
+        words.extend([one.reason.text(trio.current_time()) for one in crawl.waiting(1)])
+        tell(store, "")
+
+    result = await runs.run(watchers=[watch])
+    assert result.reason == "finished"
+    assert runs.urls == all_urls(20)
+    assert sent[0] == sent[1]
+    assert "paused by `trawl job --pause`" in words[0]
+
+
+async def test_a_stopped_job_ends_its_crawl_and_the_next_until_it_is_resumed(
+    tmp_path: Path, autojump_clock: MockClock, store: SimulatedStore
+) -> None:
+    runs = Runs(tmp_path, site(40), settings=SETTINGS)
+
+    async def stop(crawl: Crawl) -> None:
+        await trio.sleep(10.0)
+        tell(store, "stop")
+
+    assert (await runs.run(watchers=[stop])).reason == "stopped"
+    count = len(runs.urls)
+    assert (await runs.run()).reason == "stopped"
+    assert len(runs.urls) <= count + 5
+    tell(store, "")
+    assert (await runs.run()).reason == "finished"
+    assert runs.urls == all_urls(40)
+
+
+async def test_a_crawl_says_how_it_is_with_its_renewals(
+    tmp_path: Path, autojump_clock: MockClock, store: SimulatedStore
+) -> None:
+    found: list[SessionReport] = []
+
+    async def ask(call: Call) -> Any:
+        await trio.lowlevel.checkpoint()
+        return store.run(*call)
+
+    async def watch(crawl: Crawl) -> None:
+        await trio.sleep(20.0)
+        found.extend((await report._report(ask, Keys("job"), Address.parse(URL))).sessions)
+
+    runs = Runs(tmp_path, site(40), settings=SETTINGS)
+    await runs.run(watchers=[watch])
+    (session,) = found
+    assert (session.number, session.works, session.exports, session.parts) == (1, True, True, 1024)
+    assert session.saying is not None
+    assert session.saying.pages > 5
+    assert 0.5 < session.saying.rate < 3.0
+    assert "a.example delay" in session.saying.waiting[0][1]
+    assert 0.0 < session.lease_left <= 15.0
+
+
+SESSIONS = [
+    SessionReport(number=1, name="a:7", parts=512, saying=Saying(since=0.0, at=61.0, pages=1200, rate=3.0)),
+    SessionReport(
+        number=2,
+        name="b:\x1b8",
+        parts=512,
+        lease_left=-1.0,
+        saying=Saying(since=0.0, pages=300, waiting=[(40, "a.example delay")]),
+    ),
+    SessionReport(number=3, name="c:9", works=False, exports=True, lease_left=3.0),
+]
+
+
+def test_the_table_has_a_row_a_process_and_a_sum() -> None:
+    console = Console(width=140, file=io.StringIO())
+    console.print(workers_table(SESSIONS))
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert re.search(r"1 +a:7 +1 min 1 s +512/1024 +1,200 +3.0/s", text)
+    assert re.search(r"2 +b:\\x1b8 \(late\)", text)
+    assert re.search(r"3 +c:9 \(export\)", text)
+    assert re.search(r"all +1,500", text)
+    assert waiting_lines(SESSIONS) == ["       40  a.example delay (session 2)"]
+
+
+def test_a_job_in_a_directory_has_no_processes_to_tell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for option in ("--workers", "--why", "--pause", "--resume", "--stop"):
+        assert main(["job", str(tmp_path), option]) == 2
+        assert "it is in a directory" in capsys.readouterr().err
+
+
+def test_of_a_job_that_is_not_there_this_is_said(store: SimulatedStore, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["job", URL, "--pause"]) == 2
+    assert top_command(URL, Console(quiet=True)) == 2
+    assert capsys.readouterr().err.count("there is no job of this name") == 2

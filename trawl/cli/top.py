@@ -1,0 +1,128 @@
+"""The command ``trawl top``: the processes that work on a job, drawn anew each second.
+
+``trawl job --workers`` and ``--why`` print parts of it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+
+import trio
+import typer
+from rich import box
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from trawl.cli import FAILED, OK, USAGE
+from trawl.cli.view import can_show
+from trawl.errors import JobError, TrawlError, UsageError
+from trawl.frontier.inspect import JobReport, SessionReport
+from trawl.frontier.saying import Saying
+from trawl.observe import duration_words, number_words, printable, rate_words
+
+__all__ = ["top_command", "waiting_lines", "workers_table"]
+
+EVERY = 1.0
+"""Seconds between two looks."""
+
+_COLUMNS = ("session", "process", "since", "hosts", "pages", "rate", "items", "in flight", "queued", "errors")
+_REASONS = 10
+
+
+def workers_table(sessions: Sequence[SessionReport]) -> Table:
+    """Return a table of the sessions of a job, with their sum below."""
+    table = Table(box=box.SIMPLE, pad_edge=False, header_style="cyan")
+    for title in _COLUMNS:
+        table.add_column(title, justify="left" if title == "process" else "right", no_wrap=True)
+    for session in sessions:
+        table.add_row(*(Text(printable(cell)) for cell in _cells(session)))
+    said = [session.saying for session in sessions if session.saying is not None]
+    if len(said) > 1:
+        sums = Saying(
+            since=0.0,
+            pages=sum([each.pages for each in said]),
+            rate=sum([each.rate for each in said]),
+            items=sum([each.items for each in said]),
+            in_flight=sum([each.in_flight for each in said]),
+            queued=sum([each.queued for each in said]),
+            errors=sum([each.errors for each in said]),
+        )
+        table.add_row(*(Text(cell, style="bold") for cell in ("", "all", "", "", *_figures(sums))))
+    return table
+
+
+def _cells(session: SessionReport) -> Iterator[str]:
+    yield str(session.number)
+    yield f"{session.name}{' (late)' if session.lease_left < 0 else ''}{'' if session.works else ' (export)'}"
+    said = session.saying
+    if said is None:
+        yield from ("", f"{session.parts}/1024", "", "", "", "", "", "")
+        return
+    yield from (duration_words(said.at), f"{session.parts}/1024", *_figures(said))
+
+
+def _figures(said: Saying) -> Iterator[str]:
+    yield number_words(said.pages)
+    yield rate_words(said.rate)
+    yield from map(number_words, (said.items, said.in_flight, said.queued, said.errors))
+
+
+def waiting_lines(sessions: Sequence[SessionReport]) -> list[str]:
+    """Return what the requests of all sessions wait for, those of most requests first, each with its session."""
+    counts: Counter[str] = Counter()
+    for session in sessions:
+        for count, words in () if session.saying is None else session.saying.waiting:
+            counts[f"{words} (session {session.number})"] += count
+    return [f"{count:>9,}  {words}" for words, count in counts.most_common(_REASONS)]
+
+
+def top_command(url: str, console: Console, look: Callable[[str], JobReport] | None = None) -> int:
+    """Show the processes of a job until Ctrl-C; once, where standard output is no terminal. Returns the exit status.
+
+    Args:
+        url: The job's address.
+        console: Standard output.
+        look: Reads the job; for tests.
+    """
+    from trawl.frontier.redis.report import inspect_job  # noqa: PLC0415 - needs coredis
+
+    try:
+        trio.run(_show, url, console, look or inspect_job)
+    except KeyboardInterrupt:
+        return OK
+    except TrawlError as error:
+        typer.echo(f"trawl: {printable(str(error))}", err=True)
+        return USAGE if isinstance(error, UsageError) else FAILED
+    return OK
+
+
+async def _show(url: str, console: Console, look: Callable[[str], JobReport]) -> None:
+    report = await trio.to_thread.run_sync(look, url)
+    if not can_show(console):
+        console.print(_drawn(report))
+        return
+    away = ""
+    with Live(_drawn(report), console=console, auto_refresh=False, screen=True) as live:
+        while True:
+            await trio.sleep(EVERY)
+            try:
+                report, away = await trio.to_thread.run_sync(look, url), ""
+            except JobError as error:  # its server is away: what was seen last stays
+                away = str(error)
+            live.update(_drawn(report, away), refresh=True)
+
+
+def _drawn(report: JobReport, away: str = "") -> Group:
+    words = f"{report.name}: {number_words(report.pending)} pending, {number_words(report.seen)} seen, "
+    words += f"{number_words(report.failed)} failed, {number_words(report.items)} items wait for the feeds"
+    parts: list[Text | Table] = [Text(printable(words), style="bold")]
+    if away:
+        parts.append(Text(printable(away), style="red"))
+    parts.append(workers_table(report.sessions))
+    waiting = waiting_lines(report.sessions)
+    if waiting:
+        parts.append(Text("\n".join(["waiting for", *map(printable, waiting)]), style="yellow"))
+    return Group(*parts)

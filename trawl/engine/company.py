@@ -1,0 +1,81 @@
+"""What a crawl on a shared job tells the others of itself, and hears of what all of them are to do.
+
+:func:`keep_company` is one of the tasks that watch a crawl: :func:`trawl._run.crawl_with` starts it where the job has
+other processes. Nothing else knows of it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from typing import TYPE_CHECKING
+
+import trio
+
+from trawl.frontier.saying import Saying
+from trawl.observe import Progress, clipped, speed_between
+
+if TYPE_CHECKING:
+    from trawl.clock import WallClock
+    from trawl.engine.crawl import Crawl
+    from trawl.frontier.share import Share
+
+__all__ = ["keep_company"]
+
+logger: logging.Logger = logging.getLogger("trawl.engine")
+
+SAY_EVERY = 1.0
+"""Seconds; what is said is stored with the next renewal."""
+
+SMOOTHING = 15.0
+"""Seconds over which the rate is measured."""
+
+IDLE_FOR = 20.0
+"""The pause after a look, as a multiple of its duration, which is long with many thousand hosts."""
+
+_REASONS = 5
+_REASON_CHARACTERS = 120
+
+
+async def keep_company(share: Share, wall: WallClock, crawl: Crawl) -> None:
+    """Say each second how the crawl goes, and pause, go on or end when the job's processes are told to."""
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_say, share, wall, crawl)
+        nursery.start_soon(_heed, share, crawl)
+
+
+async def _say(share: Share, wall: WallClock, crawl: Crawl) -> None:
+    since = wall.to_epoch(crawl.started_at)
+    seen: deque[Progress] = deque()
+    while True:
+        began_at = trio.current_time()
+        held = crawl.waiting(_REASONS)
+        now = Progress.of(crawl.stats, at=crawl.elapsed, queued=crawl.queued, in_flight=crawl.in_flight)
+        seen.append(now)
+        while len(seen) > 1 and now.at - seen[1].at > SMOOTHING:
+            seen.popleft()
+        saying = Saying(
+            since=since,
+            at=now.at,
+            pages=now.pages,
+            items=now.items,
+            queued=now.queued,
+            in_flight=now.in_flight,
+            errors=now.errors,
+            rate=speed_between(seen[0], now).pages,
+            waiting=[(one.count, clipped(one.reason.text(began_at), _REASON_CHARACTERS)) for one in held],
+        )
+        share.say(saying.encode())
+        await trio.sleep(max(SAY_EVERY, (trio.current_time() - began_at) * IDLE_FOR))
+
+
+async def _heed(share: Share, crawl: Crawl) -> None:
+    wish = ""
+    while wish != "stop":
+        wish = await share.other_wish(wish)
+        if wish == "stop":
+            logger.warning("the job is stopped: sending nothing new; `trawl job --resume` lets it go on")
+            crawl.shutdown("stopped")
+        else:
+            logger.warning("the job is %s", "paused: sending nothing new" if wish == "pause" else "resumed")
+            crawl.pause(is_paused=wish == "pause")
