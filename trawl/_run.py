@@ -31,7 +31,7 @@ from trawl.compat.middleware import adapted, refer_redirects, tell_download, tel
 from trawl.compat.moved import ignore_urls
 from trawl.engine import Crawl, CrawlContext, Ended, EngineSettings, ItemSink, Recorder, Watcher, run_crawl
 from trawl.engine.callbacks import leaf_errors
-from trawl.engine.company import keep_company
+from trawl.engine.company import company_of
 from trawl.engine.job import OpenJob, leased, open_job
 from trawl.engine.stalls import report_stalls
 from trawl.errors import FeedError, JobError
@@ -374,7 +374,11 @@ async def crawl_with(
             crawl_class=CompatCrawl,
             sinks=[*([] if durable or feeds.is_empty else [feeds]), *sinks],
             collected=[] if _collects(collect, feeds) else None,
-            watchers=[*([heed_signals, report_stalls] if handle_signals else []), *_company(durable, wall), *watchers],
+            watchers=[
+                *([heed_signals, report_stalls] if handle_signals else []),
+                *company_of(durable, wall),
+                *watchers,
+            ],
             recorder=recorder,
             wall=wall,
             seed=seed,
@@ -386,12 +390,6 @@ async def crawl_with(
         )
         ended = await _alone(run_crawl(context))
     return CrawlResult(ended.reason, ended.stats, ended.elapsed, context.collected, ended.feed_error)
-
-
-def _company(durable: OpenJob | None, wall: WallClock) -> list[Watcher]:
-    """Return what speaks with those who look at a job from outside, where its store lets them."""
-    share = None if durable is None else durable.job.share
-    return [] if share is None else [partial(keep_company, share, wall)]
 
 
 def _collects(collect: bool | None, feeds: Feeds) -> bool:

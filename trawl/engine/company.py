@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING
 
 import trio
@@ -17,10 +18,11 @@ from trawl.observe import Progress, clipped, speed_between
 
 if TYPE_CHECKING:
     from trawl.clock import WallClock
-    from trawl.engine.crawl import Crawl
+    from trawl.engine.crawl import Crawl, Watcher
+    from trawl.engine.job import OpenJob
     from trawl.frontier.share import Share
 
-__all__ = ["keep_company"]
+__all__ = ["company_of", "keep_company"]
 
 logger: logging.Logger = logging.getLogger("trawl.engine")
 
@@ -35,6 +37,12 @@ IDLE_FOR = 20.0
 
 _REASONS = 5
 _REASON_CHARACTERS = 120
+
+
+def company_of(opened: OpenJob | None, wall: WallClock) -> list[Watcher]:
+    """Return the watcher that speaks with those who look at a job; none where there is no job that they could reach."""
+    share = None if opened is None else opened.job.share
+    return [] if share is None else [partial(keep_company, share, wall)]
 
 
 async def keep_company(share: Share, wall: WallClock, crawl: Crawl) -> None:
