@@ -31,7 +31,6 @@ from trawl.compat.middleware import adapted, refer_redirects, tell_download, tel
 from trawl.compat.moved import ignore_urls
 from trawl.engine import Crawl, CrawlContext, Ended, EngineSettings, ItemSink, Recorder, Watcher, run_crawl
 from trawl.engine.callbacks import leaf_errors
-from trawl.engine.company import company_of
 from trawl.engine.job import OpenJob, leased, open_job
 from trawl.engine.stalls import report_stalls
 from trawl.errors import FeedError, JobError
@@ -374,11 +373,7 @@ async def crawl_with(
             crawl_class=CompatCrawl,
             sinks=[*([] if durable or feeds.is_empty else [feeds]), *sinks],
             collected=[] if _collects(collect, feeds) else None,
-            watchers=[
-                *([heed_signals, report_stalls] if handle_signals else []),
-                *company_of(durable, wall),
-                *watchers,
-            ],
+            watchers=[*([heed_signals, report_stalls] if handle_signals else []), *watchers],
             recorder=recorder,
             wall=wall,
             seed=seed,

@@ -30,6 +30,7 @@ from typing import Any
 import attrs
 import trio
 
+from trawl.engine.company import company_of
 from trawl.engine.context import CrawlContext
 from trawl.engine.crawl import Crawl, Watcher
 from trawl.engine.engine import Engine
@@ -239,7 +240,8 @@ def _begun(context: CrawlContext) -> tuple[Engine, list[Watcher]]:
     engine = Engine(context)
     own = own_watchers(context.engine.watchers, engine.crawl)
     engine.hooks.begin(context.events)
-    watchers = [*context.watchers, *limit_watchers(context.engine, engine.limits), *own]
+    company = company_of(context.job, context.wall)
+    watchers = [*company, *context.watchers, *limit_watchers(context.engine, engine.limits), *own]
     return engine, watchers
 
 
