@@ -1,7 +1,7 @@
 """What a crawl on a shared job tells the others of itself, and hears of what all of them are to do.
 
-:func:`keep_company` is one of the tasks that watch a crawl, where the job is in a server: others may look at it, and tell
-its processes what to do. Nothing else knows of it.
+:func:`keep_company` is one of the tasks that watch a crawl, where the job is in a server: others may look at it, and
+tell its processes what to do. Nothing else knows of it.
 """
 
 from __future__ import annotations
