@@ -204,7 +204,7 @@ def test_a_package_that_extends_scrapy_is_named_with_what_to_use_instead() -> No
     (splash, redis) = changes("import os, scrapy_redis.spiders\nfrom scrapy_splash import SplashRequest\n")[::-1]
     assert splash.after == ()
     assert "render.html" in str(splash)
-    assert "JOB_DIR" in str(redis)
+    assert "JOB_DIR to redis://" in str(redis)
     assert changes("from scrapy_user_agents.middlewares import RandomUserAgentMiddleware") == []
 
 

@@ -128,7 +128,7 @@ def test_none_for_a_part_of_scrapys_is_stronger_than_what_it_reads(
     ("name", "value", "what"),
     [
         ("DOWNLOAD_HANDLERS", {"https": "scrapy_playwright.handler.ScrapyPlaywrightDownloadHandler"}, "from a browser"),
-        ("SCHEDULER", "scrapy_redis.scheduler.Scheduler", "JOB_DIR keeps one on disk"),
+        ("SCHEDULER", "scrapy_redis.scheduler.Scheduler", "JOB_DIR to redis://HOST/NAME"),
         ("HTTPCACHE_STORAGE", "scrapy_splash.SplashAwareFSCacheStorage", "Splash's HTTP API"),
         ("SPIDER_CONTRACTS", ["scrapy_splash.x"], "Splash's HTTP API"),
     ],

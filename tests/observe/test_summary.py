@@ -97,6 +97,10 @@ def test_what_kept_a_crawl_from_sending_is_told_by_what_it_is(stats: dict[str, o
     assert came_to_nothing("finished", {"finish_reason": "finished", **stats}) == f"nothing was sent: {why}"
 
 
+def test_a_process_that_joined_others_may_find_nothing_left_to_do() -> None:
+    assert came_to_nothing("finished", {"finish_reason": "finished", "shared/joined": True}) == ""
+
+
 DONE = {"finish_reason": "finished", "request_count": 3}
 
 

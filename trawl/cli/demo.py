@@ -70,7 +70,7 @@ class DemoServer(ThreadingTCPServer):
     request_queue_size = 128
 
     def __init__(self, bind: str, port: int, *, is_verbose: bool = False) -> None:
-        self.address_family = AF_INET6 if ":" in bind else AF_INET
+        self.address_family: int = AF_INET6 if ":" in bind else AF_INET
         self.is_verbose: bool = is_verbose
         self._site = DemoSite(time.monotonic)
         self._lock = threading.Lock()

@@ -96,6 +96,7 @@ class OwnServer:
     def __init__(self, folder: Path, short: Path, program: str, *, is_lasting: bool) -> None:
         self._folder = folder
         self._socket = short / _SOCKET
+        self.lifeline: int
         self._end, self.lifeline = os.pipe()
         self._command = [
             *("/bin/sh", "-c", _GUARD, "sh", program),

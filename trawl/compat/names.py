@@ -266,8 +266,8 @@ PLUGINS: Mapping[str, str] = {
     "of yours set request.headers['User-Agent'] for each request",
     "scrapy_playwright": "write a middleware that answers from a browser, or ask the page's own API",
     "scrapy_proxies": "take its middleware out: ROTATING_PROXY_LIST alone rotates proxies",
-    "scrapy_redis": "one crawl in several processes is not there yet; JOB_DIR keeps one on disk or in Redis, and "
-    "spider_idle feeds it from a queue",
+    "scrapy_redis": "set JOB_DIR to redis://HOST/NAME instead of its scheduler: all processes that are given it share "
+    "the crawl; for a RedisSpider copy its spiders.py, connection.py, defaults.py and utils.py into the project",
     "scrapy_selenium": "write a middleware that answers from a browser, or ask the page's own API",
     "scrapy_splash": "ask Splash's HTTP API: JsonRequest('http://SPLASH:8050/render.html', "
     "data={'url': url, 'wait': 1})",

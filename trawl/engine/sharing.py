@@ -83,6 +83,7 @@ class Sharing:
         self._job = context.job.job
         self._outbox = context.job.outbox
         self._state = context.state
+        self._stats = context.stats
         self._share = share
         self._learned = job_state.learned
         self._scheduler = scheduler
@@ -115,6 +116,8 @@ class Sharing:
                 self._lose(change)
             elif isinstance(change, Reads):
                 self._begin_start()
+        if not self._share.is_alone:
+            self._stats.set("shared/joined", True)
 
     def hold(self) -> None:
         """Keep the crawl from ending until the job is over, again where it was."""

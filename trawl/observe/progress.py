@@ -191,6 +191,8 @@ def _nothing_sent(reason: str, stats: Mapping[str, object]) -> str:
     done = ("request_count", "response_count", "item_scraped_count", "item_dropped_count", "item_invalid_count")
     if reason != "finished" or "finish_reason" not in stats or any(_count(stats, key) for key in done):
         return ""
+    if stats.get("shared/joined"):  # the other processes of the job had it done
+        return ""
     why = [f"errors in {part}" for part in _parts(stats, _ROWS["errors"])]
     why += [part for title in ("unhandled", "filtered") for part in _parts(stats, _ROWS[title])]
     return f"nothing was sent: {', '.join(why) or 'start() gave no request'}"
