@@ -690,48 +690,37 @@ async def _serve(
 ) -> None:
     """Open the job, and do its round trips, connecting again whenever the server was away."""
     with trio.CancelScope() as scope:
-        await _serve_in(scope, address, durability, part, connect, task_status)
-
-
-async def _serve_in(
-    scope: trio.CancelScope,
-    address: Address,
-    durability: Durability,
-    part: _Part,
-    connect: Connect,
-    task_status: trio.TaskStatus[RedisJob],
-) -> None:
-    job: RedisJob | None = None
-    pause = _FIRST_PAUSE
-    while job is None or not job.is_over:
-        raised: TrawlError | None = None
-        away: StoreAway | None = None
-        try:
-            async with connect(address) as server:
-                try:
-                    facts = await server.facts()
-                    if job is None:
-                        job = await _open(server, facts, address, durability, part)
-                        job.serving, scope.shield = scope, True
-                        task_status.started(job)
-                    job.share.run_id = facts.get("run_id", "")
-                    away = await job.rounds(server)
-                except (JobError, UsageError) as error:
-                    raised = error
-                except StoreAway as error:
-                    away = error
-        except StoreAway as error:
-            away = error
-        if job is None:
-            raise raised or JobError(f"job {address.shown}: its server can't be reached: {away}", address.shown)
-        if raised is not None:
-            job.give_up(raised)
-        if away is not None:
-            if job.lease.away_since is None:
-                pause = _FIRST_PAUSE
-            job.went_away(away)
-            await trio.sleep(pause * random.uniform(0.5, 1.0))
-            pause = min(2.0 * pause, _LONGEST_PAUSE)
+        job: RedisJob | None = None
+        pause = _FIRST_PAUSE
+        while job is None or not job.is_over:
+            raised: TrawlError | None = None
+            away: StoreAway | None = None
+            try:
+                async with connect(address) as server:
+                    try:
+                        facts = await server.facts()
+                        if job is None:
+                            job = await _open(server, facts, address, durability, part)
+                            job.serving, scope.shield = scope, True
+                            task_status.started(job)
+                        job.share.run_id = facts.get("run_id", "")
+                        away = await job.rounds(server)
+                    except (JobError, UsageError) as error:
+                        raised = error
+                    except StoreAway as error:
+                        away = error
+            except StoreAway as error:
+                away = error
+            if job is None:
+                raise raised or JobError(f"job {address.shown}: its server can't be reached: {away}", address.shown)
+            if raised is not None:
+                job.give_up(raised)
+            if away is not None:
+                if job.lease.away_since is None:
+                    pause = _FIRST_PAUSE
+                job.went_away(away)
+                await trio.sleep(pause * random.uniform(0.5, 1.0))
+                pause = min(2.0 * pause, _LONGEST_PAUSE)
 
 
 async def _open(
