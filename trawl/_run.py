@@ -46,6 +46,9 @@ from trawl.settings import Layer, Settings, ambient, load, of_spider
 from trawl.shutdown import Signals, heed_signals
 from trawl.spiders import Spider, make_spider
 from trawl.throttling import ThrottlingSettings
+from trawl.throttling.common import CommonScopes
+from trawl.throttling.outcomes import UnresponsiveScopes
+from trawl.throttling.scope_table import CrawlDelays
 from trawl.transport import ChosenTransport, Transport, TransportSettings
 from trawl.transport.resolver import CrawlResolver, DnsResolver, Resolve, ThreadResolver
 from trawl.transport.warc import open_archive
@@ -349,7 +352,8 @@ async def crawl_with(
     guard = _guard(settings, instance, is_real=transport is None)
     dressing = _dressing(settings, instance, blocking, wall, stats)
     stored, archiving = _stored(settings, instance, blocking, wall, stats), _archiving(settings, blocking, wall)
-    async with stored as (feeds, durable), dressing as middleware_stack, archiving as archived:
+    sharing = _common_scopes(throttling)
+    async with stored as (feeds, durable), dressing as middleware_stack, archiving as archived, sharing as common:
         wire = archived(transport or _transport(settings, resolve, whereabouts, guard))
         context = CrawlContext(
             spider=instance,
@@ -382,9 +386,32 @@ async def crawl_with(
             job=durable,
             mark=crawler.marks(has_job=bool(settings.of(JobSettings).job_dir)),
             follows_loops=not settings["SCRAPY_COMPAT"],
+            common=common,
         )
         ended = await _alone(run_crawl(context))
     return CrawlResult(ended.reason, ended.stats, ended.elapsed, context.collected, ended.feed_error)
+
+
+_COMMON: trio.lowlevel.RunVar[CommonScopes | None] = trio.lowlevel.RunVar("trawl_common_scopes", None)
+
+
+@asynccontextmanager
+async def _common_scopes(settings: ThrottlingSettings) -> AsyncGenerator[CommonScopes | None, None]:
+    """Yield the scopes that the crawls of this event loop have in common; None: all are the crawl's own."""
+    if not settings.throttling_shared:
+        yield None
+        return
+    common = _COMMON.get()
+    if common is None:
+        common = CommonScopes(CrawlDelays(settings.throttling_scope_limit), UnresponsiveScopes())
+        _COMMON.set(common)
+    common.crawls += 1
+    try:
+        yield common
+    finally:
+        common.crawls -= 1
+        if not common.crawls:
+            _COMMON.set(None)
 
 
 def _collects(collect: bool | None, feeds: Feeds) -> bool:

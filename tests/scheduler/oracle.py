@@ -107,7 +107,8 @@ class History:
         """Whether a quota is kept for a larger amount, which would have to wait longer if this one went."""
         for index, (name, _) in enumerate(grant.scopes):
             scope, now = self.rig.scope(name), self.rig.now
-            other = scope.waiting.kept_for if scope.waiting is not None else None
+            queue = self.rig.scheduler.queues.scope_queues.get(scope.id)
+            other = None if queue is None else queue.kept_for
             lane = grant.lane
             if grant.is_exempt or other is None or lane is None or lane is other or lane.rank() < other.rank():
                 continue

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from trawl.scheduler import SchedulerSettings
     from trawl.spiders import ItemCheck, Spider
     from trawl.throttling import AddressOf, ThrottlingSettings
+    from trawl.throttling.common import CommonScopes
     from trawl.transport import Transport
 
 __all__ = ["CrawlContext"]
@@ -67,6 +68,7 @@ class CrawlContext:
         mark: Makes the mark by which a request is seen; None: it is always new; empty: it was seen.
         follows_loops: A redirect to a URL of its own chain is followed, for its page may have set a cookie first.
         blocking: How work that blocks is done.
+        common: The scopes that the crawls of this event loop have in common; None: all are this crawl's own.
         events: Told of what happens.
         state: How much is open, and if the crawl is ending.
         shields: Protect what the engine awaits inside a callback from the callback's own cancel scopes.
@@ -98,6 +100,7 @@ class CrawlContext:
     job: OpenJob | None = None
     mark: Callable[[Request], bytes | None] = fingerprint
     follows_loops: bool = True
+    common: CommonScopes | None = None
     events: Events = attrs.field(factory=Events)
     state: State = attrs.field(init=False)
     shields: Shields = attrs.field(init=False, factory=Shields)

@@ -97,6 +97,8 @@ class Engine:
         # What decides: the throttle and the scheduler call the three methods below, once all of this is there.
         self._limiters = ScopeLimiters()
         self.line: Line | None = None if context.job is None else context.job.job.line
+        # The scopes of a job in a server are shared by processes, in another way.
+        common = context.common if self.line is None else None
         self.throttle: Throttle = Throttle(
             settings,
             seed=context.seed,
@@ -105,6 +107,9 @@ class Engine:
             why_next=self._why_next,
             resolve=context.address_of,
             failed=lambda: stats.inc("throttling_errors"),
+            common=common,
+            holder=self,
+            has_job=context.job is not None,
         )
         places, depth_first = settings.concurrent_requests or math.inf, context.scheduler.depth_first
         if self.line is None:
@@ -113,6 +118,7 @@ class Engine:
             )
         else:
             self.scheduler = self._sharing_scheduler(self.line, places, depth_first=depth_first)
+        self.scheduler.holder = self
         self.limits: CrawlLimits = CrawlLimits(
             context.engine, state=state, scheduler=self.scheduler, changed=self._scope_changed
         )
@@ -236,6 +242,33 @@ class Engine:
             reconsider(self.scheduler, scope, now)  # what pends is refused now, though the server asked for quiet
         self.scheduler.changed(scope, now)
         context.state.wakeup.set()
+
+    # -- what other crawls tell that have scopes in common with this one
+
+    @property
+    def name(self) -> str:
+        """The spider's name."""
+        return self.context.spider.name
+
+    def opened(self, scope: Scope, now: float) -> None:
+        """Another crawl gave a place of a scope back, or sent: what waits for it here is looked at."""
+        if self.scheduler.opened(scope, now):
+            self.context.state.wakeup.set()
+
+    def changed(self, scope: Scope, now: float) -> None:
+        """Another crawl moved the limits of a scope."""
+        self._scope_changed(scope, now)
+
+    def arm(self, scope: Scope) -> None:
+        """Note anew when a scope is due: the crawl that had noted it has left."""
+        self.throttle.arm(scope)
+        self.context.state.wakeup.set()
+
+    def leave(self) -> None:
+        """Have no scope in common any more: the crawl has ended, and nothing of it is in flight."""
+        if self.context.common is not None:
+            self.scheduler.leave(trio.current_time())
+            self.throttle.leave()
 
     def unsent(self) -> list[Grant]:
         """Take out the pages that were to be answered by the cache, and were not yet."""

@@ -227,6 +227,7 @@ async def run_crawl(context: CrawlContext) -> Ended:
         await _closing("what was in flight", whole)  # noqa: ASYNC102 - shielded and limited, each of them
         await _closing("the spider", partial(_closed, context.spider, engine.hooks, reason), engine.crawl)  # noqa: ASYNC102
         _keep_last_word(engine, reason)
+        engine.leave()
         await _closing("the transport", context.transport.aclose)  # noqa: ASYNC102
         await _closing("the frontier", context.frontier.aclose)  # noqa: ASYNC102
         stats = engine.crawl.stats

@@ -7,6 +7,8 @@ from heapq import nlargest
 from math import inf
 from typing import TYPE_CHECKING, TypeAlias, cast
 
+import attrs
+
 from trawl.http import host_scope
 from trawl.scheduler.grant import PAGE, Grant
 from trawl.scheduler.lanes import READY, Lane, OriginGate
@@ -149,8 +151,15 @@ class _Reasons:
         key = (scope.id, amount if scope.quota is not None else 1.0)
         known = self._known.get(key)
         if known is None:
-            known = self._known[key] = scope.reason(self._now, amount)
+            known = self._known[key] = _reason(self._scheduler, scope, self._now, amount)
         return known
+
+
+def _reason(scheduler: Scheduler, scope: Scope, now: float, amount: float) -> Reason:
+    """Explain why a scope is closed, and name the other crawls that it is shared with."""
+    reason = scope.reason(now, amount)
+    others = [holder.name for holder in scope.holders if holder is not scheduler.holder]
+    return attrs.evolve(reason, shared_with=tuple(others)) if others and reason.limit else reason
 
 
 def _why_scope(scheduler: Scheduler, scope_id: str, now: float) -> Reason | None:
@@ -159,7 +168,7 @@ def _why_scope(scheduler: Scheduler, scope_id: str, now: float) -> Reason | None
     for lane in scheduler.lanes.values():
         for scope in lane.scopes:
             if scope.id == scope_id:
-                reason = scope.reason(now, lane.amount_in(scope))
+                reason = _reason(scheduler, scope, now, lane.amount_in(scope))
                 if reason.limit:
                     return reason
                 others = others or reasons.why(lane)

@@ -112,18 +112,22 @@ class LaneQueues:
 
     def queue_of(self, scope: Scope) -> ScopeQueue:
         """Return the queue of ``scope``, made when it is first needed."""
-        queue: ScopeQueue | None = scope.waiting
+        queue = self.scope_queues.get(scope.id)
         if queue is None:
-            queue = scope.waiting = self.scope_queues[scope.id] = ScopeQueue(scope)
+            queue = self.scope_queues[scope.id] = ScopeQueue(scope)
         return queue
 
     def close_queue(self, scope: Scope) -> None:
         """Forget the queue of a scope that no lane needs any more."""
-        if scope.waiting is not None:
-            self.keeping.pop(scope.waiting, None)
-            scope.waiting.armed = inf
-            scope.waiting = None
-            del self.scope_queues[scope.id]
+        queue = self.scope_queues.pop(scope.id, None)
+        if queue is not None:
+            self.keeping.pop(queue, None)
+            queue.armed = inf
+
+    def is_needed(self, scope: Scope) -> bool:
+        """Return True if a lane waits in the queue of ``scope``, or has a claim on it."""
+        queue = self.scope_queues.get(scope.id)
+        return queue is not None and (queue.claim is not None or bool(queue.lanes()))
 
     # -- lanes move
 
@@ -179,7 +183,7 @@ class LaneQueues:
     def wake_next(self, lane: Lane, now: float) -> None:
         """Wake the next lanes instead of one that is no longer ready."""
         for scope in lane.scopes:
-            queue = scope.waiting
+            queue = self.scope_queues.get(scope.id)
             if queue is not None and queue.woken is lane:
                 queue.woken = None
                 self.wake(queue, now)
@@ -260,7 +264,7 @@ class LaneQueues:
             return
         self.claims.leave(lane)
         for scope in lane.scopes:
-            queue = scope.waiting
+            queue = self.scope_queues.get(scope.id)
             if queue is not None and queue.claim is lane:
                 queue.claim = None
                 queue.refills = -1  # lanes that the claim set aside come back
@@ -269,8 +273,8 @@ class LaneQueues:
             if following.where is not READY:
                 self.make_ready(following, now)  # its claim may be gone; is its obstacle still one?
         for scope in lane.scopes:
-            if scope.waiting is not None:
-                self.wake(scope.waiting, now)
+            if (queue := self.scope_queues.get(scope.id)) is not None:
+                self.wake(queue, now)
 
     def yield_claim(self, lane: Lane, rank: Rank, now: float) -> None:
         """Send the claimant to the end of the line when ``lane``, of a better priority, goes by it and others wait.
@@ -282,7 +286,10 @@ class LaneQueues:
             claimant is not None
             and claimant is not lane
             and rank[:2] < claimant.rank()[:2]
-            and any(scope.waiting is not None and scope.waiting.claim is claimant for scope in lane.scopes)
+            and any(
+                (queue := self.scope_queues.get(scope.id)) is not None and queue.claim is claimant
+                for scope in lane.scopes
+            )
             and self.claims.has_line()
         ):
             self.end_claim(claimant, now)

@@ -26,6 +26,7 @@ from trawl.scheduler.scope_queue import PASSES, ScopeQueue
 
 if TYPE_CHECKING:
     from trawl.frontier import LaneKey, SortKey
+    from trawl.throttling.common import Holder
     from trawl.throttling.explain import Reason
     from trawl.throttling.scope import Scope
 
@@ -37,7 +38,7 @@ def reconsider(scheduler: Scheduler, scope: Scope, now: float) -> None:
 
     Without it they would be refused when the scope opens, which a backoff may put off for minutes.
     """
-    queue = scope.waiting
+    queue = scheduler.queues.scope_queues.get(scope.id)
     for lane in queue.lanes() if queue is not None else ():
         lane.head.is_vetted = False
         scheduler.queues.make_ready(lane, now)
@@ -63,6 +64,7 @@ class Scheduler:
         lanes: The lanes that have something pending.
         later: What waits for a time of its own.
         closed: The closed gates, by origin.
+        holder: The crawl, as others know it that have scopes in common with it; None: none has.
         left_by: Why the last choice left a ready lane: no place, or callbacks that run; None: it left none.
     """
 
@@ -75,6 +77,7 @@ class Scheduler:
         "_vet",
         "closed",
         "grants",
+        "holder",
         "in_flight",
         "lanes",
         "later",
@@ -111,6 +114,7 @@ class Scheduler:
         self.later: LaterQueue = LaterQueue()
         self.closed: dict[str, OriginGate] = {}
         self.left_by: Reason | None = None
+        self.holder: Holder | None = None
 
     # -- requests come and go
 
@@ -205,7 +209,21 @@ class Scheduler:
             self._leave(grant)
         return grants
 
+    def leave(self, now: float) -> None:
+        """Have the scopes count no lane of this crawl any more: it has ended, and others may hold them."""
+        for lane in self.lanes.values():
+            lane.end(now)
+        self.lanes.clear()
+
     # -- what else changes
+
+    def opened(self, scope: Scope, now: float) -> bool:
+        """Note that another crawl, which holds ``scope`` too, gave a place back or sent. True: a lane waits for it."""
+        queue = self.queues.scope_queues.get(scope.id)
+        if queue is not None:
+            self.queues.wake(queue, now)
+        self.queues.check_kept(scope, now)
+        return queue is not None
 
     def changed(self, scope: Scope, now: float) -> None:
         """Note that limits of ``scope`` moved: its waiting lanes are looked at again at once (I12, P13)."""
@@ -213,7 +231,7 @@ class Scheduler:
         if scope.quota is not None and scope.quota.is_late:
             scope.quota.is_late = False
             self.queues.line_up_anew(scope, self.lanes.values(), now)
-        queue = scope.waiting
+        queue = self.queues.scope_queues.get(scope.id)
         if queue is not None:
             queue.woken = None
             queue.refills = -1
@@ -357,7 +375,7 @@ class Scheduler:
         """
         at: ScopeQueue | None = None
         worst = now
-        is_contention, may_claim = True, len(lane.scopes) > 1
+        is_contention, may_claim, rooms = True, len(lane.scopes) > 1, self.queues.scope_queues
         for index, scope in enumerate(lane.scopes):
             amount = 1.0 if scope.quota is None else grant.amount(index)
             until = scope.gate(now, amount)
@@ -367,7 +385,7 @@ class Scheduler:
                 if until > worst:
                     worst = until
                     at = self.queues.queue_of(scope)
-            elif (queue := scope.waiting) is not None and queue.keeps_off(lane, now):
+            elif rooms and (queue := rooms.get(scope.id)) is not None and queue.keeps_off(lane, now):
                 is_contention = is_contention and not queue.saves(lane, now)
                 at = at or queue
         if at is not None and may_claim:
@@ -378,7 +396,7 @@ class Scheduler:
         return at, worst
 
     def _take(self, lane: Lane, grant: Grant, now: float) -> Grant:
-        queues = self.queues
+        queues, rooms = self.queues, self.queues.scope_queues
         rank = lane.rank() if queues.claims.claimant is not None else None
         self._leave(grant)
         lane.drop_head()
@@ -398,28 +416,31 @@ class Scheduler:
         elif rank is not None:
             queues.yield_claim(lane, rank, now)
         for scope in lane.scopes:
-            if scope.waiting is not None and scope.waiting.woken is lane:
-                scope.waiting.woken = None  # it will have a new turn, others may be before it then
+            if rooms and (queue := rooms.get(scope.id)) is not None and queue.woken is lane:
+                queue.woken = None  # it will have a new turn, others may be before it then
         if lane.queue:
             lane.take_turn(self._next_turn())
             queues.enter(lane, now)
         else:
             self._retire(lane, now)
         for scope in lane.scopes:
-            queue = scope.waiting
-            if queue is not None:
+            if rooms and (queue := rooms.get(scope.id)) is not None:
                 queues.wake(queue, now)
             if queues.keeping:
                 queues.check_kept(scope, now)
         return grant
 
     def _wake(self, lane: Lane, now: float) -> None:
-        queues = self.queues
+        queues, rooms = self.queues, self.queues.scope_queues
         for scope in lane.scopes:
-            if scope.waiting is not None:
-                queues.wake(scope.waiting, now)
+            if rooms and (queue := rooms.get(scope.id)) is not None:
+                queues.wake(queue, now)
             if queues.keeping:
                 queues.check_kept(scope, now)
+            if scope.holders:
+                for holder in scope.holders:
+                    if holder is not self.holder:
+                        holder.opened(scope, now)
 
     def _leave(self, grant: Grant) -> None:
         grant.is_pending = False
@@ -447,5 +468,5 @@ class Scheduler:
         del self.lanes[lane.id]
         queues.end_claim(lane, now)
         for scope in lane.scopes:
-            if not scope.lanes:
+            if not scope.lanes or (scope.holders and not queues.is_needed(scope)):
                 queues.close_queue(scope)

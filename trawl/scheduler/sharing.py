@@ -117,7 +117,7 @@ class SharingScheduler(Scheduler):
             return super()._obstacle(lane, grant, now)
         for index, scope in enumerate(lane.scopes):
             if not isinstance(scope, SharedScope):
-                queue: ScopeQueue | None = scope.waiting
+                queue = self.queues.scope_queues.get(scope.id)
                 if scope.gate(now, grant.amount(index)) > now or (queue is not None and queue.keeps_off(lane, now)):
                     return super()._obstacle(lane, grant, now)
         asking = self._asks.get(lane)

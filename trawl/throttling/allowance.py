@@ -130,6 +130,11 @@ class Allowances:
         if quota.allowance is None:
             quota.allowance = self._by_id[id] = Allowance(id, quota, self)
 
+    def withdraw(self, id: str, quota: Quota) -> None:
+        """Let other crawls go on with a quota that this one's job counted; an allowance of theirs stays."""
+        if self._by_id.pop(id, None) is quota.allowance:
+            quota.allowance = None
+
     def forget(self, id: str) -> None:
         """Forget a scope of which nothing is spent."""
         self._by_id.pop(id, None)

@@ -212,12 +212,14 @@ class Reason:
         limit: Which limit holds it; "" where nothing does.
         until: The instant on the run's clock (seconds) when that limit lets one through; ``inf``: only a release helps.
         source: The source of the limit: configuration, robots.txt, the header of a response, backoff step n.
+        shared_with: The spiders of the other crawls in this process that keep the same limit (``THROTTLING_SHARED``).
     """
 
     scope: str
     limit: str
     until: float = math.inf
     source: str = ""
+    shared_with: tuple[str, ...] = ()
 
     def text(self, now: float) -> str:
         """Return this reason in one line, with the seconds left at ``now``."""
@@ -225,7 +227,10 @@ class Reason:
             return f"{self.scope} may go".lstrip()
         left = "" if self.until == math.inf else f" {_seconds(self.until - now)} s"
         words = _WORDS.get(self.limit, self.limit)
-        source = "" if self.source in ("", words) else f" ({self.source})"
+        notes = [] if self.source in ("", words) else [self.source]
+        if self.shared_with:
+            notes.append(f"shared with {', '.join(self.shared_with)}")
+        source = f" ({'; '.join(notes)})" if notes else ""
         return f"{self.scope} {words}{left}{source}".lstrip()
 
 

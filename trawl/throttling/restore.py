@@ -283,6 +283,18 @@ class RestoredScopes:
             scope.hold(until, Reason(scope.id, "robots", until, f"Crawl-delay {snapshot.robots:g} of robots.txt"))
         return snapshot is not None
 
+    def hold(self, scope: Scope, now: float) -> None:
+        """Keep a scope that another crawl made closed for as long as its state says; the rest is that crawl's."""
+        self._answered.pop(scope.id, None)
+        snapshot = self._scopes.pop(scope.id, None)
+        pace = snapshot.pace if snapshot is not None and snapshot.pace is not None else SendSnapshot()
+        sent_at = max(min(self._from_epoch(pace.sent_at), now), self._unknown_until)
+        held_until = min(self._from_epoch(pace.held_until), now + pace.held_for)
+        until = max(held_until, sent_at + scope.longest)
+        if until > now:
+            limit = cast("LimitName", pace.held_limit if until == held_until else "delay")
+            scope.hold(until, Reason(scope.id, limit, until, pace.held_source or "the job's last run"))
+
     def _take_for_sent(self, scope: Scope) -> None:
         """A kill came after the state was stored: who may have sent meanwhile is taken to have, in every slot."""
         at = self._unknown_until

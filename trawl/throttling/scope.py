@@ -31,11 +31,14 @@ from __future__ import annotations
 
 import logging
 from math import inf
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trawl.throttling.explain import AmountCounter, LimitName, Reason, Waits
 from trawl.throttling.limits import Limits, Slots, Stream, lengthening
 from trawl.throttling.quota import PageBudget, Quota
+
+if TYPE_CHECKING:
+    from trawl.throttling.common import Holder
 
 __all__ = ["CONFIGURED", "MAX_LEAD", "Scope"]
 
@@ -93,7 +96,7 @@ class Scope:
         stopped: Those of them that wait for a robots.txt.
         waits: The time that its requests waited, by limit.
         state: What the policies learned of this scope.
-        waiting: The queue that the scheduler keeps for this scope.
+        holders: The crawls that have it in common; empty where it is of one alone.
     """
 
     __slots__ = (
@@ -120,6 +123,7 @@ class Scope:
         "held_until",
         "hint",
         "hold_reason",
+        "holders",
         "id",
         "in_flight",
         "jitter",
@@ -135,7 +139,6 @@ class Scope:
         "step",
         "stopped",
         "unsent",
-        "waiting",
         "waits",
     )
 
@@ -160,7 +163,7 @@ class Scope:
         self.stopped: int = 0
         self.waits: Waits = Waits()
         self.state: Any = None
-        self.waiting: Any = None
+        self.holders: tuple[Holder, ...] = ()
         self.quota: Quota | None = None
         self.pages: PageBudget | None = None
         self._seed = seed

@@ -32,6 +32,7 @@ import msgspec
 
 from trawl.throttling.allowance import Allowances
 from trawl.throttling.backoff import backoff_of
+from trawl.throttling.common import CommonScopes, Holder, may_be_common
 from trawl.throttling.configuration import check_scope, load_object
 from trawl.throttling.limits import Limits, limits_of
 from trawl.throttling.line import Line
@@ -308,6 +309,9 @@ class ScopeTable:
         self._line: Line | None = None
         self._scopes: dict[str, Scope] = {}
         self._by_age: deque[str] = deque()
+        self._common: CommonScopes | None = None
+        self._holder: Holder | None = None
+        self._has_job = False
         self._limit = policies.settings.throttling_scope_limit
         self._max_idle = policies.settings.throttling_scope_max_idle
 
@@ -328,6 +332,12 @@ class ScopeTable:
             return scope, False
         self._forget_some(now)
         policy = self.policies.of(id)
+        common = self._common if may_be_common(policy, has_job=self._has_job) else None
+        if common is not None and (found := common.get(id)) is not None:
+            self._scopes[id] = found
+            self._join(found)
+            self._by_age.append(id)
+            return found, True
         if self._line is None or not self.policies.is_shared(id):
             scope = Scope(id, policy.limits, seed=self._seed)
         else:
@@ -343,6 +353,8 @@ class ScopeTable:
         self._allow(scope)
         scope.state.apply(scope)
         self._by_age.append(id)
+        if common is not None:
+            self._join(scope)
         return scope, True
 
     def forget(self, is_gone: Callable[[str], bool]) -> None:
@@ -357,6 +369,25 @@ class ScopeTable:
         if gone:
             self._by_age = deque([id for id in self._by_age if id in self._scopes])
         self.pages.forget(is_gone)
+
+    def have_in_common(self, common: CommonScopes, holder: Holder, *, has_job: bool) -> None:
+        """Have the scopes that are made from now on in common with other crawls; before the first is made."""
+        self._common, self._holder, self._has_job = common, holder, has_job
+
+    def _join(self, scope: Scope) -> None:
+        if self._common is not None and self._holder is not None:
+            self._common.join(scope, self._holder)
+
+    def leave(self) -> None:
+        """Have no scope in common any more: the crawl has ended."""
+        for scope in self._scopes.values():
+            self._part_from(scope)
+
+    def _part_from(self, scope: Scope) -> None:
+        if self._common is not None and self._holder is not None:
+            if self._allowances is not None and scope.quota is not None and scope.holders:
+                self._allowances.withdraw(scope.id, scope.quota)
+            self._common.leave(scope, self._holder)
 
     def apply_limits(self, scope: Scope, limits: Limits, now: float) -> None:
         """Put other limits in force on a scope."""
@@ -401,6 +432,7 @@ class ScopeTable:
             if is_due and state.is_quiet(scope, now):
                 self._by_age.popleft()
                 del self._scopes[scope.id]
+                self._part_from(scope)
                 if self._allowances is not None:
                     self._allowances.forget(scope.id)
                 if self._forgotten is not None:

@@ -151,6 +151,15 @@ class ThrottlingSettings(Struct, frozen=True, kw_only=True, rename="upper"):
             "ignores them.",
         ),
     ] = 60.0
+    throttling_shared: Annotated[
+        bool,
+        Meta(
+            description="Share scopes with the crawls that run beside this one in the same event loop, as those of "
+            "`trawl crawl A B` do: two crawls of one site then keep one limit together. Where their settings differ, "
+            "the stricter are in force. Not shared are a scope with `pages`, one with a manager of its own, one with a "
+            "`quota` in a crawl with JOB_DIR, and all of a job in a server. False gives the crawl scopes of its own.",
+        ),
+    ] = True
     throttling_scope_limit: Annotated[
         int,
         Meta(

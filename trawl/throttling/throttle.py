@@ -19,9 +19,12 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+import attrs
+
 from trawl.http import host_scope
 from trawl.http.notes import notes_of
 from trawl.throttling.allowance import Allowances
+from trawl.throttling.common import CommonScopes, Holder, stricter
 from trawl.throttling.diagnostics import Diagnostics, WhyNext
 from trawl.throttling.explain import Reason, ScopeReport, account, reports_of
 from trawl.throttling.hints import WINDOW_HEADERS
@@ -87,6 +90,9 @@ class Throttle:
         concurrent_requests: The cap on requests in flight in all, for the warnings; ``inf`` for none.
         resolve: Returns the address of a host, for ``CONCURRENT_REQUESTS_PER_IP`` (I05); None: scopes stay hosts.
         failed: Called when a user's scope manager or strategy fails; the default is used then.
+        common: The scopes that the crawls of this event loop have in common; None: all are this crawl's own.
+        holder: This crawl, as the others know it.
+        has_job: What is spent of quotas is counted by a job.
 
     Attributes:
         settings: The limits and policies.
@@ -112,6 +118,9 @@ class Throttle:
         concurrent_requests: float | None = None,
         resolve: AddressOf | None = None,
         failed: OnFailure = ignore_failure,
+        common: CommonScopes | None = None,
+        holder: Holder | None = None,
+        has_job: bool = False,
     ) -> None:
         self.settings = settings
         self._seed = seed
@@ -128,11 +137,14 @@ class Throttle:
         self.resolver: ScopeResolver = ScopeResolver(self._default, self._table.policies, self._by_address)
         self._manager_calls = ManagerCalls(self._default, self._default, self)
         self._timers = ScopeTimers(self._table)
-        self._crawl_delays = CrawlDelays(settings.throttling_scope_limit)
-        self.given_up: UnresponsiveScopes = UnresponsiveScopes()
         self._line: Line | None = None
         self._restored: dict[int | None, RestoredScopes] = {}
         self.part_of: Callable[[str], int | None] = _no_part
+        self._holder = holder
+        if common is not None and holder is not None:
+            self._table.have_in_common(common, holder, has_job=has_job)
+        self._crawl_delays = CrawlDelays(settings.throttling_scope_limit) if common is None else common.crawl_delays
+        self.given_up: UnresponsiveScopes = UnresponsiveScopes() if common is None else common.given_up
         obeys = settings.throttling_ratelimit_obey
         self._told_cap = settings.throttling_ratelimit_max_delay if obeys else 0.0
         self.pages: PageBudgets = self._table.pages
@@ -164,13 +176,42 @@ class Throttle:
         scope, is_new = self._table.made(id, now)
         if is_new:
             restored = self._restored.get(self.part_of(scope.id)) if self._restored else None
-            if restored is not None and restored.restore(scope, now):
+            if restored is not None and scope.holders:
+                restored.hold(scope, now)
+            elif restored is not None and restored.restore(scope, now):
                 self._timers.arm(scope)
             if self._crawl_delays.wishes:
                 self._slow_down(scope, now)
             if self._line is not None and isinstance(scope, SharedScope):
                 self._line.publish(scope.id, shared_limits(scope, now), is_new=True)
+            if scope.holders:
+                self._tighten(scope, now)
         return scope
+
+    def _tighten(self, scope: Scope, now: float) -> None:
+        """Have a scope keep the limits of this crawl as well, where those of others that hold it are less strict."""
+        policy, state = self._table.policies.of(scope.id), scope.state
+        if policy.limits == scope.limits:
+            return
+        limits = stricter(scope.limits, policy.limits)
+        logger.warning(
+            "%s: the settings of two crawls differ, so the stricter ones are in force for both: delay %.3g s, "
+            "concurrency %g (THROTTLING_SHARED)",
+            scope.id, limits.delay, limits.concurrency,
+        )  # fmt: skip
+        if limits != scope.limits:
+            state.set_policy(attrs.evolve(state.policy, limits=limits))
+            self._table.apply_limits(scope, limits, now)
+            state.apply(scope)
+            self._moved(scope, now)
+
+    def leave(self) -> None:
+        """Have no scope in common any more: the crawl has ended."""
+        self._table.leave()
+
+    def arm(self, scope: Scope) -> None:
+        """Note anew when a scope is due; for the crawls that have it in common."""
+        self._timers.arm(scope)
 
     def scopes_of_nowait(self, request: Request) -> ScopeAmounts | None:
         """Return the scopes of a request without asking a user's manager; None: :meth:`scopes_of` has to ask it.
@@ -441,7 +482,16 @@ class Throttle:
         if self._line is not None and isinstance(scope, SharedScope):
             self._line.publish(scope.id, shared_limits(scope, now))
         self._timers.arm(scope)
+        self._tell_changed(scope, now)
+
+    def _tell_changed(self, scope: Scope, now: float) -> None:
+        is_late = scope.quota is not None and scope.quota.is_late
         self._changed(scope, now)
+        for holder in scope.holders:
+            if holder is not self._holder:
+                if scope.quota is not None:
+                    scope.quota.is_late = is_late  # each lines its own lanes up
+                holder.changed(scope, now)
 
     def refused(self, grant: Grant, now: float) -> str | None:
         """Return ``"refused"`` if the scope of a pending request was given up (B20), for the scheduler's ``vet``."""
@@ -569,7 +619,7 @@ class Throttle:
         """Note that more of the quotas of these scopes may be spent, and have the lanes that waited looked at."""
         for id in scope_ids:
             if (scope := self._table.get(id)) is not None:
-                self._changed(scope, now)
+                self._tell_changed(scope, now)
 
     def waiting_direct(self, count: int) -> None:
         """Note how many direct fetches wait now (F10)."""
