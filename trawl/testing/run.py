@@ -94,7 +94,11 @@ async def _crawl(
     seed: int,
     spider_args: Mapping[str, Any],
 ) -> Simulation:
-    settings = given if isinstance(given, Settings) else load(of_spider(spider_cls), Layer("settings", given or {}))
+    # Two simulations in one program are two worlds, unless a test says that their scopes are shared.
+    apart = Layer("simulation", {"THROTTLING_SHARED": False})
+    settings = (
+        given if isinstance(given, Settings) else load(apart, of_spider(spider_cls), Layer("settings", given or {}))
+    )
     begun_at = trio.current_time()
     transport = web.transport(settings.of(TransportSettings), seed=seed, begun_at=begun_at)
     recording = Recorder(transport.send_log, begun_at)
