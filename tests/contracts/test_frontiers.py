@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from functools import partial
 
 import pytest
 import trio
 
+from tests.contracts.team import Team, opened_as_team
 from trawl.blocking import InlineBlocking
 from trawl.clock import WallClock
 from trawl.frontier import Frontier, MemoryFrontier
 from trawl.frontier.lane_cache import Bounds
+from trawl.frontier.parts import part_of
 from trawl.frontier.redis.client import Address
+from trawl.frontier.redis.job import RedisJob
 from trawl.frontier.redis.job import open_job as open_redis_job
 from trawl.frontier.sqlite import open_job
 from trawl.frontier.stored import open_frontier
@@ -99,3 +102,43 @@ class TestRedis(FrontierContract):
 
 class TestRedisWithNextToNoMemory(TestRedis):
     bounds = Bounds(at_hand=2, in_all=3, marks=2)
+
+
+@asynccontextmanager
+async def by_three(store: SimulatedStore, bounds: Bounds) -> AsyncIterator[Team]:
+    address = Address.parse("redis://store/a job")
+
+    def join(exports: bool) -> AbstractAsyncContextManager[RedisJob]:
+        return open_redis_job(address, connect=store.connect, exports=exports)
+
+    async with opened_as_team(address, join, 3, bounds) as team:
+        yield team
+
+
+class TestThreeSessionsInRedis(FrontierContract):
+    """On a simulated store, one job of which three sessions have a third of the hosts each."""
+
+    is_durable = True
+    examples = 4
+    bounds = Bounds()
+
+    @contextmanager
+    def store(self) -> Iterator[Opener]:
+        yield partial(by_three, SimulatedStore(), self.bounds)
+
+
+class TestThreeSessionsInRedisWithNextToNoMemory(TestThreeSessionsInRedis):
+    bounds = Bounds(at_hand=2, in_all=3, marks=2)
+
+
+@pytest.mark.sweep
+class TestThreeSessionsInRedisAtLength(TestThreeSessionsInRedisWithNextToNoMemory):
+    examples = 200
+    steps = 60
+
+
+async def test_the_hosts_of_the_contract_are_with_a_session_each() -> None:
+    async with by_three(SimulatedStore(), Bounds()) as team:
+        hosts = [part_of(f"http://{name}.example") for name in "abc"]
+        owned = [[each.job.share.owns(part) for part in hosts] for each in team.sessions]
+        assert [sum(each) for each in owned] == [1, 1, 1]

@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -20,13 +20,15 @@ from typing import Any
 import pytest
 import trio
 
+from tests.contracts.team import opened_as_team
 from tests.servers.stores import KINDS, StoreProcess, running_store
 from trawl.clock import WallClock
 from trawl.errors import JobError, UsageError
 from trawl.frontier import Frontier
+from trawl.frontier.lane_cache import Bounds
 from trawl.frontier.parts import HELD, number_in
 from trawl.frontier.redis.client import Address, Call, connect
-from trawl.frontier.redis.job import open_job
+from trawl.frontier.redis.job import RedisJob, open_job
 from trawl.frontier.redis.layout import Keys, key_of
 from trawl.frontier.redis.report import requeue_failed
 from trawl.frontier.stored import open_frontier
@@ -64,6 +66,27 @@ class TestRedis(FrontierContract):
     @contextmanager
     def store(self) -> Iterator[Opener]:
         yield partial(opened, self.server.url(f"contract/{id(self)}/{next(self.names)}"))
+
+
+@asynccontextmanager
+async def by_three(url: str) -> AsyncIterator[Frontier]:
+    address = Address.parse(url)
+
+    def join(exports: bool) -> AbstractAsyncContextManager[RedisJob]:
+        return open_job(address, exports=exports)
+
+    async with opened_as_team(address, join, 3, Bounds()) as team:
+        yield team
+
+
+class TestThreeSessionsInRedis(TestRedis):
+    """One job, of which three sessions have a third of the hosts each."""
+
+    examples = 2
+
+    @contextmanager
+    def store(self) -> Iterator[Opener]:
+        yield partial(by_three, self.server.url(f"contract/{id(self)}/{next(self.names)}"))
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -10,6 +10,9 @@ Derive a test class and override :meth:`FrontierContract.store`; pytest finds th
             with tempfile.TemporaryDirectory() as directory:
                 yield lambda: opened(directory)      # an async context manager that gives the frontier
 
+Where several processes share a store, the suite runs on what shows all of them as one frontier, whose calls return when
+all is *settled*: everybody has heard of what others stored for it.
+
 Each test makes a store of its own, and runs Trio itself, on a virtual clock. The last one needs Hypothesis.
 """
 
@@ -157,10 +160,10 @@ class FrontierContract:
             await frontier.push_many([make_record("1"), make_record("2", "b.example")])
             (lease,) = await frontier.lease_many(lane_of(), 1)
             successor = make_record("target", "b.example")
-            await frontier.replace(lease, successor)
+            is_here = await frontier.replace(lease, successor)
             numbers = frontier.statistics()
-            assert (numbers.pending, numbers.leased) == (1, 1)
-            await frontier.release([successor])
+            assert (numbers.pending, numbers.leased) == ((1, 1) if is_here else (2, 0))
+            await frontier.release([successor] if is_here else [])
             assert paths(await frontier.lease_many(lane_of("b.example"), 9)) == ["2", "target"]
             assert await frontier.lease_many(lane_of(), 9) == []
 

@@ -143,7 +143,9 @@ class FrontierMachine(RuleBasedStateMachine):
         if not self._ours(lease):
             return multiple()
         successor = self._record(None, host, priority)
-        self._run(self._frontier.replace, lease, successor)
+        if not self._run(self._frontier.replace, lease, successor):
+            self._model.push(successor)
+            return multiple()
         self._leased[successor.request.url] = successor
         return successor
 
