@@ -1,4 +1,4 @@
-"""SIGINT (Ctrl-C), SIGTERM and SIGHUP: the first one drains a crawl, the second cancels it.
+"""SIGINT (Ctrl-C), SIGTERM and SIGHUP: the first one drains a crawl, the second cancels it; of several, all.
 
 A signal comes between any two instructions of the main thread, so its handler only hands it to
 Trio's loop, which hears it at its next turn:
@@ -45,7 +45,7 @@ _HANGUP: int = getattr(signal, "SIGHUP", -1)  # Windows has none
 
 
 class Signals:
-    """Handles signals for one crawl: a context manager to put around ``trio.run``.
+    """Handles signals for the crawls of a program: a context manager to put around ``trio.run``.
 
     Outside the main thread it does nothing: only that has signals.
 
@@ -59,9 +59,8 @@ class Signals:
     def __init__(self, deaf: float = DEAF) -> None:
         self._deaf = deaf
         self._previous: dict[int, Any] = {}
-        self._crawl: Crawl | None = None
+        self._crawls: list[Crawl] = []
         self.has_heard: bool = False
-        self._is_early = False
         self._unheard = 0
         self._unheard_since = 0.0
 
@@ -80,9 +79,9 @@ class Signals:
         self._previous.clear()
 
     def attach(self, crawl: Crawl) -> None:
-        """Set the crawl that signals end. A signal that came earlier ends it at once."""
-        self._crawl = crawl
-        if self._is_early:
+        """Have signals end ``crawl`` too. A signal that came earlier ends it at once."""
+        self._crawls.append(crawl)
+        if self.has_heard:
             crawl.cancel()
 
     def _received(self, number: int, frame: FrameType | None) -> None:
@@ -102,18 +101,18 @@ class Signals:
     def _heard(self, number: int) -> None:
         self._unheard = max(0, self._unheard - 1)
         self.has_heard = True
-        crawl = self._crawl
-        if crawl is None:
-            self._is_early = True
-        elif crawl.reason is None:
+        running = [crawl for crawl in self._crawls if crawl.reason is None]
+        if running:
             logger.warning(
                 "%s: sending nothing new, waiting for %d in flight; once more to stop at once",
                 signal.Signals(number).name,
-                crawl.in_flight,
+                sum(crawl.in_flight for crawl in self._crawls),
             )
-            crawl.shutdown()
+            for crawl in running:
+                crawl.shutdown()
         elif number != _HANGUP:
-            crawl.cancel()
+            for crawl in self._crawls:
+                crawl.cancel()
 
 
 def is_interrupted() -> bool:

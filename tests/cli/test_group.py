@@ -77,8 +77,8 @@ def test_alone_it_lists_the_words_in_groups(capfd: pytest.CaptureFixture[str]) -
         ("parse x --spider a.py -c b", "No such option: -c; use --callback NAME", "trawl parse"),
         ("crawl a.py -d 3", "No such option: -d", "trawl crawl"),  # what parse has in its place crawl has not
         ("--nolog crawl a.py", "No such option: --nolog; use --log-level CRITICAL", "trawl"),
-        ("crawl", "Missing argument 'SPIDER'", "trawl crawl"),
-        ("crawl a.py b.py", "Got unexpected extra argument(s) (b.py)", "trawl crawl"),
+        ("parse", "Missing argument 'URL'", "trawl parse"),
+        ("version x", "Got unexpected extra argument(s) (x)", "trawl version"),
         ("crawl a.py --job", "Option '--job' requires an argument", "trawl crawl"),
         ("crawl a.py --quiet=1", "Option '--quiet' does not take a value", "trawl crawl"),
         ("parse http://a.example/", "Missing option '--spider'", "trawl parse"),

@@ -271,7 +271,7 @@ def test_on_a_terminal_the_panel_gives_way_to_the_summary(tmp_path: Path) -> Non
     console = Console(
         file=io.StringIO(), force_terminal=True, color_system="standard", width=80, _environ={"TERM": "xterm"}
     )
-    assert crawl_command(CrawlOptions(target="myone.py"), FakeEngine(), console) == 0
+    assert crawl_command(CrawlOptions(targets=("myone.py",)), FakeEngine(), console) == 0
     assert isinstance(console.file, io.StringIO)
     text = console.file.getvalue()
     assert text.index("quotes") < text.index("finished")

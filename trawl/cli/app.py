@@ -73,12 +73,16 @@ app: typer.Typer = typer.Typer(
         "trawl crawl quotes.py -a tag=love -s DOWNLOAD_DELAY=2",
         "trawl crawl shop.spiders:Books -o books.csv --job jobs/books",
         "trawl crawl quotes.py -O -:csv --quiet > quotes.csv",
+        "trawl crawl books prices -O '%(name)s.csv'",
     ),
 )
 def crawl(
     context: typer.Context,
-    spider: SpiderArgument,
+    spiders: Annotated[list[str], typer.Argument(metavar="SPIDER", help=_SPIDER_HELP, show_default=False)] = [],  # noqa: B006
     *,
+    takes_all: Annotated[
+        bool, typer.Option("--all", help="Crawl with every spider below this folder: those of `trawl list`.")
+    ] = False,
     argument: ArgumentOption = [],  # noqa: B006  # typer's way to say "none"
     setting: SettingOption = [],  # noqa: B006
     append: Annotated[
@@ -97,7 +101,8 @@ def crawl(
         str | None,
         typer.Option(
             metavar="DIR|URL",
-            help="Keep the crawl's state in this directory or Redis server (redis://host/NAME), or resume from it.",
+            help="Keep the crawl's state in this directory or Redis server (redis://host/NAME), or resume from it."
+            " %(name)s stands for the spider's name.",
         ),
     ] = None,
     job_durability: Annotated[
@@ -129,11 +134,12 @@ def crawl(
         typer.Option(metavar="FILE", help="Write the statistics to this file as JSON; - is standard output."),
     ] = None,
 ) -> None:
-    """Run a spider."""
+    """Run a spider, or several side by side that share the limits of a site."""
     from trawl.cli.run import CrawlOptions, crawl_command, stderr_console  # noqa: PLC0415
 
     options = CrawlOptions(
-        target=spider,
+        targets=tuple(spiders),
+        takes_all=takes_all,
         arguments=tuple(argument),
         settings=tuple(setting),
         appended=tuple(append),

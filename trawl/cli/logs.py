@@ -9,6 +9,9 @@ import copy
 import logging
 import traceback
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from logging.handlers import WatchedFileHandler
 from pathlib import Path
 from types import TracebackType
@@ -24,7 +27,7 @@ from trawl.errors import TrawlError, UsageError
 from trawl.observe import ObserveSettings, printable
 from trawl.tracebacks import is_user_file
 
-__all__ = ["Logs", "SafeFormatter", "is_expected"]
+__all__ = ["Logs", "SafeFormatter", "is_expected", "named_in_log"]
 
 logger: logging.Logger = logging.getLogger("trawl")
 
@@ -37,6 +40,19 @@ _REFUSING = (
 
 _TERMINAL_FORMAT = "[%(name)s] %(message)s"
 _TERMINAL_TIME = "%H:%M:%S"
+
+
+_NAME: ContextVar[str] = ContextVar("trawl_log_name", default="")
+
+
+@contextmanager
+def named_in_log(name: str) -> Iterator[None]:
+    """Begin each entry with a spider's name that comes from within the block, or from tasks that it starts."""
+    token = _NAME.set(name)
+    try:
+        yield
+    finally:
+        _NAME.reset(token)
 
 
 class SafeFormatter(logging.Formatter):
@@ -53,6 +69,8 @@ class SafeFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Format an entry, with a traceback only where that helps."""
         record = copy.copy(record)
+        if name := _NAME.get():
+            record.msg, record.args = f"{name}: {record.getMessage()}", None
         record.exc_text = None  # another handler may have put the traceback there, as the page wrote it
         error = record.exc_info[1] if record.exc_info else None
         if error is not None and not self._shows_all and is_expected(error):

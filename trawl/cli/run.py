@@ -14,7 +14,7 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,14 +25,16 @@ from rich.console import Console
 
 from trawl.cli import FAILED, INTERRUPTED, OK, UNSATISFACTORY, USAGE, exit_status
 from trawl.cli.load import STANDARD_OUTPUT, feeds_layer, load_spider, spider_arguments
-from trawl.cli.logs import Logs
+from trawl.cli.logs import Logs, named_in_log
 from trawl.cli.outcome import StatsFile, failed_in, wanted_failings
+from trawl.cli.planned import NAME, Planned, chosen, refuse_clashes, reports_of_all, stats_of, worst
 from trawl.cli.summary import scopes_table, summary_table
-from trawl.cli.view import CrawlWith, Watcher, can_show, panel_watcher, progress_of
+from trawl.cli.view import CrawlWith, Panels, Watcher, can_show, panel_watcher, progress_of
+from trawl.engine.stalls import report_stalls
 from trawl.errors import PartLoadError, SpiderLoadError, TrawlError, UsageError, WrittenForScrapy
 from trawl.observe import ObserveSettings, came_to_nothing, printable, progress_line, speed_between
 from trawl.settings import Layer, Settings, ambient, assignments, file_of, load, of_project, of_spider
-from trawl.shutdown import Signals, is_interrupted
+from trawl.shutdown import Signals, heed_signals, is_interrupted
 from trawl.spiders import Spider, SpidersSettings
 from trawl.throttling import ScopeReport
 from trawl.tracebacks import user_frames, user_traceback
@@ -111,7 +113,8 @@ class CrawlOptions:
     """The options of ``trawl crawl``, as typed.
 
     Attributes:
-        target: The spider: a name, ``FILE.py`` or ``MODULE``, with or without ``:CLASS``.
+        targets: The spiders: each a name, ``FILE.py`` or ``MODULE``, with or without ``:CLASS``.
+        takes_all: ``--all``.
         arguments: ``-a NAME=VALUE``.
         settings: ``-s NAME=VALUE``.
         appended: ``-o FEED``.
@@ -125,7 +128,8 @@ class CrawlOptions:
         stats: ``--stats FILE``.
     """
 
-    target: str
+    targets: tuple[str, ...] = ()
+    takes_all: bool = False
     arguments: tuple[str, ...] = ()
     settings: tuple[str, ...] = ()
     appended: tuple[str, ...] = ()
@@ -157,7 +161,7 @@ def stderr_console() -> Console:
 
 
 def crawl_command(options: CrawlOptions, crawl_with: CrawlWith, console: Console) -> int:
-    """Run a crawl. Returns the exit status.
+    """Run a crawl, or several side by side. Returns the exit status, of several the worst.
 
     An expected error is one line on standard error, preceded by the user's lines of the traceback for an error in the
     user's code, or by the whole traceback with ``--log-level DEBUG``.
@@ -169,41 +173,66 @@ def crawl_command(options: CrawlOptions, crawl_with: CrawlWith, console: Console
         arguments = spider_arguments(options.arguments)
         fails_on = wanted_failings(options.fails_on)
         stats_file = None if options.stats is None else StatsFile(options.stats)
-        durability = options.job_durability
-        typed = (
-            assignments(options.settings),
-            feeds_layer(options.appended, options.overwritten),
-            Layer("--job", {} if options.job is None else {"JOB_DIR": options.job}),
-            Layer("--job-durability", {} if durability is None else {"JOB_DURABILITY": durability}),
-            early,
-        )
-        spider = load_spider(options.target)
-        settings = load(*ambient(spider=spider), of_spider(spider), *typed)
-        logs.apply(settings.of(ObserveSettings), is_quiet=options.is_quiet)
-        warn_of_scrapy_project(Path.cwd() if (file := file_of(spider)) is None else file.parent)
-        check_arguments(spider, arguments)
-        if settings.of(SpidersSettings).scrapy_compat:
-            _tell_differences(spider, settings)
-        if options.stats == STANDARD_OUTPUT and _prints_items(settings):
-            raise UsageError("--stats - and a feed to standard output would mix there: write one of them to a file")
-        ran = _Ran()
+        assigned = assignments(options.settings)
+        feeds = feeds_layer(options.appended, options.overwritten)
+        plans = [
+            _planned(target, options, arguments, (assigned, feeds), early)
+            for target in chosen(options.targets, takes_all=options.takes_all)
+        ]
+        if len(plans) > 1:
+            for plan in plans:
+                plan.shown_name = plan.spider.name
+        logs.apply(plans[0].settings.of(ObserveSettings), is_quiet=options.is_quiet)
+        _check(plans, prints_stats=options.stats == STANDARD_OUTPUT)
         try:
-            status = _run(spider, settings, arguments, options.is_quiet, crawl_with, console, ran)
+            reports = _run(plans, options.is_quiet, crawl_with, console, logs)
         except BaseException:
             if stats_file is not None:
                 with suppress(TrawlError):  # it is that other error that is told
-                    stats_file.write({**ran.stats, "finish_reason": ran.stats.get("finish_reason") or "failed"})
+                    stats_file.write(stats_of(plans))
             raise
+        starts = [_sum_up(plan, options.is_quiet, console) for plan in plans]
+        if not options.is_quiet and (table := scopes_table(reports, console.width)) is not None:
+            with suppress(OSError):  # the terminal may be gone
+                console.print(table)
         if stats_file is not None:
-            stats_file.write(ran.stats)
-        if status == OK and (words := failed_in(fails_on, ran.stats)):
-            logger.error("the crawl fails on %s", words)
-            return UNSATISFACTORY
-        if words := came_to_nothing(ran.reason, ran.stats):
-            logger.warning("%s", words)
-        return status
+            stats_file.write(stats_of(plans))
+        return worst(_judged(plan, fails_on, has_start=start) for plan, start in zip(plans, starts, strict=True))
 
     return run_guarded(console, early, act, is_quiet=options.is_quiet)
+
+
+def _planned(
+    target: str, options: CrawlOptions, arguments: Mapping[str, str], typed: Sequence[Layer], early: Layer
+) -> Planned:
+    """Load a spider and its settings, with what was typed.
+
+    Raises:
+        SpiderLoadError: The spider can't be loaded.
+        UsageError: What was typed does not fit it, or its settings are wrong.
+    """
+    spider = load_spider(target)
+    job = None if options.job is None else options.job.replace(NAME, spider.name)
+    more = (
+        *typed,
+        Layer("--job", {} if job is None else {"JOB_DIR": job}),
+        Layer("--job-durability", {"JOB_DURABILITY": options.job_durability} if options.job_durability else {}),
+        early,
+    )
+    settings = load(*ambient(spider=spider), of_spider(spider), *more)
+    check_arguments(spider, arguments)
+    return Planned(spider, settings, arguments)
+
+
+def _check(plans: Sequence[Planned], *, prints_stats: bool) -> None:
+    """Refuse crawls that would write to one place, and warn of what was written for Scrapy."""
+    if prints_stats and any(_prints_items(plan.settings) for plan in plans):
+        raise UsageError("--stats - and a feed to standard output would mix there: write one of them to a file")
+    refuse_clashes(plans)
+    for plan in plans:
+        warn_of_scrapy_project(Path.cwd() if (file := file_of(plan.spider)) is None else file.parent)
+        if plan.settings.of(SpidersSettings).scrapy_compat:
+            _tell_differences(plan.spider, plan.settings)
 
 
 def run_guarded(console: Console, logged: Layer, act: Callable[[Logs], int], *, is_quiet: bool = False) -> int:
@@ -222,17 +251,22 @@ def run_guarded(console: Console, logged: Layer, act: Callable[[Logs], int], *, 
         try:
             logs.apply(load(logged).of(ObserveSettings), is_quiet=is_quiet)
             return act(logs)
-        except TrawlError as error:
-            return _refused(error, console, is_debug=logs.is_debug)
         except BaseException as error:  # noqa: ASYNC103 - around trio.run: no task is cancelled here
             if _is_interruption(error):
                 return INTERRUPTED  # noqa: ASYNC104
             if not isinstance(error, Exception):
                 raise
-            # A bug, for example in the user's pipelines: finding it takes the traceback.
-            shown = error.__traceback__ if logs.is_debug else user_traceback(error)
-            logger.critical("the crawl failed", exc_info=(type(error), error, shown))
-            return FAILED  # noqa: ASYNC104
+            return _told(error, console, logs)  # noqa: ASYNC104
+
+
+def _told(error: Exception, console: Console, logs: Logs, name: str = "") -> int:
+    """Print an error that ended a crawl, or kept it from beginning. Returns the exit status."""
+    if isinstance(error, TrawlError):
+        return _refused(error, console, is_debug=logs.is_debug, name=name)
+    # A bug, for example in the user's pipelines: finding it takes the traceback.
+    shown = error.__traceback__ if logs.is_debug else user_traceback(error)
+    logger.critical("the crawl failed", exc_info=(type(error), error, shown))
+    return FAILED
 
 
 def _is_interruption(error: BaseException) -> bool:
@@ -268,67 +302,85 @@ def _tell_differences(spider: type[Spider], settings: Settings) -> None:
         logger.warning("%s", finding)
 
 
-@attrs.define
-class _Ran:
-    """What is known of a crawl, also where it failed.
-
-    Attributes:
-        crawl: The running crawl, once it has begun.
-        result: Its result, where it came to its end.
-    """
-
-    crawl: Crawl | None = None
-    result: CrawlResult | None = None
-
-    @property
-    def stats(self) -> Mapping[str, object]:
-        """The statistics, as they stand."""
-        if self.result is not None:
-            return self.result.stats
-        return {} if self.crawl is None else self.crawl.stats.as_dict()
-
-    @property
-    def reason(self) -> str:
-        """The reason that it ended with; "" if it came to no end."""
-        return "" if self.result is None else self.result.reason
-
-    async def keep(self, crawl: Crawl) -> None:
-        """Keep the running crawl; the engine's watcher. A checkpoint."""
-        self.crawl = crawl
-        await trio.lowlevel.checkpoint()
-
-
 def _run(
-    spider: type[Spider],
-    settings: Settings,
-    arguments: Mapping[str, str],
-    is_quiet: bool,
-    crawl_with: CrawlWith,
-    console: Console,
-    ran: _Ran,
-) -> int:
-    async def main() -> list[ScopeReport]:
-        ran.result = await crawl_with(
-            spider,
-            settings,
-            spider_args=arguments,
-            watchers=[ran.keep, *_watchers(settings, is_quiet, console)],
-            handle_signals=True,
+    plans: Sequence[Planned], is_quiet: bool, crawl_with: CrawlWith, console: Console, logs: Logs
+) -> list[ScopeReport]:
+    """Run a crawl, or several side by side, of which one that fails leaves the others alone."""
+
+    async def alone() -> list[ScopeReport]:
+        (plan,) = plans
+        watchers = [plan.keep, *_watchers(plan.settings, is_quiet, console)]
+        plan.result = await crawl_with(
+            plan.spider, plan.settings, spider_args=plan.arguments, watchers=watchers, handle_signals=True
         )
-        return list(ran.crawl.report()) if ran.crawl else []
+        return reports_of_all(plans)
 
     with short_collections():
-        reports = trio.run(main)
-    assert ran.result is not None
-    result = ran.result
-    has_no_start = _explain(spider, arguments, result)
+        return (
+            trio.run(alone) if len(plans) == 1 else trio.run(_side_by_side, plans, is_quiet, crawl_with, console, logs)
+        )
+
+
+async def _side_by_side(
+    plans: Sequence[Planned], is_quiet: bool, crawl_with: CrawlWith, console: Console, logs: Logs
+) -> list[ScopeReport]:
+    panels = Panels(console) if not is_quiet and _shows_panel([plan.settings for plan in plans], console) else None
+
+    async def crawl(plan: Planned) -> None:
+        shown = [panels.watch] if panels is not None else _watchers(plan.settings, is_quiet, console)
+        with named_in_log(plan.shown_name):
+            try:
+                plan.result = await crawl_with(
+                    plan.spider, plan.settings, spider_args=plan.arguments, watchers=[plan.keep, heed_signals, *shown]
+                )
+            except Exception as error:
+                plan.error_status = _told(error, console, logs, plan.shown_name)
+            else:
+                logger.info("ended: %s", plan.reason)
+
+    async with trio.open_nursery() as around:
+        around.start_soon(report_stalls, None)
+        if panels is not None:
+            around.start_soon(panels.draw)
+        async with trio.open_nursery() as nursery:
+            for plan in plans:
+                nursery.start_soon(crawl, plan)
+        around.cancel_scope.cancel()
+    return reports_of_all(plans)
+
+
+def _sum_up(plan: Planned, is_quiet: bool, console: Console) -> bool:
+    """Print the summary of a crawl. Returns False if its spider has no start."""
+    result = plan.result
+    if result is None:
+        return True
+    with named_in_log(plan.shown_name):
+        has_start = not _explain(plan.spider, plan.arguments, result)
     if not is_quiet:
-        _print_summary(result, reports, console)
-    if has_no_start:
-        return FAILED
+        with suppress(OSError):  # the terminal may be gone
+            console.print(summary_table(result.reason, result.elapsed, result.stats, name=plan.shown_name))
+    return has_start
+
+
+def _judged(plan: Planned, fails_on: frozenset[str], *, has_start: bool) -> int:
+    """Return the exit status of a crawl; what is wrong with it is logged last."""
+    result = plan.result
+    if result is None:
+        return plan.error_status
+    status = _status(plan, result) if has_start else FAILED
+    with named_in_log(plan.shown_name):
+        if status == OK and (words := failed_in(fails_on, result.stats)):
+            logger.error("the crawl fails on %s", words)
+            return UNSATISFACTORY
+        if words := came_to_nothing(result.reason, result.stats):
+            logger.warning("%s", words)
+    return status
+
+
+def _status(plan: Planned, result: CrawlResult) -> int:
     status = exit_status(result.reason)
     # engine.close_spider(spider) has Ctrl-C's reason, as in Scrapy, but is an end like any other.
-    is_closed = status == INTERRUPTED and settings.of(SpidersSettings).scrapy_compat and not is_interrupted()
+    is_closed = status == INTERRUPTED and plan.settings.of(SpidersSettings).scrapy_compat and not is_interrupted()
     return OK if is_closed else status
 
 
@@ -386,24 +438,21 @@ def _prints_items(settings: Settings) -> bool:
     return STANDARD_OUTPUT in {str(path) for path in settings.get("FEEDS", ())}
 
 
+def _shows_panel(settings: Iterable[Settings], console: Console) -> bool:
+    prints = sys.stdout.isatty() and any(_prints_items(each) for each in settings)
+    return can_show(console) and not prints
+
+
 def _watchers(settings: Settings, is_quiet: bool, console: Console) -> list[Watcher]:
     if is_quiet:
         return []
-    if can_show(console) and not (_prints_items(settings) and sys.stdout.isatty()):
+    if _shows_panel([settings], console):
         return [panel_watcher(console)]
     interval = settings.of(ObserveSettings).logstats_interval
     return [log_watcher(interval)] if interval else []
 
 
-def _print_summary(result: CrawlResult, reports: list[ScopeReport], console: Console) -> None:
-    with suppress(OSError):  # the terminal may be gone
-        console.print(summary_table(result.reason, result.elapsed, result.stats))
-        table = scopes_table(reports, console.width)
-        if table is not None:
-            console.print(table)
-
-
-def _refused(error: TrawlError, console: Console, *, is_debug: bool) -> int:
+def _refused(error: TrawlError, console: Console, *, is_debug: bool, name: str) -> int:
     if is_debug:
         text = "".join(traceback.format_exception(error))
         console.print(printable(text, keeps_lines=True), end="", soft_wrap=True)
@@ -412,12 +461,13 @@ def _refused(error: TrawlError, console: Console, *, is_debug: bool) -> int:
         if len(frames) > 1:  # of a single one the sentence says all
             text = "".join(traceback.format_list(frames))
             console.print(printable(text, keeps_lines=True), end="", soft_wrap=True)
-    return print_error(error, console)
+    return print_error(error, console, name)
 
 
-def print_error(error: TrawlError, console: Console) -> int:
-    """Print an error as one line. Returns the exit status."""
-    console.print(f"trawl: {printable(_advised(str(error)))}", style="red", soft_wrap=True)
+def print_error(error: TrawlError, console: Console, name: str = "") -> int:
+    """Print an error as one line, with the spider's name where there are several. Returns the exit status."""
+    whose = f"{printable(name)}: " if name else ""
+    console.print(f"trawl: {whose}{printable(_advised(str(error)))}", style="red", soft_wrap=True)
     return USAGE if isinstance(error, UsageError) else FAILED
 
 

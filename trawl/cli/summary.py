@@ -12,7 +12,7 @@ from rich.text import Text
 
 from trawl.cli import OK, exit_status
 from trawl.http import Times
-from trawl.observe import clipped, duration_words, number_words, rate_words, summary_rows, times_words
+from trawl.observe import clipped, duration_words, number_words, printable, rate_words, summary_rows, times_words
 from trawl.throttling import ScopeReport, limit_words
 
 __all__ = ["MAX_SCOPES", "MEANINGS", "scopes_table", "summary_help", "summary_table"]
@@ -42,17 +42,20 @@ _TITLES_NARROW = ("scope", "sends", "rate", "triggers", "limited by")
 _FIGURES = ("sends", "rate", "allowed", "triggers", "steps")
 
 
-def summary_table(reason: str, elapsed: float, stats: Mapping[str, object]) -> Table:
+def summary_table(reason: str, elapsed: float, stats: Mapping[str, object], *, name: str = "") -> Table:
     """Return the summary of a crawl as a table of two columns.
 
     Args:
         reason: The reason it ended with.
         elapsed: Its duration in seconds.
         stats: Its statistics.
+        name: The spider's, where there are several.
     """
     table = Table(box=box.SIMPLE, show_header=False, pad_edge=False)
     table.add_column(style="cyan", no_wrap=True)
     table.add_column(overflow="fold")
+    if name:
+        table.add_row(Text("spider"), Text(printable(name), style="bold cyan"))
     for title, words in summary_rows(reason, elapsed, stats):
         table.add_row(Text(title), Text(words, style=_style(title, reason)))
     return table
@@ -115,6 +118,7 @@ def _style(title: str, reason: str) -> str:
 
 MEANINGS: Mapping[str, Mapping[str, str]] = {
     "The crawl": {
+        "spider": "its name, where several were crawled with",
         "ended": "why: finished, a limit (closespider_...), shutdown, cancelled, or what failed",
         "elapsed": "from the start to the end; of a job also that of all its runs together",
         "pages": "responses that were read whole, those of robots.txt included",

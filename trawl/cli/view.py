@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from trawl._run import CrawlResult
     from trawl.engine import Crawl
 
-__all__ = ["CrawlWith", "Watcher", "can_show", "panel", "panel_watcher", "progress_of"]
+__all__ = ["CrawlWith", "Panels", "Watcher", "can_show", "panel", "panel_watcher", "progress_of"]
 
 MAX_WAITING = 3
 """The number of reasons shown, those of most requests first; the others are counted."""
@@ -104,15 +105,37 @@ def _apart(text: str) -> tuple[str, str]:
     return figure, space + words
 
 
-def panel_watcher(console: Console) -> Watcher:
-    """Return a watcher that draws the panel on ``console`` until it is cancelled, and then removes it."""
+class Panels:
+    """The panels of the crawls that run, one below the other.
 
-    async def watch(crawl: Crawl) -> None:
-        seen = deque([progress_of(crawl)])
-        name = crawl.spider.name
+    Args:
+        console: Where they are drawn.
+    """
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._shown: list[tuple[Crawl, deque[Progress]]] = []
+
+    async def watch(self, crawl: Crawl) -> None:
+        """Show ``crawl`` until this is cancelled: a watcher."""
+        with self.showing(crawl):
+            await trio.sleep_forever()
+
+    @contextmanager
+    def showing(self, crawl: Crawl) -> Iterator[None]:
+        """Show ``crawl`` while the block runs."""
+        shown = crawl, deque([progress_of(crawl)])
+        self._shown.append(shown)
+        try:
+            yield
+        finally:
+            self._shown.remove(shown)
+
+    async def draw(self) -> None:
+        """Draw until this is cancelled, and then remove what was drawn. Returns early if the terminal is gone."""
         live = Live(
-            panel(name, seen[0], Speed()),
-            console=console,
+            self._panels(),
+            console=self._console,
             auto_refresh=False,  # its thread would draw beside Trio's
             transient=True,
             redirect_stdout=sys.stdout.isatty(),  # what the spider prints goes above the panel
@@ -124,14 +147,31 @@ def panel_watcher(console: Console) -> Watcher:
                 while True:
                     await trio.sleep(max(INTERVAL, took * IDLE_FOR))
                     began_at = trio.current_time()
-                    now = progress_of(crawl)
-                    while len(seen) > 1 and now.at - seen[1].at > SMOOTHING:
-                        seen.popleft()
-                    seen.append(now)
-                    live.update(panel(name, now, speed_between(seen[0], now)), refresh=True)
+                    for crawl, seen in self._shown:
+                        now = progress_of(crawl)
+                        while len(seen) > 1 and now.at - seen[1].at > SMOOTHING:
+                            seen.popleft()
+                        seen.append(now)
+                    live.update(self._panels(), refresh=True)
                     took = trio.current_time() - began_at
         except OSError:
-            # The terminal is gone; the crawl goes on without this watcher.
+            # The crawls go on without this task.
             return
+
+    def _panels(self) -> Text:
+        shown = [
+            panel(crawl.spider.name, seen[-1], speed_between(seen[0], seen[-1]))
+            for crawl, seen in sorted(self._shown, key=lambda each: each[0].spider.name)
+        ]
+        return Text("\n", overflow="fold").join(shown)
+
+
+def panel_watcher(console: Console) -> Watcher:
+    """Return a watcher that draws the panel on ``console`` until it is cancelled, and then removes it."""
+
+    async def watch(crawl: Crawl) -> None:
+        panels = Panels(console)
+        with panels.showing(crawl):
+            await panels.draw()
 
     return watch

@@ -3,8 +3,8 @@
 A task notes that Trio's loop goes round; a thread looks whether it still does. Where it does not, the thread reads from
 the frames of the loop's own thread which line of the user's holds it up, and says so, once a line.
 
-Only :mod:`trawl._run` starts it: a simulated crawl, on its virtual clock, has no use for a thread that looks at a real
-one.
+Only :mod:`trawl._run`, and the command for several crawls, start it: a simulated crawl, on its virtual clock, has no
+use for a thread that looks at a real one.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ MAX_TOLD = 10
 """Lines that are told of in one crawl."""
 
 
-async def report_stalls(crawl: Crawl, stall: float = STALL) -> None:
+async def report_stalls(crawl: Crawl | None = None, stall: float = STALL) -> None:
     """Warn of the user's lines that hold up the crawl: a watcher of real crawls, until it is cancelled.
 
     Args:
-        crawl: The crawl.
+        crawl: The crawl, as every watcher is given it; None: whatever crawls run.
         stall: Seconds after which a stop is told.
     """
     watch = _Watch(threading.get_ident(), stall)

@@ -1,0 +1,156 @@
+"""The crawls of one ``trawl crawl``: which spiders they are of, and what they may not have in common.
+
+Only :mod:`trawl.cli.run` imports this: it runs them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import attrs
+import trio
+
+from trawl.cli import FAILED, INTERRUPTED, OK, UNSATISFACTORY, USAGE
+from trawl.cli.list import spiders_in
+from trawl.engine import Crawl
+from trawl.errors import UsageError
+from trawl.settings import Settings
+from trawl.spiders import Spider
+from trawl.throttling import ScopeReport
+
+if TYPE_CHECKING:
+    from trawl._run import CrawlResult
+
+__all__ = ["NAME", "Planned", "chosen", "refuse_clashes", "reports_of_all", "stats_of", "worst"]
+
+NAME = "%(name)s"
+"""What stands for the spider's name in ``--job`` and in the path of a feed."""
+
+_OF_A_SPIDER = re.compile(r"%\((?!time|batch)")
+
+_WORST_FIRST = (USAGE, FAILED, INTERRUPTED, UNSATISFACTORY)
+
+_ONE_EACH = ("JOB_DIR", "WARC_FILE", "COOKIES_FILE")
+"""Settings that name what one crawl alone writes to."""
+
+
+@attrs.define(eq=False)
+class Planned:
+    """A crawl, from before it begins until after its end.
+
+    Attributes:
+        spider: The spider's class.
+        settings: The settings, with those of the command line.
+        arguments: ``-a NAME=VALUE``.
+        shown_name: The spider's name, where there are several crawls to be told apart; else "".
+        crawl: The running crawl, once it has begun.
+        result: Its result, where it came to its end.
+        error_status: The exit status of the error that ended it before that.
+    """
+
+    spider: type[Spider]
+    settings: Settings
+    arguments: Mapping[str, str]
+    shown_name: str = ""
+    crawl: Crawl | None = None
+    result: CrawlResult | None = None
+    error_status: int = FAILED
+
+    @property
+    def stats(self) -> Mapping[str, object]:
+        """The statistics, as they stand; of a crawl that an error ended, with ``failed`` for a reason."""
+        if self.result is not None:
+            return self.result.stats
+        stats = {} if self.crawl is None else self.crawl.stats.as_dict()
+        return {**stats, "finish_reason": stats.get("finish_reason") or "failed"}
+
+    @property
+    def reason(self) -> str:
+        """The reason that it ended with; "" if it came to no end."""
+        return "" if self.result is None else self.result.reason
+
+    async def keep(self, crawl: Crawl) -> None:
+        """Keep the running crawl; the engine's watcher. A checkpoint."""
+        self.crawl = crawl
+        await trio.lowlevel.checkpoint()
+
+
+def chosen(typed: Sequence[str], *, takes_all: bool) -> Sequence[str]:
+    """Return the spiders to crawl with, as ``FILE:CLASS`` where ``--all`` finds them below the working directory.
+
+    Raises:
+        UsageError: None is named, or some are and ``--all`` is given too, or it finds none.
+    """
+    if typed and takes_all:
+        raise UsageError("--all crawls with every spider below this folder: name none beside it")
+    if not typed and not takes_all:
+        raise UsageError("no spider is named: write its name or FILE.py, or --all (`trawl list` shows those here)")
+    if typed:
+        return typed
+    found = sorted(set(spiders_in(Path())))
+    if not found:
+        raise UsageError("--all: there is no spider below this folder; `trawl new spider` writes one")
+    return [each.target for each in found]
+
+
+def refuse_clashes(plans: Sequence[Planned]) -> None:
+    """Refuse what crawls that run side by side can't have in common.
+
+    Raises:
+        UsageError: Two spiders have one name, or would write to the same feed, job, archive or cookies.
+    """
+    _refuse_twice(plans, lambda plan: [plan.spider.name], "the spiders {} have the name {!r}: give each its own")
+    _refuse_twice(
+        plans,
+        lambda plan: [path for path in map(str, plan.settings.get("FEEDS", ())) if not _OF_A_SPIDER.search(path)],
+        "{} would write to one feed, {!r}: put " + NAME + " into its name, for the spider's",
+    )
+    for setting in _ONE_EACH:
+        words = "{} would have one " + setting + ", {!r}: " + _ADVICE.get(setting, _OWN)
+        _refuse_twice(plans, partial(_value_of, setting), words)
+
+
+_OWN = "give each its own in `custom_settings`"
+_ADVICE = {"JOB_DIR": f"write --job with {NAME} for the spider's name, as in --job jobs/{NAME}"}
+
+
+def _value_of(setting: str, plan: Planned) -> list[str]:
+    value = plan.settings[setting]
+    return [str(value)] if value else []
+
+
+def _refuse_twice(plans: Iterable[Planned], values_of: Callable[[Planned], list[str]], words: str) -> None:
+    first: dict[str, Planned] = {}
+    for plan in plans:
+        for value in values_of(plan):
+            other = first.setdefault(value, plan)
+            if other is not plan:
+                raise UsageError(words.format(f"{other.spider.__name__} and {plan.spider.__name__}", value))
+
+
+def stats_of(plans: Sequence[Planned]) -> Mapping[str, object]:
+    """Return the statistics of a crawl; of several, those of each by the name of its spider."""
+    return plans[0].stats if len(plans) == 1 else {plan.spider.name: plan.stats for plan in plans}
+
+
+def worst(statuses: Iterable[int]) -> int:
+    """Return the exit status for several crawls: 2, 1, 130 or 3, whichever is met first in this order, or 0."""
+    met = set(statuses)
+    return next((status for status in _WORST_FIRST if status in met), OK)
+
+
+def reports_of_all(plans: Iterable[Planned]) -> list[ScopeReport]:
+    """Return the reports of the scopes of all crawls, the busiest first; of a scope that crawls shared, one."""
+    reports: list[ScopeReport] = []
+    by_scope: dict[str, list[ScopeReport]] = {}
+    for plan in plans:
+        for report in plan.crawl.report() if plan.crawl is not None else ():
+            known = by_scope.setdefault(report.scope, [])
+            if report not in known:
+                known.append(report)
+                reports.append(report)
+    return sorted(reports, key=lambda report: -report.sends)
