@@ -124,7 +124,8 @@ class Page:
         assert stats.get("item_scraped_count"), said
         feeds = [] if "simulate" in words else [words[at + 1] for at, word in enumerate(words) if word in ("-o", "-O")]
         for feed in feeds:
-            assert "://" in feed or (self._commands.here / feed).stat().st_size, said
+            written = [*self._commands.here.glob(feed.replace("%(name)s", "*"))]
+            assert "://" in feed or (written and all(path.stat().st_size for path in written)), said
 
     def _picture(self, name: str) -> None:
         """Refuse a picture that is not the one which the page's commands have drawn; an explanation's are others."""

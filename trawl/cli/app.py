@@ -73,7 +73,7 @@ app: typer.Typer = typer.Typer(
         "trawl crawl quotes.py -a tag=love -s DOWNLOAD_DELAY=2",
         "trawl crawl shop.spiders:Books -o books.csv --job jobs/books",
         "trawl crawl quotes.py -O -:csv --quiet > quotes.csv",
-        "trawl crawl books prices -O '%(name)s.csv'",
+        "trawl crawl quotes.py shop.py -O '%(name)s.csv'",
     ),
 )
 def crawl(
