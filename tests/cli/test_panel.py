@@ -2,16 +2,19 @@ from __future__ import annotations
 
 import io
 import logging
+from typing import Any
 
 import pytest
 import trio
+import trio.testing
 from rich.console import Console
 from trio.testing import MockClock
 
 from tests.cli.fake_crawl import FakeCrawl, Held
 from trawl.cli.run import log_watcher
-from trawl.cli.view import can_show, panel, panel_watcher
+from trawl.cli.view import Panels, can_show, panel, panel_watcher
 from trawl.observe import Progress, Speed
+from trawl.spiders import Spider
 from trawl.throttling import Reason
 
 
@@ -75,6 +78,38 @@ async def test_the_panel_is_drawn_four_times_a_second_and_gone_at_the_end(autoju
     assert "3 waiting: a.example delay 2 s (DOWNLOAD_DELAY)" in text
     assert text.count("quotes ·") == 12  # at once, ten times in 2.7 s, and when it goes
     assert text.endswith("\x1b[1A\x1b[2K")
+
+
+async def test_the_panels_of_several_crawls_stand_one_below_the_other_and_go_with_them(
+    autojump_clock: MockClock,
+) -> None:
+    class Authors(Spider):
+        name = "authors"
+
+    console = Console(file=io.StringIO(), force_terminal=True, color_system=None, width=200)
+    panels, scope = Panels(console), trio.CancelScope()
+
+    quotes: Any = FakeCrawl(queued=3)
+    authors: Any = FakeCrawl(Authors(), queued=4)
+
+    async def watch_quotes() -> None:
+        with scope:
+            await panels.watch(quotes)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(watch_quotes)
+        nursery.start_soon(panels.watch, authors)
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(panels.draw)
+        await trio.sleep(0.4)
+        scope.cancel()
+        await trio.sleep(0.2)
+        nursery.cancel_scope.cancel()
+    assert isinstance(console.file, io.StringIO)
+    lines = [line for line in console.file.getvalue().splitlines() if "queued" in line]
+    names = ["authors" if "authors" in line else "quotes" for line in lines]
+    assert names[:5] == ["authors", "quotes", "authors", "quotes", "authors"]  # at once, after 0.25 s, after 0.5 s
+    assert "quotes" not in names[4:]
 
 
 async def test_a_terminal_that_goes_away_does_not_end_the_crawl(autojump_clock: MockClock) -> None:
