@@ -1,4 +1,6 @@
-"""Compiles the hot modules into the wheel where ``TRAWL_COMPILED=1`` asks for it; the default wheel is pure Python.
+"""Writes the README for package indexes, and compiles the hot modules into the wheel where that is asked for.
+
+``TRAWL_COMPILED=1`` asks for it; the default wheel is pure Python.
 
 The list of modules, with the reason for each that is left out, is in ``pyproject.toml``. A module is compiled as it
 stands, next to its source: one that mypyc can't compile is left out, and no line is written for mypyc.
@@ -7,11 +9,13 @@ stands, next to its source: one that mypyc can't compile is left out, and no lin
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from pathlib import Path
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 VARIABLE = "TRAWL_COMPILED"
 
@@ -50,6 +54,32 @@ def compiled(modules: list[str], folder: Path) -> list[Path]:
     command.ensure_finalized()
     command.run()
     return [Path(output) for output in command.get_outputs()]
+
+
+PICTURE = re.compile(r"!\[[^]]*\]\((?!https?:)[^)]+\)\n*")
+LINK = re.compile(r"(?<!!)\[([^]]*)\]\((?!https?:|#)([^)]+)\)")
+
+
+def for_an_index(readme: str, source: str = "") -> str:
+    """The README where the files beside it are not: a package index shows neither their pictures nor what they link to.
+
+    Args:
+        readme: As it stands in the repository.
+        source: Where the repository's files are shown, ending in ``/``; "": nowhere, so links become their words.
+    """
+    if source:
+        return re.sub(r"(!?\[[^]]*\])\((?!https?:|#)([^)]+)\)", rf"\1({source}\2)", readme)
+    return LINK.sub(r"\1", PICTURE.sub("", readme))
+
+
+class Readme(MetadataHookInterface):
+    """The hook that hatchling calls for what is dynamic in ``pyproject.toml``; its option is ``source``."""
+
+    def update(self, metadata: dict[str, Any]) -> None:
+        """Add the text that an index shows."""
+        text = (Path(self.root) / "README.md").read_text(encoding="utf-8")
+        shown = for_an_index(text, self.config.get("source", ""))
+        metadata["readme"] = {"content-type": "text/markdown", "text": shown}
 
 
 class CompiledModules(BuildHookInterface[Any]):

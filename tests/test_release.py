@@ -32,6 +32,25 @@ def test_the_wheel_holds_the_package_and_nothing_else(tmp_path: Path) -> None:
     assert any(re.fullmatch(r"trawl/frontier/redis/scripts/\w+\.lua", name) for name in names)
 
 
+@pytest.mark.interpreted
+def test_what_an_index_shows_of_the_readme_links_to_nothing_that_is_not_there(tmp_path: Path) -> None:
+    [wheel] = WheelBuilder(str(ROOT)).build(directory=str(tmp_path), versions=["standard"])
+    with ZipFile(wheel) as archive:
+        [name] = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+        text = archive.read(name).decode()
+    links = re.findall(r"\]\(([^)]+)\)", text)
+    assert links
+    assert all(link.startswith("https://") for link in links), links
+    assert "pip install trawl-crawler" in text
+
+
+def test_what_the_readme_links_to_in_the_repository_is_there() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    links = [link for link in re.findall(r"\]\(([^)]+)\)", text) if not link.startswith("https://")]
+    assert links
+    assert [link for link in links if not (ROOT / link).exists()] == []
+
+
 def test_the_version_is_the_same_everywhere() -> None:
     assert f"\nversion: {trawl.__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
 
