@@ -81,6 +81,20 @@ def test_without_folders_for_them_spider_and_test_stand_side_by_side(tmp_path: P
     assert "from quotes import QuotesSpider" in (tmp_path / "test_quotes.py").read_text("utf-8")
 
 
+@pytest.mark.parametrize(
+    ("domain", "start"),
+    [
+        ("127.0.0.1:8000", "http://127.0.0.1:8000/"),
+        ("localhost", "http://localhost/"),
+        ("https://localhost:8443/x", "https://localhost:8443/x"),
+        ("localhost.example", "https://localhost.example/"),
+    ],
+)
+def test_a_site_on_ones_own_machine_is_asked_without_tls(domain: str, start: str, tmp_path: Path) -> None:
+    assert main(["new", "spider", "mine", domain]) == 0
+    assert f'start_urls = ["{start}"]' in (tmp_path / "mine.py").read_text("utf-8")
+
+
 def test_nothing_is_overwritten(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "test_quotes.py").write_text("mine", "utf-8")
     assert main(["new", "spider", "quotes", "a.example"]) == 2

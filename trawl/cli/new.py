@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import keyword
+import re
 import shlex
 import sys
 import unicodedata
@@ -261,10 +262,14 @@ def _check(name: str, template: str) -> None:
         raise UsageError(f"unknown template {template!r}; {hint}")
 
 
+_OWN_MACHINE = re.compile(r"(localhost|127\.[\d.]+|\[::1\])(:|/|$)")
+
+
 def _start_of(domain: str) -> str:
     """Return the start URL of a spider of ``domain``."""
     try:
-        url = normalize_url(domain if "://" in domain else f"https://{domain}").partition("#")[0]
+        scheme = "http" if _OWN_MACHINE.match(domain) else "https"  # who tries one out has no certificate for it
+        url = normalize_url(domain if "://" in domain else f"{scheme}://{domain}").partition("#")[0]
         host = host_of(url)
     except ValueError as error:
         raise UsageError(f"{domain!r} is not a domain: {error}") from error

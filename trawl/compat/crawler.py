@@ -145,6 +145,18 @@ class CrawlerEngine:
 class Crawler:
     """A crawl as Scrapy's spiders know it: ``crawler.settings``, ``crawler.stats``, ``crawler.engine``.
 
+    >>> class Counted:
+    ...     def __init__(self, stats, most):
+    ...         self.stats, self.most = stats, most
+    ...
+    ...     @classmethod
+    ...     def from_crawler(cls, crawler):
+    ...         return cls(crawler.stats, crawler.settings.getint("CLOSESPIDER_ITEMCOUNT"))
+    ...
+    ...     def process_item(self, item, spider):
+    ...         self.stats.inc_value("counted/items")
+    ...         return item
+
     Attributes:
         settings: The settings by their upper-case names.
         stats: The statistics, with Scrapy's methods (``inc_value``, ``get_value``, ...) too.

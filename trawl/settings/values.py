@@ -104,6 +104,11 @@ class Settings(Mapping[str, Any]):
     trawl's own parts read their section (:meth:`of`); spiders read by name, also with Scrapy's accessors, which
     convert. An unknown name raises :class:`UnknownSetting`, a ``KeyError``, unless a default is given as with ``get``.
     In a crawl that was moved from Scrapy (``SCRAPY_COMPAT``) it is None, as there.
+
+    >>> from trawl.settings import Layer, load
+    >>> settings = load(Layer("settings", {"DOWNLOAD_DELAY": 0.5}))
+    >>> settings["DOWNLOAD_DELAY"], settings.getint("CONCURRENT_REQUESTS_PER_DOMAIN"), settings.get("MY_OWN", "none")
+    (0.5, 1, 'none')
     """
 
     __slots__ = ("_answers_none", "_own", "_sections", "_sources", "_values")

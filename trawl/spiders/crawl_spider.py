@@ -27,6 +27,11 @@ Named = Callable[..., Any] | str | None
 class Rule:
     """One rule of a :class:`CrawlSpider`.
 
+    >>> to_items = trawl.Rule(trawl.LinkExtractor(allow="/item/"), callback="parse_item")
+    >>> to_lists = trawl.Rule(trawl.LinkExtractor(restrict_css="nav"))  # no callback: searched for more links
+    >>> to_items.follows, to_lists.follows
+    (False, True)
+
     Attributes:
         link_extractor: Finds the links; None: all links of a page.
         callback: Called with their pages; None: pages are only searched for more links.

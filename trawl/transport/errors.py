@@ -51,7 +51,9 @@ def tls_failure(error: ssl.SSLError) -> DownloadError:
         return ConnectFailed("the server closed the connection during the TLS handshake")
     if isinstance(error, ssl.SSLCertVerificationError):
         return TLSFailed(f"its certificate is refused: {error.verify_message}")
-    return TLSFailed(f"the TLS handshake failed: {(error.reason or str(error)).lower().replace('_', ' ')}")
+    words = (error.reason or str(error)).lower().replace("_", " ")
+    hint = " (the server may speak plain http: write http://)" if words == "wrong version number" else ""
+    return TLSFailed(f"the TLS handshake failed: {words}{hint}")
 
 
 def is_short_of_files(error: BaseException | None) -> bool:
