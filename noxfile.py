@@ -105,7 +105,7 @@ def pythons(session: nox.Session) -> None:
 
 @nox.session(python="3.11")
 def lowest(session: nox.Session) -> None:
-    """The same tests with the lowest version of each dependency and extra that pyproject.toml allows."""
+    """The same tests with the lowest version of each dependency and extra that pyproject.toml allows: ten minutes."""
     session.install("uv")
     pins = str(Path(session.create_tmp()).resolve() / "lowest.txt")
     lowest_direct = ("--all-extras", "--resolution", "lowest-direct", "--python", "3.11", "--quiet")
@@ -117,7 +117,7 @@ def lowest(session: nox.Session) -> None:
 
 @nox.session
 def extras(session: nox.Session) -> None:
-    """Each extra by itself: with it works what it is for, and without it trawl says what to install."""
+    """Each extra by itself: with it works what it is for, and without it trawl says what to install. Two minutes."""
     session.install("uv")
     folder = Path(session.create_tmp()).resolve()
     shutil.rmtree(folder)
@@ -203,7 +203,7 @@ def typing_legacy(session: nox.Session) -> None:
 
 @nox.session
 def release(session: nox.Session) -> None:
-    """Wheel and sdist; each is installed by pip in a fresh environment, from where a crawl is run."""
+    """Wheel and sdist; each is installed by pip in a fresh environment, from where a crawl is run. A minute."""
     session.install("build", "check-jsonschema", "twine")
     for schema, files in FILES_OF_OTHERS.items():
         session.run("check-jsonschema", "--quiet", "--builtin-schema", f"vendor.{schema}", *files)

@@ -241,7 +241,7 @@ def test_pages_that_robots_txt_forbids_are_told_of_unless_a_setting_decides(
     assert main(["check", str(file)]) == 0
     out, err = capfd.readouterr()
     assert out == "1 spider: nothing wrong\n"
-    assert err.startswith(f"{file}:2: ROBOTSTXT_OBEY is true unless it is set, and false in Scrapy")
+    assert f"{file.name}:2: ROBOTSTXT_OBEY is true unless it is set, and false in Scrapy" in err
     file.write_text(body + "    custom_settings = {'ROBOTSTXT_OBEY': True}\n", "utf-8")
     assert main(["check", str(file)]) == 0
     assert capfd.readouterr().err == ""
