@@ -26,7 +26,7 @@ A call that is cancelled has either done nothing or all it was to do; one that r
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import attrs
 
@@ -130,7 +130,8 @@ class Record:
         found_at: float | None,
     ) -> Record:
         """Make a record of values that another had, which was ordinary."""
-        record = cls.__new__(cls)
+        untyped: Any = cls  # compiled, a class has no __new__ that mypyc knows of
+        record: Record = untyped.__new__(cls)
         record.request = request
         record.scopes = scopes
         record.lane = lane
