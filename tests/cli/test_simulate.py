@@ -12,7 +12,7 @@ from rich.console import Console
 
 from tests.cli.simulated import FOLLOWER
 from trawl.cli import main
-from trawl.cli.simulate import rates_table
+from trawl.cli.simulate import RunSummary, comparison_table, rates_table
 from trawl.testing import Send, Simulation
 
 WEB = """
@@ -55,6 +55,40 @@ def test_groups_of_settings_are_compared(folder: Path, capsys: pytest.CaptureFix
     assert [("DOWNLOAD_DELAY=0" in row, "backoff" in row) for row in rows] == [(True, True), (False, False)]
     assert sorted(path.name for path in folder.glob("*.svg")) == ["out-1.svg", "out-2.svg"]
     assert "DOWNLOAD_DELAY=2" in (folder / "out-2.svg").read_text()
+
+
+@pytest.mark.parametrize(
+    ("width", "titles", "reason"),
+    [
+        (150, ["settings", "429s", "no answer", "at once", "limited by", "ended"], "finished"),
+        (88, ["settings", "429s", "at once"], "finished"),
+        (80, ["settings", "429s"], "finished"),
+        (80, ["settings", "429s", "ended"], "timeout"),
+    ],
+)
+def test_a_narrow_terminal_gets_whole_settings_and_fewer_columns(width: int, titles: list[str], reason: str) -> None:
+    told = "RANDOMIZE_DOWNLOAD_DELAY=false DOWNLOAD_DELAY=2"
+    limited = [("delay", 4.5), ("robots.txt", 0.3)]
+    summary = RunSummary(
+        settings=told,
+        reason=reason,
+        elapsed=5.3,
+        sends=11,
+        items=18,
+        refused=0,
+        unanswered=0,
+        rate=2.1,
+        most_in_flight=1,
+        limited=limited,
+    )
+    console = Console(width=width, file=io.StringIO())
+    console.print(comparison_table([summary], width))
+    assert isinstance(console.file, io.StringIO)
+    lines = console.file.getvalue().splitlines()
+    assert "RANDOMIZE_DOWNLOAD_DELAY=false" in console.file.getvalue()
+    assert max(map(len, lines)) <= width
+    all_titles = ["settings", "429s", "no answer", "at once", "limited by", "ended"]
+    assert [title for title in all_titles if f" {title} " in lines[1]] == titles
 
 
 def test_what_settings_warn_of_is_told_once_for_all_groups(

@@ -29,7 +29,6 @@ from unittest.mock import patch
 
 import trio
 
-import trawl.cli.run
 from tests.docs.given import ROOT, every_site
 from tests.docs.processes import LONGEST, python, run_forked
 from trawl._run import CrawlResult, crawl_with
@@ -46,6 +45,7 @@ __all__ = ["Commands"]
 KILLED = re.compile(r"^(?P<command>trawl .*[^&\s])\s*&\nsleep (?P<seconds>\d+)\nkill -9 \$!$", re.M | re.S)
 ASSIGNMENT = re.compile(r"(?P<name>[A-Za-z_]\w*)=(?P<value>.*)", re.S)
 COLUMNS = 88
+TERMINAL = {"TERM": "dumb", "NO_COLOR": "1", "COLUMNS": str(COLUMNS)}
 
 ENVIRONMENT = {
     "PYTHONPATH": str(ROOT),
@@ -126,9 +126,10 @@ class Commands:
                 yield
 
     def _trawl(self, words: Sequence[str]) -> str:
-        *words, mark, place = words if words[-2:-1] in ([">"], [">>"]) else [*words, "", ""]
-        printed = io.TextIOWrapper(io.BytesIO(), "utf-8", newline="\n")
-        told = io.TextIOWrapper(io.BytesIO(), "utf-8", newline="\n") if mark else printed
+        *words, mark, place = words if words[-2:-1] in ([">"], [">>"], ["2>"]) else [*words, "", ""]
+        terminal = Terminal(io.BytesIO(), "utf-8", newline="\n")
+        written = io.TextIOWrapper(io.BytesIO(), "utf-8", newline="\n")
+        printed, told = (written if mark in marks else terminal for marks in ([">", ">>"], ["2>"]))
         results: list[CrawlResult] = []
         with chdir(self._here), redirect_stdout(printed), redirect_stderr(told), fresh_modules(self._folder):
             sys.path.append(str(self._folder / "site"))
@@ -139,8 +140,8 @@ class Commands:
         self.stats += [result.stats for result in results]
         if mark:
             with (self._here / Path(place).expanduser()).open("ab" if mark == ">>" else "wb") as file:
-                file.write(content(printed))
-        return content(told).decode()
+                file.write(content(written))
+        return content(terminal).decode()
 
     def _simulate(self, *given: Any, **options: Any) -> Simulation:
         sim = simulate(*given, **options)
@@ -178,6 +179,14 @@ class Commands:
         )
         self.status = done.returncode
         return done.stdout
+
+
+class Terminal(io.TextIOWrapper):
+    """A terminal that has neither colours nor a cursor that moves."""
+
+    def isatty(self) -> bool:
+        """Yes."""
+        return True
 
 
 def content(stream: io.TextIOWrapper) -> bytes:
@@ -282,8 +291,8 @@ def virtual_time() -> Iterator[None]:
 
 @contextmanager
 def shown_on_a_terminal() -> Iterator[None]:
-    """The table of a crawl is as wide as on the terminal that the pages show."""
-    with patch.object(trawl.cli.run, "_WIDTH_OF_A_FILE", COLUMNS):
+    """What is shown is as wide as on the terminal that the pages show."""
+    with patch.dict(os.environ, TERMINAL):
         yield
 
 

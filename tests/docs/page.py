@@ -36,6 +36,7 @@ from trawl.testing import SimulatedWeb, load_web, simulate
 __all__ = ["Page"]
 
 DATE = re.compile(r"\b\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\b")
+HOUR_OF_LOG = re.compile(r"^(?:\d\d:\d\d:\d\d| {8})(?= (?:DEBUG|INFO|WARNING|ERROR) )", re.M)
 SECONDS_OF_PYTEST = re.compile(r"\bin \d+\.\d+s\b")
 TROUBLE = ("spider_exceptions", "throttling_errors", "scope_errors", "middleware_exceptions", "item_error_count")
 
@@ -46,16 +47,17 @@ class Page:
     Args:
         path: The page; what it includes is looked for beside it.
         folder: Where its commands are run.
+        commands: What runs them; None for one that needs neither network nor time.
 
     Attributes:
         counts: How many blocks of each kind were run or checked.
     """
 
-    def __init__(self, path: Path, folder: Path) -> None:
+    def __init__(self, path: Path, folder: Path, commands: Commands | None = None) -> None:
         self.counts: dict[str, int] = {}
         self._path = path
         self._folder = folder
-        self._commands = Commands(folder)
+        self._commands = commands or Commands(folder)
         self._line = ""
         self._printed = ""
         self._was_command = False
@@ -118,10 +120,14 @@ class Page:
                 self._crawled(words, said)
 
     def _crawled(self, words: list[str], said: str) -> None:
-        """Refuse a crawl that went wrong, that gave nothing, or that left a feed empty."""
+        """Refuse a crawl that went wrong, or that gave nothing."""
         stats = self._commands.stats[-1]
         assert trouble(stats) == {}, said
         assert stats.get("item_scraped_count"), said
+        self._fed(words, said)
+
+    def _fed(self, words: list[str], said: str) -> None:
+        """Refuse a feed of a crawl that is empty."""
         feeds = [] if "simulate" in words else [words[at + 1] for at, word in enumerate(words) if word in ("-o", "-O")]
         for feed in feeds:
             written = [*self._commands.here.glob(feed.replace("%(name)s", "*"))]
@@ -214,8 +220,9 @@ class Page:
             table = tomllib.loads(block.text)["tool"]["trawl"]
             own = table.pop("own", {})
             (self._folder / "pyproject.toml").write_text(block.text, "utf-8")
-            printed = self._commands.run("trawl settings")
-            assert self._commands.status == 0, printed
+            told = self._commands.run("trawl settings > .settings")
+            assert self._commands.status == 0, told
+            printed = (self._folder / ".settings").read_text("utf-8")
             assert [name for name in table if not re.search(rf"^{name}=.*pyproject\.toml$", printed, re.M)] == []
             assert [name for name in own if not re.search(rf"^{name}=", printed, re.M)] == []
         else:
@@ -244,8 +251,8 @@ def changed(text: str, diff: str) -> str:
 def shown(text: str, folder: Path) -> str:
     """What a command printed as pages show it: what is different each time, and how wide a table is, made the same."""
     text = text.replace(str(folder), "/home/you").replace(tempfile.gettempdir(), "/tmp")
-    text = SECONDS_OF_PYTEST.sub("in 0.01s", DATE.sub("2026-01-01 12:00:00", text))
-    return re.sub("─+", "─", text)
+    text = SECONDS_OF_PYTEST.sub("in 0.01s", DATE.sub("2026-01-01 12:00:00", HOUR_OF_LOG.sub("12:00:00", text)))
+    return re.sub(r"(─|-{6})\1*-*", "─", text)
 
 
 def _is_spider(value: object) -> bool:

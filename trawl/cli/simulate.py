@@ -29,7 +29,7 @@ from trawl.testing.simulation import REFUSALS, Simulation
 from trawl.testing.watchdog import Stuck
 from trawl.throttling import limit_words
 
-__all__ = ["RunSummary", "groups_of", "simulate_command", "summarize"]
+__all__ = ["RunSummary", "comparison_table", "groups_of", "simulate_command", "summarize"]
 
 _BETWEEN_PAIRS = re.compile(r"\s+(?=[A-Z][A-Z0-9_]*=)")
 
@@ -204,7 +204,7 @@ def _draw(simulations: Sequence[Simulation], labels: Sequence[str], out: str, dr
 
 def _print_tables(simulations: Sequence[Simulation], labels: Sequence[str], console: Console) -> None:
     summaries = [summarize(simulation, label) for simulation, label in zip(simulations, labels, strict=True)]
-    console.print(_table(summaries))
+    console.print(comparison_table(summaries, console.width))
     for summary, simulation in zip(summaries, simulations, strict=True):
         table = scopes_table(simulation.report, console.width)
         if table is not None:
@@ -277,26 +277,47 @@ def _full_bar(rates: Sequence[Rate], limit: Sequence[tuple[float, float]]) -> st
     return f"limit {' to '.join(rate_words(rate) for rate in ends)}"
 
 
-def _table(summaries: Sequence[RunSummary]) -> Table:
+def comparison_table(summaries: Sequence[RunSummary], width: int) -> Table:
+    """Return a row a run. What a terminal has no room for is left out, first what has nothing to tell."""
+    columns = {
+        "settings": [summary.settings for summary in summaries],
+        "time": [duration_words(summary.elapsed) for summary in summaries],
+        "sends": [number_words(summary.sends) for summary in summaries],
+        "rate": [rate_words(summary.rate) for summary in summaries],
+        "items": [number_words(summary.items) for summary in summaries],
+        "429s": [number_words(summary.refused) for summary in summaries],
+        "no answer": [number_words(summary.unanswered) for summary in summaries],
+        "at once": [number_words(summary.most_in_flight) for summary in summaries],
+        "limited by": [_limited_words(summary) for summary in summaries],
+        "ended": [summary.reason for summary in summaries],
+    }
+    dispensable = [title for title, nothing in _USUAL.items() if {*columns[title]} == {nothing}]
+    for title in (*dispensable, "limited by", "at once"):
+        if sum(_widest(name, cells) + _BETWEEN for name, cells in columns.items()) <= width:
+            break
+        del columns[title]
     table = Table(box=box.SIMPLE, pad_edge=False, header_style="cyan")
-    table.add_column("settings", overflow="fold")
-    for title in ("time", "sends", "rate", "items", "429s", "no answer", "at once"):
-        table.add_column(title, justify="right")
-    table.add_column("limited by", overflow="fold")
-    table.add_column("ended", overflow="fold")
-    for summary in summaries:
-        limited = [f"{limit_words(limit)} {duration_words(seconds)}" for limit, seconds in summary.limited[:2]]
-        cells = (
-            summary.settings,
-            duration_words(summary.elapsed),
-            number_words(summary.sends),
-            rate_words(summary.rate),
-            number_words(summary.items),
-            number_words(summary.refused),
-            number_words(summary.unanswered),
-            number_words(summary.most_in_flight),
-            ", ".join(limited),
-            summary.reason,
-        )
-        table.add_row(*(Text(printable(cell)) for cell in cells))
+    for title, cells in columns.items():
+        is_text = title in ("settings", "limited by", "ended")
+        widest = None if title == "limited by" else min(_widest(title, cells), width // 2)
+        table.add_column(title, justify="left" if is_text else "right", overflow="fold", min_width=widest)
+    for row in zip(*columns.values(), strict=True):
+        table.add_row(*(Text(printable(cell)) for cell in row))
     return table
+
+
+_BETWEEN = 3
+"""Columns of the terminal between two columns of the table."""
+
+_USUAL = {"no answer": "0", "ended": "finished"}
+"""What a column has where nothing went wrong."""
+
+
+def _widest(title: str, cells: Sequence[str]) -> int:
+    """Return how wide a column has to be; several settings may be one below the other."""
+    parts = [part for cell in cells for part in (cell.split() if title == "settings" else [cell])]
+    return max(map(len, (title, *parts)))
+
+
+def _limited_words(summary: RunSummary) -> str:
+    return ", ".join(f"{limit_words(limit)} {duration_words(seconds)}" for limit, seconds in summary.limited[:2])

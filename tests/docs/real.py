@@ -1,0 +1,109 @@
+"""The commands of a page as a reader types them: in a terminal, by a real clock, on what ``trawl demo`` serves.
+
+The demo has a free port in place of the one that the pages print.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
+from collections.abc import Iterator
+from contextlib import chdir, contextmanager
+from pathlib import Path
+
+import attrs
+
+from tests.docs.blocks import Block
+from tests.docs.commands import COLUMNS, ENVIRONMENT, TERMINAL, Commands, fresh_modules
+from tests.docs.given import ROOT
+from tests.docs.page import Page, shown
+from trawl.testing.demo import DEMO_HOST
+
+__all__ = ["RealPage"]
+
+NUMBER = re.compile(r"\d[\d,.]*")
+
+
+class RealCommands(Commands):
+    """Runs the commands of one page in a terminal of :data:`COLUMNS` columns."""
+
+    def run(self, line: str) -> str:
+        """Run a command; what the terminal shows."""
+        if line.strip() == "echo $?":
+            return f"{self.status}\n"
+        path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+        ours, its = pty.openpty()
+        with open(ours, "rb", buffering=0) as shown:
+            fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 40, COLUMNS, 0, 0))
+            with subprocess.Popen(
+                ["bash", "-c", line],
+                cwd=self.here,
+                env={**os.environ, **ENVIRONMENT, **TERMINAL, "PATH": path},
+                stdin=subprocess.DEVNULL,
+                stdout=its,
+                stderr=its,
+            ) as process:
+                os.close(its)
+                printed = b"".join(pieces(shown.fileno()))
+        self.status = process.returncode if "kill -9 $!" not in line else 0
+        return printed.decode().replace("\r\n", "\n")
+
+    @contextmanager
+    def inside(self) -> Iterator[None]:
+        """In the folder of the page."""
+        with chdir(self.here), fresh_modules(self.here):
+            sys.path.insert(0, "")
+            yield
+
+
+def pieces(terminal: int) -> Iterator[bytes]:
+    """What is written to a terminal, until nobody has it open."""
+    while True:
+        try:
+            piece = os.read(terminal, 65_536)
+        except OSError:  # Linux says so in place of an end
+            return
+        if not piece:
+            return
+        yield piece
+
+
+class RealPage(Page):
+    """A page whose commands meet a real site.
+
+    What a real crawl prints varies in its numbers alone: they are left out where it is compared.
+
+    Args:
+        path: The page.
+        folder: Where its commands are run.
+        host: Where the demo is.
+    """
+
+    def __init__(self, path: Path, folder: Path, host: str) -> None:
+        super().__init__(path, folder, RealCommands(folder))
+        self._host = host
+
+    def check(self, block: Block) -> None:
+        """Run a block, or check it; raises where it is not as it says."""
+        super().check(attrs.evolve(block, text=block.text.replace(DEMO_HOST, self._host)))
+
+    def _crawled(self, words: list[str], said: str) -> None:
+        assert not re.search(r"ERROR|Traceback", said), said
+        self._fed(words, said)
+
+    def _compare(self, expected: str, printed: str) -> None:
+        texts = (shown(text.replace(self._host, DEMO_HOST), self._folder) for text in (expected, printed))
+        super()._compare(*(NUMBER.sub("N", text) for text in texts))
+
+
+def lay_out_examples(folder: Path, host: str) -> None:
+    """Copy the examples of the tutorial, with the demo where it is."""
+    (folder / "examples").mkdir()
+    text = (ROOT / "examples" / "quotes.py").read_text("utf-8")
+    (folder / "examples" / "quotes.py").write_text(text.replace(DEMO_HOST, host), "utf-8")
