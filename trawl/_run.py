@@ -35,7 +35,7 @@ from trawl.engine.job import OpenJob, leased, open_job
 from trawl.engine.stalls import report_stalls
 from trawl.errors import FeedError, JobError
 from trawl.feeds import Feeds, FeedsSettings, open_feeds, with_attributes
-from trawl.frontier import Frontier, JobSettings, MemoryFrontier, named_frontier
+from trawl.frontier import SCHEMES, Frontier, JobSettings, MemoryFrontier, named_frontier
 from trawl.http import Request, normalize_url
 from trawl.middleware import MiddlewareSettings, MiddlewareStack, open_middleware_stack
 from trawl.observe import Stats, came_to_nothing
@@ -351,7 +351,7 @@ async def crawl_with(
     throttling = settings.of(ThrottlingSettings).with_download_delay(getattr(instance, "download_delay", None))
     guard = _guard(settings, instance, is_real=transport is None)
     dressing = _dressing(settings, instance, blocking, wall, stats)
-    stored, archiving = _stored(settings, instance, blocking, wall, stats), _archiving(settings, blocking, wall)
+    stored, archiving = _stored(settings, instance, spider_args or {}, blocking, wall, stats), _archiving(settings, blocking, wall)
     sharing = _common_scopes(throttling)
     async with stored as (feeds, durable), dressing as middleware_stack, archiving as archived, sharing as common:
         wire = archived(transport or _transport(settings, resolve, whereabouts, guard))
@@ -466,9 +466,23 @@ def _archiving(
     )
 
 
+def _terms(settings: Settings, spider: Spider, arguments: Mapping[str, Any]) -> Mapping[str, str]:
+    """Return what this process must have in common with others on its job; of a job in a directory there are none."""
+    if not settings.of(JobSettings).job_dir.startswith(SCHEMES):
+        return {}
+    from trawl.settings.digest import digests  # noqa: PLC0415 - for a job in a server alone
+
+    return digests(settings, type(spider), arguments)
+
+
 @asynccontextmanager
 async def _stored(
-    settings: Settings, spider: Spider, blocking: Blocking, wall: WallClock, stats: Stats
+    settings: Settings,
+    spider: Spider,
+    arguments: Mapping[str, Any],
+    blocking: Blocking,
+    wall: WallClock,
+    stats: Stats,
 ) -> AsyncGenerator[tuple[Feeds, OpenJob | None], None]:
     """Open the feeds, and the job if there is one; they are closed also if another part can't be made."""
     values, job = with_attributes(settings.of(FeedsSettings), spider), settings.of(JobSettings)
@@ -483,6 +497,7 @@ async def _stored(
             depth_first=depth_first,
             stats=stats,
             goes_on=hears_idle(spider),
+            terms=_terms(settings, spider, arguments),
         ) as durable:
             yield durable.feeds, durable
         return

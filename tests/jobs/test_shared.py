@@ -21,7 +21,7 @@ from tests.jobs.site import START_UTC
 from trawl._run import CrawlResult, crawl_with
 from trawl.blocking import InlineBlocking
 from trawl.engine import Crawl
-from trawl.errors import IgnoreRequest, JobError
+from trawl.errors import IgnoreRequest, JobError, UsageError
 from trawl.frontier.redis.job import RedisJob
 from trawl.http import Outcome, Response
 from trawl.scheduler import Grant
@@ -68,6 +68,7 @@ class Fleet:
         self.store = store
         self.web = web()
         self.spider: type[trawl.Spider] = Shop
+        self.arguments: dict[str, str] = {}
         self.settings = settings
         self.sends: dict[str, list[float]] = defaultdict(list)
         self.by: dict[int, Counter[str]] = defaultdict(Counter)
@@ -105,6 +106,7 @@ class Fleet:
             self.results[number] = await crawl_with(
                 self.spider,
                 load(Layer("test", settings)),
+                spider_args=self.arguments,
                 transport=self.web.transport(),
                 blocking=InlineBlocking(),
                 seed=number,
@@ -328,3 +330,25 @@ async def test_limits_are_used_with_the_store_fifty_milliseconds_away(
     for host, times in fleet.sends.items():
         steady = sorted(times)[10:-1]  # from when there is something to choose from
         assert DELAY * (len(steady) - 1) / (steady[-1] - steady[0]) >= 0.98, host
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [({"DOWNLOAD_DELAY": 1.0}, "differs in DOWNLOAD_DELAY"), ({"spider": "other"}, "differs in -a word")],
+)
+async def test_a_process_with_other_settings_or_arguments_is_refused_while_others_work(
+    tmp_path: Path, autojump_clock: MockClock, store: SimulatedStore, settings: dict[str, Any], told: str
+) -> None:
+    fleet = Fleet(tmp_path, store)
+    other = Fleet(tmp_path, store, **{key: value for key, value in settings.items() if key.isupper()})
+    other.arguments = {"word": value for key, value in settings.items() if not key.isupper()}
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(partial(fleet.work, 0, feed=True))
+        await trio.sleep(2.0)
+        with pytest.raises(UsageError, match=told):
+            await other.work(1)
+    assert not other.sends
+    fleet.check()
+    again = Fleet(tmp_path, store, DOWNLOAD_DELAY=1.0)  # those who were at work have ended
+    await again.work(0, feed=True)
+    assert again.results[0].reason == "finished"

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from functools import partial
@@ -336,6 +336,7 @@ async def open_job(
     depth_first: bool,
     stats: Stats,
     goes_on: bool,
+    terms: Mapping[str, str],
 ) -> AsyncGenerator[OpenJob, None]:
     """Hold a job for one run; leaving the block writes what was kept, and gives the job free for the next process.
 
@@ -348,14 +349,15 @@ async def open_job(
         depth_first: The newest of equals goes first.
         stats: Where ``feed_item_errors`` is counted.
         goes_on: The crawl may go on when nothing is pending: its hook ``idle`` gives requests.
+        terms: What this process must have in common with others that work on it, as digests by name.
 
     Raises:
         JobError: It is in use, damaged, of a newer release, or can't be written.
-        UsageError: It belongs to another spider; the directory holds something else; a feed can't be opened.
+        UsageError: It belongs to another spider; others work on it on other terms; the directory holds something else; a feed can't be opened.
     """
     from trawl.frontier.stored import open_frontier  # noqa: PLC0415
 
-    async with _opened(settings, blocking, exports=bool(feeds.feeds)) as job:
+    async with _opened(settings, blocking, exports=bool(feeds.feeds), terms=terms) as job:
         note = facts_of(job, spider, wall.to_utc(trio.current_time()))
         frontier = await open_frontier(job, spider, wall, depth_first=depth_first)
         opened, outbox = await open_outbox(
@@ -367,14 +369,17 @@ async def open_job(
 
 
 @asynccontextmanager
-async def _opened(settings: JobSettings, blocking: Blocking, *, exports: bool) -> AsyncGenerator[Job, None]:
+async def _opened(
+    settings: JobSettings, blocking: Blocking, *, exports: bool, terms: Mapping[str, str]
+) -> AsyncGenerator[Job, None]:
     """Hold a job in a server or in a directory. A crawl without a job needs neither coredis nor sqlite3."""
     if settings.job_dir.startswith(SCHEMES):
         from trawl.frontier.redis import Address  # noqa: PLC0415
         from trawl.frontier.redis import open_job as open_redis_job  # noqa: PLC0415
 
         address = Address.parse(settings.job_dir)
-        async with open_redis_job(address, settings.job_durability, lease=settings.job_lease, exports=exports) as job:
+        durability, lease = settings.job_durability, settings.job_lease
+        async with open_redis_job(address, durability, lease=lease, exports=exports, terms=terms) as job:
             yield job
         return
     from trawl.frontier.sqlite import open_job as open_sqlite_job  # noqa: PLC0415

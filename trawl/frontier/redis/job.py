@@ -31,9 +31,11 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from secrets import token_hex
+from types import MappingProxyType
 from typing import Any, TypeAlias, TypeVar
 
 import attrs
+import msgspec
 import trio
 
 from trawl.errors import JobError, TrawlError, UsageError
@@ -82,6 +84,7 @@ _SAFE = 0.9  # of a lease: clocks of two machines run at different speeds, by fa
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0  # seconds between two tries to reach a server
 _CLOSE_SECONDS = 8.0
 _LANES_AT_ONCE = 32
+_TOLD = 5  # differences between two processes
 
 
 class _Batch:
@@ -625,11 +628,13 @@ class _Part:
         lease: The length of its lease, in seconds.
         exports: It copies the items to feeds.
         works: It sends requests.
+        terms: What it must have in common with others that work on the job, as digests by name.
     """
 
     lease: float
     exports: bool
     works: bool
+    terms: Mapping[str, str]
 
 
 @asynccontextmanager
@@ -641,6 +646,7 @@ async def open_job(
     connect: Connect | None = None,
     exports: bool = True,
     works: bool = True,
+    terms: Mapping[str, str] = MappingProxyType({}),
 ) -> AsyncGenerator[RedisJob, None]:
     """Hold a job in a server for one run; enter and leave the block in one task.
 
@@ -654,14 +660,15 @@ async def open_job(
         connect: Makes the connection; None: through coredis.
         exports: This process copies the items to feeds.
         works: This process sends requests: it takes parts.
+        terms: What it must have in common with others that work on the job, as digests by name.
 
     Raises:
         JobError: Another process exports the items, and this one is to; the server does not answer, or can't keep what
             ``durability`` asks for.
-        UsageError: coredis is not installed.
+        UsageError: coredis is not installed; others work on the job on other terms.
     """
     raised: Exception | None = None
-    part = _Part(lease=lease, exports=exports, works=works)
+    part = _Part(lease=lease, exports=exports, works=works, terms=terms)
     async with trio.open_nursery() as nursery:
         try:
             job: RedisJob = await nursery.start(partial(_serve, address, durability, part, connect or connect_server))
@@ -742,10 +749,14 @@ async def _open(
 async def _join(server: StoreServer, run_id: str, address: Address, keys: Keys, part: _Part) -> _Opened:
     """Begin a session, and have it take what it is to have."""
     worker = f"{socket.gethostname()}:{os.getpid()}"
-    arguments: list[bytes | str | int] = [worker, int(part.lease * 1e6), int(part.works)]
-    ((session, elapsed),) = await server.run([("join", keys.of_join, arguments)])
+    terms = msgspec.json.encode(dict(part.terms)) if part.works else b""
+    arguments: list[bytes | str | int] = [worker, int(part.lease * 1e6), int(part.works), terms]
+    ((session, elapsed, others),) = await server.run([("join", keys.of_join, arguments)])
     share = Membership(keys, session, int(elapsed), works=part.works, exports=part.exports, shown=address.shown)
     share.run_id = run_id
+    if part.works and (words := _differences(part.terms, others)):
+        await server.run([share.call(None, takes=False, leaves="clean")])
+        raise UsageError(f"job {address.shown}: {words}")
     if part.exports:
         await _export(server, share, address, part.lease)
     is_first = True
@@ -765,6 +776,17 @@ async def _join(server: StoreServer, run_id: str, address: Address, keys: Keys, 
         kept=kept_of(state[4]),
         orphans=[_text(each) for each in state[7] if _text(each).partition(" ")[0] not in live],
     )
+
+
+def _differences(terms: Mapping[str, str], others: Sequence[bytes]) -> str:
+    """Say what differs between a process and one that works on the job already; "" for nothing."""
+    for name, blob in zip(others[::2], others[1::2], strict=True):
+        theirs = msgspec.json.decode(blob, type=dict[str, str]) if blob else {}
+        differing = sorted(key for key in {*terms, *theirs} if terms.get(key) != theirs.get(key))
+        if differing:
+            what = f"{', '.join(differing[:_TOLD])}{' and more' if len(differing) > _TOLD else ''}"
+            return f"{_text(name)} works on it, and differs in {what}: start this one with the same, or end that one"
+    return ""
 
 
 async def _export(server: StoreServer, share: Membership, address: Address, lease: float) -> None:

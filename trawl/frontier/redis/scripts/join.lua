@@ -1,14 +1,25 @@
 -- Begin a session.
 -- KEYS 1 head  2 deadlines  3 sessions
 -- ARGV 1 name of the process  2 length of the lease in microseconds  3 whether it takes parts
--- Returns {session, microseconds since the job began}
+--      4 its terms: what all that work on the job must have in common
+-- Returns {session, microseconds since the job began, {name of an earlier session that works, its terms...}}
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local head = redis.call('HMGET', KEYS[1], 'begun', 'latest')
 if now < tonumber(head[2] or '0') then now = tonumber(head[2]) end -- the time of a job never goes back
+local others = {}
+local deadlines = redis.call('ZRANGE', KEYS[2], 0, -1, 'WITHSCORES')
+for at = 1, #deadlines, 2 do
+  local other = deadlines[at]
+  local notes = redis.call('HMGET', KEYS[3], other .. ' works', other .. ' name', other .. ' terms')
+  if notes[1] == '1' and tonumber(deadlines[at + 1]) > now then
+    others[#others + 1] = notes[2] or ''
+    others[#others + 1] = notes[3] or ''
+  end
+end
 local session = string.format('%.0f', redis.call('HINCRBY', KEYS[1], 'sessions', 1))
 redis.call('ZADD', KEYS[2], string.format('%.0f', now + ARGV[2]), session)
-redis.call('HSET', KEYS[3], session .. ' name', ARGV[1], session .. ' works', ARGV[3])
+redis.call('HSET', KEYS[3], session .. ' name', ARGV[1], session .. ' works', ARGV[3], session .. ' terms', ARGV[4])
 if ARGV[3] == '0' then redis.call('HINCRBY', KEYS[1], 'guests', 1) end
 redis.call('HSET', KEYS[1], 'latest', string.format('%.0f', now))
-return {tonumber(session), string.format('%.0f', now - head[1])}
+return {tonumber(session), string.format('%.0f', now - head[1]), others}

@@ -58,7 +58,7 @@ local function forget(gone, is_clean)
   redis.call('HSET', head, 'owned', owned)
   redis.call('ZREM', deadlines, gone)
   if redis.call('HGET', sessions, gone .. ' works') == '0' then redis.call('HINCRBY', head, 'guests', -1) end
-  for _, what in ipairs({'name', 'works', 'parts', 'step', 'takings', 'arrived', 'says'}) do
+  for _, what in ipairs({'name', 'works', 'terms', 'parts', 'step', 'takings', 'arrived', 'says'}) do
     redis.call('HDEL', sessions, gone .. ' ' .. what)
   end
   redis.call('ZREMRANGEBYLEX', arrivals, '[' .. gone .. ':', '(' .. gone .. ';')
