@@ -351,7 +351,10 @@ async def crawl_with(
     throttling = settings.of(ThrottlingSettings).with_download_delay(getattr(instance, "download_delay", None))
     guard = _guard(settings, instance, is_real=transport is None)
     dressing = _dressing(settings, instance, blocking, wall, stats)
-    stored, archiving = _stored(settings, instance, spider_args or {}, blocking, wall, stats), _archiving(settings, blocking, wall)
+    stored, archiving = (
+        _stored(settings, instance, spider_args or {}, blocking, wall, stats),
+        _archiving(settings, blocking, wall),
+    )
     sharing = _common_scopes(throttling)
     async with stored as (feeds, durable), dressing as middleware_stack, archiving as archived, sharing as common:
         wire = archived(transport or _transport(settings, resolve, whereabouts, guard))

@@ -11,8 +11,7 @@ from rich.console import Console
 from trio.testing import MockClock
 
 from tests.cli.fake_crawl import FakeCrawl, Held
-from trawl.cli.run import log_watcher
-from trawl.cli.view import Panels, can_show, panel, panel_watcher
+from trawl.cli.view import Panels, can_show, log_watcher, panel, panel_watcher
 from trawl.observe import Progress, Speed
 from trawl.spiders import Spider
 from trawl.throttling import Reason

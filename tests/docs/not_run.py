@@ -124,6 +124,7 @@ LINES = [
     NotRun(". .venv/bin/activate", "there is no such environment to enter", tuple),
     NotRun("pip install", "installs from an index of packages, or takes seconds", installable),
     NotRun("trawl demo", "serves until it is stopped: tests/cli/test_demo.py", understood),
+    NotRun("--processes ", "starts a server, which tests/cli/test_processes.py does", understood),
     NotRun("redis://store.internal/", "asks a server that is not there: tests/servers starts some", understood),
     NotRun("nox -s", "runs the tests, this one among them", a_session),
     NotRun(

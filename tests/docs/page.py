@@ -161,7 +161,12 @@ class Page:
         assert len(names) == 1
         command: Any = group.commands[names.pop()]
         parts = list(command.commands.values()) if hasattr(command, "commands") else [command]
-        options = [option for part in parts for option in part.params if option.param_type_name == "option"]
+        options = [
+            option
+            for part in parts
+            for option in part.params
+            if option.param_type_name == "option" and not option.hidden
+        ]
         known = {name for option in options for name in option.opts}
         assert told <= known, told - known
         assert [option.opts for option in options if not told & {*option.opts}] == []

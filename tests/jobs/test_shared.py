@@ -333,15 +333,20 @@ async def test_limits_are_used_with_the_store_fifty_milliseconds_away(
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
-    [({"DOWNLOAD_DELAY": 1.0}, "differs in DOWNLOAD_DELAY"), ({"spider": "other"}, "differs in -a word")],
+    ("settings", "arguments", "told"),
+    [({"DOWNLOAD_DELAY": 1.0}, {}, "differs in DOWNLOAD_DELAY"), ({}, {"word": "x"}, "differs in -a word")],
 )
 async def test_a_process_with_other_settings_or_arguments_is_refused_while_others_work(
-    tmp_path: Path, autojump_clock: MockClock, store: SimulatedStore, settings: dict[str, Any], told: str
+    tmp_path: Path,
+    autojump_clock: MockClock,
+    store: SimulatedStore,
+    settings: dict[str, Any],
+    arguments: dict[str, str],
+    told: str,
 ) -> None:
     fleet = Fleet(tmp_path, store)
-    other = Fleet(tmp_path, store, **{key: value for key, value in settings.items() if key.isupper()})
-    other.arguments = {"word": value for key, value in settings.items() if not key.isupper()}
+    other = Fleet(tmp_path, store, **settings)
+    other.arguments = arguments
     async with trio.open_nursery() as nursery:
         nursery.start_soon(partial(fleet.work, 0, feed=True))
         await trio.sleep(2.0)

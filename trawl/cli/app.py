@@ -44,6 +44,47 @@ LevelOption = Annotated[
     str | None,
     typer.Option("--log-level", metavar="LEVEL", help="DEBUG, INFO, WARNING (the default), ERROR or CRITICAL."),
 ]
+LogLevelOption = Annotated[
+    str | None, typer.Option("--log-level", metavar="LEVEL", help="DEBUG, INFO, WARNING, ERROR or CRITICAL.")
+]
+LogFileOption = Annotated[
+    str | None, typer.Option("--log-file", metavar="FILE", help="Write the log to this file instead of standard error.")
+]
+QuietOption = Annotated[
+    bool, typer.Option("--quiet", "-q", help="Show warnings and errors only: no progress, no summary.")
+]
+FailOnOption = Annotated[
+    list[str],
+    typer.Option(
+        "--fail-on",
+        metavar="KIND",
+        help="Exit with status 3 on errors (in the spider's code, or lost items), no-items or unreachable. Repeatable.",
+    ),
+]
+StatsOption = Annotated[
+    str | None,
+    typer.Option("--stats", metavar="FILE", help="Write the statistics to this file as JSON; - is standard output."),
+]
+AppendOption = Annotated[
+    list[str],
+    typer.Option(
+        "-o",
+        metavar="FEED",
+        help="Append items to this file: .jsonl .json .csv .xml .sqlite .parquet, also with .gz or .zst."
+        " FEED:FORMAT sets another format; - is standard output. Replaces the setting FEEDS. Repeatable.",
+    ),
+]
+OverwriteOption = Annotated[
+    list[str], typer.Option("-O", metavar="FEED", help="Like -o, but overwrite an existing file. Repeatable.")
+]
+DurabilityOption = Annotated[
+    str | None,
+    typer.Option(
+        "--job-durability",
+        metavar="LEVEL",
+        help="always, replicated or fast: what the server of the job must be configured for.",
+    ),
+]
 WaitOption = Annotated[
     bool, typer.Option("--wait", help="Retry while the request is refused or fails, as a crawl does.")
 ]
@@ -85,18 +126,8 @@ def crawl(
     ] = False,
     argument: ArgumentOption = [],  # noqa: B006  # typer's way to say "none"
     setting: SettingOption = [],  # noqa: B006
-    append: Annotated[
-        list[str],
-        typer.Option(
-            "-o",
-            metavar="FEED",
-            help="Append items to this file: .jsonl .json .csv .xml .sqlite .parquet, also with .gz or .zst."
-            " FEED:FORMAT sets another format; - is standard output. Replaces the setting FEEDS. Repeatable.",
-        ),
-    ] = [],  # noqa: B006
-    overwrite: Annotated[
-        list[str], typer.Option("-O", metavar="FEED", help="Like -o, but overwrite an existing file. Repeatable.")
-    ] = [],  # noqa: B006
+    append: AppendOption = [],  # noqa: B006
+    overwrite: OverwriteOption = [],  # noqa: B006
     job: Annotated[
         str | None,
         typer.Option(
@@ -105,34 +136,21 @@ def crawl(
             " %(name)s stands for the spider's name.",
         ),
     ] = None,
-    job_durability: Annotated[
-        str | None,
+    job_durability: DurabilityOption = None,
+    processes: Annotated[
+        int | None,
         typer.Option(
-            metavar="LEVEL", help="always, replicated or fast: what the server of --job must be configured for."
+            min=1,
+            metavar="N",
+            help="Crawl with N processes on this machine. Without an address in --job they use a Redis or Valkey server"
+            " of their own, which is started here.",
         ),
     ] = None,
-    log_level: Annotated[
-        str | None, typer.Option(metavar="LEVEL", help="DEBUG, INFO, WARNING, ERROR or CRITICAL.")
-    ] = None,
-    log_file: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Write the log to this file instead of standard error.")
-    ] = None,
-    quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="Show warnings and errors only: no progress, no summary.")
-    ] = False,
-    fail_on: Annotated[
-        list[str],
-        typer.Option(
-            "--fail-on",
-            metavar="KIND",
-            help="Exit with status 3 on errors (in the spider's code, or lost items), no-items or unreachable."
-            " Repeatable.",
-        ),
-    ] = [],  # noqa: B006
-    stats: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="Write the statistics to this file as JSON; - is standard output."),
-    ] = None,
+    log_level: LogLevelOption = None,
+    log_file: LogFileOption = None,
+    quiet: QuietOption = False,
+    fail_on: FailOnOption = [],  # noqa: B006
+    stats: StatsOption = None,
 ) -> None:
     """Run a spider, or several side by side that share the limits of a site."""
     from trawl.cli.run import CrawlOptions, crawl_command, stderr_console  # noqa: PLC0415
@@ -151,8 +169,93 @@ def crawl(
         is_quiet=quiet,
         fails_on=tuple(fail_on),
         stats=stats,
+        processes=processes or 0,
     )
     raise typer.Exit(crawl_command(options, _crawl_with(context), stderr_console()))
+
+
+@app.command(
+    rich_help_panel=CRAWL,
+    epilog=examples(
+        "trawl worker redis://store.internal/quotes",
+        "trawl worker redis://store.internal/quotes --spider quotes.py -a tag=love",
+    ),
+)
+def worker(
+    context: typer.Context,
+    job: Annotated[str, typer.Argument(metavar="URL", help="The job's address.")],
+    *,
+    spider: Annotated[
+        str | None,
+        typer.Option("--spider", metavar="SPIDER", help=f"{_SPIDER_HELP} By default, the one that the job names."),
+    ] = None,
+    argument: ArgumentOption = [],  # noqa: B006
+    setting: SettingOption = [],  # noqa: B006
+    job_durability: DurabilityOption = None,
+    log_level: LogLevelOption = None,
+    log_file: LogFileOption = None,
+    quiet: QuietOption = False,
+    fail_on: FailOnOption = [],  # noqa: B006
+    stats: StatsOption = None,
+    leader: Annotated[int | None, typer.Option(hidden=True)] = None,
+) -> None:
+    """Join a job in a server and work on it until it is over: no feeds; `trawl export` has the items."""
+    from trawl.cli.run import CrawlOptions, crawl_command, stderr_console  # noqa: PLC0415
+
+    options = CrawlOptions(
+        targets=() if spider is None else (spider,),
+        arguments=tuple(argument),
+        settings=tuple(setting),
+        job=job,
+        job_durability=job_durability,
+        log_level=log_level,
+        log_file=log_file,
+        is_quiet=quiet,
+        fails_on=tuple(fail_on),
+        stats=stats,
+        is_worker=True,
+        leader=leader,
+    )
+    raise typer.Exit(crawl_command(options, _crawl_with(context), stderr_console()))
+
+
+@app.command(
+    rich_help_panel=CRAWL,
+    epilog=examples(
+        "trawl export redis://store.internal/quotes -o quotes.jsonl",
+        "trawl export redis://store.internal/quotes -o quotes.csv.gz -f",
+    ),
+)
+def export(
+    job: Annotated[str, typer.Argument(metavar="JOB", help="The job's address, or its directory with --processes.")],
+    *,
+    append: AppendOption = [],  # noqa: B006
+    overwrite: OverwriteOption = [],  # noqa: B006
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on until the job is over; wait for one that is not there yet.")
+    ] = False,
+    setting: SettingOption = [],  # noqa: B006
+    job_durability: DurabilityOption = None,
+    log_level: LogLevelOption = None,
+    log_file: LogFileOption = None,
+    quiet: QuietOption = False,
+) -> None:
+    """Write the items of a job in a server to files, each once, also if this is killed and run again."""
+    from trawl.cli.export import ExportOptions, export_command  # noqa: PLC0415
+    from trawl.cli.run import stderr_console  # noqa: PLC0415
+
+    options = ExportOptions(
+        job=job,
+        appended=tuple(append),
+        overwritten=tuple(overwrite),
+        settings=tuple(setting),
+        follows=follow,
+        job_durability=job_durability,
+        log_level=log_level,
+        log_file=log_file,
+        is_quiet=quiet,
+    )
+    raise typer.Exit(export_command(options, stderr_console()))
 
 
 @app.command(
@@ -188,13 +291,13 @@ def job(
 
 
 @app.command(rich_help_panel=CRAWL, epilog=examples("trawl top redis://store.internal/quotes"))
-def top(job: Annotated[str, typer.Argument(metavar="URL", help="The job's address.")]) -> None:
+def top(
+    job: Annotated[str, typer.Argument(metavar="JOB", help="The job's address, or its directory with --processes.")],
+) -> None:
     """Show the processes of a job in a server while they work: pages, rates, and what requests wait for."""
-    from rich.console import Console  # noqa: PLC0415
+    from trawl.cli.top import stdout_console, top_command  # noqa: PLC0415
 
-    from trawl.cli.top import top_command  # noqa: PLC0415
-
-    raise typer.Exit(top_command(job, Console(highlight=False, markup=False, emoji=False)))
+    raise typer.Exit(top_command(job, stdout_console()))
 
 
 @app.command(

@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 import typer
-from rich.console import Console
 
 from trawl.cli import FAILED, OK, USAGE
-from trawl.cli.top import waiting_lines, workers_table
+from trawl.cli.own_server import with_server
+from trawl.cli.top import stdout_console, waiting_lines, workers_table
 from trawl.errors import TrawlError, UsageError
 from trawl.feeds.outbox import FEED_STATES
 from trawl.frontier import SCHEMES, inspect
@@ -50,11 +50,15 @@ def job_command(
     Returns:
         The exit status.
     """
-    try:
+
+    def act(address: str) -> None:
         if wish is not None or has_workers or has_reasons:
-            _look_after(job, wish, has_workers=has_workers, has_reasons=has_reasons)
+            _look_after(address, wish, has_workers=has_workers, has_reasons=has_reasons)
         else:
-            _show(job, requeues=requeues, exports=exports)
+            _show(address, requeues=requeues, exports=exports)
+
+    try:
+        with_server(job, act)
     except TrawlError as error:
         typer.echo(f"trawl: {printable(str(error))}", err=True)
         return USAGE if isinstance(error, UsageError) else FAILED
@@ -90,8 +94,8 @@ def _look_after(job: str, wish: str | None, *, has_workers: bool, has_reasons: b
         return
     found = report.inspect_job(job)
     if has_workers:
-        console = Console(highlight=False, markup=False, emoji=False)
-        console.print(workers_table(found.sessions) if found.sessions else "nobody works on it")
+        console = stdout_console()
+        console.print(workers_table(found.sessions, console.width) if found.sessions else "nobody works on it")
     for line in waiting_lines(found.sessions) if has_reasons else ():
         typer.echo(printable(line))
 

@@ -27,18 +27,22 @@ import subprocess
 import sys
 import tempfile
 from collections import deque
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
+from typing import TypeVar
 from urllib.parse import quote
 
 import trio
 
 from trawl.errors import JobError, UsageError
+from trawl.frontier import SCHEMES
 from trawl.frontier.errors import job_error
-from trawl.frontier.lock import JobLock
+from trawl.frontier.lock import JobLock, read_owner
 
-__all__ = ["FOLDER", "OwnServer", "find_server", "has_server", "open_own_server"]
+__all__ = ["FOLDER", "OwnServer", "find_server", "has_server", "open_own_server", "reach_own_server", "with_server"]
+
+T = TypeVar("T")
 
 logger: logging.Logger = logging.getLogger("trawl.server")
 
@@ -96,7 +100,6 @@ class OwnServer:
     def __init__(self, folder: Path, short: Path, program: str, *, is_lasting: bool) -> None:
         self._folder = folder
         self._socket = short / _SOCKET
-        self.lifeline: int
         self._end, self.lifeline = os.pipe()
         self._command = [
             *("/bin/sh", "-c", _GUARD, "sh", program),
@@ -106,7 +109,7 @@ class OwnServer:
             *("--daemonize", "no", "--loglevel", "warning", "--logfile", str(folder / _LOG)),
         ]
         self._process: trio.Process | None = None
-        self.url: str = f"redis+unix://{quote(str(self._socket))}?job=job"
+        self.url: str = _url(self._socket)
 
     async def start(self) -> None:
         """Start it, and return when it answers; it reads its file first. A checkpoint.
@@ -217,6 +220,47 @@ async def open_own_server(directory: Path | None) -> AsyncGenerator[OwnServer, N
         raise raised
 
 
+@asynccontextmanager
+async def reach_own_server(directory: Path) -> AsyncGenerator[str, None]:
+    """Give the address of a job that has a server of its own; where no process works on it, the server is started.
+
+    Raises:
+        UsageError: There is no program of a server.
+        JobError: The server does not start.
+    """
+    if read_owner(directory) is None:
+        async with open_own_server(directory) as server:
+            yield server.url
+        return
+    with _short(_folder_in(directory)) as short:
+        yield _url(short / _SOCKET)
+
+
+def with_server(job: str, act: Callable[[str], T]) -> T:
+    """Call ``act`` with the address of a job, in a thread where it has a server of its own that must run meanwhile.
+
+    Args:
+        job: The job's directory, or its address.
+        act: Looks at the job, or changes it.
+    """
+    if job.startswith(SCHEMES) or not has_server(Path(job)):
+        return act(job)
+
+    async def reached() -> T:
+        async with reach_own_server(Path(job)) as url:
+            return await trio.to_thread.run_sync(act, url, abandon_on_cancel=True)
+
+    return trio.run(reached)
+
+
+def _folder_in(directory: Path) -> Path:
+    return directory.absolute() / FOLDER
+
+
+def _url(path: Path) -> str:
+    return f"redis+unix://{quote(str(path))}?job=job"
+
+
 def _first(group: BaseExceptionGroup[BaseException]) -> Exception:
     """Return the error of the server; anything else comes as it is."""
     ours, others = group.split(JobError)
@@ -236,7 +280,7 @@ def _folder_of(directory: Path | None) -> Iterator[Path]:
         with tempfile.TemporaryDirectory(prefix="trawl-", ignore_cleanup_errors=True) as made:
             yield Path(made)
         return
-    folder = directory.absolute() / FOLDER
+    folder = _folder_in(directory)
     if (directory / "job.db").exists():
         words = f"job {directory}: it was made without --processes, and goes on without: give another directory"
         raise UsageError(words)

@@ -18,7 +18,7 @@ from trawl.cli import FAILED, INTERRUPTED, OK, UNSATISFACTORY, USAGE
 from trawl.cli.list import spiders_in
 from trawl.engine import Crawl
 from trawl.errors import UsageError
-from trawl.settings import Settings
+from trawl.settings import Layer, Settings
 from trawl.spiders import Spider
 from trawl.throttling import ScopeReport
 
@@ -46,6 +46,7 @@ class Planned:
         spider: The spider's class.
         settings: The settings, with those of the command line.
         arguments: ``-a NAME=VALUE``.
+        layers: What the settings were made of.
         shown_name: The spider's name, where there are several crawls to be told apart; else "".
         crawl: The running crawl, once it has begun.
         result: Its result, where it came to its end.
@@ -55,6 +56,7 @@ class Planned:
     spider: type[Spider]
     settings: Settings
     arguments: Mapping[str, str]
+    layers: Sequence[Layer] = ()
     shown_name: str = ""
     crawl: Crawl | None = None
     result: CrawlResult | None = None

@@ -2,6 +2,8 @@
 
 Without a live panel, progress is a line of the log each minute. A Scrapy project whose ``settings.py`` is not converted
 is reported: trawl does not read that file, and its pipelines would not run.
+
+Length: alone, side by side and led by it, a crawl is planned, run, summed up and judged in one order.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,12 +30,14 @@ from trawl.cli import FAILED, INTERRUPTED, OK, UNSATISFACTORY, USAGE, exit_statu
 from trawl.cli.load import STANDARD_OUTPUT, feeds_layer, load_spider, spider_arguments
 from trawl.cli.logs import Logs, named_in_log
 from trawl.cli.outcome import StatsFile, failed_in, wanted_failings
+from trawl.cli.own_server import has_server
 from trawl.cli.planned import NAME, Planned, chosen, refuse_clashes, reports_of_all, stats_of, worst
 from trawl.cli.summary import scopes_table, summary_table
-from trawl.cli.view import CrawlWith, Panels, Watcher, can_show, panel_watcher, progress_of
+from trawl.cli.view import CrawlWith, Panels, Watcher, can_show, log_watcher, panel_watcher, progress_of
+from trawl.cli.worker import Leader, refuse_directory, spider_of_job
 from trawl.engine.stalls import report_stalls
 from trawl.errors import PartLoadError, SpiderLoadError, TrawlError, UsageError, WrittenForScrapy
-from trawl.observe import ObserveSettings, came_to_nothing, printable, progress_line, speed_between
+from trawl.observe import ObserveSettings, Progress, came_to_nothing, printable
 from trawl.settings import Layer, Settings, ambient, assignments, file_of, load, of_project, of_spider
 from trawl.shutdown import Signals, heed_signals, is_interrupted
 from trawl.spiders import Spider, SpidersSettings
@@ -48,30 +53,12 @@ __all__ = [
     "check_arguments",
     "crawl_command",
     "log_layer",
-    "log_watcher",
     "print_error",
     "run_guarded",
     "short_collections",
     "stderr_console",
     "warn_of_scrapy_project",
 ]
-
-progress_logger: logging.Logger = logging.getLogger("trawl.progress")
-
-
-def log_watcher(interval: float) -> Watcher:
-    """Return a watcher that logs a line every ``interval`` seconds of the run clock until it is cancelled."""
-
-    async def watch(crawl: Crawl) -> None:
-        earlier = progress_of(crawl)
-        while True:
-            await trio.sleep(interval)
-            now = progress_of(crawl)
-            progress_logger.info("%s", progress_line(now, speed_between(earlier, now)))
-            earlier = now
-
-    return watch
-
 
 settings_logger: logging.Logger = logging.getLogger("trawl.settings")
 
@@ -126,6 +113,9 @@ class CrawlOptions:
         is_quiet: ``--quiet``.
         fails_on: ``--fail-on KIND``.
         stats: ``--stats FILE``.
+        processes: ``--processes N``; 0: the option is not there.
+        is_worker: It is ``trawl worker``, which writes no feeds.
+        leader: ``--leader FD``, of a worker that another process has started; None: there is none.
     """
 
     targets: tuple[str, ...] = ()
@@ -141,6 +131,9 @@ class CrawlOptions:
     is_quiet: bool = False
     fails_on: tuple[str, ...] = ()
     stats: str | None = None
+    processes: int = 0
+    is_worker: bool = False
+    leader: int | None = None
 
 
 class _Console(Console):
@@ -170,27 +163,31 @@ def crawl_command(options: CrawlOptions, crawl_with: CrawlWith, console: Console
     early = log_layer(options.log_level, options.log_file)
 
     def act(logs: Logs) -> int:
+        leader = None if options.leader is None else Leader(options.leader)
         arguments = spider_arguments(options.arguments)
         fails_on = wanted_failings(options.fails_on)
         stats_file = None if options.stats is None else StatsFile(options.stats)
         assigned = assignments(options.settings)
         feeds = feeds_layer(options.appended, options.overwritten)
-        plans = [
-            _planned(target, options, arguments, (assigned, feeds), early)
-            for target in chosen(options.targets, takes_all=options.takes_all)
-        ]
+        plans = [_planned(target, options, arguments, (assigned, feeds), early) for target in _targets(options)]
         if len(plans) > 1:
             for plan in plans:
                 plan.shown_name = plan.spider.name
         logs.apply(plans[0].settings.of(ObserveSettings), is_quiet=options.is_quiet)
-        _check(plans, prints_stats=options.stats == STANDARD_OUTPUT)
+        _check(plans, prints_stats=options.stats == STANDARD_OUTPUT, processes=options.processes)
         try:
-            reports = _run(plans, options.is_quiet, crawl_with, console, logs)
+            if options.processes:
+                reports = _run_processes(plans[0], options, crawl_with, console)
+            else:
+                reports = _run(plans, options.is_quiet, crawl_with, console, logs, leader)
         except BaseException:
             if stats_file is not None:
                 with suppress(TrawlError):  # it is that other error that is told
                     stats_file.write(stats_of(plans))
             raise
+        if leader is not None:
+            leader.ended(plans[0].reason, reports)
+            return _status(plans[0], plans[0].result) if plans[0].result is not None else plans[0].error_status
         starts = [_sum_up(plan, options.is_quiet, console) for plan in plans]
         if not options.is_quiet and (table := scopes_table(reports, console.width)) is not None:
             with suppress(OSError):  # the terminal may be gone
@@ -200,6 +197,14 @@ def crawl_command(options: CrawlOptions, crawl_with: CrawlWith, console: Console
         return worst(_judged(plan, fails_on, has_start=start) for plan, start in zip(plans, starts, strict=True))
 
     return run_guarded(console, early, act, is_quiet=options.is_quiet)
+
+
+def _targets(options: CrawlOptions) -> Sequence[str]:
+    """Return the spiders to crawl with; of a worker that names none, the one of its job."""
+    if options.is_worker and options.job is not None:
+        refuse_directory(options.job)
+        return options.targets or [spider_of_job(options.job, Path())]
+    return chosen(options.targets, takes_all=options.takes_all)
 
 
 def _planned(
@@ -217,15 +222,23 @@ def _planned(
         *typed,
         Layer("--job", {} if job is None else {"JOB_DIR": job}),
         Layer("--job-durability", {"JOB_DURABILITY": options.job_durability} if options.job_durability else {}),
+        Layer("trawl worker", {"FEEDS": {}} if options.is_worker else {}),
         early,
     )
-    settings = load(*ambient(spider=spider), of_spider(spider), *more)
+    layers = *ambient(spider=spider), of_spider(spider), *more
+    settings = load(*layers)
     check_arguments(spider, arguments)
-    return Planned(spider, settings, arguments)
+    return Planned(spider, settings, arguments, layers)
 
 
-def _check(plans: Sequence[Planned], *, prints_stats: bool) -> None:
+def _check(plans: Sequence[Planned], *, prints_stats: bool, processes: int) -> None:
     """Refuse crawls that would write to one place, and warn of what was written for Scrapy."""
+    if processes and len(plans) > 1:
+        raise UsageError("--processes is for one spider: run `trawl crawl --processes N` for each")
+    for plan in plans:
+        job = plan.settings["JOB_DIR"]
+        if job and not processes and has_server(Path(job)):
+            raise UsageError(f"job {job}: it was made with --processes: give --processes N again")
     if prints_stats and any(_prints_items(plan.settings) for plan in plans):
         raise UsageError("--stats - and a feed to standard output would mix there: write one of them to a file")
     refuse_clashes(plans)
@@ -302,14 +315,35 @@ def _tell_differences(spider: type[Spider], settings: Settings) -> None:
         logger.warning("%s", finding)
 
 
+def _run_processes(plan: Planned, options: CrawlOptions, crawl_with: CrawlWith, console: Console) -> list[ScopeReport]:
+    """Run a crawl by several processes, led by this one."""
+    from trawl.cli.processes import lead  # noqa: PLC0415 - for this option alone
+
+    shown = partial(_watchers, plan.settings, options.is_quiet, console)
+    words = ["--spider", options.targets[0]]
+    for option, texts in (("-a", options.arguments), ("-s", options.settings)):
+        words += [word for text in texts for word in (option, text)]
+    for option, given in (("--log-level", options.log_level), ("--log-file", options.log_file)):
+        words += [] if given is None else [option, given]
+    words += ["-s", "LOG_FILE_APPEND=true", *(["--quiet"] if options.is_quiet else [])]
+    with short_collections():
+        return trio.run(lead, plan, options.processes, words, crawl_with, shown, console)
+
+
 def _run(
-    plans: Sequence[Planned], is_quiet: bool, crawl_with: CrawlWith, console: Console, logs: Logs
+    plans: Sequence[Planned],
+    is_quiet: bool,
+    crawl_with: CrawlWith,
+    console: Console,
+    logs: Logs,
+    leader: Leader | None,
 ) -> list[ScopeReport]:
     """Run a crawl, or several side by side, of which one that fails leaves the others alone."""
 
     async def alone() -> list[ScopeReport]:
         (plan,) = plans
-        watchers = [plan.keep, *_watchers(plan.settings, is_quiet, console)]
+        shown = _watchers(plan.settings, is_quiet, console) if leader is None else [leader.watch]
+        watchers = [plan.keep, *shown]
         plan.result = await crawl_with(
             plan.spider, plan.settings, spider_args=plan.arguments, watchers=watchers, handle_signals=True
         )
@@ -443,13 +477,15 @@ def _shows_panel(settings: Iterable[Settings], console: Console) -> bool:
     return can_show(console) and not prints
 
 
-def _watchers(settings: Settings, is_quiet: bool, console: Console) -> list[Watcher]:
+def _watchers(
+    settings: Settings, is_quiet: bool, console: Console, progress: Callable[[Crawl], Progress] = progress_of
+) -> list[Watcher]:
     if is_quiet:
         return []
     if _shows_panel([settings], console):
-        return [panel_watcher(console)]
+        return [panel_watcher(console, progress)]
     interval = settings.of(ObserveSettings).logstats_interval
-    return [log_watcher(interval)] if interval else []
+    return [log_watcher(interval, progress)] if interval else []
 
 
 def _refused(error: TrawlError, console: Console, *, is_debug: bool, name: str) -> int:

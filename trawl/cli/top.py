@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 
 import trio
 import typer
@@ -17,28 +19,45 @@ from rich.table import Table
 from rich.text import Text
 
 from trawl.cli import FAILED, OK, USAGE
+from trawl.cli.own_server import with_server
 from trawl.cli.view import can_show
 from trawl.errors import JobError, TrawlError, UsageError
 from trawl.frontier.inspect import JobReport, SessionReport
 from trawl.frontier.saying import Saying
 from trawl.observe import duration_words, number_words, printable, rate_words
 
-__all__ = ["top_command", "waiting_lines", "workers_table"]
+__all__ = ["stdout_console", "top_command", "waiting_lines", "workers_table"]
 
 EVERY = 1.0
 """Seconds between two looks."""
 
 _COLUMNS = ("session", "process", "since", "hosts", "pages", "rate", "items", "in flight", "queued", "errors")
+_WIDE_ONLY = ("session", "since", "in flight")
+WIDE = 100
+"""Terminals with at least so many columns get the whole table."""
+
+_WIDTH_OF_A_FILE = 160
 _REASONS = 10
 
 
-def workers_table(sessions: Sequence[SessionReport]) -> Table:
-    """Return a table of the sessions of a job, with their sum below."""
+def workers_table(sessions: Sequence[SessionReport], width: int = WIDE) -> Table:
+    """Return a table of the sessions of a job, with their sum below.
+
+    Args:
+        sessions: The sessions.
+        width: Columns of the terminal.
+    """
     table = Table(box=box.SIMPLE, pad_edge=False, header_style="cyan")
-    for title in _COLUMNS:
+    titles = [title for title in _COLUMNS if width >= WIDE or title not in _WIDE_ONLY]
+
+    def add(cells: Iterable[str], style: str = "") -> None:
+        shown = dict(zip(_COLUMNS, cells, strict=True))
+        table.add_row(*(Text(printable(shown[title]), style=style) for title in titles))
+
+    for title in titles:
         table.add_column(title, justify="left" if title == "process" else "right", no_wrap=True)
     for session in sessions:
-        table.add_row(*(Text(printable(cell)) for cell in _cells(session)))
+        add(_cells(session))
     said = [session.saying for session in sessions if session.saying is not None]
     if len(said) > 1:
         sums = Saying(
@@ -50,7 +69,7 @@ def workers_table(sessions: Sequence[SessionReport]) -> Table:
             queued=sum([each.queued for each in said]),
             errors=sum([each.errors for each in said]),
         )
-        table.add_row(*(Text(cell, style="bold") for cell in ("", "all", "", "", *_figures(sums))))
+        add(("", "all", "", "", *_figures(sums)), "bold")
     return table
 
 
@@ -79,18 +98,25 @@ def waiting_lines(sessions: Sequence[SessionReport]) -> list[str]:
     return [f"{count:>9,}  {words}" for words, count in counts.most_common(_REASONS)]
 
 
+def stdout_console() -> Console:
+    """Return the console on standard output; a file gets lines as wide as tables need."""
+    width = None if sys.stdout.isatty() else _WIDTH_OF_A_FILE
+    return Console(highlight=False, markup=False, emoji=False, width=width)
+
+
 def top_command(url: str, console: Console, look: Callable[[str], JobReport] | None = None) -> int:
     """Show the processes of a job until Ctrl-C; once, where standard output is no terminal. Returns the exit status.
 
     Args:
-        url: The job's address.
+        url: The job's address, or its directory if it has a server of its own.
         console: Standard output.
         look: Reads the job; for tests.
     """
     from trawl.frontier.redis.report import inspect_job  # noqa: PLC0415 - needs coredis
 
+    look = look or partial(inspect_job, has_scopes=False)
     try:
-        trio.run(_show, url, console, look or inspect_job)
+        with_server(url, lambda address: trio.run(_show, address, console, look))
     except KeyboardInterrupt:
         return OK
     except TrawlError as error:
@@ -102,26 +128,26 @@ def top_command(url: str, console: Console, look: Callable[[str], JobReport] | N
 async def _show(url: str, console: Console, look: Callable[[str], JobReport]) -> None:
     report = await trio.to_thread.run_sync(look, url)
     if not can_show(console):
-        console.print(_drawn(report))
+        console.print(_drawn(report, console.width))
         return
     away = ""
-    with Live(_drawn(report), console=console, auto_refresh=False, screen=True) as live:
+    with Live(_drawn(report, console.width), console=console, auto_refresh=False, screen=True) as live:
         while True:
             await trio.sleep(EVERY)
             try:
                 report, away = await trio.to_thread.run_sync(look, url), ""
             except JobError as error:  # its server is away: what was seen last stays
                 away = str(error)
-            live.update(_drawn(report, away), refresh=True)
+            live.update(_drawn(report, console.width, away), refresh=True)
 
 
-def _drawn(report: JobReport, away: str = "") -> Group:
+def _drawn(report: JobReport, width: int, away: str = "") -> Group:
     words = f"{report.name}: {number_words(report.pending)} pending, {number_words(report.seen)} seen, "
     words += f"{number_words(report.failed)} failed, {number_words(report.items)} items wait for the feeds"
     parts: list[Text | Table] = [Text(printable(words), style="bold")]
     if away:
         parts.append(Text(printable(away), style="red"))
-    parts.append(workers_table(report.sessions))
+    parts.append(workers_table(report.sessions, width))
     waiting = waiting_lines(report.sessions)
     if waiting:
         parts.append(Text("\n".join(["waiting for", *map(printable, waiting)]), style="yellow"))

@@ -1,7 +1,8 @@
-"""The live panel: the progress of a crawl, drawn four times a second at the foot of the terminal."""
+"""The progress of a crawl: a panel drawn four times a second at the foot of the terminal, or lines in the log."""
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
@@ -20,6 +21,7 @@ from trawl.observe import (
     counted,
     duration_words,
     number_words,
+    progress_line,
     rate_words,
     speed_between,
     waiting_words,
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     from trawl._run import CrawlResult
     from trawl.engine import Crawl
 
-__all__ = ["CrawlWith", "Panels", "Watcher", "can_show", "panel", "panel_watcher", "progress_of"]
+__all__ = ["CrawlWith", "Panels", "Watcher", "can_show", "log_watcher", "panel", "panel_watcher", "progress_of"]
 
 MAX_WAITING = 3
 """The number of reasons shown, those of most requests first; the others are counted."""
@@ -110,10 +112,12 @@ class Panels:
 
     Args:
         console: Where they are drawn.
+        progress: Gives the progress of a crawl: by default, of this process.
     """
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, progress: Callable[[Crawl], Progress] = progress_of) -> None:
         self._console = console
+        self._progress = progress
         self._shown: list[tuple[Crawl, deque[Progress]]] = []
 
     async def watch(self, crawl: Crawl) -> None:
@@ -124,7 +128,7 @@ class Panels:
     @contextmanager
     def showing(self, crawl: Crawl) -> Iterator[None]:
         """Show ``crawl`` while the block runs."""
-        shown = crawl, deque([progress_of(crawl)])
+        shown = crawl, deque([self._progress(crawl)])
         self._shown.append(shown)
         try:
             yield
@@ -148,7 +152,7 @@ class Panels:
                     await trio.sleep(max(INTERVAL, took * IDLE_FOR))
                     began_at = trio.current_time()
                     for crawl, seen in self._shown:
-                        now = progress_of(crawl)
+                        now = self._progress(crawl)
                         while len(seen) > 1 and now.at - seen[1].at > SMOOTHING:
                             seen.popleft()
                         seen.append(now)
@@ -166,12 +170,29 @@ class Panels:
         return Text("\n", overflow="fold").join(shown)
 
 
-def panel_watcher(console: Console) -> Watcher:
+def panel_watcher(console: Console, progress: Callable[[Crawl], Progress] = progress_of) -> Watcher:
     """Return a watcher that draws the panel on ``console`` until it is cancelled, and then removes it."""
 
     async def watch(crawl: Crawl) -> None:
-        panels = Panels(console)
+        panels = Panels(console, progress)
         with panels.showing(crawl):
             await panels.draw()
+
+    return watch
+
+
+progress_logger: logging.Logger = logging.getLogger("trawl.progress")
+
+
+def log_watcher(interval: float, progress: Callable[[Crawl], Progress] = progress_of) -> Watcher:
+    """Return a watcher that logs a line every ``interval`` seconds of the run clock until it is cancelled."""
+
+    async def watch(crawl: Crawl) -> None:
+        earlier = progress(crawl)
+        while True:
+            await trio.sleep(interval)
+            now = progress(crawl)
+            progress_logger.info("%s", progress_line(now, speed_between(earlier, now)))
+            earlier = now
 
     return watch

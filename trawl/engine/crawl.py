@@ -342,6 +342,10 @@ class Crawl:
         for hook in self._when_cancelled:
             hook()
 
+    async def until_ending(self) -> None:
+        """Return when the crawl begins to end, for whatever :attr:`reason`: it sends nothing new. A checkpoint."""
+        await self._state.until_ending()
+
     def pause(self, *, is_paused: bool = True) -> None:
         """Send no pages until this is taken back with ``is_paused=False``; what is in flight ends."""
         self._state.pause(is_paused=is_paused)

@@ -90,8 +90,9 @@ class JobFacts:
         return self._facts.is_started
 
     def began(self, job: Job) -> None:
-        """Count a run."""
-        self._change(job, runs=self._facts.runs + 1, reason="")
+        """Count a run; who joins others is part of theirs."""
+        is_new = job.share is None or job.share.is_alone or not self._facts.runs
+        self._change(job, runs=self._facts.runs + is_new, reason="")
 
     def started(self, job: Job) -> None:
         """Note that ``start()`` has come to its end: what it gave is stored, or is with the same transaction."""
@@ -102,6 +103,8 @@ class JobFacts:
         self._change(job, reason=reason)
 
     def _change(self, job: Job, **facts: object) -> None:
+        if job.share is not None and job.share.is_started:  # by another process, perhaps
+            facts["is_started"] = True
         self._facts = msgspec.structs.replace(self._facts, **facts)
         JOB_INFO.keep(job, self._facts)
 
@@ -353,7 +356,8 @@ async def open_job(
 
     Raises:
         JobError: It is in use, damaged, of a newer release, or can't be written.
-        UsageError: It belongs to another spider; others work on it on other terms; the directory holds something else; a feed can't be opened.
+        UsageError: It belongs to another spider; others work on it on other terms; the directory holds something else;
+            a feed can't be opened.
     """
     from trawl.frontier.stored import open_frontier  # noqa: PLC0415
 

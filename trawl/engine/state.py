@@ -177,6 +177,7 @@ class State:
     """
 
     __slots__ = (
+        "_ending",
         "_idle",
         "_low",
         "_room",
@@ -207,6 +208,7 @@ class State:
         self.callbacks: int = 0
         self.reason: str | None = None
         self.wakeup: Wakeup = Wakeup()
+        self._ending: trio.Event = trio.Event()
         self._idle: trio.Event | None = None
         self._room: trio.Event | None = None
         self._low = 1  # with so many open, or fewer, somebody may wait for the end of a request
@@ -321,8 +323,13 @@ class State:
         """Begin to end; the first reason stays."""
         if self.reason is None:
             self.reason = reason
+        self._ending.set()
         self._look_for_room()
         self.wakeup.set()
+
+    async def until_ending(self) -> None:
+        """Return when :meth:`end` was called. A checkpoint."""
+        await self._ending.wait()
 
     def goes_on(self) -> bool:
         """Tell if something is open and may be sent, or may be added: the crawl is neither over nor ending."""

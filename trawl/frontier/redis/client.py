@@ -20,7 +20,7 @@ import trio
 from trawl.errors import JobError, UsageError
 from trawl.frontier.redis.layout import scripts
 
-__all__ = ["Address", "Call", "Durability", "StoreAway", "StoreServer", "check_server", "connect"]
+__all__ = ["Address", "Call", "Durability", "StoreAway", "StoreServer", "check_server", "connect", "tell_durability"]
 
 logger: logging.Logger = logging.getLogger("trawl.frontier")
 
@@ -271,7 +271,7 @@ _POLICIES: Mapping[str, str] = {
 
 
 def check_server(facts: Mapping[str, str], address: Address, durability: Durability) -> int:
-    """Compare a server's configuration with what a job needs; say in the log what is to be expected of it.
+    """Compare a server's configuration with what a job needs.
 
     Returns the number of replicas that must have each step.
 
@@ -281,12 +281,17 @@ def check_server(facts: Mapping[str, str], address: Address, durability: Durabil
     wrong = _too_old(facts) or _unsafe(facts) or _unable(facts, durability)
     if wrong:
         raise UsageError(f"job {address.shown}: {wrong}")
-    logger.info("job %s: durability %s: %s", address.shown, durability, _POLICIES[durability])
     if not any(key.startswith("config.") for key in facts):
         words = "job %s: the server does not tell its configuration: it must have `maxmemory-policy noeviction`%s"
         also = "" if durability != "always" else ", `appendonly yes` and `appendfsync always`"
         logger.warning(words, address.shown, also)
     return 1 if durability == "replicated" else 0
+
+
+def tell_durability(address: Address, durability: Durability) -> None:
+    """Say in the log what is to be expected of a server that has what is needed."""
+    if durability != "fast" or "unix_socket_path" not in address.options:  # that one ends with the machine
+        logger.info("job %s: durability %s: %s", address.shown, durability, _POLICIES[durability])
 
 
 def _too_old(facts: Mapping[str, str]) -> str:

@@ -58,7 +58,7 @@ from trawl.frontier.job import (
     wall_time,
 )
 from trawl.frontier.parts import HELD, PARTS, number_in, part_in, part_of_lane, suffixes_digest
-from trawl.frontier.redis.client import Address, Call, Durability, StoreAway, StoreServer, check_server
+from trawl.frontier.redis.client import Address, Call, Durability, StoreAway, StoreServer, check_server, tell_durability
 from trawl.frontier.redis.client import connect as connect_server
 from trawl.frontier.redis.layout import (
     FORMAT,
@@ -743,6 +743,8 @@ async def _open(
     except (ValueError, TypeError, LookupError) as error:
         words = f"job {address.shown}: it is damaged (what is stored in it can't be read: {error!r})"
         raise JobError(words, address.shown) from error
+    if opened.share.is_alone:  # those who join others need not be told
+        tell_durability(address, durability)
     return RedisJob(address, opened, lease=part.lease, replicas=replicas)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -32,14 +33,18 @@ AT_ONCE = 500
 """Requests, or lanes, of one reading."""
 
 
-def inspect_job(url: str) -> JobReport:
+def inspect_job(url: str, *, has_scopes: bool = True) -> JobReport:
     """Report the content of the job at ``url``.
+
+    Args:
+        url: Its address.
+        has_scopes: Count the pending requests by scope, which looks at each host of the job.
 
     Raises:
         JobError: The server does not answer, or refuses; or it is of another release.
         UsageError: There is no job, or the address is wrong.
     """
-    return _asked(url, _report)
+    return _asked(url, _report if has_scopes else partial(_report, has_scopes=False))
 
 
 def failures(url: str, limit: int) -> list[Failure]:
@@ -161,7 +166,7 @@ async def _checked(server: StoreServer, address: Address) -> _Ask:
     return ask
 
 
-async def _report(ask: _Ask, keys: Keys, address: Address) -> JobReport:
+async def _report(ask: _Ask, keys: Keys, address: Address, *, has_scopes: bool = True) -> JobReport:
     head, pending, items, failed, flat, left, notes, _ = await ask(("state", keys.of_state, []))
     kept = kept_of(flat)
     leases = kept.get(LEASES, b"")
@@ -178,7 +183,7 @@ async def _report(ask: _Ask, keys: Keys, address: Address) -> JobReport:
         failed=failed,
         seen=int(told.get("marks", "0")),
         items=items,
-        scopes=await _scopes(ask, keys),
+        scopes=await _scopes(ask, keys) if has_scopes else [],
         kept=kept,
         sessions=sessions,
         wish=told.get("wish", ""),

@@ -1,0 +1,207 @@
+"""``trawl crawl --processes``: several processes as one crawl, which signals, kills and errors leave whole."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.trees import PAGES, SPIDER, WITHIN, assert_whole, pids, site, until_gone, until_items
+from trawl.cli.processes import scopes_together, together
+from trawl.cli.worker import Ended, Leader, Messages
+from trawl.http import Times
+from trawl.observe import Progress
+from trawl.throttling import ScopeReport
+
+__all__ = ["site"]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "tree.py").write_text(SPIDER, encoding="utf-8")
+    return tmp_path
+
+
+def crawl(folder: Path, site: list[str], *more: str, processes: int = 2) -> subprocess.Popen[str]:
+    """Start a crawl by several processes."""
+    words = ["crawl", "tree.py", "-a", f"sites={' '.join(site)}", "--processes", str(processes), *more]
+    return subprocess.Popen(
+        [sys.executable, "-P", "-m", "trawl", *words],
+        cwd=folder,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def others(folder: Path, leader: subprocess.Popen[str]) -> list[int]:
+    """The processes that have crawled pages, without the first one."""
+    return [pid for pid in pids(folder) if pid != leader.pid]
+
+
+def until_others(folder: Path, leader: subprocess.Popen[str], wanted: int = 1) -> list[int]:
+    """Return the workers, once so many of them have crawled pages."""
+    items = 0
+    while len(found := others(folder, leader)) < wanted:
+        until_items(folder, items := items + 10)
+    return found
+
+
+@pytest.mark.servers
+def test_all_processes_crawl_and_their_summary_adds_up(folder: Path, site: list[str]) -> None:
+    _, said = (process := crawl(folder, site, "-o", "items.jsonl")).communicate(timeout=WITHIN)
+    assert process.returncode == 0, said
+    assert_whole(folder, site)
+    assert len(pids(folder)) == 2
+    assert re.search(r"^ ended +finished *$", said, re.M), said
+    assert re.search(rf"^ pages +{PAGES * len(site)} *$", said, re.M), said
+    assert re.search(rf"^ items +{PAGES * len(site)} *$", said, re.M), said
+    assert said.count("ended") == 1
+    for host in site:
+        assert re.search(rf"^ {re.escape(host.split('/')[2])} +\d+ ", said, re.M), said
+
+
+@pytest.mark.servers
+def test_ctrl_c_finishes_what_is_in_flight_and_the_job_goes_on(folder: Path, site: list[str]) -> None:
+    process = crawl(folder, site, "-o", "items.jsonl", "--job", "job")
+    workers = until_others(folder, process)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=WITHIN)
+    assert process.returncode == 130, said
+    assert re.search(r"^ ended +shutdown *$", said, re.M), said
+    for pid in workers:
+        until_gone(pid)
+    count = (folder / "items.jsonl").read_bytes().count(b"\n")
+    assert count < PAGES * len(site)
+    without = subprocess.run(
+        [sys.executable, "-P", "-m", "trawl", "crawl", "tree.py", "--job", "job"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert without.returncode == 2
+    assert "it was made with --processes: give --processes N again" in without.stderr
+    _, said = (process := crawl(folder, site, "-o", "items.jsonl", "--job", "job")).communicate(timeout=WITHIN)
+    assert process.returncode == 0, said
+    assert_whole(folder, site)
+
+
+@pytest.mark.servers
+def test_a_second_signal_cancels_all(folder: Path, site: list[str]) -> None:
+    process = crawl(folder, site, "-o", "items.jsonl", "-s", "DOWNLOAD_DELAY=3", "-s", "SHUTDOWN_TIMEOUT=60")
+    until_items(folder, 2)
+    process.send_signal(signal.SIGTERM)
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate(timeout=WITHIN)
+    assert process.returncode == 130, said
+    for pid in pids(folder):
+        until_gone(pid)
+
+
+@pytest.mark.servers
+def test_a_worker_that_is_killed_is_started_again(folder: Path, site: list[str]) -> None:
+    process = crawl(folder, site, "-o", "items.jsonl")
+    (first,) = until_others(folder, process)
+    os.kill(first, signal.SIGKILL)
+    second = next(pid for pid in until_others(folder, process, 2) if pid != first)
+    os.kill(second, signal.SIGKILL)
+    _, said = process.communicate(timeout=WITHIN)
+    assert process.returncode == 0, said
+    assert "process 2 has ended (status -9): it is started again" in said
+    assert_whole(folder, site)
+
+
+@pytest.mark.servers
+def test_workers_and_server_end_with_a_command_that_is_killed(folder: Path, site: list[str]) -> None:
+    process = crawl(folder, site, "-o", "items.jsonl", "--job", "job")
+    workers = until_others(folder, process)
+    process.kill()
+    process.communicate()
+    for pid in workers:
+        until_gone(pid)
+    _, said = (process := crawl(folder, site, "-o", "items.jsonl", "--job", "job")).communicate(timeout=WITHIN)
+    assert process.returncode == 0, said
+    assert_whole(folder, site)
+
+
+@pytest.mark.servers
+@pytest.mark.parametrize(
+    ("words", "status", "told"),
+    [
+        (["-s", "NO_SUCH=1"], (2,), "unknown setting NO_SUCH"),
+        (["-s", 'EXTENSIONS={"no.such": 1}'], (1, 2), "no.such"),
+        (["--job", "redis://127.0.0.1:1/gone"], (1,), "its server can't be reached"),
+        (["tree.py:Tree"], (2,), "--processes is for one spider"),
+        (["--processes", "0"], (2,), "--processes"),
+    ],
+)
+def test_an_error_of_the_start_is_told_once(
+    folder: Path, site: list[str], words: list[str], status: tuple[int, ...], told: str
+) -> None:
+    _, said = (process := crawl(folder, site, *words)).communicate(timeout=WITHIN)
+    assert process.returncode in status, said
+    assert len([line for line in said.splitlines() if told in line]) == 1, said
+
+
+@pytest.mark.servers
+def test_a_worker_that_ends_again_and_again_is_given_up_and_the_first_process_goes_on(
+    folder: Path, site: list[str]
+) -> None:
+    with open(folder / "tree.py", "a", encoding="utf-8") as file:
+        file.write("        if os.environ['LEADER'] != str(os.getpid()):\n            os.kill(os.getpid(), 9)\n")
+    (folder / "sitecustomize.py").write_text("import os\nos.environ.setdefault('LEADER', str(os.getpid()))\n")
+    words = ["crawl", "tree.py", "-a", f"sites={' '.join(site)}", "--processes", "2", "-o", "items.jsonl"]
+    process = subprocess.run(
+        [sys.executable, "-P", "-m", "trawl", *words],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(folder)},
+        capture_output=True,
+        text=True,
+        timeout=2 * WITHIN,
+        check=False,
+    )
+    assert process.returncode == 0, process.stderr
+    assert "process 2 ends again and again (status -9): the others go on without it" in process.stderr
+    assert_whole(folder, site)
+
+
+def test_messages_are_put_together_from_any_pieces() -> None:
+    ended = Ended("finished", [ScopeReport(scope="a", allowed=math.inf, limited={"delay": 2.0})])
+    left, right = socket.socketpair()
+    with left:
+        leader = Leader(right.detach())
+        leader.ended(ended.reason, ended.scopes)
+        came = left.recv(1 << 16)
+        assert left.recv(1) == b""
+    for size in (1, 7, len(came)):
+        messages = Messages()
+        assert [one for at in range(0, len(came), size) for one in messages.feed(came[at : at + size])] == [ended]
+
+
+def test_the_progress_of_processes_adds_up() -> None:
+    parts = [Progress(at=9.0, pages=1, held=1, waiting=("a",)), Progress(pages=2, items=5, held=3, waiting=("b", "c"))]
+    assert together(parts) == Progress(at=9.0, pages=3, items=5, held=4, waiting=("b", "c", "a"))
+
+
+def test_a_scope_that_changed_hands_has_one_row() -> None:
+    first = ScopeReport(
+        scope="a", requests=10, sends=10, rate=2.0, allowed=4.0, limited={"delay": 1.0}, times=Times(fetching=1.0)
+    )
+    second = ScopeReport(
+        scope="a", requests=30, sends=30, rate=3.0, allowed=math.inf, limited={"delay": 2.0}, times=Times(fetching=2.0)
+    )
+    start = ScopeReport(scope="a", requests=1, sends=1, times=Times(fetching=0.5))
+    (one,) = scopes_together([first, second, start])
+    assert (one.requests, one.sends, one.limited) == (41, 41, {"delay": 3.0})
+    assert one.rate == pytest.approx(40 / (5.0 + 10.0))
+    assert one.allowed >= one.rate
+    assert one.times.fetching == pytest.approx((10 + 60 + 0.5) / 41)
+    assert scopes_together([start]) == [start]

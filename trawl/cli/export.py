@@ -1,0 +1,181 @@
+"""The command ``trawl export``: copies the items of a job in a server to feeds, each once, as a crawl with feeds does.
+
+It joins the job as a session that takes no hosts. How far each feed has come is a value of the job, so that it may be
+killed and started again, and one process at a time does it: ``trawl crawl`` with feeds is another.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+
+import attrs
+import trio
+from rich.console import Console
+
+from trawl.blocking import ThreadBlocking
+from trawl.cli import INTERRUPTED, OK
+from trawl.cli.load import feeds_layer
+from trawl.cli.logs import Logs
+from trawl.cli.own_server import has_server, reach_own_server
+from trawl.cli.run import log_layer, run_guarded
+from trawl.errors import FeedError, JobError, UsageError
+from trawl.feeds import FeedsSettings, open_outbox
+from trawl.frontier import SCHEMES, JobSettings
+from trawl.frontier.job import Job
+from trawl.frontier.sections import JOB_INFO
+from trawl.frontier.share import Items, Over
+from trawl.observe import ObserveSettings, counted
+from trawl.settings import Layer, Settings, ambient, assignments, load
+
+__all__ = ["ExportOptions", "export_command"]
+
+logger: logging.Logger = logging.getLogger("trawl.export")
+
+LOOK_EVERY = 1.0
+"""Seconds between two looks for a job that is not there yet."""
+
+
+@attrs.frozen(kw_only=True)
+class ExportOptions:
+    """The options of ``trawl export``, as typed.
+
+    Attributes:
+        job: The job's address, or its directory where it was made with ``--processes``; None: the setting JOB_DIR.
+        appended: ``-o FEED``.
+        overwritten: ``-O FEED``.
+        settings: ``-s NAME=VALUE``.
+        follows: ``-f``: go on until the job is over.
+        job_durability: ``--job-durability LEVEL``.
+        log_level: ``--log-level LEVEL``.
+        log_file: ``--log-file FILE``.
+        is_quiet: ``--quiet``.
+    """
+
+    job: str | None
+    appended: tuple[str, ...] = ()
+    overwritten: tuple[str, ...] = ()
+    settings: tuple[str, ...] = ()
+    follows: bool = False
+    job_durability: str | None = None
+    log_level: str | None = None
+    log_file: str | None = None
+    is_quiet: bool = False
+
+
+def export_command(options: ExportOptions, console: Console) -> int:
+    """Export the items of a job. Returns the exit status."""
+    early = log_layer(options.log_level, options.log_file)
+
+    def act(logs: Logs) -> int:
+        durability = options.job_durability
+        settings = load(
+            *ambient(),
+            assignments(options.settings),
+            feeds_layer(options.appended, options.overwritten),
+            Layer("JOB", {} if options.job is None else {"JOB_DIR": options.job}),
+            Layer("--job-durability", {} if durability is None else {"JOB_DURABILITY": durability}),
+            early,
+        )
+        logs.apply(settings.of(ObserveSettings), is_quiet=options.is_quiet)
+        if not settings.of(FeedsSettings).feeds:
+            raise UsageError("there is no feed to export to: give -o FILE")
+        return trio.run(_run, settings, options.follows)
+
+    return run_guarded(console, early, act, is_quiet=options.is_quiet)
+
+
+async def _run(settings: Settings, follows: bool) -> int:
+    """Export until the end, or until a signal; what is copied is recorded with each batch."""
+    status = OK
+    raised: Exception | None = None
+    async with trio.open_nursery() as nursery:
+
+        async def hear_signals() -> None:
+            nonlocal status
+            with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as numbers:
+                async for _ in numbers:
+                    status = INTERRUPTED
+                    nursery.cancel_scope.cancel()
+
+        nursery.start_soon(hear_signals)
+        try:
+            await _export(settings, follows)
+        except (FeedError, JobError, UsageError) as error:
+            raised = error
+        nursery.cancel_scope.cancel()
+    if raised is not None:
+        raise raised
+    return status
+
+
+async def _export(settings: Settings, follows: bool) -> None:
+    place = settings.of(JobSettings).job_dir
+    if place.startswith(SCHEMES):
+        await _export_from(place, settings, follows)
+    elif not place:
+        raise UsageError("there is no job to export: give its address, redis://HOST/NAME")
+    elif not has_server(Path(place)):
+        raise UsageError(f"job {place}: its items go to the feeds of `trawl crawl --job {place}`: run that")
+    else:
+        async with reach_own_server(Path(place)) as url:
+            await _export_from(url, settings, follows)
+
+
+async def _export_from(url: str, settings: Settings, follows: bool) -> None:
+    from trawl.frontier.redis import Address, open_job  # noqa: PLC0415 - needs coredis
+    from trawl.frontier.redis.report import inspect_job  # noqa: PLC0415
+
+    job = settings.of(JobSettings)
+    Address.parse(url)
+    is_told = False
+    while True:  # opening a job that is not there would make it
+        try:
+            report = await trio.to_thread.run_sync(partial(inspect_job, url, has_scopes=False))
+            if JOB_INFO.read(report) is not None:
+                break
+            raise UsageError(f"job {report.name}: nobody has worked on it yet")
+        except UsageError as error:
+            if not follows:
+                raise
+            if not is_told:
+                logger.warning("%s: waiting", error)
+            is_told = True
+        await trio.sleep(LOOK_EVERY)
+    async with open_job(Address.parse(url), job.job_durability, lease=job.job_lease, works=False) as opened:
+        await copy_items(opened, settings.of(FeedsSettings), follows=follows)
+
+
+async def copy_items(job: Job, settings: FeedsSettings, *, follows: bool) -> None:
+    """Copy the items of a job to feeds. A checkpoint; cancelled, it leaves the feeds at what is recorded.
+
+    Args:
+        job: Open, with the right to export.
+        settings: Of the feeds.
+        follows: Go on until the job is over.
+
+    Raises:
+        FeedError: A feed can't be opened or written.
+        JobError: The job can't be read or written, or is not one that is shared.
+    """
+    facts, share = JOB_INFO.read(job), job.share
+    if facts is None or share is None:
+        raise job.damaged("what it says of itself can't be read")
+    begun = datetime.fromtimestamp(facts.begun_at, UTC)
+    feeds, outbox = await open_outbox(settings, ThreadBlocking(), job, spider_name=facts.spider, started_utc=begun)
+    before = job.outbox_start
+    async with feeds, trio.open_nursery() as nursery:
+        await nursery.start(outbox.write)
+        share.ask_if_over(is_idle=True)
+        while follows:
+            change = await share.next_change()
+            if isinstance(change, Items):
+                outbox.others_gave(change.end)
+            elif isinstance(change, Over):
+                break
+        outbox.others_gave(job.outbox_end)
+        outbox.close()
+    logger.info("job %s: %s copied", job.name, counted(job.outbox_start - before, "item"))

@@ -1,0 +1,387 @@
+"""``trawl crawl --processes N``: one crawl by several processes, of which this one is the first.
+
+Theory of operation. This process opens the job, writes the feeds and shows the crawl as always; it is the *leader*. The
+others are workers of the same job, started when its crawl has begun, so that an error of the start is told once::
+
+    leader ── its own server, where the job has no address (trawl.cli.own_server)
+        ├── worker 2   trawl worker URL --spider SPIDER --leader FD
+        └── worker N   the same
+
+Each is an interpreter of its own with the words that were typed, so it reads the same settings in the same way, and
+that they are the same is checked by the job. A socket between the leader and each worker brings the worker's progress
+and scopes here; that it closes tells a worker to end. So Ctrl-C, a limit that the leader meets and its death end all in
+one way. Workers are in sessions of their own: the Ctrl-C of a terminal reaches the leader alone.
+
+The end of the job is no message: each process finds it in the store. A worker that ends before, killed or because it
+held too much memory, is started again, up to :data:`MOST_STARTS` times in a minute; then the others go on without it.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import socket
+import subprocess
+import sys
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import trio
+from rich.console import Console
+
+from trawl.cli import USAGE
+from trawl.cli.own_server import open_own_server
+from trawl.cli.planned import Planned, reports_of_all
+from trawl.cli.view import CrawlWith, Watcher, progress_of
+from trawl.cli.worker import Ended, Messages
+from trawl.errors import UsageError
+from trawl.frontier import SCHEMES, JobSettings
+from trawl.frontier.sections import statistics_so_far
+from trawl.http import Times
+from trawl.observe import Progress, printable
+from trawl.settings import Layer, load
+from trawl.throttling import ScopeReport
+
+if TYPE_CHECKING:
+    from trawl.engine import Crawl
+
+__all__ = ["Fleet", "Store", "lead", "open_store", "scopes_together", "together"]
+
+logger: logging.Logger = logging.getLogger("trawl.processes")
+
+MOST_STARTS, STARTS_WITHIN = 3, 60.0
+"""A worker that was started so often within so many seconds is not started again."""
+
+FIRST_PAUSE = 0.5
+"""Seconds before a worker is started again; twice as many each time."""
+
+GRACE = 10.0
+"""Seconds that a worker has to end when the leader's crawl has ended; then it is cancelled, and at last killed."""
+
+REST = 1.0
+"""Seconds in which what a worker has said must have come, once it has ended."""
+
+_ENDS_OF_ONE = ("finished", "shutdown", "cancelled", "stopped", "memusage_exceeded")
+"""Reasons of a worker's end that say nothing of the others': any other is a limit, or an error, that ends all."""
+
+
+@attrs.frozen
+class Store:
+    """The store of a job that several processes work on.
+
+    Attributes:
+        url: The job's address.
+        lifeline: A descriptor for workers to inherit: a server of one's own runs as long as one of them has it.
+        is_lasting: What it has outlives the command.
+    """
+
+    url: str
+    lifeline: int | None = None
+    is_lasting: bool = True
+
+
+@asynccontextmanager
+async def open_store(job: str) -> AsyncGenerator[Store, None]:
+    """Hold the store of a job: its server, or one of its own in its directory, or in a temporary one.
+
+    Args:
+        job: ``JOB_DIR``.
+
+    Raises:
+        UsageError: There is no program of a server, the job was made without one, or the system has no Unix sockets.
+        JobError: A process is using the job; the server does not start, or ends again and again.
+    """
+    if os.name != "posix":
+        raise UsageError("--processes needs a Unix system: elsewhere start `trawl crawl` in each, with one --job URL")
+    if job.startswith(SCHEMES):
+        yield Store(job)
+        return
+    async with open_own_server(Path(job) if job else None) as server:
+        yield Store(server.url, server.lifeline, is_lasting=bool(job))
+
+
+@attrs.define(eq=False)
+class _Worker:
+    """A worker, through all of its processes."""
+
+    number: int
+    progress: Progress = attrs.field(factory=Progress)
+    before: Progress = attrs.field(factory=Progress)  # what those of its processes did that have ended
+    ended: Ended | None = None
+    status: int = 0
+    starts: deque[float] = attrs.field(factory=lambda: deque(maxlen=MOST_STARTS))
+
+
+class Fleet:
+    """The workers of a crawl, which this process leads.
+
+    Args:
+        words: What a worker is started with, after ``trawl``.
+        count: The number of processes, this one included.
+        store: The store of the job.
+        console: Standard error.
+
+    Attributes:
+        scopes: What the workers told of their scopes at their ends.
+    """
+
+    def __init__(self, words: Sequence[str], count: int, store: Store, console: Console) -> None:
+        self._words = words
+        self._store = store
+        self._console = console
+        self._workers = [_Worker(number) for number in range(2, count + 1)]
+        self._leading: dict[int, socket.socket] = {}
+        self._is_ending = trio.Event()
+        self.scopes: list[ScopeReport] = []
+
+    async def watch(self, crawl: Crawl) -> None:
+        """Run the workers beside a crawl: a watcher. Cancelled, it waits for their ends, at most :data:`GRACE`."""
+        async with trio.open_nursery() as nursery:
+            for worker in self._workers:
+                nursery.start_soon(self._keep, worker, crawl)
+            await crawl.until_ending()
+            self._is_ending.set()
+            if crawl.reason != "finished":  # else each has found out, or is about to
+                for leading in self._leading.values():
+                    leading.shutdown(socket.SHUT_WR)
+
+    def progress(self, crawl: Crawl) -> Progress:
+        """Return the progress of all processes as one."""
+        theirs = [part for worker in self._workers for part in (worker.before, worker.progress)]
+        return together([progress_of(crawl), *theirs])
+
+    async def statistics(self) -> Mapping[str, object]:
+        """Return the statistics of the whole job, those of all processes added up. A checkpoint."""
+        from trawl.frontier.redis.report import inspect_job  # noqa: PLC0415 - needs coredis
+
+        return statistics_so_far(await trio.to_thread.run_sync(partial(inspect_job, self._store.url, has_scopes=False)))
+
+    async def _keep(self, worker: _Worker, crawl: Crawl) -> None:
+        """Run a worker, again if need be, until there is nothing more for it to do."""
+        pause = FIRST_PAUSE
+        while not self._is_ending.is_set():
+            worker.starts.append(trio.current_time())
+            await self._run(worker, crawl)
+            if self._is_ending.is_set() or not self._is_again(worker, crawl):
+                return
+            with trio.move_on_after(pause):
+                await self._is_ending.wait()
+            pause *= 2.0
+
+    def _is_again(self, worker: _Worker, crawl: Crawl) -> bool:
+        """Take the end of a worker's process in. Returns whether it is to be started again."""
+        ended, number = worker.ended, worker.number
+        if ended is not None and ended.reason not in _ENDS_OF_ONE:
+            crawl.shutdown(ended.reason)
+            return False
+        if worker.status == 0:
+            return False
+        how = f"reason {ended.reason}" if ended is not None else f"status {worker.status}"
+        is_often = len(worker.starts) == MOST_STARTS and trio.current_time() - worker.starts[0] < STARTS_WITHIN
+        if worker.status == USAGE or is_often:
+            logger.error("process %d ends again and again (%s): the others go on without it", number, how)
+            return False
+        logger.warning("process %d has ended (%s): it is started again", number, how)
+        return True
+
+    async def _run(self, worker: _Worker, crawl: Crawl) -> None:
+        """Run one process of a worker."""
+        worker.ended = None
+        worker.before = together([worker.before, attrs.evolve(worker.progress, queued=0, in_flight=0, held=0)])
+        worker.progress = Progress()
+        ours, theirs = socket.socketpair()
+        inherited = [theirs.fileno(), *([] if self._store.lifeline is None else [self._store.lifeline])]
+        with ours:
+            with theirs:
+                process = await trio.lowlevel.open_process(
+                    [sys.executable, "-P", "-m", "trawl", *self._words, "--leader", str(theirs.fileno())],
+                    stdin=subprocess.DEVNULL,
+                    stderr=subprocess.PIPE,
+                    pass_fds=inherited,
+                    start_new_session=True,
+                )
+            self._leading[worker.number] = ours
+            heard = trio.CancelScope(shield=True)  # what it says at its end is heard also where all is cancelled
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._listen, worker, process, ours, heard)
+                try:
+                    await process.wait()
+                finally:
+                    hurried = crawl.reason == "cancelled"
+                    await _end(process, ours, is_hurried=hurried)  # noqa: ASYNC102 - shielded and limited
+                    worker.status = process.returncode or 0
+                    del self._leading[worker.number]
+                    heard.deadline = trio.current_time() + REST  # what it has started may hold its ends open
+
+    async def _listen(
+        self, worker: _Worker, process: trio.Process, leading: socket.socket, heard: trio.CancelScope
+    ) -> None:
+        with heard:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._hear, worker, leading)
+                nursery.start_soon(self._relay, worker, process)
+
+    async def _hear(self, worker: _Worker, leading: socket.socket) -> None:
+        """Take in what a worker tells, until it closes its end."""
+        messages = Messages()
+        stream = trio.SocketStream(trio.socket.from_stdlib_socket(leading.dup()))
+        async with stream:
+            with suppress(trio.BrokenResourceError):
+                async for some in stream:
+                    for message in messages.feed(bytes(some)):
+                        if isinstance(message, Ended):
+                            worker.ended = message
+                            self.scopes += message.scopes
+                        else:
+                            worker.progress = message.progress
+
+    async def _relay(self, worker: _Worker, process: trio.Process) -> None:
+        """Print what a worker writes to standard error, each line with its number, above a panel if there is one."""
+        assert process.stderr is not None
+        rest = b""
+        with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+            async for some in process.stderr:
+                *lines, rest = (rest + some).split(b"\n")
+                for line in lines:
+                    self._print(worker, line)
+        if rest:
+            self._print(worker, rest)
+
+    def _print(self, worker: _Worker, line: bytes) -> None:
+        with suppress(OSError):  # the terminal may be gone
+            self._console.print(printable(f"[{worker.number}] {line.decode('utf-8', 'replace')}"), soft_wrap=True)
+
+
+async def _end(process: trio.Process, leading: socket.socket, *, is_hurried: bool) -> None:
+    """See a process to its end: it is told to end, then cancelled, and at last killed. A checkpoint."""
+    if process.poll() is not None:
+        return
+    with suppress(OSError):
+        leading.shutdown(socket.SHUT_WR)
+    for end, seconds in ((process.terminate, 0.0 if is_hurried else GRACE), (process.kill, GRACE)):
+        with trio.move_on_after(seconds, shield=True):
+            await process.wait()
+            return
+        end()
+    with trio.CancelScope(shield=True):
+        await process.wait()
+
+
+async def lead(
+    plan: Planned,
+    count: int,
+    words: Sequence[str],
+    crawl_with: CrawlWith,
+    shown: Callable[[Callable[[Crawl], Progress]], Sequence[Watcher]],
+    console: Console,
+) -> list[ScopeReport]:
+    """Run a crawl by several processes, led by this one; its result has the statistics of all of them. A checkpoint.
+
+    Args:
+        plan: The crawl.
+        count: The number of processes, this one included.
+        words: What a worker is started with, after its job: the spider, and what was typed.
+        crawl_with: Runs the crawl of this process.
+        shown: Gives what shows a crawl, for what gives its progress.
+        console: Standard error.
+
+    Returns:
+        The reports of the scopes.
+
+    Raises:
+        UsageError: There is no program of a server, or the job was made without one.
+        JobError: A process is using the job; its server does not start, or ends again and again.
+    """
+    job = plan.settings.of(JobSettings)
+    async with open_store(job.job_dir) as store:
+        durability = job.job_durability if store.is_lasting else "fast"
+        ours = Layer("--processes", {"JOB_DIR": store.url, "JOB_DURABILITY": durability})
+        plan.settings = load(*plan.layers, ours)
+        fleet = Fleet(["worker", store.url, "--job-durability", durability, *words], count, store, console)
+        watchers = [plan.keep, fleet.watch, *shown(fleet.progress)]
+        result = await crawl_with(
+            plan.spider, plan.settings, spider_args=plan.arguments, watchers=watchers, handle_signals=True
+        )
+        stats = {**await fleet.statistics(), **{key: result.stats[key] for key in _OF_THE_END if key in result.stats}}
+        plan.result = attrs.evolve(result, stats=stats)
+    return scopes_together([*reports_of_all([plan]), *fleet.scopes])
+
+
+_OF_THE_END = ("finish_reason", "start_time", "finish_time")
+
+
+def together(parts: Sequence[Progress]) -> Progress:
+    """Return the progress of several processes as one, at the instant of the first.
+
+    Args:
+        parts: Theirs.
+    """
+    waiting = [words for part in sorted(parts, key=lambda part: -part.held) for words in part.waiting]
+    return Progress(
+        at=parts[0].at,
+        pages=sum([part.pages for part in parts]),
+        items=sum([part.items for part in parts]),
+        queued=sum([part.queued for part in parts]),
+        in_flight=sum([part.in_flight for part in parts]),
+        errors=sum([part.errors for part in parts]),
+        held=sum([part.held for part in parts]),
+        waiting=tuple(waiting[:3]),
+    )
+
+
+def scopes_together(reports: Iterable[ScopeReport]) -> list[ScopeReport]:
+    """Return the reports of several processes, one for each scope, the busiest first.
+
+    A host that changed hands was each process's for a part of the time: their sends count together, and rates are those
+    of the time that they cover together.
+    """
+    by_scope: dict[str, list[ScopeReport]] = {}
+    for report in reports:
+        by_scope.setdefault(report.scope, []).append(report)
+    return sorted(map(_one_scope, by_scope.values()), key=lambda report: -report.sends)
+
+
+def _one_scope(parts: Sequence[ScopeReport]) -> ScopeReport:
+    main = max(parts, key=lambda part: part.sends)
+    if len(parts) == 1:
+        return main
+    limited: dict[str, float] = {}
+    for part in parts:
+        for limit, seconds in part.limited.items():
+            limited[limit] = limited.get(limit, 0.0) + seconds
+    counts = {name: sum([getattr(part, name) for part in parts]) for name in _COUNTED}
+    return attrs.evolve(
+        main,
+        rate=_mean_rate([(part.sends, part.rate) for part in parts]),
+        allowed=_mean_rate([(part.sends, part.allowed) for part in parts if part.rate]) or main.allowed,
+        limited=limited,
+        times=_mean_times(parts),
+        last_hint=main.last_hint or next((part.last_hint for part in parts if part.last_hint), ""),
+        **counts,
+    )
+
+
+_COUNTED = ("requests", "sends", "triggers", "steps", "hints")
+
+
+def _mean_rate(parts: Sequence[tuple[int, float]]) -> float:
+    """Return sends a second over the seconds that parts of them took together; parts without a rate took none."""
+    seconds = sum([sends / rate for sends, rate in parts if rate])
+    sends = sum([sends for sends, rate in parts if rate])
+    return sends / seconds if seconds else math.inf if sends else 0.0
+
+
+def _mean_times(parts: Sequence[ScopeReport]) -> Times:
+    requests = sum([part.requests for part in parts])
+    if not requests:
+        return parts[0].times
+    names: Mapping[str, Any] = dict.fromkeys(Times.__struct_fields__)
+    return Times(
+        **{name: sum([getattr(part.times, name) * part.requests for part in parts]) / requests for name in names}
+    )
