@@ -1,4 +1,4 @@
-"""The public sandbox at books.toscrape.com by rules: which links are followed, and what becomes of their pages.
+"""The shop of ``trawl demo`` by rules: which links are followed, and what becomes of their pages.
 
 ::
 
@@ -28,8 +28,8 @@ class Catalogue(trawl.CrawlSpider[Book]):
     """Goes from list to list, and reads each book."""
 
     name = "catalogue"
-    start_urls = ["https://books.toscrape.com/"]
-    allowed_domains = ["books.toscrape.com"]
+    start_urls = ["http://127.0.0.1:8765/books/"]
+    allowed_domains = ["127.0.0.1"]
     custom_settings = {"CONCURRENT_REQUESTS_PER_DOMAIN": 4, "DOWNLOAD_DELAY": 0.25}
     rules = [
         Rule(LinkExtractor(restrict_css="li.next")),

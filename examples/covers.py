@@ -1,4 +1,4 @@
-"""The covers of books, each with two thumbnails, below ``covers/``.
+"""The covers of the books of ``trawl demo``, each with two thumbnails, below ``covers/``.
 
 ::
 
@@ -49,7 +49,7 @@ class CoversSpider(trawl.Spider[Cover]):
     """Reads the lists of books."""
 
     name = "covers"
-    start_urls = ["https://books.toscrape.com/"]
+    start_urls = ["http://127.0.0.1:8765/books/"]
     custom_settings = {
         "ITEM_PIPELINES": {Covers: 1},
         "IMAGES_STORE": "covers",

@@ -3,11 +3,11 @@
 ::
 
     trawl crawl examples/exports.py
-    trawl crawl examples/exports.py -a folder=/srv/quotes
+    trawl crawl examples/exports.py -a folder=quotes
 
-``authors.csv`` has the authors, in these columns; ``quotes-00001.jsonl.gz`` and its like have a hundred quotes each;
-``short.json`` has the quotes that fit on a card; ``all.sqlite`` has both kinds in one table. All are whole at any time,
-also when the crawl is killed.
+The site is that of ``trawl demo``. ``authors.csv`` has the authors, in these columns; ``quotes-00001.jsonl.gz`` and
+its like have a hundred quotes each; ``short.json`` has the quotes that fit on a card; ``all.sqlite`` has both kinds
+in one table. All are whole at any time, also when the crawl is killed.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Exports(trawl.Spider[Quote | Author]):
     """Reads quotes, and their authors."""
 
     name = "exports"
-    start_urls = ["https://quotes.toscrape.com/"]
+    start_urls = ["http://127.0.0.1:8765/"]
     folder = "."
     """``-a folder=PATH``: where the files go. Any attribute can stand in a feed's path."""
 

@@ -2,12 +2,13 @@
 
 ::
 
-    trawl crawl examples/fed.py
-    sqlite3 queue.sqlite "INSERT INTO queue (url) VALUES ('https://quotes.toscrape.com/')"
+    trawl crawl examples/fed.py -s ALLOW_PRIVATE_ADDRESSES=true
+    sqlite3 queue.sqlite "INSERT INTO queue (url) VALUES ('http://127.0.0.1:8765/')"
 
-The first waits for work until it is stopped; the second, in another terminal, gives it some and finds the answer in the
-same row. What was taken and has no answer, because the crawl was killed or robots.txt forbids it, is taken again by the
-next crawl. One crawl a queue: two would take each other's.
+The first, which may ask ``trawl demo`` on this machine too, waits for work until it is stopped; the second, in
+another terminal, gives it some and finds the answer in the same row. What was taken and has no answer, because the
+crawl was killed or robots.txt forbids it, is taken again by the next crawl. One crawl a queue: two would take each
+other's.
 """
 
 from __future__ import annotations

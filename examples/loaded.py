@@ -5,8 +5,8 @@
     pip install "trawl-crawler[loaders]"
     trawl crawl examples/loaded.py
 
-``books.jsonl`` has the books. A book whose page lacks a price, or has one that is no number, is in ``invalid.jsonl``
-with its URL and what is wrong with it.
+``books.jsonl`` has the books of ``trawl demo``. A book whose page lacks a price, or has one that is no number, is in
+``invalid.jsonl`` with its URL and what is wrong with it.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Loaded(trawl.Spider):
     """Reads the page of each book."""
 
     name = "loaded"
-    start_urls = ["https://books.toscrape.com/"]
+    start_urls = ["http://127.0.0.1:8765/books/"]
     custom_settings = {
         "ITEM_TYPE": Book,
         "INVALID_ITEMS": "keep",

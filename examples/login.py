@@ -1,11 +1,11 @@
-"""Two users logged in at once, each in a session of its own, at the public sandbox quotes.toscrape.com.
+"""Two users logged in at once, each in a session of its own, at the site of ``trawl demo``.
 
 ::
 
     trawl crawl examples/login.py -O quotes.jsonl -a users=anna:secret,ben:hidden
 
 The form has a hidden field that belongs to a cookie: ``FormRequest.from_response`` sends the one, the session the
-other. Only who is logged in sees a link beside each author. With ``-s COOKIES_FILE=cookies.json`` the next crawl is
+other. Only who is logged in sees which work a quote is from. With ``-s COOKIES_FILE=cookies.json`` the next crawl is
 logged in already, and is not asked for passwords.
 """
 
@@ -22,8 +22,8 @@ class Login(trawl.Spider):
 
     name = "login"
 
-    site = "https://quotes.toscrape.com"
-    """``-a site=URL``: a copy of the sandbox."""
+    site = "http://127.0.0.1:8765"
+    """``-a site=URL``: another one with such a form."""
 
     users = "anna:secret,ben:hidden"
     """``-a users=NAME:PASSWORD,...``: who is logged in."""
@@ -63,7 +63,7 @@ class Login(trawl.Spider):
             yield {
                 "user": response.meta["session"],
                 "author": quote.css("small.author::text").get(),
-                "goodreads": quote.css("a[href*=goodreads]::attr(href)").get(),
+                "source": quote.css("cite.source::text").get(),
             }
         for request in response.follow_all(css="li.next a", callback=self.quotes):
             yield self.here(response, request)

@@ -2,9 +2,10 @@
 
 ::
 
-    trawl crawl examples/metrics.py -O quotes.jsonl -s METRICS_FILE=/var/lib/node_exporter/trawl.prom
+    trawl crawl examples/metrics.py -O quotes.jsonl -s METRICS_FILE=trawl.prom
 
-Counts come from the statistics. Events tell what happens when it happens: here, that a site wants us to be slower.
+The site is that of ``trawl demo``; node_exporter reads the folder of its ``--collector.textfile.directory``. Counts
+come from the statistics. Events tell what happens when it happens: here, that a site wants us to be slower.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ class Watched(trawl.Spider):
     """Reads quotes."""
 
     name = "watched"
-    start_urls = ["https://quotes.toscrape.com/"]
+    start_urls = ["http://127.0.0.1:8765/"]
     own_settings = {"METRICS_FILE": "trawl.prom", "METRICS_SECONDS": 15.0}
     custom_settings = {"WATCHERS": {Metrics: 0}}
 

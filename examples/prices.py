@@ -1,4 +1,4 @@
-"""The prices of books, kept in SQLite from one crawl to the next: a pipeline with a database.
+"""The prices of ``trawl demo``'s books, kept in SQLite from one crawl to the next: a pipeline with a database.
 
 ::
 
@@ -80,7 +80,7 @@ class Prices(trawl.Spider[Price]):
     """Reads the lists of books; their own pages are not needed."""
 
     name = "prices"
-    start_urls = ["https://books.toscrape.com/"]
+    start_urls = ["http://127.0.0.1:8765/books/"]
     own_settings = {"DATABASE": "prices.sqlite"}
     custom_settings = {"ITEM_PIPELINES": {Database: 300}}
 

@@ -4,8 +4,8 @@
 
     python examples/program.py
 
-prints each item as a line of JSON, and at the end how each crawl went. Ctrl-C ends both. Each crawl has its own limits:
-give two spiders of one program two sites.
+beside a ``trawl demo`` prints each item as a line of JSON, and at the end how each crawl went. Ctrl-C ends both. They
+ask one site, and keep its limits together.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Quotes(trawl.Spider):
     """The quotes that are tagged with love."""
 
     name = "love"
-    start_urls = ["https://quotes.toscrape.com/tag/love/"]
+    start_urls = ["http://127.0.0.1:8765/tag/love/"]
 
     def parse(self, response: trawl.Response) -> Iterator[dict[str, Any] | trawl.Request]:
         """The quotes of a page, and the next page."""
@@ -38,7 +38,7 @@ class Books(trawl.Spider):
     """The books of poetry."""
 
     name = "poetry"
-    start_urls = ["https://books.toscrape.com/catalogue/category/books/poetry_23/index.html"]
+    start_urls = ["http://127.0.0.1:8765/books/shelf/poetry/"]
 
     def parse(self, response: trawl.Response) -> Iterator[dict[str, Any] | trawl.Request]:
         """The books of a page, and the next page."""

@@ -3,9 +3,10 @@
 ::
 
     pip install "trawl-crawler[markdown]"
-    trawl crawl examples/readable.py -a url=https://books.toscrape.com/ -s DEPTH_LIMIT=2 -O pages.jsonl
+    trawl crawl examples/readable.py -a url=http://127.0.0.1:8765/books/ -s DEPTH_LIMIT=2 -O pages.jsonl
 
-Each line is a page: its URL, its title, and its text. Links in the text are whole, so that it can be quoted by itself.
+The site is that of ``trawl demo``. Each line is a page: its URL, its title, and its text. Links in the text are
+whole, so that it can be quoted by itself.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class Readable(trawl.Spider):
 
     name = "readable"
 
-    def __init__(self, url: str = "https://books.toscrape.com/", **arguments: Any) -> None:
+    def __init__(self, url: str = "http://127.0.0.1:8765/books/", **arguments: Any) -> None:
         super().__init__(**arguments)
         self.start_urls = [url]
         self.allowed_domains = [urlsplit(url).hostname or ""]

@@ -6,8 +6,9 @@
     trawl crawl examples/replay.py -s WARC_FILE=books.warc.gz -s DEPTH_LIMIT=2 -O books.jsonl
     python examples/replay.py books-00001.warc.gz
 
-The second command runs the spider as it is now on what the servers said then, on a virtual clock: in milliseconds. It
-prints the items, and what a change to the spider would ask for that the first crawl did not.
+The first asks ``trawl demo``; the second runs the spider as it is now on what the servers said then, on a virtual
+clock: in milliseconds. It prints the items, and what a change to the spider would ask for that the first crawl did
+not.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class Books(trawl.Spider):
     """Reads lists of books."""
 
     name = "replayed"
-    start_urls = ["https://books.toscrape.com/"]
+    start_urls = ["http://127.0.0.1:8765/books/"]
 
     def parse(self, response: trawl.Response) -> Iterator[dict[str, Any] | trawl.Request]:
         """The books of a list, and the next list."""

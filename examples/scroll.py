@@ -5,7 +5,7 @@
     trawl crawl examples/scroll.py -O quotes.jsonl
     trawl crawl examples/scroll.py -O quotes.jsonl -a pages=3
 
-The page is at quotes.toscrape.com/scroll; the network panel of a browser shows what it asks for.
+The page is http://127.0.0.1:8765/scroll of ``trawl demo``; the network panel of a browser shows what it asks for.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Scroll(trawl.Spider[Quote]):
     """Asks for one page of the API after the other, while there are more."""
 
     name = "scroll"
-    api = "https://quotes.toscrape.com/api/quotes"
+    api = "http://127.0.0.1:8765/api/quotes"
     start_urls = [f"{api}?page=1"]
 
     pages = "0"

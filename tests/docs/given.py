@@ -15,8 +15,6 @@ import trio
 
 from tests.cli.simulated import FOLLOWER
 from tests.docs.blocks import blocks_of
-from tests.docs.toscrape import html, tutorial_site
-from tests.examples.sandboxes import add_books
 from trawl.http import Request
 from trawl.testing import SimulatedResponse, SimulatedWeb
 from trawl.testing.demo import DEMO_HOST, ROBOTS, DemoSite
@@ -91,10 +89,8 @@ def lay_out(page: Path, folder: Path) -> None:
 
 def every_site() -> SimulatedWeb:
     """A web with all sites that the commands of the pages ask."""
-    web = tutorial_site()
+    web = SimulatedWeb()
     web.add_host(DEMO_HOST, handler=DemoSite(trio.current_time), robots=ROBOTS, latency=0.2, connect=0.2)
-    add_books(web)
-    web.add_page("https://books.toscrape.com/about", body="<h1>About</h1>")
     web.add_page("https://example.com/", body="<title>Example</title>")
     web.add_site("a.example", pages=100, links=10, latency=0.1)
     web.add_host("shop.example", handler=behind_a_proxy)
@@ -107,7 +103,8 @@ def every_site() -> SimulatedWeb:
 
 def behind_a_proxy(request: Request) -> SimulatedResponse:
     """A page for those who come through the proxy; others are sent away."""
-    return html("a page") if "proxy.example" in str(request.meta.get("proxy")) else SimulatedResponse(403, "")
+    comes_through = "proxy.example" in str(request.meta.get("proxy"))
+    return SimulatedResponse(200 if comes_through else 403, "a page")
 
 
 @contextmanager

@@ -27,7 +27,7 @@ __all__ = ["BLOCKS", "LINES", "group_of_trawl", "is_looked_at", "known", "looked
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 
-OF_OTHERS = {"-e", "--upgrade", ".", "pip", "nox", "nox[uv]", "pytest", "pytest-trio"}
+OF_OTHERS = {"-e", "--upgrade", "--force-reinstall", "--no-deps", ".", "pip", "nox", "nox[uv]", "pytest", "pytest-trio"}
 """What else the pages have pip install, and how."""
 
 
@@ -62,15 +62,17 @@ def installable(words: Sequence[str]) -> None:
 
 def known(requirement: str) -> None:
     """Refuse another distribution than this one, and extras that it has not."""
-    name, extras = re.fullmatch(r"([\w-]+)\[([\w,]+)\]", requirement).groups()  # type: ignore[union-attr]
+    name, extras = re.fullmatch(r"([\w-]+)(?:\[([\w,]+)\])?", requirement).groups()  # type: ignore[union-attr]
     assert name == PROJECT["project"]["name"]
-    assert set(extras.split(",")) <= set(PROJECT["project"]["optional-dependencies"])
+    assert extras is None or {*extras.split(",")} <= {*PROJECT["project"]["optional-dependencies"]}
 
 
 def a_session(words: Sequence[str]) -> None:
     """Refuse a session that nox would not find."""
     tree = ast.parse((ROOT / "noxfile.py").read_text("utf-8"))
-    assert words[words.index("-s") + 1] in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+    assert words[words.index("-s") + 1].replace("-", "_") in {
+        node.name for node in tree.body if isinstance(node, ast.FunctionDef)
+    }
 
 
 def understood(words: Sequence[str]) -> None:
@@ -92,7 +94,7 @@ def group_of_trawl() -> typer.core.TyperGroup:
 
 def an_example(words: Sequence[str]) -> None:
     """Refuse a program that is not among the examples, or that no test of theirs names."""
-    path = ROOT / words[1]
+    path = ROOT / next(word for word in words if word.startswith("examples/"))
     assert path.is_file()
     assert any(path.name in test.read_text("utf-8") for test in (ROOT / "tests" / "examples").rglob("*.py"))
 
@@ -125,12 +127,20 @@ LINES = [
     NotRun("pip install", "installs from an index of packages, or takes seconds", installable),
     NotRun("trawl demo", "serves until it is stopped: tests/cli/test_demo.py", understood),
     NotRun("--processes ", "starts a server, which tests/cli/test_processes.py does", understood),
+    NotRun("trawl crawl examples/fed.py", "runs until it is stopped: tests/examples/test_running.py", understood),
+    NotRun("trawl crawl examples/graphql.py", "asks GitHub, with a token: tests/examples/test_asking.py", understood),
+    NotRun("trawl crawl examples/proxies.py", "needs proxies: tests/examples/test_asking.py", understood),
+    NotRun("trawl crawl examples/signed.py", "asks an API of yours: tests/examples/test_asking.py", understood),
+    NotRun("sqlite3 queue.sqlite", "asks beside the crawl of the line above it", tuple),
     NotRun("redis://store.internal/", "asks a server that is not there: tests/servers starts some", understood),
     NotRun("nox -s", "runs the tests, this one among them", a_session),
+    NotRun(".venv/bin/nox", "runs the tests, this one among them", tuple),
     NotRun(
         "trawl crawl examples/pydoc.py", "takes half a minute: tests/examples/test_pydoc.py, and .ci/run", understood
     ),
-    NotRun("python examples/", "asks the network: its own test asks this machine", an_example),
+    NotRun("python examples/program.py", "asks the network: its own test asks this machine", an_example),
+    NotRun("python examples/lines.py", "asks the network: its own test asks this machine", an_example),
+    NotRun("python examples/transport.py", "asks the network: its own test asks this machine", an_example),
     NotRun("python -m benchmarks", "measures for minutes, or writes into the checkout", a_benchmark),
 ]
 """Lines of commands, by what is in them."""

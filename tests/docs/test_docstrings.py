@@ -32,6 +32,7 @@ from trawl.http import HtmlResponse
 from trawl.items import Field, Item
 from trawl.loader import ItemLoader
 from trawl.testing import Outage, SimulatedWeb, load_web, simulate
+from trawl.testing.demo import DEMO_HOST
 from trawl.testing.frontier_contract import FrontierContract
 
 BLOCK = re.compile(r"::\n\n((?: {4}.*\n|\n)+)")
@@ -113,7 +114,7 @@ def declared(text: str) -> None:
 
 def started(text: str, name: str = "") -> None:
     """Run a program in an empty folder, on the simulated web; ``name`` is its asynchronous function."""
-    spiders = {"Titles": a_spider("https://quotes.toscrape.com/"), "Prices": a_spider("https://books.toscrape.com/")}
+    spiders = {"Titles": a_spider(f"http://{DEMO_HOST}/"), "Prices": a_spider(f"http://{DEMO_HOST}/books/")}
     with tempfile.TemporaryDirectory() as around:
         folder = Path(around, "project")
         folder.mkdir()
@@ -126,8 +127,8 @@ def started(text: str, name: str = "") -> None:
 
 def side_by_side(text: str) -> None:
     names: Names = {"CrawlerProcess": partial(CrawlerProcess, install_root_handler=False)}
-    for name, host in (("Books", "books.toscrape.com"), ("Quotes", "quotes.toscrape.com")):
-        names[name] = a_spider(f"https://{host}/")
+    for name, path in (("Books", "books/"), ("Quotes", "")):
+        names[name] = a_spider(f"http://{DEMO_HOST}/{path}")
     with tempfile.TemporaryDirectory() as around:
         folder = Path(around, "project")  # what its parent has is forgotten in it: not all that is below /tmp
         folder.mkdir()

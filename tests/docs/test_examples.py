@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-import shlex
 from collections.abc import Iterator
 from contextlib import chdir
 from pathlib import Path
@@ -13,8 +12,8 @@ from typing import Any
 import pytest
 
 from tests.docs.commands import Commands
-from tests.docs.given import ROOT, first_python
-from tests.docs.not_run import group_of_trawl, looked_at, understood
+from tests.docs.given import ROOT, a_store, first_python
+from tests.docs.not_run import group_of_trawl, looked_at
 
 QUOTES = first_python(ROOT / "README.md")
 SHOP = """
@@ -42,6 +41,7 @@ FILES = {
     "spiders/quotes.py": QUOTES,
     "web.toml": WEB,
     "a.toml": WEB,
+    "urls.txt": "http://a.example/1\nhttp://127.0.0.1:8765/no-such-page\n",
 }
 FIRST = {
     "completion": ["mkdir -p .config/fish/completions"],
@@ -50,8 +50,6 @@ FIRST = {
     "new spider": ["mkdir empty", "cd empty"],
 }
 """By word: what has been typed before its examples."""
-CRAWLED = {"books", "catalogue", "changed", "login", "quotes", "releases"}
-"""Examples whose sites have copies here; each of the others has a test of its own, with its own site."""
 EXAMPLES = sorted((ROOT / "examples").rglob("*.py"))
 
 
@@ -66,6 +64,12 @@ def commands_in(text: str) -> list[str]:
     """The lines of a text that are commands, without what is said of them beside them."""
     lines = [line.strip() for line in text.splitlines() if re.match(r"\s+(trawl|python) ", line)]
     return [line.partition("   ")[0] for line in lines]
+
+
+def typed_in(docstring: str) -> list[str]:
+    """The lines of the literal blocks of a docstring."""
+    blocks = re.findall(r"::\n\n((?: {4}.*\n|\n)+)", docstring + "\n")
+    return [line.strip() for block in blocks for line in block.splitlines() if line.strip()]
 
 
 WORDS = {"": group_of_trawl().epilog or "", **dict(words_of(group_of_trawl()))}
@@ -102,9 +106,7 @@ def test_the_examples_of_a_words_help_do_something(word: str, commands: Commands
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: str(path.relative_to(ROOT / "examples")))
-def test_the_commands_that_an_example_begins_with_are_read_or_crawl(path: Path, commands: Commands) -> None:
-    for line in commands_in(ast.get_docstring(ast.parse(path.read_text("utf-8"))) or ""):
-        if path.stem in CRAWLED:
+def test_the_commands_that_an_example_begins_with_do_something(path: Path, commands: Commands) -> None:
+    with a_store():
+        for line in typed_in(ast.get_docstring(ast.parse(path.read_text("utf-8"))) or ""):
             run(commands, line)
-        elif not looked_at(line):
-            understood(shlex.split(line))

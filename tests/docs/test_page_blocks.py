@@ -19,7 +19,7 @@ WIDTH = 90  # characters; the theme shows 84, and a line of output may be cut
 PARTS = ("first-polite-crawl", "data-that-lasts", "throttle-and-test")
 TUTORIAL = [DOCS / "tutorial" / f"{name}.md" for name in PARTS]
 OTHERS = [
-    *(ROOT / "README.md", ROOT / "benchmarks" / "README.md"),
+    *(ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "benchmarks" / "README.md"),
     *sorted(path for path in DOCS.rglob("*.md") if path not in TUTORIAL and "_build" not in path.parts),
 ]
 
@@ -76,6 +76,7 @@ def test_the_blocks_of_a_page_fit_its_column() -> None:
 def test_what_is_not_run_and_what_is_given_is_on_a_page() -> None:
     pages = {path: blocks(path) for path in [*TUTORIAL, *OTHERS]}
     texts = [block.text for found in pages.values() for block in found]
+    texts += [path.read_text("utf-8") for path in (ROOT / "examples").rglob("*.py")]
     assert [one.sign for one in LINES if not any(one.sign in text for text in texts)] == []
     assert [one.sign for one in BLOCKS if not any(text.startswith(one.sign) for text in texts)] == []
     given = [*((page, name) for page, names in SPIDERS.items() for name in names), *SHOWN.items()]

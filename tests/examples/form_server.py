@@ -95,11 +95,11 @@ def form(token: str) -> str:
 
 
 def quotes(number: int, user: str | None) -> str:
-    goodreads = "" if user is None else '<a href="http://goodreads.com/author/1">(Goodreads page)</a>'
+    source = "" if user is None else ' in <cite class="source">Walden</cite>'
     account = '<a href="/login">Login</a>' if user is None else '<a href="/logout">Logout</a>'
     more = f'<li class="next"><a href="/page/{number + 1}/">Next</a></li>' if number < PAGES else ""
     return f"""{account}<div class="quote"><span class="text">No. {number}</span>
-    <small class="author">Author {number}</small>{goodreads}</div><ul>{more}</ul>"""
+    <small class="author">Author {number}</small>{source}</div><ul>{more}</ul>"""
 
 
 @asynccontextmanager

@@ -72,9 +72,9 @@ def add_quotes(web: SimulatedWeb, site: str = "https://quotes.toscrape.com") -> 
 
 
 def add_books(web: SimulatedWeb, *, missing: str = "") -> None:
-    """books.toscrape.com; the page of ``missing`` is gone."""
-    site = "https://books.toscrape.com"
-    web.add_host("books.toscrape.com", latency=0.1, status=404)
+    """A shop like the demo's; the page of ``missing`` is gone."""
+    site = "http://127.0.0.1:8765/books"
+    web.add_host("127.0.0.1:8765", latency=0.1, status=404)
     lists = [list(BOOKS)[at : at + BOOKS_A_LIST] for at in range(0, len(BOOKS), BOOKS_A_LIST)]
     for number, keys in enumerate(lists, 1):
         prefix = "catalogue/" if number == 1 else ""

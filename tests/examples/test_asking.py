@@ -37,7 +37,7 @@ def scrolling(**arguments: Any) -> Simulation:
         return answer({"has_next": number < 3, "page": number, "quotes": quotes, "tag": None})
 
     web = SimulatedWeb()
-    web.add_host("quotes.toscrape.com", handler=api)
+    web.add_host("127.0.0.1:8765", handler=api)
     return simulate(Scroll, web, **arguments)
 
 

@@ -25,7 +25,7 @@ def test_every_book_becomes_a_record() -> None:
         "price": 51.77,
         "in_stock": 22,
         "stars": 3,
-        "url": "https://books.toscrape.com/catalogue/a-light-in-the-attic_1000/index.html",
+        "url": "http://127.0.0.1:8765/books/catalogue/a-light-in-the-attic_1000/index.html",
     }
 
 
@@ -36,5 +36,5 @@ def test_a_book_that_is_gone_is_said_and_the_rest_goes_on(caplog: pytest.LogCapt
         sim = simulate(Books, web)
     assert {item["title"] for item in sim.items} == {"A Light in the Attic", "Tipping the Velvet"}
     assert [record.getMessage() for record in caplog.records if record.name == "books"] == [
-        "no record: GET https://books.toscrape.com/catalogue/soumission_998/index.html: answered 404"
+        "no record: GET http://127.0.0.1:8765/books/catalogue/soumission_998/index.html: answered 404"
     ]

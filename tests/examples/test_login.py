@@ -20,7 +20,7 @@ async def test_each_user_sees_the_pages_as_logged_in() -> None:
         result = await trawl.crawl(Login, AT_ONCE, site=site.url)
     assert result.items is not None
     assert Counter(item["user"] for item in result.items) == {"anna": PAGES, "ben": PAGES}
-    assert {item["goodreads"] for item in result.items} == {"http://goodreads.com/author/1"}
+    assert {item["source"] for item in result.items} == {"Walden"}
     assert len(site.users) == 2
     assert {user for method, path, user in site.asked if path.startswith("/page/")} == {"anna", "ben"}
 

@@ -173,8 +173,8 @@ def test_metrics_are_written_while_the_crawl_runs_and_at_its_end(tmp_path: Path)
         more = next_link(f"/page/{number + 1}/") if number < 20 else ""
         return SimulatedResponse(body=page(f'<div class="quote"></div>{more}'))
 
-    web.add_host("quotes.toscrape.com", handler=site, outages=[Outage(5.0, 6.0, status=503)])
-    limits = {"quotes.toscrape.com": {"concurrency": 1, "delay": 1.0}}
+    web.add_host("127.0.0.1:8765", handler=site, outages=[Outage(5.0, 6.0, status=503)])
+    limits = {"127.0.0.1:8765": {"concurrency": 1, "delay": 1.0}}
     sim = simulate(Watched, web, {"METRICS_FILE": str(path), "METRICS_SECONDS": 5.0, "THROTTLING_SCOPES": limits})
     assert len(sim.items) == 20
     assert "trawl_items_total 0\n" in seen[0]
@@ -183,7 +183,7 @@ def test_metrics_are_written_while_the_crawl_runs_and_at_its_end(tmp_path: Path)
     assert "trawl_queued 0" in last
     assert "trawl_items_total 20" in last
     assert 'trawl_responses_total{status="200"} 20' in last
-    assert 'trawl_backoffs_total{scope="quotes.toscrape.com"} 1' in last
+    assert 'trawl_backoffs_total{scope="127.0.0.1:8765"} 1' in last
     assert [found.name for found in tmp_path.iterdir()] == ["trawl.prom"]
 
 
@@ -259,7 +259,7 @@ def test_replay_tells_what_was_not_kept(tmp_path: Path, capsys: pytest.CaptureFi
     add_books(web)
     simulate(Replayed, web, {"WARC_FILE": str(tmp_path / "books.warc.gz"), "CLOSESPIDER_PAGECOUNT": 1})
     replay(str(tmp_path / "books-00001.warc.gz"))
-    assert capsys.readouterr().err == "not in the archive: https://books.toscrape.com/catalogue/page-2.html\n"
+    assert capsys.readouterr().err == "not in the archive: http://127.0.0.1:8765/books/catalogue/page-2.html\n"
 
 
 # Tests beside a spider.

@@ -21,7 +21,7 @@ from examples.prices import Price, Prices
 from tests.examples.sandboxes import AUTHORS, BOOKS, QUOTES, add_books, add_quotes, book_page, page
 from trawl.testing import SimulatedResponse, SimulatedWeb, simulate
 
-SITE = "https://books.toscrape.com"
+SITE = "http://127.0.0.1:8765/books"
 
 
 def a_shop(**books: str) -> SimulatedWeb:
@@ -109,7 +109,7 @@ def test_covers_are_kept_by_name_with_two_thumbnails(tmp_path: Path) -> None:
 
 def test_exports_writes_each_feed_its_own_way(tmp_path: Path) -> None:
     web = SimulatedWeb()
-    add_quotes(web)
+    add_quotes(web, "http://127.0.0.1:8765")
     simulate(Exports, web, folder=str(tmp_path))
     with open(tmp_path / "authors.csv", encoding="utf-8", newline="") as file:
         assert sorted(csv.reader(file)) == [
@@ -127,7 +127,7 @@ def test_exports_writes_each_feed_its_own_way(tmp_path: Path) -> None:
 def test_exports_begins_a_new_file_of_quotes_at_a_hundred(tmp_path: Path) -> None:
     blocks = [f'<div class="quote"><span class="text">“{number}”</span></div>' for number in range(101)]
     web = SimulatedWeb()
-    web.add_host("quotes.toscrape.com", handler=lambda request: SimulatedResponse(body=page("".join(blocks))))
+    web.add_host("127.0.0.1:8765", handler=lambda request: SimulatedResponse(body=page("".join(blocks))))
     simulate(Exports, web, folder=str(tmp_path))
     counts = [len(gzip.decompress(path.read_bytes()).splitlines()) for path in sorted(tmp_path.glob("quotes-*"))]
     assert counts == [100, 1]

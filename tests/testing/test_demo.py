@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterator
 from typing import Any
 
 import trio
+from PIL import Image
 
 import trawl
 from trawl.http import Request
@@ -52,6 +54,47 @@ def test_there_are_a_hundred_quotes_by_fifty_authors() -> None:
     assert {quote.author for quote in all_quotes()} == {author.name for author in all_authors().values()}
     assert all(author.born and author.place for author in all_authors().values())
     assert all(quote.tags and quote.source for quote in all_quotes())
+
+
+class Shop(trawl.Spider[Any]):
+    """Every book, from its page; where it is in the lists; and its cover."""
+
+    name = "shop"
+    start_urls = [f"{SITE}/books/", f"{SITE}/books/shelf/poetry/"]
+    custom_settings = {"DOWNLOAD_DELAY": 0.01, "DOWNLOAD_DELAY_PER_SLOT": 0.01}
+
+    def parse(self, response: trawl.Response) -> Iterator[Any]:
+        yield from response.follow_all(css="article.product_pod h3 a", callback=self.book)
+        yield from response.follow_all(css="li.next a")
+
+    def book(self, response: trawl.Response) -> Iterator[Any]:
+        where = "ul.breadcrumb li:nth-child(3) a::text, h1::text, p.author::text, table td::text"
+        facts = response.css(where).getall()
+        yield {"facts": facts}
+        yield response.follow(response.css("article img::attr(src)").get(""), self.cover, cb_kwargs={"facts": facts})
+
+    def cover(self, response: trawl.Response, facts: list[str]) -> Iterator[Any]:
+        with Image.open(io.BytesIO(response.body)) as picture:
+            yield {"title": facts[1], "size": picture.size}
+
+
+def test_the_shop_has_a_page_and_a_cover_for_the_book_of_each_quote() -> None:
+    sim = simulate(Shop, demo_web())
+    assert {send.status for send in sim.sends} == {200}
+    books = {item["facts"][1]: item["facts"] for item in sim.items if "facts" in item}
+    assert {*books} == {quote.source for quote in all_quotes()}
+    assert {item["title"]: item["size"] for item in sim.items if "size" in item} == dict.fromkeys(books, (120, 180))
+    shelf, _, author, upc, price, stock = books["Emma"]
+    assert (shelf, author, stock[:10]) == ("novels", "Jane Austen", "In stock (")
+    assert len({facts[3] for facts in books.values()}) == len(books) == 86
+    assert (len(upc), price[0], 5 <= float(price[1:]) < 60) == (16, "£", True)
+
+
+def test_what_the_shop_has_not_is_missing() -> None:
+    site = DemoSite(lambda: 0.0)
+    paths = ("no-such-book/", "page/99/", "page/0/", "shelf/no-such/", "shelf/poetry/page/9/", "covers/no.png")
+    assert {asked(site, f"/books/{path}").status for path in paths} == {404}
+    assert asked(site, "/books").status == 200
 
 
 def test_a_crawl_finds_all_of_it_and_not_what_robots_txt_refuses() -> None:

@@ -445,8 +445,8 @@ def simulate(
 @app.command(
     rich_help_panel=TRY_OUT,
     epilog=examples(
-        "trawl fetch https://quotes.toscrape.com/ > page.html",
-        "trawl fetch https://quotes.toscrape.com/ --headers",
+        "trawl fetch http://127.0.0.1:8765/ > page.html",
+        "trawl fetch http://127.0.0.1:8765/ --headers",
         "trawl fetch https://shop.example/ --spider shop.py -s ROBOTSTXT_OBEY=false",
     ),
 )
@@ -476,9 +476,9 @@ def fetch(
 @app.command(
     rich_help_panel=TRY_OUT,
     epilog=examples(
-        "trawl parse https://quotes.toscrape.com/ --spider quotes.py",
-        "trawl parse https://quotes.toscrape.com/ --spider quotes.py --callback parse",
-        "trawl parse https://quotes.toscrape.com/ --spider quotes.py --depth 2",
+        "trawl parse http://127.0.0.1:8765/ --spider quotes.py",
+        "trawl parse http://127.0.0.1:8765/ --spider quotes.py --callback parse",
+        "trawl parse http://127.0.0.1:8765/ --spider quotes.py --depth 2",
         "trawl parse https://shop.example/1 --spider shop.py --cb-kwargs '{\"n\": 1}'",
     ),
 )
@@ -517,9 +517,9 @@ def parse(
 @app.command(
     rich_help_panel=TRY_OUT,
     epilog=examples(
-        "trawl shell https://quotes.toscrape.com/",
+        "trawl shell http://127.0.0.1:8765/",
         "trawl shell --spider shop.py -s DOWNLOAD_DELAY=3",
-        "trawl shell https://quotes.toscrape.com/ -c 'response.css(\"h1\").getall()'",
+        "trawl shell http://127.0.0.1:8765/ -c 'response.css(\"h1\").getall()'",
     ),
 )
 def shell(
@@ -563,7 +563,7 @@ new: typer.Typer = typer.Typer(
     help="Start a project or a spider, with a test on a virtual clock.",
     no_args_is_help=True,
     rich_markup_mode=None,
-    epilog=examples("trawl new project books", "trawl new spider quotes quotes.toscrape.com"),
+    epilog=examples("trawl new project books", "trawl new spider quotes 127.0.0.1:8765"),
 )
 app.add_typer(new, rich_help_panel=START)
 
@@ -580,8 +580,8 @@ def project(
 
 @new.command(
     epilog=examples(
-        "trawl new spider quotes quotes.toscrape.com",
-        "trawl new spider books books.toscrape.com -t crawl",
+        "trawl new spider quotes 127.0.0.1:8765",
+        "trawl new spider books 127.0.0.1:8765 -t crawl",
         "trawl new spider news news.example -t sitemap",
     )
 )

@@ -1,8 +1,9 @@
-"""A site of a hundred quotes to try things out on: what ``trawl demo`` serves, and a host for simulated webs.
+"""A site to try things out on, with a hundred quotes and a shop of the books that they are from.
 
-Its pages have the elements and classes that tutorials of crawlers share (``div.quote``, ``span.text``, ``li.next a``).
-The quotes are from books whose copyright has ended. The same requests get the same answers in each run: one object
-answers for a real server and for a simulated one, and it reads no clock but the one that it is given.
+What ``trawl demo`` serves, and a host for simulated webs. Its pages have the elements and classes that tutorials of
+crawlers share (``div.quote``, ``article.product_pod``, ``li.next a``). The quotes are from books whose copyright has
+ended. The same requests get the same answers in each run: one object answers for a real server and for a simulated one,
+and it reads no clock but the one that it is given.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import struct
+import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -30,6 +33,9 @@ DEMO_HOST = "127.0.0.1:8765"
 """Where ``trawl demo`` serves the site unless it is told otherwise."""
 
 QUOTES_A_PAGE = 10
+BOOKS_A_PAGE = 20
+STARS = ("One", "Two", "Three", "Four", "Five")
+COVER = (120, 180)  # pixels
 API_LIMIT = RateLimit(2.0, 5.0, retry_after=True, headers="draft-03", body='{"error": "too many requests"}')
 """The limit of ``/api/authors``: five requests at once, two a second in the long run."""
 
@@ -102,6 +108,46 @@ class Author:
         return re.sub(r"[^\w]+", "-", self.name.replace("ë", "e")).strip("-")
 
 
+@attrs.frozen
+class Book:
+    """One book of the shop.
+
+    Attributes:
+        title: The title.
+        author: Who wrote it.
+        shelf: The kind of books that it is among.
+    """
+
+    title: str
+    author: str
+    shelf: str
+
+    @property
+    def slug(self) -> str:
+        """The part of the path of its page."""
+        return re.sub(r"\W+", "-", self.title).strip("-").lower()
+
+    @property
+    def digest(self) -> bytes:
+        """Bytes that are drawn for it, the same ones each time: its number, its price and more are made of them."""
+        return hashlib.blake2b(self.title.encode(), digest_size=8).digest()
+
+    @property
+    def price(self) -> str:
+        """Between 5 and 60 pounds."""
+        return f"£{5 + int.from_bytes(self.digest[:2], 'big') % 5500 / 100:.2f}"
+
+    @property
+    def stars(self) -> str:
+        """How good readers found it."""
+        return STARS[self.digest[2] % len(STARS)]
+
+    @property
+    def in_stock(self) -> int:
+        """How many there are."""
+        return 1 + self.digest[3] % 22
+
+
 def _rows(name: str) -> list[list[str]]:
     text = files("trawl.testing").joinpath(name).read_text("utf-8")
     return [line.split("\t") for line in text.splitlines()]
@@ -126,14 +172,22 @@ def slugs() -> Mapping[str, str]:
     return {author.name: slug for slug, author in all_authors().items()}
 
 
+@cache
+def all_books() -> Mapping[str, Book]:
+    """Return the books in the order of the lists, by the part of the path of their pages."""
+    books = [Book(*row) for row in _rows("demo_books.tsv")]
+    return {book.slug: book for book in books}
+
+
 class DemoSite:
-    """A site of quotes: a handler for :meth:`SimulatedWeb.add_host <trawl.testing.SimulatedWeb.add_host>`.
+    """A site of quotes and books: a handler for :meth:`SimulatedWeb.add_host <trawl.testing.SimulatedWeb.add_host>`.
 
     ``web.add_host(DEMO_HOST, handler=DemoSite(trio.current_time), robots=ROBOTS)`` adds it to a simulated web.
 
     Its paths: ``/``, ``/page/N/``, ``/tag/NAME/``, ``/author/NAME``, ``/login``, ``/logout``, ``/scroll`` over
     ``/api/quotes?page=N``, ``/api/authors?page=N`` with a limit of two requests a second, ``/sitemap.xml``,
-    ``/private/`` (refused by robots.txt), ``/slow?seconds=N``, ``/trouble/500``, ``/trouble/503``, ``/trouble/cut``
+    ``/private/`` (refused by robots.txt), ``/books/``, ``/books/page/N/``, ``/books/shelf/NAME/``, ``/books/NAME/``,
+    ``/books/covers/NAME.png``, ``/slow?seconds=N``, ``/trouble/500``, ``/trouble/503``, ``/trouble/cut``
     and ``/trouble/hang``. Any name and password are let in.
 
     Args:
@@ -162,10 +216,10 @@ class DemoSite:
                 return _author_page(request, all_authors()[slug])
             case ["" | "page" | "tag", *_]:
                 return _quotes_page(request, path, steps)
+            case ["books", *rest]:
+                return _shop(request, rest)
             case ["trouble", kind]:
                 return _trouble(request, kind)
-            case ["sitemap.xml"]:
-                return _sitemap(request.url)
         return _other_page(request, path, query)
 
     def _login(self, request: Request) -> SimulatedResponse:
@@ -281,6 +335,83 @@ def _author_page(request: Request, author: Author) -> SimulatedResponse:
     )
 
 
+def _shop(request: Request, steps: Sequence[str]) -> SimulatedResponse:
+    """Return a list of books, the page of a book, or its cover."""
+    match steps:
+        case [slug] if slug in all_books():
+            return _book_page(request, all_books()[slug])
+        case ["covers", name] if name.removesuffix(".png") in all_books():
+            book = all_books()[name.removesuffix(".png")]
+            return SimulatedResponse(200, _png(*COVER, book.digest[4:7]), {"Content-Type": "image/png"})
+        case ["shelf", shelf, *rest]:
+            return _books_page(request, f"/books/shelf/{shelf}/", shelf, rest)
+    return _books_page(request, "/books/", "", steps)
+
+
+def _books_page(request: Request, prefix: str, shelf: str, rest: Sequence[str]) -> SimulatedResponse:
+    """Return a list of books: all, or those of a shelf."""
+    number = 1 if not rest else _number(rest[1]) if rest[0] == "page" and len(rest) == 2 else 0
+    chosen = [book for book in all_books().values() if not shelf or book.shelf == shelf]
+    here = chosen[(number - 1) * BOOKS_A_PAGE : number * BOOKS_A_PAGE] if number else []
+    if not here:
+        return _missing(request)
+    next_page = f'<li class="next"><a href="{prefix}page/{number + 1}/">next</a></li>'
+    more = next_page if number * BOOKS_A_PAGE < len(chosen) else ""
+    blocks = "\n".join(_book_block(book) for book in here)
+    return _page(request, f'<h1>{shelf or "Books"}</h1>\n{blocks}\n<nav><ul class="pager">{more}</ul></nav>')
+
+
+def _book_block(book: Book) -> str:
+    title, page = escape(book.title), f"/books/{book.slug}/"
+    return f"""<article class="product_pod">
+<a href="{page}"><img src="/books/covers/{book.slug}.png" alt="{title}" class="thumbnail"></a>
+<p class="star-rating {book.stars}"></p>
+<h3><a href="{page}" title="{title}">{title}</a></h3>
+<p class="price_color">{book.price}</p>
+<p class="instock availability">In stock</p>
+</article>"""
+
+
+def _book_page(request: Request, book: Book) -> SimulatedResponse:
+    title = escape(book.title)
+    quotes = [escape(quote.text, quote=False) for quote in all_quotes() if quote.source == book.title]
+    return _page(
+        request,
+        f"""<ul class="breadcrumb">
+<li><a href="/">Home</a></li>
+<li><a href="/books/">Books</a></li>
+<li><a href="/books/shelf/{book.shelf}/">{book.shelf}</a></li>
+<li class="active">{title}</li>
+</ul>
+<article class="product_page">
+<h1>{title}</h1>
+<p class="author">{book.author}</p>
+<img src="/books/covers/{book.slug}.png" alt="{title}">
+<p class="price_color">{book.price}</p>
+<p class="instock availability">In stock ({book.in_stock} available)</p>
+<p class="star-rating {book.stars}"></p>
+<div id="product_description"><h2>What is in it</h2></div>
+<p>{" ... ".join(quotes)}</p>
+<table>
+<tr><th>UPC</th><td>{book.digest.hex()}</td></tr>
+<tr><th>Price (incl. tax)</th><td>{book.price}</td></tr>
+<tr><th>Availability</th><td>In stock ({book.in_stock} available)</td></tr>
+</table>
+</article>""",
+    )
+
+
+def _png(width: int, height: int, colour: bytes) -> bytes:
+    """Return a picture of one colour (W3C, Portable Network Graphics, 5 and 11)."""
+
+    def chunk(kind: bytes, content: bytes) -> bytes:
+        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+
+    head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    lines = zlib.compress((b"\0" + colour * width) * height)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", lines) + chunk(b"IEND", b"")
+
+
 def _form(token: str) -> str:
     return f"""<form action="/login" method="post">
 <input type="hidden" name="csrf_token" value="{token}">
@@ -295,6 +426,8 @@ def _other_page(request: Request, path: str, query: Mapping[str, str]) -> Simula
     match path.rstrip("/"):
         case "/robots.txt":
             return ROBOTS
+        case "/sitemap.xml":
+            return _sitemap(request.url)
         case "/scroll":
             return _page(request, SCROLL)
         case "/api/quotes":
