@@ -155,9 +155,9 @@ def test_a_worker_takes_its_spider_from_the_job_once_there_is_one(tmp_path: Path
     [
         (["export", "URL"], "there is no feed to export to: give -o FILE"),
         (["export", "URL", "-o", "items.jsonl"], "there is no job of this name"),
-        (["export", "-o", "items.jsonl"], "Missing argument 'JOB'"),
+        (["export", "-o", "items.jsonl"], "there is no job to export: give its address"),
         (["export", "job", "-o", "items.jsonl"], "its items go to the feeds of `trawl crawl --job job`"),
-        (["worker", "--spider", "tree.py"], "Missing argument 'URL'"),
+        (["worker", "--spider", "tree.py"], "there is no job to join: give its address"),
         (["worker", "job", "--spider", "tree.py"], "is in a directory"),
         (["job", "job", "--workers"], "is in a directory"),
         (["job", "URL", "--pause"], "there is no job of this name"),

@@ -183,7 +183,9 @@ def crawl(
 )
 def worker(
     context: typer.Context,
-    job: Annotated[str, typer.Argument(metavar="URL", help="The job's address.")],
+    job: Annotated[
+        str | None, typer.Argument(metavar="URL", help="The job's address; by default the setting JOB_DIR.")
+    ] = None,
     *,
     spider: Annotated[
         str | None,
@@ -201,12 +203,13 @@ def worker(
 ) -> None:
     """Join a job in a server and work on it until it is over: no feeds; `trawl export` has the items."""
     from trawl.cli.run import CrawlOptions, crawl_command, stderr_console  # noqa: PLC0415
+    from trawl.cli.worker import job_of_leader  # noqa: PLC0415
 
     options = CrawlOptions(
         targets=() if spider is None else (spider,),
         arguments=tuple(argument),
         settings=tuple(setting),
-        job=job,
+        job=job if leader is None else job_of_leader(),
         job_durability=job_durability,
         log_level=log_level,
         log_file=log_file,
@@ -227,7 +230,13 @@ def worker(
     ),
 )
 def export(
-    job: Annotated[str, typer.Argument(metavar="JOB", help="The job's address, or its directory with --processes.")],
+    job: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="JOB",
+            help="The job's address, or its directory with --processes; by default the setting JOB_DIR.",
+        ),
+    ] = None,
     *,
     append: AppendOption = [],  # noqa: B006
     overwrite: OverwriteOption = [],  # noqa: B006

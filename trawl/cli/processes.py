@@ -4,7 +4,7 @@ Theory of operation. This process opens the job, writes the feeds and shows the 
 others are workers of the same job, started when its crawl has begun, so that an error of the start is told once::
 
     leader ── its own server, where the job has no address (trawl.cli.own_server)
-        ├── worker 2   trawl worker URL --spider SPIDER --leader FD
+        ├── worker 2   trawl worker --spider SPIDER --leader FD
         └── worker N   the same
 
 Each is an interpreter of its own with the words that were typed, so it reads the same settings in the same way, and
@@ -39,7 +39,7 @@ from trawl.cli import USAGE
 from trawl.cli.own_server import open_own_server
 from trawl.cli.planned import Planned, reports_of_all
 from trawl.cli.view import CrawlWith, Watcher, progress_of
-from trawl.cli.worker import Ended, Messages
+from trawl.cli.worker import JOB_VARIABLE, Ended, Messages
 from trawl.errors import UsageError
 from trawl.frontier import SCHEMES, JobSettings
 from trawl.frontier.sections import statistics_so_far
@@ -205,6 +205,7 @@ class Fleet:
                     stderr=subprocess.PIPE,
                     pass_fds=inherited,
                     start_new_session=True,
+                    env={**os.environ, JOB_VARIABLE: self._store.url},
                 )
             self._leading[worker.number] = ours
             heard = trio.CancelScope(shield=True)  # what it says at its end is heard also where all is cancelled
@@ -303,7 +304,7 @@ async def lead(
         durability = job.job_durability if store.is_lasting else "fast"
         ours = Layer("--processes", {"JOB_DIR": store.url, "JOB_DURABILITY": durability})
         plan.settings = load(*plan.layers, ours)
-        fleet = Fleet(["worker", store.url, "--job-durability", durability, *words], count, store, console)
+        fleet = Fleet(["worker", "--job-durability", durability, *words], count, store, console)
         watchers = [plan.keep, fleet.watch, *shown(fleet.progress)]
         result = await crawl_with(
             plan.spider, plan.settings, spider_args=plan.arguments, watchers=watchers, handle_signals=True

@@ -174,7 +174,8 @@ def crawl_command(options: CrawlOptions, crawl_with: CrawlWith, console: Console
             for plan in plans:
                 plan.shown_name = plan.spider.name
         logs.apply(plans[0].settings.of(ObserveSettings), is_quiet=options.is_quiet)
-        _check(plans, prints_stats=options.stats == STANDARD_OUTPUT, processes=options.processes)
+        prints, works = options.stats == STANDARD_OUTPUT, options.is_worker
+        _check(plans, prints_stats=prints, processes=options.processes, is_worker=works)
         try:
             if options.processes:
                 reports = _run_processes(plans[0], options, crawl_with, console)
@@ -201,9 +202,10 @@ def crawl_command(options: CrawlOptions, crawl_with: CrawlWith, console: Console
 
 def _targets(options: CrawlOptions) -> Sequence[str]:
     """Return the spiders to crawl with; of a worker that names none, the one of its job."""
-    if options.is_worker and options.job is not None:
-        refuse_directory(options.job)
-        return options.targets or [spider_of_job(options.job, Path())]
+    if options.is_worker and not options.targets:
+        job = options.job or str(load(*ambient(), assignments(options.settings))["JOB_DIR"])
+        refuse_directory(job)
+        return [spider_of_job(job, Path())]
     return chosen(options.targets, takes_all=options.takes_all)
 
 
@@ -231,12 +233,14 @@ def _planned(
     return Planned(spider, settings, arguments, layers)
 
 
-def _check(plans: Sequence[Planned], *, prints_stats: bool, processes: int) -> None:
+def _check(plans: Sequence[Planned], *, prints_stats: bool, processes: int, is_worker: bool) -> None:
     """Refuse crawls that would write to one place, and warn of what was written for Scrapy."""
     if processes and len(plans) > 1:
         raise UsageError("--processes is for one spider: run `trawl crawl --processes N` for each")
     for plan in plans:
-        job = plan.settings["JOB_DIR"]
+        job = str(plan.settings["JOB_DIR"])
+        if is_worker:
+            refuse_directory(job)
         if job and not processes and has_server(Path(job)):
             raise UsageError(f"job {job}: it was made with --processes: give --processes N again")
     if prints_stats and any(_prints_items(plan.settings) for plan in plans):

@@ -9,6 +9,7 @@ before it.
 from __future__ import annotations
 
 import logging
+import os
 import select
 import socket
 import struct
@@ -33,9 +34,21 @@ if TYPE_CHECKING:
 
     from trawl.engine import Crawl
 
-__all__ = ["Ended", "Leader", "Messages", "Worked", "refuse_directory", "spider_of_job"]
+__all__ = [
+    "JOB_VARIABLE",
+    "Ended",
+    "Leader",
+    "Messages",
+    "Worked",
+    "job_of_leader",
+    "refuse_directory",
+    "spider_of_job",
+]
 
 logger: logging.Logger = logging.getLogger("trawl.worker")
+
+JOB_VARIABLE = "_TRAWL_JOB"
+"""The variable of the environment in which a leader names the job."""
 
 LOOK_EVERY = 1.0
 """Seconds between two looks for a job that is not there yet."""
@@ -132,12 +145,19 @@ class Leader:
             self._socket.sendall(_LENGTH.pack(len(body)) + body)
 
 
+def job_of_leader() -> str | None:
+    """Return the job that the leader names, in a variable and not in a word that other users of a machine see."""
+    return os.environ.pop(JOB_VARIABLE, None)
+
+
 def refuse_directory(job: str) -> None:
     """Refuse the job of a worker that no others can work on.
 
     Raises:
-        UsageError: It is in a directory.
+        UsageError: There is none, or it is in a directory.
     """
+    if not job:
+        raise UsageError("there is no job to join: give its address, redis://HOST/NAME")
     if not job.startswith(SCHEMES):
         raise UsageError(f"job {job}: it is in a directory: give the address of one in a server, redis://HOST/NAME")
 
