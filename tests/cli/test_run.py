@@ -298,7 +298,7 @@ def test_the_busiest_scopes_are_shown_and_the_others_counted() -> None:
     assert "0.example" in text
     assert "15.example" not in text
     assert "and 5 more" in text
-    assert "delay 1 min 30 s, concurrency 1.0 s" in text
+    assert "1 min 30 s for delay, 1.0 s for concurrency" in text
     assert "2: Retry-After: 7 of \\x1b/x" in text
     assert scopes_table([ScopeReport(scope="idle")]) is None
 
@@ -324,9 +324,9 @@ def test_a_narrow_terminal_gets_fewer_columns_that_can_be_read() -> None:
         console.print(table)
         assert isinstance(console.file, io.StringIO)
         lines[width] = [line.split() for line in console.file.getvalue().splitlines()]
-    assert ["scope", "sends", "rate", "allowed", "triggers", "steps", "limited", "by", "hints"] in lines[100]
-    assert ["scope", "sends", "rate", "triggers", "limited", "by"] in lines[60]
-    assert ["127.0.0.1:8099", "528", "17.3/s", "3", "delay", "30", "s"] in lines[60]
+    assert ["scope", "sends", "rate", "allowed", "triggers", "steps", "waited", "hints"] in lines[100]
+    assert ["scope", "sends", "rate", "triggers", "waited"] in lines[60]
+    assert ["127.0.0.1:8099", "528", "17.3/s", "3", "30", "s", "for"] in lines[60]
 
 
 @pytest.mark.parametrize(

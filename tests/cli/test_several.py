@@ -137,6 +137,11 @@ def test_what_one_of_them_came_to_is_a_line_with_its_name(capfd: pytest.CaptureF
             " --job jobs/%(name)s",
         ),
         (
+            ("books", "prices", "--job", "redis://me:secret@store.example/all"),
+            "Books and Prices would have one JOB_DIR, 'redis://me:***@store.example/all': write --job with %(name)s for"
+            " the spider's name, as in --job jobs/%(name)s",
+        ),
+        (
             ("books", "prices", "-s", "WARC_FILE=x.warc.gz"),
             "Books and Prices would have one WARC_FILE, 'x.warc.gz': give each its own in `custom_settings`",
         ),
@@ -149,6 +154,14 @@ def test_what_does_not_go_together_is_refused_before_anything_is_sent(
     written("prices")
     assert crawled(*arguments) == 2
     assert capfd.readouterr().err == f"trawl: {said}\n"
+
+
+def test_the_password_of_a_job_is_in_no_log(capfd: pytest.CaptureFixture[str]) -> None:
+    written("books")
+    assert crawled("books", "--job", "redis://me:secret@127.0.0.1:1/books", "--log-level", "DEBUG") == 1
+    told = capfd.readouterr().err
+    assert "job redis://127.0.0.1:1/books: its server can't be reached" in told
+    assert "secret" not in told
 
 
 def test_all_of_an_empty_folder_is_refused(capfd: pytest.CaptureFixture[str]) -> None:

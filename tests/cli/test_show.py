@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import re
 import sys
 from collections import OrderedDict
 from pathlib import Path
@@ -57,6 +58,43 @@ def test_a_spiders_own_settings_are_counted_in(capfd: pytest.CaptureFixture[str]
     assert main(["settings", "myshown.py", "--get", "LOG_FILE"]) == 0
     assert capfd.readouterr().out == "y\n"
     assert main(["settings", "nowhere.py"]) == 1
+
+
+SECRETS = {
+    "JOB_DIR": "redis://me:se/cr@et@store.example/books",
+    "ROTATING_PROXY_LIST": '["http://me:secret@one.example:3128", "http://two.example:3128"]',
+    "HTTP_AUTH": '{"https://a.example": {"user": "me", "password": "se\\"cret"}, "b.example": {"token": "secret"}}',
+}
+SHOWN = {
+    "JOB_DIR": "redis://me:***@store.example/books",
+    "ROTATING_PROXY_LIST": '["http://me:***@one.example:3128","http://two.example:3128"]',
+    "HTTP_AUTH": '{"https://a.example":{"user":"me","password":"***"},"b.example":{"token":"***"}}',
+}
+
+
+def test_passwords_and_tokens_are_not_shown(capfd: pytest.CaptureFixture[str]) -> None:
+    given = [word for name, value in SECRETS.items() for word in ("-s", f"{name}={value}")]
+    assert main(["settings", *given]) == 0
+    lines = capfd.readouterr().out.splitlines()
+    assert [line for name, value in SHOWN.items() if (line := f"{name}={value}  # -s") not in lines] == []
+    for name, value in SHOWN.items():
+        assert main(["settings", *given, "--get", name]) == 0
+        assert capfd.readouterr().out == f"{value}\n"
+    console = Console(file=io.StringIO(), force_terminal=True, color_system=None, width=140)
+    print_all(load(assignments([f"{name}={value}" for name, value in SECRETS.items()])), console)
+    assert isinstance(console.file, io.StringIO)
+    assert not re.search("se.?cret", console.file.getvalue())
+
+
+def test_of_ones_own_settings_the_name_tells_which_are_secret(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    spider = "import trawl\nclass One(trawl.Spider):\n    name = 'one'\n"
+    own = "{'SIGNING_SECRET': 'hush', 'API_TOKEN': '', 'TOKENS': 3}"
+    (tmp_path / "myown.py").write_text(f"{spider}    own_settings = {own}\n")
+    assert main(["settings", "myown.py"]) == 0
+    lines = [line.partition("  #")[0] for line in capfd.readouterr().out.splitlines()]
+    assert {"SIGNING_SECRET=***", "API_TOKEN=", "TOKENS=3"} <= {*lines}
 
 
 def test_a_terminal_gets_a_table_by_section() -> None:

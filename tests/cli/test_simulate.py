@@ -60,7 +60,7 @@ def test_groups_of_settings_are_compared(folder: Path, capsys: pytest.CaptureFix
 @pytest.mark.parametrize(
     ("width", "titles", "reason"),
     [
-        (150, ["settings", "429s", "no answer", "at once", "limited by", "ended"], "finished"),
+        (150, ["settings", "429s", "no answer", "at once", "waited", "ended"], "finished"),
         (88, ["settings", "429s", "at once"], "finished"),
         (80, ["settings", "429s"], "finished"),
         (80, ["settings", "429s", "ended"], "timeout"),
@@ -87,7 +87,7 @@ def test_a_narrow_terminal_gets_whole_settings_and_fewer_columns(width: int, tit
     lines = console.file.getvalue().splitlines()
     assert "RANDOMIZE_DOWNLOAD_DELAY=false" in console.file.getvalue()
     assert max(map(len, lines)) <= width
-    all_titles = ["settings", "429s", "no answer", "at once", "limited by", "ended"]
+    all_titles = ["settings", "429s", "no answer", "at once", "waited", "ended"]
     assert [title for title in all_titles if f" {title} " in lines[1]] == titles
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import sqlite3
@@ -190,23 +191,41 @@ def test_metrics_are_written_while_the_crawl_runs_and_at_its_end(tmp_path: Path)
 # Pages that another program asks for.
 
 
-async def test_lines_are_crawled_as_they_come_until_there_are_no_more(capsys: pytest.CaptureFixture[str]) -> None:
+class Printed(io.StringIO):
+    """What is printed, and who waits for a part of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.changed = trio.Event()
+
+    def write(self, text: str) -> int:
+        self.changed.set()
+        self.changed = trio.Event()
+        return super().write(text)
+
+    async def has(self, text: str) -> None:
+        """Return when it is there."""
+        while text not in self.getvalue():
+            await self.changed.wait()
+
+
+async def test_lines_are_crawled_as_they_come_until_there_are_no_more(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    printed = Printed()
+    monkeypatch.setattr(sys, "stdout", printed)
     outbox, inbox = trio.open_memory_channel[str](0)
     async with serving() as site, trio.open_nursery() as nursery:
         nursery.start_soon(partial(run_lines, inbox, **QUICK))
         async with outbox:
             await outbox.send(f"{site}/1\n")
-            printed = ""
             with trio.fail_after(5):
-                while "/1" not in printed:  # its title is there before the next line comes
-                    await trio.sleep(0.005)
-                    printed += capsys.readouterr().out
+                await printed.has("/1")  # its title is there before the next line comes
             for line in ("no link\n", f"{site}/2\n", f"{site}/3\n"):
                 await outbox.send(line)
-    told = capsys.readouterr()
-    titles = [json.loads(line)["title"] for line in (printed + told.out).splitlines()]
+    titles = [json.loads(line)["title"] for line in printed.getvalue().splitlines()]
     assert sorted(titles) == ["/1", "/2", "/3"]
-    assert "no link" in told.err
+    assert "no link" in capsys.readouterr().err
 
 
 # Several spiders in a program.

@@ -63,7 +63,8 @@ def test_i11_f03_a_quota_is_told_by_the_amounts_that_are_asked_and_not_by_ones(s
     assert row.allowed == pytest.approx(14 / 82)
     titles, *rows = printed(sim)
     cells = dict(zip(titles, rows[0], strict=True))
-    assert cells["limited by"].startswith("quota 1 min ")
+    assert cells["waited"].startswith("1 min ")
+    assert " for quota, " in cells["waited"]
     assert cells["allowed"] == cells["rate"]
 
 
@@ -87,7 +88,7 @@ def test_i11_waiting_for_robots_txt_is_in_the_table() -> None:
     row = row_of(sim, "a.example")
     assert row.limited == {"gate": 7.5, "delay": pytest.approx(2.0)}
     titles, *rows = printed(sim)
-    assert dict(zip(titles, rows[0], strict=True))["limited by"] == "robots.txt 7.5 s, delay 2.0 s"
+    assert dict(zip(titles, rows[0], strict=True))["waited"] == "7.5 s for robots.txt, 2.0 s for delay"
 
 
 def test_i11_so_it_is_while_robots_txt_is_asked_for_again() -> None:
@@ -103,7 +104,7 @@ def test_i11_crawl_delay_has_another_name_than_reading_robots_txt() -> None:
     settings = {**FREE, "ROBOTSTXT_OBEY": True}
     sim = crawled(lambda: [trawl.Request(f"{A}/{n}") for n in range(4)], web, settings)
     titles, *rows = printed(sim)
-    assert dict(zip(titles, rows[0], strict=True))["limited by"].startswith("Crawl-delay")
+    assert dict(zip(titles, rows[0], strict=True))["waited"].endswith("for Crawl-delay")
 
 
 def few(count: int) -> Callable[[], list[trawl.Request]]:

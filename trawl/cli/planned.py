@@ -18,6 +18,7 @@ from trawl.cli import FAILED, INTERRUPTED, OK, UNSATISFACTORY, USAGE
 from trawl.cli.list import spiders_in
 from trawl.engine import Crawl
 from trawl.errors import UsageError
+from trawl.observe import without_passwords
 from trawl.settings import Layer, Settings
 from trawl.spiders import Spider
 from trawl.throttling import ScopeReport
@@ -131,7 +132,9 @@ def _refuse_twice(plans: Iterable[Planned], values_of: Callable[[Planned], list[
         for value in values_of(plan):
             other = first.setdefault(value, plan)
             if other is not plan:
-                raise UsageError(words.format(f"{other.spider.__name__} and {plan.spider.__name__}", value))
+                raise UsageError(
+                    words.format(f"{other.spider.__name__} and {plan.spider.__name__}", without_passwords(value))
+                )
 
 
 def stats_of(plans: Sequence[Planned]) -> Mapping[str, object]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import tokenize
 from collections.abc import Iterable, Sequence
@@ -18,13 +19,16 @@ from trawl.cli.run import print_error, stderr_console
 from trawl.compat.settings import RENAMED, setting_advice
 from trawl.compat.to_toml import lines_of, to_toml
 from trawl.errors import SettingsError, TrawlError
-from trawl.observe import clipped, printable
+from trawl.observe import MASK, clipped, printable, without_passwords
 from trawl.settings import DEFAULT, Settings, ambient, assignments, definitions, load, of_spider
 from trawl.settings.check import nearest
 
 __all__ = ["move_command", "print_all", "print_one", "settings_command", "spelled"]
 
 _VALUE_CHARACTERS = 70
+
+_SECRET_KEY = re.compile(r'("(?:password|token|secret)":")(?:[^"\\]|\\.)*(")', re.IGNORECASE)
+_SECRET_NAME = re.compile(r"PASSWORD|SECRET|TOKEN")
 
 
 def settings_command(spider: str | None, name: str | None, settings: Sequence[str]) -> int:
@@ -72,6 +76,18 @@ def spelled(value: object) -> str:
     return msgspec.json.encode(value, enc_hook=_path_of).decode()
 
 
+def shown(name: str, value: object) -> str:
+    """Return a setting's value as it is spelled, with ``***`` for each password and token.
+
+    What is printed ends up in logs of others. A password is what stands between ``:`` and ``@`` in a URL, what a key
+    ``password`` or ``token`` has, and the whole value of a setting with such a word in its name.
+    """
+    text = spelled(value)
+    if value and isinstance(value, str) and _SECRET_NAME.search(name):
+        return MASK
+    return _SECRET_KEY.sub(rf"\1{MASK}\2", without_passwords(text))
+
+
 def print_one(settings: Settings, name: str, console: Console) -> None:
     """Print the value of one setting alone, for scripts.
 
@@ -84,14 +100,14 @@ def print_one(settings: Settings, name: str, console: Console) -> None:
             raise SettingsError(f"{name} is Scrapy's and has no effect: {reason}", name)
         close = nearest(name, settings)
         raise SettingsError(f"unknown setting {name}{f'; did you mean {close}?' if close else ''}", name)
-    console.print(printable(spelled(settings[name])), soft_wrap=True)
+    console.print(printable(shown(name, settings[name])), soft_wrap=True)
 
 
 def print_all(settings: Settings, console: Console) -> None:
     """Print every setting: on a terminal as a table, elsewhere as lines ``NAME=VALUE  # SOURCE``."""
     if not console.is_terminal:
         for name in settings:
-            console.print(f"{name}={printable(spelled(settings[name]))}  # {settings.source(name)}", soft_wrap=True)
+            console.print(f"{name}={printable(shown(name, settings[name]))}  # {settings.source(name)}", soft_wrap=True)
         return
     table = Table(box=box.SIMPLE, pad_edge=False, header_style="cyan")
     for title in ("setting", "value", "unit", "from"):
@@ -105,7 +121,7 @@ def print_all(settings: Settings, console: Console) -> None:
         style = "" if source == DEFAULT else "green"
         cells: Iterable[str] = (
             definition.name,
-            clipped(spelled(settings[definition.name]), _VALUE_CHARACTERS),
+            clipped(shown(definition.name, settings[definition.name]), _VALUE_CHARACTERS),
             definition.unit,
             "" if source == DEFAULT else source,
         )
@@ -114,7 +130,7 @@ def print_all(settings: Settings, console: Console) -> None:
         table.add_row(Text("Your own", style="bold"))
     for name, value in settings.own.items():
         source = settings.source(name)
-        table.add_row(name, clipped(spelled(value), _VALUE_CHARACTERS), "", "" if source == DEFAULT else source)
+        table.add_row(name, clipped(shown(name, value), _VALUE_CHARACTERS), "", "" if source == DEFAULT else source)
     console.print(table)
 
 

@@ -19,7 +19,7 @@ from trawl.cli import FAILED, OK, exit_status
 from trawl.cli.load import load_spider, spider_arguments
 from trawl.cli.logs import Logs
 from trawl.cli.run import print_error, stderr_console
-from trawl.cli.summary import MAX_SCOPES, scopes_table
+from trawl.cli.summary import MAX_SCOPES, scopes_table, waited_words
 from trawl.errors import TrawlError, UsageError
 from trawl.observe import ObserveSettings, clipped, duration_words, number_words, printable, rate_words
 from trawl.settings import Layer, ambient, assignments, load, of_spider
@@ -27,7 +27,6 @@ from trawl.testing.guard import TouchedTheWorld
 from trawl.testing.plot import Rate, check_picture_name, window_for
 from trawl.testing.simulation import REFUSALS, Simulation
 from trawl.testing.watchdog import Stuck
-from trawl.throttling import limit_words
 
 __all__ = ["RunSummary", "comparison_table", "groups_of", "simulate_command", "summarize"]
 
@@ -288,18 +287,18 @@ def comparison_table(summaries: Sequence[RunSummary], width: int) -> Table:
         "429s": [number_words(summary.refused) for summary in summaries],
         "no answer": [number_words(summary.unanswered) for summary in summaries],
         "at once": [number_words(summary.most_in_flight) for summary in summaries],
-        "limited by": [_limited_words(summary) for summary in summaries],
+        "waited": [waited_words(summary.limited[:2]) for summary in summaries],
         "ended": [summary.reason for summary in summaries],
     }
     dispensable = [title for title, nothing in _USUAL.items() if {*columns[title]} == {nothing}]
-    for title in (*dispensable, "limited by", "at once"):
+    for title in (*dispensable, "waited", "at once"):
         if sum(_widest(name, cells) + _BETWEEN for name, cells in columns.items()) <= width:
             break
         del columns[title]
     table = Table(box=box.SIMPLE, pad_edge=False, header_style="cyan")
     for title, cells in columns.items():
-        is_text = title in ("settings", "limited by", "ended")
-        widest = None if title == "limited by" else min(_widest(title, cells), width // 2)
+        is_text = title in ("settings", "waited", "ended")
+        widest = None if title == "waited" else min(_widest(title, cells), width // 2)
         table.add_column(title, justify="left" if is_text else "right", overflow="fold", min_width=widest)
     for row in zip(*columns.values(), strict=True):
         table.add_row(*(Text(printable(cell)) for cell in row))
@@ -317,7 +316,3 @@ def _widest(title: str, cells: Sequence[str]) -> int:
     """Return how wide a column has to be; several settings may be one below the other."""
     parts = [part for cell in cells for part in (cell.split() if title == "settings" else [cell])]
     return max(map(len, (title, *parts)))
-
-
-def _limited_words(summary: RunSummary) -> str:
-    return ", ".join(f"{limit_words(limit)} {duration_words(seconds)}" for limit, seconds in summary.limited[:2])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from rich import box
 from rich.table import Table
@@ -33,11 +33,11 @@ NARROW = 90
 WIDE = 120
 """Terminals with at least this many columns also get the times of a request."""
 
-_TITLES = ("scope", "sends", "rate", "allowed", "triggers", "steps", "limited by", "each request", "hints")
+_TITLES = ("scope", "sends", "rate", "allowed", "triggers", "steps", "waited", "each request", "hints")
 
-_TITLES_NORMAL = ("scope", "sends", "rate", "allowed", "triggers", "steps", "limited by", "hints")
+_TITLES_NORMAL = ("scope", "sends", "rate", "allowed", "triggers", "steps", "waited", "hints")
 
-_TITLES_NARROW = ("scope", "sends", "rate", "triggers", "limited by")
+_TITLES_NARROW = ("scope", "sends", "rate", "triggers", "waited")
 
 _FIGURES = ("sends", "rate", "allowed", "triggers", "steps")
 
@@ -86,10 +86,14 @@ def scopes_table(reports: Sequence[ScopeReport], width: int = NARROW) -> Table |
     return table
 
 
+def waited_words(limited: Iterable[tuple[str, float]]) -> str:
+    """Return how long was waited for each limit, as in ``2.9 s for delay, 1.3 s for robots.txt``."""
+    return ", ".join(f"{duration_words(seconds)} for {limit_words(limit)}" for limit, seconds in limited)
+
+
 def _cells(report: ScopeReport) -> tuple[str, ...]:
     longest = sorted(report.limited.items(), key=lambda limited: -limited[1])[:2]
-    felt = [(limit_words(limit), seconds) for limit, seconds in longest if seconds >= _FELT]
-    limited = ", ".join(f"{limit} {duration_words(seconds)}" for limit, seconds in felt)
+    felt = [(limit, seconds) for limit, seconds in longest if seconds >= _FELT]
     hints = f"{report.hints}: {clipped(report.last_hint, _HINT_CHARACTERS)}" if report.hints else ""
     return (
         clipped(report.scope, _SCOPE_CHARACTERS),
@@ -98,7 +102,7 @@ def _cells(report: ScopeReport) -> tuple[str, ...]:
         "any" if math.isinf(report.allowed) else rate_words(report.allowed),
         number_words(report.triggers),
         number_words(report.steps),
-        limited,
+        waited_words(felt),
         times_words(_longest(report.times)) if report.times.total else "",
         hints,
     )
@@ -146,7 +150,7 @@ MEANINGS: Mapping[str, Mapping[str, str]] = {
         "never less than the rate; any: nothing kept a request waiting",
         "triggers": "answers that asked to slow down: 429, 503, Retry-After, failed connections",
         "steps": "times that it backed off for them; answers of one incident count once",
-        "limited by": "the two limits that kept its next request waiting for longest, and for how long in all",
+        "waited": "for how long in all its next request was kept waiting by the two limits that did so longest",
         "each request": "the two longest times of its requests, on average",
         "hints": "headers obeyed, and the last one: Retry-After, RateLimit",
     },

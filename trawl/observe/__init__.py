@@ -15,15 +15,26 @@ from trawl.observe.progress import (
     waiting_words,
 )
 from trawl.observe.stats import Stat, Stats
-from trawl.observe.text import clipped, counted, duration_words, number_words, printable, rate_words, times_words
+from trawl.observe.text import (
+    MASK,
+    clipped,
+    counted,
+    duration_words,
+    number_words,
+    printable,
+    rate_words,
+    times_words,
+    without_passwords,
+)
 
 __all__ = [
     "ERROR_KEYS",
     "FAILINGS",
+    "MASK",
     "LogLevel",
     "ObserveSettings",
-    "Speed",
     "Progress",
+    "Speed",
     "Stat",
     "Stats",
     "came_to_nothing",
@@ -32,11 +43,12 @@ __all__ = [
     "duration_words",
     "failings",
     "number_words",
-    "speed_between",
     "printable",
     "progress_line",
     "rate_words",
+    "speed_between",
     "summary_rows",
     "times_words",
     "waiting_words",
+    "without_passwords",
 ]

@@ -11,7 +11,23 @@ import re
 
 from trawl.http import Times
 
-__all__ = ["clipped", "counted", "duration_words", "number_words", "printable", "rate_words", "times_words"]
+__all__ = [
+    "MASK",
+    "clipped",
+    "counted",
+    "duration_words",
+    "number_words",
+    "printable",
+    "rate_words",
+    "times_words",
+    "without_passwords",
+]
+
+MASK = "***"
+"""What is printed in place of a password."""
+
+# A password may have a slash or an @ that is not encoded: it ends at the last @ of its word.
+_PASSWORD_IN_URL = re.compile(r"(\w://[^\s\"/@:]*):[^\s\"]*@")
 
 
 # C0, DEL and C1; the marks that change direction (Unicode TR 36, "Trojan Source"); line and paragraph separators;
@@ -29,6 +45,11 @@ def _spelled(match: re.Match[str]) -> str:
 def printable(text: str, *, keeps_lines: bool = False) -> str:
     """Return ``text`` with every control character escaped; ``keeps_lines`` leaves line feeds and tabs."""
     return (_UNSAFE_BUT_LINES if keeps_lines else _UNSAFE).sub(_spelled, text)
+
+
+def without_passwords(text: str) -> str:
+    """Return ``text`` with :data:`MASK` for the password of each URL in it, as in ``redis://user:***@host/job``."""
+    return _PASSWORD_IN_URL.sub(rf"\1:{MASK}@", text)
 
 
 def clipped(text: str, max_characters: int) -> str:

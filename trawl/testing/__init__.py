@@ -9,6 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from trawl.testing.demo import DemoSite
     from trawl.testing.frontier_contract import FrontierContract
     from trawl.testing.guard import TouchedTheWorld
     from trawl.testing.latency import LogNormal, Outage, Uniform
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from trawl.testing.web_file import load_web
 
 __all__ = [
+    "DemoSite",
     "FrontierContract",
     "LogNormal",
     "Outage",
@@ -44,6 +46,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "DemoSite": "demo",
     "FrontierContract": "frontier_contract",
     "LogNormal": "latency",
     "Outage": "latency",

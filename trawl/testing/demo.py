@@ -4,6 +4,8 @@ What ``trawl demo`` serves, and a host for simulated webs. Its pages have the el
 crawlers share (``div.quote``, ``article.product_pod``, ``li.next a``). The quotes are from books whose copyright has
 ended. The same requests get the same answers in each run: one object answers for a real server and for a simulated one,
 and it reads no clock but the one that it is given.
+
+Length: one site, whose pages have their head, their lists and their answers to what is missing in common.
 """
 
 from __future__ import annotations
@@ -18,9 +20,11 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from html import escape
 from importlib.resources import files
+from typing import ClassVar
 from urllib.parse import parse_qs, unquote, urljoin, urlsplit
 
 import attrs
+import trio
 
 from trawl.errors import ResponseBroken
 from trawl.http import Request
@@ -182,7 +186,7 @@ def all_books() -> Mapping[str, Book]:
 class DemoSite:
     """A site of quotes and books: a handler for :meth:`SimulatedWeb.add_host <trawl.testing.SimulatedWeb.add_host>`.
 
-    ``web.add_host(DEMO_HOST, handler=DemoSite(trio.current_time), robots=ROBOTS)`` adds it to a simulated web.
+    ``web.add_host(DemoSite.host, handler=DemoSite(), robots=DemoSite.robots)`` adds it to a simulated web.
 
     Its paths: ``/``, ``/page/N/``, ``/tag/NAME/``, ``/author/NAME``, ``/login``, ``/logout``, ``/scroll`` over
     ``/api/quotes?page=N``, ``/api/authors?page=N`` with a limit of two requests a second, ``/sitemap.xml``,
@@ -192,9 +196,16 @@ class DemoSite:
 
     Args:
         clock: Returns the time in seconds, for the limit.
+
+    Attributes:
+        host: Where ``trawl demo`` serves the site unless it is told otherwise.
+        robots: The answer to ``/robots.txt``.
     """
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    host: ClassVar[str] = DEMO_HOST
+    robots: ClassVar[SimulatedResponse] = ROBOTS
+
+    def __init__(self, clock: Callable[[], float] = trio.current_time) -> None:
         self._clock = clock
         self._began_at: float | None = None
         self._api = TokenBucket(API_LIMIT)
