@@ -57,10 +57,12 @@ class Pages(trawl.Spider):
         yield from response.follow_all(css="a")
 
 
-def crawled(url: str, feed: str, *, concurrency: int = 64, count: bool = False) -> dict[str, float]:
+def crawled(url: str, feed: str, *, concurrency: int = 64, count: bool = False, job: str = "") -> dict[str, float]:
     """Crawl, and tell how long it took."""
     counts = {"CONCURRENT_REQUESTS": concurrency, "CONCURRENT_REQUESTS_PER_DOMAIN": concurrency}
-    settings = load(Layer("benchmark", {**SETTINGS, **counts, "FEEDS": {feed: {"format": "jsonl", "overwrite": True}}}))
+    kept: dict[str, object] = {"JOB_DIR": job} if job else {}
+    feeds = {feed: {"format": "jsonl", "overwrite": True}}
+    settings = load(Layer("benchmark", {**SETTINGS, **counts, **kept, "FEEDS": feeds}))
     steps = Steps()
     run = partial(crawl_with, Pages, settings, spider_args={"url": url})
     began, began_own = time.perf_counter(), time.process_time()
@@ -81,8 +83,10 @@ def main() -> None:
     parser.add_argument("feed")
     parser.add_argument("--concurrency", type=int, default=64)
     parser.add_argument("--count", action="store_true", help="count task steps and I/O waits: the seconds are longer")
+    parser.add_argument("--job", default="", help="a job's directory or address")
     given = parser.parse_args()
-    print(json.dumps(crawled(given.url, given.feed, concurrency=given.concurrency, count=given.count)))
+    options = {"concurrency": given.concurrency, "count": given.count, "job": given.job}
+    print(json.dumps(crawled(given.url, given.feed, **options)))
 
 
 if __name__ == "__main__":

@@ -2,7 +2,19 @@
 
 from benchmarks import free_host
 from benchmarks.bench import Row
-from benchmarks.rows import calls, choosing, connections, imports, limits, memory, pages, share, stream, throttled
+from benchmarks.rows import (
+    calls,
+    choosing,
+    connections,
+    imports,
+    limits,
+    memory,
+    pages,
+    share,
+    sharing,
+    stream,
+    throttled,
+)
 
 __all__ = ["ROWS"]
 
@@ -27,6 +39,8 @@ ROWS = {
         Row("free-host", "a free host beside throttled ones", free_host.beside_throttled),
         Row("connections", "the wire by itself, at 1 to 256 connections", connections.connections),
         Row("limits", "crawlers before a server's limit, in virtual time: trawl and models of others", limits.limits),
+        Row("store", "a job in a server: the linked pages, memory of a pending link and of a mark", sharing.store),
+        Row("processes", "20 ms of parsing a page: two processes on two cores, and more by a model", sharing.processes),
         Row("stream", "200,000 pages streamed through with a million links", stream.streamed),
     )
 }

@@ -440,8 +440,8 @@ class RecordCodec:
                 record.origin,
                 record.fingerprint,
                 until,
-                wait,
-                record.share,
+                wait or 0,  # a whole number is a byte, a float nine
+                record.share or 0,
                 [None if amount is None else float(amount) for amount in record.amounts],
                 self._wall.to_epoch(now if record.found_at is None else record.found_at),
                 record.is_diverted,

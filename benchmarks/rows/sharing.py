@@ -1,0 +1,244 @@
+"""Jobs in a server: what a page, a link and a mark cost there, and what several processes come to on one machine."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from hashlib import blake2b
+from typing import BinaryIO
+
+import trio
+
+from benchmarks.bench import Bench
+from benchmarks.crawling import loaded
+from benchmarks.figures import Figure, median_of, ratio_of
+from benchmarks.peers import run_script
+from benchmarks.rows.memory import Holder
+from benchmarks.rows.throttled import address
+from benchmarks.site import PAGES, SMALL_SITES
+from benchmarks.wires import NullTransport
+from tests.servers.stores import StoreProcess, running_store
+from trawl._run import crawl_with
+from trawl.engine import Crawl
+from trawl.frontier.redis.layout import Keys, mark_of
+
+__all__ = ["processes", "store"]
+
+HOSTS, PAGES_A_HOST = 48, 25
+PARSING = 0.02
+"""Seconds of the processor that a page's callback takes."""
+
+PENDING = 50_000
+HOSTS_OF_LINKS = 100
+MARKS = 2_000_000
+AT_ONCE = 1_000
+MODELLED = (8, 64)
+"""Numbers of processes that the model is asked for."""
+
+BUSY = f"""
+import time
+import trawl
+
+class Busy(trawl.Spider):
+    name = "busy"
+    custom_settings = {{
+        "ALLOW_PRIVATE_ADDRESSES": True, "ROBOTSTXT_OBEY": False, "CONCURRENT_REQUESTS": 64,
+        "CONCURRENT_REQUESTS_PER_DOMAIN": 4, "DOWNLOAD_DELAY": 0.0, "DOWNLOAD_DELAY_PER_SLOT": 0.0,
+    }}
+
+    def __init__(self, hosts, pages):
+        super().__init__()
+        self.hosts = hosts.split()
+        self.pages = int(pages)
+
+    async def start(self):
+        for host in self.hosts:
+            yield trawl.Request(f"http://{{host}}/small/0", cb_kwargs={{"host": host, "number": 0}})
+
+    def parse(self, response, host, number):
+        until = time.thread_time() + {PARSING}
+        while time.thread_time() < until:
+            pass
+        yield {{"url": response.url}}
+        for next in (2 * number + 1, 2 * number + 2):
+            if next < self.pages:
+                yield trawl.Request(f"http://{{host}}/small/{{next}}", cb_kwargs={{"host": host, "number": next}})
+"""
+
+
+def processes(bench: Bench) -> list[Figure]:
+    """A spider that computes for 20 ms a page, by one process without a job and by two with a server of their own."""
+    hosts, pages = (8, 5) if bench.is_quick else (HOSTS, PAGES_A_HOST)
+    folder = bench.folder / "processes"
+    folder.mkdir()
+    (folder / "busy.py").write_text(BUSY, encoding="utf-8")
+    names = " ".join([address(number, bench.site.port) for number in range(hosts)])
+    rates: dict[int, list[float]] = {1: [], 2: []}
+    for _ in range(bench.rounds):
+        for count, found in rates.items():
+            options = [] if count == 1 else ["--processes", str(count)]
+            words = [sys.executable, "-m", "trawl", "crawl", "busy.py", "-a", f"hosts={names}", "-a", f"pages={pages}"]
+            words += ["-O", "items.jsonl", "--stats", "stats.json", "--quiet", *options]
+            subprocess.run(words, cwd=folder, check=True)
+            stats = json.loads((folder / "stats.json").read_text("utf-8"))
+            if stats["item_scraped_count"] != hosts * pages:
+                raise RuntimeError(f"{stats['item_scraped_count']} items in place of {hosts * pages}")
+            found.append(hosts * pages / stats["elapsed_seconds"])
+            bench.say(f"  {count} processes: {found[-1]:,.1f} pages/s")
+    ratio = ratio_of("two against one", rates[2], rates[1], least=1.7)
+    costs = _costs(bench)
+    shares = ratio.value / 2.0, PARSING + costs["own"] / 1e6, costs["store"] / 1e6
+    return [
+        median_of("one process", rates[1], "pages/s"),
+        median_of("two processes", rates[2], "pages/s"),
+        ratio,
+        *(_expected(count, *shares) for count in MODELLED),
+    ]
+
+
+def _expected(count: int, share: float, page: float, store: float) -> Figure:
+    """What so many processes come to, each on a core of its own: they add up until the store's core is full.
+
+    Args:
+        count: The number of processes.
+        share: What each of two came to, against one alone.
+        page: Seconds of a worker's processor that a page takes.
+        store: Seconds of the store's.
+    """
+    full = page / store
+    value = min(count * share, full)
+    note = f"computed: {share:.2f} a process, as measured with two, and at most {full:,.0f}, where the store is full"
+    return Figure(name=f"{count} processes against one, each on a core", value=value, unit="x", note=note)
+
+
+def _costs(bench: Bench) -> dict[str, float]:
+    """Microseconds that a linked page takes of a worker's processor, and of the store's."""
+    with _storing(bench) as running:
+        own = _own(bench, running.url("costs"))
+        return {"own": own, "store": _cpu(running) / (PAGES + SMALL_SITES[0]) * 1e6}
+
+
+def store(bench: Bench) -> list[Figure]:
+    """A job in a server against one in a directory, on the linked pages; memory of a pending link and of a mark."""
+    more, served, plain = [], [], []
+    for number in range(bench.rounds):
+        directory = _own(bench, str(bench.folder / f"job-{number}"))
+        with _storing(bench) as running:
+            shared = _own(bench, running.url("pages"))
+            served.append(_cpu(running) / (PAGES + SMALL_SITES[0]) * 1e6)
+        plain.append(directory)
+        more.append(shared - directory)
+        bench.say(f"  directory {directory:,.0f} us/page, server {shared:,.0f}, its own {served[-1]:,.0f}")
+    return [
+        median_of("a job in a directory: its process's own time", plain, "us/page"),
+        median_of("a job in a server: more than that", more, "us/page", most=60.0),
+        median_of("the server's own time", served, "us/page", most=40.0),
+        *_memory(bench),
+    ]
+
+
+def _memory(bench: Bench) -> Iterator[Figure]:
+    """What the server holds: with links that wait, less the marks of what was seen; and with marks alone."""
+    links, marks = (PENDING // 10, MARKS // 20) if bench.is_quick else (PENDING, MARKS)
+    with _storing(bench) as running:
+        before = _used(running)
+        trio.run(_hold, running.url("links"), links)
+        _ask(running, "EVAL", FORGET, "0", f"{Keys('links').seen(0).removesuffix('0')}*")
+        yield Figure(name="a pending link", value=(_used(running) - before) / links, unit="bytes", most=360.0)
+    with _storing(bench) as running:
+        before = _used(running)
+        _mark(running, marks)
+        yield Figure(
+            name=f"a seen mark, of {marks:,}", value=(_used(running) - before) / marks, unit="bytes", most=12.0
+        )
+
+
+FORGET = "for _, key in ipairs(redis.call('KEYS', ARGV[1])) do redis.call('DEL', key) end return 0"
+
+
+async def _hold(url: str, links: int) -> None:
+    """Store so many links, of which none may go for an hour."""
+
+    async def watch(crawl: Crawl) -> None:
+        while crawl.queued < links:  # noqa: ASYNC110 - nobody is told how many are queued
+            await trio.sleep(0.05)
+        crawl.cancel()
+
+    settings = loaded(DOWNLOAD_DELAY=3_600.0, JOB_DIR=url, CONCURRENT_REQUESTS=0)
+    arguments = {"hosts": HOSTS_OF_LINKS, "pending": links}
+    await crawl_with(Holder, settings, spider_args=arguments, transport=NullTransport(), watchers=[watch])
+
+
+@contextmanager
+def _storing(bench: Bench) -> Iterator[StoreProcess]:
+    folder = bench.folder / f"store-{time.monotonic_ns()}"
+    folder.mkdir()
+    with running_store("redis", folder) as running:
+        yield running
+
+
+def _own(bench: Bench, job: str) -> float:
+    """Microseconds of its own time that a linked page takes: what a large site takes more than a small one."""
+    feed = bench.folder / "sharing.jsonl"
+    few = SMALL_SITES[0]
+    took: list[float] = []
+    for name, count in ((str(few), few), ("p", PAGES)):
+        url = bench.site.url(f"/{name}/0.html")
+        told = run_script("trawl", "crawlers/with_trawl.py", url, str(feed), "--job", f"{job}-{name}")
+        if told["pages"] != count:
+            raise RuntimeError(f"{told['pages']} pages in place of {count}")
+        took.append(told["own"])
+    return (took[1] - took[0]) / (PAGES - few) * 1e6
+
+
+def _ask(running: StoreProcess, *words: str | bytes) -> bytes:
+    """Ask the server one thing; its answer as it comes, with its length before it."""
+    with socket.create_connection(("127.0.0.1", running.port)) as wire:
+        wire.sendall(_command(*words))
+        return _answer(wire.makefile("rb"))
+
+
+def _command(*words: str | bytes) -> bytes:
+    parts = [word if isinstance(word, bytes) else word.encode() for word in words]
+    return b"*%d\r\n" % len(parts) + b"".join([b"$%d\r\n%s\r\n" % (len(part), part) for part in parts])
+
+
+def _answer(lines: BinaryIO) -> bytes:
+    first = lines.readline().rstrip()
+    if first[:1] != b"$":
+        return first[1:]
+    return lines.read(int(first[1:]) + 2)[:-2]
+
+
+def _info(running: StoreProcess, section: str) -> dict[str, str]:
+    pairs = (line.partition(":") for line in _ask(running, "INFO", section).decode().splitlines())
+    return {name: value for name, is_pair, value in pairs if is_pair}
+
+
+def _used(running: StoreProcess) -> int:
+    return int(_info(running, "memory")["used_memory"])
+
+
+def _cpu(running: StoreProcess) -> float:
+    """Seconds of the processor that the server has used in all."""
+    found = _info(running, "cpu")
+    return float(found["used_cpu_sys"]) + float(found["used_cpu_user"])
+
+
+def _mark(running: StoreProcess, count: int) -> None:
+    """Have the server know so many marks, as a job stores them."""
+    keys = Keys("marks")
+    with socket.create_connection(("127.0.0.1", running.port)) as wire:
+        answers = wire.makefile("rb")
+        for first in range(0, count, AT_ONCE):
+            marks = (
+                mark_of(blake2b(b"%d" % number, digest_size=16).digest()) for number in range(first, first + AT_ONCE)
+            )
+            wire.sendall(b"".join([_command("SADD", keys.seen(subset), str(mark)) for subset, mark in marks]))
+            for _ in range(AT_ONCE):
+                answers.readline()
