@@ -19,17 +19,16 @@ held too much memory, is started again, up to :data:`MOST_STARTS` times in a min
 from __future__ import annotations
 
 import logging
-import math
 import os
 import socket
 import subprocess
 import sys
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import attrs
 import trio
@@ -43,15 +42,14 @@ from trawl.cli.worker import JOB_VARIABLE, Ended, Messages
 from trawl.errors import UsageError
 from trawl.frontier import SCHEMES, JobSettings
 from trawl.frontier.sections import statistics_so_far
-from trawl.http import Times
 from trawl.observe import Progress, printable
 from trawl.settings import Layer, load
-from trawl.throttling import ScopeReport
+from trawl.throttling import ScopeReport, reports_together
 
 if TYPE_CHECKING:
     from trawl.engine import Crawl
 
-__all__ = ["Fleet", "Store", "lead", "open_store", "scopes_together", "together"]
+__all__ = ["Fleet", "Store", "lead", "open_store", "together"]
 
 logger: logging.Logger = logging.getLogger("trawl.processes")
 
@@ -311,7 +309,7 @@ async def lead(
         )
         stats = {**await fleet.statistics(), **{key: result.stats[key] for key in _OF_THE_END if key in result.stats}}
         plan.result = attrs.evolve(result, stats=stats)
-    return scopes_together([*reports_of_all([plan]), *fleet.scopes])
+    return reports_together([*reports_of_all([plan]), *fleet.scopes])
 
 
 _OF_THE_END = ("finish_reason", "start_time", "finish_time")
@@ -333,56 +331,4 @@ def together(parts: Sequence[Progress]) -> Progress:
         errors=sum([part.errors for part in parts]),
         held=sum([part.held for part in parts]),
         waiting=tuple(waiting[:3]),
-    )
-
-
-def scopes_together(reports: Iterable[ScopeReport]) -> list[ScopeReport]:
-    """Return the reports of several processes, one for each scope, the busiest first.
-
-    A host that changed hands was each process's for a part of the time: their sends count together, and rates are those
-    of the time that they cover together.
-    """
-    by_scope: dict[str, list[ScopeReport]] = {}
-    for report in reports:
-        by_scope.setdefault(report.scope, []).append(report)
-    return sorted(map(_one_scope, by_scope.values()), key=lambda report: -report.sends)
-
-
-def _one_scope(parts: Sequence[ScopeReport]) -> ScopeReport:
-    main = max(parts, key=lambda part: part.sends)
-    if len(parts) == 1:
-        return main
-    limited: dict[str, float] = {}
-    for part in parts:
-        for limit, seconds in part.limited.items():
-            limited[limit] = limited.get(limit, 0.0) + seconds
-    counts = {name: sum([getattr(part, name) for part in parts]) for name in _COUNTED}
-    return attrs.evolve(
-        main,
-        rate=_mean_rate([(part.sends, part.rate) for part in parts]),
-        allowed=_mean_rate([(part.sends, part.allowed) for part in parts if part.rate]) or main.allowed,
-        limited=limited,
-        times=_mean_times(parts),
-        last_hint=main.last_hint or next((part.last_hint for part in parts if part.last_hint), ""),
-        **counts,
-    )
-
-
-_COUNTED = ("requests", "sends", "triggers", "steps", "hints")
-
-
-def _mean_rate(parts: Sequence[tuple[int, float]]) -> float:
-    """Return sends a second over the seconds that parts of them took together; parts without a rate took none."""
-    seconds = sum([sends / rate for sends, rate in parts if rate])
-    sends = sum([sends for sends, rate in parts if rate])
-    return sends / seconds if seconds else math.inf if sends else 0.0
-
-
-def _mean_times(parts: Sequence[ScopeReport]) -> Times:
-    requests = sum([part.requests for part in parts])
-    if not requests:
-        return parts[0].times
-    names: Mapping[str, Any] = dict.fromkeys(Times.__struct_fields__)
-    return Times(
-        **{name: sum([getattr(part.times, name) * part.requests for part in parts]) / requests for name in names}
     )

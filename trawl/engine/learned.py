@@ -178,11 +178,11 @@ class Learned:
         """Go on keeping what is learned of a part: it was not given back after all."""
         self._parts[part] = None
 
-    def forget(self, part: int) -> None:
+    def forget(self, part: int, now: float) -> None:
         """Forget a part: it is another process's now."""
         assert self._share is not None
         part_of = self._share.part_of
-        self._throttle.forget(part)
+        self._throttle.forget(part, now)
         self.robots.forget(lambda origin: part_of(origin) == part)
         for _, jar in self._jars.items():
             jar.forget(lambda domain: self._part_of(domain) == part)

@@ -238,7 +238,7 @@ class Sharing:
             return
         del self._losing[part]
         if not self._share.owns(part):
-            self._learned.forget(part)
+            self._learned.forget(part, trio.current_time())
         self._state.left(pending)
 
 

@@ -18,7 +18,7 @@ that it reads, in :meth:`ScopeState.apply <trawl.throttling.policy.ScopeState.ap
 """
 
 from trawl.throttling.backoff import Backoff
-from trawl.throttling.explain import Reason, ScopeReport, limit_words
+from trawl.throttling.explain import Reason, ScopeReport, limit_words, reports_together
 from trawl.throttling.limits import Limits
 from trawl.throttling.managers import (
     ThrottlingManager,
@@ -50,6 +50,7 @@ __all__ = [
     "add_scope",
     "iter_scopes",
     "limit_words",
+    "reports_together",
     "scope_cache",
     "update_scope_backoff",
 ]

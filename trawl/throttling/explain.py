@@ -15,7 +15,7 @@ never more than the time between the sends, so a rate that is computed from it i
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from heapq import heappop, heappush
 from math import inf
 from typing import TYPE_CHECKING, Literal
@@ -378,5 +378,62 @@ def report_of(scope: Scope, now: float) -> ScopeReport:
 
 def reports_of(scopes: Iterable[Scope], now: float) -> list[ScopeReport]:
     """Return the figures of all scopes that had a request, or have one that waits, the busiest first."""
-    reports = [report_of(scope, now) for scope in scopes if scope.state.requests or scope.stopped_for(now)]
+    return _busiest_first([report_of(scope, now) for scope in scopes if scope.state.requests or scope.stopped_for(now)])
+
+
+def _busiest_first(reports: Iterable[ScopeReport]) -> list[ScopeReport]:
     return sorted(reports, key=lambda report: (-report.requests, report.scope))
+
+
+def reports_together(reports: Iterable[ScopeReport]) -> list[ScopeReport]:
+    """Return the reports of several processes, one for each scope, the busiest first.
+
+    A host that changed hands was each process's for a part of the time: their sends count together, and rates are those
+    of the time that they cover together.
+    """
+    by_scope: dict[str, list[ScopeReport]] = {}
+    for report in reports:
+        by_scope.setdefault(report.scope, []).append(report)
+    return _busiest_first(map(_one_scope, by_scope.values()))
+
+
+def _one_scope(parts: Sequence[ScopeReport]) -> ScopeReport:
+    main = max(parts, key=lambda part: part.sends)
+    if len(parts) == 1:
+        return main
+    limited: dict[str, float] = {}
+    for part in parts:
+        for limit, seconds in part.limited.items():
+            limited[limit] = limited.get(limit, 0.0) + seconds
+    counts = {name: sum([getattr(part, name) for part in parts]) for name in _COUNTED}
+    return attrs.evolve(
+        main,
+        rate=_mean_rate([(part.sends, part.rate) for part in parts]),
+        allowed=_mean_rate([(part.sends, part.allowed) for part in parts if part.rate]) or main.allowed,
+        limited=limited,
+        times=_mean_times(parts),
+        last_hint=main.last_hint or next((part.last_hint for part in parts if part.last_hint), ""),
+        **counts,
+    )
+
+
+_COUNTED = ("requests", "sends", "triggers", "steps", "hints")
+
+
+def _mean_rate(parts: Sequence[tuple[int, float]]) -> float:
+    """Return sends a second over the seconds that parts of them took together; parts without a rate took none."""
+    seconds = sum([sends / rate for sends, rate in parts if rate])
+    sends = sum([sends for sends, rate in parts if rate])
+    return sends / seconds if seconds else inf if sends else 0.0
+
+
+def _mean_times(parts: Sequence[ScopeReport]) -> Times:
+    requests = sum([part.requests for part in parts])
+    if not requests:
+        return parts[0].times
+    return Times(
+        **{
+            name: sum([getattr(part.times, name) * part.requests for part in parts]) / requests
+            for name in Times.__struct_fields__
+        }
+    )

@@ -26,7 +26,7 @@ from trawl.http.notes import notes_of
 from trawl.throttling.allowance import Allowances
 from trawl.throttling.common import CommonScopes, Holder, stricter
 from trawl.throttling.diagnostics import Diagnostics, WhyNext
-from trawl.throttling.explain import Reason, ScopeReport, account, reports_of
+from trawl.throttling.explain import Reason, ScopeReport, account, reports_of, reports_together
 from trawl.throttling.hints import WINDOW_HEADERS
 from trawl.throttling.line import Line
 from trawl.throttling.managers import (
@@ -139,6 +139,7 @@ class Throttle:
         self._timers = ScopeTimers(self._table)
         self._line: Line | None = None
         self._restored: dict[int | None, RestoredScopes] = {}
+        self._handed_on: list[ScopeReport] = []  # of the scopes with which other processes go on
         self.part_of: Callable[[str], int | None] = _no_part
         self._holder = holder
         if common is not None and holder is not None:
@@ -572,8 +573,10 @@ class Throttle:
                 restored.restore(scope, now)
                 self._moved(scope, now)
 
-    def forget(self, part: int) -> None:
+    def forget(self, part: int, now: float) -> None:
         """Forget the scopes of a part of the job: another process goes on with them. None of them is in use."""
+        gone = [scope for scope in self._table if self.part_of(scope.id) == part]
+        self._handed_on = reports_together([*self._handed_on, *reports_of(gone, now)])[:MOST_HANDED_ON]
         self._restored.pop(part, None)
         self._table.forget(lambda id: self.part_of(id) == part)
         for ids in (self._crawl_delays.wishes, self.given_up.at_utc):
@@ -669,7 +672,11 @@ class Throttle:
 
     def report(self, now: float) -> list[ScopeReport]:
         """Return the figures of every scope, the busiest first: the table at the end."""
-        return reports_of(self._table, now)
+        return reports_together([*reports_of(self._table, now), *self._handed_on])
+
+
+MOST_HANDED_ON = 1_000
+"""Scopes handed on to other processes of which reports are kept, the busiest."""
 
 
 def _no_part(id: str) -> int | None:
