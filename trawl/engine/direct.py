@@ -147,7 +147,7 @@ class DirectFetches:
         assert waiter.grant is not None
         self._withdraw(waiter)
         if waiter.parent is not None:
-            waiter.parent.task.cancel_scope.cancel()
+            waiter.parent.task.cancel()
         # Outside callbacks, and in a pipeline, which is shielded from its callback's scope, it is an error.
         request = waiter.grant.request
         waiter.deliver(Outcome(request, error=IgnoreRequest(f"{request!r}: the crawl is ending")))
@@ -157,7 +157,7 @@ class DirectFetches:
         if grant is None:
             return
         if grant.task is not None:
-            grant.task.cancel_scope.cancel()
+            grant.task.cancel()
         else:
             self._scheduler.withdraw(grant, trio.current_time())
             self._state.wakeup.set()

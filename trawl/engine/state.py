@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Protocol
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import trio
 
@@ -80,10 +81,11 @@ class Waiter(Protocol):
 class RequestTask:
     """The task that carries a granted request to its end: what it notes, and the request as it was when its turn came.
 
-    A middleware may change the request, or hand on another. One task is good for one send.
+    A middleware may change the request, or hand on another. One task is good for one send. Enter it once, around all
+    that carries the request.
 
     Attributes:
-        cancel_scope: Around it; cancelling it ends this request and no other.
+        is_cancelled: :meth:`cancel` was called.
         url: The URL of the request as it was.
         responder: Answers it instead of the wire; None: it is sent.
         diverted: What the request needs that its middleware has made of it; None: nothing else than was granted.
@@ -100,8 +102,9 @@ class RequestTask:
         "_body",
         "_meta",
         "_method",
-        "cancel_scope",
+        "_scope",
         "diverted",
+        "is_cancelled",
         "is_counted",
         "is_decided",
         "is_done",
@@ -114,7 +117,8 @@ class RequestTask:
     )
 
     def __init__(self, request: Request) -> None:
-        self.cancel_scope: trio.CancelScope = trio.CancelScope()
+        self._scope: trio.CancelScope | None = None
+        self.is_cancelled: bool = False
         self.responder: Responder | None = None
         self.diverted: Requirements | None = None
         self.times: Times | None = None
@@ -128,6 +132,32 @@ class RequestTask:
         self._method = request.method
         self._body = request.body
         self._meta = dict(request.meta) if request.has_meta else _NO_META
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        return self._scope is not None and bool(self._scope.__exit__(kind, error, trace))
+
+    def take_cancels(self) -> None:
+        """Let :meth:`cancel` interrupt it from now on: what follows may ask for a direct fetch, or is one.
+
+        Most pages never do, and a scope costs more than all else that is done for them at once. Scopes are left in the
+        reverse order in which they were entered, so don't call this inside another one of this task's.
+        """
+        if self._scope is None:
+            self._scope = trio.CancelScope()
+            self._scope.__enter__()
+            if self.is_cancelled:
+                self._scope.cancel()
+
+    def cancel(self) -> None:
+        """End this request and no other: at its next checkpoint, or as soon as it takes cancels."""
+        self.is_cancelled = True
+        if self._scope is not None:
+            self._scope.cancel()
 
     def differs_from(self, request: Request) -> bool:
         """Tell if ``request`` has another method, URL, body or meta; its headers and cookies do not count."""

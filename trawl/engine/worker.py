@@ -16,6 +16,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Container, Mapping
 from functools import partial
+from types import GeneratorType
 
 import trio
 
@@ -83,6 +84,7 @@ class Worker:
         "_items",
         "_leases",
         "_limits",
+        "_may_fetch",
         "_shields",
         "_spider",
         "_state",
@@ -103,6 +105,8 @@ class Worker:
         hooks: Hooks,
     ) -> None:
         self._spider = context.spider
+        # A user's own code, whose direct fetches may be cancelled with the page, before the callback.
+        self._may_fetch = bool(context.middleware_stack.settings.downloader_middlewares) or throttle.asks_manager
         self._statuses = StatusRule(context.engine, context.spider)
         self._shields = context.shields
         self._stats = context.stats
@@ -120,7 +124,9 @@ class Worker:
         """Carry one grant to its end. If it is cancelled, its lease is given back at the end of the crawl."""
         current_grant.set(grant)
         try:
-            with grant.task.cancel_scope:
+            with grant.task:
+                if self._may_fetch or not grant.is_page:
+                    grant.task.take_cancels()
                 outcome = await self._outcome(grant)
                 self._limits.decided(grant, outcome)
                 self._fetcher.give_back(grant, outcome)
@@ -150,7 +156,9 @@ class Worker:
         grant.task = RequestTask(grant.request)
         current_grant.set(grant)
         try:
-            with grant.task.cancel_scope:
+            with grant.task:
+                if self._may_fetch or not grant.is_page:
+                    grant.task.take_cancels()
                 await self._act(grant, outcome)
                 grant.task.is_done = True
         finally:
@@ -218,7 +226,7 @@ class Worker:
             if not (is_handled := self._statuses.is_handled(request, response.status)):
                 error = HttpError(response)
             elif (error := self._hooks.received(response)) is None:
-                await self._run(request, request.callback, "_parse", response, request.cb_kwargs, outputs)
+                await self._run(grant, request.callback, "_parse", response, request.cb_kwargs, outputs)
                 now = trio.current_time()
                 self._throttle.items(request, outputs.items, now)
                 self._fetcher.parsed(grant, response, now)
@@ -226,15 +234,17 @@ class Worker:
             error.request = request
             if request.errback is not None:
                 request.meta["depth"] = depth
-                await self._run(request, request.errback, "", error, None, outputs)
+                await self._run(grant, request.errback, "", error, None, outputs)
                 self._fetcher.parsed(grant, response, trio.current_time())
             elif response is not None and (is_handled or self._hooks.sees_refused):
-                await self._run(request, _raised, "", error, None, outputs)
+                await self._run(grant, _raised, "", error, None, outputs)
             else:
                 self._unheard(error)
                 outputs.failure = _failure_of(error)
         if outputs.is_cut:  # too many items: a later run gives the whole page
-            grant.task.cancel_scope.cancel()
+            grant.task.cancel()
+        if grant.task.is_cancelled:
+            grant.task.take_cancels()
             await trio.lowlevel.checkpoint()
         await self._leases.finish(
             grant.lease,
@@ -247,13 +257,14 @@ class Worker:
 
     async def _run(
         self,
-        request: Request,
+        grant: Grant,
         callback: Callback | None,
         default: str,
         argument: object,
         cb_kwargs: Mapping[str, object] | None,
         outputs: CallbackOutputs,
     ) -> None:
+        request = grant.request
         state = self._state
         state.callback_began()
         try:
@@ -261,6 +272,8 @@ class Worker:
                 given: object = hooked(self._hooks.outputs, named(self._spider, callback, default), argument, cb_kwargs)
             else:
                 given = call(named(self._spider, callback, default), argument, cb_kwargs)
+            if type(given) is not GeneratorType:  # which can't wait for anything
+                grant.task.take_cancels()
             await consume(given, outputs, self._shields, partial(self._refused, request, outputs))
         except Exception as failure:
             self._failed(request, failure, outputs, self._called(callback, default))

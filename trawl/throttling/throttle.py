@@ -172,6 +172,11 @@ class Throttle:
         self.resolver = ScopeResolver(manager, self._table.policies, self._by_address)
         self._manager_calls = ManagerCalls(manager, self._default, self)
 
+    @property
+    def asks_manager(self) -> bool:
+        """True if the manager is a user's own, which may have to be awaited."""
+        return self._manager_calls.is_custom or self.resolver.asks_manager
+
     def scope(self, id: str, now: float) -> Scope:
         """The scope of this id, made on demand (E17, E19, E20)."""
         scope, is_new = self._table.made(id, now)
