@@ -57,17 +57,17 @@ class Database:
     async def process_item(self, item: Price) -> Price:
         """Keep a price that is new; drop one that is known."""
         async with self.turn:
-            if not await self.crawl.blocking.run(self.keep, item):
+            if not await self.crawl.blocking.run(self.keep, item, self.crawl.now_utc().isoformat()):
                 raise trawl.DropItem(f"{item.title} still costs {item.price}", log_level="DEBUG")
         return item
 
-    def keep(self, item: Price) -> bool:
-        """Whether the price was new."""
+    def keep(self, item: Price, since: str) -> bool:
+        """Whether the price was new. In a thread, which may not ask the crawl for the time."""
         last = "SELECT price FROM prices WHERE url = ? ORDER BY since DESC LIMIT 1"
         with self.connection:  # a transaction: all of it, or nothing
             if self.connection.execute(last, (item.url,)).fetchone() == (item.price,):
                 return False
-            row = (item.url, item.title, item.price, self.crawl.now_utc().isoformat())
+            row = (item.url, item.title, item.price, since)
             self.connection.execute("INSERT INTO prices VALUES (?, ?, ?, ?)", row)
         return True
 

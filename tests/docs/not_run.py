@@ -27,7 +27,19 @@ __all__ = ["BLOCKS", "LINES", "group_of_trawl", "is_looked_at", "known", "looked
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 
-OF_OTHERS = {"-e", "--upgrade", "--force-reinstall", "--no-deps", ".", "pip", "nox", "nox[uv]", "pytest", "pytest-trio"}
+OF_OTHERS = {
+    "psycopg[binary]",
+    "-e",
+    "--upgrade",
+    "--force-reinstall",
+    "--no-deps",
+    ".",
+    "pip",
+    "nox",
+    "nox[uv]",
+    "pytest",
+    "pytest-trio",
+}
 """What else the pages have pip install, and how."""
 
 
@@ -129,6 +141,10 @@ LINES = [
     NotRun("--processes ", "starts a server, which tests/cli/test_processes.py does", understood),
     NotRun("trawl crawl examples/fed.py", "runs until it is stopped: tests/examples/test_running.py", understood),
     NotRun("trawl crawl examples/graphql.py", "asks GitHub, with a token: tests/examples/test_asking.py", understood),
+    NotRun("createdb ", "asks a server of PostgreSQL", tuple),
+    NotRun("trawl crawl examples/postgres.py", "needs a server: tests/examples/test_postgres.py", understood),
+    NotRun("redis-server ", "serves until it is stopped: tests/servers start some", tuple),
+    NotRun("redis://127.0.0.1/", "needs a server: tests/servers/test_example_shared.py", understood),
     NotRun("trawl crawl examples/proxies.py", "needs proxies: tests/examples/test_asking.py", understood),
     NotRun("trawl crawl examples/signed.py", "asks an API of yours: tests/examples/test_asking.py", understood),
     NotRun("sqlite3 queue.sqlite", "asks beside the crawl of the line above it", tuple),

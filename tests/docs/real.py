@@ -25,8 +25,10 @@ from tests.docs.given import ROOT
 from tests.docs.page import Page, shown
 from trawl.testing.demo import DEMO_HOST
 
-__all__ = ["RealPage"]
+__all__ = ["EXAMPLES", "RealCommands", "RealPage", "lay_out_examples"]
 
+EXAMPLES = [path for path in sorted((ROOT / "examples").glob("[!t]*.py")) if DEMO_HOST in path.read_text("utf-8")]
+"""Those that ask the demo, and are no tests."""
 NUMBER = re.compile(r"\d[\d,.]*")
 
 
@@ -103,7 +105,8 @@ class RealPage(Page):
 
 
 def lay_out_examples(folder: Path, host: str) -> None:
-    """Copy the examples of the tutorial, with the demo where it is."""
+    """Copy the examples that ask the demo, with it where it is."""
     (folder / "examples").mkdir()
-    text = (ROOT / "examples" / "quotes.py").read_text("utf-8")
-    (folder / "examples" / "quotes.py").write_text(text.replace(DEMO_HOST, host), "utf-8")
+    for path in EXAMPLES:
+        text = path.read_text("utf-8")
+        (folder / "examples" / path.name).write_text(text.replace(DEMO_HOST, host), "utf-8")

@@ -1,7 +1,9 @@
-"""The tutorial and the README, typed into a terminal beside a ``trawl demo``: two minutes."""
+"""Tutorial, README and examples, typed into a terminal beside a ``trawl demo``: three minutes."""
 
 from __future__ import annotations
 
+import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -11,7 +13,10 @@ import pytest
 from tests.cli.test_demo import demo
 from tests.docs.blocks import blocks_of
 from tests.docs.given import ROOT
-from tests.docs.real import RealPage, lay_out_examples
+from tests.docs.not_run import looked_at
+from tests.docs.real import EXAMPLES, RealCommands, RealPage, lay_out_examples
+from tests.docs.test_examples import typed_in
+from trawl.testing.demo import DEMO_HOST
 
 pytestmark = pytest.mark.servers
 
@@ -53,6 +58,26 @@ def test_a_part_of_the_tutorial_works_beside_a_real_demo(page: Path, folder: Pat
         "data-that-lasts": {"quotes.jsonl": 100, "authors.csv": 51},
     }
     assert written.items() >= expected.get(page.stem, {}).items()
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_the_commands_of_an_example_work_beside_a_real_demo(
+    path: Path, tmp_path: Path, host: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("DOWNLOAD_DELAY", "DOWNLOAD_DELAY_PER_SLOT"):
+        monkeypatch.setenv(f"TRAWL_{name}", "0.01")
+    lay_out_examples(tmp_path, host)
+    example = tmp_path / "examples" / path.name
+    quick = re.sub(r'("(?:DOWNLOAD_DELAY|delay)"): [\d.]+', r"\1: 0.01", example.read_text("utf-8"))
+    example.write_text(quick, "utf-8")
+    commands = RealCommands(tmp_path)
+    for line in typed_in(ast.get_docstring(ast.parse(path.read_text("utf-8"))) or ""):
+        if "s3://" in line or looked_at(line):
+            continue
+        said = commands.run(line.replace(DEMO_HOST, host))
+        assert commands.status == 0, said
+        assert not re.search("ERROR|Traceback", said), said
+        assert not line.startswith("trawl crawl") or re.search(r"^ items +[1-9]", said, re.M), said
 
 
 def test_the_readme_works_beside_a_real_demo(tmp_path: Path, host: str) -> None:
