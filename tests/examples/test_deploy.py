@@ -135,7 +135,7 @@ def test_a_good_night_of_the_crontab_prints_nothing_and_its_log_is_what_logrotat
     assert "%" not in line  # cron ends the line there
     words = shlex.split(line.replace("||", " || ").replace("&&", " && "))
     folder = Path(words[words.index("cd") + 1])
-    typed = words[words.index("crawl") : words.index("||")]
+    typed = words[words.index("crawl") : words.index("mv") - 1]
     spider = "import trawl\n\nclass Books(trawl.Spider):\n    name = 'books'\n    start_urls = ['http://a.example/']\n"
     (tmp_path / "books.py").write_text(f"{spider}    def parse(self, response):\n        yield {{'n': 1}}\n", "utf-8")
     monkeypatch.chdir(tmp_path)
@@ -143,6 +143,9 @@ def test_a_good_night_of_the_crontab_prints_nothing_and_its_log_is_what_logrotat
     web.add_host("a.example")
     assert main([*typed, *QUICK], crawl_with=crawl_on(web)) == 0
     assert capfd.readouterr() == ("", "")
+    assert words[words.index("mv") + 1] == typed[typed.index("-O") + 1] == "new.csv"
+    assert (tmp_path / "new.csv").read_text("utf-8").splitlines() == ["n", "1"]
+    assert '"item_scraped_count": 1' in (tmp_path / "stats.json").read_text("utf-8")
     log = typed[typed.index("--log-file") + 1]
     assert "1 items written as csv" in (tmp_path / log).read_text("utf-8")
     rotated = LOGROTATE.read_text(encoding="utf-8")

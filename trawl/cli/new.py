@@ -150,11 +150,14 @@ trio_mode = true
     "README.md": """\
 # $project
 
-    trawl list                                    which spiders there are
-    trawl check spiders/$name.py                  what is wrong with one, before it crawls
-    trawl crawl spiders/$name.py -O items.jsonl   run it
-    pytest                                        test it on a virtual clock
-    trawl new spider NAME DOMAIN                  begin another
+Run a spider, find what is wrong with it before it crawls, test it on a virtual clock, and begin another:
+
+    trawl crawl spiders/$name.py -O items.jsonl
+    trawl check spiders/$name.py
+    pytest
+    trawl new spider NAME DOMAIN
+
+`trawl list` shows which spiders there are.
 """,
     ".gitignore": "__pycache__/\n.venv/\njobs/\n*.jsonl\n",
     "spiders/__init__.py": "",
