@@ -7,8 +7,8 @@
     trawl crawl examples/postgres.py -s POSTGRES=postgresql:///books
 
 The site is that of ``trawl demo``. There is a row for each book; the next crawl updates it. psycopg's asynchronous half
-is for asyncio, which Trio is not, so its other half is called in a thread: the rest of the crawl goes on meanwhile, and
-what is the crawl's, such as its clock, is asked before. Keep a password in ``~/.pgpass``.
+is for asyncio, which Trio is not, so its other half is called in a thread: the rest of the crawl goes on meanwhile.
+Keep a password in ``~/.pgpass``.
 """
 
 from __future__ import annotations

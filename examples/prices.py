@@ -62,7 +62,7 @@ class Database:
         return item
 
     def keep(self, item: Price, since: str) -> bool:
-        """Whether the price was new. In a thread, which may not ask the crawl for the time."""
+        """Whether the price was new. In a thread."""
         last = "SELECT price FROM prices WHERE url = ? ORDER BY since DESC LIMIT 1"
         with self.connection:  # a transaction: all of it, or nothing
             if self.connection.execute(last, (item.url,)).fetchone() == (item.price,):

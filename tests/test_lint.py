@@ -37,3 +37,11 @@ def commands_of_lint() -> list[str]:
 def test_each_command_of_lint_is_a_hook_and_each_hook_is_one_of_lints() -> None:
     assert len(HOOKS) >= 7
     assert sorted(HOOKS) == sorted(commands_of_lint())
+
+
+def test_each_session_is_told_of_where_people_look_who_contribute() -> None:
+    module = ast.parse((ROOT / "noxfile.py").read_text(encoding="utf-8"))
+    decorated = [node for node in module.body if isinstance(node, ast.FunctionDef) and node.decorator_list]
+    sessions = {node.name.replace("_", "-") for node in decorated}
+    page = (ROOT / "docs" / "contributing.md").read_text(encoding="utf-8")
+    assert sessions == set(re.findall(r"^\| `nox -s ([\w-]+)` \|", page, re.M))

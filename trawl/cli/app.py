@@ -561,7 +561,7 @@ def demo(
     ] = "127.0.0.1",
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print each request to standard error.")] = False,
 ) -> None:
-    """Serve a site of quotes on this machine to try spiders on, until Ctrl-C."""
+    """Serve a site of quotes and books on this machine to try spiders on, until Ctrl-C."""
     from trawl.cli.demo import demo_command  # noqa: PLC0415
 
     raise typer.Exit(demo_command(bind, port, is_verbose=verbose))

@@ -47,7 +47,7 @@ def demo_command(bind: str, port: int, *, is_verbose: bool) -> int:
         UsageError: The address or the port can't be listened on.
     """
     with _ended_by_sigterm(), open_server(bind, port, is_verbose=is_verbose) as server:
-        print(f"a site of quotes is at {server.url} until Ctrl-C", flush=True)
+        print(f"a site of quotes and books is at {server.url} until Ctrl-C", flush=True)
         server.serve_forever()
     return OK
 

@@ -323,8 +323,12 @@ class Crawl:
         return session
 
     def now_utc(self) -> datetime:
-        """Wall time now, as the crawl sees it."""
-        return self._context.wall.to_utc(trio.current_time())
+        """Wall time now, as the crawl sees it; asked in a thread of the crawl, too."""
+        try:
+            now = trio.current_time()
+        except RuntimeError:
+            now = trio.from_thread.run_sync(trio.current_time)
+        return self._context.wall.to_utc(now)
 
     def random(self, name: str) -> random.Random:
         """A source of chance that the crawl's seed and ``name`` decide."""
