@@ -57,10 +57,14 @@ class Pages(trawl.Spider):
         yield from response.follow_all(css="a")
 
 
-def crawled(url: str, feed: str, *, concurrency: int = 64, count: bool = False, job: str = "") -> dict[str, float]:
+def crawled(
+    url: str, feed: str, *, concurrency: int = 64, count: bool = False, job: str = "", cache: str = ""
+) -> dict[str, float]:
     """Crawl, and tell how long it took."""
     counts = {"CONCURRENT_REQUESTS": concurrency, "CONCURRENT_REQUESTS_PER_DOMAIN": concurrency}
     kept: dict[str, object] = {"JOB_DIR": job} if job else {}
+    if cache:
+        kept |= {"HTTPCACHE_ENABLED": True, "HTTPCACHE_DIR": cache}
     feeds = {feed: {"format": "jsonl", "overwrite": True}}
     settings = load(Layer("benchmark", {**SETTINGS, **counts, **kept, "FEEDS": feeds}))
     steps = Steps()
@@ -84,9 +88,8 @@ def main() -> None:
     parser.add_argument("--concurrency", type=int, default=64)
     parser.add_argument("--count", action="store_true", help="count task steps and I/O waits: the seconds are longer")
     parser.add_argument("--job", default="", help="a job's directory or address")
-    given = parser.parse_args()
-    options = {"concurrency": given.concurrency, "count": given.count, "job": given.job}
-    print(json.dumps(crawled(given.url, given.feed, **options)))
+    parser.add_argument("--cache", default="", help="the folder of an HTTP cache")
+    print(json.dumps(crawled(**vars(parser.parse_args()))))
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ ROWS = {
         Row("pages", "5,000 linked pages of 5.5 kB, 10 links each, unthrottled, 64 connections", pages.against_peers),
         Row("tls", "the same over TLS", pages.over_tls),
         Row("instructions", "instructions a page of the linked ones, counted by valgrind", pages.instructions),
+        Row("kept", "a page with a job, and into and out of the HTTP cache, counted by valgrind", pages.kept),
         Row("engine", "the engine's own share: a wire that costs nothing, a null callback", share.engine),
         Row("calls", "a request in memory: Python calls inside trawl, and modules that it passes", calls.a_request),
         Row("next", "next request with 10, 1,000 and 50,000 domains pending", choosing.next_request),

@@ -6,6 +6,8 @@ import os
 import re
 import shutil
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +16,10 @@ from benchmarks.figures import Figure, median_of, ratio_of
 from benchmarks.peers import ROOT, environment_of, peer_python, run_script
 from benchmarks.site import PAGES, SMALL_SITES
 
-__all__ = ["against_peers", "instructions", "over_tls"]
+__all__ = ["against_peers", "instructions", "kept", "over_tls"]
 
 Told = dict[str, Any]
-GOALS = {"scrapy": 16.0, "crawlee": 6.0, "bare": 0.5}
+GOALS = {"scrapy": 14.0, "crawlee": 6.0, "bare": 0.48}
 COMPILED_GOALS = {"scrapy": 18.0, "bare": 0.6}
 NAMES = {"scrapy": "Scrapy", "crawlee": "Crawlee", "bare": "the bare loop"}
 
@@ -95,12 +97,7 @@ def instructions(bench: Bench) -> list[Figure]:
 
     Counted by valgrind's cachegrind; what two crawls of different length differ in is what a page takes.
     """
-    fewer, more = SMALL_SITES
-    counts: dict[str, float] = {}
-    for peer in ("trawl", "compiled", "bare"):
-        each = [instructions_of(bench, peer, pages) for pages in SMALL_SITES]
-        counts[peer] = (each[1] - each[0]) / (more - fewer) / 1_000
-        bench.say(f"  {peer}: {counts[peer]:,.0f} k a page")
+    counts = {peer: a_page(bench, peer, peer) for peer in ("trawl", "compiled", "bare")}
     return [
         Figure(name="trawl", value=counts["trawl"], unit="k instructions", most=1_400),
         Figure(name="compiled", value=counts["compiled"], unit="k instructions", most=1_150),
@@ -109,14 +106,45 @@ def instructions(bench: Bench) -> list[Figure]:
     ]
 
 
-def instructions_of(bench: Bench, peer: str, pages: int) -> int:
+def kept(bench: Bench) -> list[Figure]:
+    """Instructions a page with a job, into the HTTP cache and out of it, against a plain page."""
+    plain = a_page(bench, "trawl", "plain")
+    each = {what: a_page(bench, "trawl", what) / plain for what in ("job", "filling", "cached")}
+    return [
+        Figure(name="a plain page", value=plain, unit="k instructions"),
+        Figure(name="with a job in a directory, against plain", value=each["job"], unit="x", most=1.3),
+        Figure(name="into the HTTP cache, against plain", value=each["filling"], unit="x", most=1.5),
+        Figure(name="out of the HTTP cache, against plain", value=each["cached"], unit="x", most=1.0),
+    ]
+
+
+def a_page(bench: Bench, peer: str, what: str) -> float:
+    """Thousands of instructions a page of one kind of crawl; other work on the machine adds none."""
+    fewer, more = SMALL_SITES
+    with ThreadPoolExecutor() as pool:
+        first, second = pool.map(partial(instructions_of, bench, peer, what), SMALL_SITES)
+    a_page = (second - first) / (more - fewer) / 1_000
+    bench.say(f"  {what}: {a_page:,.0f} k a page")
+    return a_page
+
+
+def options_of(bench: Bench, what: str, pages: int) -> list[str]:
+    """Options of the script for one kind of crawl; a cached page is one that the crawl before it has stored."""
+    if what == "bare":
+        return ["--pages", str(pages)]
+    if what == "job":
+        return ["--job", str(Path(bench.folder, f"job-{pages}"))]
+    return ["--cache", str(Path(bench.folder, f"cache-{pages}"))] if what in {"filling", "cached"} else []
+
+
+def instructions_of(bench: Bench, peer: str, what: str, pages: int) -> int:
     """The instructions of a whole process that crawls ``pages`` pages."""
     if shutil.which("valgrind") is None:
         raise SystemExit("valgrind is not installed: apt-get install valgrind")
-    feed = Path(bench.folder, f"{peer}.jsonl")
+    feed = Path(bench.folder, f"{what}-{pages}.jsonl")
     script = ROOT / "benchmarks" / "crawlers" / ("bare.py" if peer == "bare" else "with_trawl.py")
     command = ["valgrind", "--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null"]
-    options = ["--pages", str(pages)] if peer == "bare" else []
+    options = options_of(bench, what, pages)
     child = subprocess.run(
         [*command, peer_python(peer), str(script), bench.site.url(f"/{pages}/0.html"), str(feed), *options],
         capture_output=True,
@@ -127,5 +155,5 @@ def instructions_of(bench: Bench, peer: str, pages: int) -> int:
     counted = re.search(r"I +refs: +([\d,]+)", child.stderr)
     items = sum(1 for _ in feed.open(encoding="utf-8"))
     if child.returncode or counted is None or items != pages:
-        raise RuntimeError(f"{peer} wrote {items} items of {pages}:\n{child.stderr[-2000:]}")
+        raise RuntimeError(f"{what} wrote {items} items of {pages}:\n{child.stderr[-2000:]}")
     return int(counted[1].replace(",", ""))

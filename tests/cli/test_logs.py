@@ -71,6 +71,7 @@ def test_an_expected_error_has_its_traceback_at_debug(logs: Logs, stream: io.Str
     assert stream.getvalue() == "ERROR given up\ntrawl.errors.DownloadError: timed out\n"
 
 
+@pytest.mark.interpreted
 @pytest.mark.parametrize("given", [5, "http://a.example/"])
 def test_an_output_that_is_none_is_expected_too(given: object) -> None:
     outputs = CallbackOutputs(SimpleNamespace(), SimpleNamespace(), 0)  # type: ignore[arg-type]
@@ -202,7 +203,7 @@ def test_on_a_terminal_a_traceback_has_its_whole_width_and_still_forges_no_entry
     lines = [line.rstrip() for line in stream.getvalue().splitlines()]
     assert lines[0].endswith("ERROR    [test.logs] the callback failed")
     assert lines[1] == "  Traceback (most recent call last):"
-    assert lines[2].startswith('    File "')
+    assert lines[2].startswith("    File")  # the path of a checkout may be longer than a line
     assert lines[-1] == "      12:00:00 ERROR    forged"
     assert all(line.startswith(" ") for line in lines if "[test.logs]" not in line)
 

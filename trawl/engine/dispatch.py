@@ -29,7 +29,7 @@ from trawl.engine.robots_gate import RobotsGates
 from trawl.engine.sharing import Sharing
 from trawl.engine.start_requests import StartRequests
 from trawl.engine.state import RequestTask, State
-from trawl.engine.worker import Worker
+from trawl.engine.worker import REQUEST_TASK, Worker
 from trawl.scheduler import Grant, Prefetcher, Refused, Scheduler
 from trawl.throttling import Throttle
 
@@ -144,7 +144,7 @@ class Dispatcher:
             grant.task = RequestTask(grant.request)
             state.task_began(is_page=grant.is_page)
             self._limiters.take(grant)
-            start_soon(self._worker.run, grant)
+            start_soon(self._worker.run, grant, name=REQUEST_TASK)
             self._gone(grant)
 
     def _gone(self, grant: Grant) -> None:

@@ -38,11 +38,14 @@ from trawl.spiders import Spider
 from trawl.throttling import Throttle
 from trawl.tracebacks import user_frames
 
-__all__ = ["StatusRule", "Worker"]
+__all__ = ["REQUEST_TASK", "StatusRule", "Worker"]
 
 logger: logging.Logger = logging.getLogger("trawl.engine")
 
 TOO_MANY_REQUESTS = 429
+
+REQUEST_TASK = "trawl.engine.worker.Worker.run"
+"""The name of a request's task, which simulations go by: a compiled method has none that Trio would find."""
 
 
 class StatusRule:

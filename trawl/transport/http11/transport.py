@@ -202,7 +202,7 @@ class Http11Transport:
                 await connection.send(body)
 
     async def _waits(
-        self, on_sent: OnSent, answer: float, outcome: Outcome, deadline: RequestDeadline, connection: Connection
+        self, on_sent: OnSent, answer: bool | float, outcome: Outcome, deadline: RequestDeadline, connection: Connection
     ) -> bool:
         """Wait at the wire; True: the request must not be sent. The wait counts for no time limit, nor as latency."""
         began_at = trio.current_time()
