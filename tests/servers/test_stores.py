@@ -27,7 +27,7 @@ from trawl.errors import JobError, UsageError
 from trawl.frontier import Frontier
 from trawl.frontier.lane_cache import Bounds
 from trawl.frontier.parts import HELD, number_in
-from trawl.frontier.redis.client import Address, Call, connect
+from trawl.frontier.redis.client import Address, Call, StoreAway, connect
 from trawl.frontier.redis.job import RedisJob, open_job
 from trawl.frontier.redis.layout import Keys, key_of
 from trawl.frontier.redis.report import requeue_failed
@@ -306,6 +306,17 @@ def test_c1_c7_server_and_worker_are_killed_and_each_page_is_in_the_feed_once(
         again = crawl(tmp_path, site, url)
         _, said = again.communicate(timeout=60.0)
         assert b"is finished: nothing is pending" in said
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_lost_connection_is_known_for_what_it_is(tmp_path: Path, kind: str) -> None:
+    async def read() -> None:
+        async with connect(Address.parse(store.url("lost"))) as server:
+            store.kill()
+            await server.read_stream("news", "0", 1.0)
+
+    with running_store(kind, tmp_path) as store, pytest.raises(StoreAway):
+        await read()
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from urllib.parse import parse_qs, quote, unquote, urlsplit
 import attrs
 import trio
 
-from trawl.errors import JobError, UsageError
+from trawl.errors import JobError, TrawlError, UsageError
 from trawl.frontier.redis.layout import scripts
 
 __all__ = ["Address", "Call", "Durability", "StoreAway", "StoreServer", "check_server", "connect", "tell_durability"]
@@ -214,8 +214,11 @@ class _Mapped:
     def __exit__(self, kind: object, error: BaseException | None, _: object) -> None:
         import coredis.exceptions as errors  # noqa: PLC0415
 
+        raised = error
         while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
             error = error.exceptions[0]
+        if isinstance(error, StoreAway | TrawlError) and error is not raised:
+            raise error  # without the group of the client's nursery, so that it is known for what it is
         if error is None or isinstance(error, StoreAway | errors.NoScriptError):
             return
         words = str(error) or type(error).__name__
