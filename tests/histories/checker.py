@@ -1,0 +1,154 @@
+"""What a history must have kept, as seen from outside: by the site's log, the store's keys and the exported records.
+
+It shares no code with what it judges: it reads values, and counts. Its keys' names are those of the documented form.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from tests.histories.site import Hit
+from tests.histories.world import DELAY, SCOPES, scopes_of
+
+__all__ = ["Found", "check", "early", "over_quota", "read_keys", "read_records", "together"]
+
+SLACK = 0.005
+"""Seconds by which two requests may come in nearer to each other than they were sent."""
+
+
+@attrs.frozen(kw_only=True)
+class Found:
+    """What was found.
+
+    Attributes:
+        pages: Pages of the site.
+        fetched: Requests that the site saw.
+        seconds: From the first of them to the last.
+        lost: Pages that no record is of.
+        twice: Records that are there more than once, each as often as it is too often.
+        unknown: Records of what is no page of the site.
+        early: Requests to a host before its delay was over.
+        early_shared: Requests of a shared scope before its delay was over.
+        over: Requests of a shared scope over its quota.
+        most: The most requests that a host had at once.
+        left: Keys of the store that hold what a finished job has not any more.
+    """
+
+    pages: int
+    fetched: int
+    seconds: float
+    lost: int
+    twice: int
+    unknown: int
+    early: int
+    early_shared: int
+    over: int
+    most: int
+    left: Sequence[str]
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether everything was kept."""
+        wrong = self.lost or self.twice or self.unknown or self.early or self.early_shared or self.over or self.left
+        return not wrong and self.most <= 1
+
+
+def check(urls: set[str], hits: Sequence[Hit], records: Sequence[str], keys: Mapping[str, int]) -> Found:
+    """Count what was not kept.
+
+    Args:
+        urls: All pages, each to be once in the records.
+        hits: What the site saw.
+        records: The URLs of the exported records, in their order.
+        keys: How much the store's keys hold, by what comes after the job's name.
+    """
+    counts = Counter(records)
+    by_host: dict[str, list[float]] = defaultdict(list)
+    by_scope: dict[str, list[float]] = {scope: [] for scope in SCOPES}
+    for hit in hits:
+        by_host[hit.host].append(hit.at)
+        for scope in scopes_of(hit.path):
+            by_scope[scope].append(hit.at)
+    instants = [hit.at for hit in hits]
+    return Found(
+        pages=len(urls),
+        fetched=len(hits),
+        seconds=round(max(instants) - min(instants), 1),
+        lost=len(urls - set(counts)),
+        twice=sum(count - 1 for count in counts.values()),
+        unknown=len(set(counts) - urls),
+        early=sum(early(each, DELAY) for each in by_host.values()),
+        early_shared=sum(early(by_scope[scope], limits.get("delay", 0.0)) for scope, limits in SCOPES.items()),
+        over=sum(
+            over_quota(by_scope[scope], int(limits["quota"]), limits["window"])
+            for scope, limits in SCOPES.items()
+            if "quota" in limits
+        ),
+        most=together(hits),
+        left=sorted(key for key, count in keys.items() if count),
+    )
+
+
+def early(instants: Iterable[float], delay: float) -> int:
+    """Count the instants that follow another within less than the delay."""
+    return sum(later - sooner < delay - SLACK for sooner, later in pairwise(sorted(instants)))
+
+
+def over_quota(instants: Iterable[float], quota: int, window: float) -> int:
+    """Count the instants that no windows allow: whatever lasts less than ``k`` windows touches ``k + 1`` at most."""
+    times = sorted(instants)
+    count = 0
+    for last, at in enumerate(times):
+        firsts = enumerate(range(last - 2 * quota, -1, -quota), start=1)
+        count += any(at - times[first] < windows * window - SLACK for windows, first in firsts)
+    return count
+
+
+def together(hits: Iterable[Hit]) -> int:
+    """Return the most requests that one host was answering at once."""
+    changes: dict[str, list[tuple[float, int]]] = defaultdict(list)
+    for hit in hits:
+        changes[hit.host] += [(hit.at, 1), (hit.until, -1)]
+    most = 0
+    for each in changes.values():
+        now = 0
+        for _, change in sorted(each):
+            now += change
+            most = max(most, now)
+    return most
+
+
+def read_records(path: Path) -> list[str]:
+    """Read the URLs of the records in a file of JSON lines."""
+    return [json.loads(line)["url"] for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def read_keys(port: int, job: str) -> dict[str, int]:
+    """Ask a store how much is left of a job in the keys that are empty when it is over."""
+    with socket.create_connection(("127.0.0.1", port)) as connection, connection.makefile("rwb") as wire:
+        left = {name: _ask(wire, count, f"{{{job}}}:{name}") for name, count in _EMPTY.items()}
+        left["start"] = int(_ask(wire, "HGET", f"{{{job}}}:job", "start") != b"done")
+        return left
+
+
+_EMPTY = {"q": "ZCARD", "a": "ZCARD", "u": "ZCARD", "n": "HLEN", "i": "XLEN", "f": "ZCARD", "p": "SCARD", "own": "HLEN"}
+
+
+def _ask(wire: Any, *words: str) -> Any:
+    """Send a command; its answer, a number or bytes."""
+    wire.write(b"*%d\r\n" % len(words) + b"".join([b"$%d\r\n%s\r\n" % (len(word), word.encode()) for word in words]))
+    wire.flush()
+    answer = wire.readline().rstrip()
+    if answer[:1] == b":":
+        return int(answer[1:])
+    if answer[:1] == b"$":
+        return wire.read(int(answer[1:]) + 2)[:-2] if answer != b"$-1" else b""
+    raise ValueError(f"the store says {answer!r}")

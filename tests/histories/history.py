@@ -1,0 +1,276 @@
+"""A history: a shared job on real stores, whose workers, stores and wires are killed, stopped and cut at random.
+
+Workers are ``trawl`` commands in processes of their own, each behind a wire of its own. One has the feed; it is killed
+and started like the others.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import attrs
+import trio
+
+from tests.histories.checker import Found, check, read_keys, read_records
+from tests.histories.proxy import Wire
+from tests.histories.site import Site, serving
+from tests.histories.world import LEASE
+from tests.servers.stores import StoreProcess
+
+__all__ = ["FAULTS", "History", "run_history"]
+
+PATIENCE = 120.0
+"""Seconds in which a job must come to its end once no more is done to it."""
+
+JOB = "history"
+FEEDS = 0
+"""The worker that has the feed."""
+
+
+@attrs.frozen(kw_only=True)
+class History:
+    """What is to happen.
+
+    Attributes:
+        hosts: The addresses of the site.
+        pages: The pages of each.
+        workers: How many there are at first, besides the one that has the feed.
+        faults: How many things happen, and which.
+        pause: Seconds between two of them, on average.
+        seed: Of the random numbers.
+    """
+
+    hosts: Sequence[str]
+    pages: int
+    workers: int = 2
+    faults: Sequence[str]
+    pause: float
+    seed: int
+
+
+class Workers:
+    """The processes of a history."""
+
+    def __init__(self, history: History, folder: Path, site: Site, nursery: trio.Nursery, port: int) -> None:
+        self.port = port
+        self.processes: dict[int, subprocess.Popen[bytes]] = {}
+        self.wires: dict[int, Wire] = {}
+        self._folder = folder
+        self._start = site.world.start
+        self._nursery = nursery
+        self._last = FEEDS
+
+    async def start(self, number: int | None = None) -> None:
+        """Start one; None: one more. A checkpoint."""
+        if number is None:
+            self._last += 1
+            number = self._last
+        wire = self.wires.get(number)
+        if wire is None:
+            wire = self.wires[number] = Wire(self.port)
+            await self._nursery.start(wire.serve)
+        self._run(number, wire)
+
+    def _run(self, number: int, wire: Wire) -> None:
+        spider = str(Path(__file__).with_name("spider.py"))
+        words = ["crawl", spider, "--job", f"redis://127.0.0.1:{wire.port}/{JOB}", "-a", f"start={self._start}"]
+        words += ["-o", "items.jsonl"] if number == FEEDS else []
+        with open(self._folder / f"log-{number}", "ab") as log:
+            self.processes[number] = subprocess.Popen(
+                [sys.executable, "-m", "trawl", *words],
+                cwd=self._folder,
+                env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+                stderr=log,
+                stdout=log,
+                stdin=subprocess.DEVNULL,
+            )
+
+    async def end(self, number: int, how: int) -> None:
+        """Send a signal that ends one, and wait for its end. A checkpoint."""
+        process = self.processes.pop(number)
+        process.send_signal(how)
+        await trio.to_thread.run_sync(process.wait)  # the site, which is timed, goes on
+
+    def kill_all(self) -> None:
+        """Kill all that are left."""
+        for process in self.processes.values():
+            process.kill()
+            process.wait()
+
+    def said(self, number: int) -> str:
+        """What a worker has written last."""
+        return (self._folder / f"log-{number}").read_text(encoding="utf-8")[-3000:]
+
+    def alive(self) -> list[int]:
+        """Those that have not ended."""
+        return [number for number, process in self.processes.items() if process.poll() is None]
+
+    async def until_begun(self, site: Site) -> None:
+        """Return when the site was asked for some pages. A checkpoint."""
+        with trio.fail_after(PATIENCE):
+            while len(site.hits) < 10:  # noqa: ASYNC110 - processes tell nobody
+                assert FEEDS in self.alive(), self.said(FEEDS)
+                await trio.sleep(0.05)
+
+    async def keep_up(self) -> None:
+        """Start those again that end with status 1: others took them for dead, or the store was away.
+
+        Raises:
+            AssertionError: One has ended in another way.
+        """
+        while True:
+            await trio.sleep(0.1)
+            for number, process in list(self.processes.items()):
+                if process.poll():
+                    said = self.said(number)
+                    assert process.returncode == 1, f"worker {number}: {process.returncode}: {said}"
+                    assert re.search("away for too long|lost steps|is away|can't be reached", said), said
+                    await self.start(number)
+
+    async def until_all_ended(self) -> None:
+        """Return when all have ended, with status 0. A checkpoint."""
+        while any(process.poll() != 0 for process in self.processes.values()):  # noqa: ASYNC110 - keep_up() starts more
+            await trio.sleep(0.1)
+
+
+@attrs.frozen(kw_only=True)
+class Stage:
+    """What faults are made of."""
+
+    workers: Workers
+    store: StoreProcess
+    rng: random.Random
+
+
+async def run_history(history: History, folder: Path, store: StoreProcess) -> tuple[Found, Counter[str]]:
+    """Let a history happen. Returns what was found, and how often which fault was made.
+
+    Args:
+        history: What happens.
+        folder: Where the workers run.
+        store: Where the job is.
+
+    Raises:
+        TooSlowError: The job did not come to its end.
+    """
+    done: Counter[str] = Counter()
+    async with serving(history.hosts, history.pages) as site, _workers(history, folder, site, store.port) as workers:
+        stage = Stage(workers=workers, store=store, rng=random.Random(history.seed))
+        await workers.start(FEEDS)
+        for _ in range(history.workers):
+            await workers.start()
+        await workers.until_begun(site)
+        for fault in history.faults:
+            await trio.sleep(stage.rng.expovariate(1.0 / history.pause))
+            if len(workers.alive()) < 2:
+                break
+            await FAULTS[fault](stage)
+            done[fault] += 1
+        with trio.fail_after(PATIENCE):
+            await workers.until_all_ended()
+    records = read_records(folder / "items.jsonl")
+    return check(site.world.urls, site.hits, records, read_keys(workers.port, JOB)), done
+
+
+@asynccontextmanager
+async def _workers(history: History, folder: Path, site: Site, port: int) -> AsyncIterator[Workers]:
+    async with trio.open_nursery() as nursery:
+        workers = Workers(history, folder, site, nursery, port)
+        nursery.start_soon(workers.keep_up)
+        try:
+            yield workers
+        finally:
+            workers.kill_all()
+        nursery.cancel_scope.cancel()
+
+
+# The faults.
+
+
+async def _kill(stage: Stage) -> None:
+    """Kill any worker, and start one in its place."""
+    number = stage.rng.choice(stage.workers.alive())
+    await stage.workers.end(number, signal.SIGKILL)
+    await stage.workers.start(number)
+
+
+async def _leave(stage: Stage) -> None:
+    """Have a worker leave."""
+    others = [number for number in stage.workers.alive() if number != FEEDS]
+    if others:
+        await stage.workers.end(stage.rng.choice(others), signal.SIGTERM)
+
+
+async def _join(stage: Stage) -> None:
+    """Have one more worker join."""
+    await stage.workers.start()
+
+
+async def _stop(stage: Stage) -> None:
+    """Freeze a worker: for less than a lease, or for longer."""
+    process = stage.workers.processes[stage.rng.choice(stage.workers.alive())]
+    process.send_signal(signal.SIGSTOP)
+    await trio.sleep(stage.rng.uniform(0.3, 2.0) * LEASE)
+    process.send_signal(signal.SIGCONT)
+
+
+async def _cut(stage: Stage) -> None:
+    """Refuse a worker the store: for less than a lease, or for longer."""
+    wire = stage.workers.wires[stage.rng.choice(stage.workers.alive())]
+    wire.cut()
+    await trio.sleep(stage.rng.uniform(0.1, 2.0) * LEASE)
+    wire.mend()
+
+
+async def _stall(stage: Stage) -> None:
+    """Let nothing through between a worker and the store, though both are connected."""
+    wire = stage.workers.wires[stage.rng.choice(stage.workers.alive())]
+    wire.stall()
+    await trio.sleep(stage.rng.uniform(0.1, 2.0) * LEASE)
+    wire.mend()
+
+
+async def _slow(stage: Stage) -> None:
+    """Put the store far away from a worker for a while."""
+    wire = stage.workers.wires[stage.rng.choice(stage.workers.alive())]
+    wire.delay = stage.rng.uniform(0.01, 0.3)
+    await trio.sleep(stage.rng.uniform(0.1, 1.0) * LEASE)
+    wire.mend()
+
+
+async def _drop(stage: Stage) -> None:
+    """End all connections to the store, so that answers are lost."""
+    for _ in range(5):
+        for wire in stage.workers.wires.values():
+            wire.drop()
+        await trio.sleep(stage.rng.uniform(0.0, 0.1))
+
+
+async def _kill_the_store(stage: Stage) -> None:
+    """Kill the store, and start it again from its file."""
+    await trio.to_thread.run_sync(stage.store.kill)
+    await trio.sleep(stage.rng.uniform(0.0, 1.0))
+    await trio.to_thread.run_sync(stage.store.start)
+
+
+FAULTS: Mapping[str, Callable[[Stage], Awaitable[None]]] = {
+    "kill": _kill,
+    "leave": _leave,
+    "join": _join,
+    "stop": _stop,
+    "cut": _cut,
+    "stall": _stall,
+    "slow": _slow,
+    "drop": _drop,
+    "kill the store": _kill_the_store,
+}
+"""What may happen, by name."""

@@ -1,0 +1,50 @@
+"""Jobs on a real server, shared by real processes, through faults of each: nothing lost, nothing twice, nothing early.
+
+Short here (``nox -s servers``), long in ``nox -s soak`` (``HISTORY_SECONDS``).
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.histories.history import History, run_history
+from tests.servers.stores import running_store
+
+HOSTS = [f"127.0.7.{number}" for number in range(1, 21)]
+FAULTS = ["kill", "kill", "join", "leave", "drop", "kill the store", "cut", "stop", "stall", "slow"]
+
+
+@pytest.mark.servers
+async def test_workers_their_wires_and_their_store_fail_and_each_page_is_in_the_feed_once(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    faults = ["kill", "join", "drop", "kill the store", "cut", "kill", "stop", "leave"]
+    with running_store("redis", data) as store:
+        history = History(hosts=HOSTS, pages=24, faults=faults, pause=0.3, seed=1)
+        found, done = await run_history(history, tmp_path, store)
+    assert found.is_clean, (found, done)
+    assert done.total() >= 6
+
+
+@pytest.mark.soak
+async def test_histories_for_half_an_hour(tmp_path: Path) -> None:
+    seconds = float(os.environ.get("HISTORY_SECONDS", "1800"))
+    begun, seed, all_done = time.monotonic(), 0, Counter[str]()
+    while time.monotonic() - begun < seconds:
+        folder = tmp_path / str(seed)
+        (folder / "data").mkdir(parents=True)
+        with running_store("redis", folder / "data") as store:
+            faults = random.Random(seed).choices(FAULTS, k=30)
+            history = History(hosts=HOSTS, pages=150, faults=faults, pause=1.5, seed=seed)
+            found, done = await run_history(history, folder, store)
+        all_done += done
+        print(f"history {seed}: {found}; {dict(done)}", flush=True)
+        assert found.is_clean, found
+        seed += 1
+    print(f"{seed} histories: {dict(all_done)}", flush=True)
