@@ -17,6 +17,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import trio
 
@@ -30,7 +31,8 @@ from trawl.frontier.parts import HELD, number_in
 from trawl.frontier.redis.client import Address, Call, StoreAway, connect
 from trawl.frontier.redis.job import RedisJob, open_job
 from trawl.frontier.redis.layout import Keys, key_of
-from trawl.frontier.redis.report import requeue_failed
+from trawl.frontier.redis.report import inspect_job, requeue_failed
+from trawl.frontier.sections import LEASES
 from trawl.frontier.stored import open_frontier
 from trawl.testing.frontier_contract import FrontierContract, Opener, lane_of, make_record
 from trawl.testing.store import SimulatedStore
@@ -306,6 +308,19 @@ def test_c1_c7_server_and_worker_are_killed_and_each_page_is_in_the_feed_once(
         again = crawl(tmp_path, site, url)
         _, said = again.communicate(timeout=60.0)
         assert b"is finished: nothing is pending" in said
+
+
+def test_no_more_requests_are_reported_as_leased_than_are_pending(server: StoreProcess) -> None:
+    url = server.url("leased")
+
+    async def run() -> None:
+        async with open_job(Address.parse(url)) as job:
+            job.keep(LEASES, msgspec.msgpack.encode((9, 1, 0.0)))  # of a process that was killed
+            await job.commit()
+
+    trio.run(run)
+    report = inspect_job(url)
+    assert (report.pending, report.leased) == (0, 0)
 
 
 @pytest.mark.parametrize("kind", KINDS)

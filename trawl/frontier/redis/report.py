@@ -178,7 +178,7 @@ async def _report(ask: _Ask, keys: Keys, address: Address, *, has_scopes: bool =
         owner=", ".join(names) or None,
         last_error="",
         pending=pending,
-        leased=msgspec.msgpack.decode(leases, type=tuple[int, int, float])[0] if leases else 0,
+        leased=min(pending, msgspec.msgpack.decode(leases, type=tuple[int, int, float])[0]) if leases else 0,
         oldest_lease=None,
         failed=failed,
         seen=int(told.get("marks", "0")),
