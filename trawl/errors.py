@@ -10,6 +10,7 @@
     │  └─ WrittenForScrapy         it imports Scrapy; also a UsageError, exit status 2
     ├─ PartLoadError               the user's pipeline, middleware or the like can't be made; exit status 1
     ├─ JobError                    a job's directory: in use, damaged, full, not writable; exit status 1
+    │  └─ SessionEnded             other processes go on in this one's place; the command joins them again
     ├─ ItemLost                    an item that no feed could write
     ├─ DownloadError               a request without a complete response
     │  ├─ ConnectFailed            no connection: refused, unreachable, reset while connecting
@@ -70,6 +71,7 @@ __all__ = [
     "ReadTimeout",
     "RequestInvalid",
     "ResponseBroken",
+    "SessionEnded",
     "SettingsError",
     "SoftBlocked",
     "SpiderLoadError",
@@ -168,6 +170,13 @@ class JobError(TrawlError):
     def __init__(self, sentence: str, directory: str = "") -> None:
         super().__init__(sentence)
         self.directory = directory
+
+
+class SessionEnded(JobError):
+    """Other processes of a job in a server go on in this one's place, or its server has lost steps of it.
+
+    Nothing is lost: what is started again joins them. ``trawl crawl`` and ``trawl worker`` do so by themselves.
+    """
 
 
 class SpiderLoadError(TrawlError):

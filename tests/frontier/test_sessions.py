@@ -344,6 +344,23 @@ async def test_nobody_is_taken_for_dead_by_a_server_that_has_just_come(autojump_
             assert not two.share.owned
 
 
+async def test_nobody_is_taken_for_dead_where_the_machine_of_all_has_slept(autojump_clock: MockClock) -> None:
+    store = SimulatedStore()
+    async with (
+        open_job(HERE, connect=store.connect) as one,
+        open_job(HERE, connect=store.connect, exports=False) as two,
+    ):
+        for job in (one, two):
+            await open_frontier(job, Linked(), WallClock.started(0.0))
+        await until(lambda: not one.share.is_alone)
+        store.clock_ahead = 3600.0
+        await trio.sleep(2.0 * LEASE)
+        for job in (one, two):
+            await job.commit()
+            assert job.failure is None
+            assert not job.share.is_alone
+
+
 async def test_only_one_session_exports_and_others_may_look_on(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter, defaultdict
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager, suppress
+from contextvars import ContextVar
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -20,8 +21,10 @@ import trawl
 from tests.jobs.site import START_UTC
 from trawl._run import CrawlResult, crawl_with
 from trawl.blocking import InlineBlocking
+from trawl.cli.worker import rejoining
 from trawl.engine import Crawl
 from trawl.errors import IgnoreRequest, JobError, UsageError
+from trawl.frontier.redis.client import Address, Call, StoreAway, StoreServer
 from trawl.frontier.redis.job import RedisJob
 from trawl.http import Outcome, Response
 from trawl.scheduler import Grant
@@ -244,6 +247,67 @@ async def test_a_server_that_is_away_for_a_minute_is_a_pause_for_all(
     sends = sorted(each for times in fleet.sends.values() for each in times)
     assert not [each for each in sends if began + 3.0 + 15.0 < each < back]  # nothing once the lease may be over
     assert min(each for each in sends if each >= back) < back + 6.0
+
+
+process: ContextVar[int] = ContextVar("process")
+
+
+class Cuttable:
+    """Connections to a server, those of single processes of which may be cut.
+
+    Attributes:
+        cut: The processes whose round trips come nowhere.
+    """
+
+    def __init__(self, store: SimulatedStore) -> None:
+        self._store = store
+        self.cut: set[int] = set()
+
+    @asynccontextmanager
+    async def connect(self, address: Address) -> AsyncGenerator[StoreServer, None]:
+        """Hold a connection of the process whose crawl asks for it."""
+        number = process.get()
+        async with self._store.connect(address) as server:
+            run = server.run
+
+            async def run_unless_cut(calls: Sequence[Call], replicas: int = 0) -> list[Any]:
+                if number in self.cut:
+                    await trio.sleep(1.0)
+                    raise StoreAway("cut off")
+                return await run(calls, replicas)
+
+            monkeyed: Any = server
+            monkeyed.run = run_unless_cut
+            yield server
+
+
+async def test_a_process_in_whose_place_others_went_on_joins_them_again(
+    tmp_path: Path, autojump_clock: MockClock, store: SimulatedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cuttable = Cuttable(store)
+    monkeypatch.setattr("trawl.frontier.redis.job.connect_server", cuttable.connect)
+    fleet = Fleet(tmp_path, store, JOB_LEASE=4.0, DOWNLOAD_DELAY=2.0)
+    runs = Counter[int]()
+
+    async def work(number: int) -> None:
+        process.set(number)
+
+        async def once() -> None:
+            runs[number] += 1
+            await fleet.work(number, feed=number == 0)
+
+        await rejoining(once)
+
+    async with trio.open_nursery() as nursery:
+        for number in range(2):
+            nursery.start_soon(work, number)
+        await trio.sleep(6.0)
+        cuttable.cut.add(1)
+        await trio.sleep(6.0)
+        cuttable.cut.clear()
+    fleet.check()
+    assert runs == {0: 1, 1: 2}
+    assert fleet.results[1].reason == "finished"
 
 
 class Asking(Shop):

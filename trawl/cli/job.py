@@ -17,7 +17,7 @@ from trawl.errors import TrawlError, UsageError
 from trawl.feeds.outbox import FEED_STATES
 from trawl.frontier import SCHEMES, inspect
 from trawl.frontier.inspect import Failure, JobReport
-from trawl.frontier.sections import JOB_INFO, STATISTICS
+from trawl.frontier.sections import JOB_INFO, statistics_so_far
 from trawl.observe import printable
 
 __all__ = ["job_command"]
@@ -107,7 +107,7 @@ def _lines(report: JobReport, failures: Sequence[Failure]) -> Iterator[str]:
     if facts is not None:
         yield from _labelled("spider", f"{facts.spider} ({facts.cls})")
         began = _time(datetime.fromtimestamp(facts.begun_at, UTC))
-        elapsed = (STATISTICS.read(report) or {}).get("elapsed_seconds") or 0
+        elapsed = statistics_so_far(report).get("elapsed_seconds") or 0
         yield from _labelled("began", f"{began}, {facts.runs} {_plural(facts.runs, 'run')}, {elapsed:.0f} s in all")
     requests = _plural(report.pending, "request")
     yield from _labelled("pending", f"{report.pending} {requests}, {report.leased} of them leased")

@@ -38,7 +38,7 @@ from trawl.cli import USAGE
 from trawl.cli.own_server import open_own_server
 from trawl.cli.planned import Planned, reports_of_all
 from trawl.cli.view import CrawlWith, Watcher, progress_of
-from trawl.cli.worker import JOB_VARIABLE, Ended, Messages
+from trawl.cli.worker import JOB_VARIABLE, Ended, Messages, rejoining
 from trawl.errors import UsageError
 from trawl.frontier import SCHEMES, JobSettings
 from trawl.frontier.sections import statistics_so_far
@@ -140,6 +140,7 @@ class Fleet:
 
     async def watch(self, crawl: Crawl) -> None:
         """Run the workers beside a crawl: a watcher. Cancelled, it waits for their ends, at most :data:`GRACE`."""
+        self._is_ending = trio.Event()
         async with trio.open_nursery() as nursery:
             for worker in self._workers:
                 nursery.start_soon(self._keep, worker, crawl)
@@ -304,9 +305,8 @@ async def lead(
         plan.settings = load(*plan.layers, ours)
         fleet = Fleet(["worker", "--job-durability", durability, *words], count, store, console)
         watchers = [plan.keep, fleet.watch, *shown(fleet.progress)]
-        result = await crawl_with(
-            plan.spider, plan.settings, spider_args=plan.arguments, watchers=watchers, handle_signals=True
-        )
+        run = partial(crawl_with, plan.spider, plan.settings, spider_args=plan.arguments)
+        result = await rejoining(partial(run, watchers=watchers, handle_signals=True))
         stats = {**await fleet.statistics(), **{key: result.stats[key] for key in _OF_THE_END if key in result.stats}}
         plan.result = attrs.evolve(result, stats=stats)
     return reports_together([*reports_of_all([plan]), *fleet.scopes])

@@ -34,7 +34,7 @@ from trawl.cli.own_server import has_server
 from trawl.cli.planned import NAME, Planned, chosen, refuse_clashes, reports_of_all, stats_of, worst
 from trawl.cli.summary import scopes_table, summary_table
 from trawl.cli.view import CrawlWith, Panels, Watcher, can_show, log_watcher, panel_watcher, progress_of
-from trawl.cli.worker import Leader, refuse_directory, spider_of_job
+from trawl.cli.worker import Leader, refuse_directory, rejoining, spider_of_job
 from trawl.engine.stalls import report_stalls
 from trawl.errors import PartLoadError, SpiderLoadError, TrawlError, UsageError, WrittenForScrapy
 from trawl.observe import ObserveSettings, Progress, came_to_nothing, printable
@@ -348,9 +348,8 @@ def _run(
         (plan,) = plans
         shown = _watchers(plan.settings, is_quiet, console) if leader is None else [leader.watch]
         watchers = [plan.keep, *shown]
-        plan.result = await crawl_with(
-            plan.spider, plan.settings, spider_args=plan.arguments, watchers=watchers, handle_signals=True
-        )
+        run = partial(crawl_with, plan.spider, plan.settings, spider_args=plan.arguments)
+        plan.result = await rejoining(partial(run, watchers=watchers, handle_signals=True))
         return reports_of_all(plans)
 
     with short_collections():

@@ -14,16 +14,16 @@ import select
 import socket
 import struct
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import msgspec
 import trio
 
 from trawl.cli.list import spiders_in
 from trawl.cli.view import IDLE_FOR, INTERVAL, progress_of
-from trawl.errors import UsageError
+from trawl.errors import SessionEnded, UsageError
 from trawl.frontier import SCHEMES
 from trawl.frontier.sections import JOB_INFO, JobInfo
 from trawl.observe import Progress
@@ -42,8 +42,11 @@ __all__ = [
     "Worked",
     "job_of_leader",
     "refuse_directory",
+    "rejoining",
     "spider_of_job",
 ]
+
+T = TypeVar("T")
 
 logger: logging.Logger = logging.getLogger("trawl.worker")
 
@@ -52,6 +55,9 @@ JOB_VARIABLE = "_TRAWL_JOB"
 
 LOOK_EVERY = 1.0
 """Seconds between two looks for a job that is not there yet."""
+
+REJOIN_AFTER = 1.0
+"""Seconds before a process joins again, where others have gone on in its place."""
 
 MAX_SCOPES = 1000
 """Scopes of which a worker tells at its end, the busiest first."""
@@ -143,6 +149,19 @@ class Leader:
         body = _encode(message)
         with suppress(OSError):  # it is gone, which watch() hears of
             self._socket.sendall(_LENGTH.pack(len(body)) + body)
+
+
+async def rejoining(crawl: Callable[[], Awaitable[T]]) -> T:
+    """Run a crawl; where other processes of its job have taken its place, run it again, so that it joins them.
+
+    A checkpoint; cancelling ends it.
+    """
+    while True:
+        try:
+            return await crawl()
+        except SessionEnded as error:
+            logger.warning("%s (joining again)", error)
+        await trio.sleep(REJOIN_AFTER)
 
 
 def job_of_leader() -> str | None:

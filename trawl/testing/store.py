@@ -42,6 +42,7 @@ class SimulatedStore:
         fault: Called with the number of each round trip, from 1 on: what goes wrong with it.
         round_trips: How many there were.
         facts: What it says of itself and of its configuration.
+        clock_ahead: Seconds by which its clock has gone on while that of the run stood, as when a machine sleeps.
         content: Its keys.
         added: Set, and another, when something comes into a stream.
     """
@@ -54,6 +55,7 @@ class SimulatedStore:
         self.fault: Callable[[int], Fault] = lambda number: None
         self.round_trips: int = 0
         self.facts: dict[str, str] = dict(FACTS)
+        self.clock_ahead: float = 0.0
         self.content: dict[bytes, Any] = {}
         self.added: trio.Event = trio.Event()
         self._streamed = 0
@@ -116,7 +118,7 @@ class SimulatedStore:
         return self._lua.table_from([self._table(each) if isinstance(each, list) else each for each in values])
 
     def _time(self) -> list[bytes]:
-        now = int((trio.current_time() + 1_000_000_000) * 1e6)
+        now = int((trio.current_time() + self.clock_ahead + 1_000_000_000) * 1e6)
         return [b"%d" % (now // 10**6), b"%d" % (now % 10**6)]
 
     def _exists(self, key: bytes) -> int:

@@ -336,7 +336,7 @@ class RedisJob(Job):
     def check(self) -> None:
         """Raise the error after which nothing is written any more, if there is one."""
         if self._failure is not None:
-            raise JobError(str(self._failure), self._failure.directory) from self._failure
+            raise type(self._failure)(str(self._failure), self._failure.directory) from self._failure
 
     def fail(self, error: JobError) -> None:
         """End the writing with an error."""

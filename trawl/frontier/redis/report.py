@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any, TypeVar
 
-import msgspec
 import trio
 
 from trawl.errors import JobError
@@ -23,7 +22,6 @@ from trawl.frontier.redis.client import Address, Call, StoreAway, StoreServer
 from trawl.frontier.redis.job import check_head, kept_of, open_job, texts_of
 from trawl.frontier.redis.layout import KEY_BYTES, Keys, end_of_lane, place_of, start_of_lane
 from trawl.frontier.saying import Saying
-from trawl.frontier.sections import LEASES
 
 __all__ = ["export_pending", "failures", "inspect_job", "requeue_failed", "wish"]
 
@@ -169,7 +167,6 @@ async def _checked(server: StoreServer, address: Address) -> _Ask:
 async def _report(ask: _Ask, keys: Keys, address: Address, *, has_scopes: bool = True) -> JobReport:
     head, pending, items, failed, flat, left, notes, _ = await ask(("state", keys.of_state, []))
     kept = kept_of(flat)
-    leases = kept.get(LEASES, b"")
     told = texts_of(head)
     sessions = _sessions(told, left, dict(zip(notes[::2], notes[1::2], strict=True)))
     names = [session.name for session in sessions if session.lease_left > 0]
@@ -178,7 +175,7 @@ async def _report(ask: _Ask, keys: Keys, address: Address, *, has_scopes: bool =
         owner=", ".join(names) or None,
         last_error="",
         pending=pending,
-        leased=min(pending, msgspec.msgpack.decode(leases, type=tuple[int, int, float])[0]) if leases else 0,
+        leased=min(pending, sum([each.saying.in_flight for each in sessions if each.saying and each.lease_left > 0])),
         oldest_lease=None,
         failed=failed,
         seen=int(told.get("marks", "0")),

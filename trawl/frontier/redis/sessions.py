@@ -24,7 +24,7 @@ import attrs
 import msgspec
 import trio
 
-from trawl.errors import JobError
+from trawl.errors import SessionEnded
 from trawl.frontier.base import LaneKey
 from trawl.frontier.job import Follower, HeldLane, LaneRow, Row
 from trawl.frontier.parts import is_held, part_in, part_of
@@ -247,7 +247,7 @@ class Membership:
         """Take in its answer. Returns the position of the last item.
 
         Raises:
-            JobError: The session was ended by another, or the server has lost its last steps.
+            SessionEnded: The session was ended by another, or the server has lost its last steps.
         """
         if answer[0] != b"ok":
             raise self.ended(answer[0])
@@ -271,14 +271,14 @@ class Membership:
             self._tell(Over())
         return int(end)
 
-    def ended(self, status: bytes) -> JobError:
+    def ended(self, status: bytes) -> SessionEnded:
         """Return the error that says how a session has ended without its doing."""
         shown = self._shown
         if status == b"behind":
-            words = "its server was restarted from an older state and has lost steps of this process: start it again;"
-            return JobError(f"job {shown}: {words} it goes on from what the server has", shown)
+            words = "its server was restarted from an older state and has lost steps of this process"
+            return SessionEnded(f"job {shown}: {words}: start it again, to go on from what the server has", shown)
         words = "this process was away for too long, and others go on in its place: start it again to join them"
-        return JobError(f"job {shown}: {words}", shown)
+        return SessionEnded(f"job {shown}: {words}", shown)
 
     def hear_arrived(self, members: Sequence[bytes]) -> None:
         """Take in what arrived, as far as it is news."""

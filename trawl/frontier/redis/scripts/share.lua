@@ -31,10 +31,10 @@ if ARGV[3] ~= '' then
   redis.call('HSET', head, 'latest', number(now))
   if ARGV[9] ~= '' then redis.call('HSET', sessions, session .. ' says', ARGV[9]) end
 end
-local since = tonumber(h[3] or '0')
-if h[2] ~= ARGV[8] or ARGV[11] == '1' then
-  -- Another server, or a new start of it, may know older renewals; one that was away could not hear any. Nobody is late
-  -- for one lease.
+local since, length = tonumber(h[3] or '0'), tonumber(ARGV[3]) or 0
+if h[2] ~= ARGV[8] or ARGV[11] == '1' or (length > 0 and now - tonumber(h[4] or now) > length) then
+  -- Another server, or a new start of it, may know older renewals; one that was away could not hear any; and where nobody
+  -- renewed for a lease, the machine of all of them slept. Nobody is late for one lease.
   if h[2] then
     since = now
     redis.call('HSET', head, 'since', number(now))
@@ -75,8 +75,7 @@ if ARGV[10] ~= '' then
   forget(session, ARGV[10] == 'clean')
   return {'ok'}
 end
-local length = tonumber(ARGV[3]) or 0
-if since == 0 or (length > 0 and now - since >= length) then
+if length > 0 and (since == 0 or now - since >= length) then
   for _, late in ipairs(redis.call('ZRANGEBYSCORE', deadlines, '-inf', '(' .. number(now), 'LIMIT', 0, 8)) do
     if late ~= session then forget(late, false) end
   end
