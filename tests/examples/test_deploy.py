@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import trio
+import yaml
 
 from tests.cli.simulated import QUICK, crawl_on
 from tests.docs.not_run import understood
@@ -71,7 +72,7 @@ def test_what_the_worker_unit_starts_is_understood() -> None:
 
 def read_yaml(path: Path) -> list[Any]:
     """The documents of a file."""
-    return list(pytest.importorskip("yaml").safe_load_all(path.read_text(encoding="utf-8")))
+    return list(yaml.safe_load_all(path.read_text(encoding="utf-8")))
 
 
 def test_the_services_of_compose_run_commands_that_there_are_and_drain() -> None:

@@ -100,7 +100,8 @@ class OwnServer:
     def __init__(self, folder: Path, short: Path, program: str, *, is_lasting: bool) -> None:
         self._folder = folder
         self._socket = short / _SOCKET
-        self._end, self.lifeline = os.pipe()
+        self._end, lifeline = os.pipe()
+        self.lifeline: int = lifeline
         self._command = [
             *("/bin/sh", "-c", _GUARD, "sh", program),
             *("--port", "0", "--unixsocket", str(self._socket), "--unixsocketperm", "700", "--dir", str(folder)),
