@@ -282,3 +282,24 @@ def test_no_limit_of_a_shared_scope_is_broken_by_any_number_of_sessions_and_nobo
     check(sends, scopes, told, was_killed=kills)
     if not kills and not losses:
         assert sends
+
+
+def test_shared_scopes_go_on_in_time_where_the_servers_clock_was_set_back() -> None:
+    sends: list[Send] = []
+
+    async def main() -> None:
+        store = SimulatedStore()
+        scopes = {"proxy": limits(delay=1.0)}
+        async with trio.open_nursery() as nursery:
+            sessions = [Session(store.connect, name, scopes, sends) for name in ("a", "b")]
+            for session in sessions:
+                await nursery.start(session.run)
+            with trio.fail_after(60.0):
+                for number in range(6):
+                    if number == 3:
+                        store.clock_ahead = -3600.0
+                    await sessions[number % 2].send({"proxy": 1.0}, 0.1)
+            nursery.cancel_scope.cancel()
+
+    run(main)
+    assert min(after.at - before.at for before, after in pairwise(sends)) >= 1.0 - 2e-6

@@ -12,7 +12,7 @@ from trio.testing import MockClock
 
 from tests.jobs.site import Linked
 from trawl.clock import WallClock
-from trawl.errors import JobError
+from trawl.errors import JobError, SessionEnded
 from trawl.frontier.base import Record
 from trawl.frontier.lane_cache import Bounds
 from trawl.frontier.parts import PARTS, domain_of, part_of, part_of_lane
@@ -412,3 +412,73 @@ async def test_a_job_that_is_cancelled_from_outside_is_given_free(autojump_clock
         assert trio.current_time() - began < 1.0
         assert job.kept["name"] == b"value"
         assert not job.was_killed
+
+
+async def test_a_session_that_a_restored_server_forgot_writes_nothing_under_the_number_of_another(
+    autojump_clock: MockClock,
+) -> None:
+    store = SimulatedStore()
+    async with open_job(HERE, connect=store.connect):
+        older = store.saved()
+        async with open_job(HERE, connect=store.connect, exports=False) as forgotten:
+            await forgotten.commit()
+            store.restart(older, run_id="2")
+            async with open_job(HERE, connect=store.connect, exports=False) as another:
+                assert another.share.session > forgotten.share.session + 100
+                forgotten.keep("mine", b"1")
+                with pytest.raises(SessionEnded, match="others go on in its place"):
+                    await forgotten.commit()
+                another.keep("mine", b"2")
+                await another.commit()
+    assert store.content[Keys("job").kept.encode()][b"mine"] == b"2"
+
+
+async def test_numbers_of_sessions_are_not_given_again_once_another_has_heard_of_the_restored_server(
+    autojump_clock: MockClock,
+) -> None:
+    store = SimulatedStore()
+    async with open_job(HERE, connect=store.connect) as one:
+        await one.commit()
+        older = store.saved()
+        async with open_job(HERE, connect=store.connect, exports=False) as forgotten:
+            store.restart(older, run_id="2")
+            one.share.run_id = "2"  # it has connected again
+            await trio.sleep(LEASE / 2.0)
+            assert one.failure is None
+            async with open_job(HERE, connect=store.connect, exports=False) as another:
+                assert another.share.session > forgotten.share.session + 100
+
+
+@pytest.mark.parametrize("is_made_again", [False, True])
+async def test_a_job_that_is_gone_is_not_begun_anew_in_silence(autojump_clock: MockClock, is_made_again: bool) -> None:
+    store = SimulatedStore()
+    async with open_job(HERE, connect=store.connect) as one:
+        await one.commit()
+        store.content.clear()
+        if is_made_again:
+            await trio.sleep(0.1)
+            async with open_job(HERE, connect=store.connect, exports=False):
+                pass
+        with pytest.raises(JobError, match=r"it is gone: its server has (nothing of it|another one)") as caught:
+            await one.commit()
+        assert not isinstance(caught.value, SessionEnded), "it would join again, and make it"
+    assert bool(store.content) == is_made_again
+
+
+async def test_a_dead_sessions_parts_come_in_time_though_the_servers_clock_was_set_back(
+    autojump_clock: MockClock,
+) -> None:
+    store = SimulatedStore()
+    async with (
+        open_job(HERE, connect=store.connect) as one,
+        open_job(HERE, connect=store.connect, exports=False) as two,
+    ):
+        for job in (one, two):
+            await open_frontier(job, Linked(), WallClock.started(0.0))
+        await trio.sleep(LEASE)
+        store.clock_ahead = -3600.0
+        await trio.sleep(1.0)
+        one.abandon()
+        began = trio.current_time()
+        await until(lambda: len(two.share.owned) == PARTS)
+        assert 0.9 * LEASE - LEASE / 4 < trio.current_time() - began < 1.25 * LEASE + 1.0

@@ -117,7 +117,7 @@ def _calls(rng: random.Random, keys: Keys) -> Iterator[Call]:
     steps: dict[int, int] = {}
     takings: dict[int, int] = {}
     for number in range(1, 4):
-        yield "join", keys.of_join, [f"w{number}", LONG, int(number < 3), b'{"a":"1"}']
+        yield "join", keys.of_join, [f"w{number}", LONG, int(number < 3), b'{"a":"1"}', "a"]
         steps[number] = takings[number] = 0
     lanes = [number_in(part, rest) for part in (0, 3, 7) for rest in (5, 6, HELD)]
     places = [(order, lane, priority, 0.5) for order in range(4) for lane in lanes for priority in (0, 3)]
@@ -134,7 +134,11 @@ def _calls(rng: random.Random, keys: Keys) -> Iterator[Call]:
         yield "wish", [keys.head], [rng.choice(("pause", "stop", ""))]
         if rng.random() < 0.03:
             number = max(steps) + 1
-            yield "join", keys.of_join, [f"w{number}", rng.choice((LONG, OVER)), rng.randrange(2), b""]
+            yield (
+                "join",
+                keys.of_join,
+                [f"w{number}", rng.choice((LONG, OVER)), rng.randrange(2), b"", rng.choice("ab")],
+            )
             steps[number] = takings[number] = 0
 
 

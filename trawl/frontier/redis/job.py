@@ -38,7 +38,7 @@ import attrs
 import msgspec
 import trio
 
-from trawl.errors import JobError, TrawlError, UsageError
+from trawl.errors import JobError, SessionEnded, TrawlError, UsageError
 from trawl.frontier.base import LaneKey, OutboxItem
 from trawl.frontier.codec import repack, unpack
 from trawl.frontier.job import (
@@ -123,6 +123,7 @@ class RedisJob(Job):
         self.was_killed: bool = opened.share.unclean
         self._kept_of = opened.share.kept
         self._keys = Keys(address.job)
+        self._begun = opened.begun
         self._step = 0
         self._seen = opened.seen
         self._lease_seconds = lease
@@ -393,10 +394,28 @@ class RedisJob(Job):
         except StoreAway as away:
             if not self._is_closing:
                 return away
+        except SessionEnded as error:
+            return await self._ended(server, error)
         except JobError as error:
             self.fail(error)
         except (ValueError, TypeError, LookupError) as error:  # something else wrote into the store
             self.fail(self.damaged(f"its server gave what can't be read: {error!r}"))
+        self._has_ended.set()
+        return None
+
+    async def _ended(self, server: StoreServer, error: SessionEnded) -> StoreAway | None:
+        """Fail, as the session was ended, or as there is no such job any more."""
+        try:
+            (head,) = await server.run([("head", [self._keys.head], [0])])
+        except StoreAway as away:  # asked again once it is back
+            return away
+        begun = texts_of(head).get("begun")
+        if begun == self._begun:
+            self.fail(error)
+        else:
+            found = "has nothing of it" if begun is None else "has another one of this name, which began later"
+            words = f"it is gone: its server {found}: restore the server's file, or start again to begin it anew"
+            self.fail(JobError(f"job {self.name}: {words}", self.name))
         self._has_ended.set()
         return None
 
@@ -602,6 +621,7 @@ class _Opened:
     """State of a job when it is taken."""
 
     is_new: bool
+    begun: str
     share: Membership
     seen: int
     start: int
@@ -752,7 +772,7 @@ async def _join(server: StoreServer, run_id: str, address: Address, keys: Keys, 
     """Begin a session, and have it take what it is to have."""
     worker = f"{socket.gethostname()}:{os.getpid()}"
     terms = msgspec.json.encode(dict(part.terms)) if part.works else b""
-    arguments: list[bytes | str | int] = [worker, int(part.lease * 1e6), int(part.works), terms]
+    arguments: list[bytes | str | int] = [worker, int(part.lease * 1e6), int(part.works), terms, run_id]
     ((session, elapsed, others),) = await server.run([("join", keys.of_join, arguments)])
     share = Membership(keys, session, int(elapsed), works=part.works, exports=part.exports, shown=address.shown)
     share.run_id = run_id
@@ -771,6 +791,7 @@ async def _join(server: StoreServer, run_id: str, address: Address, keys: Keys, 
     live = {_text(live) for live in state[5][::2]}
     return _Opened(
         is_new=session == 1,
+        begun=head.get("begun", ""),
         share=share,
         seen=int(head.get("marks", "0")),
         start=int(head.get("exported", "0")),

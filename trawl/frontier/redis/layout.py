@@ -4,9 +4,10 @@
 key                     type    content
 ======================  ======  ======================================================================================
 ``{JOB}:job``           hash    the head: format, parts, sets of marks, digest of the public suffixes, when it began;
-                                the number of the last session, the server's run id and since when, the latest time,
-                                parts owned, sessions that take none (guests), marks, the last item, the last one that
-                                the feeds have, who reads ``start()`` (or ``done``), who exports the items
+                                the number of the last session, the server's run id and since when, the latest time
+                                and how far it is ahead of a clock that was set back, parts owned, sessions that
+                                take none (guests), marks, the last item, the last one that the feeds have, who reads
+                                ``start()`` (or ``done``), who exports the items
 ``{JOB}:u``             zset    sessions by the end of their leases
 ``{JOB}:n``             hash    of each session: ``SESSION name``, ``works``, ``parts``, ``step``, ``takings``,
                                 ``arrived``, ``says``

@@ -1,11 +1,11 @@
 -- Begin a session.
 -- KEYS 1 head  2 deadlines  3 sessions
 -- ARGV 1 name of the process  2 length of the lease in microseconds  3 whether it takes parts
---      4 its terms: what all that work on the job must have in common
+--      4 its terms: what all that work on the job must have in common  5 the server's run id
 -- Returns {session, microseconds since the job began, {name of an earlier session that works, its terms...}}
 local time = redis.call('TIME')
-local now = time[1] * 1000000 + time[2]
-local head = redis.call('HMGET', KEYS[1], 'begun', 'latest')
+local head = redis.call('HMGET', KEYS[1], 'begun', 'latest', 'ahead', 'run')
+local now = time[1] * 1000000 + time[2] + (head[3] or 0)
 if now < tonumber(head[2] or '0') then now = tonumber(head[2]) end -- the time of a job never goes back
 local others = {}
 local deadlines = redis.call('ZRANGE', KEYS[2], 0, -1, 'WITHSCORES')
@@ -17,7 +17,9 @@ for at = 1, #deadlines, 2 do
     others[#others + 1] = notes[3] or ''
   end
 end
-local session = string.format('%.0f', redis.call('HINCRBY', KEYS[1], 'sessions', 1))
+-- Another server, or a new start of it, may have forgotten sessions that live: their numbers are not given again.
+local another = head[4] and head[4] ~= ARGV[5]
+local session = string.format('%.0f', redis.call('HINCRBY', KEYS[1], 'sessions', another and 1001 or 1))
 redis.call('ZADD', KEYS[2], string.format('%.0f', now + ARGV[2]), session)
 redis.call('HSET', KEYS[3], session .. ' name', ARGV[1], session .. ' works', ARGV[3], session .. ' terms', ARGV[4])
 if ARGV[3] == '0' then redis.call('HINCRBY', KEYS[1], 'guests', 1) end

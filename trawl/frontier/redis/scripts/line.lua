@@ -20,7 +20,13 @@
 -- behind it gets a token of theirs.
 local AHEAD, IDLE, PASSES, SILENT, CLAIM = 5000000, 50000, 8, 5000000, 30000000
 local time = redis.call('TIME')
-local now = time[1] * 1000000 + time[2]
+local clock = redis.call('HMGET', KEYS[8], 'latest', 'ahead')
+local now = time[1] * 1000000 + time[2] + (clock[2] or 0)
+if now < tonumber(clock[1] or '0') then -- it was set back: the time goes on from where it was
+  redis.call('HSET', KEYS[8], 'ahead', string.format('%.0f', tonumber(clock[1]) - now + (clock[2] or 0)))
+  now = tonumber(clock[1])
+end
+redis.call('HSET', KEYS[8], 'latest', string.format('%.0f', now))
 local me, life, ttl = ARGV[1], tonumber(ARGV[3]), tonumber(ARGV[4])
 local inf, todo, scopes, asks = math.huge, {}, {}, {}
 local FIELDS = {'k', 'v', 'c', 'd', 'l', 'h', 'q', 'w', 'f', 'x', 'n', 'p', 'r', 'e', 't'}

@@ -20,12 +20,17 @@ takings = tonumber(takings)
 if takings < said then return {'behind'} end
 if takings > said + 1 then return {'fenced'} end
 local mine = tonumber(given[2] or '0')
-local h = redis.call('HMGET', head, 'parts', 'run', 'since', 'latest', 'guests', 'owned', 'start', 'exporter', 'end', 'wish')
+local h = redis.call('HMGET', head, 'parts', 'run', 'since', 'latest', 'guests', 'owned', 'start', 'exporter', 'end',
+                     'wish', 'ahead')
+if not h[1] then return {'fenced'} end
 local parts, owned, start, exporter = tonumber(h[1]), tonumber(h[6] or '0'), h[7] or '', h[8] or ''
 local time = redis.call('TIME')
-local now = time[1] * 1000000 + time[2]
+local now = time[1] * 1000000 + time[2] + (h[11] or 0)
 local function number(value) return string.format('%.0f', value) end
-if now < tonumber(h[4] or '0') then now = tonumber(h[4]) end
+if now < tonumber(h[4] or '0') then -- the clock was set back: the time of the job goes on from where it was
+  redis.call('HSET', head, 'ahead', number(tonumber(h[4]) - now + (h[11] or 0)))
+  now = tonumber(h[4])
+end
 if ARGV[3] ~= '' then
   redis.call('ZADD', deadlines, number(now + ARGV[3]), session)
   redis.call('HSET', head, 'latest', number(now))
@@ -38,6 +43,7 @@ if h[2] ~= ARGV[8] or ARGV[11] == '1' or (length > 0 and now - tonumber(h[4] or 
   if h[2] then
     since = now
     redis.call('HSET', head, 'since', number(now))
+    if h[2] ~= ARGV[8] then redis.call('HINCRBY', head, 'sessions', 1000) end -- it may have forgotten some that live
   end
   redis.call('HSET', head, 'run', ARGV[8])
 end

@@ -3,7 +3,7 @@
 -- Returns {{what the head says...}, requests, items, failed, {name, value...}, {session, microseconds of its lease...},
 --          {'SESSION WHAT', value...}, {session and order of a request with spilled items...}}
 local time = redis.call('TIME')
-local now = time[1] * 1000000 + time[2]
+local now = time[1] * 1000000 + time[2] + (redis.call('HGET', KEYS[1], 'ahead') or 0)
 local left = redis.call('ZRANGE', KEYS[2], 0, -1, 'WITHSCORES')
 for at = 2, #left, 2 do left[at] = string.format('%.0f', left[at] - now) end
 return {redis.call('HGETALL', KEYS[1]), redis.call('ZCARD', KEYS[4]), redis.call('XLEN', KEYS[5]),
