@@ -37,6 +37,12 @@ FILES_OF_OTHERS = {
 WHOLE_CRAWLS = ["docs", "examples", "jobs", "mixtures", "net", "promises", "regressions", "soak"]
 """Folders of tests that replay whole crawls, over and over."""
 
+COVERING_CRAWLS = ["jobs/test_shared.py", "jobs/test_shared_scopes.py"]
+"""Those of them that prove what nothing else does without a server."""
+
+UNTRACED = ["scrapy", "servers", "test_lazy", "test_lint", "test_structure"]
+"""Tests that look at the files, or need more than Python."""
+
 
 def install(session: nox.Session, group: str, *, project: str = ".[brotli,cache,zstd]", editable: bool = False) -> None:
     """Install a dependency group, and the project (editable where its files are measured or walked).
@@ -151,8 +157,13 @@ def coverage(session: nox.Session) -> None:
     install(session, "test", editable=True)
     # Pytest's plugins import trawl before a coverage plugin would start. Coverage starts pytest, and by its patch of
     # subprocess it starts in each worker before anything else does.
+    parts = (path for path in Path("tests").iterdir() if path.stem not in {*WHOLE_CRAWLS, *UNTRACED, "conftest"})
+    paths = [
+        *(path for path in parts if path.is_dir() or path.suffix == ".py"),
+        *map(Path("tests").joinpath, COVERING_CRAWLS),
+    ]
     session.run("coverage", "erase")
-    session.run("coverage", "run", "-m", "pytest", *ON_TWO_CORES, *(f"--ignore=tests/{name}" for name in WHOLE_CRAWLS))
+    session.run("coverage", "run", "-m", "pytest", *ON_TWO_CORES, *map(str, sorted(paths)))
     session.run("coverage", "combine", "--quiet")
     session.run("coverage", "report")
 

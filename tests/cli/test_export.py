@@ -1,0 +1,81 @@
+"""``trawl export`` on a job whose crawls are over; tests/cli/test_shared_job.py has it beside processes that work."""
+
+from __future__ import annotations
+
+import signal
+from functools import partial
+from pathlib import Path
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from tests.jobs.test_shared import EVERYTHING, URL, Fleet
+from trawl.cli import main
+from trawl.testing.store import SimulatedStore
+
+
+@pytest.fixture
+def fleet(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Fleet:
+    """Processes in a folder, on a job in a simulated server that the commands reach too."""
+    monkeypatch.chdir(tmp_path)
+    store = SimulatedStore()
+    for name in ("client.connect", "job.connect_server"):
+        monkeypatch.setattr(f"trawl.frontier.redis.{name}", store.connect)
+    return Fleet(tmp_path, store)
+
+
+def work(fleet: Fleet) -> None:
+    """Have one process work on the job to its end."""
+    trio.run(partial(fleet.work, 0), clock=MockClock(autojump_threshold=0))
+
+
+@pytest.mark.parametrize("follows", [(), ("-f",)])
+def test_the_items_of_a_job_are_copied_once(
+    fleet: Fleet, capsys: pytest.CaptureFixture[str], follows: tuple[str, ...]
+) -> None:
+    work(fleet)
+    assert main(["export", URL, "-o", "items.jsonl", *follows]) == 0
+    assert fleet.items == EVERYTHING
+    assert f"{len(EVERYTHING)} items copied" in capsys.readouterr().err
+    assert main(["export", URL, "-o", "items.jsonl", *follows]) == 0
+    assert fleet.items == EVERYTHING
+    assert "0 items copied" in capsys.readouterr().err
+
+
+def test_an_export_that_can_not_write_leaves_the_items_to_the_next(
+    fleet: Fleet, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    work(fleet)
+    (tmp_path / "taken").write_text("")
+    assert main(["export", URL, "-o", "taken/items.jsonl"]) == 2
+    assert "taken/items.jsonl" in capsys.readouterr().err
+    assert main(["export", URL, "-o", "items.jsonl"]) == 0
+    assert fleet.items == EVERYTHING
+
+
+def test_ctrl_c_ends_a_wait_for_a_job(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+    previous = signal.setitimer(signal.ITIMER_REAL, 0.5)
+    assert previous == (0.0, 0.0)
+    signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGINT))
+    try:
+        assert main(["export", URL, "-f", "-o", "items.jsonl"]) == 130
+    finally:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    assert "there is no job of this name: waiting" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([URL], "there is no feed to export to: give -o FILE"),
+        (["-o", "items.jsonl"], "there is no job to export: give its address, redis://HOST/NAME"),
+        (["folder", "-o", "items.jsonl"], "its items go to the feeds of `trawl crawl --job folder`: run that"),
+        ([URL, "-o", "items.jsonl"], "there is no job of this name"),
+    ],
+)
+def test_what_can_not_be_exported_is_said(
+    fleet: Fleet, capsys: pytest.CaptureFixture[str], words: list[str], said: str
+) -> None:
+    assert main(["export", *words]) == 2
+    assert said in " ".join(capsys.readouterr().err.split())
