@@ -71,6 +71,13 @@ class StoreProcess:
         self.kill()
         raise RuntimeError(f"{self._command[0]} did not start: {self._log.read_text()}")
 
+    def ask(self, *words: str) -> bytes:
+        """Send a command. Returns what it answers, as it is on the wire."""
+        parts = [f"${len(word.encode())}\r\n{word}\r\n" for word in words]
+        with socket.create_connection(("127.0.0.1", self.port), timeout=START_WITHIN) as stream:
+            stream.sendall(f"*{len(words)}\r\n{''.join(parts)}".encode())
+            return stream.recv(1 << 16)
+
     def kill(self) -> None:
         """Kill it: SIGKILL, and wait until it is gone."""
         assert self._process is not None

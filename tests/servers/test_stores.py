@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
-from datetime import UTC, datetime
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
@@ -30,10 +29,10 @@ from trawl.frontier.parts import HELD, number_in
 from trawl.frontier.redis.client import Address, Call, StoreAway, connect
 from trawl.frontier.redis.job import RedisJob, open_job
 from trawl.frontier.redis.layout import Keys, key_of
-from trawl.frontier.redis.report import inspect_job, requeue_failed
+from trawl.frontier.redis.report import inspect_job
 from trawl.frontier.saying import Saying
 from trawl.frontier.stored import open_frontier
-from trawl.testing.frontier_contract import FrontierContract, Opener, lane_of, make_record
+from trawl.testing.frontier_contract import FrontierContract, Opener
 from trawl.testing.store import SimulatedStore
 
 pytestmark = pytest.mark.servers
@@ -379,22 +378,3 @@ def test_a_password_is_needed_where_one_is_set_and_a_socket_will_do(tmp_path: Pa
             assert "open" not in str(caught.value)
     with pytest.raises(JobError, match="its server can't be reached"):
         trio.run(run, store.url("books"))
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_user_of_the_how_to_may_do_what_a_job_needs(tmp_path: Path, kind: str) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "howto" / "redis.md").read_text(encoding="utf-8")
-    rule = page[page.index("user trawl ") :].partition("```")[0]
-    words = rule.replace("PASSWORD", "sesame").split()[1:]
-
-    async def run(url: str) -> None:
-        async with opened(url) as frontier:
-            await frontier.push_many([make_record("1"), make_record("2")])
-            (lease,) = await frontier.lease_many(lane_of(), 1)
-            await frontier.acknowledge(lease, [make_record("3")], [b"item"], "it failed")
-
-    with running_store(kind, tmp_path, "--user", *words) as store:
-        trio.run(run, store.url("quotes").replace("//", "//trawl:sesame@"))
-        assert requeue_failed(store.url("quotes"), datetime.now(UTC)) == 1
-        with pytest.raises(JobError, match="the server refuses"):
-            trio.run(run, store.url("others").replace("//", "//trawl:sesame@"))

@@ -60,7 +60,7 @@ class SimulatedStore:
         self.added: trio.Event = trio.Event()
         self._streamed = 0
         self._lua = lua51.LuaRuntime(unpack_returned_tuples=True, encoding=None)
-        self._lua.globals()[b"redis"] = self._lua.table_from({b"call": self._call})
+        self._lua.globals()[b"redis"] = self._lua.table_from({b"call": self._call, b"pcall": self._call})
         self._functions = {
             name: self._lua.eval(b"function(KEYS, ARGV) " + text.encode() + b"\nend")
             for name, (_, text) in scripts().items()

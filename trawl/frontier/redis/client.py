@@ -20,12 +20,28 @@ import trio
 from trawl.errors import JobError, TrawlError, UsageError
 from trawl.frontier.redis.layout import scripts
 
-__all__ = ["Address", "Call", "Durability", "StoreAway", "StoreServer", "check_server", "connect", "tell_durability"]
+__all__ = [
+    "Address",
+    "Call",
+    "Durability",
+    "StoreAway",
+    "StoreServer",
+    "check_server",
+    "connect",
+    "tell_durability",
+    "told",
+]
 
 logger: logging.Logger = logging.getLogger("trawl.frontier")
 
 _AWAY = re.compile(r"\b(?:LOADING|BUSY|OOM|MISCONF|READONLY|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|NOREPLICAS|UNBLOCKED)\b")
 """Words in answers of a server that will do it later: at the beginning, or further in where a script failed by it."""
+
+_HINTS = {
+    r"NOPERM|permission|can't run this command|can't access": "give its user what the docs list in `Many machines`",
+    r"\bWRONGTYPE\b": "something else has written one of the job's keys: delete that, or give the job another name",
+}
+"""What to do where a server refuses in these words."""
 
 CONNECT_SECONDS = 5.0
 ROUND_SECONDS = 5.0
@@ -226,14 +242,42 @@ class _Mapped:
             raise StoreAway(f"no answer within {ROUND_SECONDS:g} s") from error
         is_refusal = isinstance(error, errors.AuthenticationError)
         lost = errors.ConnectionError | OSError | trio.BrokenResourceError | trio.ClosedResourceError
+        tls = _tls_error(error)
+        if isinstance(tls, ssl.SSLCertVerificationError):
+            shown = self._address.shown
+            what_to_do = "name its authority with ?ca=FILE, and the server as its certificate does"
+            raise JobError(
+                f"job {shown}: the server's certificate is refused ({tls.verify_message}): {what_to_do}", shown
+            )
         if isinstance(error, lost) and not is_refusal:
-            raise StoreAway(words) from error
+            raise StoreAway(words if tls is None else f"{words} (TLS: {tls.reason or tls})") from error
         if isinstance(error, errors.RedisError):
             away = isinstance(error, errors.BusyLoadingError | errors.ReadOnlyError | errors.ClusterDownError)
             if away or _AWAY.search(words):
                 raise StoreAway(words) from error
             shown = self._address.shown
-            raise JobError(f"job {shown}: the server refuses: {words}", shown) from error
+            raise JobError(f"job {shown}: the server refuses: {told(words)}", shown) from error
+
+
+def _tls_error(error: BaseException) -> ssl.SSLError | None:
+    """Return the error of TLS that an error came from."""
+    found: BaseException | None = error
+    for _ in range(10):
+        if found is None or isinstance(found, ssl.SSLError):
+            return found
+        found = found.exceptions[0] if isinstance(found, BaseExceptionGroup) else found.__cause__ or found.__context__
+    return None
+
+
+def told(words: str) -> str:
+    """Return what a server says when it refuses, with what to do.
+
+    Raises:
+        StoreAway: It refuses now, and may not later.
+    """
+    if _AWAY.search(words):
+        raise StoreAway(words)
+    return ": ".join([words, *[hint for pattern, hint in _HINTS.items() if re.search(pattern, words)]])
 
 
 @asynccontextmanager

@@ -58,7 +58,16 @@ from trawl.frontier.job import (
     wall_time,
 )
 from trawl.frontier.parts import HELD, PARTS, number_in, part_in, part_of_lane, suffixes_digest
-from trawl.frontier.redis.client import Address, Call, Durability, StoreAway, StoreServer, check_server, tell_durability
+from trawl.frontier.redis.client import (
+    Address,
+    Call,
+    Durability,
+    StoreAway,
+    StoreServer,
+    check_server,
+    tell_durability,
+    told,
+)
 from trawl.frontier.redis.client import connect as connect_server
 from trawl.frontier.redis.layout import (
     FORMAT,
@@ -84,6 +93,7 @@ _SAFE = 0.9  # of a lease: clocks of two machines run at different speeds, by fa
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0  # seconds between two tries to reach a server
 _CLOSE_SECONDS = 8.0
 _LANES_AT_ONCE = 32
+_SHORTLY = 0.001
 _TOLD = 5  # differences between two processes
 
 
@@ -757,6 +767,11 @@ async def _open(
     replicas = check_server(facts, address, durability)
     keys = Keys(address.job)
     head: list[bytes | str | int] = [each for pair in _form().items() for each in pair]
+    (refused,) = await server.run([("able", [keys.tried], [])])
+    if refused:
+        command, words = map(_text, refused)
+        raise JobError(f"job {address.shown}: the server refuses {command}: {told(words)}", address.shown)
+    await server.read_stream(keys.tried, "0", _SHORTLY)  # this user may: the shared scopes will
     try:
         check_head((await server.run([("head", [keys.head], [1, *head])]))[0], address)
         opened = await _join(server, facts.get("run_id", ""), address, keys, part)

@@ -22,6 +22,7 @@ key                     type    content
 ``{JOB}:f``             zset    failed requests by time: key (32), length of the reason (4), reason, record
 ``{JOB}:p``             set     ``SESSION ORDER`` of requests with spilled items
 ``{JOB}:p:SESSION:N``   list    the items that a running callback of a session has spilled
+``{JOB}:c``             ..      for a moment: what is tried when a session begins
 ``{JOB}:x:…``           ..      shared scopes: ``s`` hash of scopes, ``l`` zset of their lines, ``a`` hash of asks,
                                 ``k`` zset of asks by session, ``m`` zset of sessions by when they were heard, ``d``
                                 zset of tokens by deadline, ``o`` zset of scopes by when they open, ``w`` hash of
@@ -89,11 +90,12 @@ class Keys:
         kept_of: What is kept of each part.
         failed: Failed requests.
         spilled: Requests with spilled items.
+        tried: What is tried when a session begins.
     """
 
     __slots__ = (
         *("_tag", "arrivals", "deadlines", "failed", "head", "items", "kept", "kept_of", "owners", "queue", "sessions"),
-        "spilled",
+        *("spilled", "tried"),
     )
 
     def __init__(self, job: str) -> None:
@@ -109,6 +111,7 @@ class Keys:
         self.kept_of: str = f"{self._tag}:v"
         self.failed: str = f"{self._tag}:f"
         self.spilled: str = f"{self._tag}:p"
+        self.tried: str = f"{self._tag}:c"
 
     @property
     def of_join(self) -> list[str]:
