@@ -101,8 +101,8 @@ async def test_c1_c7_killed_at_any_round_trip_nothing_is_lost_and_nothing_is_twi
 async def test_c1_c7_a_round_trip_that_is_lost_is_made_again_and_counts_once(
     tmp_path: Path, autojump_clock: MockClock, store: SimulatedStore, fault: str
 ) -> None:
-    # The first five round trips open the job; without an answer there it can't be opened.
-    store.fault = lambda number: fault if number > 5 and number % 3 == 0 else None
+    # The first six round trips open the job; without an answer there it can't be opened.
+    store.fault = lambda number: fault if number > 6 and number % 3 == 0 else None
     runs = everything(tmp_path)
     result = await runs.run()
     assert result.reason == "finished"

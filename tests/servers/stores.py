@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import socket
 import subprocess
 import time
@@ -77,6 +78,16 @@ class StoreProcess:
         with socket.create_connection(("127.0.0.1", self.port), timeout=START_WITHIN) as stream:
             stream.sendall(f"*{len(words)}\r\n{''.join(parts)}".encode())
             return stream.recv(1 << 16)
+
+    def stop(self) -> None:
+        """Freeze it, until :meth:`go_on`."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """Let it go on."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
 
     def kill(self) -> None:
         """Kill it: SIGKILL, and wait until it is gone."""

@@ -39,7 +39,7 @@ _AWAY = re.compile(r"\b(?:LOADING|BUSY|OOM|MISCONF|READONLY|MASTERDOWN|CLUSTERDO
 
 _HINTS = {
     r"NOPERM|permission|can't run this command|can't access": "give its user what the docs list in `Many machines`",
-    r"\bWRONGTYPE\b": "something else has written one of the job's keys: delete that, or give the job another name",
+    r"wrong kind of value": "something else has written one of the job's keys: delete that, or rename the job",
 }
 """What to do where a server refuses in these words."""
 
