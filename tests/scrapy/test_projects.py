@@ -28,6 +28,17 @@ EXPORTED = [
 TABLE = [
     row("api_cursor", headers=["Authorization", "Accept", "Accept-Language", "Content-Type"]),
     row("atom_namespaces"),
+    row(
+        "on_asyncio",
+        warned=[
+            "on_asyncio.py:9: asyncio does not work in a crawl, which runs on Trio; use trio.sleep()",
+            "on_asyncio.py:10: asyncio does not work in a crawl, which runs on Trio; use a nursery of Trio's",
+            "on_asyncio.py:14: asyncio does not work",
+            "on_asyncio.py:24: asyncio does not work",
+            "on_asyncio.py:25: a crawl makes one class of response",
+        ],
+        differs="what awaits asyncio fails",
+    ),
     row("login_with_click", headers=["Referer", "Cookie", "Content-Type"]),
     row("named_images", files=["covers"]),
     row("own_filter", spider="books", files=["count.json"]),

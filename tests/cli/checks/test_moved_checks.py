@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 
 import pytest
 
 from trawl.cli import main
 from trawl.cli.checks import check_spider
+from trawl.cli.checks.asyncio_uses import asyncio_uses
 from trawl.cli.load import load_spiders
 from trawl.settings import Layer, load, of_spider
 
@@ -53,6 +55,8 @@ REAL = "header values are str, which equal their bytes; this needs real bytes: w
             "scrapy.downloadermiddlewares.retry.RetryMiddleware",
             "scrapy.downloadermiddlewares.retry.RetryMiddleware",
         ),
+        ("kind = type(response).__name__", "a crawl makes one class of response: isinstance(response, HtmlResponse)"),
+        ("response.__class__ is Request", "a crawl makes one class of response: isinstance(response, HtmlResponse)"),
         ("scrapy.http.Request.to_dict", "Request has no to_dict, which is Scrapy's: JOB_DIR has a job"),
         ("self.crawler.engine.slot.inprogress", "engine.slot is not here: it has no counterpart"),
         ("self.crawler.get_extension(int)", "crawler.get_extension is not here: keep what you make yourself"),
@@ -259,3 +263,55 @@ def test_a_check_tells_that_what_marks_start_requests_can_not_be_taken_out(
     file.write_text(body, "utf-8")
     assert main(["check", str(file)]) == 1
     assert f"SPIDER_MIDDLEWARES: {entry} can't be taken out" in capfd.readouterr().out
+
+
+TRIO = "asyncio does not work in a crawl, which runs on Trio; use"
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("import asyncio\n\nasync def wait():\n    await asyncio.sleep(1)\n", f"4: {TRIO} trio.sleep()"),
+        ("from asyncio import sleep as nap\n\nasync def wait():\n    await nap(1)\n", f"4: {TRIO} trio.sleep()"),
+        (
+            "import asyncio\n\nasync def wait():\n    async with asyncio.Lock():\n        pass\n",
+            f"4: {TRIO} Trio's counter",
+        ),
+        ("import asyncio\n\ndef later(job):\n    asyncio.create_task(job)\n", f"4: {TRIO} a nursery of Trio's"),
+        ("import aiohttp\n", "1: aiohttp needs asyncio, and a crawl runs on Trio; use `await self.fetch(request)`"),
+        ("from aiohttp import ClientSession\n", "1: aiohttp needs asyncio, and a crawl runs on Trio; use `await self."),
+        ("import redis.asyncio as redis\n", "1: redis.asyncio needs asyncio, and a crawl runs on Trio; use a client"),
+        (
+            "from motor.motor_asyncio import AsyncIOMotorClient\n",
+            "1: motor needs asyncio, and a crawl runs on Trio; use",
+        ),
+        ("from pymongo import AsyncMongoClient\n", "1: pymongo.AsyncMongoClient needs asyncio, and a crawl runs on"),
+    ],
+)
+def test_what_needs_asyncio_is_told(code: str, words: str) -> None:
+    [(line, said)] = asyncio_uses(ast.parse(code))
+    assert f"{line}: {said}".startswith(words)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import asyncio\n\ndef all_at_once(job):\n    return asyncio.run(job())\n",
+        "import redis\nfrom pymongo import MongoClient\n",
+        "from .motor import drive\n\nasync def sleep():\n    await drive()\n",
+    ],
+)
+def test_what_has_a_loop_of_its_own_or_needs_none_is_not(code: str) -> None:
+    assert list(asyncio_uses(ast.parse(code))) == []
+
+
+def test_a_pipeline_that_needs_asyncio_is_told_with_its_line(tmp_path: Path) -> None:
+    head = "import asyncio\nimport trawl as scrapy\n\n"
+    body = (
+        "class Slow:\n    async def process_item(self, item, spider):\n        await asyncio.sleep(1)\n"
+        "        return item\n"
+        "class A(scrapy.Spider):\n    name, start_urls = 'a', ['http://a.example/']\n"
+        "    custom_settings = {'ITEM_PIPELINES': {Slow: 1}, 'ROBOTSTXT_OBEY': False}\n"
+        "    def parse(self, response):\n        yield {}\n"
+    )
+    assert told(tmp_path, body, head=head) == [f"3: {TRIO} trio.sleep()"]

@@ -26,6 +26,7 @@ from typing import Any, Protocol, TypeVar, Union, get_args, get_origin, get_type
 
 import attrs
 
+from trawl.cli.checks.asyncio_uses import asyncio_advice, own_nodes
 from trawl.cli.checks.source import CheckMessage, Function, Method, SpiderSource
 from trawl.http import Request
 from trawl.items import is_item_type
@@ -264,14 +265,6 @@ _BLOCKING: Mapping[str, str] = {
     ),
 }
 
-_TRIO: Mapping[str, str] = {
-    "sleep": "trio.sleep()",
-    "gather": "a nursery of Trio's",
-    "create_task": "a nursery of Trio's",
-    "wait_for": "trio.fail_after()",
-    "to_thread": "self.crawl.blocking.run()",
-}
-
 
 @attrs.frozen
 class _Kinds:
@@ -333,8 +326,8 @@ def _takes_no_response(spider: type[Spider], name: str) -> str:
 
 def _wrong_outputs(method: Method, kinds: _Kinds, *, is_given: bool) -> Iterator[tuple[ast.expr | ast.stmt, str]]:
     is_async = isinstance(method.node, ast.AsyncFunctionDef)
-    awaited = {id(node.value) for node in _own(method.node) if isinstance(node, ast.Await)}
-    for node in _own(method.node):
+    awaited = {id(node.value) for node in own_nodes(method.node) if isinstance(node, ast.Await)}
+    for node in own_nodes(method.node):
         if isinstance(node, ast.Yield) and isinstance(node.value, ast.Call) and is_given:
             if message := _whole(node.value, kinds, is_async=is_async):
                 yield node, message
@@ -386,14 +379,14 @@ def _is_of_awaitable(call: ast.Call, function: Function) -> bool:
         return False
     names = {
         target.id
-        for node in _own(function)
+        for node in own_nodes(function)
         if isinstance(node, ast.Assign) and node.value is call
         for target in node.targets
         if isinstance(target, ast.Name)
     }
     return any(
         isinstance(node, ast.Attribute) and (node.value is call or getattr(node.value, "id", None) in names)
-        for node in _own(function)
+        for node in own_nodes(function)
     )
 
 
@@ -402,8 +395,7 @@ def _blocks(call: ast.Call) -> str:
     if path in _BLOCKING:
         return f"{path}() blocks the whole crawl; use {_BLOCKING[path]}"
     if path.startswith("asyncio."):
-        better = _TRIO.get(path.partition(".")[2].partition(".")[0], "Trio's counterpart")
-        return f"asyncio does not work in a crawl, which runs on Trio; use {better}"
+        return asyncio_advice(path.split(".")[1])
     return ""
 
 
@@ -413,11 +405,3 @@ def _path_of(node: ast.expr) -> str:
         before = _path_of(node.value)
         return f"{before}.{node.attr}" if before else node.attr
     return node.id if isinstance(node, ast.Name) else ""
-
-
-def _own(function: ast.AST) -> Iterator[ast.AST]:
-    """Yield the nodes of a function, without nested functions: these may run in a thread."""
-    for node in ast.iter_child_nodes(function):
-        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
-            yield node
-            yield from _own(node)

@@ -16,6 +16,7 @@ from typing import Any
 
 from w3lib.url import safe_url_string
 
+from trawl.cli.checks.asyncio_uses import asyncio_uses
 from trawl.cli.checks.habits import is_of_headers
 from trawl.cli.checks.source import CheckMessage, SpiderSource
 from trawl.compat import GUIDE, MOVED, changes, name_advice, project_files
@@ -104,6 +105,9 @@ _NOT_JOINED = (
 )
 _WHOLE_PROXY = "meta['proxy'] is as it was written, its password too; Scrapy takes that out"
 _IS_REQUEST = "response.request equals the request that was yielded, but may be another object: compare with =="
+_ONE_CLASS = (
+    "a crawl makes one class of response: isinstance(response, HtmlResponse) looks at its content, this does not"
+)
 _ALL_RESPONSES = "response_received_count counts all responses, redirects and retries included"
 
 _MATCHES = frozenset({"findall", "finditer", "fullmatch", "match", "search", "split", "sub"})
@@ -130,6 +134,7 @@ def check_moved(spider: type[Spider], settings: Settings) -> Iterator[CheckMessa
         except (OSError, SyntaxError, ValueError):
             continue
         yield from (CheckMessage(path, change.line, str(change)) for change in imports)
+        yield from (CheckMessage(path, *found) for found in asyncio_uses(tree))
         reader = _Reader(tree, settings, forbids, lists_redirects=lists_redirects)
         reader.visit(tree)
         yield from (CheckMessage(path, *found) for found in reader.found)
@@ -287,6 +292,8 @@ class _Reader(ast.NodeVisitor):
         if _last(function) in _REQUESTS or _last(function) == "follow":
             for each in [*node.args[:1], *(keyword.value for keyword in node.keywords if keyword.arg == "url")]:
                 self._url(each)
+        if _last(function) == "type" and len(node.args) == 1 and _last(node.args[0]) == "response":
+            self._tell(node, _ONE_CLASS)
         if _last(function) in _OF_BYTES and any(map(self._is_value, node.args)):
             self._tell(node, _TEXT)
         first = node.args[0] if node.args else None
@@ -303,6 +310,8 @@ class _Reader(ast.NodeVisitor):
                 self._tell(node, words)
             return
         holder = _last(node.value)
+        if node.attr == "__class__" and holder == "response":
+            self._tell(node, _ONE_CLASS)
         kind: Any = {"crawler": Crawler, "engine": CrawlerEngine}.get(holder)
         if isinstance(absent := vars(kind).get(node.attr) if kind else None, Unsupported):
             self._tell(node, f"{holder}.{node.attr} is not here: {absent.words}")
