@@ -186,3 +186,30 @@ def test_a_moved_response_joins_urls_as_they_are_written(href: str, plain: str, 
     assert response.follow(href).url == plain  # what is sent stays the same
     assert isinstance(response, HtmlResponse)
     assert response.replace(body=b"<p>2").urljoin(href) == moved
+
+
+RUSSIAN = (
+    "<h1>\u041f\u0440\u0438\u0432\u0435\u0442, \u043c\u0438\u0440: "
+    "\u0446\u0435\u043d\u044b \u0440\u0430\u0441\u0442\u0443\u0442</h1>"
+)
+
+
+def test_a_charset_that_nothing_names_is_guessed() -> None:
+    response = Response("http://a.example/", body=RUSSIAN.encode("cp1251"), headers={"Content-Type": "text/html"})
+    show_headers(response)
+    assert (response.encoding, response.text) == ("cp1251", RUSSIAN)
+
+
+def test_other_spiders_read_it_as_browsers_do() -> None:
+    response = Response("http://a.example/", body=RUSSIAN.encode("cp1251"), headers={"Content-Type": "text/html"})
+    assert response.encoding == "cp1252"
+
+
+@pytest.mark.parametrize(
+    ("codec", "kind"),
+    [("utf-8", "text/html"), ("cp1251", "text/html; charset=windows-1251"), ("koi8-r", "text/html; charset=koi8-r")],
+)
+def test_a_charset_that_is_named_is_not(codec: str, kind: str) -> None:
+    response = Response("http://a.example/", body=RUSSIAN.encode(codec), headers={"Content-Type": kind})
+    show_headers(response)
+    assert response.text == RUSSIAN

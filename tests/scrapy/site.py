@@ -25,6 +25,13 @@ JSON = "application/json"
 BOOKS = 24
 A_PAGE = 6
 TITLES = ("The Salt Path", "Café Society", "Night & Day", "Zürich 1917", "Stoner", "Ubik")
+OLD = (
+    ("\u041f\u0440\u0438\u0432\u0435\u0442, \u043c\u0438\u0440", "cp1251"),
+    ("\u4ef7\u683c\uff1a\u4eba\u6c11\u5e01", "gbk"),
+    ("Caf\u00e9 d\u00e9j\u00e0 vu", "latin-1"),
+    ("\u00dcber M\u00fcnchen", "utf-8"),
+)
+"""Headings and codecs of pages that name no charset."""
 ROBOTS = "User-agent: *\nDisallow: /private/\n"
 
 
@@ -178,6 +185,9 @@ def news(asked: Asked) -> Answer:
         return Answer(_sitemap(host, range(4)), "application/xml")
     if path == "/s2.xml.gz":
         return Answer(gzip.compress(_sitemap(host, range(4, 8)).encode(), mtime=0), "application/x-gzip")
+    if path.startswith("/old/") and len(path) == len("/old/1"):
+        heading, codec = OLD[int(path[5:])]
+        return Answer(page("Old", f"<h1>{heading}</h1><a href='?q={heading[:2]}'>more</a>").encode(codec), "text/html")
     if path.startswith("/article/"):
         return _article(int(path.rpartition("/")[2]))
     if path in ("/", "/latest"):

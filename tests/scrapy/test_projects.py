@@ -103,6 +103,7 @@ TABLE = [
     row("meta_chain", headers=["Referer"]),
     row("named_test", files=["page.html"]),
     row("news_fragments"),
+    row("no_charset"),
     row("news_sitemap"),
     row("next_page"),
     row("posting", headers=["Content-Type", "Cookie", "Referer"]),

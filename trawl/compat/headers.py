@@ -14,9 +14,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import urljoin
 
+from charset_normalizer import from_bytes
+from w3lib.encoding import resolve_encoding
 from w3lib.url import safe_url_string
 
 from trawl.http import Fetch, Headers, Outcome, Request, Response
+from trawl.http.content import BodyText, decode_body
 
 __all__ = ["HeaderText", "ScrapyHeaders", "ScrapyResponse", "scrapys_headers", "show_headers"]
 
@@ -142,9 +145,14 @@ class ScrapyHeaders(Headers):
 
 
 class ScrapyResponse(Response):
-    """A response whose :meth:`urljoin` joins as Scrapy's does."""
+    """A response whose :meth:`urljoin` joins as Scrapy's does, and whose encoding is guessed where nothing names it."""
 
     __slots__ = ()
+
+    def _read(self) -> BodyText:
+        if self._decoded is None:
+            self._decoded = decode_body(self.body, self.headers.get("content-type"), _guessed)
+        return self._decoded
 
     def urljoin(self, url: str) -> str:
         """Return ``url`` joined to the base as it is written (RFC 3986, 5.2), so that records have what they had.
@@ -152,6 +160,12 @@ class ScrapyResponse(Response):
         A request for it is sent as :meth:`Response.urljoin <trawl.http.Response.urljoin>` has it.
         """
         return urljoin(self.base_url, url)
+
+
+def _guessed(body: bytes) -> str:
+    """Return the codec that Scrapy (2.19) reads a body with that names none and is not UTF-8."""
+    match = from_bytes(body).best()
+    return (resolve_encoding(match.encoding) if match else None) or "ascii"
 
 
 def _key(name: Any) -> str:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import codecs
 import re
+from collections.abc import Callable
 from functools import lru_cache
 from types import MappingProxyType
 from typing import NamedTuple
@@ -299,11 +300,15 @@ def selector_type(content_type: str | None, body: bytes) -> SelectorType:
     return "html"
 
 
-def decode_body(body: bytes, content_type: str | None) -> BodyText:
+def _windows_1252(body: bytes) -> str:
+    return "cp1252"
+
+
+def decode_body(body: bytes, content_type: str | None, guess: Callable[[bytes], str] = _windows_1252) -> BodyText:
     """Return ``body`` as text, decoded as browsers do (HTML, 13.2.3.2; Encoding, 6). Never raises.
 
     A byte order mark decides, then the charset of ``content_type``, then the page's own declaration, then UTF-8 if it
-    is valid UTF-8, then windows-1252.
+    is valid UTF-8, then what ``guess`` says: windows-1252.
     """
     for mark, codec in _BOMS:
         if body.startswith(mark):
@@ -315,7 +320,8 @@ def decode_body(body: bytes, content_type: str | None) -> BodyText:
     try:
         return BodyText(body.decode("utf-8"), "utf-8")
     except UnicodeDecodeError:
-        return BodyText(_decode(body, "cp1252"), "cp1252")
+        guessed = guess(body)
+        return BodyText(_decode(body, guessed), guessed)
 
 
 def _declared(body: bytes, essence: str) -> str | None:
