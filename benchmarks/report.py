@@ -124,8 +124,8 @@ USE = """
    one without, and one with the functions `re:` and `set:` six times.
 4. **Do not block.** `time.sleep()`, a database or another client in a callback holds up the whole crawl. Await
    `trio.to_thread.run_sync(work)` instead.
-5. **Use more cores by hosts.** Start one crawl for each set of sites. Throttling is each process's own, so no host may
-   be in two of them.
+5. **Use all cores.** `trawl crawl --processes 4` shares the hosts of a crawl among four processes, each limit kept as
+   by one, where parsing is what it waits for ({doc}`/howto/all-cores`).
 
 ## Goals
 """
