@@ -93,7 +93,8 @@ class RealPage(Page):
 
     def check(self, block: Block) -> None:
         """Run a block, or check it; raises where it is not as it says."""
-        super().check(attrs.evolve(block, text=block.text.replace(DEMO_HOST, self._host)))
+        text = block.text.replace(DEMO_HOST, self._host).replace("DemoSite.host", f'"{self._host}"')
+        super().check(attrs.evolve(block, text=text))
 
     def _crawled(self, words: list[str], said: str) -> None:
         assert not re.search(r"ERROR|Traceback", said), said
