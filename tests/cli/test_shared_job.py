@@ -7,13 +7,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.cli.trees import SPIDER, WITHIN, assert_whole, pids, site, until_items
 from tests.servers.stores import StoreProcess, running_store
+from trawl.cli import main
 
 __all__ = ["site"]
 
@@ -59,7 +60,26 @@ def said(process: subprocess.Popen[str], status: int = 0) -> str:
     return out + err
 
 
-def test_items_of_workers_are_exported_once_over_kills_of_all(tmp_path: Path, url: str, site: list[str]) -> None:
+Run = Callable[..., str]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs a command that is soon over, in this process. Returns what it printed."""
+
+    def run(*words: str, status: int | None = 0) -> str:
+        monkeypatch.chdir(tmp_path)
+        found = main(words)
+        printed = "".join(capsys.readouterr())
+        assert status in (found, None), printed
+        return printed
+
+    return run
+
+
+def test_items_of_workers_are_exported_once_over_kills_of_all(
+    tmp_path: Path, url: str, site: list[str], run: Run
+) -> None:
     export = ("export", url, "-f", "-o", "items.jsonl")
     exporting = start(tmp_path, *export)
     workers = [worker(tmp_path, url, site) for _ in range(2)]
@@ -76,57 +96,57 @@ def test_items_of_workers_are_exported_once_over_kills_of_all(tmp_path: Path, ur
     assert re.search(r"\d+ items copied", said(exporting))
     assert_whole(tmp_path, site)
     assert len(pids(tmp_path)) >= 2
-    assert "0 items copied" in said(start(tmp_path, *export))
+    assert "0 items copied" in run(*export)
 
 
-def test_what_came_so_far_is_exported_without_following(tmp_path: Path, url: str, site: list[str]) -> None:
+def test_what_came_so_far_is_exported_without_following(tmp_path: Path, url: str, site: list[str], run: Run) -> None:
     working = worker(tmp_path, url, site, "-s", "CLOSESPIDER_PAGECOUNT=20")
     said(working)
-    assert "20 items copied" in said(start(tmp_path, "export", url, "-o", "items.jsonl"))
+    assert "20 items copied" in run("export", url, "-o", "items.jsonl")
     assert (tmp_path / "items.jsonl").read_bytes().count(b"\n") >= 20
-    assert "finished" not in said(start(tmp_path, "job", url))
+    assert "finished" not in run("job", url)
 
 
-def test_workers_are_shown_paused_resumed_and_stopped(tmp_path: Path, url: str, site: list[str]) -> None:
+def test_workers_are_shown_paused_resumed_and_stopped(tmp_path: Path, url: str, site: list[str], run: Run) -> None:
     workers = [worker(tmp_path, url, site, "-s", "DOWNLOAD_DELAY=2", "-s", "JOB_LEASE=1.5") for _ in range(2)]
     deadline = time.monotonic() + WITHIN
-    while len(re.findall(r"/1024 +[1-9]", shown := start(tmp_path, "job", url, "--workers").communicate()[0])) < 2:
+    while len(re.findall(r"/1024 +[1-9]", shown := run("job", url, "--workers", status=None))) < 2:
         assert time.monotonic() < deadline, shown  # of a job that is not there yet nothing is shown
     assert re.search(r"^ +all +", shown, re.M), shown
-    assert "delay" in said(start(tmp_path, "job", url, "--why"))
-    assert "waiting for" in said(start(tmp_path, "top", url))
-    said(start(tmp_path, "job", url, "--pause"))
-    assert "paused by `trawl job --pause`" in said(start(tmp_path, "job", url))
-    time.sleep(1.0)
+    assert "delay" in run("job", url, "--why")
+    assert "waiting for" in run("top", url)
+    run("job", url, "--pause")
+    assert "paused by `trawl job --pause`" in run("job", url)
+    time.sleep(0.6)
     before = (tmp_path / "pids").read_bytes().count(b"\n")
-    time.sleep(1.5)
+    time.sleep(1.0)
     assert (tmp_path / "pids").read_bytes().count(b"\n") == before
-    said(start(tmp_path, "job", url, "--resume"))
+    run("job", url, "--resume")
     while (tmp_path / "pids").read_bytes().count(b"\n") == before:
         assert time.monotonic() < deadline
-    said(start(tmp_path, "job", url, "--stop"))
+    run("job", url, "--stop")
     for each in workers:
         assert re.search(r"^ ended +stopped *$", said(each), re.M)
-    assert "stopped by `trawl job --stop`: --resume lets it go on" in said(start(tmp_path, "job", url))
-    assert "nobody works on it" in said(start(tmp_path, "job", url, "--workers"))
+    assert "stopped by `trawl job --stop`: --resume lets it go on" in run("job", url)
+    assert "nobody works on it" in run("job", url, "--workers")
 
 
-def test_ctrl_c_ends_an_export_and_the_next_goes_on(tmp_path: Path, url: str, site: list[str]) -> None:
+def test_ctrl_c_ends_an_export_and_the_next_goes_on(tmp_path: Path, url: str, site: list[str], run: Run) -> None:
     exporting = start(tmp_path, "export", url, "-f", "-o", "items.jsonl")
     working = worker(tmp_path, url, site)
     until_items(tmp_path, 20)
     exporting.send_signal(signal.SIGINT)
     said(exporting, 130)
     said(working)
-    said(start(tmp_path, "export", url, "-o", "items.jsonl"))
+    run("export", url, "-o", "items.jsonl")
     assert_whole(tmp_path, site)
 
 
-def test_one_process_exports_at_a_time(tmp_path: Path, url: str, site: list[str]) -> None:
+def test_one_process_exports_at_a_time(tmp_path: Path, url: str, site: list[str], run: Run) -> None:
     first = worker(tmp_path, url, site, "-s", "DOWNLOAD_DELAY=2", "-s", "JOB_LEASE=1.5")
     exporting = start(tmp_path, "export", url, "-f", "-o", "items.jsonl", "-s", "JOB_LEASE=1.5")
     until_items(tmp_path, 1)
-    told = said(start(tmp_path, "export", url, "-f", "-o", "other.jsonl", "-s", "JOB_LEASE=1.5"), 1)
+    told = run("export", url, "-f", "-o", "other.jsonl", "-s", "JOB_LEASE=1.5", status=1)
     assert "another process is using it" in told
     first.kill()
     exporting.kill()
@@ -164,13 +184,15 @@ def test_a_worker_takes_its_spider_from_the_job_once_there_is_one(tmp_path: Path
         (["top", "URL"], "there is no job of this name"),
     ],
 )
-def test_what_can_not_be_done_is_refused_in_one_line(tmp_path: Path, url: str, words: list[str], told: str) -> None:
-    line = said(start(tmp_path, *[url if word == "URL" else word for word in words]), 2)
+def test_what_can_not_be_done_is_refused_in_one_line(url: str, run: Run, words: list[str], told: str) -> None:
+    line = run(*[url if word == "URL" else word for word in words], status=2)
     assert told in line
     assert line.count("\n") == 1
 
 
-def test_other_settings_or_code_are_refused_while_others_work(tmp_path: Path, url: str, site: list[str]) -> None:
+def test_other_settings_or_code_are_refused_while_others_work(
+    tmp_path: Path, url: str, site: list[str], run: Run
+) -> None:
     first = worker(tmp_path, url, site, "-s", "DOWNLOAD_DELAY=2", "-s", "JOB_LEASE=1.5")
     deadline = time.monotonic() + WITHIN
     while not pids(tmp_path):
@@ -186,5 +208,5 @@ def test_other_settings_or_code_are_refused_while_others_work(tmp_path: Path, ur
     time.sleep(1.6)
     again = worker(tmp_path, url, site, "-s", "DOWNLOAD_DELAY=0.01", "-s", "JOB_LEASE=1.5")
     said(again)
-    said(start(tmp_path, "export", url, "-o", "items.jsonl"))
+    run("export", url, "-o", "items.jsonl")
     assert_whole(tmp_path, site)
