@@ -75,6 +75,8 @@ class StoreServer(Protocol):
     async def read_stream(self, key: str, after: str, seconds: float) -> list[tuple[str, Mapping[bytes, bytes]]]:
         """Return what came into a stream after an entry; wait up to so many seconds if nothing did. A checkpoint.
 
+        With 0 seconds it does not wait.
+
         Returns:
             Of each entry its id, and its values by name.
 
@@ -189,7 +191,8 @@ class Server:
         """Return what came into a stream after an entry; wait if nothing did. A checkpoint."""
         with self._mapped():
             with trio.fail_after(ROUND_SECONDS + seconds):
-                found = await self._client.xread(streams={key: after}, count=1000, block=int(seconds * 1e3))
+                milliseconds = int(seconds * 1e3) or None  # 0 would wait for ever
+                found = await self._client.xread(streams={key: after}, count=1000, block=milliseconds)
         entries = [] if not found else next(iter(found.values()))
         return [(_text(entry.identifier), entry.field_values) for entry in entries]
 

@@ -93,7 +93,6 @@ _SAFE = 0.9  # of a lease: clocks of two machines run at different speeds, by fa
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0  # seconds between two tries to reach a server
 _CLOSE_SECONDS = 8.0
 _LANES_AT_ONCE = 32
-_SHORTLY = 0.001
 _TOLD = 5  # differences between two processes
 
 
@@ -771,7 +770,7 @@ async def _open(
     if refused:
         command, words = map(_text, refused)
         raise JobError(f"job {address.shown}: the server refuses {command}: {told(words)}", address.shown)
-    await server.read_stream(keys.tried, "0", _SHORTLY)  # this user may: the shared scopes will
+    await server.read_stream(keys.tried, "0", 0.0)  # this user may: the shared scopes will
     try:
         check_head((await server.run([("head", [keys.head], [1, *head])]))[0], address)
         opened = await _join(server, facts.get("run_id", ""), address, keys, part)
