@@ -435,11 +435,11 @@ def _dressing(
     settings: Settings, spider: Spider, blocking: Blocking, wall: WallClock, stats: Stats
 ) -> AbstractAsyncContextManager[MiddlewareStack]:
     """Open the middleware, cookies, sessions and cache of a crawl."""
-    values, adapt = settings.of(MiddlewareSettings), adapted
+    values, adapt = settings.of(MiddlewareSettings), partial(adapted, inside=[])
     if settings["SCRAPY_COMPAT"]:
         from trawl.compat.headers import scrapys_headers, show_headers  # noqa: PLC0415 - for moved crawls alone
 
-        adapt = partial(adapted, show=show_headers, tells=True)
+        adapt = partial(adapt, show=show_headers, tells=True)
         timeout = partial(tell_timeout, getattr(spider, "download_timeout", None) or settings["DOWNLOAD_TIMEOUT"])
         refer = partial(refer_redirects, values)
         told: dict[Any, float] = {timeout: 350, tell_download: -math.inf, refer: -math.inf}

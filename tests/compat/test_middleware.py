@@ -138,6 +138,69 @@ def test_an_answer_that_means_nothing_is_told(
     assert sentence in caplog.text
 
 
+class Notes:
+    """Further inside than any other: notes what it is shown, and answers nothing."""
+
+    seen: list[str]
+
+    def process_request(self, request: Request, spider: Any) -> None:
+        self.seen.append("request")
+
+    def process_response(self, request: Request, response: Response, spider: Any) -> Response:
+        self.seen.append(f"response {response.text}")
+        return response
+
+    def process_exception(self, request: Request, exception: Exception, spider: Any) -> None:
+        self.seen.append(type(exception).__name__)
+
+
+def noted(outside: type) -> tuple[Any, list[str]]:
+    inside = type("Inside", (Notes,), {"seen": []})
+    sim = crawled(outside, DOWNLOADER_MIDDLEWARES={outside: 543, inside: 700})
+    return sim, inside.seen  # type: ignore[attr-defined]
+
+
+def test_what_process_request_answers_is_shown_to_those_further_inside() -> None:
+    class Canned:
+        def process_request(self, request: Request, spider: Any) -> Response:
+            return Response(request.url, body=b"canned")
+
+    sim, seen = noted(Canned)
+    assert sim.items == [{"url": f"{HOST}/", "body": "canned"}]
+    assert (seen, sim.sends) == (["response canned"], ())
+
+
+def test_so_is_what_it_raises() -> None:
+    class Refuses:
+        def process_request(self, request: Request, spider: Any) -> None:
+            raise IgnoreRequest("no")
+
+    sim, seen = noted(Refuses)
+    assert (sim.items, seen) == ([{"error": "IgnoreRequest"}], ["IgnoreRequest"])
+
+
+def test_an_error_of_process_request_may_be_answered_too(caplog: pytest.LogCaptureFixture) -> None:
+    class Mends:
+        def process_request(self, request: Request, spider: Any) -> None:
+            raise ValueError("no token")
+
+        def process_exception(self, request: Request, exception: Exception, spider: Any) -> Response | None:
+            return Response(request.url, body=b"mended") if isinstance(exception, ValueError) else None
+
+    sim, seen = noted(Mends)
+    assert sim.items == [{"url": f"{HOST}/", "body": "mended"}]
+    assert seen == ["ValueError", "response mended"]
+    assert "Mends.process_request failed" in caplog.text
+
+
+def test_unanswered_it_reaches_the_errback() -> None:
+    class Fails:
+        def process_request(self, request: Request, spider: Any) -> None:
+            raise ValueError("no token")
+
+    assert noted(Fails)[0].items == [{"error": "ValueError"}]
+
+
 def test_what_is_further_inside_is_asked_first_and_its_replacement_ends_the_matter() -> None:
     seen: list[str] = []
 

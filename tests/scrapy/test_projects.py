@@ -64,6 +64,7 @@ TABLE = [
         differs="a redirect is followed unless the list in force has its status",
         requests_differ="the pages that they lead to",
     ),
+    row("canned_answers"),
     row("canonical"),
     row("addresses"),
     row("crawl_books"),

@@ -72,8 +72,17 @@ Show = Callable[[Request | Response], None]
 """Gives a message the headers that Scrapy's classes expect."""
 
 
+Back = Callable[[Request, Outcome], Awaitable[None]]
+"""Shows an outcome to ``process_response`` or ``process_exception`` of one object."""
+
+
 def adapted(
-    middleware: object, spider: object, show: Show = lambda message: None, *, tells: bool = False
+    middleware: object,
+    spider: object,
+    show: Show = lambda message: None,
+    *,
+    tells: bool = False,
+    inside: list[Back] | None = None,
 ) -> Middleware | None:
     """Return an object with Scrapy's methods as a middleware; None if it has none of the three.
 
@@ -82,7 +91,10 @@ def adapted(
         spider: The argument ``spider`` of methods that take it.
         show: Called with what the methods are given.
         tells: ``process_response`` finds latency and slot in the meta.
+        inside: The same list for all middleware of a crawl: what ``process_request`` answers is shown to those further
+            inside too, which the request does not reach, as in Scrapy.
     """
+    backs = [] if inside is None else inside
     if not any(callable(getattr(middleware, name, None)) for name in _METHODS):
         return None
     name = type(middleware).__qualname__
@@ -91,21 +103,33 @@ def adapted(
         for method, taken in zip(_METHODS, (1, 2, 2), strict=True)
     )
 
+    async def back(request: Request, outcome: Outcome) -> None:
+        if outcome.then is not None:
+            return
+        if outcome.response is not None and after is not None:
+            show(outcome.response)
+            if tells:
+                tell(request, outcome.response)
+            await _after(after, request, outcome, name)
+        elif outcome.error is not None and failed is not None:
+            _take(await awaited(failed(request, outcome.error)), outcome, f"{name}.process_exception")
+
     def around(fetch: Fetch) -> Fetch:
+        backs.append(back)
+        everyone = tuple(backs)  # innermost first: what is outside is put around later
+
         async def send(request: Request) -> Outcome:
             show(request)
             outcome = None if before is None else await _before(before, request, name)
+            first = len(everyone) - 1 if outcome is None else 0
             if outcome is None:
                 outcome = await fetch(request)
-            if outcome.then is not None:
-                return outcome
-            if outcome.response is not None and after is not None:
-                show(outcome.response)
-                if tells:
-                    tell(request, outcome.response)
-                await _after(after, request, outcome, name)
-            elif outcome.error is not None and failed is not None:
-                _take(await awaited(failed(request, outcome.error)), outcome, f"{name}.process_exception")
+            for number in range(first, len(everyone)):
+                had_failed = outcome.error is not None
+                await everyone[number](request, outcome)
+                if had_failed and outcome.response is not None:  # an error that was answered: all see the answer
+                    for each in everyone[: number + 1]:
+                        await each(request, outcome)
             return outcome
 
         return send
@@ -136,6 +160,9 @@ async def _before(method: _Method, request: Request, name: str) -> Outcome | Non
         answer = await awaited(method(request))
     except IgnoreRequest as error:
         return Outcome(request, error=error)
+    except Exception as error:
+        logger.exception("%r: %s.process_request failed", request, name)
+        return Outcome(request, error=error)  # type: ignore[arg-type]  # as it is, for process_exception and the errback
     if answer is None:
         return None
     outcome = Outcome(request)
