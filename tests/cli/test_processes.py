@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.trees import PAGES, SPIDER, WITHIN, assert_whole, pids, site, until_gone, until_items
-from trawl.cli.processes import together
+from trawl.cli.processes import MOST_STARTS, together
 from trawl.cli.worker import Ended, Leader, Messages
 from trawl.http import Times
 from trawl.observe import Progress
@@ -151,12 +151,39 @@ def test_an_error_of_the_start_is_told_once(
     assert len([line for line in said.splitlines() if told in line]) == 1, said
 
 
+KILLED = f"""
+        if IS_WORKER:
+            end()
+
+    async def start(self):
+        while not os.path.exists("born"):  # both crawl from the first page on
+            await trio.sleep(0.02)
+        async for request in super().start():
+            yield request
+        while not os.path.exists("ends") or os.path.getsize("ends") < {MOST_STARTS}:
+            await trio.sleep(0.02)
+
+import trio
+
+def end():
+    with open("ends", "a") as file:
+        file.write(".")
+    os.kill(os.getpid(), 9)
+
+IS_WORKER = os.environ["LEADER"] != str(os.getpid())
+if IS_WORKER:
+    open("born", "w").close()
+    if os.path.exists("ends"):
+        end()
+"""
+"""A worker that is killed at its first page, and whenever it is started again; the crawl goes on until it was."""
+
+
 @pytest.mark.servers
 def test_a_worker_that_ends_again_and_again_is_given_up_and_the_first_process_goes_on(
     folder: Path, site: list[str]
 ) -> None:
-    with open(folder / "tree.py", "a", encoding="utf-8") as file:
-        file.write("        if os.environ['LEADER'] != str(os.getpid()):\n            os.kill(os.getpid(), 9)\n")
+    (folder / "tree.py").write_text(SPIDER + KILLED, encoding="utf-8")
     (folder / "sitecustomize.py").write_text("import os\nos.environ.setdefault('LEADER', str(os.getpid()))\n")
     words = ["crawl", "tree.py", "-a", f"sites={' '.join(site)}", "--processes", "2", "-o", "items.jsonl"]
     process = subprocess.run(
