@@ -347,16 +347,26 @@ class RedisJob(Job):
         """Raise the error after which nothing is written any more, if there is one."""
         if self._failure is not None:
             raise type(self._failure)(str(self._failure), self._failure.directory) from self._failure
+        if self.is_over:
+            raise JobError(f"job {self.name}: it is closed", self.name)
 
     def fail(self, error: JobError) -> None:
         """End the writing with an error."""
         if self._failure is None:
             self._failure = error
+        self._let_go()
+        self.share.wake()
+        self._wanted.set()
+
+    def end(self) -> None:
+        """Have all that wait go on, as nothing more is done."""
+        self._has_ended.set()
+        self._let_go()
+
+    def _let_go(self) -> None:
         for batch in (self._running, self._open):
             if batch is not None:
                 batch.end()
-        self.share.wake()
-        self._wanted.set()
 
     # What the session asks.
 
@@ -409,7 +419,7 @@ class RedisJob(Job):
             self.fail(error)
         except (ValueError, TypeError, LookupError) as error:  # something else wrote into the store
             self.fail(self.damaged(f"its server gave what can't be read: {error!r}"))
-        self._has_ended.set()
+        self.end()
         return None
 
     async def _ended(self, server: StoreServer, error: SessionEnded) -> StoreAway | None:
@@ -709,6 +719,7 @@ async def open_job(
                     await job.aclose()  # noqa: ASYNC102 - shielded and limited
                 finally:
                     job.serving.cancel()
+                    job.end()
         except Exception as error:  # raised outside of the nursery, which would put it into a group
             raised = error
         nursery.cancel_scope.cancel()
