@@ -55,8 +55,8 @@ def install(session: nox.Session, group: str, *, project: str = ".[brotli,cache,
 
 # The fixtures of a module (a package that is installed) are then made once or twice, and neither core is ever idle.
 ON_TWO_CORES = ("-n", "2", "--dist", "worksteal")
-# A server is started once a file.
-ON_TWO_CORES_BY_FILE = ("-n", "2", "--dist", "loadfile")
+# A server is started once a file, and most of the time is spent waiting.
+BY_FILE = ("-n", "3", "--dist", "loadfile")
 
 ASYNCHRONOUS = re.compile(r"^\s*async (def|for|with)\b|\bawait\b", re.MULTILINE)
 
@@ -172,7 +172,7 @@ def coverage(session: nox.Session) -> None:
 def servers(session: nox.Session) -> None:
     """The tests against real servers from the system's packages."""
     install(session, "servers", editable=True)
-    session.run("pytest", "-m", "servers", *(session.posargs or ON_TWO_CORES_BY_FILE))
+    session.run("pytest", "-m", "servers", *(session.posargs or BY_FILE))
 
 
 @nox.session
