@@ -52,12 +52,10 @@ class Session:
         for change in share.changes_so_far():
             if isinstance(change, Losing):
                 self.losing.update(change.parts)
-        leased = {part_of_lane(cache.lane) for cache in self.frontier.caches.by_lane.values() if cache.leased}
-        free = sorted(self.losing - leased)
-        self.losing -= set(free)
-        async with trio.open_nursery() as nursery:
-            for part in free:
-                nursery.start_soon(share.give_back, part, {})
+        free = self.losing - {*share.leased_parts()}
+        self.losing -= free
+        if free:
+            await share.give_back({part: {} for part in free})
         has_heard = share.heard == int(told.get(f"{share.session} arrived", "0"))
         return before == (set(share.owned), share.heard) and has_heard and not share.has_more
 

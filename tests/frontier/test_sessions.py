@@ -133,9 +133,9 @@ class Worker:
         await self.frontier.acknowledge(lease, outputs, [b"%d" % number], failure)
 
     async def _give_back(self) -> None:
-        for part in sorted(self.losing):
-            self.losing.discard(part)
-            await self.job.share.give_back(part, {"throttle": b"of %d" % part})
+        parts, self.losing = self.losing, set()
+        if parts:
+            await self.job.share.give_back({part: {"throttle": b"of %d" % part} for part in parts})
 
 
 def items_in(store: SimulatedStore) -> Counter[bytes]:
@@ -239,9 +239,7 @@ async def hand_over(job: RedisJob) -> None:
     """Give back the parts that are named next."""
     while not isinstance(change := await job.share.next_change(), Losing):
         pass
-    async with trio.open_nursery() as nursery:
-        for part in change.parts:
-            nursery.start_soon(job.share.give_back, part, {"throttle": b"of %d" % part})
+    await job.share.give_back({part: {"throttle": b"of %d" % part} for part in change.parts})
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -296,7 +294,7 @@ async def test_what_one_session_finds_in_anothers_part_arrives_there(autojump_cl
         assert (stored.here, len(stored.seen)) == ([], 1)
         (lease,) = await theirs.lease_many(found.lane, 5)
         with pytest.raises(ValueError, match="is leased"):
-            await two.share.give_back(part_of_lane(found.lane), {})
+            await two.share.give_back({part_of_lane(found.lane): {}})
         here = next(n for n, name in enumerate(HOSTS) if part_of(f"http://{name}") in one.share.owned)
         assert not await theirs.replace(lease, record(here))
         assert theirs.statistics().leased == 0

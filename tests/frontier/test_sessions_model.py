@@ -120,10 +120,10 @@ class Session:
 
     async def give_back(self) -> None:
         """Give back what is to be, and is not in use."""
-        for part in sorted(self.losing - {part_of_lane(each.lane) for each in self.held.values()}):
-            self.losing.discard(part)
-            if part in self.job.share.owned:
-                await self.job.share.give_back(part, {"throttle": b"-"})
+        free = self.losing - {part_of_lane(each.lane) for each in self.held.values()}
+        self.losing -= free
+        if owned := free & self.job.share.owned.keys():
+            await self.job.share.give_back({part: {"throttle": b"-"} for part in owned})
 
     async def take(self, limit: int) -> None:
         """Lease from the first lane that has something."""

@@ -129,13 +129,11 @@ class DirectFetches:
         """The limiter of a fetch that ``parent`` asks for: none, if that is a direct fetch itself."""
         return nullcontext() if parent is not None and parent.is_direct else self._room
 
-    def is_used(self, part: int) -> bool:
-        """Tell if one to a host of a part of the job waits for its turn or is on its way."""
+    def used_parts(self) -> set[int]:
+        """Return the parts of the job to whose hosts one waits for its turn or is on its way."""
         grants = [waiter.grant for waiter in self._waiting if waiter.grant is not None and waiter.outcome is None]
-        return any(
-            part_of(origin_of(grant.request.url)) == part or any(part_of(f"//{id}") == part for id, _ in grant.scopes)
-            for grant in grants
-        )
+        origins = {origin_of(grant.request.url) for grant in grants}
+        return {*map(part_of, origins), *[part_of(f"//{id}") for grant in grants for id, _ in grant.scopes]}
 
     def give_up(self) -> None:
         """The crawl sends nothing new: end what waits for direct fetches that have not been sent, its callbacks too."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import msgspec
@@ -157,35 +157,34 @@ class Learned:
         if sum([len(self._kept(part).get(COOKIES.name) or b"") for part in self._parts]) <= SMALL:
             self.keep_cookies()
 
-    def leave(self, part: int, now: float) -> dict[str, bytes]:
-        """Return what the next owner of a part is to read, and keep no more of it. Nothing of it is under way."""
-        kept = self._kept(part)
-        values: list[tuple[Section[Any], Any, Any]] = [
-            (THROTTLE, self._states(now, None).get(part), ThrottleSnapshot(at=0.0)),
-            (AHEAD, None, QuotaAhead(until=-math.inf)),
-            (ROBOTS, self._by_part(self.robots.to_state(now, self._epoch), str).get(part), {}),
-            (PAGES, self._by_part(self._throttle.pages.counts(), _host_of).get(part), {}),
-            (COOKIES, self._cookies().get(part), []),
+    def leave(self, parts: Iterable[int], now: float) -> dict[int, dict[str, bytes]]:
+        """Return what the next owners of parts are to read, and keep no more of them. Nothing of them is under way."""
+        by_part: list[tuple[Section[Any], Mapping[Any, Any], Any]] = [
+            (THROTTLE, self._states(now, None), ThrottleSnapshot(at=0.0)),
+            (AHEAD, {}, QuotaAhead(until=-math.inf)),
+            (ROBOTS, self._by_part(self.robots.to_state(now, self._epoch), str), {}),
+            (PAGES, self._by_part(self._throttle.pages.counts(), _host_of), {}),
+            (COOKIES, self._cookies(), []),
         ]
-        del self._parts[part]
-        return {
-            section.name: section.encode(nothing if value is None else value)
-            for section, value, nothing in values
-            if value is not None or section.name in kept
-        }
+        left: dict[int, dict[str, bytes]] = {}
+        for part in parts:
+            kept = self._kept(part)
+            left[part] = {
+                section.name: section.encode(values.get(part, nothing))
+                for section, values, nothing in by_part
+                if part in values or section.name in kept
+            }
+            del self._parts[part]
+        return left
 
-    def stay(self, part: int) -> None:
-        """Go on keeping what is learned of a part: it was not given back after all."""
-        self._parts[part] = None
-
-    def forget(self, part: int, now: float) -> None:
-        """Forget a part: it is another process's now."""
+    def forget(self, parts: Collection[int], now: float) -> None:
+        """Forget parts: they are other processes' now."""
         assert self._share is not None
         part_of = self._share.part_of
-        self._throttle.forget(part, now)
-        self.robots.forget(lambda origin: part_of(origin) == part)
+        self._throttle.forget(parts, now)
+        self.robots.forget(lambda origin: part_of(origin) in parts)
         for _, jar in self._jars.items():
-            jar.forget(lambda domain: self._part_of(domain) == part)
+            jar.forget(lambda domain: self._part_of(domain) in parts)
 
     def _states(self, now: float, next_in: float | None) -> dict[Part, ThrottleSnapshot]:
         snapshot = self._throttle.snapshot(now, next_in)

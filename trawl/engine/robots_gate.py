@@ -20,7 +20,7 @@ scopes like any other, ranks before pages, so that it works at concurrency 1, an
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 
 import trio
@@ -181,24 +181,24 @@ class RobotsGates:
         waiter = self._asked[origin] = RobotsWaiter(partial(self._heard, origin))
         return request, waiter
 
-    def let_go(self, part: int, part_of: Callable[[str], int]) -> bool:
-        """Forget the origins of a part of the job, which goes to another process; nothing of them is pending.
+    def let_go(self, parts: Collection[int], part_of: Callable[[str], int]) -> set[int]:
+        """Forget the origins of parts of the job, which go to another process; nothing of them is pending.
 
-        Returns False where a request for a robots.txt of theirs is under way: it is to be called again.
+        Returns the parts of which a request for a robots.txt is under way: it is to be called again for these.
         """
         now = trio.current_time()
-        is_clear = True
-        for origin in [origin for origin in self._origins if part_of(origin) == part]:
+        used: set[int] = set()
+        for origin in [origin for origin in self._origins if part_of(origin) in parts]:
             waiter = self._asked.get(origin)
             if waiter is not None:
                 if waiter.grant is None or not self._scheduler.withdraw(waiter.grant, now):
-                    is_clear = False
+                    used.add(part_of(origin))
                     continue
                 del self._asked[origin]
             self._unasked.pop(origin, None)
             self._scheduler.open_gate(origin, now)
             del self._origins[origin]
-        return is_clear
+        return used
 
     def forbids(self, grant: Grant) -> str | None:
         """Say why a grant whose gate is open may not be sent; None: it may."""

@@ -17,7 +17,7 @@ The crawl of a job that is not shared has no such object.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 import trio
@@ -208,9 +208,11 @@ class Sharing:
             await self._some_go.wait()
             while self._losing:
                 await self._put_back()
-                for part in list(self._losing):
-                    if not self._direct.is_used(part) and self._gates.let_go(part, part_of):
-                        await self._give_back(part)
+                used = {*self._share.leased_parts(), *self._direct.used_parts()}
+                free = self._losing.keys() - used
+                free -= self._gates.let_go(free, part_of)
+                if free:
+                    await self._give_back(free)
                 if self._losing:
                     await trio.sleep(LOOK)
             self._some_go = trio.Event()
@@ -229,16 +231,12 @@ class Sharing:
     def _goes(self, grant: Grant) -> bool:
         return grant.lease is not None and self.is_shut(grant.lease.lane)
 
-    async def _give_back(self, part: int) -> None:
-        values = self._learned.leave(part, trio.current_time())
-        try:
-            pending = await self._share.give_back(part, values)
-        except ValueError:  # a request of it is under way
-            self._learned.stay(part)
-            return
-        del self._losing[part]
-        if not self._share.owns(part):
-            self._learned.forget(part, trio.current_time())
+    async def _give_back(self, parts: Collection[int]) -> None:
+        """Give back all that are free at once: one after the other they would take as many round trips."""
+        pending = await self._share.give_back(self._learned.leave(parts, trio.current_time()))
+        for part in parts:
+            del self._losing[part]
+        self._learned.forget({part for part in parts if not self._share.owns(part)}, trio.current_time())
         self._state.left(pending)
 
 

@@ -185,8 +185,12 @@ class Follower(Protocol):
         """Take up requests that other sessions have stored; the keys of their lanes."""
         ...
 
-    def gave_back(self, part: int) -> int:
-        """Forget the lanes of a part. Returns how many requests were pending in it."""
+    def leased_parts(self) -> Collection[int]:
+        """Return the parts with requests that are leased."""
+        ...
+
+    def gave_back(self, parts: Collection[int]) -> int:
+        """Forget the lanes of parts without leased requests. Returns how many requests were pending in them."""
         ...
 
     def pending_by_part(self) -> Mapping[int, int]:

@@ -49,7 +49,7 @@ class Gained:
 
 @attrs.frozen
 class Losing:
-    """Parts that other sessions wait for: they are still ours, and are to be given back one by one.
+    """Parts that other sessions wait for: they are still ours, and are to be given back, each as soon as it is free.
 
     Attributes:
         parts: Which.
@@ -102,9 +102,8 @@ class Share(Protocol):
 
         change = await job.share.next_change()      in one task, one after the other
         if isinstance(change, Losing):
-            for part in change.parts:
-                ...                                 let nothing more go to its hosts, wait for what is under way
-                await job.share.give_back(part, {"throttle": blob})
+            ...                                     let nothing more go to their hosts, wait for what is under way
+            await job.share.give_back({part: {"throttle": blob}})
     """
 
     @property
@@ -137,17 +136,21 @@ class Share(Protocol):
         """
         ...
 
-    async def give_back(self, part: int, kept: Mapping[str, bytes]) -> int:
-        """Give a part back, with values that its next owner reads, in one step. A checkpoint.
+    def leased_parts(self) -> Collection[int]:
+        """Return the parts with requests that are leased: these can't be given back."""
+        ...
 
-        None of its requests is leased any more. The frontier forgets its lanes.
+    async def give_back(self, kept: Mapping[int, Mapping[str, bytes]]) -> int:
+        """Give parts back, each with values that its next owner reads, in one step. A checkpoint.
+
+        The frontier forgets their lanes.
 
         Returns:
-            How many requests were pending in it, held ones included.
+            How many requests were pending in them, held ones included.
 
         Raises:
             JobError: The job is this process's no more, or its store can't be written.
-            ValueError: A request of it is leased.
+            ValueError: A request of one of them is leased, or one is not this session's. None is given back.
         """
         ...
 

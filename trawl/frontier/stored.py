@@ -13,7 +13,7 @@ Length: each call changes the store and then memory, and what other sessions cha
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from math import inf
 
 import attrs
@@ -313,20 +313,17 @@ class StoredFrontier:
             lanes[record.lane] = None
         return list(lanes)
 
-    def gave_back(self, part: int) -> int:
-        """Forget the lanes of a part. Returns how many requests were pending in it.
+    def leased_parts(self) -> Collection[int]:
+        """Return the parts with requests that are leased."""
+        return {part_in(cache.number) for cache in self.caches.by_lane.values() if cache.leased}
 
-        Raises:
-            ValueError: A request of it is leased.
-        """
-        caches = [cache for cache in self.caches.by_lane.values() if part_in(cache.number) == part]
-        if any(cache.leased for cache in caches):
-            raise ValueError(f"a request of part {part} is leased")
+    def gave_back(self, parts: Collection[int]) -> int:
+        """Forget the lanes of parts without leased requests. Returns how many requests were pending in them."""
         pending = 0
-        for cache in caches:
+        for cache in [cache for cache in self.caches.by_lane.values() if part_in(cache.number) in parts]:
             pending += cache.pending
             self.caches.forget(cache)
-        for number in [number for number in self._held if part_in(number) == part]:
+        for number in [number for number in self._held if part_in(number) in parts]:
             pending += self._held.pop(number).count
         self._next_due = min([self._instant(held.due) for held in self._held.values()], default=inf)
         self._pending -= pending

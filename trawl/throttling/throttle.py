@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -578,14 +578,15 @@ class Throttle:
                 restored.restore(scope, now)
                 self._moved(scope, now)
 
-    def forget(self, part: int, now: float) -> None:
-        """Forget the scopes of a part of the job: another process goes on with them. None of them is in use."""
-        gone = [scope for scope in self._table if self.part_of(scope.id) == part]
+    def forget(self, parts: Collection[int], now: float) -> None:
+        """Forget the scopes of parts of the job: other processes go on with them. None of them is in use."""
+        gone = [scope for scope in self._table if self.part_of(scope.id) in parts]
         self._handed_on = reports_together([*self._handed_on, *reports_of(gone, now)])[:MOST_HANDED_ON]
-        self._restored.pop(part, None)
-        self._table.forget(lambda id: self.part_of(id) == part)
+        for part in parts:
+            self._restored.pop(part, None)
+        self._table.forget(lambda id: self.part_of(id) in parts)
         for ids in (self._crawl_delays.wishes, self.given_up.at_utc):
-            for id in [id for id in ids if self.part_of(id) == part]:
+            for id in [id for id in ids if self.part_of(id) in parts]:
                 del ids[id]
 
     def share_by(self, line: Line) -> None:

@@ -144,7 +144,7 @@ class RedisJob(Job):
         self._failure: JobError | None = None
         self._requeued: Sequence[tuple[bytes, Row]] = ()
         self._orphans = opened.orphans
-        self._given: list[tuple[int, bytes, Callable[[], None]]] = []
+        self._given: list[tuple[Sequence[tuple[int, bytes]], Callable[[], None]]] = []
         self._changed_parts: set[int] = set()
         self._has_started = False
         self._is_closing = False
@@ -383,9 +383,9 @@ class RedisJob(Job):
         state = await self._read(("state", self._keys.of_state, []), _same)
         self._kept.update({name: blob for name, blob in kept_of(state[4]).items() if name not in self._changed})
 
-    async def give_back(self, part: int, kept: bytes, applied: Callable[[], None]) -> None:
-        """Give a part back. A checkpoint."""
-        self._given.append((part, kept, applied))
+    async def give_back(self, kept: Sequence[tuple[int, bytes]], applied: Callable[[], None]) -> None:
+        """Give parts back, each with what is kept of it. A checkpoint."""
+        self._given.append((kept, applied))
         await self.commit()
 
     def _keep_of(self, part: int, name: str, blob: bytes | None) -> None:
@@ -553,8 +553,9 @@ class RedisJob(Job):
         parts, self._changed_parts = self._changed_parts, set()
         for part in sorted(parts & self.share.owned.keys()):
             args += ("V", part, packed(self.share.kept.get(part, {})))
-        for part, kept, applied in given:
-            args += ("G", part, kept)
+        for some, applied in given:
+            for part, kept in some:
+                args += ("G", part, kept)
             batch.steps.append((_NOTHING, partial(_told, applied)))
         if self._has_started:
             self._has_started = False

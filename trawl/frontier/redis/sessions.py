@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -136,23 +136,31 @@ class Membership:
         await trio.lowlevel.checkpoint()
         return self._changes.popleft()
 
-    async def give_back(self, part: int, kept: Mapping[str, bytes]) -> int:
-        """Give a part back, with values that its next owner reads, in one step. A checkpoint."""
+    def leased_parts(self) -> Collection[int]:
+        """Return the parts with requests that are leased: these can't be given back."""
+        return () if self._follower is None else self._follower.leased_parts()
+
+    async def give_back(self, kept: Mapping[int, Mapping[str, bytes]]) -> int:
+        """Give parts back, each with values that its next owner reads, in one step. A checkpoint."""
         assert self._job is not None
         assert self._follower is not None
         await trio.lowlevel.checkpoint_if_cancelled()
-        if part not in self.owned:
-            raise ValueError(f"part {part} is not this session's")
-        pending = self._follower.gave_back(part)
-        del self.owned[part]
-        self.kept.pop(part, None)
-        self._losing.discard(part)
-        self._giving += 1
+        parts = kept.keys()
+        if leased := parts & self._follower.leased_parts():
+            raise ValueError(f"a request of part {min(leased)} is leased")
+        if others := parts - self.owned.keys():
+            raise ValueError(f"part {min(others)} is not this session's")
+        pending = self._follower.gave_back(parts)
+        for part in parts:
+            del self.owned[part]
+            self.kept.pop(part, None)
+        self._losing -= parts
+        self._giving += len(parts)
 
         def applied() -> None:
-            self._giving -= 1
+            self._giving -= len(parts)
 
-        await self._job.give_back(part, packed(kept), applied)
+        await self._job.give_back([(part, packed(values)) for part, values in kept.items()], applied)
         return pending
 
     def say(self, words: bytes) -> None:
