@@ -24,6 +24,7 @@ from trawl.blocking import InlineBlocking
 from trawl.cli.worker import rejoining
 from trawl.engine import Crawl
 from trawl.errors import IgnoreRequest, JobError, UsageError
+from trawl.frontier.parts import PARTS
 from trawl.frontier.redis.client import Address, Call, StoreAway, StoreServer
 from trawl.frontier.redis.job import RedisJob
 from trawl.http import Outcome, Response
@@ -348,17 +349,38 @@ async def test_a_fetch_from_a_host_of_another_process_is_refused_unless_its_scop
         assert min([b - a for a, b in pairwise(sorted(times))], default=DELAY) >= 0.5 * DELAY - 1e-6, host
 
 
-async def test_the_hosts_of_a_dead_process_go_on_after_a_lease_and_a_quarter(
-    tmp_path: Path, autojump_clock: MockClock, store: SimulatedStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    jobs: list[RedisJob] = []
+@pytest.fixture
+def jobs(monkeypatch: pytest.MonkeyPatch) -> list[RedisJob]:
+    """The jobs that are opened, in their order."""
+    opened: list[RedisJob] = []
 
     def noted(job: RedisJob, *given: Any, **named: Any) -> None:
         begin(job, *given, **named)
-        jobs.append(job)
+        opened.append(job)
 
     begin = RedisJob.__init__
     monkeypatch.setattr(RedisJob, "__init__", noted)
+    return opened
+
+
+async def test_a_process_that_joins_has_its_share_after_a_few_round_trips(
+    tmp_path: Path, autojump_clock: MockClock, store: SimulatedStore, jobs: list[RedisJob]
+) -> None:
+    store.latency = 0.1
+    fleet = Fleet(tmp_path, store)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(partial(fleet.work, 0, feed=True))
+        await trio.sleep(2.0)
+        nursery.start_soon(partial(fleet.work, 1))
+        with trio.fail_after(5.0):
+            while len(jobs) < 2 or len(jobs[1].share.owned) < PARTS // 2:  # noqa: ASYNC110 - nothing tells
+                await trio.sleep(0.1)
+    fleet.check()
+
+
+async def test_the_hosts_of_a_dead_process_go_on_after_a_lease_and_a_quarter(
+    tmp_path: Path, autojump_clock: MockClock, store: SimulatedStore, jobs: list[RedisJob]
+) -> None:
     lease = 8.0
     fleet = Fleet(tmp_path, store, JOB_LEASE=lease, DOWNLOAD_DELAY=2.0)
 
