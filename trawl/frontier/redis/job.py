@@ -579,7 +579,7 @@ class RedisJob(Job):
 
     def _hear_step(self, batch: _Batch, written: list[Any]) -> None:
         self._step += 1
-        _, end, refused, firsts, arrived = written
+        _, end, refused, firsts, arrived, sessions = written
         seen: dict[int, set[int]] = {}
         for number in refused.split():
             step, row = batch.new[int(number)]
@@ -592,6 +592,7 @@ class RedisJob(Job):
             is_plain = number not in seen and not each.due_of
             applied(_WRITTEN if is_plain else Written(seen.get(number, ()), {lane: due[lane] for lane in each.due_of}))
         self.share.hear_arrived(arrived)
+        self.share.hear_sessions(int(sessions))
 
     def _hear_end(self, end: int, own: Sequence[bytes] | None = ()) -> None:
         """Take in where the items end, of which ``own`` were put in by this session; None: nobody knows how many."""

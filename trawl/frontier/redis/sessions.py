@@ -1,8 +1,9 @@
 """A session: this process's membership in a job, and the parts that it owns, as one script tells it.
 
-``share.lua`` is asked when the lease is to be renewed, and each quarter of a second while other sessions are there, or
-this one has nothing to do. It ends sessions whose leases are over, hands out free parts with a survey of their lanes,
-says how many parts are too many here, and brings what arrived. Nothing of it counts twice where an answer is lost:
+``share.lua`` is asked when the lease is to be renewed, when a step tells that a session has come or gone, and each
+quarter of a second while other sessions are there, or this one has nothing to do. It ends sessions whose leases are
+over, hands out free parts with a survey of their lanes, says how many parts are too many here, and brings what arrived.
+Nothing of it counts twice where an answer is lost:
 
 * Takings of parts are numbered, apart from the steps. One that was not heard of is told again, as it is then.
 * Arrivals are numbered, and are there until a later call says that they were heard. A part's survey has those that came
@@ -82,6 +83,7 @@ class Membership:
         self._last_order = 0
         self._takings = 0
         self._working = 1
+        self._sessions = 0
         self._start = ""
         self._end = 0
         self._more = False
@@ -306,6 +308,11 @@ class Membership:
             self._arrived += rows
             return
         self._tell_arrived(self._follower.arrived(rows), len(rows))
+
+    def hear_sessions(self, sessions: int) -> None:
+        """Take in how many sessions are there: where they have changed, it looks at the job at once."""
+        self._more |= sessions != self._sessions
+        self._sessions = sessions
 
     def hear_end(self, end: int) -> None:
         """Tell that others' items are in the outbox."""

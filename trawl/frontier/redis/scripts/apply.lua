@@ -13,7 +13,7 @@
 --      V part, value: what is kept of a part         G part, value: that, and give it back
 --      B: start() was read to its end
 -- Returns {'ok', last position, numbers of the N that were seen, from 0,
---          {key of the first of each lane; ''...}, {arrived...}} or {'fenced'} or
+--          {key of the first of each lane; ''...}, {arrived...}, how many sessions are there} or {'fenced'} or
 -- {'behind', number of the last step}. A step that was applied before is not applied again: 'again' stands for 'ok'.
 local ARRIVALS = 1000
 local head, deadlines, sessions, owners, queue, arrivals, items, _, values, failed, orders = unpack(KEYS)
@@ -143,4 +143,5 @@ local prefix = session .. ':'
 local heard = string.format('%s%016.0f:', prefix, tonumber(ARGV[3]) + 1)
 redis.call('ZREMRANGEBYLEX', arrivals, '[' .. prefix, '(' .. heard)
 local arrived = redis.call('ZRANGE', arrivals, '[' .. heard, '(' .. session .. ';', 'BYLEX', 'LIMIT', 0, ARRIVALS)
-return {last == number and 'again' or 'ok', string.format('%.0f', position), seen, due, arrived}
+return {last == number and 'again' or 'ok', string.format('%.0f', position), seen, due, arrived,
+        redis.call('ZCARD', deadlines)}
