@@ -38,6 +38,7 @@ class Servers:
         sent: What the client has sent on each connection.
         opened: Connections so far.
         closed: Those that the client has closed.
+        cut: Those of them that it has cut, with what was not sent.
         sites: Whom they were opened to.
         quiet: Whether nothing comes on idle connections.
         connect_seconds: How long it takes to connect.
@@ -48,6 +49,7 @@ class Servers:
     sent: list[bytes] = attrs.Factory(list)
     opened: int = 0
     closed: int = 0
+    cut: int = 0
     sites: list[str] = attrs.Factory(list)
     quiet: bool = True
     connect_seconds: float = 0.0
@@ -90,9 +92,10 @@ class Servers:
         sending, receiving = MemorySendStream(note), MemoryReceiveStream(give_next)
         is_open = True
 
-        def close() -> None:
+        def close(is_cut: bool) -> None:
             nonlocal is_open
             self.closed += is_open
+            self.cut += is_open and is_cut
             is_open = False
             sending.close()
             receiving.close()

@@ -55,6 +55,22 @@ async def test_a_wire_is_quiet_until_something_comes_or_ends() -> None:
     assert not wire.is_quiet()
 
 
+@pytest.mark.parametrize("is_cut", [False, True])
+async def test_what_is_not_sent_when_a_wire_is_cut_is_never_sent(is_cut: bool) -> None:
+    async with connected() as (wire, stream):
+        sent = 0
+        while more := wire.send_nowait(bytes(1 << 20)):
+            sent += more
+        wire.close(is_cut=is_cut)
+        received = 0
+        try:
+            while some := await stream.receive_some(1 << 20):
+                received += len(some)
+        except trio.BrokenResourceError:
+            assert is_cut
+        assert (received < sent) is is_cut
+
+
 async def test_more_than_the_socket_takes_is_sent_as_the_peer_takes_it() -> None:
     sent = bytes(range(256)) * 40_000
     received = bytearray()

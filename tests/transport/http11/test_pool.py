@@ -39,7 +39,7 @@ class Idle:
     def session(self) -> None:
         raise AssertionError
 
-    def close(self) -> None:
+    def close(self, *, is_cut: bool = False) -> None:
         self.is_open = False
 
 

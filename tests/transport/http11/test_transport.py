@@ -279,6 +279,7 @@ async def test_cancelling_at_any_await_leaves_the_pool_sound(autojump_clock: Moc
     with trio.move_on_after(at) as scope:
         await ask(transport)
     assert scope.cancelled_caught is (at < 5)
+    assert servers.cut == (1 < at < 5), "a request that is under way does not come later"
     assert servers.left_open == (at > 5)
     assert body_of(await ask(transport)) == b"hello"
     assert servers.left_open == 1

@@ -204,9 +204,13 @@ class Connection:
         parser = self.parser
         return parser.is_complete and parser.is_keepable and not parser.has_extra_data and self.broken is None
 
-    def close(self) -> None:
-        """Close the connection at once. Safe to call twice."""
-        self.wire.close()
+    def close(self, *, is_cut: bool = False) -> None:
+        """Close the connection at once. Safe to call twice.
+
+        Args:
+            is_cut: Whatever of a request is not sent yet is never sent.
+        """
+        self.wire.close(is_cut=is_cut)
         self.parser.close()
 
 

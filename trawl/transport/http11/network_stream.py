@@ -17,7 +17,9 @@ import os
 import select
 import socket
 import ssl
+import struct
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Protocol
 
@@ -66,8 +68,12 @@ class NetworkStream(Protocol):
         """Return the TLS session, for another connection to resume; None without TLS. Read something first."""
         ...
 
-    def close(self) -> None:
-        """Close the connection at once, without telling the peer. Safe to call twice."""
+    def close(self, *, is_cut: bool = False) -> None:
+        """Close the connection at once, without telling the peer's TLS. Safe to call twice.
+
+        Args:
+            is_cut: Whatever the system has not sent yet is never sent.
+        """
         ...
 
 
@@ -135,9 +141,11 @@ class TcpStream:
     def session(self) -> None:
         """Return None: a TCP connection has no TLS session."""
 
-    def close(self) -> None:
+    def close(self, *, is_cut: bool = False) -> None:
         """Close the socket."""
         if self._fd >= 0:
+            if is_cut:
+                _discard_unsent(self._socket)
             trio.lowlevel.notify_closing(self._fd)
             self._fd = -1
             self._socket.close()
@@ -153,9 +161,9 @@ class TrioStream:
     __slots__ = ("_close", "_is_quiet", "peer", "stream")
 
     def __init__(
-        self, stream: trio.abc.Stream, *, close: Callable[[], None], is_quiet: Callable[[], bool], peer: str | None
+        self, stream: trio.abc.Stream, *, close: Callable[[bool], None], is_quiet: Callable[[], bool], peer: str | None
     ) -> None:
-        """Use ``stream``; ``close`` closes what is under it at once, ``is_quiet`` looks at it."""
+        """Use ``stream``; ``close`` closes what is under it at once, told if it is cut; ``is_quiet`` looks at it."""
         self.stream: trio.abc.Stream = stream
         self.peer: str | None = peer
         self._close = close
@@ -190,9 +198,18 @@ class TrioStream:
         """Return the TLS session, if the stream has one."""
         return self.stream.session if isinstance(self.stream, trio.SSLStream) else None
 
-    def close(self) -> None:
+    def close(self, *, is_cut: bool = False) -> None:
         """Close the socket under the stream."""
-        self._close()
+        self._close(is_cut)
+
+
+def _discard_unsent(sock: socket.socket | trio.socket.SocketType) -> None:
+    """Have the system forget, when a socket is closed, what it has not sent or what was not acknowledged.
+
+    Else it goes on trying for minutes, and a request may come to its server long after it was cancelled.
+    """
+    with suppress(OSError):  # broken, or a Unix socket
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
 def _readable(sock: socket.socket) -> Callable[[], object]:
@@ -263,4 +280,9 @@ async def start_tls(
     def is_quiet() -> bool:
         return plain.socket.fileno() >= 0 and not plain.socket.is_readable() and not secure.pending()
 
-    return TrioStream(secure, close=plain.socket.close, is_quiet=is_quiet, peer=peer)
+    def close(is_cut: bool) -> None:
+        if is_cut and plain.socket.fileno() >= 0:
+            _discard_unsent(plain.socket)
+        plain.socket.close()
+
+    return TrioStream(secure, close=close, is_quiet=is_quiet, peer=peer)

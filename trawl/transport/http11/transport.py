@@ -148,7 +148,7 @@ class Http11Transport:
                 connection, may_be_dead = None, False
                 outcome.sent_at = None  # it goes again: a send like any other
             except BaseException:
-                connection.close()
+                connection.close(is_cut=True)  # another process may have the host from now on
                 raise
             else:
                 self._put_back(origin, connection, message, outcome.ended_at)
