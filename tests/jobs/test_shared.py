@@ -75,6 +75,7 @@ class Fleet:
         self.arguments: dict[str, str] = {}
         self.settings = settings
         self.sends: dict[str, list[float]] = defaultdict(list)
+        self.sent: list[tuple[float, str]] = []
         self.by: dict[int, Counter[str]] = defaultdict(Counter)
         self.results: dict[int, CrawlResult] = {}
 
@@ -95,6 +96,7 @@ class Fleet:
                 sent.append(grant)
                 host = grant.request.url.split("/")[2]
                 self.sends[host].append(now)
+                self.sent.append((now, grant.request.url))
                 self.by[number][host] += 1
 
         settings = {
@@ -347,6 +349,56 @@ async def test_a_fetch_from_a_host_of_another_process_is_refused_unless_its_scop
         assert '{"shared": True} in THROTTLING_SCOPES' in refused[0]
     for host, times in fleet.sends.items():
         assert min([b - a for a, b in pairwise(sorted(times))], default=DELAY) >= 0.5 * DELAY - 1e-6, host
+
+
+ACCOUNTS = 8
+
+
+def account_of(url: str) -> str:
+    """The shared scope that a page needs."""
+    return f"account{sum(url.encode()) % ACCOUNTS}"
+
+
+class Customer(Shop):
+    """Asks for each page with one of some accounts."""
+
+    async def start(self) -> Any:
+        yield self._asked(trawl.Request(self.start_urls[0]))
+
+    def parse(self, response: Response, **kwargs: Any) -> Any:
+        for each in super().parse(response):
+            yield self._asked(each) if isinstance(each, trawl.Request) else each
+
+    def _asked(self, request: trawl.Request) -> trawl.Request:
+        host = request.url.split("/")[2]
+        return request.replace(meta={"throttling_scopes": {host: None, account_of(request.url): None}})
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_shared_scopes_keep_their_limits_while_parts_change_hands(
+    tmp_path: Path, autojump_clock: MockClock, store: SimulatedStore, seed: int
+) -> None:
+    rng = random.Random(seed)
+    accounts = {f"account{number}": {"delay": 0.4, "shared": True} for number in range(ACCOUNTS)}
+    fleet = Fleet(tmp_path, store, THROTTLING_SCOPES=accounts, RANDOMIZE_DOWNLOAD_DELAY=False)
+    fleet.spider = Customer
+
+    async def stop(crawl: Crawl) -> None:
+        await trio.sleep(rng.uniform(2.0, 4.0))
+        crawl.shutdown()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(partial(fleet.work, 0, feed=True))
+        for number in range(1, 5):
+            await trio.sleep(rng.uniform(0.5, 2.0))
+            nursery.start_soon(partial(fleet.work, number, watchers=[stop]))
+    fleet.check()
+    by_account: dict[str, list[float]] = defaultdict(list)
+    for at, url in fleet.sent:
+        by_account[account_of(url)].append(at)
+    assert len(by_account) == ACCOUNTS
+    for account, times in by_account.items():
+        assert min(later - earlier for earlier, later in pairwise(sorted(times))) >= 0.4 - 1e-6, account
 
 
 @pytest.fixture

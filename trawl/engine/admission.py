@@ -63,7 +63,7 @@ class Requirements(NamedTuple):
 
     Attributes:
         scopes: Its scopes, each with the amount it expects to use.
-        origin: The origin whose robots.txt it obeys; empty: none.
+        origin: The origin whose robots.txt it obeys; empty, or without a scheme: none.
         is_exempt: It takes no place in its scopes (``dont_throttle``).
     """
 
@@ -390,8 +390,8 @@ class Admission:
 
     def _is_covered(self, needs: Requirements, grant: Grant) -> bool:
         """Tell if ``grant`` is enough for a request that needs ``needs``."""
-        is_known = needs.origin in {"", grant.origin} or grant.passes_gate or self._gates.is_open(needs.origin)
-        if not is_known:
+        origin, gates = needs.origin, self._gates
+        if not (origin == grant.origin or grant.passes_gate or not gates.has_gate(origin) or gates.is_open(origin)):
             return False
         if needs.is_exempt or not needs.scopes:
             return True

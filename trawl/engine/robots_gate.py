@@ -107,6 +107,7 @@ class RobotsGates:
         self._settings = context.robots
         self._user_agent = context.user_agent
         self._give_up_after = context.throttling.backoff_give_up_after
+        self._is_shared = context.job is not None and context.job.job.share is not None
         self._stats = context.stats
         self._state = context.state
         self._throttle = throttle
@@ -118,15 +119,24 @@ class RobotsGates:
         self._asked: dict[str, RobotsWaiter] = {}
 
     def origin_of(self, request: Request) -> str:
-        """The origin whose gate a request waits for; empty where robots.txt is not obeyed, and none is asked."""
+        """The origin whose gate a request waits for; empty where robots.txt is not obeyed, and none is asked.
+
+        In a job that several processes share it is then without its scheme, and has no gate: its host says whose lane
+        it is, whatever scopes the request has besides.
+        """
         if not self._settings.robotstxt_obey or request.meta_get("dont_obey_robotstxt"):
-            return ""
+            return origin_of(request.url).partition(":")[2] if self._is_shared else ""
         return origin_of(request.url)
+
+    @staticmethod
+    def has_gate(origin: str) -> bool:
+        """Return True if requests to an origin, as :meth:`origin_of` names it, wait for its robots.txt."""
+        return bool(origin) and not origin.startswith("//")
 
     def ensure(self, grant: Grant) -> None:
         """Close the gate of a grant's origin, and note it to be asked, unless its rules are known and fresh."""
         origin = grant.origin
-        if not origin or grant.passes_gate:
+        if grant.passes_gate or not self.has_gate(origin):
             return
         known = self._origins.get(origin)
         if known is None:

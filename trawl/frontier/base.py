@@ -78,7 +78,7 @@ class Record:
     Attributes:
         request: The request.
         scopes: Its throttling scopes with the amounts it expects to use.
-        origin: Its origin, as ``trawl.http.origin_of`` says.
+        origin: Its origin, as ``trawl.http.origin_of`` says; empty, or without its scheme, where it has no gate.
         fingerprint: 16 bytes that were claimed for it; None if duplicates are wanted (``dont_filter``).
         not_before: The instant on the run clock before which it may not be sent; 0.0 for none.
         share: The first amount that it names; 0.0 where it names none. The larger goes first in a lane.

@@ -63,7 +63,7 @@ def part_of(origin: str) -> int:
 
 
 def part_of_lane(lane: LaneKey) -> int:
-    """Return the part in which a lane is: that of its origin, or where robots.txt is not obeyed, of its first scope."""
+    """Return the part in which a lane is: that of its origin, or where it has none, of its first scope."""
     ids, origin = lane[0], lane[1]
     return part_of(origin if origin or not ids else f"//{ids[0]}")
 

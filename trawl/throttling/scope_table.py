@@ -23,7 +23,7 @@ robots.txt.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from math import inf
 from typing import Any
@@ -357,18 +357,16 @@ class ScopeTable:
             self._join(scope)
         return scope, True
 
-    def forget(self, is_gone: Callable[[str], bool]) -> None:
-        """Forget the scopes whose ids are told: another process goes on with them. None of them is in use."""
-        gone = [id for id in self._scopes if is_gone(id)]
-        for id in gone:
-            scope = self._scopes.pop(id)
+    def forget(self, gone: Sequence[Scope]) -> None:
+        """Forget scopes: another process goes on with them. None of them is in use."""
+        for scope in gone:
+            del self._scopes[scope.id]
             if self._allowances is not None:
-                self._allowances.forget(id)
+                self._allowances.forget(scope.id)
             if self._forgotten is not None:
                 self._forgotten(scope)
         if gone:
             self._by_age = deque([id for id in self._by_age if id in self._scopes])
-        self.pages.forget(is_gone)
 
     def have_in_common(self, common: CommonScopes, holder: Holder, *, has_job: bool) -> None:
         """Have the scopes that are made from now on in common with other crawls; before the first is made."""

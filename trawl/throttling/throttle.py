@@ -579,12 +579,22 @@ class Throttle:
                 self._moved(scope, now)
 
     def forget(self, parts: Collection[int], now: float) -> None:
-        """Forget the scopes of parts of the job: other processes go on with them. None of them is in use."""
-        gone = [scope for scope in self._table if self.part_of(scope.id) in parts]
+        """Forget the scopes of parts of the job: other processes go on with them.
+
+        Not those that are in use for hosts of other parts: shared ones, which are granted elsewhere, and hosts whose
+        names other hosts' requests give as scopes.
+        """
+
+        def is_gone(scope: Scope) -> bool:
+            is_used = scope.in_flight or scope.lanes
+            return self.part_of(scope.id) in parts and not is_used and not self.is_shared(scope.id)
+
+        gone = [scope for scope in self._table if is_gone(scope)]
         self._handed_on = reports_together([*self._handed_on, *reports_of(gone, now)])[:MOST_HANDED_ON]
         for part in parts:
             self._restored.pop(part, None)
-        self._table.forget(lambda id: self.part_of(id) in parts)
+        self._table.forget(gone)
+        self._table.pages.forget(lambda id: self.part_of(id) in parts and self._table.get(id) is None)
         for ids in (self._crawl_delays.wishes, self.given_up.at_utc):
             for id in [id for id in ids if self.part_of(id) in parts]:
                 del ids[id]
