@@ -29,7 +29,7 @@ from trawl.frontier.redis.layout import Keys, mark_of
 
 __all__ = ["processes", "store"]
 
-HOSTS, PAGES_A_HOST = 48, 25
+HOSTS, PAGES_A_HOST = 240, 10
 PARSING = 0.02
 """Seconds of the processor that a page's callback takes."""
 

@@ -21,6 +21,7 @@ import attrs
 import trio
 
 from tests.histories.checker import Found, check, read_keys, read_records
+from tests.histories.networks import Networks
 from tests.histories.proxy import Wire
 from tests.histories.site import Site, serving
 from tests.histories.world import LEASE
@@ -47,6 +48,7 @@ class History:
         faults: How many things happen, and which.
         pause: Seconds between two of them, on average.
         seed: Of the random numbers.
+        networks: Where each worker has a network of its own; None: all are in that of this machine.
     """
 
     hosts: Sequence[str]
@@ -55,6 +57,7 @@ class History:
     faults: Sequence[str]
     pause: float
     seed: int
+    networks: Networks | None = None
 
 
 class Workers:
@@ -66,6 +69,8 @@ class Workers:
         self.wires: dict[int, Wire] = {}
         self._folder = folder
         self._start = site.world.start
+        self._networks = history.networks
+        self._address = "127.0.0.1" if history.networks is None else history.networks.store
         self._nursery = nursery
         self._last = FEEDS
 
@@ -76,17 +81,18 @@ class Workers:
             number = self._last
         wire = self.wires.get(number)
         if wire is None:
-            wire = self.wires[number] = Wire(self.port)
+            wire = self.wires[number] = Wire(self.port, self._address)
             await self._nursery.start(wire.serve)
         self._run(number, wire)
 
     def _run(self, number: int, wire: Wire) -> None:
         spider = str(Path(__file__).with_name("spider.py"))
-        words = ["crawl", spider, "--job", f"redis://127.0.0.1:{wire.port}/{JOB}", "-a", f"start={self._start}"]
+        words = ["crawl", spider, "--job", f"redis://{self._address}:{wire.port}/{JOB}", "-a", f"start={self._start}"]
         words += ["-o", "items.jsonl"] if number == FEEDS else []
+        where = [] if self._networks is None else self._networks.command(number)
         with open(self._folder / f"log-{number}", "ab") as log:
             self.processes[number] = subprocess.Popen(
-                [sys.executable, "-m", "trawl", *words],
+                [*where, sys.executable, "-m", "trawl", *words],
                 cwd=self._folder,
                 env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
                 stderr=log,
@@ -149,6 +155,7 @@ class Stage:
     workers: Workers
     store: StoreProcess
     rng: random.Random
+    networks: Networks | None
 
 
 async def run_history(history: History, folder: Path, store: StoreProcess) -> tuple[Found, Counter[str]]:
@@ -164,7 +171,7 @@ async def run_history(history: History, folder: Path, store: StoreProcess) -> tu
     """
     done: Counter[str] = Counter()
     async with serving(history.hosts, history.pages) as site, _workers(history, folder, site, store.port) as workers:
-        stage = Stage(workers=workers, store=store, rng=random.Random(history.seed))
+        stage = Stage(workers=workers, store=store, rng=random.Random(history.seed), networks=history.networks)
         await workers.start(FEEDS)
         for _ in range(history.workers):
             await workers.start()
@@ -247,6 +254,15 @@ async def _slow(stage: Stage) -> None:
     wire.mend()
 
 
+async def _pull(stage: Stage) -> None:
+    """Pull out a worker's cable to the store: what is on it is lost, and neither end knows."""
+    assert stage.networks is not None
+    number = stage.rng.choice(stage.workers.alive())
+    stage.networks.pull(number)
+    await trio.sleep(stage.rng.uniform(0.1, 2.0) * LEASE)
+    stage.networks.plug(number)
+
+
 async def _drop(stage: Stage) -> None:
     """End all connections to the store, so that answers are lost."""
     for _ in range(5):
@@ -270,6 +286,7 @@ FAULTS: Mapping[str, Callable[[Stage], Awaitable[None]]] = {
     "cut": _cut,
     "stall": _stall,
     "slow": _slow,
+    "pull": _pull,
     "drop": _drop,
     "kill the store": _kill_the_store,
 }

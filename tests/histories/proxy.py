@@ -12,13 +12,15 @@ class Wire:
 
     Attributes:
         port: Where it listens.
+        address: On which address.
         target: The store's port. What is connected stays.
         delay: Seconds that each piece is late, in both directions.
         is_cut: Nobody gets through: what comes is refused.
     """
 
-    def __init__(self, target: int) -> None:
+    def __init__(self, target: int, address: str = "127.0.0.1") -> None:
         self.port = 0
+        self.address = address
         self.target = target
         self.delay = 0.0
         self.is_cut = False
@@ -47,7 +49,7 @@ class Wire:
 
     async def serve(self, task_status: trio.TaskStatus[None]) -> None:
         """Pass on what comes. Does not return."""
-        (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        (listener,) = await trio.open_tcp_listeners(0, host=self.address)
         self.port = listener.socket.getsockname()[1]
         task_status.started()
         await trio.serve_listeners(self._connected, [listener])

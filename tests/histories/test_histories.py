@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.histories.history import History, run_history
+from tests.histories.networks import networks, why_not
 from tests.servers.stores import running_store
 
 HOSTS = [f"127.0.7.{number}" for number in range(1, 21)]
@@ -30,6 +31,20 @@ async def test_workers_their_wires_and_their_store_fail_and_each_page_is_in_the_
         found, done = await run_history(history, tmp_path, store)
     assert found.is_clean, (found, done)
     assert done.total() >= 6
+
+
+@pytest.mark.servers
+async def test_workers_in_networks_of_their_own_whose_cables_are_pulled(tmp_path: Path) -> None:
+    if why := why_not():
+        pytest.skip(why)
+    data = tmp_path / "data"
+    data.mkdir()
+    faults = ["pull", "kill", "join", "pull", "kill the store", "pull", "leave"]
+    with running_store("redis", data) as store, networks(len(HOSTS)) as made:
+        history = History(hosts=made.hosts, pages=24, faults=faults, pause=0.3, seed=2, networks=made)
+        found, done = await run_history(history, tmp_path, store)
+    assert found.is_clean, (found, done)
+    assert done["pull"] >= 2
 
 
 @pytest.mark.soak
