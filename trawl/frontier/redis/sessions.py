@@ -83,7 +83,7 @@ class Membership:
         self._last_order = 0
         self._takings = 0
         self._working = 1
-        self._sessions = 0
+        self._sessions = 1
         self._start = ""
         self._end = 0
         self._more = False
