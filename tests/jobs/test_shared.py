@@ -24,7 +24,7 @@ from trawl.blocking import InlineBlocking
 from trawl.cli.worker import rejoining
 from trawl.engine import Crawl
 from trawl.errors import IgnoreRequest, JobError, UsageError
-from trawl.frontier.parts import PARTS
+from trawl.frontier.parts import PARTS, part_of
 from trawl.frontier.redis.client import Address, Call, StoreAway, StoreServer
 from trawl.frontier.redis.job import RedisJob
 from trawl.http import Outcome, Response
@@ -349,6 +349,29 @@ async def test_a_fetch_from_a_host_of_another_process_is_refused_unless_its_scop
         assert '{"shared": True} in THROTTLING_SCOPES' in refused[0]
     for host, times in fleet.sends.items():
         assert min([b - a for a, b in pairwise(sorted(times))], default=DELAY) >= 0.5 * DELAY - 1e-6, host
+
+
+async def test_a_process_that_has_nothing_to_do_gets_hosts_of_one_that_has_many(
+    tmp_path: Path, autojump_clock: MockClock, store: SimulatedStore
+) -> None:
+    fleet = Fleet(tmp_path, store, CONCURRENT_REQUESTS=1, DOWNLOAD_DELAY=0)
+    names = [name for name in map("host{}.example".format, range(1000)) if not part_of(f"//{name}") % 2][:8]
+    fleet.web = SimulatedWeb()
+    for name in names:
+        fleet.web.add_host(name, latency=0.1)
+        for page in range(40):
+            fleet.web.add_page(f"http://{name}/{page or ''}", links=[f"/{page + 1}"] if page < 39 else [])
+
+    class Hosts(Shop):
+        start_urls = [f"http://{name}/" for name in names]
+
+    fleet.spider = Hosts
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(partial(fleet.work, 0, feed=True))
+        nursery.start_soon(partial(fleet.work, 1))
+    assert len(fleet.items) == 8 * 40
+    assert min(sum(counts.values()) for counts in fleet.by.values()) >= 0.4 * 8 * 40, fleet.by
+    assert trio.current_time() < 0.6 * 8 * 40 * 0.1
 
 
 ACCOUNTS = 8

@@ -41,6 +41,9 @@ __all__ = ["POLL", "Membership", "packed"]
 POLL = 0.25
 """Seconds between two looks at a job that others work on too."""
 
+STARVED = 0.5
+"""Seconds for which a session has had nothing to do when others give it some of what is pending with them."""
+
 _SESSION_BITS = 14  # of an order; the others are microseconds since the job began: 8 years
 
 
@@ -89,7 +92,7 @@ class Membership:
         self._more = False
         self._losing: set[int] = set()
         self._giving = 0
-        self._is_idle = False
+        self._idle_since = math.inf
         self._is_over = False
         self._said = b""
         self.wish: str = ""
@@ -178,8 +181,8 @@ class Membership:
 
     def ask_if_over(self, *, is_idle: bool) -> None:
         """Say whether this session has nothing to do, or has something again."""
-        self._is_idle = is_idle
         self._is_over = self._is_over and is_idle
+        self._idle_since = min(self._idle_since, trio.current_time()) if is_idle else math.inf
         if is_idle:
             self._polled_at = -math.inf
             if self._job is not None:
@@ -249,8 +252,11 @@ class Membership:
             leaves: ``"clean"``, ``"unclean"``: how it leaves its parts, all of them; "": it stays.
         """
         length, said = ("", b"") if lease is None else (int(lease * 1e6), self._said)
-        flags = [int(flag) for flag in (takes and self._works, self._exports, self._is_idle and not self._is_over)]
-        args = [self.session, self._takings, length, *flags, self.heard, self.run_id, said, leaves, int(self.was_away)]
+        takes = takes and self._works
+        flags = [int(flag) for flag in (takes, self._exports, self._is_idle and not self._is_over)]
+        starves = takes and trio.current_time() - self._idle_since >= STARVED
+        args = [self.session, self._takings, length, *flags, self.heard, self.run_id, said, leaves]
+        args += [int(self.was_away), int(starves)]
         return "share", self._keys.of_share, args
 
     def hear(self, answer: Sequence[Any]) -> int:
@@ -261,12 +267,12 @@ class Membership:
         """
         if answer[0] != b"ok":
             raise self.ended(answer[0])
-        _, takings, last, arrived, more, working, too_many, start, over, end, exporter, name, left, *taken, wish = (
-            answer
-        )
+        _, takings, last, arrived, more, working, too_many, start, over, end, exporter, name, left, *taken = answer
+        *taken, wish, starving = taken
         self._polled_at = trio.current_time()
         self.was_away = False
         self._more = bool(more)
+        is_joined = working > self._working
         self._working = int(working)
         self.exporter = exporter.decode(), name.decode("utf-8", "replace"), int(left)
         self.hear_arrived(arrived)
@@ -275,7 +281,8 @@ class Membership:
         if int(takings) > self._takings:
             self._takings = int(takings)
             self._hear_taken(int(last), *taken)
-        self._choose(int(too_many))
+        self._choose(int(too_many), is_joined=is_joined)
+        self._feed(int(starving))
         if over and self._is_idle and not self._is_over:
             self._is_over = True
             self._tell(Over())
@@ -362,17 +369,42 @@ class Membership:
         told = {part: dict(self.kept[part]) for part in parts if part in self.kept}
         self._tell(Gained(parts, found, pending, told, frozenset(unclean)))
 
-    def _choose(self, too_many: int) -> None:
-        """Name the parts that are to be given back: as much of what is pending as of the parts themselves."""
+    def _choose(self, too_many: int, *, is_joined: bool) -> None:
+        """Name the parts that are to be given back.
+
+        To a session that has joined as much goes of what is pending as of the parts themselves. Who took parts beyond
+        its share, as it had nothing to do, gives back the emptiest.
+        """
         wanted = too_many - len(self._losing) - self._giving
         if wanted <= 0:
             return
-        pending = {} if self._follower is None else self._follower.pending_by_part()
+        pending = self._pending()
         rest = sorted(self.owned.keys() - self._losing, key=lambda part: (-pending.get(part, 0), part))
         wanted = min(wanted, len(rest))
-        chosen = [rest[(2 * n + 1) * len(rest) // (2 * wanted)] for n in range(wanted)]
-        self._losing.update(chosen)
-        self._tell(Losing(chosen))
+        self._lose(_spread(rest, wanted) if is_joined else rest[-wanted:])
+
+    def _feed(self, starving: int) -> None:
+        """Name parts with something pending for sessions that have had nothing to do for a while.
+
+        The hash deals out hosts as dice do: of few hosts, or towards the end of a job, one session may have many more.
+        """
+        if not starving or self._is_idle or self._losing or self._giving:
+            return
+        pending = self._pending()
+        rest = sorted(self.owned.keys() & pending.keys(), key=lambda part: (-pending[part], part))
+        if wanted := len(rest) * starving // self._working:  # all that have something give as much
+            self._lose(_spread(rest, wanted))
+
+    @property
+    def _is_idle(self) -> bool:
+        return self._idle_since < math.inf
+
+    def _pending(self) -> Mapping[int, int]:
+        return {} if self._follower is None else self._follower.pending_by_part()
+
+    def _lose(self, parts: Sequence[int]) -> None:
+        self._losing.update(parts)
+        self._tell(Losing(parts))
 
     def _tell_arrived(self, lanes: Sequence[LaneKey], pending: int) -> None:
         last = self._changes[-1] if self._changes else None
@@ -384,6 +416,11 @@ class Membership:
     def _tell(self, change: Change) -> None:
         self._changes.append(change)
         self._some.set()
+
+
+def _spread(parts: Sequence[int], count: int) -> list[int]:
+    """Return so many of the parts, evenly from the first to the last."""
+    return [parts[(2 * n + 1) * len(parts) // (2 * count)] for n in range(count)]
 
 
 def packed(kept: Mapping[str, bytes]) -> bytes:

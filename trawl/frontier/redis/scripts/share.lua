@@ -6,10 +6,12 @@
 --      7 the last arrival that it has heard  8 the server's run id  9 what it says of itself; '': as before
 --      10 '', or it leaves: 'clean', or 'unclean' where it is not known what it sent last
 --      11 whether the server was away from it since it last heard
+--      12 whether it has had nothing to do for a while: it takes free parts with something pending beyond its share
 -- Returns {'ok', takings, last arrival, {arrived...}, is there more, sessions that work, parts too many, who reads
 --          start(), whether all is over, last item, exporter, its name, microseconds of its lease,
 --          {part; with '!' where its last owner is gone...}, {what is kept of it...},
---          {how many requests a lane has, its first one...}, what all are to do} or {'fenced'} or {'behind'}
+--          {how many requests a lane has, its first one...}, what all are to do,
+--          how many others have had nothing to do for a while, where no part is free} or {'fenced'} or {'behind'}
 local LANES, ARRIVALS = 500, 1000
 local head, deadlines, sessions, owners, queue, arrivals, values = unpack(KEYS)
 local session = ARGV[1]
@@ -21,9 +23,11 @@ if takings < said then return {'behind'} end
 if takings > said + 1 then return {'fenced'} end
 local mine = tonumber(given[2] or '0')
 local h = redis.call('HMGET', head, 'parts', 'run', 'since', 'latest', 'guests', 'owned', 'start', 'exporter', 'end',
-                     'wish', 'ahead')
+                     'wish', 'ahead', 'starving')
 if not h[1] then return {'fenced'} end
 local parts, owned, start, exporter = tonumber(h[1]), tonumber(h[6] or '0'), h[7] or '', h[8] or ''
+local starves, starving = ARGV[12] == '1', tonumber(h[12] or '0')
+local starved = redis.call('HGET', sessions, session .. ' starves') == '1'
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2] + (h[11] or 0)
 local function number(value) return string.format('%.0f', value) end
@@ -64,7 +68,10 @@ local function forget(gone, is_clean)
   redis.call('HSET', head, 'owned', owned)
   redis.call('ZREM', deadlines, gone)
   if redis.call('HGET', sessions, gone .. ' works') == '0' then redis.call('HINCRBY', head, 'guests', -1) end
-  for _, what in ipairs({'name', 'works', 'terms', 'parts', 'step', 'takings', 'arrived', 'says'}) do
+  if redis.call('HGET', sessions, gone .. ' starves') == '1' then
+    starving = redis.call('HINCRBY', head, 'starving', -1)
+  end
+  for _, what in ipairs({'name', 'works', 'terms', 'parts', 'step', 'takings', 'arrived', 'says', 'starves'}) do
     redis.call('HDEL', sessions, gone .. ' ' .. what)
   end
   redis.call('ZREMRANGEBYLEX', arrivals, '[' .. gone .. ':', '(' .. gone .. ';')
@@ -103,6 +110,11 @@ local function edge(part) -- a lane's first ten bits are its part
   if part == parts then return '+' end
   return string.char(math.floor(part / 4), part % 4 * 64)
 end
+local function has_some(part)
+  local stop = '(' .. edge(part + 1)
+  if stop == '(+' then stop = '+' end
+  return redis.call('ZRANGE', queue, '[' .. edge(part), stop, 'BYLEX', 'LIMIT', 0, 1)[1]
+end
 local function survey(part)
   local after, stop = '[' .. edge(part), '(' .. edge(part + 1)
   if stop == '(+' then stop = '+' end
@@ -126,25 +138,36 @@ elseif ARGV[4] == '1' then
     start = session
     redis.call('HSET', head, 'start', session)
   end
-  if mine < fair and owned < parts then
+  if (mine < fair or starves) and owned < parts then
     local found = every_owner()
     for part = 0, parts - 1 do
       local owner = found[part + 1]
-      if not owner or owner == '!' then
-        if mine == fair or #lanes >= 2 * LANES then
-          more = mine < fair and 1 or 0
-          break
-        end
+      if #lanes >= 2 * LANES or (mine >= fair and not starves) then
+        more = mine < fair and 1 or 0
+        break
+      end
+      if (not owner or owner == '!') and (mine < fair or has_some(part)) then
         taken[#taken + 1] = owner and part .. '!' or tostring(part)
         redis.call('HSET', owners, part, session)
         survey(part)
         mine, owned = mine + 1, owned + 1
       end
     end
-    takings = takings + 1
-    redis.call('HSET', sessions, session .. ' parts', mine,
-               session .. ' takings', string.format('%.0f ', takings) .. table.concat(taken, ' '))
-    redis.call('HSET', head, 'owned', owned)
+    if #taken > 0 then
+      takings = takings + 1
+      redis.call('HSET', sessions, session .. ' parts', mine,
+                 session .. ' takings', string.format('%.0f ', takings) .. table.concat(taken, ' '))
+      redis.call('HSET', head, 'owned', owned)
+    end
+  end
+end
+starves = starves and #lanes == 0
+if starves ~= starved then
+  starving = redis.call('HINCRBY', head, 'starving', starves and 1 or -1)
+  if starves then
+    redis.call('HSET', sessions, session .. ' starves', '1')
+  else
+    redis.call('HDEL', sessions, session .. ' starves')
   end
 end
 if #taken > 0 then
@@ -162,4 +185,4 @@ if #arrived == ARRIVALS then more = 1 end
 local over = ARGV[6] == '1' and start == 'done' and redis.call('ZCARD', queue) == 0
 return {'ok', takings, redis.call('HGET', sessions, session .. ' arrived') or '0', arrived, more, working,
         math.max(0, mine - fair), start, over and 1 or 0, h[9] or '0', exporter, exporter_name, exporter_left,
-        taken, kept, lanes, h[10] or ''}
+        taken, kept, lanes, h[10] or '', owned == parts and starving - (starves and 1 or 0) or 0}
