@@ -287,11 +287,11 @@ class Fetcher:
         if RequestSent in self._events.wanted:
             self._events.tell(RequestSent(grant.request, [scope for scope, _ in grant.scopes]))
 
-    def parsed(self, grant: Grant, response: Response | None, now: float) -> None:
-        """Note that the callback, or the errback, of a turn has ended at ``now``."""
+    def parsed(self, grant: Grant, response: Response | None, now: float) -> float:
+        """Note that the callback, or the errback, of a turn has ended at ``now``. Returns the seconds that it took."""
         task: RequestTask = grant.task
         if task.times is None or task.read_at is None:
-            return
+            return 0.0
         seconds = now - task.read_at
         task.times = task.times.parsed(seconds)
         self._stats.times.parsing += seconds
@@ -302,6 +302,7 @@ class Fetcher:
             response.times = task.times
             if ResponseParsed in self._events.wanted:
                 self._events.tell(ResponseParsed(response))
+        return seconds
 
     def _time(self, grant: Grant, outcome: Outcome) -> None:
         """Note where the time of a send went, now that it has ended."""

@@ -44,6 +44,12 @@ logger: logging.Logger = logging.getLogger("trawl.engine")
 
 TOO_MANY_REQUESTS = 429
 
+LONG = 0.005
+"""Seconds from which on callbacks take turns: they compute for that long, or wait, which does no harm."""
+
+FORGETS = 0.9
+"""What is left of the longest callback's time with each one that was shorter."""
+
 REQUEST_TASK = "trawl.engine.worker.Worker.run"
 """The name of a request's task, which simulations go by: a compiled method has none that Trio would find."""
 
@@ -94,6 +100,8 @@ class Worker:
         "_stats",
         "_statuses",
         "_throttle",
+        "_took",
+        "_turns",
     )
 
     def __init__(
@@ -122,6 +130,8 @@ class Worker:
         self._throttle = throttle
         self._limits = limits
         self._hooks = hooks
+        self._took = 0.0
+        self._turns = trio.Lock()
 
     async def run(self, grant: Grant) -> None:
         """Carry one grant to its end. If it is cancelled, its lease is given back at the end of the crawl."""
@@ -229,10 +239,12 @@ class Worker:
             if not (is_handled := self._statuses.is_handled(request, response.status)):
                 error = HttpError(response)
             elif (error := self._hooks.received(response)) is None:
+                if self._took > LONG:
+                    await self._take_turn(grant)
                 await self._run(grant, request.callback, "_parse", response, request.cb_kwargs, outputs)
                 now = trio.current_time()
                 self._throttle.items(request, outputs.items, now)
-                self._fetcher.parsed(grant, response, now)
+                self._took = max(self._fetcher.parsed(grant, response, now), FORGETS * self._took)
         if error is not None:
             error.request = request
             if request.errback is not None:
@@ -257,6 +269,16 @@ class Worker:
             failure=outputs.failure,
             source=response,
         )
+
+    async def _take_turn(self, grant: Grant) -> None:
+        """Wait until no other callback begins in this round of Trio's loop. A checkpoint.
+
+        Else callbacks that compute for long would run in one round, all those whose pages have come in, and for that
+        long no timer would go off, nothing be sent, and no lease be renewed.
+        """
+        async with self._turns:
+            pass
+        grant.task.read_at = trio.current_time()
 
     async def _run(
         self,

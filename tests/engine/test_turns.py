@@ -1,0 +1,51 @@
+"""Callbacks that compute for long take turns: what else is to be done is done between two of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+import trawl
+from trawl._run import crawl_with
+from trawl.blocking import InlineBlocking
+from trawl.engine import Crawl
+from trawl.http import Response
+from trawl.settings import Layer, load
+from trawl.testing import SimulatedWeb
+
+HOSTS = 20
+
+
+@pytest.mark.parametrize(("seconds", "most"), [(0.02, 3), (0.001, HOSTS)])
+async def test_timers_go_off_between_callbacks_that_compute(
+    autojump_clock: MockClock, seconds: float, most: int
+) -> None:
+    late: list[float] = []
+
+    class Busy(trawl.Spider):
+        name = "busy"
+        start_urls = [f"http://host{number}.example/" for number in range(HOSTS)]
+
+        def parse(self, response: Response, **kwargs: Any) -> Any:
+            autojump_clock.jump(seconds)
+            return response.follow_all(css="a")
+
+    async def beat(crawl: Crawl) -> None:
+        while True:
+            due = trio.current_time() + 0.001
+            await trio.sleep_until(due)
+            late.append(trio.current_time() - due)
+
+    web = SimulatedWeb()
+    for number in range(HOSTS):
+        web.add_host(f"host{number}.example", latency=0.5)
+        web.add_page(f"http://host{number}.example/", links=["/1"])
+        web.add_page(f"http://host{number}.example/1")
+    settings = load(Layer("test", {"DOWNLOAD_DELAY": 0, "ROBOTSTXT_OBEY": False, "CONCURRENT_REQUESTS": 64}))
+    result = await crawl_with(Busy, settings, transport=web.transport(), blocking=InlineBlocking(), watchers=[beat])
+    assert result.stats["request_count"] == 2 * HOSTS
+    second = late[len(late) // 2 :]
+    assert max(second) <= most * seconds + 1e-6
