@@ -25,6 +25,7 @@ import trio
 from trawl.engine.admission import Admission
 from trawl.engine.cache_lookup import CacheLookup
 from trawl.engine.fetcher import ScopeLimiters
+from trawl.engine.job_items import BATCH
 from trawl.engine.robots_gate import RobotsGates
 from trawl.engine.sharing import Sharing
 from trawl.engine.start_requests import StartRequests
@@ -102,9 +103,12 @@ class Dispatcher:
         now = trio.current_time()
         scheduler, state = self._scheduler, self._state
         self._throttle.waiting_direct(scheduler.pending_direct)
-        has_room = state.may_page and scheduler.in_flight < scheduler.places
-        if state.is_reading and has_room and not scheduler.has_ready():
-            self._start_requests.allow(state.open - state.page_tasks, scheduler.places - scheduler.in_flight)
+        if state.is_reading and state.may_page:
+            pending, places = state.open - state.page_tasks, scheduler.places - scheduler.in_flight
+            if self._sharing is not None and not self._sharing.is_alone and pending < BATCH:
+                self._start_requests.allow(pending, BATCH)  # much of it is for others, who may have nothing to do
+            elif places > 0 and not scheduler.has_ready():
+                self._start_requests.allow(pending, places)
         return min(scheduler.next_event(now), self._throttle.next_change(now), self._prefetcher.next_due())
 
     async def _grant_between(self, nursery: trio.Nursery, start_soon: Start) -> None:

@@ -146,6 +146,11 @@ class Sharing:
             self._was_idle = is_idle
             self._share.ask_if_over(is_idle=is_idle)
 
+    @property
+    def is_alone(self) -> bool:
+        """No other process works on the job now, as far as is known."""
+        return self._share.is_alone
+
     def is_shut(self, lane: LaneKey) -> bool:
         """Tell if nothing of a lane is to be sent any more: it goes to another process."""
         return bool(self._losing) and part_of_lane(lane) in self._losing
