@@ -42,7 +42,7 @@ class Shop(trawl.Spider):
     """Goes from page to page of each host, and from each to the next host."""
 
     name = "shop"
-    start_urls = ("http://host0.example/",)
+    start_urls: Sequence[str] = ("http://host0.example/",)
 
     def parse(self, response: Response, **kwargs: Any) -> Any:
         yield {"url": response.url}
