@@ -6,6 +6,7 @@ import math
 import random
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -75,6 +76,7 @@ class Session:
         scopes: Mapping[str, SharedLimits],
         sends: list[Send],
         address: Address = HERE,
+        life: float = 15.0,
     ) -> None:
         self.name = name
         self.is_cut = False
@@ -87,7 +89,7 @@ class Session:
         self._spacing = trio.Lock()
         self._events: dict[int, trio.Event] = {}
         self._tokens: dict[int, Token] = {}
-        self.line = StoreLine(address, name, life=15.0, connect=self._connect)
+        self.line = StoreLine(address, name, life=life, connect=self._connect)
         self.line.listen(self._came, lambda id, learned, age: None)
         for id, each in scopes.items():
             self.line.publish(id, each)
@@ -282,6 +284,29 @@ def test_no_limit_of_a_shared_scope_is_broken_by_any_number_of_sessions_and_nobo
     check(sends, scopes, told, was_killed=kills)
     if not kills and not losses:
         assert sends
+
+
+def test_a_token_of_a_session_that_is_not_heard_of_is_good_until_its_time_is_over() -> None:
+    sends: list[Send] = []
+    scopes = {"proxy": limits(delay=3.0)}
+
+    async def main() -> None:
+        store = SimulatedStore()
+        async with trio.open_nursery() as nursery:
+            one, two = (Session(store.connect, name, scopes, sends, life=2.0) for name in ("a", "b"))
+            for session in (one, two):
+                await nursery.start(session.run)
+            async with trio.open_nursery() as works:
+                works.start_soon(partial(one.send, {"proxy": 1.0}, 0.1, late=4.5))
+                await trio.sleep(0.5)
+                one.is_cut = True  # from the store, not from its hosts
+                with trio.fail_after(30.0):
+                    await two.send({"proxy": 1.0}, 0.1)
+            nursery.cancel_scope.cancel()
+
+    run(main)
+    assert [send.session for send in sends] == ["a", "b"]
+    check(sends, scopes, [])
 
 
 def test_shared_scopes_go_on_in_time_where_the_servers_clock_was_set_back() -> None:

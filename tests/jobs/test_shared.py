@@ -32,6 +32,7 @@ from trawl.scheduler import Grant
 from trawl.settings import Layer, load
 from trawl.testing import SimulatedWeb
 from trawl.testing.store import SimulatedStore
+from trawl.transport import OnSent, Transport
 
 HOSTS, PAGES = 12, 10
 DELAY = 0.5
@@ -71,6 +72,7 @@ class Fleet:
         self.folder = folder
         self.store = store
         self.web = web()
+        self.transport: Transport | None = None
         self.spider: type[trawl.Spider] = Shop
         self.arguments: dict[str, str] = {}
         self.settings = settings
@@ -113,7 +115,7 @@ class Fleet:
                 self.spider,
                 load(Layer("test", settings)),
                 spider_args=self.arguments,
-                transport=self.web.transport(),
+                transport=self.transport or self.web.transport(),
                 blocking=InlineBlocking(),
                 seed=number,
                 now_utc=START_UTC,
@@ -477,6 +479,57 @@ async def test_the_hosts_of_a_dead_process_go_on_after_a_lease_and_a_quarter(
     fleet.check()
     first = min(at for host in its for at in fleet.sends[host] if at > killed)
     assert lease * 0.75 <= first - killed <= 1.25 * lease + 1.5 * 2.0  # and the longest delay that may be drawn
+
+
+class Arriving:
+    """A transport whose requests come to the wire when they are let."""
+
+    def __init__(self, inner: Transport) -> None:
+        self.may_arrive = trio.Event()
+        self.arrived: list[tuple[float, bool | float | None]] = []
+        self._inner = inner
+
+    async def send(self, request: trawl.Request, on_sent: OnSent) -> Outcome:
+        """Send it; all but the first host's are on their way for a while."""
+        if "host0." in request.url:
+            return await self._inner.send(request, on_sent)
+        await self.may_arrive.wait()
+        answer = on_sent()
+        self.arrived.append((trio.current_time(), answer))
+        if answer:
+            return Outcome(request, ended_at=trio.current_time())
+        return await self._inner.send(request, lambda: None)
+
+    async def aclose(self) -> None:
+        """Close it."""
+        await self._inner.aclose()
+
+
+async def test_nothing_is_sent_by_a_process_that_stood_still_beyond_its_lease(
+    tmp_path: Path, autojump_clock: MockClock, store: SimulatedStore, jobs: list[RedisJob]
+) -> None:
+    """Trio cancels what a deadline ends at its next checkpoint: not what is about to write."""
+    fleet = Fleet(tmp_path, store)
+    wire = Arriving(fleet.web.transport())
+    fleet.transport = wire
+    until: list[float] = []
+
+    class Blocks(Shop):
+        start_urls = tuple(f"http://host{number}.example/" for number in range(HOSTS))
+
+        def parse(self, response: Response, **kwargs: Any) -> Any:
+            if response.url == "http://host0.example/1":
+                until.append(jobs[0].lease.until)
+                autojump_clock.jump(60.0)
+                wire.may_arrive.set()
+            return super().parse(response)
+
+    fleet.spider = Blocks
+    await fleet.work(0, feed=True)
+    fleet.check()
+    first = [answer for at, answer in wire.arrived if at < 60.0 + until[0]][: HOSTS - 1]
+    assert wire.arrived[0][0] > until[0]
+    assert first == [True] * (HOSTS - 1)
 
 
 async def test_limits_are_used_with_the_store_fifty_milliseconds_away(

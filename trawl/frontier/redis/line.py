@@ -83,7 +83,8 @@ class StoreLine:
     Args:
         address: The job.
         session: The name of this process's session: letters and digits.
-        life: Seconds after which a session that is not heard of has lost its places: the length of its lease.
+        life: Seconds of its lease: after these, and a heartbeat more, a session that is not heard of has lost its
+            places.
         connect: Makes a connection.
     """
 
@@ -271,7 +272,7 @@ class StoreLine:
 
     def _call(self, operations: Sequence[Any]) -> tuple[str, Sequence[str], list[bytes | str | int]]:
         heard = "" if self._heard == "0-0" else self._heard
-        args: list[bytes | str | int] = [self._session, heard, _micro(self._life), _micro(TOKEN_SECONDS)]
+        args: list[bytes | str | int] = [self._session, heard, _micro(self._life + HEARTBEAT), _micro(TOKEN_SECONDS)]
         now = trio.current_time()
         for each in operations:
             if isinstance(each, _Sent):

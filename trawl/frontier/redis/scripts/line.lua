@@ -278,20 +278,22 @@ end
 
 claimant = ask_of(redis.call('HGET', KEYS[8], 'claim') or '')
 
--- who was silent for too long, and tokens whose time is over
-for _, session in ipairs(redis.call('ZRANGEBYSCORE', KEYS[5], '-inf', text(now - life), 'LIMIT', 0, 10)) do
-  for _, key in ipairs(keys_of(session)) do
-    local a = ask_of(key)
-    if a.state == 'G' then sent(a, math.min(now, a.deadline)) end
-    ends(a)
-  end
-  redis.call('DEL', KEYS[9] .. session)
-  redis.call('ZREM', KEYS[5], session)
-  redis.call('HDEL', KEYS[8], 'o' .. session)
-end
+-- tokens whose time is over, and who was silent for too long: it may use a token until its time is over
 for _, key in ipairs(redis.call('ZRANGEBYSCORE', KEYS[6], '-inf', text(now), 'LIMIT', 0, 100)) do
   local a = ask_of(key)
   sent(a, a.deadline)
+end
+for _, session in ipairs(redis.call('ZRANGEBYSCORE', KEYS[5], '-inf', text(now - life), 'LIMIT', 0, 10)) do
+  local has_token = false
+  for _, key in ipairs(keys_of(session)) do
+    local a = ask_of(key)
+    if a.state == 'G' then has_token = true else ends(a) end
+  end
+  if not has_token then
+    redis.call('DEL', KEYS[9] .. session)
+    redis.call('ZREM', KEYS[5], session)
+    redis.call('HDEL', KEYS[8], 'o' .. session)
+  end
 end
 for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[7], '-inf', text(now), 'LIMIT', 0, 100)) do
   redis.call('ZREM', KEYS[7], id)
