@@ -426,6 +426,31 @@ async def test_shared_scopes_keep_their_limits_while_parts_change_hands(
         assert min(later - earlier for earlier, later in pairwise(sorted(times))) >= 0.4 - 1e-6, account
 
 
+class SomeSlow(Customer):
+    """Asks for each fourth page, and for each third, with a shared scope."""
+
+    def _asked(self, request: trawl.Request) -> trawl.Request:
+        host, page = request.url.split("/")[2:4]
+        needs = {name: None for name, every in (("fourth", 4), ("third", 3)) if int(page or 0) % every == 1}
+        return request.replace(meta={"throttling_scopes": {host: None, **needs}})
+
+
+@pytest.mark.parametrize("processes", [1, 3])
+async def test_pages_with_shared_scopes_and_without_wait_no_longer_than_their_limits(
+    tmp_path: Path, autojump_clock: MockClock, store: SimulatedStore, processes: int
+) -> None:
+    hosts, pages, delay = 20, 40, 0.2
+    scopes = {"fourth": {"delay": 0.04, "shared": True}, "third": {"quota": 40, "window": 1.0, "shared": True}}
+    fleet = Fleet(tmp_path, store, THROTTLING_SCOPES=scopes, RANDOMIZE_DOWNLOAD_DELAY=False, DOWNLOAD_DELAY=delay)
+    fleet.web = web(hosts=hosts, pages=pages)
+    fleet.spider = SomeSlow
+    async with trio.open_nursery() as nursery:
+        for number in range(processes):
+            nursery.start_soon(partial(fleet.work, number, feed=number == 0))
+    assert len(fleet.items) == hosts * pages
+    assert max(at for at, _ in fleet.sent) <= 2.0 * delay * pages  # the hosts' own delays take longest of all limits
+
+
 @pytest.fixture
 def jobs(monkeypatch: pytest.MonkeyPatch) -> list[RedisJob]:
     """The jobs that are opened, in their order."""

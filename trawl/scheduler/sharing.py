@@ -128,6 +128,7 @@ class SharingScheduler(Scheduler):
             asking = self._ask(lane, grant)
         token = asking.token
         if token is None:
+            self.queues.end_claim(lane, now)  # its own scopes are open, and others may use them meanwhile
             return asking, inf
         at = token.at - _lead(lane)
         if at > now:  # it comes to the wire faster than when the token came

@@ -51,6 +51,10 @@ class SharedScope(Scope):
             return at
         return inf if token.until <= now else max(at, token.at)
 
+    def is_tight(self) -> bool:
+        """Return False: the store's line says who goes first, and a claim of this process would keep tokens waiting."""
+        return False
+
     @property
     def counts_sends(self) -> bool:
         """True: a token is good for one send."""
