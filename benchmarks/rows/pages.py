@@ -121,6 +121,7 @@ def kept(bench: Bench) -> list[Figure]:
 def a_page(bench: Bench, peer: str, what: str) -> float:
     """Thousands of instructions a page of one kind of crawl; other work on the machine adds none."""
     fewer, more = SMALL_SITES
+    peer_python(peer)  # made once, not by two threads at a time
     with ThreadPoolExecutor() as pool:
         first, second = pool.map(partial(instructions_of, bench, peer, what), SMALL_SITES)
     a_page = (second - first) / (more - fewer) / 1_000
