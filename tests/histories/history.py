@@ -20,6 +20,7 @@ from pathlib import Path
 import attrs
 import trio
 
+from tests.histories.chain import Chain
 from tests.histories.checker import Found, check, read_keys, read_records
 from tests.histories.networks import Networks
 from tests.histories.proxy import Wire
@@ -49,6 +50,7 @@ class History:
         pause: Seconds between two of them, on average.
         seed: Of the random numbers.
         networks: Where each worker has a network of its own; None: all are in that of this machine.
+        settings: More settings of the crawl, ``NAME=VALUE``.
     """
 
     hosts: Sequence[str]
@@ -58,6 +60,7 @@ class History:
     pause: float
     seed: int
     networks: Networks | None = None
+    settings: Sequence[str] = ()
 
 
 class Workers:
@@ -70,6 +73,7 @@ class Workers:
         self._folder = folder
         self._start = site.world.start
         self._networks = history.networks
+        self._settings = history.settings
         self._address = "127.0.0.1" if history.networks is None else history.networks.store
         self._nursery = nursery
         self._last = FEEDS
@@ -89,6 +93,7 @@ class Workers:
         spider = str(Path(__file__).with_name("spider.py"))
         words = ["crawl", spider, "--job", f"redis://{self._address}:{wire.port}/{JOB}", "-a", f"start={self._start}"]
         words += ["-o", "items.jsonl"] if number == FEEDS else []
+        words += [word for setting in self._settings for word in ("-s", setting)]
         where = [] if self._networks is None else self._networks.command(number)
         with open(self._folder / f"log-{number}", "ab") as log:
             self.processes[number] = subprocess.Popen(
@@ -153,12 +158,12 @@ class Stage:
     """What faults are made of."""
 
     workers: Workers
-    store: StoreProcess
+    store: StoreProcess | Chain
     rng: random.Random
     networks: Networks | None
 
 
-async def run_history(history: History, folder: Path, store: StoreProcess) -> tuple[Found, Counter[str]]:
+async def run_history(history: History, folder: Path, store: StoreProcess | Chain) -> tuple[Found, Counter[str]]:
     """Let a history happen. Returns what was found, and how often which fault was made.
 
     Args:
@@ -278,6 +283,17 @@ async def _kill_the_store(stage: Stage) -> None:
     await trio.to_thread.run_sync(stage.store.start)
 
 
+async def _fail_over(stage: Stage) -> None:
+    """Kill the store while its replica is behind; that one takes its place."""
+    assert isinstance(stage.store, Chain)
+    workers = stage.workers
+    await trio.to_thread.run_sync(stage.store.fail_over, stage.rng.uniform(0.0, 0.5))
+    workers.port = stage.store.port
+    for wire in workers.wires.values():
+        wire.target = workers.port
+        wire.drop()
+
+
 FAULTS: Mapping[str, Callable[[Stage], Awaitable[None]]] = {
     "kill": _kill,
     "leave": _leave,
@@ -289,5 +305,6 @@ FAULTS: Mapping[str, Callable[[Stage], Awaitable[None]]] = {
     "pull": _pull,
     "drop": _drop,
     "kill the store": _kill_the_store,
+    "fail over": _fail_over,
 }
 """What may happen, by name."""

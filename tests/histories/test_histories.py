@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.histories.chain import chain
 from tests.histories.history import History, run_history
 from tests.histories.networks import networks, why_not
 from tests.servers.stores import running_store
@@ -45,6 +46,17 @@ async def test_workers_in_networks_of_their_own_whose_cables_are_pulled(tmp_path
         found, done = await run_history(history, tmp_path, store)
     assert found.is_clean, (found, done)
     assert done["pull"] >= 2
+
+
+@pytest.mark.servers
+async def test_a_replica_that_lags_takes_the_place_of_the_store(tmp_path: Path) -> None:
+    faults = ["fail over", "kill", "join", "fail over", "drop", "leave"]
+    with chain(tmp_path / "data") as stores:
+        settings = ["JOB_DURABILITY=replicated"]
+        history = History(hosts=HOSTS, pages=24, faults=faults, pause=0.5, seed=3, settings=settings)
+        found, done = await run_history(history, tmp_path, stores)
+    assert found.is_clean, (found, done)
+    assert done["fail over"] == 2
 
 
 @pytest.mark.soak
