@@ -125,7 +125,7 @@ class Ready:
     def session(self) -> None:
         return None
 
-    def close(self) -> None:
+    def close(self, *, is_cut: bool = False) -> None:
         pass
 
 
