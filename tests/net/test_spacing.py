@@ -71,7 +71,7 @@ class Wire:
     def session(self) -> None:
         """There is no TLS."""
 
-    def close(self) -> None:
+    def close(self, *, is_cut: bool = False) -> None:
         """There is nothing to close."""
 
 
