@@ -475,13 +475,15 @@ class RedisJob(Job):
         if batch is not None and batch.calls is not None:
             calls += batch.calls
         answers = await server.run(calls, self._replicas)
-        if looks:
-            self._hear_end(self.share.hear(answers.pop(0)))
+        told = answers.pop(0) if looks else None
+        if batch is None:
+            self._hear_share(told)
+        else:
+            self._running = batch  # it failed meanwhile, if it is no more
+            self._hear(batch, answers, told)
         if renews:
             self._renewed(began)
         if batch is not None:
-            self._running = batch  # it failed meanwhile, if it is no more
-            self._hear(batch, answers)
             self._running = None
             batch.end()
 
@@ -561,25 +563,36 @@ class RedisJob(Job):
             self._has_started = False
             args.append("B")
 
-    def _hear(self, batch: _Batch, answers: list[Any]) -> None:
-        """Let memory follow: the readings, which were made before the step, and the steps in their order.
+    def _hear_share(self, told: Any) -> None:
+        if told is not None:
+            self._hear_end(self.share.hear(told))
 
-        Where the step was applied in an earlier round trip, whose answer was lost, the readings were made after it.
+    def _hear(self, batch: _Batch, answers: list[Any], told: Any) -> None:
+        """Let memory follow: what was told of the job, the readings, and the steps, in the order of their making.
+
+        Where the step was applied in an earlier round trip, whose answer was lost, it was made before the others: a
+        part that it gave back may be taken again by now, with what it stored there.
         """
         written = answers.pop() if batch.steps else None
         if written is not None and written[0] not in (b"ok", b"again"):
             raise self.share.ended(written[0])
+        is_again = False
         if written is not None and written[0] == b"again":
+            is_again = True
             self._hear_step(batch, written)
-            written = None
+        self._hear_share(told)
         for (_, hear), answer in zip(batch.readings, answers, strict=True):
             hear(answer)
-        if written is not None:
+        if written is None:
+            return
+        if not is_again:
             self._hear_step(batch, written)
+        self.share.hear_arrived(written[4])
+        self.share.hear_sessions(int(written[5]))
 
     def _hear_step(self, batch: _Batch, written: list[Any]) -> None:
         self._step += 1
-        _, end, refused, firsts, arrived, sessions = written
+        _, end, refused, firsts, *_ = written
         seen: dict[int, set[int]] = {}
         for number in refused.split():
             step, row = batch.new[int(number)]
@@ -591,8 +604,6 @@ class RedisJob(Job):
         for number, (each, applied) in enumerate(batch.steps):
             is_plain = number not in seen and not each.due_of
             applied(_WRITTEN if is_plain else Written(seen.get(number, ()), {lane: due[lane] for lane in each.due_of}))
-        self.share.hear_arrived(arrived)
-        self.share.hear_sessions(int(sessions))
 
     def _hear_end(self, end: int, own: Sequence[bytes] | None = ()) -> None:
         """Take in where the items end, of which ``own`` were put in by this session; None: nobody knows how many."""
