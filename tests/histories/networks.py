@@ -4,23 +4,32 @@ Each has a cable to the site and one to the store. The site and the store are on
 cable that is pulled out loses what is on it, which no proxy does: the kernels at both ends know nothing of it, and send
 again what was not acknowledged, for minutes. Only the store's cables are pulled: a request that is late on its way to
 the site would look early there.
+
+The addresses are those for tests of devices (RFC 2544, 198.18.0.0/15), so that no real network is hidden. One process
+at a time has them: a second waits. What a killed process left is removed by the next.
 """
 
 from __future__ import annotations
 
+import fcntl
+import json
+import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from secrets import token_hex
 
 __all__ = ["Networks", "networks", "why_not"]
 
-SITE, STORE = "10.213", "10.214"
+SITE, STORE = "198.18", "198.19"
 """What the addresses of two networks begin with."""
 
 GATE = "0.1"
 """What this machine's address in each ends with."""
+
+OURS = re.compile(r"tw[0-9a-f]{6}(-\d+|[ab])")
+"""A namespace of a worker, or a bridge."""
 
 
 class Networks:
@@ -47,10 +56,7 @@ class Networks:
 
     def remove(self) -> None:
         """Remove all of it."""
-        for space in self._made.values():
-            _ip("netns", "del", space)
-        for end in "ab":
-            _ip("link", "del", self._name + end)
+        _remove([*self._made.values()], [f"{self._name}a", f"{self._name}b"])
 
     def command(self, number: int) -> list[str]:
         """Return what runs a command in the network of a worker, which is made if it is not there."""
@@ -81,12 +87,16 @@ class Networks:
 @contextmanager
 def networks(hosts: int) -> Iterator[Networks]:
     """Networks for a site of so many hosts, until the block ends."""
-    made = Networks(hosts)
-    try:
-        made.build()
-        yield made
-    finally:
-        made.remove()
+    # The lock lasts as long as this process, and holds for all that see the same interfaces.
+    with open("/proc/self/ns/net") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        _remove_leftovers()
+        made = Networks(hosts)
+        try:
+            made.build()
+            yield made
+        finally:
+            made.remove()
 
 
 def why_not() -> str:
@@ -99,6 +109,24 @@ def why_not() -> str:
         return f"this user may not make network namespaces: {tried.stderr.strip()}"
     _ip("netns", "del", probe)
     return ""
+
+
+def _remove_leftovers() -> None:
+    spaces = [line.split()[0] for line in _told("netns", "list").splitlines() if line]
+    bridges = [link["ifname"] for link in json.loads(_told("-j", "link", "show", "type", "bridge") or "[]") if link]
+    _remove(filter(OURS.fullmatch, spaces), filter(OURS.fullmatch, bridges))
+
+
+def _remove(spaces: Iterable[str], bridges: Iterable[str]) -> None:
+    """Remove what is there of it: a build that failed has made a part."""
+    for space in spaces:
+        subprocess.run(["ip", "netns", "del", space], check=False)
+    for bridge in bridges:
+        subprocess.run(["ip", "link", "del", bridge], check=False)
+
+
+def _told(*words: str) -> str:
+    return subprocess.run(["ip", *words], check=True, capture_output=True, text=True).stdout
 
 
 def _ip(*words: str) -> None:
