@@ -17,7 +17,8 @@ from trawl._run import CrawlResult, crawl_with
 from trawl.blocking import InlineBlocking
 from trawl.engine import Crawl
 from trawl.errors import SettingsError
-from trawl.frontier.redis.client import Address, Call, StoreServer
+from trawl.frontier.job import Lease
+from trawl.frontier.redis.client import Address, Call, StoreAway, StoreServer
 from trawl.frontier.redis.line import StoreLine
 from trawl.http import Outcome, Request
 from trawl.scheduler import Grant
@@ -44,7 +45,9 @@ class Cut:
 
     async def run(self, calls: Sequence[Call], replicas: int = 0) -> list[Any]:
         if self._number in self._cut:
-            await trio.sleep_forever()
+            while self._number in self._cut:  # noqa: ASYNC110 - a set tells nobody
+                await trio.sleep(1.0)
+            raise StoreAway("it was cut off")
         return await self._server.run(calls, replicas)
 
     async def read_stream(self, key: str, after: str, seconds: float) -> list[tuple[str, Mapping[bytes, bytes]]]:
@@ -67,13 +70,13 @@ def store(monkeypatch: pytest.MonkeyPatch, cut: set[int]) -> SimulatedStore:
     for name in ("client.connect", "job.connect_server"):
         monkeypatch.setattr(f"trawl.frontier.redis.{name}", made.connect)
 
-    def line(address: Address, session: str, *, life: float, connect: Any) -> StoreLine:
+    def line(address: Address, session: str, *, life: float, lease: Lease, connect: Any) -> StoreLine:
         @asynccontextmanager
         async def through(here: Address) -> AsyncGenerator[StoreServer, None]:
             async with connect(here) as server:
                 yield Cut(server, cut, int(address.job))
 
-        return StoreLine(Address.parse("redis://store/all"), session, life=life, connect=through)
+        return StoreLine(Address.parse("redis://store/all"), session, life=life, lease=lease, connect=through)
 
     monkeypatch.setattr("trawl.frontier.redis.job.StoreLine", line)
     return made
@@ -262,6 +265,27 @@ async def test_a_crawl_that_is_killed_with_tokens_shuts_the_scope_for_one_lease_
     late = sorted([at for at, _, _ in fleet.sends if at > killed_at])
     assert max([after - before for before, after in pairwise([killed_at, *late])]) <= 16.0
     assert len([at for at in late if at > killed_at + 16.0]) >= 60
+
+
+async def test_what_is_on_the_wire_of_a_crawl_whose_line_alone_is_cut_ends_before_its_places_go_to_others(
+    autojump_clock: MockClock, store: SimulatedStore, cut: set[int]
+) -> None:
+    store.latency = 0.005
+    fleet = Fleet(web(latency=40.0), {"proxy a": {"concurrency": 2}}, Many)
+
+    async def cut_off() -> None:
+        await trio.sleep(10.0)
+        cut.add(0)  # the line of this crawl; what it has to do with its job goes on
+        await trio.sleep(60.0)
+        cut.clear()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(cut_off)
+        await fleet.run(2, 400.0)
+    assert {number for at, number, _ in fleet.sends if at < 5.0} == {0, 1}
+    assert {number for at, number, _ in fleet.sends if 20.0 < at < 70.0} == {1}
+    assert {number for at, number, _ in fleet.sends if at > 100.0} == {0, 1}
+    assert fleet.most_in_flight() == 2
 
 
 @pytest.mark.parametrize(

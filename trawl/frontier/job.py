@@ -44,6 +44,7 @@ __all__ = [
     "AT_ONCE",
     "LAST_ORDER",
     "READ_BYTES",
+    "SAFE",
     "Follower",
     "HeldLane",
     "Job",
@@ -70,6 +71,9 @@ LAST_ORDER = 1 << 62
 
 TAIL_BYTES = 1 << 20
 """Bytes of the items that came last and are kept in memory."""
+
+SAFE = 0.9
+"""The part of a lease that is used: clocks of two machines run at different speeds, by far less than this."""
 
 READ_BYTES = 1 << 20
 """Bytes after which a reading of items stops."""
@@ -253,7 +257,7 @@ class Outbox:
 
 
 class Lease:
-    """The time for which a job is surely this process's.
+    """The time for which a job, and the places of shared scopes, are surely this process's.
 
     Attributes:
         until: The instant on the run clock at which it may be over.
@@ -265,12 +269,24 @@ class Lease:
         self.until: float = -math.inf
         self.away_since: float | None = None
         self.away_reason: str = ""
+        self._job_until = -math.inf
+        self._places_until = math.inf
         self._scopes: set[trio.CancelScope] = set()
         self._renewed = trio.Event()
 
     def renew(self, until: float) -> None:
         """Prolong it, and the deadlines of what runs under it."""
-        self.until = until
+        self._job_until = until
+        self._apply()
+
+    def hold_places(self, until: float) -> None:
+        """Say until when places of shared scopes are surely this process's; infinity: it has none."""
+        if until != self._places_until:
+            self._places_until = until
+            self._apply()
+
+    def _apply(self) -> None:
+        until = self.until = min(self._job_until, self._places_until)
         for scope in self._scopes:
             scope.deadline = until
         self._renewed.set()
@@ -279,7 +295,7 @@ class Lease:
     def why(self, now: float) -> str:
         """Say why nothing is stored now; "" while the server answers."""
         if self.away_since is None:
-            return ""
+            return "" if now < self.until else "nothing is sent: it does not answer for the shared scopes"
         sends = "nothing is sent" if now >= self.until else f"nothing is sent from {self.until - now:.0f} s on"
         return f"away for {now - self.away_since:.0f} s, {sends}: {self.away_reason}"
 

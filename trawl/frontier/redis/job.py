@@ -44,6 +44,7 @@ from trawl.frontier.codec import repack, unpack
 from trawl.frontier.job import (
     AT_ONCE,
     READ_BYTES,
+    SAFE,
     Follower,
     Job,
     LaneHead,
@@ -89,7 +90,6 @@ logger: logging.Logger = logging.getLogger("trawl.frontier")
 
 T = TypeVar("T")
 
-_SAFE = 0.9  # of a lease: clocks of two machines run at different speeds, by far less than this
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0  # seconds between two tries to reach a server
 _CLOSE_SECONDS = 8.0
 _LANES_AT_ONCE = 32
@@ -490,7 +490,7 @@ class RedisJob(Job):
     def _renewed(self, began: float) -> None:
         lease = self.lease
         now = trio.current_time()
-        lease.renew(began + _SAFE * self._lease_seconds)
+        lease.renew(began + SAFE * self._lease_seconds)
         self._renew_at = began + self._lease_seconds / 4.0
         if lease.away_since is not None:
             logger.info("job %s: its server is back after %.0f s", self.name, now - lease.away_since)
@@ -724,7 +724,7 @@ async def open_job(
     async with trio.open_nursery() as nursery:
         try:
             job: RedisJob = await nursery.start(partial(_serve, address, durability, part, connect or connect_server))
-            job.line = StoreLine(address, token_hex(8), life=lease, connect=connect or connect_server)
+            job.line = StoreLine(address, token_hex(8), life=lease, lease=job.lease, connect=connect or connect_server)
             try:
                 yield job
             finally:

@@ -10,26 +10,31 @@ send is told with its age, and counts from its arrival, less that age: never bef
 trip whose answer was lost is told again: an ask has a number, and each step of its life is taken once.
 
 A session that has asks or tokens is heard of at least each second. One that was silent for five has left the line: it
-lines up again by itself. Its tokens are good until their deadlines, at which they count as sent.
+lines up again by itself. Its tokens are good until their deadlines, at which they count as sent. Its places go to
+others after a lease and a heartbeat: before that, whatever is on the wire is cut off, as where the job's lease is over.
 """
 
 from __future__ import annotations
 
+import logging
 import math
 import random
 from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager, suppress
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 from urllib.parse import quote, unquote
 
 import attrs
 import trio
 
+from trawl.frontier.job import SAFE, Lease
 from trawl.frontier.redis.client import Address, StoreAway, StoreServer
 from trawl.throttling.explain import Reason
 from trawl.throttling.line import SharedLimits, Token
 
 __all__ = ["StoreLine"]
+
+logger: logging.Logger = logging.getLogger("trawl.frontier")
 
 HEARTBEAT = 1.0
 """Seconds between two round trips at most, while something is asked for or held."""
@@ -44,6 +49,7 @@ _NEWS_SECONDS = 2.0
 _MAX_OPERATIONS = 500
 _MAX_LOOKS = 100
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
+_SAID_AT = 1.0  # seconds: a pause from which on it is worth a line
 _PRIORITIES = 1 << 63
 
 Connect = Callable[[Address], AbstractAsyncContextManager[StoreServer]]
@@ -85,16 +91,19 @@ class StoreLine:
         session: The name of this process's session: letters and digits.
         life: Seconds of its lease: after these, and a heartbeat more, a session that is not heard of has lost its
             places.
+        lease: Does not outlast the places.
         connect: Makes a connection.
     """
 
-    def __init__(self, address: Address, session: str, *, life: float, connect: Connect) -> None:
+    def __init__(self, address: Address, session: str, *, life: float, lease: Lease, connect: Connect) -> None:
         tag = f"{{{quote(address.job, safe='')}}}:x:"
         self._keys = [tag + name for name in "slakmdown"]
         self._news = f"{tag}n{session}"
         self._address = address
         self._session = session
         self._life = life
+        self._heartbeat = min(HEARTBEAT, life / 4.0)
+        self._lease = lease
         self._connect = connect
         self._came: Callable[[Token], None] = lambda token: None
         self._adopt: Callable[[str, bytes, float], None] = lambda id, learned, age: None
@@ -107,6 +116,8 @@ class StoreLine:
         self._heard = "0-0"
         self._ahead = -math.inf  # run clock minus server's clock, at the least, by the latest round trip
         self._began_at = math.inf  # the first round trip
+        self._heard_at = -math.inf  # the beginning of the latest one
+        self._tokens = 0  # asks that are not waiting
         self._call_at = -math.inf
         self._is_known = False
         self._stirred = trio.Event()
@@ -130,8 +141,7 @@ class StoreLine:
 
     def drop(self, number: int) -> None:
         """Leave the line, or give a token back that was not used."""
-        if self._asks.pop(number, None) is not None:
-            self._put(("U", number))
+        self._end(number, "U")
 
     def sent(self, number: int, now: float, intervals: Sequence[float]) -> None:
         """Say that the request of a token went to the wire."""
@@ -151,8 +161,7 @@ class StoreLine:
 
     def given_back(self, number: int) -> None:
         """Free the places of a token that was used."""
-        if self._asks.pop(number, None) is not None:
-            self._put(("F", number))
+        self._end(number, "F")
 
     def publish(self, scope_id: str, limits: SharedLimits, *, is_new: bool = False) -> None:
         """Put limits in force for all sessions."""
@@ -173,6 +182,18 @@ class StoreLine:
     def why(self, number: int) -> Reason:
         """Explain what an ask waits for, as the server told last."""
         return self._asks[number].reason
+
+    def _end(self, number: int, how: str) -> None:
+        ask = self._asks.pop(number, None)
+        if ask is not None:
+            self._put((how, number))
+            if not ask.is_waiting:
+                self._tokens -= 1
+                if not self._tokens:
+                    self._hold_places()
+
+    def _hold_places(self) -> None:
+        self._lease.hold_places(self._heard_at + SAFE * self._life if self._tokens else math.inf)
 
     def _put(self, operation: object) -> None:
         self._operations.append(operation)
@@ -206,11 +227,15 @@ class StoreLine:
     async def _keep(self, use: Callable[[StoreServer], Any]) -> None:
         pause = _FIRST_PAUSE
         while not self._is_leaving:
-            with suppress(StoreAway):
+            try:
                 async with self._connect(self._address) as server:
                     pause = _FIRST_PAUSE
                     await use(server)
                     return
+            except StoreAway as error:
+                if pause >= _SAID_AT > pause / 2.0 and self._lease.away_since is None:  # that is said by the job
+                    words = "job %s: its server does not answer for shared scopes (%s): nothing that needs them is sent"
+                    logger.warning(words, self._address.shown, error)
             await trio.sleep(pause * random.uniform(0.5, 1.0))
             pause = min(2.0 * pause, _LONGEST_PAUSE)
 
@@ -245,7 +270,9 @@ class StoreLine:
         now = trio.current_time()
         server_now, was_silent, soonest = float(answer[0]), answer[1], float(answer[2])
         self._ahead = began - server_now / 1e6
-        self._call_at = now + (min(HEARTBEAT, soonest / 1e6) if soonest >= 0.0 else HEARTBEAT)
+        self._call_at = now + (min(self._heartbeat, soonest / 1e6) if soonest >= 0.0 else self._heartbeat)
+        self._heard_at = began
+        self._hold_places()
         is_first, self._is_known = not self._is_known, True
         if was_silent and not is_first:
             for id in self._versions:
@@ -303,6 +330,8 @@ class StoreLine:
         ask = self._asks.get(number)
         if ask is not None and ask.is_waiting:
             ask.is_waiting = False
+            self._tokens += 1
+            self._hold_places()
             until = max(deadline / 1e6 + self._ahead, self._began_at + wait / 1e6 + TOKEN_SECONDS)
             self._came(Token(number, trio.current_time() + wait / 1e6 + _ROUNDING, until - _MARGIN))
 
