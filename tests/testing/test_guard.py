@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import pytest
 import trio
@@ -97,6 +99,19 @@ async def test_an_error_that_a_nursery_wraps_is_raised_bare(autojump_clock: Mock
     with pytest.raises(TouchedTheWorld), guarded():
         async with trio.open_nursery() as nursery:
             nursery.start_soon(by_the_standard_library)
+
+
+async def test_a_library_may_look_at_its_import_what_sockets_can_do_but_connects_nowhere(
+    autojump_clock: MockClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = "import socket\nwith socket.socket() as made:\n    made.bind(('127.0.0.1', 0))\n"
+    (tmp_path / "looks_at_sockets.py").write_text(looks)
+    (tmp_path / "connects_somewhere.py").write_text("import socket\nsocket.create_connection(('127.0.0.1', 9))\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with guarded():
+        importlib.import_module("looks_at_sockets")
+    with pytest.raises(TouchedTheWorld, match="would use a real"), guarded():
+        importlib.import_module("connects_somewhere")
 
 
 async def test_other_errors_pass() -> None:

@@ -19,6 +19,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from types import FrameType
 from typing import Any
 
 import trio
@@ -38,6 +39,9 @@ _EVENTS = {
     "os.posix_spawn": "a real process",
     "os.system": "a real process",
 }
+
+_TRIED_AT_IMPORT = {"socket.__new__", "socket.bind"}
+"""A library may look, when it is first imported, what this machine's sockets can do (urllib3 does, for IPv6)."""
 
 _active: ContextVar[Guard | None] = ContextVar("trawl_simulation_guard", default=None)
 _wrapped: trio.lowlevel.RunVar[int] = trio.lowlevel.RunVar("trawl_guards", 0)
@@ -109,10 +113,17 @@ def _install_hook() -> None:
 
 def _audit(event: str, arguments: tuple[Any, ...]) -> None:
     what = _EVENTS.get(event)
-    if what is None or (guard := _active.get()) is None:
+    if what is None or (guard := _active.get()) is None or (event in _TRIED_AT_IMPORT and _is_importing()):
         return
     address = next((each for each in arguments if isinstance(each, str | bytes | tuple) and each), "")
     raise guard.refuse(what, str(address) if event.startswith(("socket.connect", "socket.get")) else "")
+
+
+def _is_importing() -> bool:
+    frame: FrameType | None = sys._getframe()
+    while frame is not None and frame.f_code.co_filename != "<frozen importlib._bootstrap>":
+        frame = frame.f_back
+    return frame is not None
 
 
 @contextmanager
