@@ -192,6 +192,13 @@ def sweep(session: nox.Session) -> None:
 
 
 @nox.session
+def stored(session: nox.Session) -> None:
+    """The promises once more, with a job in a server that is simulated: five minutes."""
+    install(session, "test", editable=True)
+    session.run("pytest", "-p", "tests.promises.in_a_store", "tests/promises", *(session.posargs or ON_TWO_CORES))
+
+
+@nox.session
 def soak(session: nox.Session) -> None:
     """An hour of crawls through every fault (SOAK_SECONDS), and a million sends over virtual days (SOAK_SENDS)."""
     install(session, "test", editable=True)
