@@ -8,6 +8,7 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from functools import lru_cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Self, TypedDict, TypeVar, Unpack, overload
 
@@ -39,6 +40,10 @@ FINGERPRINT_BYTES = 16
 """Length of a fingerprint: two of a thousand million requests are the same by chance once in 10 ** 20 crawls."""
 
 
+REMEMBERED = 4096
+"""Addresses whose fingerprints are remembered: about a megabyte."""
+
+
 def fingerprint(request: Request) -> bytes:
     """Return 16 bytes that are equal for requests with one method, one body and one address, in one session.
 
@@ -46,12 +51,20 @@ def fingerprint(request: Request) -> bytes:
     arguments in order, however it is percent-encoded. Headers, cookies and meta do not count, but for meta ``session``:
     another visitor sees another page.
     """
-    # Neither a method nor a URL in normal form has a space or a line end in it, so no two requests read the same here.
     if request._meta is None or (session := request._meta.get("session")) is None:
-        text = f"{request.method} {sorted_url(request.url)}\n".encode()
-    else:
-        text = f"{request.method} {sorted_url(request.url)} {session!r}\n".encode()
-    return blake2b(text + request.body if request.body else text, digest_size=FINGERPRINT_BYTES).digest()
+        if request.method == "GET" and not request.body:
+            return _of_page(request.url)
+        session = None
+    # Neither a method nor a URL in normal form has a space or a line end in it, so no two requests read the same here.
+    visitor = "" if session is None else f" {session!r}"
+    text = f"{request.method} {sorted_url(request.url)}{visitor}\n".encode()
+    return blake2b(text + request.body, digest_size=FINGERPRINT_BYTES).digest()
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _of_page(url: str) -> bytes:
+    """Return the fingerprint of a plain GET request. Most links of a page stand on others, too, that came before it."""
+    return blake2b(f"GET {sorted_url(url)}\n".encode(), digest_size=FINGERPRINT_BYTES).digest()
 
 
 Callback = Callable[..., Any]

@@ -89,6 +89,9 @@ long to find that out."""
 _BASES = 256
 """Bases whose normal form is remembered: the links of a page are joined one after another."""
 
+_LINKS = 4096
+"""Links whose addresses are remembered, by the folder of their page: about a megabyte."""
+
 _HTTP = ("http://", "https://")  # such a URL in normal form has a path: its ninth character, or a later one, is a slash
 
 _HOSTS = 256
@@ -125,19 +128,28 @@ def join_url(base: str, url: str) -> str:
     """
     try:
         root, folder = _places_of(base)
-        start = len(root) if url.startswith(root) else 0
-        # Most links are joined by concatenation, in a third of the time. The others need parsing: dots, a second slash,
-        # a character that is encoded, another origin.
-        if root and _PLAIN.fullmatch(url, start):
-            if url[start] == "/":
-                return root + url[start:]
-            if start == 0:
-                return folder + url
+        if root and type(url) is str and (joined := _joined(root, folder, url)):  # a text of lxml can't be stored
+            return joined
         return ada_url.join_url(base, url)
     except (ValueError, AttributeError, TypeError):
         _check_text(url)
         _check_text(base)
         raise ValueError(f"the link {url!r} on {base!r} makes no valid URL") from None
+
+
+@lru_cache(maxsize=_LINKS)
+def _joined(root: str, folder: str, url: str) -> str:
+    """Join a link by concatenation, in a third of the time: most can be, and stand on other pages of their folder, too.
+
+    Returns "" for those that need parsing: dots, a second slash, a character that is encoded, another origin.
+    """
+    start = len(root) if url.startswith(root) else 0
+    if _PLAIN.fullmatch(url, start):
+        if url[start] == "/":
+            return root + url[start:]
+        if start == 0:
+            return folder + url
+    return ""
 
 
 @lru_cache(maxsize=_BASES)
