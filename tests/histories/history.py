@@ -51,6 +51,7 @@ class History:
         seed: Of the random numbers.
         networks: Where each worker has a network of its own; None: all are in that of this machine.
         settings: More settings of the crawl, ``NAME=VALUE``.
+        exports: ``trawl export`` has the feed, and sends nothing itself; False: a crawl has it.
     """
 
     hosts: Sequence[str]
@@ -61,6 +62,7 @@ class History:
     seed: int
     networks: Networks | None = None
     settings: Sequence[str] = ()
+    exports: bool = False
 
 
 class Workers:
@@ -74,6 +76,7 @@ class Workers:
         self._start = site.world.start
         self._networks = history.networks
         self._settings = history.settings
+        self._exports = history.exports
         self._address = "127.0.0.1" if history.networks is None else history.networks.store
         self._nursery = nursery
         self._last = FEEDS
@@ -91,7 +94,11 @@ class Workers:
 
     def _run(self, number: int, wire: Wire) -> None:
         spider = str(Path(__file__).with_name("spider.py"))
-        words = ["crawl", spider, "--job", f"redis://{self._address}:{wire.port}/{JOB}", "-a", f"start={self._start}"]
+        job = f"redis://{self._address}:{wire.port}/{JOB}"
+        if number == FEEDS and self._exports:
+            words = ["export", job, "-f", "-s", f"JOB_LEASE={LEASE}"]
+        else:
+            words = ["crawl", spider, "--job", job, "-a", f"start={self._start}"]
         words += ["-o", "items.jsonl"] if number == FEEDS else []
         words += [word for setting in self._settings for word in ("-s", setting)]
         where = [] if self._networks is None else self._networks.command(number)
@@ -129,7 +136,7 @@ class Workers:
         """Return when the site was asked for some pages. A checkpoint."""
         with trio.fail_after(PATIENCE):
             while len(site.hits) < 10:  # noqa: ASYNC110 - processes tell nobody
-                assert FEEDS in self.alive(), self.said(FEEDS)
+                assert self.alive(), self.said(self._last)
                 await trio.sleep(0.05)
 
     async def keep_up(self) -> None:
@@ -177,10 +184,13 @@ async def run_history(history: History, folder: Path, store: StoreProcess | Chai
     done: Counter[str] = Counter()
     async with serving(history.hosts, history.pages) as site, _workers(history, folder, site, store.port) as workers:
         stage = Stage(workers=workers, store=store, rng=random.Random(history.seed), networks=history.networks)
-        await workers.start(FEEDS)
+        if not history.exports:  # who exports needs a job that is there
+            await workers.start(FEEDS)
         for _ in range(history.workers):
             await workers.start()
         await workers.until_begun(site)
+        if history.exports:
+            await workers.start(FEEDS)
         for fault in history.faults:
             await trio.sleep(stage.rng.expovariate(1.0 / history.pause))
             if len(workers.alive()) < 2:

@@ -16,7 +16,7 @@ import pytest
 from tests.histories.chain import chain
 from tests.histories.history import History, run_history
 from tests.histories.networks import networks, why_not
-from tests.servers.stores import running_store
+from tests.servers.stores import KINDS, running_store
 
 HOSTS = [f"127.0.7.{number}" for number in range(1, 21)]
 FAULTS = ["kill", "kill", "join", "leave", "drop", "kill the store", "cut", "stop", "stall", "slow"]
@@ -27,8 +27,8 @@ async def test_workers_their_wires_and_their_store_fail_and_each_page_is_in_the_
     data = tmp_path / "data"
     data.mkdir()
     faults = ["kill", "join", "drop", "kill the store", "cut", "kill", "stop", "leave"]
-    with running_store("redis", data) as store:
-        history = History(hosts=HOSTS, pages=24, faults=faults, pause=0.3, seed=1)
+    with running_store("valkey", data) as store:
+        history = History(hosts=HOSTS, pages=24, faults=faults, pause=0.3, seed=1, exports=True)
         found, done = await run_history(history, tmp_path, store)
     assert found.is_clean, (found, done)
     assert done.total() >= 6
@@ -66,9 +66,9 @@ async def test_histories_for_half_an_hour(tmp_path: Path) -> None:
     while time.monotonic() - begun < seconds:
         folder = tmp_path / str(seed)
         (folder / "data").mkdir(parents=True)
-        with running_store("redis", folder / "data") as store:
+        with running_store(KINDS[seed % 2], folder / "data") as store:
             faults = random.Random(seed).choices(FAULTS, k=30)
-            history = History(hosts=HOSTS, pages=150, faults=faults, pause=1.5, seed=seed)
+            history = History(hosts=HOSTS, pages=150, faults=faults, pause=1.5, seed=seed, exports=seed % 4 > 1)
             found, done = await run_history(history, folder, store)
         all_done += done
         print(f"history {seed}: {found}; {dict(done)}", flush=True)
