@@ -29,11 +29,11 @@ from trawl.compat.crawler import Crawler
 from trawl.compat.hooks import CompatCrawl, CompatHooks, hears_idle
 from trawl.compat.middleware import adapted, refer_redirects, tell_download, tell_timeout
 from trawl.compat.moved import ignore_urls
-from trawl.engine import Crawl, CrawlContext, Ended, EngineSettings, ItemSink, Recorder, Watcher, run_crawl
-from trawl.engine.callbacks import leaf_errors
+from trawl.engine import Crawl, CrawlContext, EngineSettings, ItemSink, Recorder, Watcher, run_crawl
+from trawl.engine.callbacks import without_groups
 from trawl.engine.job import OpenJob, leased, open_job
 from trawl.engine.stalls import report_stalls
-from trawl.errors import FeedError, JobError
+from trawl.errors import FeedError
 from trawl.feeds import Feeds, FeedsSettings, open_feeds, with_attributes
 from trawl.frontier import SCHEMES, Frontier, JobSettings, MemoryFrontier, named_frontier
 from trawl.http import Request, normalize_url
@@ -391,7 +391,7 @@ async def crawl_with(
             follows_loops=not settings["SCRAPY_COMPAT"],
             common=common,
         )
-        ended = await _alone(run_crawl(context))
+        ended = await without_groups(run_crawl(context))
     return CrawlResult(ended.reason, ended.stats, ended.elapsed, context.collected, ended.feed_error)
 
 
@@ -508,17 +508,6 @@ async def _stored(
         values, blocking, spider_name=spider.name, started_utc=wall.anchor_utc, stats=stats
     ) as feeds:
         yield feeds, None
-
-
-async def _alone(running: Awaitable[Ended]) -> Ended:
-    """Await ``running``; raise a single error, for example of ``open_spider``, without the nurseries' groups."""
-    try:
-        return await running
-    except BaseExceptionGroup as group:
-        found = leaf_errors(group)
-        if len(found) != 1 and not all(isinstance(error, JobError) for error in found):  # each task that meets it
-            raise
-    raise found[0]
 
 
 def _guard(settings: Settings, spider: Spider, *, is_real: bool) -> AddressGuard:

@@ -12,6 +12,10 @@ from trio.testing import MockClock
 
 from tests.jobs.test_shared import EVERYTHING, URL, Fleet
 from trawl.cli import main
+from trawl.cli.export import copy_items
+from trawl.errors import SessionEnded
+from trawl.feeds import FeedsSettings
+from trawl.frontier.job import Job
 from trawl.testing.store import SimulatedStore
 
 
@@ -52,6 +56,26 @@ def test_an_export_that_can_not_write_leaves_the_items_to_the_next(
     assert "taken/items.jsonl" in capsys.readouterr().err
     assert main(["export", URL, "-o", "items.jsonl"]) == 0
     assert fleet.items == EVERYTHING
+
+
+def test_an_export_in_whose_place_others_went_on_joins_them_again(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    work(fleet)
+    ended: list[Job] = []
+
+    async def taken_for_dead_once(job: Job, settings: FeedsSettings, *, follows: bool) -> None:
+        if not ended:
+            async with trio.open_nursery():
+                ended.append(job)
+                raise SessionEnded("job history: others go on in its place", "history")
+        await copy_items(job, settings, follows=follows)
+
+    monkeypatch.setattr("trawl.cli.export.copy_items", taken_for_dead_once)
+    monkeypatch.setattr("trawl.cli.worker.REJOIN_AFTER", 0.0)
+    assert main(["export", URL, "-o", "items.jsonl", "-f"]) == 0
+    assert fleet.items == EVERYTHING
+    assert "others go on in its place (joining again)" in capsys.readouterr().err
 
 
 def test_ctrl_c_ends_a_wait_for_a_job(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,7 +1,8 @@
 """The command ``trawl export``: copies the items of a job in a server to feeds, each once, as a crawl with feeds does.
 
 It joins the job as a session that takes no hosts. How far each feed has come is a value of the job, so that it may be
-killed and started again, and one process at a time does it: ``trawl crawl`` with feeds is another.
+killed and started again, and one process at a time does it: ``trawl crawl`` with feeds is another. Where others took
+its place, because it was away for too long, it joins them again.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from trawl.cli.load import feeds_layer
 from trawl.cli.logs import Logs
 from trawl.cli.own_server import has_server, reach_own_server
 from trawl.cli.run import log_layer, run_guarded
+from trawl.cli.worker import rejoining
+from trawl.engine.callbacks import without_groups
 from trawl.errors import FeedError, JobError, UsageError
 from trawl.feeds import FeedsSettings, open_outbox
 from trawl.frontier import SCHEMES, JobSettings
@@ -145,8 +148,12 @@ async def _export_from(url: str, settings: Settings, follows: bool) -> None:
                 logger.warning("%s: waiting", error)
             is_told = True
         await trio.sleep(LOOK_EVERY)
-    async with open_job(Address.parse(url), job.job_durability, lease=job.job_lease, works=False) as opened:
-        await copy_items(opened, settings.of(FeedsSettings), follows=follows)
+
+    async def copy() -> None:
+        async with open_job(Address.parse(url), job.job_durability, lease=job.job_lease, works=False) as opened:
+            await without_groups(copy_items(opened, settings.of(FeedsSettings), follows=follows))
+
+    await rejoining(copy)
 
 
 async def copy_items(job: Job, settings: FeedsSettings, *, follows: bool) -> None:

@@ -16,18 +16,30 @@ Some errors of callbacks name neither the line to change nor the change: an argu
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterable, Callable, Mapping
+from collections.abc import AsyncIterable, Awaitable, Callable, Mapping
 from contextlib import aclosing, closing
 from pathlib import Path
 from types import FrameType, GeneratorType, TracebackType
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, TypeVar, cast
 
 import trio
 
+from trawl.errors import JobError
 from trawl.spiders.results import iterate
 from trawl.tracebacks import is_user_file, user_frames
 
-__all__ = ["InvalidOutput", "OutputReceiver", "Shields", "advice", "consume", "frame_of", "leaf_errors"]
+__all__ = [
+    "InvalidOutput",
+    "OutputReceiver",
+    "Shields",
+    "advice",
+    "consume",
+    "frame_of",
+    "leaf_errors",
+    "without_groups",
+]
+
+T = TypeVar("T")
 
 ASYNCIO = (
     "a crawl runs on Trio, where asyncio does not work: use trio.sleep() and Trio's other functions instead, or a"
@@ -266,6 +278,17 @@ def leaf_errors(error: BaseException) -> list[BaseException]:
     if not isinstance(error, BaseExceptionGroup):
         return [error]
     return [leaf for inner in error.exceptions for leaf in leaf_errors(inner) if not isinstance(leaf, GeneratorExit)]
+
+
+async def without_groups(running: Awaitable[T]) -> T:
+    """Await ``running``; raise a single error, for example of ``open_spider``, without the nurseries' groups."""
+    try:
+        return await running
+    except BaseExceptionGroup as group:
+        found = leaf_errors(group)
+        if len(found) != 1 and not all(isinstance(error, JobError) for error in found):  # each task that meets it
+            raise
+    raise found[0]
 
 
 Callback = Callable[..., object]
