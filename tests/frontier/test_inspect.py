@@ -34,7 +34,11 @@ SPIDER = MySpider()
 async def opened(directory: Path, *, depth_first: bool = False) -> tuple[SqliteJob, StoredFrontier]:
     job = await open_job(directory, InlineBlocking())
     wall = WallClock.started(trio.current_time(), NOON)
-    return job, await open_frontier(job, SPIDER, wall, depth_first=depth_first)
+    try:
+        return job, await open_frontier(job, SPIDER, wall, depth_first=depth_first)
+    except JobError:
+        await job.aclose()
+        raise
 
 
 def record(path: str, host: str = "a.example", scopes: tuple[str, ...] = (), **options: Any) -> Record:
