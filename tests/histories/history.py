@@ -226,9 +226,9 @@ async def _kill(stage: Stage) -> None:
 
 
 async def _leave(stage: Stage) -> None:
-    """Have a worker leave."""
+    """Have a worker leave, but not the last: nobody would end the job."""
     others = [number for number in stage.workers.alive() if number != FEEDS]
-    if others:
+    if len(others) > 1:
         await stage.workers.end(stage.rng.choice(others), signal.SIGTERM)
 
 
