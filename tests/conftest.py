@@ -16,9 +16,10 @@ settings.register_profile("gate", derandomize=True, max_examples=40)
 settings.register_profile("sweep", max_examples=1000, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "gate"))
 
-# A shell that starts something in the background may have it ignore Ctrl-C, and so would all that the tests start.
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+# A shell may have what it starts in the background ignore Ctrl-C, and nohup a hang-up; so would all that tests start.
+for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, handler)
 
 IS_COMPILED = os.environ.get("TRAWL_COMPILED") == "1"  # set by `nox -s compiled`; tests/test_compiled.py holds it true
 
