@@ -340,3 +340,29 @@ async def test_a_manager_that_fails_on_a_redirect_harms_only_the_fetch(autojump_
     assert run.reason == "finished"
     assert len(run.items) == 1
     assert run.stats["scope_errors"] == 1
+
+
+async def test_a_callback_that_fails_when_it_is_cancelled_harms_no_other(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Fails(trawl.Spider):
+        name = "fails"
+        start_urls = ("http://a.example/",)
+
+        async def parse(self, response: Response, **kwargs: Any) -> None:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self.does_not_clean_up_well)
+                nursery.start_soon(self.fetch, Request("http://a.example/detail"))
+                await trio.sleep(1)
+                self.crawl.shutdown()
+
+        async def does_not_clean_up_well(self) -> None:
+            try:
+                await trio.sleep_forever()
+            finally:
+                raise ValueError("not tidy")
+
+    run = await web().crawl(Fails, settings={**FREE, "DOWNLOAD_DELAY": 10})
+    assert run.reason == "shutdown"
+    assert run.stats["spider_exceptions/ValueError"] == 1
+    assert "not tidy" in caplog.text

@@ -12,9 +12,9 @@ import trawl
 from trawl._run import crawl_with
 from trawl.blocking import InlineBlocking
 from trawl.engine import Crawl
-from trawl.http import Response
+from trawl.http import Request, Response
 from trawl.settings import Layer, load
-from trawl.testing import SimulatedWeb
+from trawl.testing import SimulatedResponse, SimulatedWeb
 
 HOSTS = 20
 
@@ -49,3 +49,32 @@ async def test_timers_go_off_between_callbacks_that_compute(
     assert result.stats["request_count"] == 2 * HOSTS
     second = late[len(late) // 2 :]
     assert max(second) <= most * seconds + 1e-6
+
+
+async def test_pages_that_wait_for_their_turn_are_bounded(autojump_clock: MockClock) -> None:
+    sent = parsed = most = 0
+
+    class Busy(trawl.Spider):
+        name = "busy"
+        start_urls = ["http://a.example/"]
+
+        def parse(self, response: Response, **kwargs: Any) -> Any:
+            nonlocal parsed
+            autojump_clock.jump(0.02)
+            parsed += 1
+            if response.url == self.start_urls[0]:
+                yield from [Request(f"http://a.example/{number}") for number in range(300)]
+
+    def handler(request: Request) -> SimulatedResponse:
+        nonlocal sent, most
+        sent += 1
+        most = max(most, sent - parsed)
+        return SimulatedResponse()
+
+    web = SimulatedWeb()
+    web.add_host("a.example", handler=handler, latency=0.001)
+    limits = {"CONCURRENT_REQUESTS": 8, "CONCURRENT_REQUESTS_PER_DOMAIN": 8, "CONCURRENT_CALLBACKS": 2}
+    free = {"DOWNLOAD_DELAY": 0, "DOWNLOAD_DELAY_PER_SLOT": 0, "ROBOTSTXT_OBEY": False}
+    run = await web.crawl(Busy, settings={**limits, **free})
+    assert run.stats["response_count"] == parsed == 301
+    assert most <= 8 + 2

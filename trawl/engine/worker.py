@@ -215,7 +215,12 @@ class Worker:
             failure = "its host was given up" if then.reason == "refused" else None
             await self._leases.finish(grant.lease, (), depth=0, failure=failure)
         else:
-            await self._call_back(grant, outcome)
+            # From here on, not from when it is called: pages that wait for their turn, or to be stored, count as well.
+            self._state.callback_began()
+            try:
+                await self._call_back(grant, outcome)
+            finally:
+                self._state.callback_ended()
 
     def _tell(self, outcome: Outcome, then: object) -> None:
         wanted = self._events.wanted
@@ -290,8 +295,6 @@ class Worker:
         outputs: CallbackOutputs,
     ) -> None:
         request = grant.request
-        state = self._state
-        state.callback_began()
         try:
             if self._hooks.outputs:
                 given: object = hooked(self._hooks.outputs, named(self._spider, callback, default), argument, cb_kwargs)
@@ -303,14 +306,14 @@ class Worker:
         except Exception as failure:
             self._failed(request, failure, outputs, self._called(callback, default))
         except BaseExceptionGroup as group:  # a nursery that was open across a yield: with GeneratorExit, or Cancelled
-            rest = group.split(trio.Cancelled)[1]
-            fatal = [leaf for leaf in leaf_errors(group) if not isinstance(leaf, Exception)]
-            if rest is not None and not fatal:
-                self._failed(request, rest, outputs, self._called(callback, default))
-            if fatal:
+            cancelled, rest = group.split(trio.Cancelled)
+            failures = [] if rest is None else leaf_errors(rest)
+            if not all(isinstance(leaf, Exception) for leaf in failures):  # KeyboardInterrupt
                 raise
-        finally:
-            state.callback_ended()
+            if rest is not None:
+                self._failed(request, rest, outputs, self._called(callback, default))
+            if cancelled is not None:  # alone: an error beside it would leave the task's scope, and end the crawl
+                raise cancelled from None
 
     def _called(self, callback: Callback | str | None, default: str) -> Callback | None:
         """The method of the spider's that was called, for messages."""
