@@ -13,8 +13,10 @@ import trio
 from trio.testing import MockClock
 
 import trawl
-from trawl._run import crawl_with
+from trawl._run import _COMMON, crawl_with
 from trawl.blocking import InlineBlocking
+from trawl.engine import Crawl
+from trawl.errors import UsageError
 from trawl.settings import Layer, load
 from trawl.testing import SimulatedResponse, SimulatedWeb
 from trawl.transport import TransportSettings
@@ -248,3 +250,25 @@ async def test_three_crawls_that_come_and_go_keep_the_delay_of_a_host(autojump_c
             nursery.start_soon(later, number, number * 4.3)
     assert len(wire.sent) == 30
     assert min(wire.gaps) >= 0.5
+
+
+async def test_a_crawl_that_can_not_begin_holds_no_scope_in_common(autojump_clock: MockClock) -> None:
+    web = SimulatedWeb()
+    web.add_host("a.example", latency=1.0)
+
+    async def fails(crawl: Crawl) -> None:
+        await trio.sleep(1)
+        broken = {"SESSIONS": {"visitor": {"throttling": {"delay": 60.0}}}, "WATCHERS": {"no.such.watcher": 1}}
+        with pytest.raises(UsageError):
+            await crawl_with(
+                spider(2, 1), load(Layer("test", broken)), transport=web.transport(), blocking=InlineBlocking()
+            )
+        common = _COMMON.get()
+        assert common is not None
+        assert [*common._scopes] == ["a.example"]
+
+    values = load(Layer("test", EXACT))
+    run = await crawl_with(
+        spider(1, 3), values, transport=web.transport(), blocking=InlineBlocking(), watchers=[fails], collect=True
+    )
+    assert len(run.items or ()) == 3

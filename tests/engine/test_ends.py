@@ -291,6 +291,40 @@ async def test_a_writer_that_holds_up_a_crawl_that_has_ended_is_cut_off_by_a_can
     assert run.elapsed == pytest.approx(1010, abs=0.1)
 
 
+@pytest.mark.parametrize("at", [15, 1000])  # while it drains after a shutdown; while only the writer runs
+async def test_a_callers_cancel_gives_a_writer_that_hangs_its_time_whatever_the_crawl_does(
+    autojump_clock: MockClock, at: float
+) -> None:
+    async def stop(crawl: Crawl) -> None:
+        await trio.sleep(12)
+        crawl.shutdown()
+
+    with trio.move_on_after(at) as scope:
+        await crawled(Slow, sinks=[StuckSink(3000)], watcher=stop)
+    assert scope.cancelled_caught
+    assert trio.current_time() == pytest.approx(at + 10, abs=0.1)
+
+
+async def test_a_shutdown_after_the_last_page_has_its_limit_too(autojump_clock: MockClock) -> None:
+    class Single(Slow):
+        start_urls = ("http://a.example/1",)
+
+    async def fetches_and_stops(crawl: Crawl) -> None:
+        async def stop() -> None:
+            await trio.sleep(11)  # the page has ended
+            crawl.shutdown()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(stop)
+            await trio.sleep(5)
+            await crawl.fetch(Request("http://a.example/2"))
+
+    settings = {**FREE, "CONCURRENT_REQUESTS_PER_DOMAIN": 2, "SHUTDOWN_TIMEOUT": 2}
+    run = await crawled(Single, settings, watcher=fetches_and_stops)
+    assert len(run.items or ()) == 1
+    assert run.elapsed == pytest.approx(13, abs=0.1)
+
+
 class ClosedFrontier(MemoryFrontier):
     """Tells that it was closed."""
 

@@ -107,7 +107,7 @@ async def _while_items_come(timeout: float, items: ItemLimit, crawl: Crawl) -> N
 
 
 async def _while_memory_lasts(settings: EngineSettings, measure: Measure, crawl: Crawl) -> None:
-    """Measure now and then. StartRequests a figure of the kernel's takes microseconds: it needs no thread."""
+    """Measure now and then. Reading a figure of the kernel's takes microseconds: it needs no thread."""
     limit, warning = settings.memusage_limit_mb, settings.memusage_warning_mb
     crawl.stats.set("memusage/startup", measure() or 0)
     has_warned = False
@@ -201,9 +201,13 @@ class Ended:
 
 async def run_crawl(context: CrawlContext) -> Ended:
     """Run a crawl to its end. A checkpoint; cancelling drops what is in flight and ends the feeds on whole records."""
+    engine: Engine | None = None
     try:
-        engine, watchers = _begun(context)
+        engine = Engine(context)
+        watchers = _begun(context, engine)
     except BaseException:
+        if engine is not None:
+            engine.leave()
         await _closing("the transport", context.transport.aclose)  # noqa: ASYNC102 - shielded and limited
         await _closing("the frontier", context.frontier.aclose)  # noqa: ASYNC102
         raise
@@ -236,14 +240,12 @@ async def run_crawl(context: CrawlContext) -> Ended:
     return Ended(reason, stats.as_dict(), engine.crawl.elapsed, writing.error)
 
 
-def _begun(context: CrawlContext) -> tuple[Engine, list[Watcher]]:
-    """The parts of a crawl, and what watches it."""
-    engine = Engine(context)
+def _begun(context: CrawlContext, engine: Engine) -> list[Watcher]:
+    """What watches a crawl."""
     own = own_watchers(context.engine.watchers, engine.crawl)
     engine.hooks.begin(context.events)
     company = company_of(context.job, context.wall)
-    watchers = [*company, *context.watchers, *limit_watchers(context.engine, engine.limits), *own]
-    return engine, watchers
+    return [*company, *context.watchers, *limit_watchers(context.engine, engine.limits), *own]
 
 
 async def _written(context: CrawlContext, engine: Engine, writing: _WriterTask) -> None:
@@ -252,16 +254,19 @@ async def _written(context: CrawlContext, engine: Engine, writing: _WriterTask) 
         for writer in context.writers:  # not start(): who is cancelled in it waits for the task, which is shielded
             writers.start_soon(writing.write, writer)
         try:
-            async with engine.processor.opened(context.spider):
-                with engine.crawl.cancel_scope:
-                    await engine.hooks.opened()
-                    await _crawl(context, engine)
-                    context.state.end("start_error" if engine.start_requests.has_failed else "finished")
-        finally:
-            for writer in context.writers:
-                writer.close()
-            if context.state.reason is None or engine.crawl.cancel_scope.cancel_called:
-                writing.hurry()
+            try:
+                async with engine.processor.opened(context.spider):
+                    with engine.crawl.cancel_scope:
+                        await engine.hooks.opened()
+                        await _crawl(context, engine)
+                        context.state.end("start_error" if engine.start_requests.has_failed else "finished")
+            finally:
+                for writer in context.writers:
+                    writer.close()
+            await writing.ended.wait()  # the writers are shielded from a caller's cancel: it is heard here
+        except BaseException:
+            writing.hurry()
+            raise
 
 
 async def _crawl(context: CrawlContext, engine: Engine) -> None:
@@ -296,16 +301,7 @@ async def _crawl(context: CrawlContext, engine: Engine) -> None:
             state.close()  # no await since the dispatcher looked: what is added later would not be sent
             if engine.sharing is not None:
                 engine.sharing.stop()
-            if state.is_ending:
-                logger.info("%r is ending: %s; %d in flight", context.spider, state.reason, engine.scheduler.in_flight)
-                engine.start_requests.stop()
-                engine.idle_rounds.stop()
-                inner.cancel_scope.deadline = trio.current_time() + context.engine.shutdown_timeout
-            engine.direct.give_up()
-            while state.tasks or state.is_reading:
-                with trio.CancelScope() as alarm:  # one for each wait: who gives a place back may still set it off
-                    await state.wakeup.wait(math.inf, alarm)
-                engine.direct.give_up()  # one that was on the wire may have been redirected meanwhile
+            await _last_tasks(context, engine, inner)
         finally:
             # Whatever ended this, a crash, a deadline, the caller: nothing shielded may outlive it.
             state.close()
@@ -315,17 +311,42 @@ async def _crawl(context: CrawlContext, engine: Engine) -> None:
             engine.start_requests.stop()
 
 
+async def _last_tasks(context: CrawlContext, engine: Engine, inner: trio.Nursery) -> None:
+    """Wait for what is in flight; from the moment that the crawl begins to end, for a limited time. A checkpoint."""
+    state = context.state
+    while True:
+        if state.is_ending and inner.cancel_scope.deadline == math.inf:  # it may begin to end while this waits
+            words = "%r is ending: %s; %d in flight"
+            logger.info(words, context.spider, state.reason, engine.scheduler.in_flight)
+            engine.start_requests.stop()
+            engine.idle_rounds.stop()
+            inner.cancel_scope.deadline = trio.current_time() + context.engine.shutdown_timeout
+        engine.direct.give_up()  # one that was on the wire may have been redirected meanwhile
+        if not state.tasks and not state.is_reading:
+            return
+        with trio.CancelScope() as alarm:  # one for each wait: who gives a place back may still set it off
+            await state.wakeup.wait(math.inf, alarm)
+
+
 class _WriterTask:
     """The sinks' writers: shielded, so that a cancelled crawl still ends on whole records, and then in a limited time.
 
     A crawl that ended by itself waits for its writers as long as they take: a pipe whose reader pauses loses nothing.
+
+    Attributes:
+        error: What went wrong with a feed; None: nothing.
+        ended: Set when all have ended.
     """
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._running = len(engine.context.writers)
         self._scopes: list[trio.CancelScope] = []
         self._until = math.inf
         self.error: FeedError | None = None
+        self.ended = trio.Event()
+        if not self._running:
+            self.ended.set()
 
     async def write(self, sink: Writer) -> None:
         """Run one sink's writer; if it fails, the crawl ends with ``feed_error``."""
@@ -335,6 +356,9 @@ class _WriterTask:
                 await sink.write()
             except FeedError as error:
                 self._failed(error)
+        self._running -= 1
+        if not self._running:
+            self.ended.set()
         if scope.cancelled_caught:
             self._failed(FeedError(f"a feed was not closed within {CLOSE_GRACE:g} s: its last records may be missing"))
 
