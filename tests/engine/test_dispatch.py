@@ -24,7 +24,7 @@ class Prefetcher:
     def next_due(self) -> float:
         return math.inf
 
-    async def refill(self, now: float) -> None:
+    async def refill(self, clock: object) -> None:
         self.begun += 1
         await trio.lowlevel.checkpoint()
         self.done += 1

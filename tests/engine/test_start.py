@@ -14,8 +14,9 @@ from trio.testing import MockClock
 import trawl
 from trawl._run import crawl_with
 from trawl.blocking import InlineBlocking
+from trawl.engine import Crawl
 from trawl.engine.fetcher import ScopeLimiters
-from trawl.frontier import MemoryFrontier, Record, Stored
+from trawl.frontier import LaneKey, MemoryFrontier, Record, Stored
 from trawl.http import Request, Response
 from trawl.settings import Layer, load
 from trawl.testing import SimulatedWeb
@@ -143,6 +144,39 @@ class Remote(MemoryFrontier):
     async def push_many(self, records: Sequence[Record]) -> Stored:
         await trio.sleep(0.1)
         return await super().push_many(records)
+
+
+class Distant(MemoryFrontier):
+    """One of a user's own, which takes a second to lease requests."""
+
+    async def lease_many(self, lane: LaneKey, limit: int) -> list[Record]:
+        await trio.sleep(1.0)
+        return await super().lease_many(lane, limit)
+
+
+async def test_nothing_is_sent_that_was_being_leased_when_the_crawl_was_told_to_end(autojump_clock: MockClock) -> None:
+    class One(trawl.Spider):
+        name = "one"
+        start_urls = ("http://a.example/",)
+
+        def parse(self, response: Response, **kwargs: Any) -> Any:
+            return {"url": response.url}
+
+    async def stop(crawl: Crawl) -> None:
+        await trio.sleep(0.5)
+        crawl.shutdown()
+
+    web = SimulatedWeb()
+    web.add_host("a.example", latency=0.1)
+    run = await crawl_with(
+        One,
+        load(Layer("test", FREE)),
+        transport=web.transport(),
+        blocking=InlineBlocking(),
+        frontier=Distant(),
+        watchers=[stop],
+    )
+    assert (run.reason, run.stats.get("request_count", 0)) == ("shutdown", 0)
 
 
 async def test_a_deadline_around_a_yield_in_start_does_not_reach_a_frontier_that_waits(

@@ -52,7 +52,7 @@ class Lanes:
     async def send_one(self, now: float = 0.0) -> str | None:
         """Grant, finish and name the next request."""
         if self.prefetcher.are_wanted or self.prefetcher.next_due() <= now:
-            await self.prefetcher.refill(now)
+            await self.prefetcher.refill(lambda: now)
         grant = self.scheduler.grant(now)
         if not isinstance(grant, Grant):
             return None
@@ -127,13 +127,13 @@ async def test_c3_of_many_lanes_each_has_few_requests_in_memory_and_none_is_empt
         records = [Record(Request(f"http://{host}/"), ((host, None),), f"http://{host}") for host in hosts]
         await frontier.push_many(records)
     prefetcher.restored(frontier.lanes())
-    await prefetcher.refill(0.0)
+    await prefetcher.refill(lambda: 0.0)
     assert frontier.statistics().leased <= 400
     assert all(1 <= scheduler.buffered(lane) <= 4 for lane in frontier.lanes())
     sent = 0
     while True:
         if prefetcher.are_wanted:
-            await prefetcher.refill(0.0)
+            await prefetcher.refill(lambda: 0.0)
         grant = scheduler.grant(0.0)
         if not isinstance(grant, Grant):
             break
@@ -149,7 +149,7 @@ async def test_c3_where_each_request_is_better_than_the_last_no_more_are_leased_
     most = 0
     for priority in range(4 * MAX_PER_LANE):
         await lanes.push((str(priority), priority, 0.0))
-        await lanes.prefetcher.refill(0.0)
+        await lanes.prefetcher.refill(lambda: 0.0)
         most = max(most, lanes.scheduler.buffered(LANE))
     assert most == MAX_PER_LANE
     assert lanes.scheduler.pending == MAX_PER_LANE

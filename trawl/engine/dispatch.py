@@ -125,7 +125,9 @@ class Dispatcher:
         self._throttle.tick(now)
         while not state.is_ending:
             if prefetcher.are_wanted or prefetcher.next_due() <= now:
-                await prefetcher.refill(now)
+                await prefetcher.refill(trio.current_time)
+                if state.is_ending:  # since then
+                    return
                 now = trio.current_time()
             if self._cache_lookup is not None:
                 self._cache_lookup.start(nursery, self._worker.run)

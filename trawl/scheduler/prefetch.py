@@ -100,10 +100,14 @@ class Prefetcher:
         if self._wanted(lane):
             self._hungry[lane] = None
 
-    async def refill(self, now: float) -> None:
-        """Lease what the noted lanes need. With a frontier in memory and no cache it waits for nothing."""
+    async def refill(self, clock: Callable[[], float]) -> None:
+        """Lease what the noted lanes need. With a frontier in memory and no cache it waits for nothing.
+
+        Args:
+            clock: Tells the instant on the run clock (seconds), anew after each wait for the frontier.
+        """
         hungry = self._hungry
-        if self._frontier.next_due() <= now:
+        if self._frontier.next_due() <= (now := clock()):
             for lane in await self._frontier.wake(now):
                 hungry[lane] = None
         while hungry:
@@ -119,13 +123,15 @@ class Prefetcher:
                 if self.is_shut(lane):  # since then
                     await self._frontier.release(records)
                     continue
+                now = clock()
                 early = [record for record in records if record.not_before > now]
                 if early:  # of a process that was killed before it had given them back
                     await self._frontier.release(early)
                     records = [record for record in records if record.not_before <= now]
+                    now = clock()
                 for record in records:
                     self._scheduler.push(self._grant_of(record), now, record.not_before)
-                await self._give_back(lane, now)
+                await self._give_back(lane)
                 if len(records) < wanted and self._frontier.best(lane) is not None:
                     hungry[lane] = None  # look again
 
@@ -146,7 +152,7 @@ class Prefetcher:
         lanes = len(self._scheduler.lanes) + len(self._hungry)
         return MAX_PER_LANE if lanes * MAX_PER_LANE <= MAX_IN_ALL else max(1, MAX_IN_ALL // lanes)
 
-    async def _give_back(self, lane: LaneKey, now: float) -> None:
+    async def _give_back(self, lane: LaneKey) -> None:
         """Give the worst of a lane back that has too many: better ones have come one by one."""
         excess = self._scheduler.buffered(lane) - self._max_ahead()
         if excess > 0:
