@@ -17,6 +17,7 @@ import trio
 import trawl
 from tests.promises.pacing import SPACED, A, B, crawl, pages, sends_of, web_of
 from trawl.testing import Outage, RateLimit, SimulatedResponse, SimulatedWeb, Simulation, simulate
+from trawl.throttling import ThrottlingManager
 
 A_URL = f"http://{A}"
 UNASKED = 2.1
@@ -107,6 +108,20 @@ def test_d01_other_scopes_are_not_held() -> None:
 )  # fmt: skip
 def test_d02_dates_count_and_whatever_is_no_whole_number_of_seconds_is_absent(value: str, at: float) -> None:
     assert second({"Retry-After": value}) == at
+
+
+class Asked(ThrottlingManager):
+    """Decides as the default manager does."""
+
+    async def get_response_backoff(self, response: trawl.Response) -> Any:
+        await trio.lowlevel.checkpoint()
+        return await super().get_response_backoff(response)
+
+
+def test_d02_a_date_counts_from_a_slow_answer_whoever_is_asked_about_it() -> None:
+    answers = iter([SimulatedResponse(429, headers={"Retry-After": "Wed, 01 Jan 2025 00:00:09 GMT"})])
+    web = web_of(latency=5.0, handler=lambda request: next(answers, SimulatedResponse()))
+    assert crawl(web, pages(2), {**SPACED, "THROTTLING_MANAGER": Asked}).times(A)[1] == 9.0
 
 
 @pytest.mark.parametrize("date", ["31 Dec 2024 23:00:00", "01 Jan 2025 00:00:00", "01 Jan 2025 01:00:00"])

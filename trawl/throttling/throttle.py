@@ -265,9 +265,9 @@ class Throttle:
 
     def record_outcome_nowait(self, grant: Grant, outcome: Outcome, now: float) -> bool:
         """Record an outcome without asking a user's manager; False: nothing was done, call :meth:`record_outcome`."""
+        self._now = max(self._now, now)
         if self._manager_calls.is_custom and not outcome.is_cached:
             return False
-        self._now = now
         if outcome.is_cached:  # B16: it took no slot and says nothing of the server
             return True
         lane = grant.lane
@@ -303,7 +303,7 @@ class Throttle:
         return await self.resolver.own_scope(request)
 
     def utc(self) -> datetime:
-        """Return the wall time of the outcome that is being recorded."""
+        """Return the wall time of the latest instant that was told of: of an outcome, or of a look at what is due."""
         return self._wall.to_utc(self._now)
 
     async def triggered(
