@@ -10,7 +10,7 @@ import trio
 import trio.lowlevel
 from trio.testing import MockClock
 
-from trawl.engine.callbacks import Shields, consume, leaf_errors, named
+from trawl.engine.callbacks import Shields, consume, leaf_errors, named, without_groups
 
 
 class Taken:
@@ -158,3 +158,12 @@ def test_a_callback_is_found_by_its_name_or_the_default() -> None:
     assert named(spider, None, "parse")() == "parse"
     assert named(spider, "other", "parse")() == "other"
     assert named(spider, spider.other, "parse")() == "other"
+
+
+async def test_a_group_without_an_error_of_its_own_is_raised_as_it_is() -> None:
+    async def closed() -> None:
+        await trio.lowlevel.checkpoint()
+        raise BaseExceptionGroup("closed", [GeneratorExit()])
+
+    with pytest.raises(BaseExceptionGroup, match="closed"):
+        await without_groups(closed())

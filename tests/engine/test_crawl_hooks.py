@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
+import trio
+from trio.testing import MockClock
 
 import trawl
+from trawl._run import crawl_with
+from trawl.blocking import InlineBlocking
+from trawl.engine import Crawl
 from trawl.engine.hooks import Hooks, Store
 from trawl.events import Events, ResponseReceived
+from trawl.frontier import MemoryFrontier, Record, Stored
 from trawl.http import Request, Response
+from trawl.settings import Layer, load
 from trawl.testing import SimulatedWeb, Simulation, simulate
 
 HOST = "http://a.example"
@@ -82,3 +90,46 @@ def test_hooks_that_do_nothing_leave_a_crawl_as_it_is(monkeypatch: pytest.Monkey
 
     simulation = crawled(monkeypatch, Nothing)
     assert (len(simulation.items), simulation.reason) == (1, "finished")
+
+
+class Distant(MemoryFrontier):
+    """A frontier that takes a second to store requests."""
+
+    async def push_many(self, records: Sequence[Record]) -> Stored:
+        await trio.sleep(1.0)
+        return await super().push_many(records)
+
+
+async def test_a_crawl_that_is_cancelled_ends_a_hook_that_was_storing_requests(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    went_on: list[bool] = []
+
+    class Stores(Hooks):
+        wants_idle = True
+
+        def __init__(self, crawl: Any, check: Any, **settings: Any) -> None:
+            super().__init__()
+
+        async def idle(self, store: Store) -> bool:
+            await store([Request(f"{HOST}/1")])
+            went_on.append(True)
+            return False
+
+    async def stop(crawl: Crawl) -> None:
+        await trio.sleep(3.0)  # the hook is called at 2.5
+        crawl.cancel()
+
+    monkeypatch.setattr("trawl._run.CompatHooks", Stores)
+    web = SimulatedWeb()
+    web.add_host("a.example", latency=0.5)
+    run = await crawl_with(
+        Page,
+        load(Layer("test", {"ROBOTSTXT_OBEY": False})),
+        transport=web.transport(),
+        blocking=InlineBlocking(),
+        frontier=Distant(),
+        watchers=[stop],
+    )
+    assert run.reason == "cancelled"
+    assert went_on == []

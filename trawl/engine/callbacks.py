@@ -286,7 +286,8 @@ async def without_groups(running: Awaitable[T]) -> T:
         return await running
     except BaseExceptionGroup as group:
         found = leaf_errors(group)
-        if len(found) != 1 and not all(isinstance(error, JobError) for error in found):  # each task that meets it
+        is_one = len(found) == 1 or (found and all(isinstance(error, JobError) for error in found))
+        if not is_one:  # of JobErrors each task that meets it has one
             raise
     raise found[0]
 

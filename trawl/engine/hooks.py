@@ -162,6 +162,8 @@ class IdleRounds:
                 await self._leases.push(requests[:BATCH], depth=0, is_start=True)
                 del requests[:BATCH]
                 await trio.lowlevel.checkpoint()
+        if self._shields.is_cancelled:  # the crawl is, and the shield has swallowed that
+            await trio.lowlevel.checkpoint()
 
 
 def hooked(

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import trio
 
-from trawl.engine.admission import Admission
+from trawl.engine.admission import Admission, not_before
 from trawl.engine.context import CrawlContext
 from trawl.errors import DownloadError, IgnoreRequest
 from trawl.frontier import Record
@@ -166,19 +166,21 @@ class Leases:
         assert waiter is not None
         request = then.request
         request.depth = grant.request.depth
-        until = trio.current_time() + then.delay if then.delay else 0.0
         try:
+            until = not_before(request) if then.is_new_target else 0.0
             successor = await self._admission.direct_grant(
                 request, waiter, passes_gate=grant.passes_gate, replaces=grant
             )
         except IgnoreRequest as error:  # another process sends to its target
             waiter.deliver(Outcome(request, error=error))
             return
-        except Exception as error:  # a user's manager
-            logger.exception("%r: the throttling manager could not name its scopes", request)
+        except Exception as error:
+            logger.exception("%r is dropped: its meta, or the manager, names no right scopes or delay", request)
             self._stats.inc("scope_errors")
             waiter.deliver(Outcome(request, error=DownloadError(f"no throttling scopes: {error!r}", url=request.url)))
             return
+        if then.delay:
+            until = max(until, trio.current_time() + then.delay)
         waiter.grant = successor
         self._count(grant, then)
         await self._admission.line_up(successor, until)
