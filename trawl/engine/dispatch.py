@@ -95,7 +95,7 @@ class Dispatcher:
         return partial(self._grant_between, nursery, partial(copy_context().run, start_soon))
 
     def _next_look(self) -> float:
-        """Let ``start()`` be read while there is room; when the core could answer otherwise, if nothing changes."""
+        """Let ``start()`` be read while there is room; return the instant at which the scheduler may answer otherwise."""
         if self._sharing is not None:
             self._sharing.look()
         if not self._state.goes_on():

@@ -241,7 +241,7 @@ class Fetcher:
             self._recorder(grant, outcome, now)
         self._limiters.give_back(grant)
         self._scheduler.give_back(grant, now)
-        if self._state.is_reading:
+        if self._state.is_reading:  # each free place may be a permit for start(): the dispatcher looks now
             self._state.wakeup.set()
         else:
             self._look_later(now)

@@ -22,7 +22,7 @@ __all__ = ["RequestTask", "Responder", "State", "Waiter", "Wakeup", "current_gra
 class Wakeup:
     """One task waits for the next change or the next instant; any other says that something changed.
 
-    A beat that comes while nobody waits is kept for the next wait, so none is lost.
+    A change that comes while nobody waits is kept for the next wait, so none is lost.
     """
 
     __slots__ = ("_event", "_waiting")
@@ -44,7 +44,7 @@ class Wakeup:
             waiting.deadline = at
 
     async def wait(self, until: float, alarm: trio.CancelScope) -> None:
-        """Wait for a beat, at the longest until the instant ``until`` of the run clock (seconds). A checkpoint.
+        """Wait for a change, at the longest until the instant ``until`` of the run clock (seconds). A checkpoint.
 
         Args:
             until: When ``alarm`` is cancelled; no later than that, and only while this waits.
@@ -91,7 +91,7 @@ class RequestTask:
         diverted: What the request needs that its middleware has made of it; None: nothing else than was granted.
         times: Where its time went so far; None where nothing was sent, nor answered instead of the wire.
         read_at: When the body had been read, or the error came; None before.
-        is_used: The transport was asked.
+        is_used: The fetcher was asked to send it: one grant is good for one send.
         is_stopped: It was not sent, because it was granted for another request.
         is_counted: Its response was counted as a page.
         is_decided: It is known if it was one.
@@ -193,7 +193,7 @@ class State:
 
     Attributes:
         open: Admitted requests that have not ended, and one for ``start()`` while it is read.
-        turns: Requests that were granted and whose task has not ended.
+        tasks: Requests that were granted and whose task has not ended.
         page_tasks: Those of them that are pages; the others, robots.txt and direct fetches, are not in ``open``.
         callbacks: Callbacks that run now.
         most_callbacks: At so many, no further page is sent.

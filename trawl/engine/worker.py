@@ -45,7 +45,10 @@ logger: logging.Logger = logging.getLogger("trawl.engine")
 TOO_MANY_REQUESTS = 429
 
 LONG = 0.005
-"""Seconds from which on callbacks take turns: they compute for that long, or wait, which does no harm."""
+"""Once a recent callback took longer (seconds), callbacks begin one a round of Trio's loop.
+
+Time in which it waited counts as well: then a turn is not needed, and does no harm.
+"""
 
 FORGETS = 0.9
 """What is left of the longest callback's time with each one that was shorter."""
@@ -281,7 +284,7 @@ class Worker:
         Else callbacks that compute for long would run in one round, all those whose pages have come in, and for that
         long no timer would go off, nothing be sent, and no lease be renewed.
         """
-        async with self._turns:
+        async with self._turns:  # acquiring a free lock yields once, and holds it meanwhile: one callback a round
             pass
         grant.task.read_at = trio.current_time()
 
@@ -317,7 +320,7 @@ class Worker:
 
     def _called(self, callback: Callback | str | None, default: str) -> Callback | None:
         """The method of the spider's that was called, for messages."""
-        if callback is None and default == "_parse":
+        if callback is None and default == "_parse":  # kinds of spiders override it; users know it as parse
             default = "parse"
         return callback if callable(callback) else getattr(self._spider, callback or default, None)
 
