@@ -151,6 +151,7 @@ class Admission:
             TypeError: Meta ``throttling_scopes``, or the manager's answer, is no set of scopes.
             ValueError: An id is empty, or an amount negative.
         """
+        # Nearly always at once: only a user's manager, or a look-up of an address, is awaited.
         needs = self._requirements_nowait(request) or await self._asked(request)
         if needs.scopes != before:
             self._throttle.admitted(request, needs.scopes)
@@ -190,6 +191,7 @@ class Admission:
             marks.append(self._unfiltered_mark(request, is_start) if request.dont_filter else self._mark(request))
         if not admitted:
             return []
+        # All of a page together: a job asks its store once, not once for each link.
         fresh = await self._claimed(marks)
         if repeated := fresh.count(False):  # most links of a page: counted at once
             self._stats.inc("dupefilter_filtered", repeated)
@@ -242,6 +244,7 @@ class Admission:
         """
         lease, request = grant.lease, then.request
         diverted = grant.task.diverted if request is grant.request else None
+        # What is tried again was claimed when it was found: its mark goes on with it.
         mark, is_claimed = lease.fingerprint, False
         if then.is_new_target:
             refusal = self._rules.refusal(request, depth=lease.request.depth)
@@ -251,10 +254,12 @@ class Admission:
             is_claimed = (await self._frontier.claim_many([mark]))[0] if mark else False
             if mark is not None and not is_claimed and not self._may_loop(mark, request):
                 return "dupefilter_filtered"
+        # A redirect is not a link: its target is as deep as the page whose place it takes.
         request.depth = lease.request.depth
         try:
             if self._prepare is not None:
                 self._prepare(request, None)
+            # The meta of what is tried again has the delay that it waited for already.
             until = not_before(request) if then.is_new_target else 0.0
             needs = diverted or await self._requirements_of(request, lease.scopes)
         except Exception:
@@ -267,6 +272,7 @@ class Admission:
             if self._can_be_stored(record):
                 return record
             reason = "unstorable_requests"
+        # The target is not stored, so it is to be found anew where another page links to it.
         if is_claimed and mark is not None:
             await self._frontier.disclaim([mark])
         return reason
@@ -326,6 +332,7 @@ class Admission:
             grant = await self.direct_grant(request, waiter, passes_gate=True)
         except Exception:  # a user's manager
             logger.exception("%s: the throttling manager could not name the scopes of robots.txt", origin)
+            # To the gate this is a robots.txt that could not be read: it asks again, or gives the origin up.
             waiter.deliver(Outcome(request, error=DownloadError("no throttling scopes", url=request.url)))
             return
         waiter.grant = grant
@@ -333,6 +340,7 @@ class Admission:
 
     async def line_up(self, grant: Grant, not_before: float = 0.0) -> None:
         """Have a grant wait for its turn, at its origin's gate if that is closed; or for its answer from a cache."""
+        # Before the gate is seen to: what a cache answers needs no robots.txt.
         if self._cache_lookup is not None and await self._cache_lookup.took(grant):
             return
         self._gates.ensure(grant)
@@ -363,6 +371,7 @@ class Admission:
         task: RequestTask = grant.task
         is_changed = task.differs_from(request)
         if task.responder is not None:
+            # The cache was asked for what was queued: it may not answer what the middleware made of that.
             return None if task.looks_like(request) else self._unanswered(grant, request)
         try:
             needs = self._requirements_nowait(request)
@@ -375,14 +384,19 @@ class Admission:
         if needs is None:  # it is as an earlier run has stored it, and the user's manager was asked then
             needs = Requirements(grant.scopes, self._gates.origin_of(request), grant.is_exempt)
         if not self._is_covered(needs, grant):
+            # Leases.replace gives it back to the frontier then: it cost no send, so nothing slows down how many there
+            # are.
             task.is_stopped = True
             if is_changed or grant.is_diverted:
+                # At the first turn what it needs now; from the second on all that it has needed so far.
                 scopes = _united(grant.scopes, needs.scopes) if grant.is_diverted else needs.scopes
                 if len(scopes) > max(MAX_SCOPES, len(needs.scopes)):
                     return Outcome(request, error=_never_the_same(grant.request))
                 task.diverted = Requirements(scopes, needs.origin, is_exempt=False)
+                # To these scopes it is a new request: what they were given up for before does not concern it (B20).
                 self._throttle.admitted(grant.request, needs.scopes)
             return Outcome(request, then=Replace(grant.request, reason="diverted"))
+        # The scheduler asked robots.txt about the URL as it was queued; any other is asked about here.
         is_judged = request.url == task.url and needs.origin == grant.origin and not grant.is_diverted
         if not is_judged and not grant.passes_gate and self._gates.has_forbidden(needs.origin, request.url):
             return Outcome(request, then=Drop("robots_forbidden"))
@@ -395,10 +409,12 @@ class Admission:
             return False
         if needs.is_exempt or not needs.scopes:
             return True
+        # It took no place, and what is to be sent needs some.
         if grant.is_exempt:
             return False
         if needs.scopes == grant.scopes:
             return True
+        # A diverted grant holds what its earlier turns needed as well: more than is needed is enough.
         granted = dict(grant.scopes)
         return grant.is_diverted and all(
             id in granted and _counted(amount) <= _counted(granted[id]) for id, amount in needs.scopes

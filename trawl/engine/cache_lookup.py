@@ -51,6 +51,7 @@ class CacheLookup:
         self._pages: deque[tuple[Grant, Responder]] = deque()
         self._direct: deque[tuple[Grant, Responder]] = deque()
         self._running = 0
+        # What is answered here takes no place, and whoever asks a grant for its lane's scopes finds none.
         self._nowhere = Lane(((), ""), ())
 
     @property
@@ -111,6 +112,7 @@ class CacheLookup:
         task.responder = answer
         if grant.is_page:
             self._running += 1
+            # Before it runs: no place bounds how many of these pages are under way.
             self._limits.answered(grant)
         self._state.task_began(is_page=grant.is_page)
         nursery.start_soon(self._run, grant, run)

@@ -1,4 +1,4 @@
-"""What a crawl on a shared job tells the others of itself, and hears of what all of them are to do.
+"""Company of other processes on a shared job: tells them how this crawl goes, and does what all are told to do.
 
 :func:`keep_company` is one of the tasks that watch a crawl, where the job is in a server: others may look at it, and
 tell its processes what to do. Nothing else knows of it.

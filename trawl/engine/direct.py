@@ -113,11 +113,13 @@ class DirectFetches:
             try:
                 self._admission.check_ours(request, grant.scopes)  # it may have changed hands while this one waited
                 await self._admission.line_up(grant, not_before(request))
+                # give_up() went through the others before this one was among them.
                 if self._state.is_ending and waiter.is_waiting:
                     self._give_up(waiter)
                 outcome = await waiter.wait()
             finally:
                 del self._waiting[waiter]
+                # Cancelled: nobody waits for it any more.
                 if waiter.outcome is None:
                     self._withdraw(waiter)
         if outcome.response is None:

@@ -80,6 +80,7 @@ class Dispatcher:
             await self._grant(nursery, nursery.start_soon)
             until = self._next_look()
             with trio.CancelScope(deadline=until) as alarm:
+                # One scope for many waits, until it has gone off (see Wakeup.wait); then the next one is entered.
                 while state.goes_on():
                     await state.wakeup.wait(until, alarm)
                     if alarm.cancel_called:
@@ -98,6 +99,7 @@ class Dispatcher:
         """Let ``start()`` be read while there is room; return the instant at which the scheduler may answer otherwise."""
         if self._sharing is not None:
             self._sharing.look()
+        # look() may have ended the crawl: its job is over.
         if not self._state.goes_on():
             return math.inf
         now = trio.current_time()
@@ -122,6 +124,7 @@ class Dispatcher:
         state, scheduler, prefetcher = self._state, self._scheduler, self._prefetcher
         refused = 0
         now = trio.current_time()
+        # Windows that are over by now count for this decision already.
         self._throttle.tick(now)
         while not state.is_ending:
             if prefetcher.are_wanted or prefetcher.next_due() <= now:
@@ -131,6 +134,7 @@ class Dispatcher:
                 now = trio.current_time()
             if self._cache_lookup is not None:
                 self._cache_lookup.start(nursery, self._worker.run)
+            # In the loop: what was leased above may have closed further gates.
             for origin, pause in self._gates.unasked():
                 start_soon(self._admission.ask_robots, origin, pause)
             verdict = scheduler.grant(now, pages=state.may_page)
@@ -149,6 +153,7 @@ class Dispatcher:
             grant = verdict
             grant.task = RequestTask(grant.request)
             state.task_began(is_page=grant.is_page)
+            # It raises where the scheduler has granted a place that there is not: the check on its counters.
             self._limiters.take(grant)
             start_soon(self._worker.run, grant, name=REQUEST_TASK)
             self._gone(grant)

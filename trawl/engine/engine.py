@@ -168,7 +168,7 @@ class Engine:
         )
 
     def _sharing(self, admission: Admission, prefetcher: Prefetcher) -> Sharing | None:
-        """What follows a job that several processes share; None where this one has it alone, in a directory."""
+        """Make the follower of a job that several processes share; None: this one has it alone, in a directory."""
         context, job_state = self.context, self.job_state
         share = None if context.job is None else context.job.job.share
         if share is None or job_state is None:

@@ -6,12 +6,11 @@ What the middleware hands on is compared with what was granted; where it needs s
 From the grant to the wire there is no await but those of middleware and of the connection, and no delay is longer for
 it: a scope with spacing grants a request earlier by the time that others took to the wire, and the request waits there,
 connected, for its instant. A scope that was closed meanwhile, by a refusal (D01, B03), a much longer delay, a lower
-quota or concurrency (I12), is still obeyed: the request is not sent, gives
-its places back, and waits for another turn, while the connection is left to whoever comes next. So does one whose old
-connection was dead, where its scopes count sends: going again is another send. When the body has been read, the
-throttle hears the outcome first and the places are given back second, in one step without a send between, so that the
-request which takes the place already obeys the backoff; both come before any callback, so that a callback may wait for
-a direct fetch at concurrency 1.
+quota or concurrency (I12), is still obeyed: the request is not sent, gives its places back, and waits for another turn,
+while the connection is left to the next request. So does one whose old connection was dead, where its scopes count
+sends: going again is another send. When the body has been read, the throttle hears the outcome first and the places are
+given back second, in one step without a send between, so that the request which takes the place already obeys the
+backoff; both come before any callback, so that a callback may wait for a direct fetch at concurrency 1.
 
 Beside the scheduler's counters, the places of a scope are a lock of Trio's. The scheduler decides; a scope's
 :class:`trio.CapacityLimiter` would raise if the scheduler were wrong, and is what Trio's introspection shows. It is
@@ -191,6 +190,7 @@ class Fetcher:
         if grant is None or grant.task.is_used:
             raise RuntimeError(f"{request!r}: one turn is one send; to send again, return then=Replace(...)")
         task: RequestTask = grant.task
+        # Before the first await: a middleware may call it from two tasks at once.
         task.is_used = True
         if self._admission.is_in_doubt(grant, request):
             stopped = await self._admission.objection(grant, request)
@@ -205,10 +205,12 @@ class Fetcher:
             return outcome
         write = _Write(self._sent, grant)
         outcome = await self._transport.send(request, write)
+        # Not written: a scope was closed at the wire. It waits for another turn, and gives its spacing back.
         if outcome.sent_at is None and outcome.is_held:
             if write.asked_at is not None and grant.lane is not None:  # a transport that does not wait
                 grant.lane.forget_lead()
             if grant.sent_at is not None:
+                # It was sent, and met a dead connection: its next turn must not meet another one.
                 note(grant.request, needs_new_connection=True)
             outcome.then = Replace(grant.request, reason="held")
             self.give_back(grant, outcome)
@@ -217,11 +219,13 @@ class Fetcher:
             for each in (grant.request, request):
                 note(each, needs_new_connection=False)
         if outcome.response is not None:
+            # Before its places are given back, so that no page too many is granted meanwhile.
             self._limits.answered(grant)
         self._time(grant, outcome)
         self._count(grant, outcome)
         now = trio.current_time()
         try:
+            # Nearly always at once: only a user's manager is awaited.
             if not self._throttle.record_outcome_nowait(grant, outcome, now):
                 await self._throttle.record_outcome(grant, outcome, now)
                 now = trio.current_time()
@@ -229,6 +233,7 @@ class Fetcher:
             now = trio.current_time()
             logger.exception("%r: the throttling manager failed on its outcome", request)
             self._stats.inc("throttling_errors")
+        # After the throttle has heard: what takes the place obeys the backoff already.
         self.give_back(grant, outcome, now)
         return outcome
 
@@ -254,6 +259,7 @@ class Fetcher:
             return self._sent_again(grant, now)
         opens_at = -math.inf if grant.lane is None else grant.lane.opens_at(grant, now)
         if opens_at > now:
+            # A short wait is spent at the wire, connected; for a longer one the places are better given back.
             return opens_at if opens_at <= now + MAX_LEAD else True
         self._scheduler.sent(grant, now, opens_at)
         self._count_sent(grant)

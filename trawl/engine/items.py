@@ -133,6 +133,7 @@ class ItemWriter:
         self._limit = limit
         self._is_held = is_held
         self._tells = logger.isEnabledFor(logging.DEBUG)
+        # One sink refuses an item before anything has taken it; of two, the first would have it already.
         self._is_direct = processor.is_empty and len(self._sinks) <= 1 and limit is None
 
     @property

@@ -119,6 +119,7 @@ def facts_of(job: Job, spider: Spider, now_utc: datetime) -> JobFacts:
     name, cls = spider.name, type(spider).__qualname__
     facts = JOB_INFO.read(job)
     if facts is None:
+        # Section.read leaves out what it can't read; here that would give the job to any spider.
         if JOB_INFO.name in job.kept:
             raise job.damaged("what it says of itself can't be read")
         return JobFacts(JobInfo(spider=name, cls=cls, begun_at=now_utc.timestamp(), marks=MARKS))
@@ -192,6 +193,7 @@ class JobState:
         self._stats.set("job_run_count", self.note.runs)
         self.learned.restore(now)
         self._throttle.spend_by(self._allowances)
+        # Last: an earlier transaction would store the throttle as it is before it is restored.
         job.before_commit(self.save)
 
     def _earlier_statistics(self) -> dict[str, int | float | str | bool | None]:
@@ -249,10 +251,12 @@ class JobState:
 
     async def _write_when_due(self) -> None:
         while True:
+            # _learned() moves this deadline whenever a transaction has stored the state.
             with trio.CancelScope(deadline=self._next_at) as self._alarm:
                 await self._wanted.wait()
                 await trio.sleep_until(self._due_at)
             was_wanted, self._wanted = self._wanted.is_set(), trio.Event()
+            # Another transaction may have stored it meanwhile, and moved both instants.
             if trio.current_time() >= (self._due_at if was_wanted else self._next_at):
                 self._is_quiet = not was_wanted
                 await self._job.commit()
@@ -288,6 +292,7 @@ class JobState:
         self._statistics.keep(self._job, self._stats.storable())
         self._learned(is_last=True)
         self._job.was_killed = False
+        # The closing transaction calls save() once more, which must not store this as a state that others follow.
         self._due_at = self._next_at = math.inf
         self.note.ended(self._job, reason)
 

@@ -1,4 +1,4 @@
-"""What a crawl has learned of hosts, as its job keeps it: the throttle's state, robots.txt, cookies, what was spent.
+"""Knowledge of hosts that a job keeps for its crawl: the throttle's state, robots.txt, cookies, quotas that were spent.
 
 A job in a directory has one value of each. A job that several processes share has one for each part of its hosts
 (:mod:`trawl.frontier.share`): the values of a part go along when the part changes hands. A part that its last owner

@@ -96,6 +96,7 @@ class Leases:
         records = await self._admission.admit(requests, depth=depth, is_start=is_start, source=source)
         if not records:
             return False
+        # Before the await: what is about to be stored keeps the crawl from looking idle.
         self._state.opened(len(records))
         return self._heard(records, await self._frontier.push_many(records))
 
@@ -121,6 +122,7 @@ class Leases:
         """
         forget_the_last(requests, lease.request if source is None or source.request is None else source.request)
         records = await self._admission.admit(requests, depth=depth, source=source) if requests else []
+        # Before its page counts as ended, so that the crawl is not idle between the two.
         if records:
             self._state.opened(len(records))
         await trio.lowlevel.checkpoint_if_cancelled()  # here, or a page that is not acknowledged has its items counted

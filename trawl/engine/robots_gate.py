@@ -145,6 +145,7 @@ class RobotsGates:
             self._origins[origin] = _Origin()
             if self._answers is not None and self._recalled(origin, self._answers):
                 return
+        # At 0.0 it is being asked for.
         elif known.expires_at > trio.current_time() or known.expires_at == 0.0:
             return
         else:
@@ -181,10 +182,12 @@ class RobotsGates:
             f"{origin}/robots.txt",
             priority=self._scheduler.best_waiting(origin),
             meta={
+                # The gate asks again by itself, at a pace of its own.
                 "dont_retry": True,
                 "dont_merge_cookies": True,
                 "dont_cache": True,
                 "download_maxsize": MAX_PARSED_BYTES,
+                # RFC 9309, 2.5: of a longer file the beginning is obeyed.
                 "download_truncate": True,
             },
         )
@@ -298,12 +301,14 @@ class RobotsGates:
         elif not self._settings.robotstxt_retry_times:
             self._give_up(origin, known, "robots_unreachable", outcome)
             return
+        # What the throttle leaves out of the host's time without an answer is left out here too (B20).
         trouble_since = self._throttle.trouble_since(host_scope(f"{origin}/"))
         left = max(known.failing_since, trouble_since) + self._give_up_after - now
         if left <= A_MOMENT:
             self._give_up(origin, known, "robots_forbidden", outcome)
             return
         self._stats.inc("robots_retry_count")
+        # The last try is to be answered by the end: it goes as much earlier as this one took.
         pause = min(pause, LONGEST_PAUSE, max(left - (now - outcome.started_at), A_MOMENT))
         logger.log(
             logging.WARNING if known.failures == 1 else logging.INFO,

@@ -205,6 +205,7 @@ async def run_crawl(context: CrawlContext) -> Ended:
     try:
         engine = Engine(context)
         watchers = _begun(context, engine)
+    # A class of the user's could not be made: what was opened for the crawl is closed all the same.
     except BaseException:
         if engine is not None:
             engine.leave()
@@ -222,11 +223,14 @@ async def run_crawl(context: CrawlContext) -> Ended:
             if engine.line is not None:
                 watching.start_soon(engine.line.run)
             await _written(context, engine, writing)
+            # Those who read events get the last ones before they are cancelled with all that watches.
             with trio.move_on_after(EVENTS_GRACE):
                 await context.events.end()
             watching.cancel_scope.cancel()
     finally:
         reason = "feed_error" if writing.error is not None else context.state.reason or "cancelled"
+        # In this order: leases go back as nothing more is sent; closed() may still count and log; the last word has
+        # these counts; the frontier writes it.
         whole = partial(engine.leases.give_back, [*pending_pages(engine.scheduler), *engine.unsent()])
         await _closing("what was in flight", whole)  # noqa: ASYNC102 - shielded and limited, each of them
         await _closing("the spider", partial(_closed, context.spider, engine.hooks, reason), engine.crawl)  # noqa: ASYNC102
@@ -261,6 +265,7 @@ async def _written(context: CrawlContext, engine: Engine, writing: _WriterTask) 
                         await _crawl(context, engine)
                         context.state.end("start_error" if engine.start_requests.has_failed else "finished")
             finally:
+                # Before the nursery waits for them: they end when they are told that nothing more comes.
                 for writer in context.writers:
                     writer.close()
             await writing.ended.wait()  # the writers are shielded from a caller's cancel: it is heard here

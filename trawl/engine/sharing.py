@@ -139,6 +139,7 @@ class Sharing:
     def look(self) -> None:
         """Ask whether the job is over, where nothing is open here. Called whenever the dispatcher looks."""
         state = self._state
+        # One of the keepers is this one's own: hold().
         is_idle = state.open <= 0 and state.keepers <= 1
         if is_idle and self._start_requests.has_failed:
             self._release()  # it is not over, and others may read start() again

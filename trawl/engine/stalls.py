@@ -47,6 +47,7 @@ async def report_stalls(crawl: Crawl | None = None, stall: float = STALL) -> Non
     watch = _Watch(threading.get_ident(), stall)
     async with trio.open_nursery() as nursery:
         limiter = trio.CapacityLimiter(1)
+        # Abandoned at the end of the crawl, which need not wait for the thread's next look.
         nursery.start_soon(partial(trio.to_thread.run_sync, watch.run, abandon_on_cancel=True, limiter=limiter))
         try:
             while True:

@@ -104,6 +104,7 @@ class StartRequests:
                     self._state.wakeup.set()  # the dispatcher gives them
                     with self._waiting.shielded():
                         await self._may_read.wait()
+                # stop() was called, while this waited or while start() computed.
                 if self._waiting.is_cancelled:
                     return
                 try:
@@ -127,6 +128,7 @@ class StartRequests:
                         "%r: one output of start() is dropped, the others go on: %s", self._spider, error.told(started)
                     )
         if self._job_state is not None:
+            # That it has ended, and its items, are one step, which a cancel scope of the user's must not reach.
             with self._shields.shielded():
                 await self._job_state.end(outlet.given)
         if self._repeated:

@@ -58,8 +58,10 @@ class Wakeup:
             await self._event.wait()
         finally:
             self._waiting = None
+            # Between two waits the caller works: the alarm must not cancel what it awaits there.
             if alarm.deadline != math.inf and not alarm.cancel_called:
                 alarm.deadline = math.inf
+            # The caller looks now, whatever has woken it: the beat is used up.
             if self._event.is_set():
                 self._event = trio.Event()
 

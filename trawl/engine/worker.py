@@ -144,11 +144,13 @@ class Worker:
                 if self._may_fetch or not grant.is_page:
                     grant.task.take_cancels()
                 outcome = await self._outcome(grant)
+                # What it was first, its places second: else one page too many could be granted (CLOSESPIDER_PAGECOUNT).
                 self._limits.decided(grant, outcome)
                 self._fetcher.give_back(grant, outcome)
                 await self._act(grant, outcome)
                 grant.task.is_done = True
         finally:
+            # Where it came to its end, both were done above, and do nothing here.
             self._limits.decided(grant, None)
             self._fetcher.give_back(grant)
             self._end(grant)
@@ -169,6 +171,7 @@ class Worker:
         elif reason == "private_addresses_refused":
             self._stats.inc(reason)
             outcome = Outcome(request, error=AddressRefused("refused: its address is not public", url=request.url))
+        # The dispatcher makes tasks for what is granted, which this was not.
         grant.task = RequestTask(grant.request)
         current_grant.set(grant)
         try:
@@ -215,6 +218,7 @@ class Worker:
         elif isinstance(then, Drop):
             self._stats.inc(then.reason)
             logger.debug("%r ends: %s", grant.request, then.reason)
+            # It was never answered, so a job keeps it, to be queued again; the other reasons are ends that are wanted.
             failure = "its host was given up" if then.reason == "refused" else None
             await self._leases.finish(grant.lease, (), depth=0, failure=failure)
         else:
@@ -242,6 +246,7 @@ class Worker:
         outputs = CallbackOutputs(outlet, self._leases, depth + 1, response, self._events)
         if response is not None:
             meta = request.meta
+            # For the callback, which may look there as in Scrapy; a request that only waits has no meta for it.
             meta["depth"] = depth
             meta["download_latency"] = response.latency
             if not (is_handled := self._statuses.is_handled(request, response.status)):
@@ -267,6 +272,7 @@ class Worker:
         if outputs.is_cut:  # too many items: a later run gives the whole page
             grant.task.cancel()
         if grant.task.is_cancelled:
+            # The callback's direct fetch was given up, or it was cut off: it must not reach the acknowledgement below.
             grant.task.take_cancels()
             await trio.lowlevel.checkpoint()
         await self._leases.finish(
