@@ -237,6 +237,7 @@ class Lane:
 
         At or before ``now``: it may be written.
         """
+        # Not strict: an exempt grant names scopes, and its lane has none of them.
         at = -inf
         for slot, scope, (_, amount) in zip(grant.slots, self.scopes, grant.scopes, strict=False):
             if (opens_at := scope.opens_at(slot, now, 1.0 if amount is None else amount)) > at:
@@ -268,6 +269,7 @@ class Lane:
         """Free the places that ``grant`` has."""
         was_sent = grant.sent_at is not None
         for slot, scope, (_, amount) in zip(grant.slots, self.scopes, grant.scopes, strict=False):
+            # Before the place is free: what waited until this instant waited for that limit.
             if (scope.in_flight >= scope.concurrency or scope.pages is not None) and (limit := scope.full):
                 scope.waits.opened(now, limit)
             scope.give(slot, was_sent=was_sent, amount=1.0 if amount is None else amount)

@@ -142,9 +142,11 @@ class Prefetcher:
         buffered = self._scheduler.buffered(lane)
         if buffered < MIN_PER_LANE:
             wanted = self._max_ahead()
+            # Of many lanes each holds few: it is filled up again when three quarters of them have gone.
             if wanted == MAX_PER_LANE or buffered < (wanted + 3) // 4:
                 return wanted - buffered
         head = self._scheduler.head(lane)
+        # The first rule: one that is better than the head is leased at once, however many are there.
         return 1 if head is None or best < head else 0
 
     def _max_ahead(self) -> int:

@@ -148,6 +148,7 @@ class LaneQueues:
         waited = [lane for lane in mine if lane.where is queue]
         queue.clear()
         for lane in mine:
+            # A lane of one scope had no quota to be passed at before.
             lane.count_passes()
             if lane.where is READY or lane in waited:
                 self._wait(lane, self.queue_of(lane.quota_after(None) or scope), now)
@@ -212,6 +213,7 @@ class LaneQueues:
         scope = queue.scope
         if queue.claim is not None:
             self._doubt(queue, now)
+        # By the least amount: while that does not fit, none does.
         until = scope.gate(now, queue.least if scope.quota is not None else 1.0)
         if until > now:
             queue.close(now)
@@ -227,6 +229,7 @@ class LaneQueues:
         if scope.quota is not None and before is not None and best not in {None, before} and before.where is READY:
             self._wait(before, queue, now)  # a larger share has come: it waits behind that
             self.wake_next(before, now)
+        # The scope is open, so only a lane that was set aside still waits for an instant.
         self._arm(queue, queue.aside[0][0] if queue.aside else inf)
 
     def advance(self, now: float) -> None:
@@ -315,6 +318,7 @@ class LaneQueues:
             if ticket[4] != lane.version:
                 heappop(waiters)
                 continue
+            # W holds already: the woken lane is ready and no worse than the best that waits.
             if ready is not None and queue.ticket(ready) <= ticket:
                 return ready
             if queue.claim is not None and queue.withholds(lane):
@@ -331,6 +335,7 @@ class LaneQueues:
                     self._set_aside(queue, until)
                     continue
                 lane = queue.starved_by(lane, now) or lane
+            # The ticket of a starved lane stays where it is in the heap, and goes stale as the lane moves.
             if lane is ticket[5]:
                 heappop(waiters)
             if queue.peers:
@@ -387,6 +392,7 @@ class LaneQueues:
         claimant = queue.claim
         if (
             claimant is not None
+            # One that is ready is looked at before anything else is granted, which decides the same.
             and claimant.where is not READY
             and (
                 queue.scope.is_shut(now, claimant.amount_in(queue.scope), BACKOFF_PATIENCE)
@@ -403,6 +409,7 @@ class LaneQueues:
         if until == queue.armed:
             return
         queue.armed = until
+        # An older timer stays in the heap: one that does not agree with ``armed`` is stale.
         if until == inf:
             return
         timers = self._timers

@@ -152,9 +152,11 @@ class Scheduler:
         while ready:
             ticket = ready[0]
             lane = ticket[5]
+            # Stale: the lane has another place by now.
             if ticket[4] != lane.version:
                 heappop(ready)
                 continue
+            # Direct fetches rank before pages, so behind this one there is none.
             if ticket[0] and not pages:
                 self.left_by = NO_PAGES
                 return None
@@ -172,6 +174,7 @@ class Scheduler:
         grant.sent_at = self._now = now
         lane = grant.lane
         assert lane is not None
+        # Until now nobody knew when its scopes open again: spacing counts from the send.
         lane.sent(grant, now, due_at)
         self._wake(lane, now)
 
@@ -194,6 +197,7 @@ class Scheduler:
         now = self._now if now is None else now
         self._leave(grant)
         lane = grant.lane
+        # One further behind stays in the heap: it is dropped when it comes to the front.
         if lane is not None and lane.queue[0][3] is grant:
             lane.drop_head()
             self._settle(lane, now)
@@ -233,6 +237,7 @@ class Scheduler:
             self.queues.line_up_anew(scope, self.lanes.values(), now)
         queue = self.queues.scope_queues.get(scope.id)
         if queue is not None:
+            # It was woken under the old limits, and those aside were set aside under them (-1: look through all).
             queue.woken = None
             queue.refills = -1
             self.queues.wake(queue, now)
@@ -318,8 +323,10 @@ class Scheduler:
             lane.take_turn(self._next_turn())
             if not (self.closed and self._is_stopped(lane, now)):
                 self.queues.enter(lane, now)
+        # At a gate its rank does not matter: all lanes go on when that opens.
         elif lane.add(grant, order) and not isinstance(lane.where, OriginGate):
             self.queues.enter(lane, now)  # a better head: to be looked at again
+            # It went to the queue of its quota; if another scope had woken it, the next lane is woken there (W).
             if lane.where is not READY:
                 self.queues.wake_next(lane, now)
 
@@ -397,6 +404,7 @@ class Scheduler:
 
     def _take(self, lane: Lane, grant: Grant, now: float) -> Grant:
         queues, rooms = self.queues, self.queues.scope_queues
+        # Before the head goes: the rank that this grant had is compared with the claimant's.
         rank = lane.rank() if queues.claims.claimant is not None else None
         self._leave(grant)
         lane.drop_head()
@@ -405,9 +413,11 @@ class Scheduler:
         self.in_flight += 1
         self.grants += 1
         grant.is_in_flight = True
+        # It was ready before this instant, and no place or no callback was free then.
         grant.left_by = self.left_by if lane.mark < now else None
         lane.grant(grant, now)
         if grant.is_exempt:
+            # It took none of its scopes, but its answer may be a trigger for them (B19).
             grant.steps = tuple([self._scope_of(id, now).step for id, _ in grant.scopes])
         if lane.is_kept_for:
             queues.let_go(lane)
@@ -423,6 +433,7 @@ class Scheduler:
             queues.enter(lane, now)
         else:
             self._retire(lane, now)
+        # Last: the lane itself stands where it belongs by now, and is among those that may be woken.
         for scope in lane.scopes:
             if rooms and (queue := rooms.get(scope.id)) is not None:
                 queues.wake(queue, now)
@@ -468,5 +479,6 @@ class Scheduler:
         del self.lanes[lane.id]
         queues.end_claim(lane, now)
         for scope in lane.scopes:
+            # A scope in common counts other crawls' lanes too, which are in their own queues.
             if not scope.lanes or (scope.holders and not queues.is_needed(scope)):
                 queues.close_queue(scope)

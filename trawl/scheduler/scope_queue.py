@@ -68,6 +68,7 @@ class ClaimQueue:
             return True
         if not lane.is_starving:
             lane.is_starving = True
+            # With its turn: a lane that has gone meanwhile has another one, and is passed over.
             self._line.append((lane, lane.turn))
         return False
 
@@ -173,6 +174,7 @@ class ScopeQueue:
     def add(self, lane: Lane) -> None:
         """Let ``lane`` wait here."""
         if self.scope.quota is not None:
+            # Those that were here are gone, and with them the least that they asked for.
             if not self.waiters and not self.aside:
                 self.least = inf
             self.least = min(self.least, lane.amount_in(self.scope))
@@ -218,6 +220,7 @@ class ScopeQueue:
         scope = self.scope
         at = scope.gate(now, lane.amount_in(scope))
         if at > now:
+            # Once for each of its places: each look would add another ticket.
             if lane.passed_at != lane.version:
                 lane.passed_at = lane.version
                 self._note(self.passed, ticket_of(lane, 0.0))
@@ -313,7 +316,7 @@ class Asking(ScopeQueue):
         return now
 
     def reason(self) -> Reason:
-        """What the lane waits for."""
+        """Return the reason for which the lane waits."""
         return self._why(self.number)
 
 

@@ -187,7 +187,7 @@ class SharingScheduler(Scheduler):
 
 
 def _lead(lane: Lane) -> float:
-    """How long before it may be sent a request of a lane is granted, in seconds: it takes so long to the wire."""
+    """Return the seconds from the grant of a request of a lane to its send: it takes so long to the wire."""
     return max([scope.lead for scope in lane.scopes if isinstance(scope, SharedScope)])
 
 
