@@ -64,6 +64,7 @@ class Allowance:
     def covers(self, amount: float, now: float) -> bool:
         """Return True if ``amount`` may be spent now; if not, or if little is left after it, ask for more."""
         left = self.granted - self.taken - amount
+        # Sums of the same amounts in another order may differ by their rounding.
         is_covered = left >= -1e-9 * amount and now <= self._all.until
         if not is_covered:
             self.is_short = True

@@ -55,6 +55,7 @@ class Stream:
         self._state = z = (self._state + _GAMMA) & _MASK
         z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
         z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & _MASK
+        # The upper 53 bits, as many as a float below 1.0 can tell apart.
         return ((z ^ (z >> 31)) >> 11) * 2.0**-53
 
 

@@ -109,6 +109,7 @@ def judge(
     response, error = outcome.response, outcome.error
     if not states or (response is not None and response.status in _KEPT):
         return
+    # A refused certificate or an unknown scheme is the same at the next try, outage or not.
     if error is not None and not getattr(error, "is_retryable", False):
         return
     outcome.is_trigger = True
@@ -308,6 +309,7 @@ def trigger(
         factor: Multiplies a hold that a header asks for, for jitter; at least 1.
         advice: Returns what the first line of the log on backing off ends with.
     """
+    # Granted under the step that is in force: so that step did not suffice (B19).
     is_new = step == scope.step if step is not None else granted_at >= state.escalated_at
     state.triggers += 1
     state.triggered_at = now

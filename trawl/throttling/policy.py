@@ -6,10 +6,9 @@ Theory of operation. Four parts may change a scope's limits, and each changes it
     configured ─► AutoThrottle or rampup ─► robots.txt ─► RateLimit headers ─► backoff ─► in force
 
 The last three never make it faster. A delay that one of them put in force is a floor, too: jitter only lengthens it
-(D12). Windows that pass
-(recovery, rampup, giving up) take effect when the scope is next looked at, at the instants at which they ended:
-:meth:`ScopeState.settle`. Scopes configured alike share one :class:`ScopePolicy`, so a host without a configuration of
-its own costs a reference.
+(D12). Windows that pass (recovery, rampup, giving up) take effect when the scope is next looked at, at the instants at
+which they ended: :meth:`ScopeState.settle`. Scopes configured alike share one :class:`ScopePolicy`, so a host without
+a configuration of its own costs a reference.
 
 AutoThrottle (H01-H12): a host's delay follows its latency. A server that answers in ``latency`` seconds and is to have
 N requests at once is asked every ``latency / N`` seconds: that is the *target delay*. After each response the delay

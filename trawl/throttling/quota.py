@@ -192,6 +192,7 @@ class Quota:
         room = max(self.quota * (1.0 + _SLACK) - amount, 0.0)
         if used <= room:
             return -inf if self.allowance is None or self.allowance.covers(amount, now) else inf
+        # Time does not free what is set aside; charge() and release() tell when it has moved.
         if self.reserved > room:
             self._is_awaited = True
             return inf
@@ -322,6 +323,7 @@ class Quota:
 
     def _unreserve(self, amount: float) -> None:
         left = self.reserved - amount
+        # What floats leave over would be set aside for ever.
         self.reserved = left if left > amount * _SLACK else 0.0
 
     def _add(self, amount: float, now: float) -> None:

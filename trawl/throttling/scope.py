@@ -195,6 +195,7 @@ class Scope:
             self.quota = None
         elif self.quota is None:
             self.quota = Quota(limits.quota, limits.window, sliding=limits.sliding, reserved=self.reserved)
+            # Lanes that wait already stand by turn, and are to stand by share.
             self.quota.is_late = self.lanes > 0
         else:
             self.quota.apply_limits(limits.quota, limits.window, sliding=limits.sliding, now=now)
@@ -209,6 +210,7 @@ class Scope:
         """
         if self.in_flight >= self.concurrency:
             return inf
+        # Not for ever: the end of each one under way is told to the scheduler.
         if self.pages is not None and self.pages.is_awaited:
             return inf
         at = self.held_until
@@ -218,6 +220,7 @@ class Scope:
             at = max(at, self._slot_ready_at() - self.lead)
         if self.quota is not None:
             refilled = self.quota.ready_at(now, amount)
+            # For the account of waits: when it goes, the quota tells nothing of this instant any more.
             if now < refilled < inf:
                 self.waits.refills[amount] = refilled
             at = max(at, refilled)
@@ -368,6 +371,7 @@ class Scope:
         self.waits.taken(now, limit, opened_at)
         if limit == "quota":
             self._refilled_at = opened_at
+        # Before it counts as unsent, which _spaced_at() looks at.
         if self.lead > 0.0 and self.delay > 0.0:
             self._planned = max(now + self.lead, self._spaced_at())
         self.grants += 1
@@ -381,9 +385,11 @@ class Scope:
         at = now + self.lead
         if self._slots is not None:
             return self._slots.take(at, self.concurrency, self._rest())
+        # The only slot, and it has rested: the scope's own times do for it.
         if self.in_flight == 1 and (self.delay_per_slot <= 0.0 or self.last_sent + self._rest() <= at):
             return 1
         self._slots = Slots()
+        # The slot that there was so far, number 1, is the one that sent last.
         self._slots.open(is_busy=self.in_flight > 1, sent_at=self.last_sent)
         return self._slots.take(at, self.concurrency, self._rest())
 
@@ -396,10 +402,12 @@ class Scope:
         """
         if (
             self.held_until > now
+            # Above, not at the limit: it is in flight itself.
             or self.in_flight > self.concurrency
             or (self.quota is not None and self.quota.stops(amount, now))
         ):
             return inf
+        # Both have passed; they are part of the answer because lateness counts from it (:meth:`_late_by`).
         at = max(self.held_until, self._refilled_at)
         if self.delay > 0.0:
             at = max(at, self.last_sent + self.interval())
@@ -413,8 +421,10 @@ class Scope:
         self.unsent -= 1
         if self.delay + self.delay_per_slot > 0.0 and (now - granted_at > MIN_LEAD or self.lead):
             self._measure(min(now - granted_at, MAX_LEAD))
+        # Exactly 0.0 where none is left: a sum of floats keeps a rest.
         self.reserved = self.reserved - amount if self.unsent else 0.0
         self.waits.sent(now, self.last_sent)
+        # Before last_sent moves: it is late against the interval that ends with this send.
         if self.limits.is_rate:
             self._made_up = self._late_by(now, due_at)
         self.last_sent = now
@@ -593,6 +603,7 @@ class Scope:
     def _slot_ready_at(self) -> float:
         if self._slots is not None:
             return self._slots.ready_at(self.concurrency, self._rest())
+        # A second slot may be opened; or the only one is busy, which gate() has said.
         if self.concurrency > 1 or self.in_flight:
             return -inf
         return self.last_sent + self._rest()

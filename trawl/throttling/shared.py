@@ -57,7 +57,7 @@ def check_shared(policy: ScopePolicy, *, path: str) -> None:
 
 
 class _Learned(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the policies of one process have learned of a scope; instants are seconds before it was written.
+    """The knowledge that one process's policies have of a scope; instants are seconds before it was written.
 
     Attributes:
         backoff: How far it backs off; None: not at all.

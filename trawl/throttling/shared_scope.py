@@ -1,4 +1,4 @@
-"""What one process knows of a scope that several processes need: see :mod:`trawl.throttling.shared`."""
+"""A scope that several processes need, as one of them knows it: see :mod:`trawl.throttling.shared`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["SharedScope"]
 
 
 class SharedScope(Scope):
-    """What this process knows of a scope that others use, too.
+    """A scope that others use too, as this process knows it.
 
     Its quota is counted in the store alone.
 

@@ -349,6 +349,7 @@ class Throttle:
         through = notes_of(outcome.request).through
         site = self.resolver.scope_of_host(host_scope(outcome.request.url)) if through else ""
         for index, (id, amount) in enumerate(grant.scopes):
+            # Popped: what is left afterwards is said of scopes that the request did not take.
             signal = signals.pop(id, None) if signals else None
             if is_of_proxy := id == site:
                 self._apply_through_proxy(through, signal, grant, outcome, now)
@@ -405,6 +406,7 @@ class Throttle:
         is_of_proxy: bool = False,
     ) -> None:
         state: ScopeState = scope.state
+        # Windows that are over take effect first, by what was known while they ran.
         has_moved = state.armed <= now and state.settle(scope, now)
         if state.told is not None and state.told.until <= now:
             state.told = None
@@ -513,6 +515,7 @@ class Throttle:
         )  # fmt: skip
         self.given_up.add(scope.id, self._wall.to_utc(now))
         state.start_afresh()
+        # Rampup and AutoThrottle begin anew, with backing off.
         state.set_policy(state.policy)
         scope.lift(but_hints=True)
         state.apply(scope)
@@ -573,6 +576,7 @@ class Throttle:
         restored = self._restored[part] = RestoredScopes(state, now, self._wall, self.pages, limit)
         self.given_up.restore(state.given_up, self._wall.to_utc(now))
         if part is not None:
+            # The part came while the crawl runs, whose requests may have named its scopes before.
             for scope in [scope for scope in self._table if self.part_of(scope.id) == part]:
                 self.pages.keep(scope)
                 restored.restore(scope, now)
