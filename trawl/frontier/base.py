@@ -210,7 +210,7 @@ class FrontierStatistics:
 
 @attrs.frozen
 class Stored:
-    """What became of requests that were to be stored.
+    """The result of storing requests.
 
     Attributes:
         here: Those that are pending in this frontier now, in their order.

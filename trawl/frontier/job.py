@@ -93,6 +93,7 @@ LaneHead: TypeAlias = "tuple[int, float, int, bytes]"
 
 def wall_time(until: float) -> int:
     """Return the value stored as priority for a wall time in seconds since 1970, rounded up."""
+    # One for the fraction that is cut off, one for the rounding of the product: never earlier than asked.
     return int(until * 1e6) + 2
 
 
@@ -152,7 +153,7 @@ class Step:
 
 @attrs.frozen
 class Written:
-    """What came of a step.
+    """The result of a step.
 
     Attributes:
         seen: The numbers of its rows, from 0, that were not stored: their fingerprints were seen before.
@@ -179,7 +180,7 @@ class HeldLane:
 
 
 class Follower(Protocol):
-    """What a job that is shared tells of each change before anybody else hears of it: the frontier's memory."""
+    """The frontier's memory, as a job that is shared tells it of each change before anybody else hears of it."""
 
     def gained(self, lanes: Sequence[tuple[int, LaneRow]], held: Sequence[HeldLane]) -> list[LaneKey]:
         """Take up lanes of parts that are this session's from now on; their keys."""

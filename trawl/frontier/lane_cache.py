@@ -101,6 +101,7 @@ class DupeFilter:
 
     def _remember(self, fingerprint: bytes) -> None:
         if len(self._young) >= self._generation:
+            # Those of the older generation are forgotten, so memory does not know all from here on.
             self._is_complete &= not self._old or not self._asks
             self._old, self._young = self._young, set()
         self._young.add(fingerprint)
@@ -277,6 +278,7 @@ class LaneReader:
         Raises:
             JobError: The store can't be read.
         """
+        # One reading serves all who wait for the lane.
         if cache.reading is not None:
             await cache.reading.wait()
             return
@@ -324,5 +326,6 @@ class LaneReader:
                 held.append((key, known.get(key, blob)))
         beyond = None
         if not are_all:
+            # All that was read is leased: what is not begins behind the last of it.
             beyond = held.pop()[0] if held else rows[-1][:3]
         self._caches.refill(cache, held, beyond)

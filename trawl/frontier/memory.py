@@ -62,6 +62,7 @@ class LaneQueue:
     def add(self, record: Record, *, is_packed: bool = False) -> None:
         """Add a record; as bytes, if it is to be packed and can be."""
         if record.scopes == self._scopes:
+            # One tuple for all: else each pending request would keep an equal one alive.
             record.scopes = self._scopes
         record.lane = self.lane
         rank = _rank(record)
@@ -145,6 +146,7 @@ class LaneQueue:
         if self._newest_first:
             queue.pop()
             return
+        # Its place stays, because moving all behind it costs more; only the record is let go of.
         queue[self._left] = None
         self._left += 1
         if self._left == len(queue) or (self._left > _CUT and self._left * 2 > len(queue)):

@@ -1,4 +1,4 @@
-"""What a session of a shared job says of itself with its renewals, for those who look at the job."""
+"""The state of a session of a shared job, which it stores with its renewals for those who look at the job."""
 
 from __future__ import annotations
 

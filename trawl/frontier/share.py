@@ -1,4 +1,4 @@
-"""What a process knows of a job that it shares with others: which parts are its own, and what changes.
+"""The share that a process has of a job: the parts of it that are its own, and the changes.
 
 A *session* is one process's membership in a job. The hosts of a job are in *parts* (:mod:`trawl.frontier.parts`), by
 registrable domain, and each part has one session at most that *owns* it: only the owner sends to its hosts, so the

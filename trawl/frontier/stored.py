@@ -111,6 +111,7 @@ class StoredFrontier:
             wanted = min(limit, cache.pending)
             if cache.ready(wanted):
                 return self._take(cache, wanted)
+            # Another task may take what this reads: look again.
             await self._reader.read(cache, wanted)
         return []
 
@@ -185,6 +186,7 @@ class StoredFrontier:
             cache, _, place = known
             if self._spilled.pop(lease.order, 0):
                 self._job.unspill(lease.order)
+            # After a failure nothing can be moved in the store; memory goes on to the end of the crawl.
             if lease.not_before > now and self._job.failure is None:
                 later.append((place, (self._job.held_number(lease.lane), self._wall_time(lease), 0.0)))
                 continue
@@ -211,6 +213,7 @@ class StoredFrontier:
             JobError: The store can't be read, or a record in it can't be used.
         """
         wall = int(self._wall.to_epoch(now) * 1e6)
+        # The others stay due, so that this is called again at once.
         due_of = [number for number, held in self._held.items() if held.due <= wall][:_LANES_AT_ONCE]
         found = await self._job.read_due(due_of, wall)
         records = [self._decoded(place[0], blob) for place, blob in found]
@@ -353,6 +356,7 @@ class StoredFrontier:
             lane = record.lane
             cache = self.caches.by_lane.get(lane)
             number = self._job.number_of(lane) if cache is None else cache.number
+            # What takes the place of a leased record is leased too, and waits for its time in the scheduler.
             if record.not_before > now and not (is_leased and self._job.is_here(number)):
                 rows.append((record.order, self._job.held_number(lane), self._wall_time(record), 0.0, blob))
             else:

@@ -38,7 +38,7 @@ _FIRST = "SELECT priority, share, ord, record FROM request WHERE lane = ? ORDER 
 class RowCounts:
     """Counts of rows, stored with each transaction and compared when the job is opened: lost rows are noticed.
 
-    It is written with each transaction and compared when the job is opened. A job of an earlier release has none yet.
+    A job of an earlier release has none yet.
 
     Attributes:
         requests: Requests, leased or not.
@@ -146,6 +146,7 @@ def write(connection: sqlite3.Connection, step: Step, row_counts: RowCounts) -> 
         row_counts.requests += len(step.rows)
     marks = [(mark,) for mark in step.marks if mark is not None]
     if marks:
+        # Sorted: neighbours go to the same pages of the tree.
         new = connection.executemany("INSERT OR IGNORE INTO seen VALUES (?)", sorted(marks))
         row_counts.seen += new.rowcount
     if step.spilled:

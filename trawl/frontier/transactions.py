@@ -129,6 +129,7 @@ class Transactions:
             await batch.ended()
         else:
             batch = self._open = _Batch(step, is_writing=is_writing, is_synced=is_synced)
+            # It leads for others as well: a cancel of this task must not take their steps along.
             with trio.CancelScope(shield=True):
                 await self._lead(batch)
         self.check()
@@ -142,6 +143,7 @@ class Transactions:
     async def _lead(self, batch: _Batch) -> None:
         try:
             await trio.lowlevel.checkpoint()  # tasks that are about to run now hand in too
+            # Meanwhile the batch stays open, and grows.
             while self._running is not None:
                 await self._running.ended()
             self.check()

@@ -332,6 +332,7 @@ class RedisJob(Job):
         batch = self._open
         put(batch)
         self._wanted.set()
+        # What was handed in is carried out: a cancel is heard when it is, or once the server is away.
         with trio.CancelScope(shield=True):
             await batch.stirred.wait()
         if not batch.done.is_set():
@@ -490,6 +491,7 @@ class RedisJob(Job):
     def _renewed(self, began: float) -> None:
         lease = self.lease
         now = trio.current_time()
+        # From before the call: the server counts from when it came there.
         lease.renew(began + SAFE * self._lease_seconds)
         self._renew_at = began + self._lease_seconds / 4.0
         if lease.away_since is not None:
@@ -674,7 +676,7 @@ Connect: TypeAlias = "Callable[[Address], AbstractAsyncContextManager[StoreServe
 
 @attrs.frozen(kw_only=True)
 class _Part:
-    """What a process is to do in a job.
+    """The part of a process in a job.
 
     Attributes:
         lease: The length of its lease, in seconds.
@@ -900,7 +902,7 @@ def check_head(flat: Sequence[Any], address: Address) -> None:
 
 
 def _form() -> Mapping[str, int | str]:
-    """What the head of a job says of its form."""
+    """Return the form of a job that its head has to state."""
     return {"format": FORMAT, "parts": PARTS, "subsets": SUBSETS, "suffixes": suffixes_digest()}
 
 

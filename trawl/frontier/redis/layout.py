@@ -115,23 +115,23 @@ class Keys:
 
     @property
     def of_join(self) -> list[str]:
-        """What ``join.lua`` declares."""
+        """The keys that ``join.lua`` declares."""
         return [self.head, self.deadlines, self.sessions]
 
     @property
     def of_share(self) -> list[str]:
-        """What ``share.lua`` declares."""
+        """The keys that ``share.lua`` declares."""
         return [*self._members, self.queue, self.arrivals, self.kept_of]
 
     @property
     def of_apply(self) -> list[str]:
-        """What ``apply.lua`` declares first."""
+        """The keys that ``apply.lua`` declares first."""
         stored = [self.queue, self.arrivals, self.items, self.kept, self.kept_of, self.failed, self.spilled]
         return [*self._members, *stored]
 
     @property
     def of_state(self) -> list[str]:
-        """What ``state.lua`` declares."""
+        """The keys that ``state.lua`` declares."""
         return [self.head, self.deadlines, self.sessions, self.queue, self.items, self.kept, self.failed, self.spilled]
 
     @property

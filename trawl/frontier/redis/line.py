@@ -261,6 +261,7 @@ class StoreLine:
         for each in told:
             if isinstance(each, _Sent) and self._sends.get(each.number) is each:
                 del self._sends[each.number]
+        # Put to the end of the dict, whose first are looked at.
         for _, number in looks:  # others are looked at next time
             if number in self._asks:
                 self._asks[number] = self._asks.pop(number)

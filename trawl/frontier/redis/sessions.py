@@ -198,12 +198,12 @@ class Membership:
 
     @property
     def is_exporter(self) -> bool:
-        """Whether it has the items' export."""
+        """True if it has the items' export."""
         return self.exporter[0] == str(self.session)
 
     @property
     def has_more(self) -> bool:
-        """Whether there is more to be heard or taken at once."""
+        """True if there is more to be heard or taken at once."""
         return self._more
 
     @property
@@ -307,6 +307,7 @@ class Membership:
             self.heard = int(number)
             order, lane, priority, share = place_of(request)
             taken_at = self.owned.get(part_in(lane))
+            # The survey of a part that was taken later has this request already.
             if taken_at is not None and self.heard > taken_at:
                 rows.append((order, lane, priority, share, request[KEY_BYTES:]))
         if not rows:
