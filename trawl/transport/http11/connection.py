@@ -151,6 +151,7 @@ class Connection:
         try:
             return self.wire.send_nowait(data)
         except OSError as error:
+            # As if all of it had been sent: an answer that came before the server closed is still read.
             self.broken = error
             return len(data)
 
@@ -180,6 +181,7 @@ class Connection:
                     deadline.start()
                 data = await wire.receive()
         except OSError as error:
+            # Within a response it is that which broke; before the first byte the request may go again.
             if parser.has_started:
                 raise
             raise ConnectionClosedError(f"the connection broke: {words_of(self.broken or error)}") from error
@@ -234,6 +236,7 @@ async def read_response(
         raise broken
     flags: Sequence[str] = ()
     make: Callable[..., Response] = Response
+    # Most pages come whole with their headers, and need nothing that collects or limits a body.
     whole = b"".join(parser.take()) if parser.is_complete else b""
     if not parser.is_complete or parser.has_extra_data or len(whole) > limits.plain_bytes or _is_coded(parser, limits):
         sink = sink_for(outcome.request, parser.status)
@@ -276,6 +279,7 @@ async def _read_body(
     With ``writer`` only the part that was not written is returned.
     """
     parser = connection.parser
+    # Of HEAD and 304 it is the length that GET would have had (RFC 9110, 8.6).
     length = parser.length if request.method != "HEAD" and parser.status not in _BODILESS else None
     body = limits.body(parser.headers.getlist("content-encoding"), length)
     loss: DownloadError | None

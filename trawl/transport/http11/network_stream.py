@@ -91,6 +91,7 @@ class TcpStream:
         trio_socket = connected.socket
         self.peer: str | None = peer_of(trio_socket)
         family, kind, proto = trio_socket.family, trio_socket.type, trio_socket.proto
+        # Detached: of two objects that own one descriptor, the second would close another file.
         self._socket = socket.socket(family, kind, proto, trio_socket.detach())
         self._socket.setblocking(False)
         self._fd = self._socket.fileno()
@@ -146,6 +147,7 @@ class TcpStream:
         if self._fd >= 0:
             if is_cut:
                 _discard_unsent(self._socket)
+            # First: a task that waits for the number would wait for whatever file gets it next.
             trio.lowlevel.notify_closing(self._fd)
             self._fd = -1
             self._socket.close()

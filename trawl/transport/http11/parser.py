@@ -336,8 +336,10 @@ class ResponseParser:
             if len(codings) > 1 or codings[0].strip().lower() != "chunked":
                 raise ResponseBroken(f"its transfer coding {codings[-1][:50]!r} is not known")
             self._is_chunked = True
+            # RFC 9112, 6.3, rule 3: both may be an attempt to smuggle a response in behind this one.
             self.is_keepable = self.is_keepable and not lengths
         elif lengths:
+            # llhttp refuses several, and mended() leaves several only where they differ.
             self.length = int(lengths[-1])
         if self._is_head:
             self.is_complete = True

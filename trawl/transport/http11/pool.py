@@ -122,6 +122,7 @@ class Pool:
             origin = self._origins[key] = Origin(key, url, server_name, bind_address)
             if len(self._origins) > self._sweep_at:
                 self._origins = {each: known for each, known in self._origins.items() if known.idle or known is origin}
+                # Where most have connections: not a sweep for each new origin.
                 self._sweep_at = max(MAX_ORIGINS, 2 * len(self._origins))
         return origin
 
@@ -132,6 +133,7 @@ class Pool:
         while origin.idle:
             connection = origin.idle.pop()
             del self._idle[connection]
+            # A server that has closed it, or said something unasked, has made it readable.
             if connection.wire.is_quiet():
                 return connection
             connection.close()
@@ -142,6 +144,7 @@ class Pool:
         if self._is_closed or not self._keepalive:
             connection.close()
             return
+        # It may have been swept out while its only connection was in use.
         origin = self._origins.setdefault(origin.key, origin)
         connection.idle_since = now
         origin.idle.append(connection)

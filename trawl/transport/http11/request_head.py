@@ -123,6 +123,7 @@ def message_of(request: Request, origin: Origin, defaults: Headers | None) -> Me
         head = f"{request.method} {path or '/'} HTTP/1.1\r\nHost: {target.authority}\r\n{fields}{length}\r\n".encode(
             "latin-1"
         )
+    # A field that holds more than latin-1 is written by its bytes, the slow way.
     except UnicodeEncodeError:
         return _unusual_message(request, defaults)
     return Message(head)

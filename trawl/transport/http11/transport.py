@@ -124,6 +124,7 @@ class Http11Transport:
                     return None
             try:
                 if outcome.sent_at is None:
+                    # On a kept connection nothing has waited since the beginning; a new one took its time.
                     outcome.sent_at = outcome.started_at if connection.requests else trio.current_time()
                     if (answer := on_sent()) and await self._waits(on_sent, answer, outcome, deadline, connection):
                         await self._unsent(origin, connection, outcome)
@@ -170,6 +171,7 @@ class Http11Transport:
         while True:
             now = trio.current_time()
             deadline.connecting(now)
+            # Waiting for a file that another connection frees is not the server's latency.
             if outcome.sent_at is None:
                 outcome.started_at = now
             try:
