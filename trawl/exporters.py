@@ -1,4 +1,4 @@
-"""Where Scrapy's users look for item exporters: classes that write items to a binary file, as Scrapy's do.
+"""Item exporters where Scrapy's users look for them: classes that write items to a binary file, as Scrapy's do.
 
 Pipelines make one of an open file, and call ``start_exporting()``, ``export_item(item)`` for each item, and
 ``finish_exporting()``. A feed is written by one where ``FEED_EXPORTERS``, or ``exporter`` in its entry of ``FEEDS``,

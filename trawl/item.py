@@ -1,4 +1,4 @@
-"""Where Scrapy's users look for items; they are in :mod:`trawl.items`."""
+"""Items where Scrapy's users look for them; they are in :mod:`trawl.items`."""
 
 from trawl.items import Field, Item
 

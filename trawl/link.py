@@ -1,4 +1,4 @@
-"""Where Scrapy's users look for links; they are in :mod:`trawl.links`."""
+"""Links where Scrapy's users look for them; they are in :mod:`trawl.links`."""
 
 from trawl.links import Link
 

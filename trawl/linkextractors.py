@@ -1,4 +1,4 @@
-"""Where Scrapy's users look for link extractors; those of trawl's own are in :mod:`trawl.links`."""
+"""Link extractors where Scrapy's users look for them; trawl's own are in :mod:`trawl.links`."""
 
 from urllib.parse import urljoin
 

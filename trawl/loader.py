@@ -1,4 +1,4 @@
-"""Where Scrapy's users look for item loaders: those of itemloaders, which the extra ``loaders`` brings."""
+"""Item loaders where Scrapy's users look for them: those of itemloaders, which the extra ``loaders`` brings."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class ItemLoader(itemloaders.ItemLoader):
         super().__init__(item=item, selector=selector, parent=parent, **context)
 
     def _get_item_field_attr(self, field_name: str, key: Any, default: Any = None) -> Any:
-        """What an item's :class:`trawl.items.Field` declares: ``input_processor``, ``output_processor``."""
+        """Get what an item's :class:`trawl.items.Field` declares: ``input_processor``, ``output_processor``."""
         if isinstance(self.item, Item):
             return type(self.item).fields.get(field_name, {}).get(key, default)
         return super()._get_item_field_attr(field_name, key, default)

@@ -1,4 +1,4 @@
-"""Where Scrapy's users look for selectors; they are in :mod:`trawl.selectors`."""
+"""Selectors where Scrapy's users look for them; they are in :mod:`trawl.selectors`."""
 
 from typing import TYPE_CHECKING, Any
 

@@ -1,4 +1,4 @@
-"""What a night's crawl is asked afterwards: ``--fail-on``, and the file of ``--stats``.
+"""The outcome of a crawl for the program that started it: ``--fail-on``, and the file of ``--stats``.
 
 Only :mod:`trawl.cli.run` imports this: it is not part of running a crawl, which that module is about.
 """

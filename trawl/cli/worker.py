@@ -66,7 +66,7 @@ _LENGTH = struct.Struct(">I")
 
 
 class Worked(msgspec.Struct, frozen=True, tag="worked"):
-    """How far a worker is.
+    """The progress of a worker.
 
     Attributes:
         progress: Its progress.

@@ -115,7 +115,7 @@ class FileStore(Protocol):
 
 
 class _Store(ABC):
-    """What both stores have."""
+    """The part that both stores have in common."""
 
     @abstractmethod
     def put(self, path: str, content: bytes) -> None:

@@ -1,4 +1,4 @@
-"""What two processes on one job must have in common: settings, the spider's code, its arguments, as short digests.
+"""Digests of what two processes on one job must have in common: settings, the spider's code, its arguments.
 
 They are compared by name, so that a process that is refused can say what differs. A value itself, which may be a
 password, is told to nobody.

@@ -94,7 +94,7 @@ class Quote:
 
 @attrs.frozen
 class Author:
-    """Who said something.
+    """The author of quotes.
 
     Attributes:
         name: The name.
@@ -143,12 +143,12 @@ class Book:
 
     @property
     def stars(self) -> str:
-        """How good readers found it."""
+        """The stars that readers gave it."""
         return STARS[self.digest[2] % len(STARS)]
 
     @property
     def in_stock(self) -> int:
-        """How many there are."""
+        """The number of copies in stock."""
         return 1 + self.digest[3] % 22
 
 

@@ -1,4 +1,4 @@
-"""Where a file that was written for Scrapy needs asyncio's loop, which a crawl on Trio does not have."""
+"""Places in a file that was written for Scrapy that need asyncio's loop, which a crawl on Trio does not have."""
 
 from __future__ import annotations
 
