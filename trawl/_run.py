@@ -246,9 +246,8 @@ class _Stream:
         """Hand an item to the reader, waiting for room."""
         await self._items.send(item)
 
-    async def write(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+    async def write(self) -> None:
         """Wait for the end of the crawl; the reader takes the remaining items by itself."""
-        task_status.started()
         await self._closed.wait()
 
     def close(self) -> None:

@@ -234,8 +234,7 @@ class BrokenSink:
         await trio.sleep(100)
         raise FeedError("the disk is full")
 
-    async def write(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        task_status.started()
+    async def write(self) -> None:
         await trio.sleep(15)
         raise FeedError("the disk is full")
 
@@ -262,8 +261,7 @@ class StuckSink:
     async def put(self, item: object, page: str = "") -> None:
         await trio.lowlevel.checkpoint()
 
-    async def write(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        task_status.started()
+    async def write(self) -> None:
         await trio.sleep(self.seconds)
 
     def close(self) -> None:

@@ -47,7 +47,7 @@ class Sink:
         await trio.lowlevel.checkpoint()
         self.items.append(item)
 
-    async def write(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+    async def write(self) -> None:
         raise NotImplementedError
 
     def close(self) -> None:

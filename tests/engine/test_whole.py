@@ -123,8 +123,7 @@ class Kept:
     async def put(self, item: object, page: str = "") -> None:
         self.items.append(item)
 
-    async def write(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        task_status.started()
+    async def write(self) -> None:
         await self.closed.wait()
 
     def close(self) -> None:

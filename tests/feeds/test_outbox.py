@@ -72,7 +72,7 @@ async def run_until_killed(job: FakeJob, path: Path, options: FeedMapping, block
     try:
         feeds, outbox = await open_outbox(values, blocking, job, spider_name="x", started_utc=STARTED_UTC)
         async with trio.open_nursery() as nursery:
-            await nursery.start(outbox.write)
+            nursery.start_soon(outbox.write)
             for row in ROWS[len(job._items) :]:
                 give(job, outbox, row)
                 await trio.sleep(1.0)
@@ -203,11 +203,11 @@ async def test_a_feed_that_fails_is_told_to_who_acknowledges_and_the_next_run_go
     file._target = FullDisk(path, 20)
     async with trio.open_nursery() as nursery:
 
-        async def write(*, task_status: trio.TaskStatus[None]) -> None:  # noqa: ASYNC128 - outbox.write does
+        async def write() -> None:
             with pytest.raises(FeedError, match="No space left"):
-                await outbox.write(task_status=task_status)
+                await outbox.write()
 
-        await nursery.start(write)
+        nursery.start_soon(write)
         give(job, outbox, {"a": 1}, {"b": "x" * 30})
     with pytest.raises(FeedError, match="No space left"):
         await outbox.room()
@@ -225,7 +225,7 @@ async def test_who_acknowledges_waits_for_feeds_that_are_far_behind(tmp_path: Pa
         await outbox.room()
     assert waited.cancelled_caught
     async with trio.open_nursery() as nursery:
-        await nursery.start(outbox.write)
+        nursery.start_soon(outbox.write)
         await outbox.room()
         outbox.close()
     assert (tmp_path / "out.jsonl").read_bytes().count(b"\n") == MAX_BEHIND + 1

@@ -50,7 +50,7 @@ async def test_several_feeds_are_written_at_once_as_the_crawl_runs(autojump_cloc
     feeds = await open_feeds(settings, InlineBlocking(), spider_name="q", started_utc=STARTED_UTC)
     assert not feeds.is_empty
     async with trio.open_nursery() as nursery:
-        await nursery.start(lambda task_status: feeds.write(task_status=task_status))
+        nursery.start_soon(feeds.write)
         for number in range(3):
             feeds.put_nowait({"n": number})
             await trio.sleep(1)

@@ -275,7 +275,7 @@ async def test_c7_a_process_that_was_frozen_while_another_took_its_job_leaves_th
             _, outbox = await open_outbox(
                 settings, InlineBlocking(), job, spider_name="x", started_utc=datetime(2026, 1, 1, tzinfo=UTC)
             )
-            await nursery.start(outbox.write)
+            nursery.start_soon(outbox.write)
             await trio.sleep(1.0)
             await job.give([outbox.encode({"n": 1})])
             outbox.acknowledged(1)

@@ -168,9 +168,8 @@ class Items:
             spider.world.wrong(f"the item of page {number} came twice")
         spider.ends[number] |= GIVEN
 
-    async def write(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+    async def write(self) -> None:
         """Wait for the end."""
-        task_status.started()
         await self._closed.wait()
 
     def close(self) -> None:

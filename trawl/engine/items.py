@@ -30,7 +30,7 @@ logger: logging.Logger = logging.getLogger("trawl.items")
 class Writer(Protocol):
     """A task that moves items on to where they go."""
 
-    async def write(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+    async def write(self) -> None:
         """Move items on until :meth:`close` was called and all are there."""
         ...
 

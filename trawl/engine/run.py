@@ -255,7 +255,7 @@ def _begun(context: CrawlContext, engine: Engine) -> list[Watcher]:
 async def _written(context: CrawlContext, engine: Engine, writing: _WriterTask) -> None:
     """The crawl, with its items written; returns when the last of them is."""
     async with trio.open_nursery() as writers:
-        for writer in context.writers:  # not start(): who is cancelled in it waits for the task, which is shielded
+        for writer in context.writers:
             writers.start_soon(writing.write, writer)
         try:
             try:

@@ -50,7 +50,7 @@ from trawl.feeds.item_errors import Counts, ItemErrors, ItemOrigin, reason_of
 from trawl.feeds.options import feed_options, fill_path
 from trawl.feeds.settings import FeedsSettings
 from trawl.feeds.stored_items import from_stored, to_stored
-from trawl.feeds.writer import Feeds, open_feeds
+from trawl.feeds.writer import Feeds, Gathering, open_feeds
 from trawl.frontier import OutboxItem, Section
 
 if TYPE_CHECKING:
@@ -137,13 +137,10 @@ class OutboxWriter:
         self._states = dict((FEED_STATES.read(job) or {}) if states is None else states)
         self._moved = {old: place for place, state in self._states.items() for old in state.earlier}
         self._batch_items = _BATCH
-        self._is_closed = False
         self._error: FeedError | None = None
-        self._some = trio.Event()
-        self._urgent = trio.Event()
-        self._room = trio.Event()
+        self._gathering = Gathering(COPY_INTERVAL)
         if self._until > self._copied:
-            self._some.set()
+            self._gathering.add()
 
     @property
     def is_empty(self) -> bool:
@@ -207,17 +204,13 @@ class OutboxWriter:
         self._until += count - (0 if self._has_company else withheld)
         if self._until < self._expected:
             WITHHELD.keep(self._job, self._until)
-        self._some.set()
-        if self.is_behind:
-            self._urgent.set()
+        self._gathering.add(is_urgent=self.is_behind)
 
     def others_gave(self, end: int) -> None:
         """Say that items of other processes are in the outbox, up to the position ``end``."""
         self._until = max(self._until, end)
         self._expected = max(self._expected, end)
-        self._some.set()
-        if self.is_behind:
-            self._urgent.set()
+        self._gathering.add(is_urgent=self.is_behind)
 
     @property
     def _has_company(self) -> bool:
@@ -238,7 +231,7 @@ class OutboxWriter:
             WITHHELD.keep(self._job, self._until)
         else:
             self._job.keep(WITHHELD.name, None)
-        self._some.set()
+        self._gathering.add()
 
     async def room(self) -> None:
         """Return when the feeds are not too far behind. A checkpoint only if they are.
@@ -246,18 +239,16 @@ class OutboxWriter:
         Raises:
             FeedError: A feed can't be written any more.
         """
-        while self.is_behind and self._error is None and not self._is_closed:
-            await self._room.wait()
+        while self.is_behind and self._error is None and not self._gathering.is_closed:
+            await self._gathering.room()
         if self._error is not None:
             raise self._error
 
     def close(self) -> None:
         """Say that nothing more is acknowledged; :meth:`write` then copies the rest and ends."""
-        self._is_closed = True
-        self._some.set()
-        self._urgent.set()
+        self._gathering.close()
 
-    async def write(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+    async def write(self) -> None:
         """Copy what comes until :meth:`close`, then end the feeds. The one writer task of a crawl.
 
         Cancelling it closes the feeds where they are; the next process of the job goes on from what is recorded.
@@ -266,13 +257,12 @@ class OutboxWriter:
             FeedError: A feed can't be written.
             JobError: The job can't be.
         """
-        task_status.started()  # at once: it is started shielded, and a caller cancelled meanwhile would wait for it
         try:
             await self._feeds.start()
             self._record()  # where each feed begins, before anything is written to it
             await self._job.sync()  # or a power cut might leave items in the feed of a job that looks new
-            while not self._is_closed:
-                await self._gathered()
+            while not self._gathering.is_closed:
+                await self._gathering.wait()
                 await self._copy()
             await self._job.commit()
             await self._copy()
@@ -283,17 +273,8 @@ class OutboxWriter:
             self._error = error
             raise
         finally:
-            self._is_closed = True
-            self._room.set()
+            self._gathering.end()
             await self._feeds.aclose()  # noqa: ASYNC102 - shielded and limited
-
-    async def _gathered(self) -> None:
-        await self._some.wait()
-        with trio.move_on_after(COPY_INTERVAL):
-            await self._urgent.wait()
-        if not self._is_closed:
-            self._some = trio.Event()
-            self._urgent = trio.Event()
 
     async def _copy(self) -> None:
         if self._has_company and not self._is_idle:
@@ -319,8 +300,7 @@ class OutboxWriter:
             self._job.outbox_done(self._copied)
             mean = sum([len(one.item) for one in items]) // len(items)
             self._batch_items = max(1, min(_BATCH, _BATCH_BYTES // (mean + 1)))
-            self._room.set()
-            self._room = trio.Event()
+            self._gathering.made_room()
 
     def _add(self, item: OutboxItem) -> list[_Refusal]:
         """Give an item to the feeds. Returns the refusals."""

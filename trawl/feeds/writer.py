@@ -26,7 +26,7 @@ from trawl.feeds.item_errors import Counts, ItemErrors, ItemOrigin, reason_of
 from trawl.feeds.options import feed_options
 from trawl.feeds.settings import FeedsSettings
 
-__all__ = ["BUFFER_BYTES", "CLOSE_GRACE", "FLUSH_INTERVAL", "Feeds", "open_feeds"]
+__all__ = ["BUFFER_BYTES", "CLOSE_GRACE", "FLUSH_INTERVAL", "Feeds", "Gathering", "open_feeds"]
 
 FLUSH_INTERVAL = 0.02
 """Seconds that items may gather before they are written."""
@@ -38,6 +38,59 @@ CLOSE_GRACE = 5.0
 """Seconds that a cancelled crawl gives its feeds to write what they have; a pipe that nobody reads loses it."""
 
 logger: logging.Logger = logging.getLogger("trawl.feeds")
+
+
+class Gathering:
+    """Wakes the one task that writes: not for each item, but a while after the first, when others have gathered.
+
+    Args:
+        interval: Seconds of that while.
+
+    Attributes:
+        is_closed: No more comes.
+    """
+
+    __slots__ = ("_interval", "_room", "_some", "_urgent", "is_closed")
+
+    def __init__(self, interval: float) -> None:
+        self._interval = interval
+        self._some = trio.Event()  # there is something to write, or nothing more will come
+        self._urgent = trio.Event()  # and it should be written now
+        self._room = trio.Event()  # what waited was written
+        self.is_closed: bool = False
+
+    def add(self, *, is_urgent: bool = False) -> None:
+        """Say that there is something to write, with ``is_urgent`` at once."""
+        self._some.set()
+        if is_urgent:
+            self._urgent.set()
+
+    async def wait(self) -> None:
+        """Return when something is to be written, or nothing more comes. For the task that writes. A checkpoint."""
+        await self._some.wait()
+        with trio.move_on_after(self._interval):
+            await self._urgent.wait()
+        if not self.is_closed:  # closed, the rest is written without a pause
+            self._some, self._urgent = trio.Event(), trio.Event()
+
+    async def room(self) -> None:
+        """Return when :meth:`made_room` is called next, or :meth:`end`. A checkpoint."""
+        await self._room.wait()
+
+    def made_room(self) -> None:
+        """Let all go on that wait for room: they look for themselves."""
+        self._room.set()
+        self._room = trio.Event()
+
+    def close(self) -> None:
+        """Say that no more comes."""
+        self.is_closed = True
+        self.add(is_urgent=True)
+
+    def end(self) -> None:
+        """Say that nothing more is written, also to those that wait for room or will."""
+        self.is_closed = True
+        self._room.set()
 
 
 class Feeds:
@@ -56,11 +109,8 @@ class Feeds:
         self._blocking = blocking
         self._item_errors = ItemErrors(stats)
         self._waiting_bytes = 0
-        self._is_closed = False
         self._error: FeedError | None = None
-        self._some = trio.Event()  # there is something to write, or nothing more will come
-        self._urgent = trio.Event()  # and it should be written now
-        self._room = trio.Event()  # the buffer was emptied
+        self._gathering = Gathering(FLUSH_INTERVAL)
 
     @property
     def is_empty(self) -> bool:
@@ -97,7 +147,7 @@ class Feeds:
         """
         if self._error is not None:
             raise self._error
-        if self._is_closed:
+        if self._gathering.is_closed:
             raise ValueError("the feeds are closed")
         if self._waiting_bytes >= BUFFER_BYTES:
             raise trio.WouldBlock
@@ -116,15 +166,12 @@ class Feeds:
                 origin.feeds += taken > 0
         if reasons and not origin.feeds:
             raise ItemLost(f"{origin} is left out: {'; '.join(reasons)}")
-        self._some.set()
-        if self._waiting_bytes >= BUFFER_BYTES:
-            self._urgent.set()
+        self._gathering.add(is_urgent=self._waiting_bytes >= BUFFER_BYTES)
 
     def _fail(self, error: FeedError) -> None:
         """Have :meth:`write` end with an error that was met where an item was added."""
         self._error = error
-        self._some.set()
-        self._urgent.set()
+        self._gathering.add(is_urgent=True)
 
     async def put(self, item: object, page: str = "") -> None:
         """Give an item to the feeds, once there is room for it. A checkpoint; a cancelled one gave nothing.
@@ -139,15 +186,13 @@ class Feeds:
             try:
                 return self.put_nowait(item, page)
             except trio.WouldBlock:
-                await self._room.wait()
+                await self._gathering.room()
 
     def close(self) -> None:
         """Say that no more items come; :meth:`write` then writes the rest and ends."""
-        self._is_closed = True
-        self._some.set()
-        self._urgent.set()
+        self._gathering.close()
 
-    async def write(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+    async def write(self) -> None:
         """Write what comes until :meth:`close`, then the feeds' ends. The one writer task of a crawl.
 
         Cancelling it, or a feed that fails, still writes and closes the others, for at most ``CLOSE_GRACE`` seconds.
@@ -155,7 +200,6 @@ class Feeds:
         Raises:
             FeedError: A feed can't be written. ``put`` raises it from then on too.
         """
-        task_status.started()
         try:
             await self.start()
             await self._write_batches()
@@ -165,8 +209,7 @@ class Feeds:
             self._error = error
             raise
         finally:
-            self._is_closed = True
-            self._room.set()
+            self._gathering.end()
             await self._finish_in_haste()  # noqa: ASYNC102 - shielded and limited
 
     async def start(self) -> None:
@@ -230,17 +273,11 @@ class Feeds:
         await self.aclose()
 
     async def _write_batches(self) -> None:
-        while not (self._is_closed and not self._waiting_bytes):
-            await self._some.wait()
-            with trio.move_on_after(FLUSH_INTERVAL):
-                await self._urgent.wait()
+        while not (self._gathering.is_closed and not self._waiting_bytes):
+            await self._gathering.wait()
             self._raise_refused()
             self._waiting_bytes = 0
-            self._room.set()
-            self._room = trio.Event()
-            if not self._is_closed:
-                self._some = trio.Event()
-                self._urgent = trio.Event()
+            self._gathering.made_room()
             for feed in tuple(self._unfinished):
                 await self._flush_one(feed)
         self._raise_refused()  # the last item may have been, while the ones before it were written
