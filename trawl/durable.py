@@ -13,7 +13,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["make_folder", "replace_file", "sync_content", "sync_file", "sync_folder"]
+__all__ = ["make_folder", "replace_file", "sync_content", "sync_file", "sync_folder", "write_file"]
 
 
 def sync_file(descriptor: int) -> None:
@@ -79,3 +79,29 @@ def replace_file(new: Path, path: Path) -> None:
     """
     os.replace(new, path)
     sync_folder(path.parent)
+
+
+def write_file(path: Path, content: bytes, mode: int = 0o666) -> None:
+    """Put a file with ``content`` at ``path``, in the place of one that is there: whole or not at all, on the disk.
+
+    Args:
+        path: In a folder that is there.
+        content: All of it.
+        mode: Its permissions, before the process's umask takes some away.
+
+    Raises:
+        OSError: It can't be written; what was there before is there still.
+    """
+    new = path.with_name(f".{path.name}.{os.getpid()}")
+    with suppress(FileNotFoundError):  # of a process with this number that was killed; with other permissions maybe
+        new.unlink()
+    try:
+        with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode), "wb") as file:
+            file.write(content)
+            file.flush()
+            sync_file(file.fileno())
+        replace_file(new, path)
+    except BaseException:
+        with suppress(OSError):
+            new.unlink()
+        raise

@@ -8,13 +8,12 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
 from trawl.cli.load import STANDARD_OUTPUT
-from trawl.durable import replace_file, sync_file
+from trawl.durable import write_file
 from trawl.errors import TrawlError, UsageError
 from trawl.feeds import to_json
 from trawl.observe import FAILINGS, failings
@@ -80,22 +79,8 @@ class StatsFile:
             elif self._path.exists() and not self._path.is_file():  # a pipe, or a device
                 self._path.write_bytes(text)
             else:
-                _replace(self._path, text)
+                write_file(self._path, text)
         except OSError as error:
             raise TrawlError(
                 f"the statistics can't be written to {self._path or 'stdout'}: {error.strerror}"
             ) from error
-
-
-def _replace(path: Path, content: bytes) -> None:
-    new = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with new.open("wb") as file:
-            file.write(content)
-            file.flush()
-            sync_file(file.fileno())
-        replace_file(new, path)
-    except BaseException:
-        with suppress(OSError):
-            new.unlink()
-        raise

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from datetime import datetime
 from pathlib import Path
 
@@ -13,7 +12,7 @@ import trio
 
 from trawl.blocking import Blocking
 from trawl.cookies import Jars, NowUtc, from_json, from_netscape, is_netscape, to_json, to_netscape
-from trawl.durable import replace_file, sync_file
+from trawl.durable import write_file
 from trawl.errors import UsageError
 from trawl.http import Fetch, Middleware, Outcome, Request
 
@@ -81,14 +80,7 @@ def _write(path: str, jars: Jars, now_utc: datetime) -> None:
         text = to_netscape(jars.jar(), now_utc)
     else:
         text = to_json(jars, now_utc)
-    new = f"{path}.new"
-    with suppress(FileNotFoundError):
-        os.unlink(new)
-    with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(text)
-        file.flush()
-        sync_file(file.fileno())
-    replace_file(Path(new), Path(path))
+    write_file(Path(path), text, 0o600)  # as secret as a password
 
 
 def cookies(jars: Jars, now_utc: NowUtc, *, debug: bool = False) -> Middleware:
