@@ -26,7 +26,7 @@ from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_netw
 
 from trawl.http import host_of
 
-__all__ = ["MAX_NAMES", "METADATA", "AddressGuard", "address_kind"]
+__all__ = ["MAX_NAMES", "METADATA", "AddressGuard", "address_kind", "is_address"]
 
 METADATA = "a cloud's metadata service"
 """The kind of the addresses at which clouds tell a machine its secrets."""
@@ -172,7 +172,7 @@ class AddressGuard:
             return False
         host = _bare(host_of(url))
         if not self._is_open:
-            self._is_open = self._kind(host) is not None if _is_address(host) else _is_own_name(host)
+            self._is_open = self._kind(host) is not None if is_address(host) else _is_own_name(host)
         if len(self._names) < MAX_NAMES:
             self._names.setdefault(host, True)
         return self._is_open
@@ -184,7 +184,7 @@ class AddressGuard:
         if url[url.find(":") + 3] not in _DIGITS and "@" not in url:
             return False
         host = _bare(host_of(url))
-        return _is_address(host) and bool(self.refused(host, [host]))
+        return is_address(host) and bool(self.refused(host, [host]))
 
     def refused(self, host: str, addresses: Iterable[str]) -> dict[str, str]:
         """Return those of a host's ``addresses`` that may not be connected to, each with its kind.
@@ -204,7 +204,7 @@ class AddressGuard:
     def _admits(self, host: str, kind: str) -> bool:
         """Return True if ``host`` may be connected to at a private address of that kind."""
         if kind == METADATA:
-            return host in self._names and (_is_address(host) or _is_own_name(host))
+            return host in self._names and (is_address(host) or _is_own_name(host))
         return self._is_open or self._names.get(host, False)
 
     def _kind(self, address: str) -> str | None:
@@ -221,7 +221,8 @@ def _bare(host: str) -> str:
     return host.strip("[]").rstrip(".")
 
 
-def _is_address(host: str) -> bool:
+def is_address(host: str) -> bool:
+    """Return True if a host, without brackets, is an IP address."""
     try:
         ip_address(host)
     except ValueError:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from ipaddress import ip_address
 from types import MappingProxyType
 
 import msgspec
 
+from trawl.addresses import is_address
 from trawl.http import host_scope
 from trawl.observe import printable
 
@@ -122,11 +122,7 @@ def _slot_of_address(slots: Mapping[str, int]) -> int:
     if len(slots) != 1:
         return 0
     (scope, slot), *_ = slots.items()
-    try:
-        ip_address(scope.strip("[]"))
-    except ValueError:
-        return 0
-    return slot
+    return slot if is_address(scope.strip("[]")) else 0
 
 
 MAX_ROWS = 10_000

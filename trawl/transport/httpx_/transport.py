@@ -14,13 +14,12 @@ import re
 import ssl
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
-from ipaddress import ip_address
 from typing import Any
 
 import httpcore
 import trio
 
-from trawl.addresses import AddressGuard
+from trawl.addresses import AddressGuard, is_address
 from trawl.errors import (
     AddressRefused,
     BodyTooLarge,
@@ -392,7 +391,7 @@ class HttpxTransport:
             raise RequestInvalid(str(error)) from error
         if proxy.scheme == "socks5" and find_spec("socksio") is None:
             raise RequestInvalid(f"the proxy {proxy} needs the socks extra: pip install 'trawl-crawler[socks]'")
-        if self._guard is not None and _is_address(target.host):
+        if self._guard is not None and is_address(target.host):
             refused = self._guard.refused(target.host, [target.host])
             for address, kind in refused.items():
                 raise AddressRefused(f"refused: its address {address} is {kind} (see ALLOW_PRIVATE_ADDRESSES)")
@@ -422,14 +421,6 @@ class HttpxTransport:
             content=_Once(request.body),
             extensions=extensions,
         )
-
-
-def _is_address(host: str) -> bool:
-    try:
-        ip_address(host)
-    except ValueError:
-        return False
-    return True
 
 
 class _Once:
