@@ -38,7 +38,9 @@ def dispatcher_of(state: State, prefetcher: Prefetcher, *, next_event: float) ->
         next_event=lambda now: next_event if now < next_event else math.inf,
     )  # fmt: skip
     throttle: Any = SimpleNamespace(
-        tick=lambda now: False, waiting_direct=lambda count: None, next_change=lambda now: math.inf
+        tick=lambda now: False,
+        diagnostics=SimpleNamespace(waiting_direct=lambda count: None),
+        next_change=lambda now: math.inf,
     )
     rest: Any = SimpleNamespace(unasked=tuple, allow=lambda most, places: None, grant=None)
     prefetcher_: Any = prefetcher

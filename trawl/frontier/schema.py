@@ -92,7 +92,7 @@ def connect(directory: Path, *, busy_seconds: float = BUSY_SECONDS) -> tuple[sql
     return connection, is_new
 
 
-def connect_to_read(directory: Path, *, busy_seconds: float = BUSY_SECONDS) -> sqlite3.Connection:
+def connect_to_read(directory: Path) -> sqlite3.Connection:
     """Open the job's database for reading beside the process that may be using it.
 
     SQLite makes files beside a database to read it, and removes them only with write access: so a job at rest, which
@@ -113,7 +113,7 @@ def connect_to_read(directory: Path, *, busy_seconds: float = BUSY_SECONDS) -> s
         mode = "rw" if os.access(directory, os.W_OK, effective_ids=True) else "ro&immutable=1"
     connection = sqlite3.connect(
         f"{path.absolute().as_uri()}?mode={mode}",
-        timeout=busy_seconds,
+        timeout=BUSY_SECONDS,
         isolation_level=None,
         check_same_thread=False,
         uri=True,

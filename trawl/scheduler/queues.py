@@ -249,10 +249,6 @@ class LaneQueues:
             heappop(timers)
         return timers[0][0] if timers else inf
 
-    def timer_count(self) -> int:
-        """Count the timers, stale ones included: for tests."""
-        return len(self._timers)
-
     # -- claims
 
     def claim(self, lane: Lane) -> None:

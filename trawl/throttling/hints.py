@@ -16,28 +16,22 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import attrs
+
+if TYPE_CHECKING:
+    from trawl.http import Headers
 
 __all__ = [
     "HEADER_FORMATS",
     "WINDOW_HEADERS",
     "HeaderFormat",
-    "HeaderLines",
     "Hint",
     "ServerWindow",
     "hint_of",
     "told_by",
 ]
-
-
-class HeaderLines(Protocol):
-    """Headers, as far as hints need them."""
-
-    def getlist(self, name: str) -> list[str]:
-        """The values of every line of that name, in order."""
-        ...
 
 
 @attrs.frozen
@@ -110,7 +104,7 @@ _EPOCH_ABOVE = 10**8
 _BELIEVABLE = 366 * 86_400.0  # seconds
 
 
-def hint_of(headers: HeaderLines, now_utc: datetime) -> Hint | None:
+def hint_of(headers: Headers, now_utc: datetime) -> Hint | None:
     """The longest wish in ``headers``; None where nothing in them is one.
 
     Args:
@@ -128,7 +122,7 @@ def hint_of(headers: HeaderLines, now_utc: datetime) -> Hint | None:
     return best
 
 
-def told_by(headers: HeaderLines, now_utc: datetime, others: int) -> tuple[ServerWindow, str] | None:
+def told_by(headers: Headers, now_utc: datetime, others: int) -> tuple[ServerWindow, str] | None:
     """Return the window of requests that a good answer tells, with the header that does; None where none does.
 
     Only what tells both what remains and until when counts; of several, the window that asks for the longest interval.
@@ -167,7 +161,7 @@ def _other_units(policies: str) -> set[str]:
     }
 
 
-def _texts(headers: HeaderLines, format: HeaderFormat) -> Iterable[tuple[str, str]]:
+def _texts(headers: Headers, format: HeaderFormat) -> Iterable[tuple[str, str]]:
     lines = headers.getlist(format.header)
     if not lines:
         return ()
@@ -204,7 +198,7 @@ def _retry_after(text: str, _: str, now_utc: datetime) -> Sequence[ServerWindow]
     return [] if moment is None else [ServerWindow((moment - now_utc).total_seconds())]
 
 
-def _date_of(headers: HeaderLines) -> datetime | None:
+def _date_of(headers: Headers) -> datetime | None:
     """Return the instant of the answer by the server's clock (RFC 9110, 6.6.1); None: it does not say."""
     lines = headers.getlist("Date")
     return _moment(lines[0].strip()) if len(lines) == 1 else None

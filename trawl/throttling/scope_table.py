@@ -23,7 +23,7 @@ robots.txt.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from math import inf
 from typing import Any
@@ -289,7 +289,6 @@ class ScopeTable:
     Args:
         policies: The configuration.
         seed: For the scopes' draws.
-        forgotten: Called with each scope that is forgotten.
 
     Attributes:
         crawl: For the scope managers' ``from_crawler``.
@@ -297,14 +296,11 @@ class ScopeTable:
         pages: The page budgets, also those of scopes that were forgotten.
     """
 
-    def __init__(
-        self, policies: ScopePolicies, *, seed: int | str, forgotten: Callable[[Scope], None] | None = None
-    ) -> None:
+    def __init__(self, policies: ScopePolicies, *, seed: int | str) -> None:
         self.crawl: object = None
         self.policies: ScopePolicies = policies
         self.pages: PageBudgets = PageBudgets()
         self._seed = seed
-        self._forgotten = forgotten
         self._allowances: Allowances | None = None
         self._line: Line | None = None
         self._scopes: dict[str, Scope] = {}
@@ -363,8 +359,6 @@ class ScopeTable:
             del self._scopes[scope.id]
             if self._allowances is not None:
                 self._allowances.forget(scope.id)
-            if self._forgotten is not None:
-                self._forgotten(scope)
         if gone:
             self._by_age = deque([id for id in self._by_age if id in self._scopes])
 
@@ -433,8 +427,6 @@ class ScopeTable:
                 self._part_from(scope)
                 if self._allowances is not None:
                     self._allowances.forget(scope.id)
-                if self._forgotten is not None:
-                    self._forgotten(scope)
             else:
                 self._by_age.rotate(-1)
 

@@ -644,10 +644,6 @@ class Throttle:
             if (scope := self._table.get(id)) is not None:
                 self._tell_changed(scope, now)
 
-    def waiting_direct(self, count: int) -> None:
-        """Note how many direct fetches wait now (F10)."""
-        self.diagnostics.waiting_direct(count)
-
     def items(self, request: Request, count: int, now: float) -> None:
         """Note how many items a response gave (H16)."""
         if count and self.diagnostics.has_watches:

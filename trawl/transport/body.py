@@ -85,11 +85,6 @@ class Body:
         self._work = 0
 
     @property
-    def received_bytes(self) -> int:
-        """Bytes received, before decompression."""
-        return self._counts[0]
-
-    @property
     def size_bytes(self) -> int:
         """Bytes of the body so far, after decompression."""
         return self._counts[-1]
