@@ -20,7 +20,7 @@ from trawl.frontier.inspect import SessionReport
 from trawl.frontier.redis import report
 from trawl.frontier.redis.client import Address, Call
 from trawl.frontier.redis.layout import Keys
-from trawl.frontier.saying import Saying
+from trawl.frontier.share import SessionState
 from trawl.testing.store import SimulatedStore
 
 URL = "redis://store/job"
@@ -108,13 +108,13 @@ async def test_a_crawl_says_how_it_is_with_its_renewals(
 
 
 SESSIONS = [
-    SessionReport(number=1, name="a:7", parts=512, saying=Saying(since=0.0, at=61.0, pages=1200, rate=3.0)),
+    SessionReport(number=1, name="a:7", parts=512, saying=SessionState(since=0.0, at=61.0, pages=1200, rate=3.0)),
     SessionReport(
         number=2,
         name="b:\x1b8",
         parts=512,
         lease_left=-1.0,
-        saying=Saying(since=0.0, pages=300, waiting=[(40, "a.example delay")]),
+        saying=SessionState(since=0.0, pages=300, waiting=[(40, "a.example delay")]),
     ),
     SessionReport(number=3, name="c:9", works=False, exports=True, lease_left=3.0),
 ]

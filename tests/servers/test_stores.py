@@ -30,7 +30,7 @@ from trawl.frontier.redis.client import Address, Call, StoreAway, connect
 from trawl.frontier.redis.job import RedisJob, open_job
 from trawl.frontier.redis.layout import Keys, key_of
 from trawl.frontier.redis.report import inspect_job
-from trawl.frontier.saying import Saying
+from trawl.frontier.share import SessionState
 from trawl.frontier.stored import open_frontier
 from trawl.testing.frontier_contract import FrontierContract, Opener
 from trawl.testing.store import SimulatedStore
@@ -322,7 +322,7 @@ def test_of_a_killed_process_nothing_is_reported_as_leased(server: StoreProcess)
 
     async def run() -> None:
         async with open_job(Address.parse(url), lease=1.5) as job:
-            job.share.say(Saying(since=0.0, in_flight=9).encode())
+            job.share.say(SessionState(since=0.0, in_flight=9).encode())
             await trio.sleep(1.0)  # a renewal
             job.abandon()
 

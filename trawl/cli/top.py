@@ -23,7 +23,7 @@ from trawl.cli.own_server import with_server
 from trawl.cli.view import can_show
 from trawl.errors import JobError, TrawlError, UsageError
 from trawl.frontier.inspect import JobReport, SessionReport
-from trawl.frontier.saying import Saying
+from trawl.frontier.share import SessionState
 from trawl.observe import duration_words, number_words, printable, rate_words
 
 __all__ = ["stdout_console", "top_command", "waiting_lines", "workers_table"]
@@ -60,7 +60,7 @@ def workers_table(sessions: Sequence[SessionReport], width: int = WIDE) -> Table
         add(_cells(session))
     said = [session.saying for session in sessions if session.saying is not None]
     if len(said) > 1:
-        sums = Saying(
+        sums = SessionState(
             since=0.0,
             pages=sum([each.pages for each in said]),
             rate=sum([each.rate for each in said]),
@@ -83,7 +83,7 @@ def _cells(session: SessionReport) -> Iterator[str]:
     yield from (duration_words(said.at), f"{session.parts}/1024", *_figures(said))
 
 
-def _figures(said: Saying) -> Iterator[str]:
+def _figures(said: SessionState) -> Iterator[str]:
     yield number_words(said.pages)
     yield rate_words(said.rate)
     yield from map(number_words, (said.items, said.in_flight, said.queued, said.errors))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from trawl.frontier.saying import Saying
+from trawl.frontier.share import SessionState
 from trawl.observe import Progress, clipped, speed_between
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ async def _say(share: Share, wall: WallClock, crawl: Crawl) -> None:
         seen.append(now)
         while len(seen) > 1 and now.at - seen[1].at > SMOOTHING:
             seen.popleft()
-        saying = Saying(
+        saying = SessionState(
             since=since,
             at=now.at,
             pages=now.pages,

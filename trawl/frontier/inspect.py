@@ -24,9 +24,9 @@ from trawl.frontier.codec import StoredRecord, joined, repack, split, unpack
 from trawl.frontier.errors import DATABASE_ERRORS, job_error
 from trawl.frontier.lock import JobLock, read_last_error, read_owner
 from trawl.frontier.parts import HELD
-from trawl.frontier.saying import Saying
 from trawl.frontier.schema import connect, connect_to_read
 from trawl.frontier.sections import LEASES, damage_error
+from trawl.frontier.share import SessionState
 from trawl.frontier.tables import read_kept
 from trawl.http.notes import RequestNotes
 
@@ -100,7 +100,7 @@ class SessionReport:
     reads: bool = False
     parts: int = 0
     lease_left: float = 0.0
-    saying: Saying | None = None
+    saying: SessionState | None = None
 
 
 @attrs.frozen(kw_only=True)

@@ -21,7 +21,7 @@ from trawl.frontier.redis import client
 from trawl.frontier.redis.client import Address, Call, StoreAway, StoreServer
 from trawl.frontier.redis.job import check_head, kept_of, open_job, texts_of
 from trawl.frontier.redis.layout import KEY_BYTES, Keys, end_of_lane, place_of, start_of_lane
-from trawl.frontier.saying import Saying
+from trawl.frontier.share import SessionState
 
 __all__ = ["export_pending", "failures", "inspect_job", "requeue_failed", "wish"]
 
@@ -201,7 +201,7 @@ def _sessions(head: Mapping[str, str], left: Sequence[bytes], notes: Mapping[byt
             reads=head.get("start") == number,
             parts=int(told["parts"] or 0),
             lease_left=int(microseconds) / 1e6,
-            saying=Saying.decode(told["says"]) if told["says"] else None,
+            saying=SessionState.decode(told["says"]) if told["says"] else None,
         )
         found.append(report)
     return sorted(found, key=lambda report: report.number)
