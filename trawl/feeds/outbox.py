@@ -50,7 +50,7 @@ from trawl.feeds.item_errors import Counts, ItemErrors, ItemOrigin, reason_of
 from trawl.feeds.options import feed_options, fill_path
 from trawl.feeds.settings import FeedsSettings
 from trawl.feeds.stored_items import from_stored, to_stored
-from trawl.feeds.writer import Feeds, Gathering, open_feeds
+from trawl.feeds.writer import Feeds, WriterWakeup, open_feeds
 from trawl.frontier import OutboxItem, Section
 
 if TYPE_CHECKING:
@@ -138,9 +138,9 @@ class OutboxWriter:
         self._moved = {old: place for place, state in self._states.items() for old in state.earlier}
         self._batch_items = _BATCH
         self._error: FeedError | None = None
-        self._gathering = Gathering(COPY_INTERVAL)
+        self._wakeup = WriterWakeup(COPY_INTERVAL)
         if self._until > self._copied:
-            self._gathering.add()
+            self._wakeup.add()
 
     @property
     def is_empty(self) -> bool:
@@ -204,13 +204,13 @@ class OutboxWriter:
         self._until += count - (0 if self._has_company else withheld)
         if self._until < self._expected:
             WITHHELD.keep(self._job, self._until)
-        self._gathering.add(is_urgent=self.is_behind)
+        self._wakeup.add(is_urgent=self.is_behind)
 
     def others_gave(self, end: int) -> None:
         """Say that items of other processes are in the outbox, up to the position ``end``."""
         self._until = max(self._until, end)
         self._expected = max(self._expected, end)
-        self._gathering.add(is_urgent=self.is_behind)
+        self._wakeup.add(is_urgent=self.is_behind)
 
     @property
     def _has_company(self) -> bool:
@@ -231,7 +231,7 @@ class OutboxWriter:
             WITHHELD.keep(self._job, self._until)
         else:
             self._job.keep(WITHHELD.name, None)
-        self._gathering.add()
+        self._wakeup.add()
 
     async def room(self) -> None:
         """Return when the feeds are not too far behind. A checkpoint only if they are.
@@ -239,14 +239,14 @@ class OutboxWriter:
         Raises:
             FeedError: A feed can't be written any more.
         """
-        while self.is_behind and self._error is None and not self._gathering.is_closed:
-            await self._gathering.room()
+        while self.is_behind and self._error is None and not self._wakeup.is_closed:
+            await self._wakeup.room()
         if self._error is not None:
             raise self._error
 
     def close(self) -> None:
         """Say that nothing more is acknowledged; :meth:`write` then copies the rest and ends."""
-        self._gathering.close()
+        self._wakeup.close()
 
     async def write(self) -> None:
         """Copy what comes until :meth:`close`, then end the feeds. The one writer task of a crawl.
@@ -261,8 +261,8 @@ class OutboxWriter:
             await self._feeds.start()
             self._record()  # where each feed begins, before anything is written to it
             await self._job.sync()  # or a power cut might leave items in the feed of a job that looks new
-            while not self._gathering.is_closed:
-                await self._gathering.wait()
+            while not self._wakeup.is_closed:
+                await self._wakeup.wait()
                 await self._copy()
             await self._job.commit()
             await self._copy()
@@ -273,7 +273,7 @@ class OutboxWriter:
             self._error = error
             raise
         finally:
-            self._gathering.end()
+            self._wakeup.end()
             await self._feeds.aclose()  # noqa: ASYNC102 - shielded and limited
 
     async def _copy(self) -> None:
@@ -300,7 +300,7 @@ class OutboxWriter:
             self._job.outbox_done(self._copied)
             mean = sum([len(one.item) for one in items]) // len(items)
             self._batch_items = max(1, min(_BATCH, _BATCH_BYTES // (mean + 1)))
-            self._gathering.made_room()
+            self._wakeup.made_room()
 
     def _add(self, item: OutboxItem) -> list[_Refusal]:
         """Give an item to the feeds. Returns the refusals."""

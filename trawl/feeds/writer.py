@@ -26,7 +26,7 @@ from trawl.feeds.item_errors import Counts, ItemErrors, ItemOrigin, reason_of
 from trawl.feeds.options import feed_options
 from trawl.feeds.settings import FeedsSettings
 
-__all__ = ["BUFFER_BYTES", "CLOSE_GRACE", "FLUSH_INTERVAL", "Feeds", "Gathering", "open_feeds"]
+__all__ = ["BUFFER_BYTES", "CLOSE_GRACE", "FLUSH_INTERVAL", "Feeds", "WriterWakeup", "open_feeds"]
 
 FLUSH_INTERVAL = 0.02
 """Seconds that items may gather before they are written."""
@@ -40,7 +40,7 @@ CLOSE_GRACE = 5.0
 logger: logging.Logger = logging.getLogger("trawl.feeds")
 
 
-class Gathering:
+class WriterWakeup:
     """Wakes the one task that writes: not for each item, but a while after the first, when others have gathered.
 
     Args:
@@ -110,7 +110,7 @@ class Feeds:
         self._item_errors = ItemErrors(stats)
         self._waiting_bytes = 0
         self._error: FeedError | None = None
-        self._gathering = Gathering(FLUSH_INTERVAL)
+        self._wakeup = WriterWakeup(FLUSH_INTERVAL)
 
     @property
     def is_empty(self) -> bool:
@@ -147,7 +147,7 @@ class Feeds:
         """
         if self._error is not None:
             raise self._error
-        if self._gathering.is_closed:
+        if self._wakeup.is_closed:
             raise ValueError("the feeds are closed")
         if self._waiting_bytes >= BUFFER_BYTES:
             raise trio.WouldBlock
@@ -166,12 +166,12 @@ class Feeds:
                 origin.feeds += taken > 0
         if reasons and not origin.feeds:
             raise ItemLost(f"{origin} is left out: {'; '.join(reasons)}")
-        self._gathering.add(is_urgent=self._waiting_bytes >= BUFFER_BYTES)
+        self._wakeup.add(is_urgent=self._waiting_bytes >= BUFFER_BYTES)
 
     def _fail(self, error: FeedError) -> None:
         """Have :meth:`write` end with an error that was met where an item was added."""
         self._error = error
-        self._gathering.add(is_urgent=True)
+        self._wakeup.add(is_urgent=True)
 
     async def put(self, item: object, page: str = "") -> None:
         """Give an item to the feeds, once there is room for it. A checkpoint; a cancelled one gave nothing.
@@ -186,11 +186,11 @@ class Feeds:
             try:
                 return self.put_nowait(item, page)
             except trio.WouldBlock:
-                await self._gathering.room()
+                await self._wakeup.room()
 
     def close(self) -> None:
         """Say that no more items come; :meth:`write` then writes the rest and ends."""
-        self._gathering.close()
+        self._wakeup.close()
 
     async def write(self) -> None:
         """Write what comes until :meth:`close`, then the feeds' ends. The one writer task of a crawl.
@@ -209,7 +209,7 @@ class Feeds:
             self._error = error
             raise
         finally:
-            self._gathering.end()
+            self._wakeup.end()
             await self._finish_in_haste()  # noqa: ASYNC102 - shielded and limited
 
     async def start(self) -> None:
@@ -273,11 +273,11 @@ class Feeds:
         await self.aclose()
 
     async def _write_batches(self) -> None:
-        while not (self._gathering.is_closed and not self._waiting_bytes):
-            await self._gathering.wait()
+        while not (self._wakeup.is_closed and not self._waiting_bytes):
+            await self._wakeup.wait()
             self._raise_refused()
             self._waiting_bytes = 0
-            self._gathering.made_room()
+            self._wakeup.made_room()
             for feed in tuple(self._unfinished):
                 await self._flush_one(feed)
         self._raise_refused()  # the last item may have been, while the ones before it were written

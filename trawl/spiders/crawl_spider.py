@@ -11,7 +11,7 @@ import attrs
 from trawl.errors import UsageError
 from trawl.http import Request, Response, kind_of
 from trawl.links import Link, LinkExtractor
-from trawl.spiders.results import EitherWay, ItemT, is_async, iterate, iterate_async
+from trawl.spiders.results import ItemT, OutputIterable, is_async, iterate, iterate_async
 from trawl.spiders.spider import Spider
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ class CrawlSpider(Spider[ItemT]):
             return self._later(response, result, follow)
         outputs = self._at_once(response, result, follow)
         is_own = type(self).parse_with_rules is CrawlSpider.parse_with_rules
-        return outputs if is_own else EitherWay(outputs, iterate_async)
+        return outputs if is_own else OutputIterable(outputs, iterate_async)
 
     def _parse(self, response: Response, **kwargs: Any) -> Any:
         return self.parse_with_rules(response, self.parse_start_url, kwargs)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from trawl.http import Request
 from trawl.items import is_item
 
-__all__ = ["EitherWay", "ItemT", "Output", "Outputs", "is_async", "iterate", "iterate_async"]
+__all__ = ["ItemT", "Output", "OutputIterable", "Outputs", "is_async", "iterate", "iterate_async"]
 
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def iterate(result: Any) -> Iterable[Any]:
     return (result,) if is_one else result
 
 
-class EitherWay:
+class OutputIterable:
     """Outputs that an override may read with ``for`` or with ``async for``, as Scrapy's spiders do."""
 
     def __init__(self, plain: Iterator[Any], later: Callable[[Iterator[Any]], AsyncGenerator[Any, None]]) -> None:

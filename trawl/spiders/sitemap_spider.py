@@ -14,7 +14,7 @@ import trio
 
 from trawl.errors import UsageError
 from trawl.http import Request, Response
-from trawl.spiders.results import EitherWay, ItemT
+from trawl.spiders.results import ItemT, OutputIterable
 from trawl.spiders.spider import Spider, check_urls
 from trawl.spiders.xml_stream import GunzippedBody, XmlStream, local_name
 
@@ -237,7 +237,7 @@ class SitemapSpider(Spider[ItemT]):
     def _parse_sitemap(self, response: Response) -> Any:
         outputs = self._outputs(response)
         is_own = type(self)._parse_sitemap is SitemapSpider._parse_sitemap
-        return self._in_turns(outputs) if is_own else EitherWay(outputs, self._in_turns)
+        return self._in_turns(outputs) if is_own else OutputIterable(outputs, self._in_turns)
 
     async def _in_turns(self, outputs: Iterator[Request | None]) -> AsyncGenerator[Request, None]:
         """Yield the requests; other tasks run between the pieces of a file, which may have no request at all."""
