@@ -15,7 +15,7 @@ import pytest
 
 from tests.cli.trees import PAGES, SPIDER, WITHIN, assert_whole, pids, site, until_gone, until_items
 from trawl.cli.processes import MOST_STARTS, together
-from trawl.cli.worker import Ended, Leader, Messages
+from trawl.cli.worker import EndMessage, Leader, Messages
 from trawl.http import Times
 from trawl.observe import Progress
 from trawl.throttling import ScopeReport, reports_together
@@ -201,7 +201,7 @@ def test_a_worker_that_ends_again_and_again_is_given_up_and_the_first_process_go
 
 
 def test_messages_are_put_together_from_any_pieces() -> None:
-    ended = Ended("finished", [ScopeReport(scope="a", allowed=math.inf, limited={"delay": 2.0})])
+    ended = EndMessage("finished", [ScopeReport(scope="a", allowed=math.inf, limited={"delay": 2.0})])
     left, right = socket.socketpair()
     with left:
         leader = Leader(right.detach())

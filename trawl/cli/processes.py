@@ -38,7 +38,7 @@ from trawl.cli import USAGE
 from trawl.cli.own_server import open_own_server
 from trawl.cli.planned import Planned, reports_of_all
 from trawl.cli.view import CrawlWith, Watcher, progress_of
-from trawl.cli.worker import JOB_VARIABLE, Ended, Messages, rejoining
+from trawl.cli.worker import JOB_VARIABLE, EndMessage, Messages, rejoining
 from trawl.errors import UsageError
 from trawl.frontier import SCHEMES, JobSettings
 from trawl.frontier.sections import statistics_so_far
@@ -49,7 +49,7 @@ from trawl.throttling import ScopeReport, reports_together
 if TYPE_CHECKING:
     from trawl.engine import Crawl
 
-__all__ = ["Fleet", "Store", "lead", "open_store", "together"]
+__all__ = ["Store", "WorkerPool", "lead", "open_store", "together"]
 
 logger: logging.Logger = logging.getLogger("trawl.processes")
 
@@ -111,12 +111,12 @@ class _Worker:
     number: int
     progress: Progress = attrs.field(factory=Progress)
     before: Progress = attrs.field(factory=Progress)  # what those of its processes did that have ended
-    ended: Ended | None = None
+    ended: EndMessage | None = None
     status: int = 0
     starts: deque[float] = attrs.field(factory=lambda: deque(maxlen=MOST_STARTS))
 
 
-class Fleet:
+class WorkerPool:
     """The workers of a crawl, which this process leads.
 
     Args:
@@ -235,7 +235,7 @@ class Fleet:
             with suppress(trio.BrokenResourceError):
                 async for some in stream:
                     for message in messages.feed(bytes(some)):
-                        if isinstance(message, Ended):
+                        if isinstance(message, EndMessage):
                             worker.ended = message
                             self.scopes += message.scopes
                         else:
@@ -303,13 +303,13 @@ async def lead(
         durability = job.job_durability if store.is_lasting else "fast"
         ours = Layer("--processes", {"JOB_DIR": store.url, "JOB_DURABILITY": durability})
         plan.settings = load(*plan.layers, ours)
-        fleet = Fleet(["worker", "--job-durability", durability, *words], count, store, console)
-        watchers = [plan.keep, fleet.watch, *shown(fleet.progress)]
+        workers = WorkerPool(["worker", "--job-durability", durability, *words], count, store, console)
+        watchers = [plan.keep, workers.watch, *shown(workers.progress)]
         run = partial(crawl_with, plan.spider, plan.settings, spider_args=plan.arguments)
         result = await rejoining(partial(run, watchers=watchers, handle_signals=True))
-        stats = {**await fleet.statistics(), **{key: result.stats[key] for key in _OF_THE_END if key in result.stats}}
+        stats = {**await workers.statistics(), **{key: result.stats[key] for key in _OF_THE_END if key in result.stats}}
         plan.result = attrs.evolve(result, stats=stats)
-    return reports_together([*reports_of_all([plan]), *fleet.scopes])
+    return reports_together([*reports_of_all([plan]), *workers.scopes])
 
 
 _OF_THE_END = ("finish_reason", "start_time", "finish_time")

@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "JOB_VARIABLE",
-    "Ended",
+    "EndMessage",
     "Leader",
     "Messages",
-    "Worked",
+    "ProgressMessage",
     "job_of_leader",
     "refuse_directory",
     "rejoining",
@@ -65,7 +65,7 @@ MAX_SCOPES = 1000
 _LENGTH = struct.Struct(">I")
 
 
-class Worked(msgspec.Struct, frozen=True, tag="worked"):
+class ProgressMessage(msgspec.Struct, frozen=True, tag="worked"):
     """The progress of a worker.
 
     Attributes:
@@ -75,7 +75,7 @@ class Worked(msgspec.Struct, frozen=True, tag="worked"):
     progress: Progress
 
 
-class Ended(msgspec.Struct, frozen=True, tag="ended"):
+class EndMessage(msgspec.Struct, frozen=True, tag="ended"):
     """The end of a worker's crawl.
 
     Attributes:
@@ -87,10 +87,10 @@ class Ended(msgspec.Struct, frozen=True, tag="ended"):
     scopes: list[ScopeReport]
 
 
-Message: TypeAlias = "Worked | Ended"
+Message: TypeAlias = "ProgressMessage | EndMessage"
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(Worked | Ended).decode
+_decode = msgspec.msgpack.Decoder(ProgressMessage | EndMessage).decode
 
 
 class Messages:
@@ -135,14 +135,14 @@ class Leader:
 
     def ended(self, reason: str, scopes: Sequence[ScopeReport]) -> None:
         """Tell the end of the crawl, and close this end."""
-        self._tell(Ended(reason, list(scopes[:MAX_SCOPES])))
+        self._tell(EndMessage(reason, list(scopes[:MAX_SCOPES])))
         self._socket.close()
 
     async def _tell_progress(self, crawl: Crawl) -> None:
         while True:
             began_at = trio.current_time()
             if select.select((), (self._socket,), (), 0.0)[1]:  # a leader that is stopped reads nothing
-                self._tell(Worked(progress_of(crawl)))
+                self._tell(ProgressMessage(progress_of(crawl)))
             await trio.sleep(max(INTERVAL, (trio.current_time() - began_at) * IDLE_FOR))
 
     def _tell(self, message: Message) -> None:
