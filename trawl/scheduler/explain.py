@@ -12,7 +12,7 @@ import attrs
 from trawl.http import host_scope
 from trawl.scheduler.grant import PAGE, Grant
 from trawl.scheduler.lanes import READY, Lane, OriginGate
-from trawl.scheduler.scope_queue import Asking, ScopeQueue
+from trawl.scheduler.scope_queue import ScopeQueue, TokenQueue
 from trawl.throttling.explain import Reason
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ class _Reasons:
         scheduler, where = self._scheduler, lane.where
         if isinstance(where, OriginGate):
             return where.reason
-        if isinstance(where, Asking):
+        if isinstance(where, TokenQueue):
             return where.reason()
         if where is READY and scheduler.in_flight >= scheduler.places:
             return NO_PLACE  # what its scopes say is looked at when a place is free

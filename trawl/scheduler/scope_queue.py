@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from trawl.throttling.line import Token
     from trawl.throttling.scope import Scope
 
-__all__ = ["PASSES", "ROOM_TO_GROW", "Asking", "ClaimQueue", "ScopeQueue", "Ticket"]
+__all__ = ["PASSES", "ROOM_TO_GROW", "ClaimQueue", "ScopeQueue", "Ticket", "TokenQueue"]
 
 PASSES = 8
 """A lane that was passed so often asks for the claim. With two scopes it then waits for at most twice as many; the
@@ -284,7 +284,7 @@ class ScopeQueue:
             heapify(heap)
 
 
-class Asking(ScopeQueue):
+class TokenQueue(ScopeQueue):
     """A lane's ask for shared scopes, and its place while it waits for the token.
 
     Args:

@@ -13,6 +13,8 @@ a hold)::
 
 A token that is not used within ``SLACK`` seconds, because an own scope has closed meanwhile or no place is free, is
 given back; the lane asks again when it is looked at next.
+
+Imported by the package's ``__init__`` alone: the engine makes it in place of the plain one, for a job in a server.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from math import inf
 from trawl.scheduler.grant import Grant
 from trawl.scheduler.lanes import Lane, Refused
 from trawl.scheduler.scheduler import Scheduler
-from trawl.scheduler.scope_queue import Asking, ScopeQueue
+from trawl.scheduler.scope_queue import ScopeQueue, TokenQueue
 from trawl.throttling.line import Line, Token
 from trawl.throttling.scope import Scope
 from trawl.throttling.shared_scope import SharedScope
@@ -60,20 +62,20 @@ class SharingScheduler(Scheduler):
     ) -> None:
         super().__init__(scope_of, places=places, depth_first=depth_first, vet=vet)
         self._line = line
-        self._asks: dict[Lane, Asking] = {}
-        self._by_number: dict[int, Asking] = {}
+        self._asks: dict[Lane, TokenQueue] = {}
+        self._by_number: dict[int, TokenQueue] = {}
         self._tokens: dict[Grant, Token] = {}
-        self._timers: list[tuple[float, int, Asking]] = []
+        self._timers: list[tuple[float, int, TokenQueue]] = []
         self._next_timer = count().__next__
 
     def came(self, token: Token, now: float) -> None:
         """Take a token that was asked for; :meth:`next_event` tells when it is to be looked at."""
-        asking = self._by_number.get(token.number)
-        if asking is None:
+        token_queue = self._by_number.get(token.number)
+        if token_queue is None:
             self._line.drop(token.number)
             return
-        asking.token = token
-        self._arm(asking, max(now, token.at - _lead(asking.lane)))
+        token_queue.token = token
+        self._arm(token_queue, max(now, token.at - _lead(token_queue.lane)))
 
     def grant(self, now: float, *, pages: bool = True) -> Grant | Refused | None:
         """The best grant that may go at ``now``; None when there is none."""
@@ -120,69 +122,69 @@ class SharingScheduler(Scheduler):
                 queue = self.queues.scope_queues.get(scope.id)
                 if scope.gate(now, grant.amount(index)) > now or (queue is not None and queue.keeps_off(lane, now)):
                     return super()._obstacle(lane, grant, now)
-        asking = self._asks.get(lane)
-        if asking is not None and asking.token is not None and asking.token.until <= now:
-            self._drop(asking)
-            asking = None
-        if asking is None:
-            asking = self._ask(lane, grant)
-        token = asking.token
+        token_queue = self._asks.get(lane)
+        if token_queue is not None and token_queue.token is not None and token_queue.token.until <= now:
+            self._drop(token_queue)
+            token_queue = None
+        if token_queue is None:
+            token_queue = self._ask(lane, grant)
+        token = token_queue.token
         if token is None:
             self.queues.end_claim(lane, now)  # its own scopes are open, and others may use them meanwhile
-            return asking, inf
+            return token_queue, inf
         at = token.at - _lead(lane)
         if at > now:  # it comes to the wire faster than when the token came
-            self._arm(asking, at)
-            return asking, inf
+            self._arm(token_queue, at)
+            return token_queue, inf
         return super()._obstacle(lane, grant, now)
 
-    def _ask(self, lane: Lane, grant: Grant) -> Asking:
+    def _ask(self, lane: Lane, grant: Grant) -> TokenQueue:
         wanted = [
             (scope.id, grant.amount(index)) for index, scope in enumerate(lane.scopes) if isinstance(scope, SharedScope)
         ]
         number = self._line.ask(wanted, grant.priority)
         first = next(scope for scope in lane.scopes if isinstance(scope, SharedScope))
-        asking = self._asks[lane] = self._by_number[number] = Asking(first, lane, number, self._line.why)
-        return asking
+        token_queue = self._asks[lane] = self._by_number[number] = TokenQueue(first, lane, number, self._line.why)
+        return token_queue
 
-    def _drop(self, asking: Asking) -> None:
-        del self._asks[asking.lane]
-        del self._by_number[asking.number]
-        self._line.drop(asking.number)
+    def _drop(self, token_queue: TokenQueue) -> None:
+        del self._asks[token_queue.lane]
+        del self._by_number[token_queue.number]
+        self._line.drop(token_queue.number)
 
-    def _arm(self, asking: Asking, at: float) -> None:
-        heappush(self._timers, (at, self._next_timer(), asking))
+    def _arm(self, token_queue: TokenQueue, at: float) -> None:
+        heappush(self._timers, (at, self._next_timer(), token_queue))
 
-    def _passed(self, asking: Asking, now: float) -> None:
+    def _passed(self, token_queue: TokenQueue, now: float) -> None:
         """Have the lane of a token looked at whose time has come, or give the token back after its slack."""
-        token, lane = asking.token, asking.lane
-        if self._by_number.get(asking.number) is not asking or token is None:
+        token, lane = token_queue.token, token_queue.lane
+        if self._by_number.get(token_queue.number) is not token_queue or token is None:
             return
         where = lane.where
-        if where is asking:
+        if where is token_queue:
             self.queues.make_ready(lane, now)
-            self._arm(asking, min(max(now, token.at) + SLACK, token.until))
+            self._arm(token_queue, min(max(now, token.at) + SLACK, token.until))
             return
         if isinstance(where, ScopeQueue) and isinstance(where.scope, SharedScope) and now < token.until:
             at = where.scope.gate(now)  # closed by sends of this process's own, which the token follows
-            self._arm(asking, min((at if now < at < inf else now) + SLACK, token.until))
+            self._arm(token_queue, min((at if now < at < inf else now) + SLACK, token.until))
             return
-        self._drop(asking)
+        self._drop(token_queue)
 
     def _take(self, lane: Lane, grant: Grant, now: float) -> Grant:
-        asking = self._asks.pop(lane, None)
+        token_queue = self._asks.pop(lane, None)
         super()._take(lane, grant, now)
-        if asking is not None and asking.token is not None:
-            del self._by_number[asking.number]
-            self._tokens[grant] = asking.token
+        if token_queue is not None and token_queue.token is not None:
+            del self._by_number[token_queue.number]
+            self._tokens[grant] = token_queue.token
             for slot, scope in _shared(grant):
-                scope.tokens[slot] = asking.token
+                scope.tokens[slot] = token_queue.token
         return grant
 
     def _retire(self, lane: Lane, now: float) -> None:
-        asking = self._asks.get(lane)
-        if asking is not None:
-            self._drop(asking)
+        token_queue = self._asks.get(lane)
+        if token_queue is not None:
+            self._drop(token_queue)
         super()._retire(lane, now)
 
 
