@@ -7,7 +7,7 @@ place among them. Values that are kept, and the positions of the feeds, are writ
 costs nothing, and they are never newer or older than the acknowledgements they belong to.
 
 A job in a server may be shared by several processes (:mod:`trawl.frontier.share`). Then a step says which of its
-requests were new, and memory hears of others' requests as a :class:`Follower`.
+requests were new, and the frontier's memory hears of others' requests (:meth:`Job.follow`).
 
 An item enters the outbox with the step that acknowledges its request, and leaves it with the one that stores how far
 the feeds have come. The last ones are in memory too, because the writer of the feeds asks for them at once.
@@ -28,7 +28,7 @@ from hashlib import blake2b
 from itertools import count
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import attrs
 import msgspec
@@ -40,12 +40,14 @@ from trawl.frontier.parts import HELD
 from trawl.frontier.share import Share
 from trawl.throttling.line import Line
 
+if TYPE_CHECKING:
+    from trawl.frontier.stored import StoredFrontier
+
 __all__ = [
     "AT_ONCE",
     "LAST_ORDER",
     "READ_BYTES",
     "SAFE",
-    "Follower",
     "HeldLane",
     "Job",
     "LaneHead",
@@ -177,30 +179,6 @@ class HeldLane:
     number: int
     count: int
     due: int
-
-
-class Follower(Protocol):
-    """The frontier's memory, as a job that is shared tells it of each change before anybody else hears of it."""
-
-    def gained(self, lanes: Sequence[tuple[int, LaneRow]], held: Sequence[HeldLane]) -> list[LaneKey]:
-        """Take up lanes of parts that are this session's from now on; their keys."""
-        ...
-
-    def arrived(self, rows: Sequence[Row]) -> list[LaneKey]:
-        """Take up requests that other sessions have stored; the keys of their lanes."""
-        ...
-
-    def leased_parts(self) -> Collection[int]:
-        """Return the parts with requests that are leased."""
-        ...
-
-    def gave_back(self, parts: Collection[int]) -> int:
-        """Forget the lanes of parts without leased requests. Returns how many requests were pending in them."""
-        ...
-
-    def pending_by_part(self) -> Mapping[int, int]:
-        """Return how many requests are pending in each part that has any."""
-        ...
 
 
 class Outbox:
@@ -451,8 +429,8 @@ class Job:
         """Return what gives orders of coming, each larger than those before; ``last`` is the largest that is stored."""
         return count(last + 1).__next__
 
-    def follow(self, follower: Follower) -> None:
-        """Have changes of a shared job told to ``follower``, those since the job was opened at once."""
+    def follow(self, follower: StoredFrontier) -> None:
+        """Tell ``follower`` of each change of a shared job before anybody else hears of it, of those so far at once."""
 
     async def apply(self, step: Step, applied: Callable[[Written], T]) -> T:
         """Write a step; on disk when it returns. A checkpoint.

@@ -32,7 +32,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from secrets import token_hex
 from types import MappingProxyType
-from typing import Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import attrs
 import msgspec
@@ -45,7 +45,6 @@ from trawl.frontier.job import (
     AT_ONCE,
     READ_BYTES,
     SAFE,
-    Follower,
     Job,
     LaneHead,
     Lease,
@@ -83,6 +82,9 @@ from trawl.frontier.redis.layout import (
 )
 from trawl.frontier.redis.line import StoreLine
 from trawl.frontier.redis.sessions import Membership, packed
+
+if TYPE_CHECKING:
+    from trawl.frontier.stored import StoredFrontier
 
 __all__ = ["RedisJob", "check_head", "kept_of", "open_job", "texts_of"]
 
@@ -175,7 +177,7 @@ class RedisJob(Job):
         """Return what gives orders of coming, by the time since the job began and the session."""
         return self.share.order
 
-    def follow(self, follower: Follower) -> None:
+    def follow(self, follower: StoredFrontier) -> None:
         """Have changes told to ``follower``, those since the job was opened at once."""
         self.share.follow(follower)
 

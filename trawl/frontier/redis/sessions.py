@@ -12,6 +12,8 @@ Nothing of it counts twice where an answer is lost:
 
 A part is not ours from the moment at which it is given back here, though the step that says so comes later: what is
 stored in it meanwhile is found by its next owner.
+
+Only the job in a server has one: what it hears of others is kept apart from the steps that it writes.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ import trio
 
 from trawl.errors import SessionEnded
 from trawl.frontier.base import LaneKey
-from trawl.frontier.job import Follower, HeldLane, LaneRow, Row
+from trawl.frontier.job import HeldLane, LaneRow, Row
 from trawl.frontier.parts import is_held, part_in, part_of
 from trawl.frontier.redis.client import Call
 from trawl.frontier.redis.layout import KEY_BYTES, Keys, place_of
@@ -35,6 +37,7 @@ from trawl.frontier.share import Arrived, Change, Gained, Items, Losing, Over, R
 
 if TYPE_CHECKING:
     from trawl.frontier.redis.job import RedisJob
+    from trawl.frontier.stored import StoredFrontier
 
 __all__ = ["POLL", "Membership", "packed"]
 
@@ -99,7 +102,7 @@ class Membership:
         self._wished = trio.Event()
         self._polled_at = -math.inf
         self._job: RedisJob | None = None
-        self._follower: Follower | None = None
+        self._follower: StoredFrontier | None = None
         self._gained: tuple[list[tuple[int, LaneRow]], list[HeldLane]] = [], []  # until there is a follower
         self._arrived: list[Row] = []
         self._changes: deque[Change] = deque()
@@ -223,7 +226,7 @@ class Membership:
         """Tell what changes to a job that is open now."""
         self._job = job
 
-    def follow(self, follower: Follower) -> None:
+    def follow(self, follower: StoredFrontier) -> None:
         """Have changes told to ``follower``, those so far at once: they are no news to anybody else."""
         self._follower = follower
         follower.gained(*self._gained)
