@@ -39,9 +39,9 @@ Three questions that are asked first, and the one place that answers each:
 
 One object stands for a request under way: a :class:`~trawl.scheduler.grant.Grant`. It waits in a lane, is granted, and
 is carried to its end by one task. :class:`Engine` makes the objects above in the order in which they need each other,
-and users' classes last, when the crawl is whole. :mod:`trawl.engine.run` has the nurseries, and the order of closing.
-Where several processes share a job, each sends to the hosts of its own part: :mod:`trawl.engine.sharing` follows what
-comes to it, and what goes.
+and users' classes last, when the crawl is whole. :mod:`trawl.engine.run`, which alone makes it, has the nurseries, and
+the order of closing. Where several processes share a job, each sends to the hosts of its own part:
+:mod:`trawl.engine.sharing` follows what comes to it, and what goes.
 
 Length: ``Engine.__init__`` is one list of what a crawl is made of; its order is what there is to see.
 """

@@ -5,6 +5,8 @@ A job in a directory has one value of each. A job that several processes share h
 did not give back may have been sent to until now, so each of its scopes is taken to have sent at the takeover, in every
 slot, and what that owner could have spent of quotas counts as spent. Clocks of two machines differ: what a scope had to
 wait when its state was stored, it waits from the takeover on.
+
+Only the job's state makes one: it knows when to store, this knows what.
 """
 
 from __future__ import annotations

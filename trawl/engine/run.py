@@ -13,6 +13,8 @@ shutdown sets a deadline on the inner nursery; a second one, or a caller's cance
 
 A limit of time that passes, of items that do not come, of memory that grows is one task beside the crawl that sleeps
 until it could be reached, ends the crawl as the first Ctrl-C does, and is cancelled with the others that watch.
+
+Public through :mod:`trawl.engine`, its only importer.
 """
 
 from __future__ import annotations

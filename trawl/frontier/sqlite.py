@@ -7,6 +7,8 @@
 
 The frontier's steps, the saved values and the outbox share one :class:`Transactions`: the steps of many tasks are one
 transaction.
+
+Imported where a job in a directory is opened: a crawl without one loads no sqlite3.
 """
 
 from __future__ import annotations

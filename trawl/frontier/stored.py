@@ -7,6 +7,8 @@ leases, and the time of the oldest, are saved for :mod:`trawl.frontier.inspect`.
 One step holds a request's end, the requests that came of it with their fingerprints, and its items: all that a
 crawl must not lose.
 
+Imported where a job is opened: a crawl without one keeps its requests in memory.
+
 Length: each call changes the store and then memory, and what other sessions change does so too, in one order.
 """
 

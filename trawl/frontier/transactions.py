@@ -10,6 +10,8 @@ the transaction has ended, in the order of the steps and before any other task r
 database after some transaction.
 
 A transaction that fails is rolled back, and nothing is written after it: memory might be ahead of the disk.
+
+Only the job in a directory uses it: how steps become transactions has nothing to do with what they write.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 They are compared by name, so that a process that is refused can say what differs. A value itself, which may be a
 password, is told to nobody.
+
+Only the run imports it, when a job is in a server.
 """
 
 from __future__ import annotations

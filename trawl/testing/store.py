@@ -1,6 +1,7 @@
 """A server of jobs in this process: the same Lua scripts on plain structures, on the clock of the run.
 
-So kills, latency, lost answers and a server that comes back with an older state are deterministic. Needs lupa.
+So kills, latency, lost answers and a server that comes back with an older state are deterministic. It needs lupa, which
+no crawl does: only tests import it.
 """
 
 from __future__ import annotations

@@ -12,6 +12,8 @@ trip whose answer was lost is told again: an ask has a number, and each step of 
 A session that has asks or tokens is heard of at least each second. One that was silent for five has left the line: it
 lines up again by itself. Its tokens are good until their deadlines, at which they count as sent. Its places go to
 others after a lease and a heartbeat: before that, whatever is on the wire is cut off, as where the job's lease is over.
+
+Only the job in a server makes one: scopes are granted by a connection and a script of their own.
 """
 
 from __future__ import annotations
