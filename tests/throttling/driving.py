@@ -95,7 +95,7 @@ class Bucket:
 
 def grant_of(throttle: Throttle, request: Request, now: float = 0.0) -> Grant:
     """A request that takes its scopes and is sent at ``now``."""
-    charges = throttle.scopes_of_nowait(request)
+    charges = throttle.resolver.of_nowait(request)
     assert charges is not None
     throttle.admitted(request, charges)
     is_exempt = bool(request.meta_get("dont_throttle"))
@@ -180,7 +180,7 @@ class Drive:
     def push(self, *requests: Request) -> None:
         """Queue requests: their scopes are asked for here, once."""
         for request in requests:
-            charges = self.throttle.scopes_of_nowait(request)
+            charges = self.throttle.resolver.of_nowait(request)
             assert charges is not None
             self.throttle.admitted(request, charges)
             self._pending.append((request, charges))
@@ -201,7 +201,7 @@ class Drive:
         """Send what may go now; the instant at which the next one may, as far as the scopes know."""
         earliest = math.inf
         if self.endless is not None and self.sends and self.sends[-1].url != self.endless.url:
-            earliest = self._try(self.endless.replace(), self.throttle.scopes_of_nowait(self.endless) or ())
+            earliest = self._try(self.endless.replace(), self.throttle.resolver.of_nowait(self.endless) or ())
             if earliest > self.now:  # what was refused went to the back of its equals
                 return earliest
         waiting, self._pending = self._pending, []
@@ -212,7 +212,7 @@ class Drive:
                 earliest = min(earliest, at)
         while self.endless is not None:
             request = self.endless.replace()
-            at = self._try(request, self.throttle.scopes_of_nowait(request) or ())
+            at = self._try(request, self.throttle.resolver.of_nowait(request) or ())
             if at > self.now:
                 return min(earliest, at)
         return earliest

@@ -83,7 +83,7 @@ def passing(names: Sequence[str], is_async: bool) -> ThrottlingManager:
 
 def sent(throttle: Throttle, request: Request, now: float) -> Grant:
     """A request that takes the scopes that its manager names, and is sent."""
-    charges: ScopeAmounts = at_once(throttle.scopes_of(request))
+    charges: ScopeAmounts = at_once(throttle.resolver.of(request))
     return grant_of(throttle, request.replace(meta={**request.meta, "throttling_scopes": dict(charges)}), now)
 
 

@@ -41,7 +41,7 @@ def send(throttle: Throttle, now: float, status: int = 200, latency: float = 0.0
     ],
 )
 def test_a01_a02_e19_the_default_scope_is_the_host(url: str, scope: str) -> None:
-    assert throttle_of().scopes_of_nowait(Request(url)) == ((scope, None),)
+    assert throttle_of().resolver.of_nowait(Request(url)) == ((scope, None),)
 
 
 @pytest.mark.parametrize(
@@ -55,15 +55,15 @@ def test_a01_a02_e19_the_default_scope_is_the_host(url: str, scope: str) -> None
     ],
 )
 def test_e01_meta_names_scopes_in_place_of_the_host(named: Any, charges: Any) -> None:
-    assert throttle_of().scopes_of_nowait(request(throttling_scopes=named)) == charges
+    assert throttle_of().resolver.of_nowait(request(throttling_scopes=named)) == charges
 
 
 def test_e20_a_name_without_a_dot_is_a_host_once_a_request_goes_to_it() -> None:
     throttle = throttle_of()
-    throttle.scopes_of_nowait(Request("http://intranet/"))
+    throttle.resolver.of_nowait(Request("http://intranet/"))
     assert throttle.scope("intranet", 0.0).concurrency == 1
     assert throttle.scope("api", 0.0).concurrency == math.inf
-    throttle.scopes_of_nowait(Request("http://wiki/", meta={"throttling_scopes": ["wiki", "all"]}))
+    throttle.resolver.of_nowait(Request("http://wiki/", meta={"throttling_scopes": ["wiki", "all"]}))
     assert throttle.scope("wiki", 0.0).delay == 1.0
     assert throttle.scope("all", 0.0).delay == 0.0
 
@@ -91,11 +91,11 @@ async def test_i05_with_a_limit_per_address_requests_are_charged_to_their_addres
         return {"a.example": "10.0.0.1", "b.example": "10.0.0.1"}.get(host)
 
     throttle = throttle_of(concurrent_requests_per_ip=3, resolve=resolve)
-    assert throttle.scopes_of_nowait(request()) is None
-    assert await throttle.scopes_of(request()) == (("10.0.0.1", None),)
-    assert await throttle.scopes_of(request(host="b.example")) == (("10.0.0.1", None),)
-    assert throttle.scopes_of_nowait(request()) == (("10.0.0.1", None),)
-    assert await throttle.scopes_of(request(host="c.example")) == (("c.example", None),)
+    assert throttle.resolver.of_nowait(request()) is None
+    assert await throttle.resolver.of(request()) == (("10.0.0.1", None),)
+    assert await throttle.resolver.of(request(host="b.example")) == (("10.0.0.1", None),)
+    assert throttle.resolver.of_nowait(request()) == (("10.0.0.1", None),)
+    assert await throttle.resolver.of(request(host="c.example")) == (("c.example", None),)
     assert asked == ["a.example", "b.example", "c.example"]
     assert throttle.scope("10.0.0.1", 0.0).concurrency == 3
 
@@ -354,7 +354,7 @@ COST: Any = {"cost": {"quota": 100.0, "window": 60.0, "delay": 1.0}}
 
 
 async def hear(throttle: Throttle, now: float, status: int = 200, **headers: str) -> None:
-    charges = await throttle.scopes_of(request())
+    charges = await throttle.resolver.of(request())
     scopes = [throttle.scope(id, now) for id, _ in charges]
     slots = [scope.take(now, amount or 1.0) for scope, (_, amount) in zip(scopes, charges, strict=True)]
     for scope, slot, (_, amount) in zip(scopes, slots, charges, strict=True):

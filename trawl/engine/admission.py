@@ -128,7 +128,7 @@ class Admission:
 
     def _requirements_nowait(self, request: Request) -> Requirements | None:
         """Name what ``request`` needs; None where a user's manager, or the resolver, has to be asked and may wait."""
-        scopes = self._throttle.scopes_of_nowait(request)
+        scopes = self._throttle.resolver.of_nowait(request)
         if scopes is None:
             return None
         return Requirements(scopes, self._gates.origin_of(request), bool(request.meta_get("dont_throttle")))
@@ -158,7 +158,7 @@ class Admission:
         return needs
 
     async def _asked(self, request: Request) -> Requirements:
-        scopes = await self._throttle.scopes_of(request)
+        scopes = await self._throttle.resolver.of(request)
         return Requirements(scopes, self._gates.origin_of(request), bool(request.meta_get("dont_throttle")))
 
     # -- pages
@@ -230,7 +230,7 @@ class Admission:
         # The scopes of a restored one were not named in this run, and some are known as hosts only by that. So it is
         # with those that another process has found.
         if self.is_foreign is not None or (self._restored_at > -math.inf and self._is_restored(record)):
-            self._throttle.scopes_of_nowait(record.request)
+            self._throttle.resolver.of_nowait(record.request)
         self._gates.ensure(grant)
         return grant
 

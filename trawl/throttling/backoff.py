@@ -347,6 +347,7 @@ class BackoffState:
             is_outage: True if rampup met an outage: it is probed once a minute at least, unless a trigger of it spoke
                 of a limit.
         """
+        # Sent since the last step back, and refused within its window: that step led too far (B17).
         is_answer = self.recovered_at <= sent_at and now <= self.recovered_at + strategy.window
         delay = strategy.slower(max(self.delay, base.delay), base.delay)
         if is_outage and not (is_limit or self.is_limit):
@@ -366,6 +367,7 @@ class BackoffState:
         if after.delay > self.delay:
             return after
         has, full = (self.concurrency, self.full) if self.is_cut else (base.concurrency, base.concurrency)
+        # A part of no limit is no limit: then the slots in use are counted.
         used = min(has, float(max(in_flight, 1))) if full == math.inf else has
         cut_from = self.cut_from if self.is_cut else used
         return attrs.evolve(after, concurrency=strategy.fewer(used), full=full, cut_from=cut_from)

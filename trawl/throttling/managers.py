@@ -279,7 +279,8 @@ class ThrottlingManager:
 
     async def get_scopes(self, request: Request) -> Scopes:
         """The host of a request, as its one scope; its address with ``CONCURRENT_REQUESTS_PER_IP`` (I05)."""
-        own = host_scope(request.url) if self._bound_throttle is None else await self._bound_throttle.own_scope(request)
+        throttle = self._bound_throttle
+        own = host_scope(request.url) if throttle is None else await throttle.resolver.own_scope(request)
         return own or None
 
     async def get_initial_backoff(self) -> ScopeBackoff:

@@ -283,6 +283,7 @@ class RampupState:
 
     def restore(self, learned: RampupSnapshot) -> None:
         """Go on from what was found out; a new window begins with the next answer."""
+        # Never below the least delay that the settings have now.
         self.delay = max(learned.delay, min(self.delay, self.policy.min_delay))
         self.delay_per_slot = learned.delay_per_slot
         self.concurrency = max(1.0, min(learned.concurrency, max(self.policy.max_concurrency, self.concurrency)))
@@ -303,6 +304,7 @@ class RampupState:
             is_trigger: True if it said "slow down".
         """
         if self._ends_at == math.inf:
+            # From the grant of the first answer: from its end it would seem to have come at once.
             self._started_at = now - busy
             self._ends_at = self._started_at + self.policy.window
         self.sends += 1
@@ -470,7 +472,9 @@ class RampupState:
         """Fall below the rate that was just refused, to ``most`` of it: the more often in one window, the deeper."""
         elapsed = max(now - self._started_at, 1e-3)
         measured = max(self.sends / elapsed, self._rate_before)
+        # Delays below what slots or latency allow are not the rate that was refused: what was sent is.
         rate = min(self.rate, measured * _OBSOLETE) if measured > 0.0 else self.rate
+        # No delay, and nothing measured yet: there is no rate to fall from.
         if rate == math.inf:
             return
         self._falls += 1

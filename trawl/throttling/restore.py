@@ -302,6 +302,7 @@ class RestoredScopes:
         scope.restore(at, (at,) * int(scope.concurrency) if is_small else ())
 
     def _pace(self, scope: Scope, pace: SendSnapshot, now: float) -> None:
+        # min(): after a clock was set back, what was sent seems to be of the future.
         slots = [min(self._from_epoch(at), now) for at in pace.slots]
         scope.restore(min(self._from_epoch(pace.sent_at), now), tuple(slots))
         until = min(self._from_epoch(pace.held_until), now + pace.held_for)

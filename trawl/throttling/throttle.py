@@ -1,6 +1,6 @@
 """The throttle: everything that the engine asks of throttling.
 
-Theory of operation. Before a request is queued, :meth:`Throttle.scopes_of` names its scopes and amounts. The scheduler
+Theory of operation. Before a request is queued, :attr:`Throttle.resolver` names its scopes and amounts. The scheduler
 gets the scopes themselves (:meth:`Throttle.scope`) and decides on them alone. When a body has been read, and before
 the places are given back, :meth:`Throttle.record_outcome` asks the manager for the meaning of the outcome, applies it
 to each scope (the order is in :mod:`trawl.throttling.outcomes`) and reports the scopes that changed. Windows that pass
@@ -219,25 +219,6 @@ class Throttle:
         """Note anew when a scope is due; for the crawls that have it in common."""
         self._timers.arm(scope)
 
-    def scopes_of_nowait(self, request: Request) -> ScopeAmounts | None:
-        """Return the scopes of a request without asking a user's manager; None: :meth:`scopes_of` has to ask it.
-
-        Raises:
-            TypeError: Meta ``throttling_scopes`` is not a set of scopes (E01).
-            ValueError: An id in it is empty, or an amount negative.
-        """
-        return self.resolver.of_nowait(request)
-
-    async def scopes_of(self, request: Request) -> ScopeAmounts:
-        """Return the scopes of a request, asking the manager. A checkpoint only if the manager's answer is one.
-
-        Raises:
-            TypeError: The manager named something that is not a set of scopes.
-            ValueError: An id is empty, or an amount negative.
-            Exception: Whatever the manager raises.
-        """
-        return await self.resolver.of(request)
-
     def admitted(self, request: Request, amounts: ScopeAmounts) -> None:
         """Note that a request is new to its scopes: their being given up before does not concern it (B20)."""
         if amounts and self.given_up.at_utc:
@@ -297,10 +278,6 @@ class Throttle:
         if grant.lane is not None and not grant.is_exempt:
             return grant.lane.scopes
         return [self.scope(id, now) for id, _ in grant.scopes]
-
-    async def own_scope(self, request: Request) -> str:
-        """Return the default scope of a request: its host, or that host's address (I05)."""
-        return await self.resolver.own_scope(request)
 
     def utc(self) -> datetime:
         """Return the wall time of the latest instant that was told of: of an outcome, or of a look at what is due."""

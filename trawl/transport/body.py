@@ -163,6 +163,7 @@ class Body:
             for start in range(0, len(chunk), INPUT_BYTES):
                 for piece in self._decoders[step].feed(chunk[start : start + INPUT_BYTES]):
                     yield from self._through(piece, step + 1)
+                # Input that decodes to nothing is work too: the caller gives way here.
                 yield b""
         except DownloadError:
             raise

@@ -131,6 +131,7 @@ async def _race(addresses: Sequence[Address], options: ConnectOptions) -> trio.S
             for address in addresses:
                 failed = trio.Event()
                 nursery.start_soon(attempt, address, failed)
+                # RFC 8305, 5: the next attempt begins after a delay, or as soon as this one has failed.
                 with trio.move_on_after(ATTEMPT_DELAY):
                     await failed.wait()
     except BaseException:

@@ -223,6 +223,7 @@ class ResolverCache:
         finally:
             del self._pending[key]
             pending.done.set()
+        # Put in anew at the end, so that the oldest answers are forgotten first.
         self._known.pop(key, None)
         if len(self._known) >= self._max_names:
             del self._known[next(iter(self._known))]
@@ -253,6 +254,7 @@ class CrawlResolver:
         Raises:
             OSError: ``socket.gaierror``: the name has no address.
         """
+        # Without its port, so that a host is looked up once for all of them.
         found = await self._resolve(host, 0)
         return [attrs.evolve(each, sockaddr=(each.sockaddr[0], port, *each.sockaddr[2:])) for each in found]
 
