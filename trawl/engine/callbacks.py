@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import AsyncIterable, Awaitable, Callable, Mapping
-from contextlib import aclosing, closing
+from contextlib import aclosing, closing, nullcontext
 from pathlib import Path
 from types import FrameType, GeneratorType, TracebackType
 from typing import Any, Protocol, TypeVar, cast
@@ -222,7 +222,7 @@ async def consume(
     if inspect.isawaitable(result):
         result = await result
     if isinstance(result, AsyncIterable):
-        async with aclosing(cast("Any", result)) if hasattr(result, "aclose") else _Open(result) as outputs:
+        async with aclosing(cast("Any", result)) if hasattr(result, "aclose") else nullcontext(result) as outputs:
             async for output in outputs:
                 try:
                     if not receiver.take_nowait(output):
@@ -236,7 +236,7 @@ async def consume(
 async def _consume(
     result: Any, receiver: OutputReceiver, shields: Shields, refused: Callable[[TypeError], object]
 ) -> None:
-    with closing(result) if hasattr(result, "close") else _Open(result) as outputs:
+    with closing(result) if hasattr(result, "close") else nullcontext(result) as outputs:
         for output in outputs:
             try:
                 if not receiver.take_nowait(output):
@@ -250,27 +250,6 @@ async def _take(output: object, receiver: OutputReceiver, shields: Shields) -> N
         await receiver.take(output)
     if shields.is_cancelled:  # the crawl is: hear of it here, a generator that never awaits would not
         await trio.lowlevel.checkpoint()
-
-
-class _Open:
-    """A context manager for what has nothing to close."""
-
-    __slots__ = ("_value",)
-
-    def __init__(self, value: object) -> None:
-        self._value = value
-
-    def __enter__(self) -> Any:
-        return self._value
-
-    def __exit__(self, *exc: object) -> None:
-        return None
-
-    async def __aenter__(self) -> Any:
-        return self._value
-
-    async def __aexit__(self, *exc: object) -> None:
-        return None
 
 
 def leaf_errors(error: BaseException) -> list[BaseException]:

@@ -26,6 +26,7 @@ import os
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -138,7 +139,7 @@ def own_watchers(setting: Mapping[Any, float | None], crawl: Crawl) -> list[Watc
     Raises:
         SettingsError: An entry leads to nothing, can't be made, or is no watcher.
     """
-    wanted = sorted(((order, entry) for entry, order in setting.items() if order is not None), key=_order)
+    wanted = sorted(((order, entry) for entry, order in setting.items() if order is not None), key=itemgetter(0))
     return [partial(_watched, watcher, entry_name(entry)) for _, entry in wanted if (watcher := _own(entry, crawl))]
 
 
@@ -171,10 +172,6 @@ async def _watched(watcher: Callable[[Crawl], Awaitable[None]], name: str, crawl
             return  # it had more to add, and the crawl has come to its end
         logger.exception("the watcher %s failed; the crawl goes on without it", name)
         crawl.stats.inc("watcher_exceptions")
-
-
-def _order(pair: tuple[float, object]) -> float:
-    return pair[0]
 
 
 EVENTS_GRACE = 5.0

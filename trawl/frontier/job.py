@@ -99,9 +99,9 @@ def wall_time(until: float) -> int:
     return int(until * 1e6) + 2
 
 
-def hash_of(lane: LaneKey, size: int) -> int:
-    """Return a hash of a lane's key of so many bytes, as a number with a sign."""
-    digest = blake2b(msgspec.msgpack.encode(lane), digest_size=size).digest()
+def hash_of(lane: LaneKey) -> int:
+    """Return a hash of a lane's key, as a number of 64 bits with a sign."""
+    digest = blake2b(msgspec.msgpack.encode(lane), digest_size=8).digest()
     return int.from_bytes(digest, "big", signed=True)
 
 
@@ -414,8 +414,8 @@ class Job:
     """Whether a step says which of its requests were seen, so that memory need not ask for what it does not know."""
 
     def number_of(self, lane: LaneKey) -> int:
-        """Return a lane's number: 64 bits of a hash of its key, so that no table of lanes is needed."""
-        return hash_of(lane, 8)
+        """Return a lane's number: a hash of its key, so that no table of lanes is needed."""
+        return hash_of(lane)
 
     def held_number(self, lane: LaneKey) -> int:
         """Return the number of the lane in which a lane's requests are held."""

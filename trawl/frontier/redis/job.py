@@ -163,7 +163,7 @@ class RedisJob(Job):
 
     def number_of(self, lane: LaneKey) -> int:
         """Return a lane's number: its part, and the rest of a hash of its key."""
-        return number_in(part_of_lane(lane), hash_of(lane, 8))
+        return number_in(part_of_lane(lane), hash_of(lane))
 
     def held_number(self, lane: LaneKey) -> int:
         """Return the number of the lane in which the requests of a lane's part are held."""
