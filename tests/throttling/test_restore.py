@@ -15,6 +15,7 @@ from tests.throttling.driving import START_UTC, answer, grant_of, throttle_of
 from trawl.clock import WallClock
 from trawl.http import Request
 from trawl.throttling import Throttle
+from trawl.throttling.restore import moved
 from trawl.throttling.snapshot import ThrottleSnapshot
 
 A = "a.example"
@@ -267,3 +268,35 @@ def test_i01_a_job_of_many_runs_remembers_no_more_scopes_than_one_run_keeps() ->
     state = stored(throttle, 500.0)
     assert list(state.scopes) == ["c2.example", "c3.example", "c4.example"]
     assert state.answered == ("b3.example", "a4.example", "b4.example")
+
+
+TOLD = {"X-RateLimit-Remaining": "10", "X-RateLimit-Reset": "400"}
+
+
+def test_d07_a_limit_that_a_good_answer_told_holds_in_the_next_run() -> None:
+    throttle = throttle_of(download_delay=1.0)
+    answer(throttle, grant_of(throttle, Request(URL), 100.0), 100.0, headers=TOLD)
+    assert throttle.scope(A, 100.0).delay == pytest.approx(40.0)
+    again = resumed(stored(throttle, 101.0), 9.0, 101.0, download_delay=1.0)
+    scope = again.scope(A, 1000.0)
+    assert scope.gate(1000.0) == pytest.approx(1030.0)  # the send was ten seconds ago
+    assert "X-RateLimit-Remaining: 10" in scope.reason(1000.0).source
+    answer(again, grant_of(again, Request(URL), 1030.0), 1030.0, headers=TOLD | {"X-RateLimit-Remaining": "400"})
+    assert scope.delay == pytest.approx(1.0)  # and what is told next counts
+
+
+def test_d07_one_whose_time_is_over_is_forgotten_also_where_nothing_ran_meanwhile() -> None:
+    throttle = throttle_of(download_delay=1.0)
+    answer(throttle, grant_of(throttle, Request(URL), 100.0), 100.0, headers=TOLD)
+    scope = resumed(stored(throttle, 101.0), 400.0, 101.0, download_delay=1.0).scope(A, 1000.0)
+    assert (scope.delay, scope.state.told) == (1.0, None)
+
+
+def test_d07_in_the_state_of_another_machine_what_was_told_lasts_as_long_as_it_did() -> None:
+    throttle = throttle_of(download_delay=1.0)
+    answer(throttle, grant_of(throttle, Request(URL), 100.0), 100.0, headers=TOLD)
+    state = stored(throttle, 101.0)
+    told, later = state.scopes[A].told, moved(state, state.at + 1e6).scopes[A].told
+    assert told is not None
+    assert later is not None
+    assert later.until - (state.at + 1e6) == pytest.approx(told.until - state.at)

@@ -21,7 +21,7 @@ import msgspec
 from trawl.throttling.backoff import BackoffState
 from trawl.throttling.explain import LimitName, Reason
 from trawl.throttling.failure_timer import FailureTimer
-from trawl.throttling.policy import ScopeState
+from trawl.throttling.policy import ScopeState, ToldLimit
 from trawl.throttling.quota import PageBudgets
 from trawl.throttling.scope import Scope
 from trawl.throttling.snapshot import (
@@ -31,6 +31,7 @@ from trawl.throttling.snapshot import (
     ScopeSnapshot,
     SendSnapshot,
     ThrottleSnapshot,
+    ToldSnapshot,
 )
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ _NOTHING = ScopeSnapshot()
 _ANSWERED = ScopeSnapshot(has_answered=True)
 
 _INSTANTS = ("quiet_from", "good_at", "recovered_at")  # of a backoff
+_TOLD_INSTANTS = ("until", "sent_at", "heard_at")  # of a limit that was told
 
 _MAX_SLOTS = 1000
 """Slots whose times are made up; a scope with more is not slowed by its slots."""
@@ -118,6 +120,7 @@ def scope_snapshot(scope: Scope, now: float, to_epoch: Clock) -> ScopeSnapshot:
         learned=rampup.learned(configured)
         if rampup is not None and (has_moved or rampup.refused is not None)
         else None,
+        told=None if state.told is None or state.told.until <= now else _told(attrs.asdict(state.told), to_epoch),
     )
 
 
@@ -184,6 +187,7 @@ def moved(snapshot: ThrottleSnapshot, at: float) -> ThrottleSnapshot:
             scope,
             pace=pace,
             quota=None if quota is None else _moved(quota, clock),
+            told=None if scope.told is None else _told(msgspec.structs.asdict(scope.told), clock),
             trouble=trouble,
             good_at=clock(scope.good_at),
         )
@@ -214,6 +218,10 @@ def split(snapshot: ThrottleSnapshot, part_of: Callable[[str], int | None]) -> d
 def _backoff(backoff: BackoffState, kind: type[BackoffSnapshot], clock: Clock) -> BackoffSnapshot:
     fields = attrs.asdict(backoff)
     return kind(**fields | {name: clock(fields[name]) for name in _INSTANTS})
+
+
+def _told(fields: dict[str, Any], clock: Clock) -> ToldSnapshot:
+    return ToldSnapshot(**fields | {name: clock(fields[name]) for name in _TOLD_INSTANTS})
 
 
 class RestoredScopes:
@@ -274,6 +282,11 @@ class RestoredScopes:
                 self.restore_quota(scope, now)
             self._learned(scope, state, snapshot)
             self._trouble(scope, state, snapshot, now)
+            if snapshot.told is not None:
+                told = _told(msgspec.structs.asdict(snapshot.told), self._from_epoch)
+                if told.until > now:
+                    sent_at, heard_at = min(told.sent_at, now), min(told.heard_at, now)
+                    state.told = ToldLimit(**msgspec.structs.asdict(told) | {"sent_at": sent_at, "heard_at": heard_at})
             state.apply(scope)
         # What the run before had drawn is not known; nor is its quota asked, of which all that was spent is.
         opens_at = max(scope.held_until, scope.last_sent + scope.shortest)

@@ -19,6 +19,7 @@ __all__ = [
     "ScopeSnapshot",
     "SendSnapshot",
     "ThrottleSnapshot",
+    "ToldSnapshot",
 ]
 
 
@@ -138,6 +139,28 @@ class SendSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     held_source: str = ""
 
 
+class ToldSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The fields of :class:`trawl.throttling.policy.ToldLimit`, as a job stores them.
+
+    Attributes:
+        delay: Seconds between two sends that it leads to.
+        until: When it says nothing any more.
+        source: The header, and of which answer.
+        sent_at: The send that was answered so.
+        heard_at: When that answer came.
+        capped: What it said remains, if the delay was capped.
+        doubts: Answers that went on as before though more was asked than it said remains.
+    """
+
+    delay: float
+    until: float
+    source: str
+    sent_at: float
+    heard_at: float
+    capped: int | None = None
+    doubts: int = 0
+
+
 class ScopeSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One scope.
 
@@ -154,6 +177,7 @@ class ScopeSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         auto: The delay that AutoThrottle had found, in seconds.
         last_latency: The last latency it saw, in seconds.
         learned: What rampup had found.
+        told: The limit that its server had told; None: none.
     """
 
     pace: SendSnapshot | None = None
@@ -168,6 +192,7 @@ class ScopeSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     auto: float | None = None
     last_latency: float = 0.0
     learned: RampupSnapshot | None = None
+    told: ToldSnapshot | None = None
 
 
 class ThrottleSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
