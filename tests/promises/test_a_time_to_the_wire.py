@@ -58,6 +58,90 @@ def test_connections_that_are_not_kept_take_nothing_off_the_rate(limits: dict[st
     assert sim.most_in_flight(A) <= 4  # those that connect, and one that is answered
 
 
+def in_middleware(*seconds: float) -> dict[str, Any]:
+    """A middleware that awaits one of these, drawn for each request; or, of two, any time between them."""
+    draws = random.Random(1)
+
+    def waiting(fetch: Fetch) -> Fetch:
+        async def send(request: trawl.Request) -> Outcome:
+            await trio.sleep(draws.uniform(*seconds) if len(seconds) == 2 else draws.choice(seconds))
+            return await fetch(request)
+
+        return send
+
+    return {**SPACED, "DOWNLOADER_MIDDLEWARES": {waiting: 560}}
+
+
+SLOW_AND_QUICK = (0.1,) * 9 + (3.0,)
+EIGHT_SLOTS: dict[str, Any] = {"delay": 1.0, "delay_per_slot": 0.0, "concurrency": 8}
+ONE_SLOT: dict[str, Any] = {**EIGHT_SLOTS, "concurrency": 1}
+
+
+@pytest.mark.parametrize(
+    ("limits", "seconds", "least", "most"),
+    [
+        (EIGHT_SLOTS, (3.0,), 0.99, 1.0),
+        (EIGHT_SLOTS, (0.1, 3.0), 0.95, 1.0),
+        (EIGHT_SLOTS, SLOW_AND_QUICK, 0.95, 1.0),
+        (EIGHT_SLOTS, (8.0,), 0.74, 0.76),  # a lead of 5 s: eight seconds of each request, five of them ahead
+        ({"rate": 5}, (3.0,), 4.95, 5.0),
+        ({"rate": 5}, (0.1, 3.0), 4.4, 5.0),
+        ({"rate": 5}, SLOW_AND_QUICK, 4.0, 5.0),
+        (ONE_SLOT, (1.0,), 0.83, 0.84),  # it holds the one place: an answer takes 0.2 s
+        (ONE_SLOT, (3.0,), 0.31, 0.32),
+    ],
+)
+def test_however_long_a_middleware_awaits_nothing_is_early_and_the_rate_is_what_the_docs_say(
+    limits: dict[str, Any], seconds: tuple[float, ...], least: float, most: float
+) -> None:
+    sim = crawl(web_of(latency=0.2), pages(200), {**in_middleware(*seconds), "THROTTLING_SCOPES": {A: limits}})
+    assert least <= rate_of(sim) <= most + 0.005
+    times = sim.times(A)
+    if "delay" in limits:
+        assert min(sim.gaps(A)) >= 1.0 - EARLY
+    else:  # a rate makes up for one interval: t seconds hold t * rate + 2 sends
+        assert all(
+            times[at] - times[at - number] >= (number - 1) / 5 - EARLY
+            for number in (2, 5, 9)
+            for at in range(number, 200)
+        )
+    assert "held_count" not in sim.stats
+
+
+def test_of_two_scopes_each_is_kept_while_a_middleware_awaits_now_more_and_now_less() -> None:
+    limits = {A: EIGHT_SLOTS, "b.example": EIGHT_SLOTS, "x": {"delay": 0.75, "delay_per_slot": 0.0, "concurrency": 16}}
+    hosts = [A, "b.example"]
+    requests = [
+        trawl.Request(url, meta={"throttling_scopes": [host, "x"]}) for host in hosts for url in pages(80, host)
+    ]
+    sim = crawl(web_of(*hosts, latency=0.2), requests, {**in_middleware(0.1, 3.0), "THROTTLING_SCOPES": limits})
+    assert min(sim.gaps("x")) >= 0.75 - EARLY
+    assert min(sim.gaps(A)) >= 1.0 - EARLY
+    assert min(sim.gaps("b.example")) >= 1.0 - EARLY
+    assert rate_of(sim) >= 0.9 / 0.75
+
+
+@pytest.mark.parametrize(("places", "within"), [(16, 50.0), (32, 21.0)])
+def test_a_middleware_that_awaits_holds_a_place_of_all(places: int, within: float) -> None:
+    def slow_for_one(fetch: Fetch) -> Fetch:
+        async def send(request: trawl.Request) -> Outcome:
+            await trio.sleep(3.0 if A in request.url else 0.0)
+            return await fetch(request)
+
+        return send
+
+    free: dict[str, Any] = {"delay": 0.0, "delay_per_slot": 0.0, "concurrency": 4}
+    settings = {
+        **SPACED,
+        "CONCURRENT_REQUESTS": places,
+        "THROTTLING_SCOPES": {A: {"rate": 5}, "b.example": free},
+        "DOWNLOADER_MIDDLEWARES": {slow_for_one: 560},
+    }
+    urls = [url for number in range(200) for url in (*pages(1, A, number), *pages(2, "b.example", 2 * number))]
+    sim = crawl(web_of(A, "b.example", latency=0.2), urls, settings)
+    assert sim.times("b.example")[-1] <= within  # alone 20 s
+
+
 def test_both_together_and_with_the_defaults() -> None:
     settings = {**EXACT, "DOWNLOADER_MIDDLEWARES": {slow: 560}}
     sim = crawl(web_of(**NEW_CONNECTIONS), pages(60), settings)
