@@ -14,7 +14,7 @@ import pytest
 import trio
 
 import trawl
-from tests.promises.pacing import EXACT, SPACED, A, Handler, changes, crawl, pages, web_of
+from tests.promises.pacing import EXACT, SPACED, A, Handler, changes, crawl, in_turn, pages, web_of
 from trawl.exceptions import ConnectFailed, DownloadError
 from trawl.testing import Outage, SimulatedResponse, Simulation, simulate
 
@@ -65,11 +65,19 @@ def test_c01_c03_true_doubles_the_rate_in_ten_good_answers_until_the_first_trigg
     assert gaps[19] == 0.25
 
 
+@pytest.mark.parametrize(("status", "factor"), [(429, 2.0**0.5), (503, 1.0)])
+def test_c03_the_429_that_ends_slow_start_takes_its_last_round_back(status: int, factor: float) -> None:
+    sim = crawl(web_of(latency=0.01, handler=in_turn(*[200] * 32, status)), pages(60), ramped(True))
+    gaps = sim.gaps(A)
+    assert gaps[31] == pytest.approx(0.125)
+    assert gaps[34] == pytest.approx(0.125 * factor)  # one bad page is no limit, and the search goes on
+
+
 def test_c03_without_a_window_it_is_forty_answers_at_the_rate_in_force() -> None:
     web = web_of(latency=0.01, handler=refusing(40, 43, 46))
     pace = paces(crawl(web, pages(400), ramped(True)))
     falls = [at for (at, gap), (_, earlier) in zip(pace[1:], pace, strict=False) if gap > earlier]
-    assert len(falls) == 2  # the first incident is within the target
+    assert len(falls) == 3  # the first ends slow start
     windows = [((later - at) / gap) for (at, gap), (later, _) in pairwise(pace) if at > falls[-1]]
     assert windows[:5] == pytest.approx([40.0] * 5, abs=0.5)
 

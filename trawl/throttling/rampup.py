@@ -15,8 +15,10 @@ window that the user gave ends after so many seconds.
   tenfold is met within one window. It never falls below 0.95 of what the server gave good answers to between the
   latest incidents: between two refusals a token bucket is empty, so that is the rate at which it fills (the delivery
   rate of BBR, draft-ietf-ccwg-bbr). Nor is the refused rate that is remembered lowered past it.
-  Where ten good answers tell it, it falls to 1.1 of it at once, and from a slow start with ten requests in flight to
-  half: what is in flight comes back refused at every incident, so a flood must not last for several of them.
+  Where ten good answers tell it, it falls to 1.1 of it at once. A 429 that ends slow start takes its last round back,
+  within the target too, and half-way to the rate before it is what is remembered: the limit is between the two. With
+  ten requests in flight it falls to half: what is in flight comes back refused at every incident, so a flood must not
+  last for several of them.
 - *Closing in* (4.2, 4.4, 4.5): each window below the target moves the rate along
   ``top - (top - bottom) * ((K - n) / K) ** 3``: fast where it is far from the refused rate, almost flat where it is
   near, and slowly past it, because limits move.
@@ -80,6 +82,7 @@ _ANSWERS = 40  # in a window whose length is not configured: one incident in it 
 _LEAST_WINDOW = 1.0  # seconds; a shorter one would count what a burst lets through
 _ROUND = 5  # good answers in a round of slow start, and its factor: twice the rate after ten of them
 _GROWTH = math.sqrt(2.0)
+_BETWEEN = _GROWTH**-0.5  # of the rate that slow start was refused at: half-way to the one of its round before
 _LEAST_DELAY = 1e-4  # seconds; below it a delay is none: no clock we sleep by is finer
 
 
@@ -343,13 +346,16 @@ class RampupState:
         lost = hold * self.rate if self.policy.is_counted and self.rate < math.inf else 0.0
         is_dear, rate = lost > _ANSWERS / 4, self.rate
         is_flood = was_starting and self._busy * self.rate >= 2 * _ROUND * max(self.sends, 1)  # Little's law: in flight
-        is_fall = self._triggers > self.policy.target[1] or is_dear or is_flood
+        is_overshoot = was_starting and is_limit
+        is_fall = self._triggers > self.policy.target[1] or is_dear or is_flood or is_overshoot
         if is_fall:
-            self._fall(now, _UNDONE if is_flood else 1.0)
+            self._fall(now, _UNDONE if is_flood else 1.0 / _GROWTH if is_overshoot else 1.0)
             self._held = math.ceil(lost) if is_dear else 0
+        if is_overshoot and not is_flood and self.refused is not None:
+            self.refused = min(self.refused, rate * _BETWEEN)
         if is_dear and self.refused is not None:
-            is_overshoot = was_starting and lost > _ANSWERS
-            self._keep_below(min(rate, self.refused), *(_OVERSHOT if is_overshoot else _DEAR))
+            is_far = was_starting and lost > _ANSWERS
+            self._keep_below(min(rate, self.refused), *(_OVERSHOT if is_far else _DEAR))
         if lost:
             self._lost += math.ceil(lost)
             self._started_at += hold
