@@ -205,6 +205,23 @@ def test_r11_what_autothrottle_and_rampup_learned_is_kept() -> None:
     assert resumed(state, 1.0, 1.0, **other).scope(A, 1000.0).delay == 3.0  # found out under other limits
 
 
+def test_c05_an_outage_from_the_first_page_on_goes_on_in_the_next_run_as_one() -> None:
+    ramp = {"throttling_scopes": {A: {"rampup": True, "delay": 1.0}}}
+    throttle = throttle_of(**ramp)
+    now = 100.0
+    for _ in range(4):
+        answer(throttle, grant_of(throttle, Request(URL), now), now, 503)
+        now = throttle.scope(A, now).gate(now)
+    delay = throttle.scope(A, now).delay
+    again = resumed(stored(throttle, now), 1.0, now, **ramp)
+    scope, now = again.scope(A, 1000.0), 1000.0
+    for _ in range(4):  # none of these is the first of another outage, which would begin with short delays
+        now = max(now, scope.gate(now))
+        answer(again, grant_of(again, Request(URL), now), now, 503)
+        assert scope.delay >= min(2.0 * delay, 60.0)
+        delay = scope.delay
+
+
 def test_a_host_that_once_answered_is_known_to_have_done_so() -> None:
     throttle = throttle_of()
     answer(throttle, grant_of(throttle, Request(URL), 0.0), 0.0)

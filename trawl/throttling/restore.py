@@ -118,7 +118,7 @@ def scope_snapshot(scope: Scope, now: float, to_epoch: Clock) -> ScopeSnapshot:
         auto=auto if has_learned else None,
         last_latency=state.last_latency if has_learned else 0.0,
         learned=rampup.learned(configured)
-        if rampup is not None and (has_moved or rampup.refused is not None)
+        if rampup is not None and (has_moved or rampup.refused is not None or rampup.has_fallen_back)
         else None,
         told=None if state.told is None or state.told.until <= now else _told(attrs.asdict(state.told), to_epoch),
     )
