@@ -18,7 +18,7 @@ from tests.testing.test_simulation import a_run
 from tests.testing.test_svg import shapes
 from trawl.testing import Rate, RateLimit, Send, Simulation
 from trawl.testing.plot import MAX_WINDOWS, count_rates, window_for
-from trawl.testing.svg import BARS, DARK, SHADES
+from trawl.testing.svg import BARS, DARK, LETTER, SHADES
 
 SVG = "{http://www.w3.org/2000/svg}"
 GOOD, REFUSED = BARS["good"][0], BARS["refused"][0]
@@ -161,6 +161,24 @@ def test_what_is_drawn_is_labelled_with_its_units() -> None:
         "the server's limit",
     ]
     assert {"a.example: 20 sends, 1 of them refused", "requests/s", "0 s", "10 s"} <= set(words)
+
+
+def test_a_legend_that_is_too_long_for_a_narrow_picture_goes_on_in_the_next_row() -> None:
+    sim = a_simulation(TWO_A_SECOND, a=[MOVED])
+    rows = {}
+    for width in (900.0, 600.0, 440.0):
+        words = shapes(sim.plot(width=width), "text")[1:4]
+        rows[width] = [float(each.get("y", "")) for each in words]
+        assert all(float(e.get("x", "")) + LETTER * len(e.text or "") <= width for e in words), width
+    assert rows == {900.0: [56.0, 56.0, 56.0], 600.0: [56.0, 74.0, 74.0], 440.0: [56.0, 74.0, 92.0]}
+
+
+def test_a_graph_is_as_high_as_it_is_asked_to_be() -> None:
+    sim = a_simulation(TWO_A_SECOND)
+    whole = {height: ElementTree.fromstring(sim.plot(height=height)).get("height") for height in (116.0, 60.0)}
+    assert whole == {116.0: "300", 60.0: "244"}
+    bars = {height: float(shapes(sim.plot(height=height), "rect", fill=GOOD)[1].get("height", "")) for height in whole}
+    assert bars[60.0] / bars[116.0] == pytest.approx(60.0 / 116.0, rel=0.01)
 
 
 def test_only_the_busiest_of_many_scopes_are_drawn_and_the_others_counted() -> None:

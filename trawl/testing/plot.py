@@ -47,13 +47,13 @@ MAX_PANELS = 12
 """Scopes in one picture, the busiest first."""
 
 MAX_WINDOWS = 200
-WIDTH = 900.0
+WIDTH, HEIGHT = 900.0, 116.0
 
 _SENDS_IN_A_WINDOW = 5
 """On average; with fewer the rate would be that of a single send or none."""
 
 _PNG_SCALE = 2  # pixels of PNG for one of SVG: sharp on today's screens
-_LEFT, _RIGHT, _TOP, _PANEL, _GRAPH_TOP, _GRAPH_BOTTOM = 64.0, 20.0, 78.0, 196.0, 34.0, 150.0
+_LEFT, _RIGHT, _TOP, _LEGEND_ROW, _GRAPH_TOP, _GRAPH_FOOT = 64.0, 20.0, 78.0, 18.0, 34.0, 46.0
 
 
 @attrs.frozen
@@ -132,7 +132,14 @@ def count_rates(
 
 
 def draw_rates(
-    panels: Sequence[Panel], *, title: str, start: float, end: float, omitted: int = 0, width: float = WIDTH
+    panels: Sequence[Panel],
+    *,
+    title: str,
+    start: float,
+    end: float,
+    omitted: int = 0,
+    width: float = WIDTH,
+    height: float = HEIGHT,
 ) -> str:
     """Draw the rates of several scopes over the same time, one below the other; return the picture as SVG text.
 
@@ -143,36 +150,47 @@ def draw_rates(
         end: The last second shown.
         omitted: The number of scopes that are not shown, which is told below.
         width: Width in pixels.
+        height: Height of each graph in pixels, without its heading and its axis.
     """
     scale = Scale(start, end if end > start else start + 1.0, _LEFT, width - _RIGHT)
-    shapes = [text(20.0, 30.0, title, font_size=17.0, font_weight="600", fill=INK), *_legend(panels)]
+    legend, rows = _legend(panels, width - _RIGHT)
+    shapes = [text(20.0, 30.0, title, font_size=17.0, font_weight="600", fill=INK), *legend]
+    top, each = _TOP + (rows - 1) * _LEGEND_ROW, _GRAPH_TOP + height + _GRAPH_FOOT
     for place, panel in enumerate(panels):
-        shapes.append(group(_panel(panel, scale, _TOP + place * _PANEL)))
-    bottom = _TOP + len(panels) * _PANEL
+        shapes.append(group(_panel(panel, scale, top + place * each, height)))
+    bottom = top + len(panels) * each
     if omitted:
         words = f"and {omitted:,} more scopes: these are the {len(panels)} busiest"
         shapes.append(text(20.0, bottom + 12.0, words, fill=FAINT, font_size=11.0))
     return document(width, bottom + 26.0, shapes, title)
 
 
-def _legend(panels: Sequence[Panel]) -> list[str]:
+def _legend(panels: Sequence[Panel], right: float) -> tuple[list[str], int]:
+    """Return the legend, and its number of rows: an entry that would pass ``right`` begins the next one."""
     windows = {number(round(rate.end - rate.start, 9)) for panel in panels for rate in panel.rates[:1]}
     counted = f" in each {windows.pop()} s" if len(windows) == 1 else ""
     entries = [(BARS["good"][0], f"requests a second{counted}")]
     if any(panel.refused_at for panel in panels):
         entries.append((BARS["refused"][0], "refused (429 or 503); a mark below the axis for each"))
-    shapes: list[str] = []
-    x = 20.0
-    for colour, words in entries:
-        shapes += [rectangle(x, 47.0, 14.0, 10.0, fill=colour), text(x + 20.0, 56.0, words, fill=INK)]
-        x += 20.0 + LETTER * len(words) + 18.0
     if any(panel.limit for panel in panels):
-        shapes += [_limit_line(x, 52.0, x + 26.0), text(x + 32.0, 56.0, "the server's limit", fill=INK)]
-    return shapes
+        entries.append(("", "the server's limit"))
+    shapes: list[str] = []
+    x, row = 20.0, 0
+    for colour, words in entries:
+        before = 20.0 if colour else 32.0
+        wide = before + LETTER * len(words)
+        if x > 20.0 and x + wide > right:
+            x, row = 20.0, row + 1
+        y = 52.0 + row * _LEGEND_ROW
+        shapes.append(rectangle(x, y - 5.0, 14.0, 10.0, fill=colour) if colour else _limit_line(x, y, x + 26.0))
+        shapes.append(text(x + before, y + 4.0, words, fill=INK))
+        x += wide + 18.0
+    return shapes, row + 1
 
 
-def _panel(panel: Panel, scale: Scale, top: float) -> list[str]:
-    floor, ceiling = top + _GRAPH_BOTTOM, top + _GRAPH_TOP
+def _panel(panel: Panel, scale: Scale, top: float, height: float) -> list[str]:
+    ceiling = top + _GRAPH_TOP
+    floor = ceiling + height
     highest = max([*(rate.rate for rate in panel.rates), *(rate for _, rate in panel.limit)], default=0.0) * 1.1 or 1.0
 
     def y(rate: float) -> float:

@@ -186,6 +186,7 @@ class Simulation:
         scopes: Iterable[str] | None = None,
         window: float | None = None,
         width: float = 900.0,
+        height: float = 116.0,
     ) -> str:
         """Draw the rate of each scope over time, and the limit of its server; return the picture as SVG text.
 
@@ -200,6 +201,7 @@ class Simulation:
             scopes: The scopes to show, in this order; None: the 12 busiest, and the number of the others.
             window: Seconds over which a rate is counted; None: as :meth:`rates` has it for the busiest scope shown.
             width: Width in pixels.
+            height: Height of each graph in pixels, without its heading and its axis.
 
         Raises:
             ValueError: The file's name ends in neither ``.svg`` nor ``.png``, or the window is not more than 0.
@@ -217,7 +219,8 @@ class Simulation:
             window = window_for(until - start, max(map(len, sends.values()), default=0))
         panels = [self._panel(scope, sends[scope], start, until, window) for scope in shown]
         told = self.title if title is None else title
-        picture = draw_rates(panels, title=told, start=start, end=until, omitted=len(names) - len(shown), width=width)
+        omitted = len(names) - len(shown)
+        picture = draw_rates(panels, title=told, start=start, end=until, omitted=omitted, width=width, height=height)
         if path is not None:
             write_picture(picture, path)
         return picture
