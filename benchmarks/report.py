@@ -1,6 +1,7 @@
 """Writes the pages that show the last figures: ``python -m benchmarks.report``.
 
-``docs/explanation/speed.md`` with its pictures, and tables and plots of ``rate-limited-servers.md``.
+``docs/explanation/speed.md`` with its pictures, tables and plots of ``rate-limited-servers.md``, and the table of the
+first page and of the README.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+from datetime import datetime
 from pathlib import Path
 from textwrap import fill
 from typing import Any
@@ -25,6 +27,9 @@ __all__ = ["controllers_plot", "page", "with_tables"]
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "results" / "latest.json"
 FOLDER = ROOT / "docs" / "explanation"
+
+FIRST_PAGES = {ROOT / "README.md": "docs/explanation/", ROOT / "docs" / "index.md": "explanation/"}
+"""The pages with the table of the crawlers, and where the explanations are from there."""
 
 ELSEWHERE = ("limits",)
 """Rows that another page tells."""
@@ -212,14 +217,22 @@ def controllers_plot() -> str:
     return draw_rates(panels, title="A limit of 10 requests a second that falls to 5", start=0.0, end=UNTIL)
 
 
-BEGIN, END = "<!-- tables: python -m benchmarks.report -->\n", "<!-- end of the tables -->\n"
+def between(text: str, what: str, made: str) -> str:
+    """A page with something made between its two marks, the comments that tell of it."""
+    begin, end = f"<!-- {what}: python -m benchmarks.report -->\n", f"<!-- end of the {what} -->\n"
+    before, _, rest = text.partition(begin)
+    _, _, after = rest.partition(end)
+    return f"{before}{begin}{made}{end}{after}"
 
 
 def with_tables(text: str, kept: dict[str, Any]) -> str:
-    """A page with the tables of the row ``limits`` between its two marks."""
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}{tables(kept)}{END}{after}"
+    """A page with the tables of the row ``limits``."""
+    return between(text, "tables", tables(kept))
+
+
+def with_figures(text: str, kept: dict[str, Any], folder: str) -> str:
+    """A first page with the crawlers beside each other; ``folder`` leads from there to the explanations."""
+    return between(between(text, "figures", beside(kept)), "sources", sources(kept, folder))
 
 
 def tables(kept: dict[str, Any]) -> str:
@@ -236,14 +249,69 @@ def tables(kept: dict[str, Any]) -> str:
 
 def cell(figure: dict[str, Any]) -> str:
     """A figure with its refusals, and in bold the pages that it lost: "97 % (1.4) **-3**"."""
-    refused, _, rest = figure["note"].partition(" refused")
-    lost = f" **-{rest.rpartition(', ')[2].removesuffix(' lost')}**" if rest.endswith(" lost") else ""
+    refused, lost = refused_and_lost(figure)
+    lost = "" if lost == "0" else f" **-{lost}**"
     value = "never" if figure["value"] == math.inf else f"{figure['value']:,.0f} {figure['unit']}"
     return f"{value} ({refused}){lost}"
 
 
+BESIDE = ("trawl", "Scrapy", "Crawlee")
+"""The crawlers of the first page."""
+USED, LOSING = "10/s, burst 5", "2/s, burst 5"
+"""The servers of the first page, as the row ``limits`` calls them."""
+
+
+def beside(kept: dict[str, Any]) -> str:
+    """The first page's table: speed, and what a limit of the server does to each crawler."""
+    limits = {figure["name"]: figure for figure in kept["rows"]["limits"]["figures"]}
+    used, losing = ([limits[f"{case}: {name}"] for name in BESIDE] for case in (USED, LOSING))
+    rows = {
+        "": [f"{name}<br>{version(kept, name)}" if name != "trawl" else name for name in BESIDE],
+        "no limit: pages/s": [shown(value_of(kept, "pages", name)) for name in BESIDE],
+        "10/s: share used": [f"{figure['value']:.0f} %" for figure in used],
+        "10/s: refused": [refused_and_lost(figure)[0] for figure in used],
+        "2/s: pages lost": [refused_and_lost(figure)[1] for figure in losing],
+    }
+    lines = [f"| {title} | {' | '.join(cells)} |".replace("|  |", "| |") for title, cells in rows.items()]
+    return "\n".join([lines[0], "|--|--|--|--|", *lines[1:]]) + "\n"
+
+
+SOURCES = """The table's first line is `python -m benchmarks`, {pages}, one process each. The others are `python -m
+benchmarks --row limits`, {limits}: servers that allow 10 and 2 requests a second, with bursts of 5; the share of that
+which was used, refusals for each 100 pages, and pages that were given up; trawl with `rampup`, and small models of the
+other two as they come, written from their sources. [Speed]({folder}speed.md) and
+[rate-limited servers]({folder}rate-limited-servers.md) have the machine, the goals that are missed, and other servers
+and controllers; there Crawlee's throttled request manager gives up none, and uses {throttled} of the limit of 2 a
+second."""
+
+
+def sources(kept: dict[str, Any], folder: str) -> str:
+    """What the table's figures are, when they were measured, and the commands that measure them."""
+    figures = {figure["name"]: figure["value"] for figure in kept["rows"]["limits"]["figures"]}
+    throttled = f"{figures[f'{LOSING}: Crawlee, throttled']:.0f} %"
+    text = SOURCES.format(pages=day(kept, "pages"), limits=day(kept, "limits"), folder=folder, throttled=throttled)
+    return fill(text, 120, break_long_words=False, break_on_hyphens=False) + "\n"
+
+
+def version(kept: dict[str, Any], name: str) -> str:
+    """The version of a crawler that was measured, without the last part."""
+    return str(kept["machine"]["versions"][name.lower()]).rpartition(".")[0]
+
+
+def day(kept: dict[str, Any], row: str) -> str:
+    """The day on which a row was measured."""
+    at = datetime.fromisoformat(kept["rows"][row]["at_utc"])
+    return f"{at.day} {at:%B %Y}"
+
+
+def refused_and_lost(figure: dict[str, Any]) -> tuple[str, str]:
+    """The refusals for each hundred pages, and the pages lost, of a figure of the row ``limits``."""
+    refused, _, rest = figure["note"].partition(" refused")
+    return refused, rest.rpartition(", ")[2].removesuffix(" lost") if rest.endswith(" lost") else "0"
+
+
 def main() -> None:
-    """Write the page and its pictures."""
+    """Write the pages and their pictures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--folder", type=Path, default=FOLDER)
@@ -252,6 +320,8 @@ def main() -> None:
     (given.folder / "speed.md").write_text(page(kept), encoding="utf-8")
     limited = given.folder / "rate-limited-servers.md"
     limited.write_text(with_tables(limited.read_text(encoding="utf-8"), kept), encoding="utf-8")
+    for first, leads_to in FIRST_PAGES.items() if given.folder == FOLDER else ():
+        first.write_text(with_figures(first.read_text(encoding="utf-8"), kept, leads_to), encoding="utf-8")
     (given.folder / "rate-limited-servers-others.svg").write_text(controllers_plot(), encoding="utf-8")
     (given.folder / "speed-connections.svg").write_text(connections_chart(kept), encoding="utf-8")
     (given.folder / "speed-domains.svg").write_text(domains_chart(kept), encoding="utf-8")

@@ -12,7 +12,7 @@ from benchmarks import limit_req
 from benchmarks.bench import Row
 from benchmarks.chart import Series, chart
 from benchmarks.figures import Figure, median_of, ratio_of, table
-from benchmarks.report import PLOTTED, controllers_plot, page, with_tables
+from benchmarks.report import FIRST_PAGES, PLOTTED, controllers_plot, page, with_figures, with_tables
 from benchmarks.results import Results
 from benchmarks.rows import ROWS
 from benchmarks.rows.limits import CRAWLERS, OURS, Server, run
@@ -131,6 +131,14 @@ def test_the_tables_of_limits_are_those_that_were_measured() -> None:
     kept = json.loads((ROOT / "benchmarks" / "results" / "latest.json").read_text(encoding="utf-8"))
     text = (ROOT / "docs" / "explanation" / "rate-limited-servers.md").read_text(encoding="utf-8")
     assert with_tables(text, kept) == text
+
+
+@pytest.mark.parametrize("path", FIRST_PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_the_first_page_shows_what_was_measured(path: Path) -> None:
+    kept = json.loads((ROOT / "benchmarks" / "results" / "latest.json").read_text(encoding="utf-8"))
+    text = path.read_text(encoding="utf-8")
+    assert with_figures(text, kept, FIRST_PAGES[path]) == text
+    assert "| 2/s: pages lost | 0 |" in text
 
 
 def test_the_page_begins_with_the_peers_and_what_a_user_can_do_and_has_its_goals_after_that() -> None:

@@ -1,10 +1,14 @@
-"""The picture of the live panel on the first page."""
+"""The pictures of the first page."""
 
 from __future__ import annotations
 
-from docs._ext.panel_picture import PICTURE, drawn
+import pytest
+
+from docs._ext.first_page import FOLDER, PICTURES
 
 
-def test_the_picture_is_what_the_panel_shows_and_asks_no_other_site() -> None:
-    assert PICTURE.read_text("utf-8") == drawn(), "run python -m docs._ext.panel_picture"
-    assert "url(http" not in drawn().replace('"', "")
+@pytest.mark.parametrize("name", PICTURES)
+def test_a_picture_shows_what_a_crawl_does_and_asks_no_other_site(name: str) -> None:
+    drawn = PICTURES[name]()
+    assert (FOLDER / name).read_text("utf-8") == drawn, "run python -m docs._ext.first_page"
+    assert "url(http" not in drawn.replace('"', "")
