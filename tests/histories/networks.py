@@ -48,8 +48,10 @@ class Networks:
 
     def build(self) -> None:
         """Make the bridges; any address of the site's is this machine's."""
-        for end, net in (("a", SITE), ("b", STORE)):
-            _ip("link", "add", self._name + end, "type", "bridge")
+        for number, (end, net) in enumerate((("a", SITE), ("b", STORE))):
+            # One without an address of its own takes the least of its cables' whenever one comes or goes. Then workers
+            # send to the one that it had before, for a minute, and what is sent again arrives that late: early.
+            _ip("link", "add", self._name + end, "address", f"02:00:00:00:00:{number:02x}", "type", "bridge")
             _ip("addr", "add", f"{net}.{GATE}/16", "dev", self._name + end)
             _ip("link", "set", self._name + end, "up")
         _ip("route", "add", "local", f"{SITE}.7.0/24", "dev", f"{self._name}a")
