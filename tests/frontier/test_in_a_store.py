@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import trio
-from coredis.exceptions import ResponseError
+from coredis.exceptions import NoScriptError, ResponseError
 from trio.testing import MockClock
 
 from tests.jobs.site import Linked, Runs, all_urls, site
@@ -24,7 +24,7 @@ from trawl.errors import JobError, SettingsError, UsageError
 from trawl.feeds import FeedsSettings, open_outbox
 from trawl.frontier import JobSettings
 from trawl.frontier.base import Record
-from trawl.frontier.redis.client import Address, StoreAway, _Mapped, connect
+from trawl.frontier.redis.client import Address, Server, StoreAway, _Mapped, connect
 from trawl.frontier.redis.job import open_job
 from trawl.frontier.redis.layout import Keys, key_of, mark_of, place_of
 from trawl.frontier.redis.report import export_pending, failures, inspect_job, requeue_failed
@@ -409,6 +409,29 @@ def test_a_server_that_can_not_answer_now_is_away(words: str) -> None:
 def test_a_server_that_refuses_for_good_is_not_waited_for(words: str) -> None:
     with pytest.raises(JobError, match=f"the server refuses: {words}"), _Mapped(HERE):
         raise ResponseError(words)
+
+
+@pytest.mark.parametrize("times", [0, 1, 2])
+async def test_a_server_that_is_replaced_while_it_is_given_the_scripts_is_asked_again(times: int) -> None:
+    asked: list[str] = []
+
+    class Client:
+        async def evalsha(self, sha: str, keys: object, args: object) -> str:
+            asked.append("run")
+            if asked.count("run") <= times:
+                raise NoScriptError("No matching script. Please use EVAL.")
+            return "done"
+
+        async def script_load(self, text: str) -> None:
+            asked.append("load")
+
+    server = Server(Client(), HERE)
+    if times == 2:
+        with pytest.raises(StoreAway, match="it has lost the scripts"):
+            await server.run([("state", [], [])])
+    assert await server.run([("state", [], [])]) == ["done"]
+    assert asked.count("run") == times + 1
+    assert ("load" in asked) is (times > 0)
 
 
 def test_a_line_end_in_a_jobs_name_begins_no_line_of_the_log() -> None:

@@ -171,7 +171,10 @@ class Server:
             return await self._run(calls, replicas)
         except errors.NoScriptError:  # the server was restarted, or is another one
             await self._load()
+        try:
             return await self._run(calls, replicas)
+        except errors.NoScriptError as error:  # it became another one meanwhile
+            raise StoreAway("it has lost the scripts that it was just given") from error
 
     async def _run(self, calls: Sequence[Call], replicas: int) -> list[Any]:
         with self._mapped():
