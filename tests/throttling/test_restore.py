@@ -77,6 +77,15 @@ def test_r16_after_a_kill_a_scope_is_taken_to_have_sent_until_the_next_state_was
     assert later.scope(A, 1000.0).gate(1000.0) == pytest.approx(1001.5)  # it could not send before 105
 
 
+def test_r16_what_a_killed_run_may_have_sent_is_not_forgotten_by_one_that_sent_nothing() -> None:
+    throttle = throttle_of(download_delay=5.0)
+    answer(throttle, grant_of(throttle, Request(URL), 100.0), 100.5)
+    second = resumed(stored(throttle, 100.5, next_in=2.0), 3.0, 100.5, download_delay=5.0)  # killed by 102.5
+    third = resumed(stored(second, 1001.0), 0.5, 104.5, download_delay=5.0)  # ended at 104.5, begun at 105
+    assert third.scope("unknown.example", 1000.0).gate(1000.0) == pytest.approx(1000.0 - 2.5 + 5.0)
+    assert third.scope(A, 1000.0).gate(1000.0) <= 1000.0  # it could not send again before 105
+
+
 @pytest.mark.parametrize("host", [f"a{number}.example" for number in range(20)])
 def test_r16_what_the_killed_run_had_drawn_may_have_been_the_shortest_interval(host: str) -> None:
     settings = {"download_delay": 5.0, "randomize_download_delay": 0.5}

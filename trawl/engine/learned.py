@@ -192,9 +192,17 @@ class Learned:
         snapshot = self._throttle.snapshot(now, next_in)
         if self._share is None:
             return {None: snapshot}
-        states = split(snapshot, self._part_of)
-        for part, state in states.items():
-            if not state.scopes:  # nothing in it has a time: it is written when it changes
+        found = split(snapshot, self._part_of)
+        states: dict[Part, ThrottleSnapshot] = {}
+        for part in self._parts:
+            assert part is not None
+            state = found.get(part)
+            until = self._throttle.unknown_until(part) if next_in is None else snapshot.unknown_until
+            if next_in is None and until > -math.inf:  # of the hosts that were not asked since
+                states[part] = msgspec.structs.replace(state or ThrottleSnapshot(at=snapshot.at), unknown_until=until)
+            elif state is not None and state.scopes:
+                states[part] = msgspec.structs.replace(state, unknown_until=until)
+            elif state is not None:  # nothing in it has a time: it is written when it changes
                 states[part] = msgspec.structs.replace(state, at=0.0, unknown_until=-math.inf)
         return states
 

@@ -12,7 +12,7 @@ was set back: the time left to wait is never more than it was when the state was
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 import attrs
@@ -55,7 +55,7 @@ _MAX_SLOTS = 1000
 
 def snapshot_of(
     scopes: ScopeTable,
-    restored: Iterable[RestoredScopes],
+    restored: Collection[RestoredScopes],
     given_up: Mapping[str, float],
     wall: WallClock,
     now: float,
@@ -88,12 +88,17 @@ def snapshot_of(
             )
     return ThrottleSnapshot(
         at=wall.to_epoch(now),
-        unknown_until=-math.inf if next_in is None else wall.to_epoch(now + next_in),
+        unknown_until=_unknown_until(restored) if next_in is None else wall.to_epoch(now + next_in),
         scopes=states,
         answered=tuple(answered),
         given_up=dict(given_up),
         pages=scopes.pages.counts(),
     )
+
+
+def _unknown_until(restored: Collection[RestoredScopes]) -> float:
+    """Return until when an earlier run may have sent through scopes that were not made again since."""
+    return max([each.unknown_until for each in restored], default=-math.inf)
 
 
 def scope_snapshot(scope: Scope, now: float, to_epoch: Clock) -> ScopeSnapshot:
@@ -248,6 +253,11 @@ class RestoredScopes:
         self._unknown_until = min(wall.from_epoch(snapshot.unknown_until), now)
         self._from_epoch = wall.from_epoch
         self._to_epoch = wall.to_epoch
+
+    @property
+    def unknown_until(self) -> float:
+        """Until when there may have been sends that nobody knows of, in epoch seconds; ``-inf``: there were none."""
+        return self._to_epoch(self._unknown_until)
 
     def left(self) -> tuple[Mapping[str, ScopeSnapshot], tuple[str, ...]]:
         """Return what no scope has restored yet: the states, and the scopes that once answered."""

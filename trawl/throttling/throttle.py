@@ -536,6 +536,11 @@ class Throttle:
         restored = self._restored.values()
         return snapshot_of(self._table, restored, self.given_up.at_utc, self._wall, now, next_in)
 
+    def unknown_until(self, part: int) -> float:
+        """Return until when earlier owners of a part may have sent, in epoch seconds; ``-inf``: all sends are known."""
+        restored = self._restored.get(part)
+        return -math.inf if restored is None else restored.unknown_until
+
     def restore(
         self, state: ThrottleSnapshot, now: float, ahead: QuotaAhead | None = None, part: int | None = None
     ) -> None:
