@@ -151,7 +151,7 @@ class Workers:
                 if process.poll():
                     said = self.said(number)
                     assert process.returncode == 1, f"worker {number}: {process.returncode}: {said}"
-                    assert re.search("is away|can't be reached", said), said
+                    assert re.search("is away|can't be reached|is a replica", said), said
                     await self.start(number)
 
     async def until_all_ended(self) -> None:

@@ -34,7 +34,7 @@ __all__ = [
 
 logger: logging.Logger = logging.getLogger("trawl.frontier")
 
-_AWAY = re.compile(r"\b(?:LOADING|BUSY|OOM|MISCONF|READONLY|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|NOREPLICAS|UNBLOCKED)\b")
+_AWAY = re.compile(r"\b(?:LOADING|BUSY|OOM|MISCONF|READONLY|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|NOREPLICAS)\b")
 """Words in answers of a server that will do it later: at the beginning, or further in where a script failed by it."""
 
 _HINTS = {
@@ -243,7 +243,7 @@ class _Mapped:
             raise error  # without the group of the client's nursery, so that it is known for what it is
         if error is None or isinstance(error, StoreAway | errors.NoScriptError):
             return
-        words = str(error) or type(error).__name__
+        words = str(error).rpartition(" of pipeline caused error: ")[2] or type(error).__name__  # without the arguments
         if isinstance(error, trio.TooSlowError | TimeoutError):
             raise StoreAway(f"no answer within {ROUND_SECONDS:g} s") from error
         is_refusal = isinstance(error, errors.AuthenticationError)
@@ -258,8 +258,9 @@ class _Mapped:
         if isinstance(error, lost) and not is_refusal:
             raise StoreAway(words if tls is None else f"{words} (TLS: {tls.reason or tls})") from error
         if isinstance(error, errors.RedisError):
-            away = isinstance(error, errors.BusyLoadingError | errors.ReadOnlyError | errors.ClusterDownError)
-            if away or _AWAY.search(words):
+            # The client takes its word away from these. Unblocked is who waits at a server that becomes a replica.
+            later = errors.ReadOnlyError | errors.UnblockedError | errors.ClusterDownError | errors.TryAgainError
+            if isinstance(error, later) or _AWAY.search(words):
                 raise StoreAway(words) from error
             shown = self._address.shown
             raise JobError(f"job {shown}: the server refuses: {told(words)}", shown) from error
@@ -330,10 +331,14 @@ def check_server(facts: Mapping[str, str], address: Address, durability: Durabil
 
     Raises:
         UsageError: The server is too old, may evict keys or lose steps; the message says what to set.
+        JobError: It is a replica, or has none: that may be otherwise soon, so whoever starts processes may try again.
     """
     wrong = _too_old(facts) or _unsafe(facts) or _unable(facts, durability)
     if wrong:
         raise UsageError(f"job {address.shown}: {wrong}")
+    lacks = _lacks(facts, durability)
+    if lacks:
+        raise JobError(f"job {address.shown}: {lacks}", address.shown)
     if not any(key.startswith("config.") for key in facts):
         words = "job %s: the server does not tell its configuration: it must have `maxmemory-policy noeviction`%s"
         also = "" if durability != "always" else ", `appendonly yes` and `appendfsync always`"
@@ -360,8 +365,6 @@ def _too_old(facts: Mapping[str, str]) -> str:
 def _unsafe(facts: Mapping[str, str]) -> str:
     if facts.get("cluster_enabled") == "1":
         return "the server is part of a cluster, which is not supported yet: give a single server"
-    if facts.get("role", "master") != "master":
-        return "the server is a replica: give its primary"
     policy = facts.get("config.maxmemory-policy", "noeviction")
     if policy != "noeviction":
         return f"the server may throw keys away (maxmemory-policy {policy}): set maxmemory-policy noeviction"
@@ -370,16 +373,24 @@ def _unsafe(facts: Mapping[str, str]) -> str:
     return ""
 
 
+_OTHERWISE = "or give --job-durability fast"
+
+
 def _unable(facts: Mapping[str, str], durability: Durability) -> str:
-    other = "or give --job-durability fast"
     if durability == "always":
         if facts.get("config.appendonly", "yes") != "yes":
-            return f"the server keeps no append-only file: set appendonly yes and appendfsync always, {other}"
+            return f"the server keeps no append-only file: set appendonly yes and appendfsync always, {_OTHERWISE}"
         fsync = facts.get("config.appendfsync", "always")
         if fsync != "always":
-            return f"the server's appendfsync is {fsync}: set appendfsync always, {other}"
+            return f"the server's appendfsync is {fsync}: set appendfsync always, {_OTHERWISE}"
+    return ""
+
+
+def _lacks(facts: Mapping[str, str], durability: Durability) -> str:
+    if facts.get("role", "master") != "master":
+        return "the server is a replica: give its primary"
     if durability == "replicated" and facts.get("connected_slaves", "0") == "0":
-        return f"the server has no replica: give it one, {other}"
+        return f"the server has no replica: give it one, {_OTHERWISE}"
     return ""
 
 
