@@ -33,6 +33,9 @@ __all__ = ["FAULTS", "History", "run_history"]
 PATIENCE = 120.0
 """Seconds in which a job must come to its end once no more is done to it."""
 
+LOST = 100_000
+"""Bytes that a store which does not wait for its disk loses at the most."""
+
 JOB = "history"
 FEEDS = 0
 """The worker that has the feed."""
@@ -293,6 +296,26 @@ async def _kill_the_store(stage: Stage) -> None:
     await trio.to_thread.run_sync(stage.store.start)
 
 
+async def _cut_the_power(stage: Stage) -> None:
+    """Cut the power of the store: of what it has not answered yet, its file has a part."""
+    assert isinstance(stage.store, StoreProcess)
+    for wire in stage.workers.wires.values():
+        wire.mute()
+    confirmed = stage.store.written
+    await trio.sleep(stage.rng.uniform(0.0, 0.3))
+    await trio.to_thread.run_sync(stage.store.cut_power, confirmed, stage.rng)
+    for wire in stage.workers.wires.values():
+        wire.drop()
+        wire.mend()
+
+
+async def _lose(stage: Stage) -> None:
+    """Cut the power of a store that has answered what it had not on its disk yet."""
+    assert isinstance(stage.store, StoreProcess)
+    lost = min(stage.store.written // 2, LOST)
+    await trio.to_thread.run_sync(stage.store.cut_power, stage.store.written - lost, stage.rng)
+
+
 async def _fail_over(stage: Stage) -> None:
     """Kill the store while its replica is behind; that one takes its place."""
     assert isinstance(stage.store, Chain)
@@ -315,6 +338,8 @@ FAULTS: Mapping[str, Callable[[Stage], Awaitable[None]]] = {
     "pull": _pull,
     "drop": _drop,
     "kill the store": _kill_the_store,
+    "cut the power": _cut_the_power,
+    "lose": _lose,
     "fail over": _fail_over,
 }
 """What may happen, by name."""

@@ -26,6 +26,8 @@ class Wire:
         self.is_cut = False
         self._flows = trio.Event()
         self._flows.set()
+        self._answers = trio.Event()
+        self._answers.set()
         self._ends: set[trio.CancelScope] = set()
 
     def cut(self) -> None:
@@ -42,10 +44,15 @@ class Wire:
         """Keep what is connected, and let nothing through, until :meth:`mend`."""
         self._flows = trio.Event()
 
+    def mute(self) -> None:
+        """Let no answer of the store through, until :meth:`mend`."""
+        self._answers = trio.Event()
+
     def mend(self) -> None:
         """Let everything through, at once."""
         self.is_cut, self.delay = False, 0.0
         self._flows.set()
+        self._answers.set()
 
     async def serve(self, task_status: trio.TaskStatus[None]) -> None:
         """Pass on what comes. Does not return."""
@@ -63,16 +70,20 @@ class Wire:
             return  # the store is away
         async with far, trio.open_nursery() as nursery:
             self._ends.add(nursery.cancel_scope)
-            nursery.start_soon(self._pass, near, far, nursery.cancel_scope)
-            nursery.start_soon(self._pass, far, near, nursery.cancel_scope)
+            nursery.start_soon(self._pass, near, far, nursery.cancel_scope, False)
+            nursery.start_soon(self._pass, far, near, nursery.cancel_scope, True)
         self._ends.discard(nursery.cancel_scope)
 
-    async def _pass(self, source: trio.SocketStream, sink: trio.SocketStream, scope: trio.CancelScope) -> None:
+    async def _pass(
+        self, source: trio.SocketStream, sink: trio.SocketStream, scope: trio.CancelScope, is_answer: bool
+    ) -> None:
         try:
             while data := await source.receive_some():
                 if self.delay:
                     await trio.sleep(self.delay)
                 await self._flows.wait()
+                if is_answer:
+                    await self._answers.wait()
                 await sink.send_all(data)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             pass  # one end is gone

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import random
 import shutil
 import signal
 import socket
@@ -46,6 +48,7 @@ class StoreProcess:
             "",
         ]
         self._command += ["--appendonly", "yes", "--appendfsync", "always", "--loglevel", "warning", *options]
+        self._folder = folder
         self._log = folder / "log"
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -88,6 +91,22 @@ class StoreProcess:
         """Let it go on."""
         assert self._process is not None
         self._process.send_signal(signal.SIGCONT)
+
+    @property
+    def written(self) -> int:
+        """Bytes of its append-only file: what has been answered is in them."""
+        return self._file.stat().st_size
+
+    def cut_power(self, confirmed: int, rng: random.Random) -> None:
+        """Kill it, and start it again from a file that ends anywhere in what came after the first so many bytes."""
+        self.kill()
+        os.truncate(self._file, rng.randint(confirmed, self.written))
+        self.start()
+
+    @property
+    def _file(self) -> Path:
+        (found,) = self._folder.glob("appendonlydir/*.incr.aof")
+        return found
 
     def kill(self) -> None:
         """Kill it: SIGKILL, and wait until it is gone."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
 import subprocess
@@ -171,18 +170,15 @@ class Failing:
     chance = 0.0
     cuts = 0
 
-    def __init__(self, server: StoreServer, store: StoreProcess, folder: Path, rng: random.Random) -> None:
+    def __init__(self, server: StoreServer, store: StoreProcess, rng: random.Random) -> None:
         self._server, self._store, self._rng = server, store, rng
-        self._log = next(folder.glob("appendonlydir/*.incr.aof"))
 
     async def run(self, calls: Sequence[Call], replicas: int = 0) -> list[Any]:
-        confirmed = self._log.stat().st_size  # it is the only one that writes, and every earlier answer came
+        confirmed = self._store.written  # it is the only one that writes, and every earlier answer came
         answers = await self._server.run(calls, replicas)
         if self._rng.random() < self.chance:
             Failing.cuts += 1
-            self._store.kill()
-            os.truncate(self._log, self._rng.randint(confirmed, self._log.stat().st_size))
-            self._store.start()
+            self._store.cut_power(confirmed, self._rng)
             raise StoreAway("its power was cut")
         return answers
 
@@ -201,7 +197,7 @@ async def test_a_power_cut_loses_nothing_that_was_confirmed(tmp_path: Path, seed
     @asynccontextmanager
     async def connect_to_failing(address: Address) -> AsyncGenerator[StoreServer, None]:
         async with connect(address) as server:
-            yield Failing(server, running, tmp_path, rng)
+            yield Failing(server, running, rng)
 
     async def give(job: RedisJob, task: int) -> None:
         for number in range(20):
