@@ -28,6 +28,7 @@ IN_TESTS = "--enable=ASYNC102,ASYNC103,ASYNC104"
 
 FILES_OF_OTHERS = {
     "citation-file-format": ["CITATION.cff"],
+    "compose-spec": ["examples/deploy/compose.yaml"],
     "github-issue-forms": [".github/ISSUE_TEMPLATE/bug.yml", ".github/ISSUE_TEMPLATE/feature.yml"],
     "github-workflows": [".github/workflows/ci.yml"],
     "readthedocs": [".readthedocs.yaml"],
@@ -224,9 +225,10 @@ def typing_legacy(session: nox.Session) -> None:
 @nox.session
 def release(session: nox.Session) -> None:
     """Wheel and sdist; each is installed by pip in a fresh environment, from where a crawl is run. A minute."""
-    session.install("build", "check-jsonschema", "twine")
+    session.install("build", "check-jsonschema", "kubernetes-validate", "twine")
     for schema, files in FILES_OF_OTHERS.items():
         session.run("check-jsonschema", "--quiet", "--builtin-schema", f"vendor.{schema}", *files)
+    session.run("kubernetes-validate", "--strict", "--quiet", "examples/deploy/kubernetes.yaml")
     folder = Path(session.create_tmp()).resolve()
     shutil.rmtree(folder)
     session.run("python", "-m", "build", "--outdir", str(folder / "dist"), silent=True)
