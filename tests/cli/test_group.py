@@ -16,6 +16,7 @@ from typer.main import get_command
 
 from trawl.cli import main
 from trawl.cli.app import app
+from trawl.cli.overview import COMMANDS, OPTIONS, overview
 
 
 def words_of(group: Any, *before: str) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -116,6 +117,63 @@ def test_a_word_of_another_package_that_can_not_be_loaded_is_told_in_one_line(
     monkeypatch.syspath_prepend(str(tmp_path))
     assert main(["break"]) == 2
     assert capfd.readouterr().err.startswith("trawl: 'break' of the package broken can't be loaded: ModuleNotFound")
+
+
+@pytest.mark.parametrize("words", [["--help"], ["-h"], ["help"], ["--help", "crawl"]])
+def test_the_overview_is_the_same_however_it_is_asked_for(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == 0
+    assert capsys.readouterr().out == f"{overview()}\n"
+
+
+def test_the_overview_has_every_command_with_the_first_words_of_its_own_help() -> None:
+    texts = {name: text for commands in COMMANDS.values() for name, text in commands.items()}
+    helps = {name: " ".join(command.help.split()) for name, command in get_command(app).commands.items()}  # type: ignore[attr-defined]
+    assert texts.keys() == helps.keys()
+    for name, text in texts.items():
+        assert re.split(r"[:;.] |[:.]$", helps[name], maxsplit=1)[0] == text
+
+
+def test_the_overview_has_every_option_that_goes_before_a_command() -> None:
+    command = get_command(app)
+    context = command.make_context("trawl", ["version"], help_option_names=["-h", "--help"])
+    known = [parameter.get_help_record(context) for parameter in command.get_params(context)]
+    assert list(OPTIONS.items()) == known
+
+
+def test_the_overview_fits_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    wide = overview()
+    monkeypatch.setenv("COLUMNS", "70")
+    narrow = overview()
+    assert max(map(len, wide.splitlines())) > 70 > max(map(len, narrow.splitlines()))
+    assert narrow.split() == wide.split()
+
+
+def test_the_overview_ends_in_the_commands_of_other_packages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    meta = tmp_path / "other-0.1.dist-info"
+    meta.mkdir()
+    (meta / "METADATA").write_text("Metadata-Version: 2.1\nName: other\nVersion: 0.1\n", "utf-8")
+    (meta / "entry_points.txt").write_text("[trawl.commands]\ninspect-all = no_such_module:app\n", "utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert main(["--help"]) == 0
+    told = capsys.readouterr().out
+    assert "\nFrom other packages:\n  inspect-all\n\n  Examples:\n" in told
+    assert "\n  job          Show the state of a job\n" in told  # all names are as wide as the longest
+
+
+def test_the_overview_does_not_wait_for_typer() -> None:
+    program = "import sys, trawl.cli; trawl.cli.main(['--help']); print('typer' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "False"
+
+
+def test_the_overview_ends_without_a_word_when_its_reader_has_gone() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run([sys.executable, "-m", "trawl", "--help"], stdout=writer, stderr=subprocess.PIPE, check=False)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (1, b"")
 
 
 def test_the_help_imports_no_part_of_a_crawl() -> None:

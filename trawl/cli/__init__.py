@@ -6,6 +6,7 @@ an import ends the command as any other does.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -50,7 +51,12 @@ def main(arguments: Sequence[str] | None = None, *, crawl_with: CrawlWith | None
     Returns:
         The exit status.
     """
+    words = sys.argv[1:] if arguments is None else [*arguments]
     try:
+        if words in (["--help"], ["-h"]):
+            from trawl.cli.overview import show_overview  # noqa: PLC0415
+
+            return show_overview()
         from trawl.cli.app import main as run  # noqa: PLC0415
 
         return run(arguments, crawl_with=crawl_with)

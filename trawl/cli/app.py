@@ -16,7 +16,7 @@ import typer
 
 from trawl import __version__
 from trawl.cli import FAILED, OK, USAGE
-from trawl.cli.group import ABOUT, CRAWL, START, TRY_OUT, Group, examples
+from trawl.cli.group import Group, examples
 
 if TYPE_CHECKING:
     from trawl.cli.single_run import SingleRunOptions
@@ -93,12 +93,6 @@ UrlArgument = Annotated[str, typer.Argument(metavar="URL", help="The URL to fetc
 app: typer.Typer = typer.Typer(
     name="trawl",
     cls=Group,
-    help="A polite, fast web crawler.",
-    epilog=examples(
-        "trawl new project books         start a project",
-        "trawl crawl spider.py -O items.jsonl",
-        "trawl COMMAND --help            more about each, with examples",
-    ),
     add_completion=False,
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -108,7 +102,6 @@ app: typer.Typer = typer.Typer(
 
 
 @app.command(
-    rich_help_panel=CRAWL,
     epilog=examples(
         "trawl crawl quotes.py -O quotes.jsonl",
         "trawl crawl quotes.py -a tag=love -s DOWNLOAD_DELAY=2",
@@ -175,7 +168,6 @@ def crawl(
 
 
 @app.command(
-    rich_help_panel=CRAWL,
     epilog=examples(
         "trawl worker redis://store.internal/quotes",
         "trawl worker redis://store.internal/quotes --spider quotes.py -a tag=love",
@@ -223,7 +215,6 @@ def worker(
 
 
 @app.command(
-    rich_help_panel=CRAWL,
     epilog=examples(
         "trawl export redis://store.internal/quotes -o quotes.jsonl",
         "trawl export redis://store.internal/quotes -o quotes.csv.gz -f",
@@ -268,7 +259,6 @@ def export(
 
 
 @app.command(
-    rich_help_panel=CRAWL,
     epilog=examples(
         "trawl job jobs/books",
         "trawl job jobs/books --requeue-failed",
@@ -299,7 +289,7 @@ def job(
     raise typer.Exit(status)
 
 
-@app.command(rich_help_panel=CRAWL, epilog=examples("trawl top redis://store.internal/quotes"))
+@app.command(epilog=examples("trawl top redis://store.internal/quotes"))
 def top(
     job: Annotated[str, typer.Argument(metavar="JOB", help="The job's address, or its directory with --processes.")],
 ) -> None:
@@ -310,7 +300,6 @@ def top(
 
 
 @app.command(
-    rich_help_panel=ABOUT,
     epilog=examples(
         "trawl settings",
         "trawl settings quotes.py",
@@ -336,7 +325,7 @@ def settings(
     raise typer.Exit(settings_command(spider, get, setting) if move is None else move_command(move))
 
 
-@app.command(rich_help_panel=TRY_OUT, epilog=examples("trawl check quotes.py", "trawl check shop.spiders:Books"))
+@app.command(epilog=examples("trawl check quotes.py", "trawl check shop.spiders:Books"))
 def check(
     spiders: Annotated[
         list[str],
@@ -351,7 +340,7 @@ def check(
     raise typer.Exit(check_command(spiders))
 
 
-@app.command("list", rich_help_panel=TRY_OUT, epilog=examples("trawl list", "trawl list spiders"))
+@app.command("list", epilog=examples("trawl list", "trawl list spiders"))
 def list_spiders(
     places: Annotated[
         list[str],
@@ -379,7 +368,7 @@ def before_the_command(
     """Take the options that go before a command."""
 
 
-@app.command("help", rich_help_panel=ABOUT, epilog=examples("trawl help summary", "trawl help crawl"))
+@app.command("help", epilog=examples("trawl help summary", "trawl help crawl"))
 def explain(
     topic: Annotated[str | None, typer.Argument(metavar="TOPIC", help="summary, or a command.")] = None,
 ) -> None:
@@ -391,7 +380,7 @@ def explain(
     typer.echo(summary_help())
 
 
-@app.command(rich_help_panel=ABOUT, epilog=examples("trawl version"))
+@app.command(epilog=examples("trawl version"))
 def version() -> None:
     """Show the versions of trawl, Python and Trio, and the number of compiled modules if there are any."""
     import platform  # noqa: PLC0415
@@ -408,7 +397,6 @@ def version() -> None:
 
 
 @app.command(
-    rich_help_panel=TRY_OUT,
     epilog=examples(
         "trawl simulate quotes.py --web web.toml",
         "trawl simulate shop.py --web a.toml -s DOWNLOAD_DELAY=1 -s DOWNLOAD_DELAY=2",
@@ -452,7 +440,6 @@ def simulate(
 
 
 @app.command(
-    rich_help_panel=TRY_OUT,
     epilog=examples(
         "trawl fetch http://127.0.0.1:8765/ > page.html",
         "trawl fetch http://127.0.0.1:8765/ --headers",
@@ -483,7 +470,6 @@ def fetch(
 
 
 @app.command(
-    rich_help_panel=TRY_OUT,
     epilog=examples(
         "trawl parse http://127.0.0.1:8765/ --spider quotes.py",
         "trawl parse http://127.0.0.1:8765/ --spider quotes.py --callback parse",
@@ -524,7 +510,6 @@ def parse(
 
 
 @app.command(
-    rich_help_panel=TRY_OUT,
     epilog=examples(
         "trawl shell http://127.0.0.1:8765/",
         "trawl shell --spider shop.py -s DOWNLOAD_DELAY=3",
@@ -551,7 +536,7 @@ def shell(
     raise typer.Exit(shell_command(url, options, _crawl_with(context), stderr_console(), code=code))
 
 
-@app.command(rich_help_panel=START, epilog=examples("trawl demo", "trawl demo --port 0 --verbose"))
+@app.command(epilog=examples("trawl demo", "trawl demo --port 0 --verbose"))
 def demo(
     port: Annotated[
         int, typer.Option(min=0, max=65_535, metavar="N", help="The port to listen on; 0 for a free one.")
@@ -574,7 +559,7 @@ new: typer.Typer = typer.Typer(
     rich_markup_mode=None,
     epilog=examples("trawl new project books", "trawl new spider quotes 127.0.0.1:8765"),
 )
-app.add_typer(new, rich_help_panel=START)
+app.add_typer(new)
 
 
 @new.command(epilog=examples("trawl new project books", "trawl new project ."))
@@ -611,7 +596,6 @@ def spider(
 
 
 @app.command(
-    rich_help_panel=ABOUT,
     epilog=examples(
         "trawl completion bash >> ~/.bashrc",
         "trawl completion zsh >> ~/.zshrc",

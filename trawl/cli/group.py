@@ -16,17 +16,11 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from trawl.cli import FAILED, INTERRUPTED, USAGE
+from trawl.cli.overview import PLUGINS, overview
 from trawl.errors import TrawlError, UsageError
 from trawl.plugins import load_plugin, plugin_names
 
-__all__ = ["ABOUT", "CRAWL", "OTHERS", "START", "TRY_OUT", "Group", "examples"]
-
-START, CRAWL, TRY_OUT, ABOUT = "Start", "Crawl", "Try out", "About trawl"
-OTHERS = "From other packages"
-_TITLES = (START, CRAWL, TRY_OUT, ABOUT, OTHERS)
-
-PLUGINS = "trawl.commands"
-"""The group of entry points that add commands."""
+__all__ = ["Group", "examples"]
 
 _LEVEL = "use --log-level LEVEL"
 _FORMAT = "the file's extension gives the format, or FILE:FORMAT does"
@@ -159,17 +153,6 @@ class Group(TyperGroup):
         command.name = cmd_name
         return command
 
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write the commands below the titles of their groups, each with the first sentence of its help."""
-        rows: dict[str, list[tuple[str, str]]] = {}
-        names = self.list_commands(ctx)
-        width = max(map(len, names))
-        for name in names:
-            command: Any = self.commands.get(name)
-            title = OTHERS if command is None else command.rich_help_panel
-            text = "" if command is None else " ".join((command.help or "").split())
-            first = re.split(r"[:;.] |[:.]$", text, maxsplit=1)[0]
-            rows.setdefault(title, []).append((name.ljust(width), first))
-        for title in sorted(rows, key=_TITLES.index):
-            with formatter.section(title):
-                formatter.write_dl(rows[title])
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write what ``trawl --help`` prints."""
+        formatter.write(overview())

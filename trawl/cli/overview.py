@@ -1,0 +1,102 @@
+"""The text of ``trawl --help``: all commands in their groups.
+
+Written without typer, which takes twice as long to import as all of this command. What each command does, and what it
+is given, is in :mod:`trawl.cli.app`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import textwrap
+
+from trawl.cli import FAILED, OK
+from trawl.plugins import plugin_names
+
+__all__ = ["COMMANDS", "OPTIONS", "PLUGINS", "overview", "show_overview"]
+
+PLUGINS = "trawl.commands"
+"""The group of entry points that add commands."""
+
+COMMANDS: dict[str, dict[str, str]] = {
+    "Start": {
+        "demo": "Serve a site of quotes and books on this machine to try spiders on, until Ctrl-C",
+        "new": "Start a project or a spider, with a test on a virtual clock",
+    },
+    "Crawl": {
+        "crawl": "Run a spider, or several side by side that share the limits of a site",
+        "worker": "Join a job in a server and work on it until it is over",
+        "export": "Write the items of a job in a server to files, each once, also if this is killed and run again",
+        "job": "Show the state of a job",
+        "top": "Show the processes of a job in a server while they work",
+    },
+    "Try out": {
+        "check": "Find errors in spiders without running them",
+        "list": "List the spiders in files and folders without running them",
+        "simulate": "Run a spider against a simulated web in virtual time",
+        "fetch": "Fetch a URL as a crawl would, with robots.txt and throttling, and print the body",
+        "parse": "Fetch a URL, run a spider's callback on it, and print its items and requests",
+        "shell": "Look at pages interactively",
+    },
+    "About trawl": {
+        "settings": "Show every setting, its value here, and the source of the value",
+        "help": "Explain the words of the summary, or show the help of a command",
+        "version": "Show the versions of trawl, Python and Trio, and the number of compiled modules if there are any",
+        "completion": "Print a script that completes trawl's commands and options in a shell",
+    },
+}
+"""The built-in commands by the titles of their groups, each with the first words of its own help."""
+
+OPTIONS: dict[str, str] = {"--version": "Show the versions and exit.", "-h, --help": "Show this message and exit."}
+"""The options that go before a command, each with its help."""
+
+_BEGINNING = """\
+Usage: trawl [OPTIONS] COMMAND [ARGS]...
+
+  A polite, fast web crawler.
+"""
+
+_END = """
+  Examples:
+    trawl new project books         start a project
+    trawl crawl spider.py -O items.jsonl
+    trawl COMMAND --help            more about each, with examples"""
+
+MAX_WIDTH, MIN_WIDTH = 78, 50
+"""Columns that the text takes at most, and those that it takes however narrow the terminal is."""
+
+
+def overview() -> str:
+    """Return what ``trawl --help`` prints, as wide as the terminal allows."""
+    width = max(min(shutil.get_terminal_size().columns - 2, MAX_WIDTH), MIN_WIDTH)
+    groups = dict(COMMANDS)
+    built_in = {name for commands in COMMANDS.values() for name in commands}
+    if others := [name for name in plugin_names(PLUGINS) if name not in built_in]:
+        groups["From other packages"] = dict.fromkeys(others, "")
+    longest = max(len(name) for commands in groups.values() for name in commands)
+    texts = [_section("Options", OPTIONS, max(map(len, OPTIONS)), width)]
+    texts += [_section(title, commands, longest, width) for title, commands in groups.items()]
+    return "\n".join([_BEGINNING, *texts]) + _END
+
+
+def show_overview() -> int:
+    """Print the overview. Returns the exit status."""
+    try:
+        print(overview(), flush=True)
+    except BrokenPipeError:  # its reader wants no more, as in `trawl --help | head -1`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains when it flushes again
+        return FAILED
+    return OK
+
+
+def _section(title: str, rows: dict[str, str], longest: int, width: int) -> str:
+    """Return a title and its rows, the second column beside the longest name."""
+    indent = " " * (longest + 4)
+    lines = [
+        textwrap.fill(text, width, initial_indent=f"  {name.ljust(longest)}  ", subsequent_indent=indent)
+        if text
+        else f"  {name}"
+        for name, text in rows.items()
+    ]
+    return "\n".join([f"{title}:", *lines, ""])
