@@ -18,13 +18,17 @@ class NullTransport:
 
     async def send(self, request: Request, on_sent: OnSent) -> Outcome:
         """Answer. A checkpoint."""
+        began_at = trio.current_time()
         on_sent()
         if self._latency:
             await trio.sleep(self._latency)
         else:
             await trio.lowlevel.checkpoint()
         response = Response(request.url, 200, None, b"", request, (), self._latency)
-        return Outcome(request, response=response, sent_at=0.0)
+        now = trio.current_time()
+        return Outcome(
+            request, response=response, started_at=began_at, sent_at=began_at, first_byte_at=now, ended_at=now
+        )
 
     async def aclose(self) -> None:
         """Nothing is open."""

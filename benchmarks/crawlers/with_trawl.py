@@ -1,4 +1,4 @@
-"""The linked pages by trawl: ``with_trawl.py URL FEED [--count]``; prints one line of JSON."""
+"""The linked pages by trawl: ``with_trawl.py URL FEED [--count] [--slowed N]``; prints one line of JSON."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
+import attrs
 import trio
 
 import trawl
@@ -41,6 +42,28 @@ class Steps(trio.abc.Instrument):
         self.waits += 1
 
 
+@attrs.frozen
+class SlowedClock(trio.abc.Clock):
+    """The system's clock, slowed: of ``times`` seconds it shows one.
+
+    A program that valgrind runs takes so many times as long. By the system's clock each of its callbacks would be a
+    long one, and the feed's writer be woken for each page, as in no crawl that is not counted.
+    """
+
+    times: float
+
+    def start_clock(self) -> None:
+        """Nothing to start."""
+
+    def current_time(self) -> float:
+        """Seconds, slowed."""
+        return time.perf_counter() / self.times
+
+    def deadline_to_sleep_time(self, deadline: float) -> float:
+        """The system's seconds until then."""
+        return (deadline - self.current_time()) * self.times
+
+
 class Pages(trawl.Spider):
     """Each page's title; every link is followed."""
 
@@ -58,7 +81,14 @@ class Pages(trawl.Spider):
 
 
 def crawled(
-    url: str, feed: str, *, concurrency: int = 64, count: bool = False, job: str = "", cache: str = ""
+    url: str,
+    feed: str,
+    *,
+    concurrency: int = 64,
+    count: bool = False,
+    job: str = "",
+    cache: str = "",
+    slowed: float = 1,
 ) -> dict[str, float]:
     """Crawl, and tell how long it took."""
     counts = {"CONCURRENT_REQUESTS": concurrency, "CONCURRENT_REQUESTS_PER_DOMAIN": concurrency}
@@ -70,7 +100,8 @@ def crawled(
     steps = Steps()
     run = partial(crawl_with, Pages, settings, spider_args={"url": url})
     began, began_own = time.perf_counter(), time.process_time()
-    result = trio.run(run, instruments=[steps] if count else [])
+    clock = SlowedClock(slowed) if slowed > 1 else None
+    result = trio.run(run, clock=clock, instruments=[steps] if count else [])
     told = {
         "pages": result.stats["response_count"],
         "seconds": time.perf_counter() - began,
@@ -89,6 +120,7 @@ def main() -> None:
     parser.add_argument("--count", action="store_true", help="count task steps and I/O waits: the seconds are longer")
     parser.add_argument("--job", default="", help="a job's directory or address")
     parser.add_argument("--cache", default="", help="the folder of an HTTP cache")
+    parser.add_argument("--slowed", type=float, default=1, help="the crawl's clock is so many times slower")
     print(json.dumps(crawled(**vars(parser.parse_args()))))
 
 
