@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections import deque
+from functools import partial
 from math import inf
 from time import process_time
 
@@ -57,7 +58,7 @@ class Queue:
             records = [record_of(request, mark) for request, mark in zip(some, prints, strict=True)]
             await self.frontier.push_many(records)
             self.prefetcher.pushed(records)
-            await self.prefetcher.refill(0.0)
+            await self.prefetcher.refill(lambda: 0.0)
 
     async def pop(self, most: int) -> None:
         """Choose, send, and give back after a moment, so many times."""
@@ -69,7 +70,7 @@ class Queue:
                 scheduler.sent(granted, now)
                 on_wire.append((now + LATENCY, granted))
                 if prefetcher.are_wanted:
-                    await prefetcher.refill(now)
+                    await prefetcher.refill(partial(float, now))
             now = min(scheduler.next_event(now), on_wire[0][0] if on_wire else inf)
             while on_wire and on_wire[0][0] <= now:
                 grant = on_wire.popleft()[1]

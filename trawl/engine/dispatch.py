@@ -96,7 +96,7 @@ class Dispatcher:
         return partial(self._grant_between, nursery, partial(copy_context().run, start_soon))
 
     def _next_look(self) -> float:
-        """Let ``start()`` be read while there is room; return the instant at which the scheduler may answer otherwise."""
+        """Let ``start()`` be read while there is room; return when the scheduler may answer otherwise."""
         if self._sharing is not None:
             self._sharing.look()
         # look() may have ended the crawl: its job is over.
@@ -129,7 +129,7 @@ class Dispatcher:
         while not state.is_ending:
             if prefetcher.are_wanted or prefetcher.next_due() <= now:
                 await prefetcher.refill(trio.current_time)
-                if state.is_ending:  # since then
+                if not state.goes_on():  # since then
                     return
                 now = trio.current_time()
             if self._cache_lookup is not None:
