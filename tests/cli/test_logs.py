@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from trawl.cli.logs import Logs, is_expected
-from trawl.engine.job_items import CallbackOutputs
+from trawl.engine.outputs import CallbackOutputs
 from trawl.errors import DownloadError, UsageError
 from trawl.http import Request
 from trawl.observe import ObserveSettings

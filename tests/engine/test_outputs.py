@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from trawl.engine.items import ItemWriter
-from trawl.engine.job_items import BATCH, CallbackOutputs
+from trawl.engine.outputs import BATCH, CallbackOutputs
 from trawl.errors import DropItem
 from trawl.http import Request, Response
 from trawl.observe import Stats

@@ -13,8 +13,8 @@ from trio.testing import MockClock
 import trawl
 from trawl.engine import EngineSettings
 from trawl.engine.limits import CrawlLimits
-from trawl.engine.run import MEBIBYTE, held_bytes, limit_watchers
 from trawl.engine.state import State
+from trawl.engine.watchers import MEBIBYTE, held_bytes, limit_watchers
 from trawl.errors import SettingsError
 from trawl.http import Request, Response
 from trawl.observe import Stats
@@ -152,7 +152,7 @@ def test_what_this_process_holds_grows_with_what_it_takes() -> None:
 
 
 def test_where_there_is_no_proc_the_largest_figure_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trawl.engine.run._STATM", type("Gone", (), {"read_text": _refused})())
+    monkeypatch.setattr("trawl.engine.watchers._STATM", type("Gone", (), {"read_text": _refused})())
     held_now = held_bytes()
     assert held_now is not None
     assert held_now > 5 * MEBIBYTE

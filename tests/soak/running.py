@@ -17,7 +17,7 @@ from tests.soak.world import World
 from trawl._run import CrawlResult, crawl_with
 from trawl.blocking import InlineBlocking
 from trawl.engine import Crawl
-from trawl.engine.run import MEBIBYTE, held_bytes
+from trawl.engine.watchers import MEBIBYTE, held_bytes
 from trawl.frontier import MemoryFrontier
 from trawl.http import Outcome, Request, host_scope
 from trawl.settings import Layer, load

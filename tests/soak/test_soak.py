@@ -15,7 +15,7 @@ from statistics import median
 import pytest
 
 from tests.soak.running import SLACK, soak
-from trawl.engine.run import MEBIBYTE, held_bytes
+from trawl.engine.watchers import MEBIBYTE, held_bytes
 
 ROUND = 20_000
 DAYS = 5.0

@@ -18,7 +18,7 @@ hear      The throttle hears of the answer, then the places are free      :meth:
           again                                                           <trawl.engine.fetcher.Fetcher.send>`
 call      The callback, or the errback, is called with the answer         :meth:`Worker.run
                                                                           <trawl.engine.worker.Worker.run>`
-output    Its requests are admitted, its items are written                :mod:`trawl.engine.job_items`,
+output    Its requests are admitted, its items are written                :mod:`trawl.engine.outputs`,
                                                                           :mod:`trawl.engine.items`
 ========  ==============================================================  ============================================
 
@@ -272,6 +272,6 @@ class Engine:
             self.scheduler.leave(trio.current_time())
             self.throttle.leave()
 
-    def unsent(self) -> list[Grant]:
+    def take_out_cached(self) -> list[Grant]:
         """Take out the pages that were to be answered by the cache, and were not yet."""
         return [] if self.cache_lookup is None else self.cache_lookup.pending()

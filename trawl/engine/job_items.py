@@ -10,42 +10,28 @@ wait there: the next run delivers and counts them first, be there a feed or not.
 Items of ``start()`` belong to no request. They wait in memory until it has ended, and come into the outbox in the
 transaction that notes that. When they are too many to wait they come there earlier, in a transaction that also stores
 how many ``start()`` has given so far: a later run, which reads it from its beginning, leaves out as many.
-
-:class:`CallbackOutputs` takes what one callback gives: requests in batches to the leases, items to their writer.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import trio
 
-from trawl.engine.callbacks import InvalidOutput
 from trawl.engine.items import ItemWriter
-from trawl.engine.limits import Full, ItemLimit
+from trawl.engine.limits import ItemLimit
 from trawl.errors import FeedError, ItemLost
-from trawl.events import Events, ItemScraped
 from trawl.frontier import Frontier, Record
 from trawl.frontier.sections import START_ITEMS
-from trawl.http import Request, Response
-from trawl.items import is_item
 from trawl.observe import Stats
 
 if TYPE_CHECKING:
     from trawl.feeds.outbox import OutboxWriter
     from trawl.frontier.job import Job
 
-__all__ = [
-    "BATCH",
-    "MAX_BYTES",
-    "MAX_ITEMS",
-    "MAX_UNFILTERED",
-    "CallbackItems",
-    "CallbackOutputs",
-    "JobItemWriter",
-]
+__all__ = ["MAX_BYTES", "MAX_ITEMS", "CallbackItems", "JobItemWriter"]
 
 logger: logging.Logger = logging.getLogger("trawl.engine")
 
@@ -221,143 +207,3 @@ class CallbackItems:
         START_ITEMS.keep(self._holder.job, self.position)
         await self._holder.job.give(self.given())
         self._items, self._finished, self._count, self._counts = [], [], 0, {}
-
-
-BATCH = 100
-"""Requests of one callback that are held before they are stored (C4), and items that it gives before others may run:
-a callback may yield a million, or never end."""
-
-MAX_UNFILTERED = 10_000
-"""Requests with ``dont_filter`` that one callback holds to its end, with a job: stored before, they would be stored
-again when a kill has the callback run anew, for nothing tells that they were. Beyond it they are."""
-
-
-class Store(Protocol):
-    """Stores requests that a callback has given before it has ended."""
-
-    async def push(self, requests: list[Request], *, depth: int, source: Response | None = None) -> object:
-        """Take in requests found at ``depth``, on ``source``."""
-        ...
-
-
-class CallbackOutputs:
-    """The outputs of one callback.
-
-    Args:
-        outlet: Where items go.
-        store: Where requests go that are too many to be held.
-        depth: Of its requests, in links.
-        source: The response that the callback was given.
-        events: Told of its items.
-
-    Attributes:
-        requests: Those that are not stored yet; the end of the callback stores them with its acknowledgement.
-        items: How many items it gave so far.
-        failure: Why the request counts as failed; None: it does not.
-        is_cut: It gave an item more than the crawl is to deliver, and was cut off there.
-    """
-
-    __slots__ = (
-        "_depth",
-        "_events",
-        "_kept",
-        "_lost",
-        "_outlet",
-        "_source",
-        "_store",
-        "failure",
-        "is_cut",
-        "items",
-        "requests",
-    )
-
-    def __init__(
-        self,
-        outlet: ItemWriter | CallbackItems,
-        store: Store,
-        depth: int,
-        source: Response | None = None,
-        events: Events | None = None,
-    ) -> None:
-        self._events = Events() if events is None else events
-        self._outlet = outlet
-        self._store = store
-        self._depth = depth
-        self._source = source
-        self.requests: list[Request] = []
-        self._kept = 0  # of these, the first so many have ``dont_filter`` and stay until the end
-        self._lost = 0
-        self.items: int = 0
-        self.failure: str | None = None
-        self.is_cut: bool = False
-
-    @property
-    def _page(self) -> str:
-        return "" if self._source is None else self._source.url
-
-    @property
-    def source(self) -> Response | None:
-        """The response that the callback was given."""
-        return self._source
-
-    def take_nowait(self, output: object) -> bool:
-        """Take one output if that needs no waiting; False when it does.
-
-        Raises:
-            InvalidOutput: It is neither a request nor an item.
-        """
-        if isinstance(output, Request):
-            if len(self.requests) - self._kept >= BATCH:
-                return False
-            self.requests.append(output)
-            return True
-        if output is None:
-            return True
-        if type(output) is not dict and not is_item(output):
-            raise InvalidOutput(output)
-        try:
-            if (self.items + self._lost) % BATCH == BATCH - 1 or not self._outlet.put_nowait(output, self._page):
-                return False
-        except ItemLost:
-            self._lost += 1
-            return True  # it is told and counted, and the callback goes on
-        self.items += 1
-        if ItemScraped in self._events.wanted:
-            self._events.tell(ItemScraped(output, self._source))
-        return True
-
-    async def take(self, output: object) -> None:
-        """Take one output, waiting for room. Always a checkpoint.
-
-        Raises:
-            Full: It is an item more than the crawl is to deliver.
-        """
-        await trio.lowlevel.checkpoint()
-        if isinstance(output, Request):
-            await self._store.push(self._full(), depth=self._depth, source=self._source)
-            self.requests.append(output)
-        else:
-            try:
-                finished = await self._outlet.put(output, self._page)
-            except ItemLost:
-                self._lost += 1
-                return
-            except Full:
-                self.is_cut = True
-                raise
-            self.items += 1
-            if finished is not None and ItemScraped in self._events.wanted:
-                self._events.tell(ItemScraped(finished, self._source))
-
-    def _full(self) -> list[Request]:
-        """Take out the requests that are to be stored now.
-
-        With a job those with ``dont_filter`` stay. They are not looked at again: a callback may give thousands.
-        """
-        if not self._outlet.is_lasting or len(self.requests) >= MAX_UNFILTERED:
-            full, self.requests, self._kept = self.requests, [], 0
-            return full
-        full = self.requests[self._kept :]
-        self.requests[self._kept :] = [request for request in full if request.dont_filter]
-        self._kept = len(self.requests)
-        return [request for request in full if not request.dont_filter]

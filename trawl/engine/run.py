@@ -11,9 +11,6 @@ inner nursery ends when its last request has. Then pipelines and feeds are close
 back to the frontier, and spider, transport and frontier are closed, shielded and under a time limit each. The first
 shutdown sets a deadline on the inner nursery; a second one, or a caller's cancel, cancels it at once.
 
-A limit of time that passes, of items that do not come, of memory that grows is one task beside the crawl that sleeps
-until it could be reached, ends the crawl as the first Ctrl-C does, and is cancelled with the others that watch.
-
 Public through :mod:`trawl.engine`, its only importer.
 """
 
@@ -22,12 +19,8 @@ from __future__ import annotations
 import inspect
 import logging
 import math
-import os
-import sys
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from operator import itemgetter
-from pathlib import Path
 from typing import Any
 
 import attrs
@@ -39,140 +32,14 @@ from trawl.engine.crawl import Crawl, Watcher
 from trawl.engine.engine import Engine
 from trawl.engine.hooks import Hooks
 from trawl.engine.items import Writer
-from trawl.engine.limits import CrawlLimits, ItemLimit
-from trawl.engine.settings import EngineSettings
-from trawl.errors import FeedError, IgnoreRequest, SettingsError
-from trawl.middleware.factory import accepts_arguments, entry_name, make_instance
-from trawl.plugins import load_plugin
+from trawl.engine.watchers import limit_watchers, own_watchers
+from trawl.errors import FeedError
 from trawl.scheduler import pending_pages
 from trawl.spiders import Spider
 
-__all__ = ["MEBIBYTE", "Ended", "held_bytes", "limit_watchers", "own_watchers", "run_crawl"]
-
-MEBIBYTE = 1024 * 1024
-
-_STATM = Path("/proc/self/statm")  # proc(5): the second figure is the resident set, in pages
-
-
-def held_bytes() -> int | None:
-    """Measure the process's resident set, in bytes: now on Linux, the largest so far on other Unixes, or None."""
-    try:
-        return int(_STATM.read_text("ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, ValueError, IndexError):
-        return _largest_bytes()
-
-
-def _largest_bytes() -> int | None:
-    try:
-        import resource  # noqa: PLC0415 - Windows has none
-    except ImportError:
-        return None
-    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return most if sys.platform == "darwin" else most * 1024  # getrusage(2): bytes there, kibibytes elsewhere
-
+__all__ = ["Ended", "run_crawl"]
 
 logger: logging.Logger = logging.getLogger("trawl.engine")
-
-Measure = Callable[[], "int | None"]
-"""Gives the memory of the process in bytes, or None where it can't be told."""
-
-
-def limit_watchers(settings: EngineSettings, limits: CrawlLimits, measure: Measure = held_bytes) -> list[Watcher]:
-    """The tasks that hold a crawl to those limits that are set.
-
-    Raises:
-        SettingsError: The memory is limited, and this system does not tell how much there is in use.
-    """
-    watchers: list[Watcher] = []
-    if settings.closespider_timeout:
-        watchers.append(partial(_until, settings.closespider_timeout))
-    if settings.closespider_timeout_no_item and limits.items is not None:
-        watchers.append(partial(_while_items_come, settings.closespider_timeout_no_item, limits.items))
-    if settings.memusage_limit_mb or settings.memusage_warning_mb:
-        if measure() is None:
-            name = "MEMUSAGE_LIMIT_MB" if settings.memusage_limit_mb else "MEMUSAGE_WARNING_MB"
-            raise SettingsError(f"{name}: this system does not tell how much memory a process holds", name)
-        watchers.append(partial(_while_memory_lasts, settings, measure))
-    return watchers
-
-
-async def _until(timeout: float, crawl: Crawl) -> None:
-    await trio.sleep_until(crawl.started_at + timeout)
-    crawl.shutdown("closespider_timeout")
-
-
-async def _while_items_come(timeout: float, items: ItemLimit, crawl: Crawl) -> None:
-    until = crawl.started_at + timeout
-    while until > trio.current_time():
-        await trio.sleep_until(until)
-        until = max(items.latest_at, crawl.started_at) + timeout
-    crawl.shutdown("closespider_timeout_no_item")
-
-
-async def _while_memory_lasts(settings: EngineSettings, measure: Measure, crawl: Crawl) -> None:
-    """Measure now and then. Reading a figure of the kernel's takes microseconds: it needs no thread."""
-    limit, warning = settings.memusage_limit_mb, settings.memusage_warning_mb
-    crawl.stats.set("memusage/startup", measure() or 0)
-    has_warned = False
-    while True:
-        held = measure() or 0
-        crawl.stats.max("memusage/max", held)
-        held_mb = held / MEBIBYTE
-        if limit and held_mb > limit:
-            logger.error("memory: %.0f MiB held, MEMUSAGE_LIMIT_MB is %g: the crawl ends", held_mb, limit)
-            crawl.stats.set("memusage/limit_reached", 1)
-            crawl.shutdown("memusage_exceeded")
-            return
-        if warning and held_mb > warning and not has_warned:
-            logger.warning("memory: %.0f MiB held, MEMUSAGE_WARNING_MB is %g", held_mb, warning)
-            crawl.stats.set("memusage/warning_reached", 1)
-            has_warned = True
-        await trio.sleep(settings.memusage_check_interval_seconds)
-
-
-SETTING = "WATCHERS"
-
-
-def own_watchers(setting: Mapping[Any, float | None], crawl: Crawl) -> list[Watcher]:
-    """The tasks that ``WATCHERS`` names, in their order; one that fails is logged, and the crawl goes on.
-
-    Raises:
-        SettingsError: An entry leads to nothing, can't be made, or is no watcher.
-    """
-    wanted = sorted(((order, entry) for entry, order in setting.items() if order is not None), key=itemgetter(0))
-    return [partial(_watched, watcher, entry_name(entry)) for _, entry in wanted if (watcher := _own(entry, crawl))]
-
-
-def _own(entry: Any, crawl: Crawl) -> Callable[[Crawl], Awaitable[None]] | None:
-    is_name = isinstance(entry, str) and "." not in entry
-    found = make_instance(load_plugin("trawl.watchers", entry) if is_name else entry, SETTING, crawl)
-    if found is None:  # it says that it is not configured
-        return None
-    watcher: Any = getattr(found, "watch", found)
-    is_generator = inspect.isgeneratorfunction(watcher) or inspect.isasyncgenfunction(watcher)
-    if not callable(watcher) or is_generator or not accepts_arguments(watcher, 1):
-        raise SettingsError(
-            f"{SETTING}: {entry_name(entry)} is not a watcher: an async function of the running crawl, or a class with"
-            " an async method `watch`",
-            SETTING,
-        )
-    return watcher  # type: ignore[no-any-return]
-
-
-async def _watched(watcher: Callable[[Crawl], Awaitable[None]], name: str, crawl: Crawl) -> None:
-    try:
-        watching: object = watcher(crawl)
-        if not inspect.isawaitable(watching):
-            logger.error("the watcher %s does not watch: it is no async function, and gave %r", name, watching)
-            crawl.stats.inc("watcher_exceptions")
-            return
-        await watching
-    except Exception as error:
-        if isinstance(error, IgnoreRequest) and crawl.reason is not None:
-            return  # it had more to add, and the crawl has come to its end
-        logger.exception("the watcher %s failed; the crawl goes on without it", name)
-        crawl.stats.inc("watcher_exceptions")
-
 
 EVENTS_GRACE = 5.0
 """Seconds that readers of events have to come to an end when the crawl has."""
@@ -230,7 +97,7 @@ async def run_crawl(context: CrawlContext) -> Ended:
         reason = "feed_error" if writing.error is not None else context.state.reason or "cancelled"
         # In this order: leases go back as nothing more is sent; closed() may still count and log; the last word has
         # these counts; the frontier writes it.
-        whole = partial(engine.leases.give_back, [*pending_pages(engine.scheduler), *engine.unsent()])
+        whole = partial(engine.leases.give_back, [*pending_pages(engine.scheduler), *engine.take_out_cached()])
         await _closing("what was in flight", whole)  # noqa: ASYNC102 - shielded and limited, each of them
         await _closing("the spider", partial(_closed, context.spider, engine.hooks, reason), engine.crawl)  # noqa: ASYNC102
         _keep_last_word(engine, reason)

@@ -19,8 +19,9 @@ from trawl.engine.context import CrawlContext
 from trawl.engine.hooks import StartHook, started_by
 from trawl.engine.items import ItemWriter
 from trawl.engine.job import JobState
-from trawl.engine.job_items import BATCH, CallbackOutputs, JobItemWriter
+from trawl.engine.job_items import JobItemWriter
 from trawl.engine.leases import MAX_PENDING, Leases
+from trawl.engine.outputs import BATCH, CallbackOutputs
 from trawl.errors import CloseSpider
 from trawl.http import Request
 
@@ -73,16 +74,16 @@ class StartRequests:
         self._scope.cancel()
         self._waiting.cancel()
 
-    async def run(self, grant: Callable[[], Awaitable[None]] | None = None) -> None:
+    async def run(self, grant_ready: Callable[[], Awaitable[None]] | None = None) -> None:
         """Read to the end. It counts as one open request, so that the crawl is not idle before it is done.
 
         Args:
-            grant: Starts what may go; None where that may have to wait, and is left to the dispatcher.
+            grant_ready: Starts what may go; None where that may have to wait, and is left to the dispatcher.
         """
         try:
             with self._scope:
                 if self._job_state is None or not self._job_state.is_over:
-                    await self._read(grant)
+                    await self._read(grant_ready)
         except Exception as failure:
             self._failed(failure)
         except BaseExceptionGroup as group:
@@ -94,7 +95,7 @@ class StartRequests:
             self._state.ended()
             self._state.wakeup.set()
 
-    async def _read(self, grant: Callable[[], Awaitable[None]] | None) -> None:
+    async def _read(self, grant_ready: Callable[[], Awaitable[None]] | None) -> None:
         outlet = self._items.of(None)
         outputs = CallbackOutputs(outlet, self._leases, 0, events=self._events)
         self._repeated = outlet.position
@@ -115,10 +116,10 @@ class StartRequests:
                     self._permits -= 1
                     if not self._permits:
                         self._may_read = trio.Event()
-                    if self._leases.never_waits and grant is not None:
+                    if self._leases.never_waits and grant_ready is not None:
                         # Nothing in here waits: a scope of the user's can't cancel it.
                         if await self._leases.push([output], depth=0, is_start=True):
-                            await grant()  # what may go is sent before more is read
+                            await grant_ready()  # what may go is sent before more is read
                         continue
                 try:
                     await self._take(output, outputs)

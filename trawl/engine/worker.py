@@ -25,9 +25,10 @@ from trawl.engine.context import CrawlContext
 from trawl.engine.fetcher import Fetcher
 from trawl.engine.hooks import Hooks, hooked
 from trawl.engine.items import ItemWriter
-from trawl.engine.job_items import CallbackOutputs, JobItemWriter
+from trawl.engine.job_items import JobItemWriter
 from trawl.engine.leases import Leases
 from trawl.engine.limits import CrawlLimits
+from trawl.engine.outputs import CallbackOutputs
 from trawl.engine.settings import EngineSettings
 from trawl.engine.state import RequestTask, current_grant
 from trawl.errors import AddressRefused, CloseSpider, ConnectFailed, DownloadError, HttpError, IgnoreRequest, TrawlError

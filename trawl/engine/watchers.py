@@ -1,0 +1,152 @@
+"""The tasks that watch a crawl: limits of time, of items that do not come and of memory, and those of ``WATCHERS``.
+
+Each runs beside the crawl, and is cancelled when that has ended. One that holds a limit sleeps until it could be
+reached, and ends the crawl as the first Ctrl-C does.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import os
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from trawl.engine.crawl import Crawl, Watcher
+from trawl.engine.limits import CrawlLimits, ItemLimit
+from trawl.engine.settings import EngineSettings
+from trawl.errors import IgnoreRequest, SettingsError
+from trawl.middleware.factory import accepts_arguments, entry_name, make_instance
+from trawl.plugins import load_plugin
+
+__all__ = ["MEBIBYTE", "held_bytes", "limit_watchers", "own_watchers"]
+
+logger: logging.Logger = logging.getLogger("trawl.engine")
+
+MEBIBYTE = 1024 * 1024
+
+_STATM = Path("/proc/self/statm")  # proc(5): the second figure is the resident set, in pages
+
+
+def held_bytes() -> int | None:
+    """Measure the process's resident set, in bytes: now on Linux, the largest so far on other Unixes, or None."""
+    try:
+        return int(_STATM.read_text("ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return _largest_bytes()
+
+
+def _largest_bytes() -> int | None:
+    try:
+        import resource  # noqa: PLC0415 - Windows has none
+    except ImportError:
+        return None
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return most if sys.platform == "darwin" else most * 1024  # getrusage(2): bytes there, kibibytes elsewhere
+
+
+Measure = Callable[[], "int | None"]
+"""Gives the memory of the process in bytes, or None where it can't be told."""
+
+
+def limit_watchers(settings: EngineSettings, limits: CrawlLimits, measure: Measure = held_bytes) -> list[Watcher]:
+    """The tasks that hold a crawl to those limits that are set.
+
+    Raises:
+        SettingsError: The memory is limited, and this system does not tell how much there is in use.
+    """
+    watchers: list[Watcher] = []
+    if settings.closespider_timeout:
+        watchers.append(partial(_until, settings.closespider_timeout))
+    if settings.closespider_timeout_no_item and limits.items is not None:
+        watchers.append(partial(_while_items_come, settings.closespider_timeout_no_item, limits.items))
+    if settings.memusage_limit_mb or settings.memusage_warning_mb:
+        if measure() is None:
+            name = "MEMUSAGE_LIMIT_MB" if settings.memusage_limit_mb else "MEMUSAGE_WARNING_MB"
+            raise SettingsError(f"{name}: this system does not tell how much memory a process holds", name)
+        watchers.append(partial(_while_memory_lasts, settings, measure))
+    return watchers
+
+
+async def _until(timeout: float, crawl: Crawl) -> None:
+    await trio.sleep_until(crawl.started_at + timeout)
+    crawl.shutdown("closespider_timeout")
+
+
+async def _while_items_come(timeout: float, items: ItemLimit, crawl: Crawl) -> None:
+    until = crawl.started_at + timeout
+    while until > trio.current_time():
+        await trio.sleep_until(until)
+        until = max(items.latest_at, crawl.started_at) + timeout
+    crawl.shutdown("closespider_timeout_no_item")
+
+
+async def _while_memory_lasts(settings: EngineSettings, measure: Measure, crawl: Crawl) -> None:
+    """Measure now and then. Reading a figure of the kernel's takes microseconds: it needs no thread."""
+    limit, warning = settings.memusage_limit_mb, settings.memusage_warning_mb
+    crawl.stats.set("memusage/startup", measure() or 0)
+    has_warned = False
+    while True:
+        held = measure() or 0
+        crawl.stats.max("memusage/max", held)
+        held_mb = held / MEBIBYTE
+        if limit and held_mb > limit:
+            logger.error("memory: %.0f MiB held, MEMUSAGE_LIMIT_MB is %g: the crawl ends", held_mb, limit)
+            crawl.stats.set("memusage/limit_reached", 1)
+            crawl.shutdown("memusage_exceeded")
+            return
+        if warning and held_mb > warning and not has_warned:
+            logger.warning("memory: %.0f MiB held, MEMUSAGE_WARNING_MB is %g", held_mb, warning)
+            crawl.stats.set("memusage/warning_reached", 1)
+            has_warned = True
+        await trio.sleep(settings.memusage_check_interval_seconds)
+
+
+SETTING = "WATCHERS"
+
+
+def own_watchers(setting: Mapping[Any, float | None], crawl: Crawl) -> list[Watcher]:
+    """The tasks that ``WATCHERS`` names, in their order; one that fails is logged, and the crawl goes on.
+
+    Raises:
+        SettingsError: An entry leads to nothing, can't be made, or is no watcher.
+    """
+    wanted = sorted(((order, entry) for entry, order in setting.items() if order is not None), key=itemgetter(0))
+    return [partial(_watched, watcher, entry_name(entry)) for _, entry in wanted if (watcher := _own(entry, crawl))]
+
+
+def _own(entry: Any, crawl: Crawl) -> Callable[[Crawl], Awaitable[None]] | None:
+    is_name = isinstance(entry, str) and "." not in entry
+    found = make_instance(load_plugin("trawl.watchers", entry) if is_name else entry, SETTING, crawl)
+    if found is None:  # it says that it is not configured
+        return None
+    watcher: Any = getattr(found, "watch", found)
+    is_generator = inspect.isgeneratorfunction(watcher) or inspect.isasyncgenfunction(watcher)
+    if not callable(watcher) or is_generator or not accepts_arguments(watcher, 1):
+        raise SettingsError(
+            f"{SETTING}: {entry_name(entry)} is not a watcher: an async function of the running crawl, or a class with"
+            " an async method `watch`",
+            SETTING,
+        )
+    return watcher  # type: ignore[no-any-return]
+
+
+async def _watched(watcher: Callable[[Crawl], Awaitable[None]], name: str, crawl: Crawl) -> None:
+    try:
+        watching: object = watcher(crawl)
+        if not inspect.isawaitable(watching):
+            logger.error("the watcher %s does not watch: it is no async function, and gave %r", name, watching)
+            crawl.stats.inc("watcher_exceptions")
+            return
+        await watching
+    except Exception as error:
+        if isinstance(error, IgnoreRequest) and crawl.reason is not None:
+            return  # it had more to add, and the crawl has come to its end
+        logger.exception("the watcher %s failed; the crawl goes on without it", name)
+        crawl.stats.inc("watcher_exceptions")
