@@ -257,8 +257,7 @@ class Admission:
         # A redirect is not a link: its target is as deep as the page whose place it takes.
         request.depth = lease.request.depth
         try:
-            if self._prepare is not None:
-                self._prepare(request, None)
+            self._prepare(request, None)
             # The meta of what is tried again has the delay that it waited for already.
             until = not_before(request) if then.is_new_target else 0.0
             needs = diverted or await self._requirements_of(request, lease.scopes)
@@ -293,8 +292,7 @@ class Admission:
         Raises:
             Exception: Whatever a user's manager raises when it is asked for the scopes.
         """
-        if self._prepare is not None:
-            self._prepare(request, None)
+        self._prepare(request, None)
         is_same = replaces is not None and request is replaces.request
         diverted = replaces.task.diverted if replaces is not None and is_same else None
         needs = diverted or await self._requirements_of(request, None if replaces is None else replaces.scopes)
@@ -456,8 +454,7 @@ class Admission:
     async def _found(self, request: Request, mark: bytes | None, source: Response | None) -> Record | None:
         """The record of a request that is let in, whose ``mark`` is claimed."""
         try:
-            if self._prepare is not None:
-                self._prepare(request, source)
+            self._prepare(request, source)
             until = not_before(request)
             needs = await self._requirements_of(request)
         except Exception:

@@ -51,6 +51,7 @@ class RetryBudget:
 
     def spend(self) -> bool:
         """Take out one retry. Returns False if there is none left."""
+        # Ten shares of 0.1 are 0.9999999999999999.
         if self.balance < 1.0 - 1e-9:
             return False
         self.balance -= 1.0

@@ -266,6 +266,7 @@ class MediaPipeline(ABC):
                 results[place] = await self._result(requests[place], item)
 
         async with trio.open_nursery() as nursery:
+            # They share one iterator: each takes the next place when it has filled one.
             for _ in requests[:MAX_AT_ONCE]:
                 nursery.start_soon(fill)
         completed = self.item_completed(results, item, self.info)
@@ -282,6 +283,7 @@ class MediaPipeline(ABC):
         try:
             result = self._results[key] = await self._had(request, item)
         finally:
+            # Also where it was cancelled: those that wait for it then ask for themselves.
             self._under_way.pop(key).set()
         if len(self._results) > MAX_KNOWN:
             self._results.popitem(last=False)
@@ -324,7 +326,7 @@ class MediaPipeline(ABC):
             response = await crawl.fetch(self._asked(request, known, part))
             if known is not None and response.status == 304:
                 await crawl.blocking.run(self.store.remember, msgspec.structs.replace(known, fetched_at=now))
-                return _told(known, "uptodate")
+                return _told(known)
             own: Any = await awaited(self.media_downloaded(response, request, self.info, item=item))
             told = dict(own)
         known = FileRecord(
@@ -354,7 +356,7 @@ class MediaPipeline(ABC):
         if self.is_like_scrapy and known is not None and known.path != path:
             known = None  # another pipeline of the store has it under a path of its own
         is_new = known is not None and now - known.fetched_at < self.expires
-        return known, _told(known, "uptodate") if known is not None and is_new else None
+        return known, _told(known) if known is not None and is_new else None
 
     async def _put_in_store(self, request: Request, response: Response, item: Any) -> tuple[str, str]:
         """Return the path and the checksum of a response, written to the store."""
@@ -391,5 +393,5 @@ def name_of(request: Request, response: Response | None) -> str:
     return sha1_of(response)
 
 
-def _told(known: FileRecord, status: str) -> dict[str, str]:
-    return {"url": known.url, "path": known.path, "checksum": known.checksum, "status": status}
+def _told(known: FileRecord) -> dict[str, str]:
+    return {"url": known.url, "path": known.path, "checksum": known.checksum, "status": "uptodate"}

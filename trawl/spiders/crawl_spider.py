@@ -201,7 +201,7 @@ class CrawlSpider(Spider[ItemT]):
             for link in links:
                 seen.add(link)
                 request: Request | None = self._build_request(index, link)
-                if rule.process_request is not None and request is not None:
+                if rule.process_request is not None:
                     request = rule.process_request(request, response)
                 if request is not None:
                     yield request
