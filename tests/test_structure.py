@@ -117,6 +117,74 @@ def test_every_public_name_is_documented(path: Path) -> None:
     assert bare == []
 
 
+def told_in(docstring: str, section: str) -> list[str]:
+    """The names that a section of a docstring tells of."""
+    found: list[str] = []
+    head: re.Match[str] | None = None
+    for line in docstring.splitlines():
+        if head is None:
+            head = re.fullmatch(rf"( *){section}:", line)
+        elif line and not line.startswith(head[1] + "    "):
+            break
+        elif (name := re.match(rf"{head[1]}    (\w+): ", line)) is not None:
+            found.append(name[1])
+    return found
+
+
+def taken_by(function: Function) -> set[str]:
+    """The names of a function's arguments."""
+    arguments = function.args
+    others = [each for each in (arguments.vararg, arguments.kwarg) if each is not None]
+    placed = [each.arg for each in (*arguments.posonlyargs, *arguments.args)]
+    if placed[:1] in (["self"], ["cls"]):
+        del placed[0]
+    return {*placed, *[each.arg for each in (*arguments.kwonlyargs, *others)]} - {"_"}
+
+
+CLASSES = {node.name: node for path in MODULES for node in ast.walk(parsed(path)) if isinstance(node, ast.ClassDef)}
+
+
+def members_of(cls: ast.ClassDef) -> set[str]:
+    """The names that a class and its bases in the package have or set, roughly: those of its methods' variables too."""
+    found: set[str] = set()
+    for node in ast.walk(cls):
+        if isinstance(node, ast.Attribute):
+            found.add(node.attr)
+        elif isinstance(node, ast.Name):
+            found.add(node.id)
+        elif isinstance(node, Function):
+            found.add(node.name)
+    for base in cls.bases:
+        known = CLASSES.get(ast.unparse(base).rpartition(".")[2])
+        if known is not None and known is not cls:
+            found |= members_of(known)
+    return found
+
+
+@pytest.mark.parametrize("path", MODULES, ids=dotted)
+def test_a_docstring_tells_of_the_arguments_and_attributes_that_there_are(path: Path) -> None:
+    wrong: list[str] = []
+    for node in ast.walk(parsed(path)):
+        if not isinstance(node, ast.ClassDef | Function):
+            continue
+        docstring = ast.get_docstring(node) or ""
+        made: ast.ClassDef | Function | None = node
+        if isinstance(node, ast.ClassDef):
+            gone = set(told_in(docstring, "Attributes")) - members_of(node)
+            wrong += [f"{node.name} has no {name}" for name in sorted(gone)]
+            made = next((each for each in node.body if isinstance(each, Function) and each.name == "__init__"), None)
+        arguments = set(told_in(docstring, "Args"))
+        if arguments and isinstance(made, Function):
+            wrong += [f"{node.name}() and {name}" for name in sorted(arguments ^ taken_by(made))]
+    assert wrong == []
+
+
+def test_a_section_of_a_docstring_is_read() -> None:
+    words = "Do it.\n\nArgs:\n    one: The first,\n        or: not.\n    two: The second.\n\nRaises:\n    three: Never."
+    assert told_in(words, "Args") == ["one", "two"]
+    assert told_in(words, "Attributes") == []
+
+
 def test_a_package_says_what_it_exports() -> None:
     faces = [path for path in MODULES if path.name == "__init__.py" and len(list(path.parent.glob("*.py"))) > 1]
     assert [dotted(path) for path in faces if "__all__ = " not in path.read_text(encoding="utf-8")] == []

@@ -59,6 +59,8 @@ class SafeFormatter(logging.Formatter):
     """A formatter that escapes control characters and indents further lines, so that no page can forge an entry.
 
     Args:
+        fmt: The form of an entry, as :class:`logging.Formatter` has it.
+        datefmt: The form of its time.
         shows_all: Show the tracebacks of expected errors too.
     """
 

@@ -34,7 +34,7 @@ MAX_READY = 64
 
 
 class CacheLookup:
-    """Entries that are answered without the wire.
+    """Requests that are answered without the wire.
 
     Args:
         cache: Says which those are.

@@ -240,8 +240,8 @@ class Lease:
 
     Attributes:
         until: The instant on the run clock at which it may be over.
-        is_away: The server does not answer.
-        away_since: Since when, on the run clock; None: it answers.
+        away_since: Since when the server does not answer, on the run clock; None: it answers.
+        away_reason: Why, in words.
     """
 
     def __init__(self) -> None:
@@ -313,6 +313,7 @@ class Job:
         name: Where it is, as people are told.
         kept: The saved values by name.
         outbox: Its items that are on their way to the feeds.
+        is_new: It has just been made.
 
     Attributes:
         name: Where it is, as people are told: its directory, or its address without the password.

@@ -43,6 +43,7 @@ class LaneQueue:
 
     Args:
         record: The first of them. Its scopes and lane are shared by later ones.
+        packer: Makes bytes of those that may be packed.
         newest_first: Records of later orders, which are smaller numbers, come first.
     """
 

@@ -55,10 +55,10 @@ class Scheduler:
 
     Attributes:
         places: Requests in flight at most.
-        pending: Entries that wait.
+        pending: Grants that wait.
         pending_direct: Those of them that are direct.
-        in_flight: Entries that were granted and not given back.
-        grants: Entries ever granted.
+        in_flight: Those that were granted and not given back.
+        grants: The number ever granted.
         looks: Lanes ever looked at.
         queues: The ready and the waiting lanes, for explanations and tests, to be read only; so are the next three.
         lanes: The lanes that have something pending.
