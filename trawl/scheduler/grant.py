@@ -63,7 +63,7 @@ class Grant:
         granted_at: When it was granted.
         left_by: Why it was left though its scopes were open, before it was granted; None: it was not.
         throttled: Seconds for which it was first in its line and could not have gone with a free place: see
-            :mod:`trawl.http.times`. Known when it is granted.
+            :class:`trawl.http.Times`. Known when it is granted.
         sent_at: When it went to the wire; None if it did not (yet).
         is_page: It is a page of the frontier; False for what a waiter waits for: a direct fetch, or robots.txt.
         is_pending: Pushed, and neither granted, refused nor withdrawn.
