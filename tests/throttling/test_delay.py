@@ -3,23 +3,23 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trawl.throttling.limits import Limits, Stream
+from trawl.throttling.limits import Limits, RandomStream
 from trawl.throttling.scope import Scope
 
 
 def test_a_stream_is_the_same_for_the_same_seed_and_scope_in_every_process() -> None:
     # A20: written down, because PYTHONHASHSEED and the order of other hosts must not matter
-    stream = Stream(0, "a.example")
+    stream = RandomStream(0, "a.example")
     assert [round(stream.draw(), 6) for _ in range(3)] == [0.709537, 0.927693, 0.070347]
 
 
 def test_streams_of_other_scopes_and_seeds_differ() -> None:
-    draws = {Stream(seed, id).draw() for seed in (0, 1, "x") for id in ("a.example", "b.example")}
+    draws = {RandomStream(seed, id).draw() for seed in (0, 1, "x") for id in ("a.example", "b.example")}
     assert len(draws) == 6
 
 
 def test_draws_fill_the_range_evenly() -> None:
-    stream = Stream("seed", "a.example")
+    stream = RandomStream("seed", "a.example")
     draws = [stream.draw() for _ in range(10_000)]
     assert all(0.0 <= drawn < 1.0 for drawn in draws)
     tenths = [sum(low <= 10 * drawn < low + 1 for drawn in draws) for low in range(10)]

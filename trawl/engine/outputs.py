@@ -30,7 +30,7 @@ MAX_UNFILTERED = 10_000
 again when a kill has the callback run anew, for nothing tells that they were. Beyond it they are."""
 
 
-class Store(Protocol):
+class RequestStore(Protocol):
     """Stores requests that a callback has given before it has ended."""
 
     async def push(self, requests: list[Request], *, depth: int, source: Response | None = None) -> object:
@@ -72,7 +72,7 @@ class CallbackOutputs:
     def __init__(
         self,
         outlet: ItemWriter | CallbackItems,
-        store: Store,
+        store: RequestStore,
         depth: int,
         source: Response | None = None,
         events: Events | None = None,

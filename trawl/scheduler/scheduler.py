@@ -18,7 +18,7 @@ from itertools import count
 from math import inf
 from typing import TYPE_CHECKING
 
-from trawl.scheduler.explain import NO_PAGES, NO_PLACE, Stored, waiting, why, why_host, why_next
+from trawl.scheduler.explain import NO_PAGES, NO_PLACE, StoredCount, waiting, why, why_host, why_next
 from trawl.scheduler.grant import DIRECT, PAGE, PASSING, Grant, LaneId
 from trawl.scheduler.lanes import READY, Lane, OriginGate, Refused
 from trawl.scheduler.queues import BACKOFF_PATIENCE, LaneQueues, LaterQueue
@@ -305,7 +305,7 @@ class Scheduler:
         """Explain why the next grant in the lane of ``grant`` waits; None: there is none, or nothing holds it up."""
         return why_next(self, grant, now)
 
-    def waiting(self, now: float, max_groups: int, stored: Stored | None = None) -> list[tuple[int, Reason]]:
+    def waiting(self, now: float, max_groups: int, stored: StoredCount | None = None) -> list[tuple[int, Reason]]:
         """Group the pending grants by the reason for which they wait, at most ``max_groups``, the largest first."""
         return waiting(self, now, max_groups, stored)
 

@@ -4,8 +4,8 @@ Defaults and overrides meet in :func:`limits_of` (A13-A16, E20, I06, I10): a hos
 settings, any other from "unlimited"; a key of the scope's own configuration replaces its default. What policies change
 while the crawl runs is kept on the scope, never here: this is the base that backing off returns to.
 
-An interval is multiplied by one draw a send, from a :class:`Stream` that belongs to the scope. It is derived from the
-run's seed and the scope's id, so the draws of one scope do not depend on the others. It is SplitMix64 (Steele, Lea,
+An interval is multiplied by one draw a send, from a :class:`RandomStream` that belongs to the scope. It is derived from
+the run's seed and the scope's id, so the draws of one scope do not depend on the others. It is SplitMix64 (Steele, Lea,
 Flood: Fast splittable pseudorandom number generators, 2014): its state is one integer, where a ``random.Random`` would
 cost 2.5 kB for each of 50,000 hosts.
 
@@ -30,14 +30,14 @@ import attrs
 if TYPE_CHECKING:
     from trawl.throttling.settings import ThrottlingSettings
 
-__all__ = ["EXACT", "Jitter", "Limits", "Slots", "Stream", "jitter_factors", "lengthening", "limits_of"]
+__all__ = ["EXACT", "Jitter", "Limits", "RandomStream", "Slots", "jitter_factors", "lengthening", "limits_of"]
 
 _MASK = (1 << 64) - 1
 
 _GAMMA = 0x9E3779B97F4A7C15
 
 
-class Stream:
+class RandomStream:
     """Draws of one scope, the same for the same seed and id in every process.
 
     Args:

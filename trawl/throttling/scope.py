@@ -34,7 +34,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from trawl.throttling.explain import AmountCounter, LimitName, Reason, Waits
-from trawl.throttling.limits import Limits, Slots, Stream, lengthening
+from trawl.throttling.limits import Limits, RandomStream, Slots, lengthening
 from trawl.throttling.quota import PageBudget, Quota
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ class Scope:
         self.quota: Quota | None = None
         self.pages: PageBudget | None = None
         self._seed = seed
-        self._stream: Stream | None = None
+        self._stream: RandomStream | None = None
         self._drawn: float | None = None
         self._planned = -inf
         self._refilled_at = -inf  # when its quota last let something go that waited for it
@@ -470,7 +470,7 @@ class Scope:
         """Draw the number for the next send, from 0 to 1; or take ``drawn``, which another scope drew for it."""
         if drawn is None:
             if self._stream is None:
-                self._stream = Stream(self._seed, self.id)
+                self._stream = RandomStream(self._seed, self.id)
             drawn = self._stream.draw()
         self._drawn = drawn
         return drawn
