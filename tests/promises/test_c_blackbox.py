@@ -14,6 +14,7 @@ from typing import Any
 
 import attrs
 import pytest
+import trio
 
 import trawl
 from tests.promises.pacing import A
@@ -196,6 +197,25 @@ def test_c05_after_an_outage_of_five_minutes_the_rate_is_back_in_one(seed: int) 
     sim = crawled(2000, RAMPED, seed, limit=RateLimit(rate=6.0, burst=5), outages=[(200.0, 500.0)])
     assert back_within(sim, 500.0, 6.0) <= 75.0  # the interval of probes, its jitter, and eight answers
     assert sum(send.status == 503 for send in sim.sends) <= 14  # with intervals that only double there are 11
+
+
+@pytest.mark.parametrize("seconds", ["1", "7", "20"])
+@pytest.mark.parametrize("is_ramped", [True, False])
+def test_b07_c05_an_outage_whose_every_answer_says_when_to_come_back_is_one(is_ramped: bool, seconds: str) -> None:
+    began_at: list[float] = []
+
+    def handler(request: trawl.Request) -> SimulatedResponse:
+        began_at[:] = began_at or [trio.current_time()]
+        is_down = 60.0 <= trio.current_time() - began_at[0] < 160.0
+        return SimulatedResponse(503, headers={"Retry-After": seconds}) if is_down else SimulatedResponse()
+
+    plain = {"DOWNLOAD_DELAY": 0.2, "DOWNLOAD_DELAY_PER_SLOT": 0.0}
+    web: dict[str, Any] = {"limit": RateLimit(rate=5.0, burst=5)} if is_ramped else {}
+    sim = crawled(900, RAMPED if is_ramped else plain, handler=handler, **web)
+    assert back_within(sim, 160.0, 5.0) <= 75.0  # plain backing off too: it has doubled its delay as often as it could
+    refused = [send.time for send in sim.sends if send.status == 503]
+    assert len(refused) <= 14
+    assert min(later - earlier for earlier, later in pairwise(refused)) >= float(seconds)
 
 
 def test_c05_after_two_short_outages_the_rate_is_back() -> None:

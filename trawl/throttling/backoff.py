@@ -12,7 +12,7 @@ first. ::
          └────────────────────────┴────────────────────────────────────────┘
 
 An *outage* is another matter than a limit: everything is refused, then everything is well. Three incidents in a row
-without a good answer between them are one, unless a 429 or a header among them speaks of a limit. A request granted
+without a good answer between them are one, unless there is a 429 among them: that speaks of a limit. A request granted
 after the last of them and answered well is a probe that succeeded. The rate that was known before (the base) is then
 taken up again in three steps: a quarter of it at the first good answer, half at the fourth, all of it at the eighth
 (the maximum filter of BBR, draft-ietf-ccwg-bbr, and ``w_max`` of CUBIC, RFC 9438 4.2). A trigger on that way puts the
@@ -343,7 +343,7 @@ class BackoffState:
             now: The instant of the trigger.
             in_flight: Requests in flight, this one included: what slots are counted from where they have no limit.
             sent_at: When the request that was refused had been sent: only then does it answer a step back.
-            is_limit: True if the trigger speaks of a limit: a 429, or a header that says when to come back.
+            is_limit: True if the trigger speaks of a limit: a 429.
             is_outage: True if rampup met an outage: it is probed once a minute at least, unless a trigger of it spoke
                 of a limit.
         """

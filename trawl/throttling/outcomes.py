@@ -321,7 +321,8 @@ def trigger(
     what = describe(outcome)
     if is_new:
         state.trigger_source = what
-    is_limit = signal.delay is not None or (outcome.response is not None and outcome.response.status == 429)
+    # A 503 may say when to come back in an outage, too; if that is waited for and it goes on, it was one.
+    is_limit = outcome.response is not None and outcome.response.status == TOO_MANY_REQUESTS
     rampup = state.rampup
     if is_new and rampup is not None and state.backoff is not None and state.backoff.outage is not None:
         rampup.take_back(state.backoff.delay)  # refused on the way back: not an outage

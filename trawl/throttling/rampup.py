@@ -26,7 +26,7 @@ window that the user gave ends after so many seconds.
   is a little too low. The rate falls to 0.9 of what was refused and returns to 0.97 of it, in so many windows that the
   hold is a tenth of them; after slow start to 0.5 and 0.6, because that had just doubled the rate.
 - *Past it* by a tenth without being refused, the mark is obsolete: searching again.
-- *Fallen back*: three incidents in a row without a good answer, none of which speaks of a limit, or a whole window
+- *Fallen back*: three incidents in a row without a good answer, none of which is a 429, or a whole window
   with triggers and no good answer. That is an outage, not a limit: what fell in it comes back, and backing off moves
   the scope from there until it is over. A refusal on the way back is of a limit that fell: rampup takes the scope back,
   slower, and the falls go on. Forty good answers later it is trusted again; before that the next outage takes twice as
@@ -331,8 +331,8 @@ class RampupState:
 
         Args:
             now: The instant.
-            is_limit: True if the trigger speaks of a limit: a 429, or a header that says when to come back. Three
-                others in a row, without a good answer between them, are an outage; twice as many if one has just ended.
+            is_limit: True if the trigger speaks of a limit: a 429. Three others in a row, without a good answer between
+                them, are an outage; twice as many if one has just ended.
             hold: Seconds for which a header holds the scope. A window of counted answers does not count them as time;
                 and where they cost a quarter of its answers, an incident is one too many, whatever the target says.
         """
@@ -346,7 +346,7 @@ class RampupState:
         lost = hold * self.rate if self.policy.is_counted and self.rate < math.inf else 0.0
         is_dear, rate = lost > _ANSWERS / 4, self.rate
         is_flood = was_starting and self._busy * self.rate >= 2 * _ROUND * max(self.sends, 1)  # Little's law: in flight
-        is_overshoot = was_starting and is_limit
+        is_overshoot = was_starting and (is_limit or hold > 0.0)
         is_fall = self._triggers > self.policy.target[1] or is_dear or is_flood or is_overshoot
         if is_fall:
             self._fall(now, _UNDONE if is_flood else 1.0 / _GROWTH if is_overshoot else 1.0)
