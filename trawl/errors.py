@@ -6,7 +6,8 @@
     ├─ UsageError                  the user's input is wrong; exit status 2
     │  ├─ SettingsError            a setting: unknown name, wrong type, out of range
     │  └─ FeedError                a feed that can't be opened or written
-    ├─ SpiderLoadError             the spider's file is not found, not readable or fails; exit status 1
+    ├─ SpiderLoadError             the spider's own code fails; exit status 1
+    │  ├─ SpiderNotFound           what was named is no spider; also a UsageError, exit status 2
     │  └─ WrittenForScrapy         it imports Scrapy; also a UsageError, exit status 2
     ├─ PartLoadError               the user's pipeline, middleware or the like can't be made; exit status 1
     ├─ JobError                    a job's directory: in use, damaged, full, not writable; exit status 1
@@ -75,6 +76,7 @@ __all__ = [
     "SettingsError",
     "SoftBlocked",
     "SpiderLoadError",
+    "SpiderNotFound",
     "TLSFailed",
     "TooManyRedirects",
     "TrawlError",
@@ -180,7 +182,11 @@ class SessionEnded(JobError):
 
 
 class SpiderLoadError(TrawlError):
-    """The spider can't be loaded: no such file, a syntax error, no spider in it, or several."""
+    """The spider can't be loaded: its name leads nowhere, or its file has an error."""
+
+
+class SpiderNotFound(SpiderLoadError, UsageError):
+    """No spider is where one was named: no such file, module or class, no spider in it, or several."""
 
 
 class PartLoadError(TrawlError):

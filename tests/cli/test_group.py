@@ -67,6 +67,7 @@ def test_alone_it_lists_the_words_in_groups(capfd: pytest.CaptureFixture[str]) -
     [
         ("fech", "No such command 'fech'. Did you mean 'fetch'?", "trawl"),
         ("xyzzy", "No such command 'xyzzy'", "trawl"),
+        ("quotes.py -O a.csv", "No such command 'quotes.py'; use `trawl crawl quotes.py`", "trawl"),
         ("runspider a.py", "No such command 'runspider'; use `trawl crawl FILE.py`", "trawl"),
         ("startproject shop", "No such command 'startproject'; use `trawl new project DIR`", "trawl"),
         ("--nonsense", "No such option: --nonsense", "trawl"),

@@ -49,12 +49,13 @@ def test_each_spider_is_told_with_what_crawl_takes_for_it(folder: Path, capsys: 
 
 
 def test_only_where_one_looks(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["list", "shop", "none"]) == 1
+    assert main(["list", "shop", "none"]) == 2
     captured = capsys.readouterr()
     assert captured.out == "books  shop/books.py:Books\n"
     assert captured.err == "trawl: none: no such file or folder\n"
     assert main(["list", "shop/other.py"]) == 0
-    assert capsys.readouterr().out == ""
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err) == ("", "trawl: no spider in shop/other.py\n")
 
 
 def test_a_folder_that_may_not_be_entered_is_passed_over(

@@ -145,8 +145,8 @@ def test_ctrl_c_before_signals_are_handled_is_an_interruption() -> None:
 @pytest.mark.parametrize(
     ("arguments", "status", "line"),
     [
-        (["nowhere.py"], 1, "trawl: nowhere.py: no such file"),
-        (["myone.py:Two"], 1, "trawl: myone.py: no class 'Two' in it; it has One"),
+        (["nowhere.py"], 2, "trawl: nowhere.py: no such file"),
+        (["myone.py:Two"], 2, "trawl: myone.py: no class 'Two' in it; it has One"),
         (
             ["myone.py", "-s", "LOG_FILEE=1"],
             2,

@@ -57,7 +57,12 @@ def test_a_spiders_own_settings_are_counted_in(capfd: pytest.CaptureFixture[str]
     (tmp_path / "myshown.py").write_text(f"{spider}    custom_settings = {{'LOG_FILE': 'y'}}\n")
     assert main(["settings", "myshown.py", "--get", "LOG_FILE"]) == 0
     assert capfd.readouterr().out == "y\n"
-    assert main(["settings", "nowhere.py"]) == 1
+    assert main(["settings", "nowhere.py"]) == 2
+
+
+def test_a_setting_in_the_place_of_a_spider_is_told_how_to_print_it(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["settings", "LOG_FILE"]) == 2
+    assert capfd.readouterr().err == "trawl: LOG_FILE is a setting, not a spider: use `trawl settings --get LOG_FILE`\n"
 
 
 SECRETS = {

@@ -182,7 +182,7 @@ def test_no_feed_is_written(folder: Path) -> None:
     ("arguments", "status", "told"),
     [
         (["pages.py", "--web", "none.toml"], 2, "none.toml: can't be read"),
-        (["none.py", "--web", "web.toml"], 1, "none.py: no such file"),
+        (["none.py", "--web", "web.toml"], 2, "none.py: no such file"),
         (["pages.py", "--web", "web.toml", "--set", "DOWNLOAD_DELEY=1"], 2, "did you mean DOWNLOAD_DELAY"),
         (["pages.py", "--web", "web.toml", "--set", "DOWNLOAD_DELAY"], 2, "--set takes NAME=VALUE"),
         (["pages.py", "--web", "web.toml", "--svg", "none/out.svg"], 2, "can't write the picture"),

@@ -113,7 +113,8 @@ def test_robots_txt_holds(capfd: pytest.CaptureFixture[str]) -> None:
     [
         (["fetch", "nonsense"], 2, "nonsense"),
         (["fetch", "https://nowhere.example/", *UNHEARD], 1, "nowhere.example"),
-        (["fetch", "https://a.example/", "--spider", "none.py"], 1, "no such file"),
+        (["fetch", "https://a.example/", "--spider", "none.py"], 2, "no such file"),
+        (["shell", "none.html"], 2, "trawl: none.html: no such file"),
         (["parse", "https://a.example/", "--spider", "quotes.py", "--callback", "parse_nxt"], 2, "parse_next?"),
         (["parse", "https://a.example/", "--spider", "quotes.py", "--meta", "[1]"], 2, "--meta takes a JSON object"),
         (["shell", "https://nowhere.example/", "-c", "1", *UNHEARD], 1, "nowhere.example"),

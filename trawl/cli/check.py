@@ -15,7 +15,7 @@ from trawl.cli.checks import CheckMessage, check_imports, check_parts, check_spi
 from trawl.cli.list import files_in, spiders_in
 from trawl.cli.load import load_spiders
 from trawl.compat import is_moved
-from trawl.errors import PartLoadError, SettingsError, SpiderLoadError, WrittenForScrapy
+from trawl.errors import PartLoadError, SettingsError, SpiderLoadError, UsageError
 from trawl.observe import printable
 from trawl.settings import Layer, Settings, ambient, is_moved_crawl, load, of_spider
 from trawl.spiders import Spider
@@ -28,8 +28,8 @@ def check_command(targets: Sequence[str]) -> int:
     """Check the spiders in ``targets`` and print one line for each error, ``FILE:LINE: message``.
 
     Returns:
-        The exit status. What only differs from Scrapy goes to standard error, and is nothing wrong. A spider, or any
-        file of a folder, that imports Scrapy is wrong usage, as for ``trawl crawl``.
+        The exit status. What only differs from Scrapy goes to standard error, and is nothing wrong. A target without a
+        spider, and a spider, or any file of a folder, that imports Scrapy are wrong usage, as for ``trawl crawl``.
     """
     spiders = 0
     wrong: list[str] = []
@@ -39,11 +39,10 @@ def check_command(targets: Sequence[str]) -> int:
         try:
             found = load_spiders(target)
         except SpiderLoadError as error:
-            if isinstance(error, WrittenForScrapy):
+            if isinstance(error, UsageError):
                 status = USAGE
-                wrong += [str(CheckMessage(*place)) for place in error.places]
-            if not getattr(error, "places", ()):
-                wrong.append(str(error))
+            places = getattr(error, "places", ())
+            wrong += [str(CheckMessage(*place)) for place in places] or [str(error)]
             continue
         spiders += len(found)
         for spider in found:

@@ -76,6 +76,8 @@ def _sentence(error: Any, typed: str) -> str:
         advice := _advice(found[1], context)
     ):
         words = f"{found[0]}; {advice}"
+    if found := re.fullmatch(r"No such command '(\S+\.py)'", words):
+        words = f"{words}; use `trawl crawl {found[1]}`"
     return f"{words} (see '{getattr(context, 'command_path', typed)} --help')"
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import attrs
 import typer
 
-from trawl.cli import FAILED, OK
+from trawl.cli import OK, USAGE
 from trawl.observe import printable
 
 __all__ = ["Found", "files_in", "list_command", "spiders_in"]
@@ -33,7 +33,7 @@ class Found:
 
 
 def list_command(places: Sequence[str]) -> int:
-    """Print the name and target of each spider in ``places``. Returns the exit status."""
+    """Print the name and target of each spider in ``places``, or say that there is none. Returns the exit status."""
     missing = [place for place in places if not Path(place).exists()]
     for place in missing:
         typer.echo(f"trawl: {printable(place)}: no such file or folder", err=True)
@@ -41,7 +41,9 @@ def list_command(places: Sequence[str]) -> int:
     width = max((len(each.name) for each in found), default=0)
     for each in found:
         typer.echo(printable(f"{each.name:{width}}  {each.target}"))
-    return FAILED if missing else OK
+    if not found and not missing:
+        typer.echo(f"trawl: no spider in {printable(', '.join(places))}", err=True)
+    return USAGE if missing else OK
 
 
 def spiders_in(place: Path) -> Iterator[Found]:

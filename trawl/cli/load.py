@@ -17,7 +17,7 @@ from types import ModuleType
 
 from trawl.cli.list import spiders_in
 from trawl.compat import GUIDE, hint, hint_of_file
-from trawl.errors import SpiderLoadError, UsageError, WrittenForScrapy
+from trawl.errors import SpiderLoadError, SpiderNotFound, UsageError, WrittenForScrapy
 from trawl.settings import Layer
 from trawl.settings.check import nearest
 from trawl.spiders import Spider
@@ -91,7 +91,8 @@ def load_spider(target: str) -> type[Spider]:
     working directory and the folders of the spider's projects go to the end.
 
     Raises:
-        SpiderLoadError: No such file, a syntax error, an error during the import, no spider, or several.
+        SpiderNotFound: No such file, module or class, no spider in it, or several.
+        SpiderLoadError: A syntax error, an error during the import, a spider without a name.
         WrittenForScrapy: It imports Scrapy, or its spider is one of Scrapy's; the message says what to write instead.
     """
     module, place, class_name = _loaded(target)
@@ -102,7 +103,8 @@ def load_spiders(target: str) -> list[type[Spider]]:
     """Return all spiders that ``target`` names, in the order of their module: each class with a name.
 
     Raises:
-        SpiderLoadError: As :func:`load_spider`, except that several spiders are not an error.
+        SpiderNotFound: As :func:`load_spider`, except that several spiders are not an error.
+        SpiderLoadError: As :func:`load_spider`.
     """
     module, place, class_name = _loaded(target)
     found = _spiders_of(module)
@@ -115,7 +117,8 @@ def load_module(path: str) -> ModuleType:
     """Import and return a Python file.
 
     Raises:
-        SpiderLoadError: There is no such file, or its import fails.
+        SpiderNotFound: There is no such file.
+        SpiderLoadError: Its import fails.
     """
     return _from_file(Path(path))
 
@@ -144,12 +147,12 @@ def _named_so(name: str) -> str:
     """Return the target of the one spider of this name below the working directory; "" if there is none.
 
     Raises:
-        SpiderLoadError: Several spiders have this name.
+        SpiderNotFound: Several spiders have this name.
     """
     _first_on_path(Path.cwd())
     targets = sorted(found.target for found in spiders_in(Path()) if found.name == name)
     if len(targets) > 1:
-        raise SpiderLoadError(f"several spiders are named {name!r}; give one of {', '.join(targets)}")
+        raise SpiderNotFound(f"several spiders are named {name!r}; give one of {', '.join(targets)}")
     return targets[0] if targets else ""
 
 
@@ -159,9 +162,9 @@ def _is_path(place: str) -> bool:
 
 def _from_file(path: Path) -> ModuleType:
     if not path.exists():
-        raise SpiderLoadError(f"{path}: no such file")
+        raise SpiderNotFound(f"{path}: no such file")
     if not path.is_file():
-        raise SpiderLoadError(_no_spider_in(path) if path.is_dir() else f"{path}: not a file")
+        raise SpiderNotFound(_no_spider_in(path) if path.is_dir() else f"{path}: not a file")
     path = path.resolve()
     root = _root_of(path)
     _first_on_path(root)  # before the file's folder: shop/spiders/shop.py must not hide the package shop
@@ -177,7 +180,7 @@ def _from_file(path: Path) -> ModuleType:
     loader = importlib.machinery.SourceFileLoader(name, str(path))
     spec = importlib.util.spec_from_file_location(name, path, loader=loader)
     if spec is None:
-        raise SpiderLoadError(f"{path}: not a Python file")
+        raise SpiderNotFound(f"{path}: not a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses and pickle look a class's module up there
     try:
@@ -196,9 +199,9 @@ def _no_spider_in(folder: Path) -> str:
 
 def _from_name(name: str) -> ModuleType:
     if Path(name).is_dir() and not name.isidentifier():
-        raise SpiderLoadError(_no_spider_in(Path(name)))
+        raise SpiderNotFound(_no_spider_in(Path(name)))
     if not all(part.isidentifier() for part in name.split(".")):
-        raise SpiderLoadError(
+        raise SpiderNotFound(
             f"{name!r} is not a file, a module or a spider{_spiders_here(name)};"
             " give FILE.py, MODULE, MODULE:CLASS or the name of a spider"
         )
@@ -211,7 +214,7 @@ def _from_name(name: str) -> ModuleType:
         if isinstance(missing, ModuleNotFoundError) and missing.name and f"{name}.".startswith(f"{missing.name}."):
             beside = f"{name.replace('.', '/')}.py"
             hint = f" (there is a file {beside})" if Path(beside).is_file() else _spiders_here(name)
-            raise SpiderLoadError(f"no file, module or spider is named {name!r}{hint}") from missing
+            raise SpiderNotFound(f"no file, module or spider is named {name!r}{hint}") from missing
         raise
 
 
@@ -289,11 +292,11 @@ def _spider_in(module: ModuleType, place: str, class_name: str) -> type[Spider]:
     if not spiders:
         _refuse_scrapys(module, *vars(module).values())
         if Path(place).is_dir():
-            raise SpiderLoadError(_no_spider_in(Path(place)))
-        raise SpiderLoadError(f"{place}: no spider in it; define a subclass of trawl.Spider")
+            raise SpiderNotFound(_no_spider_in(Path(place)))
+        raise SpiderNotFound(f"{place}: no spider in it; define a subclass of trawl.Spider")
     if len(spiders) > 1:
         names = ", ".join(sorted(spiders))
-        raise SpiderLoadError(f"{place}: several spiders in it ({names}); choose one, as in {place}:{min(spiders)}")
+        raise SpiderNotFound(f"{place}: several spiders in it ({names}); choose one, as in {place}:{min(spiders)}")
     return _checked(next(iter(spiders.values())), place)
 
 
@@ -302,10 +305,10 @@ def _named(module: ModuleType, place: str, class_name: str, found: dict[str, typ
     if value is None:
         close = nearest(class_name, found)
         known = f"; did you mean {close}?" if close else f"; it has {', '.join(sorted(found)) or 'no spiders'}"
-        raise SpiderLoadError(f"{place}: no class {class_name!r} in it{known}")
+        raise SpiderNotFound(f"{place}: no class {class_name!r} in it{known}")
     if not (isinstance(value, type) and issubclass(value, Spider)):
         _refuse_scrapys(module, value)
-        raise SpiderLoadError(f"{place}: {class_name} is not a spider; derive it from trawl.Spider")
+        raise SpiderNotFound(f"{place}: {class_name} is not a spider; derive it from trawl.Spider")
     return _checked(value, place)
 
 

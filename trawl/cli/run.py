@@ -36,7 +36,7 @@ from trawl.cli.summary import scopes_table, summary_table
 from trawl.cli.view import CrawlWith, Panels, Watcher, can_show, log_watcher, panel_watcher, progress_of
 from trawl.cli.worker import Leader, refuse_directory, rejoining, spider_of_job
 from trawl.engine.stalls import report_stalls
-from trawl.errors import PartLoadError, SpiderLoadError, TrawlError, UsageError, WrittenForScrapy
+from trawl.errors import PartLoadError, SpiderLoadError, TrawlError, UsageError
 from trawl.observe import ObserveSettings, Progress, came_to_nothing, printable
 from trawl.settings import Layer, Settings, ambient, assignments, file_of, load, of_project, of_spider
 from trawl.shutdown import Signals, heed_signals, is_interrupted
@@ -519,4 +519,4 @@ def _advised(words: str) -> str:
 
 
 def _is_of_the_user(error: TrawlError) -> bool:
-    return isinstance(error, SpiderLoadError | PartLoadError) and not isinstance(error, WrittenForScrapy)
+    return isinstance(error, SpiderLoadError | PartLoadError) and not isinstance(error, UsageError)

@@ -18,10 +18,11 @@ from trawl.cli.load import load_module, load_spider
 from trawl.cli.run import print_error, stderr_console
 from trawl.compat.settings import RENAMED, setting_advice
 from trawl.compat.to_toml import lines_of, to_toml
-from trawl.errors import SettingsError, TrawlError
+from trawl.errors import SettingsError, SpiderNotFound, TrawlError, UsageError
 from trawl.observe import MASK, clipped, printable, without_passwords
 from trawl.settings import DEFAULT, Settings, ambient, assignments, definitions, load, of_spider
 from trawl.settings.check import nearest
+from trawl.spiders import Spider
 
 __all__ = ["move_command", "print_all", "print_one", "settings_command", "spelled"]
 
@@ -41,7 +42,7 @@ def settings_command(spider: str | None, name: str | None, settings: Sequence[st
     """
     console = Console(force_terminal=sys.stdout.isatty(), highlight=False, markup=False, emoji=False)
     try:
-        chosen = load_spider(spider) if spider else None
+        chosen = _chosen(spider) if spider else None
         values = load(*ambient(spider=chosen), of_spider(chosen), assignments(settings))
         if name is not None:
             print_one(values, name, console)
@@ -50,6 +51,16 @@ def settings_command(spider: str | None, name: str | None, settings: Sequence[st
     except TrawlError as error:
         return print_error(error, stderr_console())
     return OK
+
+
+def _chosen(target: str) -> type[Spider]:
+    """Return the spider; for a setting in its place, say how to print that."""
+    try:
+        return load_spider(target)
+    except SpiderNotFound as error:
+        if target in {definition.name for definition in definitions()}:
+            raise UsageError(f"{target} is a setting, not a spider: use `trawl settings --get {target}`") from error
+        raise
 
 
 def move_command(path: str) -> int:

@@ -42,6 +42,8 @@ from trawl.tracebacks import describe_error, user_place
 __all__ = ["CrawlThread", "Session", "converse", "shell_command", "view"]
 
 _FILE = "file://"
+_FILES = frozenset({".htm", ".html", ".json", ".txt", ".xml"})
+"""Ends of names that no host has."""
 
 WaitFor = Callable[[Callable[[], Coroutine[Any, Any, Any]]], Any]
 """Runs a coroutine in the crawl from another thread and returns its result."""
@@ -209,6 +211,8 @@ def _request(target: str | Request, options: dict[str, Any]) -> Request:
         return target.replace(**options) if options else target
     if target.startswith((".", "/")) or _is_file(target):
         target = Path(target).resolve().as_uri()
+    elif Path(target.partition("/")[0]).suffix in _FILES:
+        raise UsageError(f"{target}: no such file")
     try:
         return Request(target if "://" in target else f"https://{target}", **options)
     except ValueError as error:

@@ -270,7 +270,7 @@ def test_the_command_prints_a_line_each_and_says_so_by_its_status(
     Path("broken.py").write_text("import trawl\n\nclass:\n", "utf-8")
     assert main(["check", "good.py"]) == 0
     assert capsys.readouterr().out == "1 spider: nothing wrong\n"
-    assert main(["check", "good.py", "bad.py:One", "broken.py", "none.py"]) == 1
+    assert main(["check", "good.py", "bad.py:One", "broken.py", "none.py"]) == 2
     lines = capsys.readouterr().out.splitlines()
     assert [line.split(": ")[0] for line in lines] == ["bad.py:3", "broken.py, line 3", "none.py"]
     assert main(["check", "bad.py"]) == 1
@@ -319,7 +319,7 @@ def test_the_command_checks_all_files_with_spiders_of_a_folder(
     assert main(["check", "shop/__init__.py", "shop/my_first.py"]) == 0
     assert capsys.readouterr().out == "1 spider: nothing wrong\n"
     Path("empty").mkdir()
-    assert main(["check", "empty"]) == 1
+    assert main(["check", "empty"]) == 2
     assert "empty" in capsys.readouterr().out
 
 
