@@ -28,6 +28,17 @@ def test_arguments_become_attributes_and_the_name_may_be_given() -> None:
     assert repr(spider) == "<Quotes 'other'>"
 
 
+def test_start_urls_may_be_set_before_the_base_class_is_made() -> None:
+    class Late(trawl.Spider):
+        name = "late"
+
+        def __init__(self, domain: str) -> None:
+            self.start_urls = [f"http://{domain}/"]
+            super().__init__()
+
+    assert Late("a.example").start_urls == ["http://a.example/"]
+
+
 def test_a_spider_needs_a_name() -> None:
     class Nameless(trawl.Spider):
         pass

@@ -104,7 +104,7 @@ class Spider(Generic[ItemT]):
         if not self.name:
             raise ValueError(f"{type(self).__name__} has no name: give the class an attribute `name`")
         self.__dict__.update(kwargs)
-        if "start_urls" not in kwargs and type(self).start_urls is Spider.start_urls:
+        if "start_urls" not in self.__dict__ and type(self).start_urls is Spider.start_urls:
             self.start_urls = []  # which a spider may append to
         self._crawl: Crawl | None = None
 
