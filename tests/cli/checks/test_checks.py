@@ -294,6 +294,21 @@ def test_the_command_looks_at_the_settings_around_a_spider_too(
     assert "MINE must be a whole number, not 'x'" in capsys.readouterr().out
 
 
+def test_a_spider_may_set_what_the_project_around_it_declares(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = "import trawl\nclass A(trawl.Spider):\n  name, start_urls = 'a', []\n  custom_settings = {'MINE': 1.5}\n"
+    Path("mine.py").write_text(text, "utf-8")
+    assert main(["check", "mine.py"]) == 1
+    assert capsys.readouterr().out.startswith("mine.py:4: unknown setting MINE (in custom_settings)")
+    Path("pyproject.toml").write_text("[tool.trawl.own]\nMINE = 2.5\n", "utf-8")
+    assert main(["check", "mine.py"]) == 0
+    Path("mine.py").write_text(text.replace("1.5", "'x'"), "utf-8")
+    assert main(["check", "mine.py"]) == 1
+    assert "mine.py:4: MINE must be a number, not 'x'" in capsys.readouterr().out
+
+
 def test_imports_of_scrapys_that_are_left_are_told_where_scrapy_is_installed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

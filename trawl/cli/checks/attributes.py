@@ -9,15 +9,16 @@ import ast
 import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from difflib import get_close_matches
 from typing import Any
 
 import attrs
 
 from trawl.cli.checks.source import CheckMessage, SpiderSource
-from trawl.errors import PartLoadError, UsageError
+from trawl.errors import PartLoadError, SettingsError, UsageError
 from trawl.scheduler import AdmissionRules, SchedulerSettings
-from trawl.settings import load, of_spider
+from trawl.settings import Layer, ambient, load, of_spider
 from trawl.settings.check import nearest
 from trawl.spiders import CrawlSpider, Rule, SitemapSpider, Spider
 from trawl.spiders.spider import check_urls
@@ -147,18 +148,25 @@ def _settings(spider: type[Spider], source: SpiderSource, *, is_moved: bool) -> 
         yield CheckMessage(*source.place(attribute), f"{attribute}: {own}")
         return
     wrong = 0
+    around = list(_declared_around(spider))
     for name, value in given.values.items():
         try:
-            load(attrs.evolve(given, values={name: value}, is_moved=is_moved), tell=_told_elsewhere)
+            load(*around, attrs.evolve(given, values={name: value}, is_moved=is_moved), tell=_told_elsewhere)
         except UsageError as error:
             wrong += 1
             yield CheckMessage(*source.place(attribute, name), str(error))
     if wrong:
         return
     try:
-        load(attrs.evolve(given, is_moved=is_moved), tell=_told_elsewhere)
+        load(*around, attrs.evolve(given, is_moved=is_moved), tell=_told_elsewhere)
     except UsageError as error:
         yield CheckMessage(*source.place(attribute), str(error))
+
+
+def _declared_around(spider: type[Spider]) -> Iterator[Layer]:
+    """Yield the user's own settings that are declared around a spider, which it may set too."""
+    with suppress(SettingsError):  # told of the file that is wrong
+        yield from (Layer(layer.source, {}, own=layer.own) for layer in ambient(spider=spider))
 
 
 def _urls(spider: type[Spider], source: SpiderSource, attribute: str, *, is_used: bool) -> Iterator[CheckMessage]:
