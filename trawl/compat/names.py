@@ -182,6 +182,7 @@ REPLACEMENTS: Mapping[str, str] = {
     "extensions.corestats": "statistics are always kept",
     "extensions.debug": "`spider.crawl.why(url)` and `--log-level DEBUG` tell what the crawl does",
     "extensions.feedexport": "set FEEDS, or give `-o FILE`",
+    "extensions.feedexport.ItemFilter": "derive from nothing: `item_filter` of a feed takes a class with accepts(item)",
     "extensions.httpcache": "set HTTPCACHE_ENABLED; HTTPCACHE_POLICY says which answers are believed",
     "extensions.logstats": "LOGSTATS_INTERVAL as ever",
     "extensions.memusage": "set MEMUSAGE_LIMIT_MB and MEMUSAGE_WARNING_MB",

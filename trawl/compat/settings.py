@@ -38,8 +38,11 @@ _FTP = "only http and https are fetched"
 _CACHE = "the cache has one store; HTTPCACHE_DIR says where"
 _DNS = "names are looked up as DNS_RESOLVER says, and remembered"
 
+_STATISTICS = "statistics are always kept"
+
 UNSUPPORTED: Mapping[str, str] = {
     "ADDONS": "there are no add-ons",
+    **dict.fromkeys(("AJAXCRAWL_ENABLED", "AJAXCRAWL_MAXSIZE"), REPLACEMENTS["downloadermiddlewares.ajaxcrawl"]),
     "ASYNCIO_EVENT_LOOP": _TRIO,
     **dict.fromkeys(
         (
@@ -74,7 +77,7 @@ UNSUPPORTED: Mapping[str, str] = {
     ),
     "DOWNLOADER_HTTPCLIENTFACTORY": _PARTS,
     "DOWNLOADER_MIDDLEWARES_BASE": _BASE,
-    "DOWNLOADER_STATS": "statistics are always kept",
+    "DOWNLOADER_STATS": _STATISTICS,
     "DOWNLOAD_DELAY_JITTER": "give the scope a `jitter` in THROTTLING_SCOPES",
     **dict.fromkeys(("DOWNLOAD_HANDLERS", "DOWNLOAD_HANDLERS_BASE"), "write a transport, or a middleware that answers"),
     "DUPEFILTER_DEBUG": "a watcher that reads RequestDropped hears of each, with the reason",
@@ -102,6 +105,7 @@ UNSUPPORTED: Mapping[str, str] = {
         ("MAIL_FROM", "MAIL_HOST", "MAIL_PASS", "MAIL_PORT", "MAIL_SSL", "MAIL_TLS", "MAIL_USER", "STATSMAILER_RCPTS"),
         _MAIL,
     ),
+    "LOG_UNSERIALIZABLE_REQUESTS": "a request that a job can't store is an error of its page",
     "MEMDEBUG_ENABLED": "use a memory profiler",
     "MEMUSAGE_ENABLED": "MEMUSAGE_LIMIT_MB and MEMUSAGE_WARNING_MB turn it on by themselves",
     "MEMUSAGE_NOTIFY_MAIL": _MAIL,
@@ -112,6 +116,7 @@ UNSUPPORTED: Mapping[str, str] = {
         "LOGSTATS_INTERVAL logs the crawl's progress",
     ),
     "REACTOR_THREADPOOL_MAXSIZE": _TRIO,
+    "REDIRECT_MAX_METAREFRESH_DELAY": "write METAREFRESH_MAXDELAY",
     "REFERRER_POLICIES": "REFERRER_POLICY takes a function",
     **dict.fromkeys(
         (
@@ -134,12 +139,13 @@ UNSUPPORTED: Mapping[str, str] = {
     ),
     "SCRAPER_SLOT_MAX_ACTIVE_SIZE": "CONCURRENT_CALLBACKS bounds what is under way",
     **dict.fromkeys(("SPIDER_CONTRACTS", "SPIDER_CONTRACTS_BASE"), "trawl.testing takes the place of contracts"),
-    "SPIDER_LOADER_CLASS": _PROJECTS,
+    **dict.fromkeys(("SPIDER_LOADER_CLASS", "SPIDER_MANAGER_CLASS"), _PROJECTS),
     "SPIDER_LOADER_WARN_ONLY": _PROJECTS,
     "SPIDER_MIDDLEWARES_BASE": "no such middleware is built in",
     "SPIDER_MODULES": _PROJECTS,
     "STATS_CLASS": _PARTS,
     "STATS_DUMP": "the command always ends with a summary",
+    "STATS_ENABLED": _STATISTICS,
     "STICKY_META_KEYS": "hand meta on by hand; a `session` in it is kept",
     **dict.fromkeys(
         (
@@ -151,6 +157,7 @@ UNSUPPORTED: Mapping[str, str] = {
     "TEMPLATES_DIR": _PROJECTS,
     "TWISTED_REACTOR": _TRIO,
     "TWISTED_REACTOR_ENABLED": _TRIO,
+    **dict.fromkeys(("WEBSERVICE_ENABLED", "WEBSERVICE_HOST", "WEBSERVICE_LOGFILE", "WEBSERVICE_PORT"), _REMOTE),
     "WARN_ON_GENERATOR_RETURN_VALUE": "`trawl check` looks at callbacks",
 }
 """Name to what to use instead."""
