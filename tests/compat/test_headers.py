@@ -188,6 +188,65 @@ def test_a_moved_response_joins_urls_as_they_are_written(href: str, plain: str, 
     assert response.replace(body=b"<p>2").urljoin(href) == moved
 
 
+@pytest.mark.parametrize("href", ["mailto:a@b.example", "javascript:void(0)", "tel:1"])
+def test_a_moved_response_refuses_to_follow_what_scrapy_takes_for_no_url(href: str) -> None:
+    response = Response("http://a.example/x/y", headers={"Content-Type": "text/html"}, body=b"<a href='/z'>z</a>")
+    assert response.follow(href).url == href
+    show_headers(response)
+    with pytest.raises(ValueError, match=f"Missing scheme in request url: {href[:4]}"):
+        response.follow(href)
+    requests = response.follow_all(["/1", href, "/2"], priority=1)
+    assert next(requests).url == "http://a.example/1"
+    with pytest.raises(ValueError, match="Missing scheme"):
+        next(requests)
+    assert [request.url for request in response.follow_all(css="a")] == ["http://a.example/z"]
+    assert response.follow("data:,x").url == "data:,x"
+
+
+WITHOUT_PATHS = """
+import trawl{alias}
+
+class Shop(trawl.Spider):
+    name = "shop"
+    custom_settings = {{"ROBOTSTXT_OBEY": False, "JOB_DIR": {job!r}}}
+
+    def start_requests(self):
+        yield trawl.Request("http://a.example")
+        yield trawl.Request("http://moved.example")
+        yield trawl.Request("http://a.example/missing", errback=self.failed)
+        yield trawl.Request("http://none.example", errback=self.failed)
+
+    def parse(self, response):
+        yield {{"url": response.url, "asked": response.request.url}}
+        if response.request.depth < 2:
+            yield response.follow("//b.example", cookies={{"a": "1"}})
+            yield response.request.replace(dont_filter=True)
+
+    def failed(self, failure):
+        yield {{"failed": failure.request.url}}
+"""
+
+
+@pytest.mark.parametrize("has_job", [False, True])
+def test_a_moved_crawl_shows_urls_without_a_path_as_they_were_written(tmp_path: Path, has_job: bool) -> None:
+    web = SimulatedWeb()
+    for host in ("a.example", "b.example"):
+        web.add_page(f"http://{host}/", body="<p>")
+    web.add_page("http://moved.example/", status=301, headers={"Location": "http://b.example"})
+    web.add_page("http://a.example/missing", status=404)
+    job = str(tmp_path / "job") if has_job else ""
+    seen = {}
+    for alias in ("\nimport trawl as scrapy", ""):
+        file = tmp_path / f"shop{len(alias)}.py"
+        file.write_text(WITHOUT_PATHS.format(alias=alias, job=job and f"{job}{len(alias)}"))
+        sim = simulate(load_spider(str(file)), web)
+        seen[alias] = {value for item in sim.items for value in item.values()}
+    plain = {"http://a.example/", "http://b.example/", "http://none.example/", "http://a.example/missing"}
+    assert seen[""] == plain
+    moved, alias = {url.removesuffix("/") for url in plain}, "\nimport trawl as scrapy"
+    assert seen[alias] == moved
+
+
 RUSSIAN = (
     "<h1>\u041f\u0440\u0438\u0432\u0435\u0442, \u043c\u0438\u0440: "
     "\u0446\u0435\u043d\u044b \u0440\u0430\u0441\u0442\u0443\u0442</h1>"

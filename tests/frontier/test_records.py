@@ -50,6 +50,11 @@ def test_what_was_diverted_comes_back_as_such_and_takes_places_though_it_is_exem
     assert again.lane == (("b",), "http://b.example")
 
 
+def test_a_url_that_was_written_without_a_path_comes_back_as_such() -> None:
+    again = there_and_back(Record(Request("http://a.example"), (), "http://a.example")).request
+    assert (again.url, again.written_url) == ("http://a.example/", "http://a.example")
+
+
 def test_every_part_of_a_request_comes_back() -> None:
     original = record(
         callback=SPIDER.parse,

@@ -248,3 +248,19 @@ def test_a_request_can_be_replaced_by_one_of_another_class() -> None:
     assert type(form.replace(cls=None)) is FormRequest
     asked = request.replace(cls=JsonRequest, data={"a": 1})
     assert (asked.method, asked.body) == ("GET", b"")  # as in Scrapy: the method and the body of the request stay
+
+
+@pytest.mark.parametrize("url", ["http://a.example", "HTTP://A.Example", "//a.example", " https://a.example:8443 "])
+def test_a_request_remembers_a_url_that_was_written_without_a_path(url: str) -> None:
+    request = Request(url, base="http://b.example/x")
+    assert request.url.endswith("/")
+    assert request.written_url == request.url[:-1]
+    assert request.replace(priority=1).written_url == request.written_url
+    assert request.replace(url="http://c.example/").written_url == "http://c.example/"
+    assert request.replace(url="http://c.example").written_url == "http://c.example"
+
+
+@pytest.mark.parametrize("url", ["http://a.example/", "", "/", "x/", "http://a.example?q=/", "mailto:a@b.example"])
+def test_any_other_url_is_what_it_is(url: str) -> None:
+    request = Request(url, base="http://b.example/x/")
+    assert (request.written_url, request.lacks_path) == (request.url, False)

@@ -210,3 +210,9 @@ def test_the_order_of_arguments_and_the_fragment_do_not_count(
 def test_a_canonical_url_is_its_own_canonical_form(arguments: list[tuple[str, str]]) -> None:
     canonical = canonicalize_url("http://a.example/?" + "&".join(f"{name}={value}" for name, value in arguments))
     assert canonicalize_url(canonical) == canonical
+
+
+@pytest.mark.parametrize(("url", "origin"), [("http://a.example", "http://a.example"), ("https://b:1", "https://b:1")])
+def test_a_url_that_is_shown_without_its_path_has_an_origin_and_a_scope(url: str, origin: str) -> None:
+    assert origin_of(url) == origin
+    assert host_scope(url) == origin.partition("//")[2]

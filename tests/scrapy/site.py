@@ -352,6 +352,8 @@ def flaky(asked: Asked) -> Answer:
         return Answer(page("R", "", '<meta http-equiv="refresh" content="0; url=/echo?of=refresh">'))
     if path == "/echo":
         return Answer(page("Echo", f"<h1>{asked.headers.get('referer')}</h1>"))
+    if path == "/home":
+        return to("http://moved.files.example")
     if path == "/loop":
         return to("/loop")
     if path == "/refresh":

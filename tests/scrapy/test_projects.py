@@ -39,6 +39,9 @@ TABLE = [
         ],
         differs="what awaits asyncio fails",
     ),
+    row("depth_seen", headers=["X-Depth"]),
+    row("late_start_urls", headers=["X-Listing", "Referer"]),
+    row("mail_links"),
     row("login_with_click", headers=["Referer", "Cookie", "Content-Type"]),
     row("named_images", files=["covers"]),
     row("own_filter", spider="books", files=["count.json"]),
@@ -56,6 +59,11 @@ TABLE = [
     row("splash_api", headers=["Content-Type", "Accept"]),
     row("as_written"),
     row("arguments", arguments=["-a", "query=ubik,night & day", "-a", "pages=2", "-a", "label=x"]),
+    row(
+        "bare_hosts",
+        warned=["is Scrapy's and has no effect: nobody offers pages for #! in another form any more"],
+        requests_differ="an empty query is sent as it stands",
+    ),
     row("blank_in_link"),
     row("bracketed", requests_differ="what Scrapy escapes and browsers do not goes to the server as it is"),
     row(

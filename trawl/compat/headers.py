@@ -20,6 +20,7 @@ from w3lib.url import safe_url_string
 
 from trawl.http import Fetch, Headers, Outcome, Request, Response
 from trawl.http.content import BodyText, decode_body
+from trawl.http.request import Callback
 
 __all__ = ["HeaderText", "ScrapyHeaders", "ScrapyResponse", "scrapys_headers", "show_headers"]
 
@@ -161,6 +162,34 @@ class ScrapyResponse(Response):
         """
         return urljoin(self.base_url, url)
 
+    def follow(self, url: Any, callback: Callback | None = None, **options: Any) -> Request:
+        """Return a request for a link, as :meth:`Response.follow <trawl.http.Response.follow>` does.
+
+        Raises:
+            ValueError: As there; also for ``mailto:``, ``javascript:`` and what else has no ``//``, as in Scrapy.
+        """
+        return _with_place(super().follow(url, callback, **options))
+
+    def follow_all(self, *given: Any, **options: Any) -> Any:
+        """Return the requests for many links, as :meth:`Response.follow_all <trawl.http.Response.follow_all>` does.
+
+        Raises:
+            ValueError: As there, and as :meth:`follow`, when the request's turn has come.
+        """
+        return map(_with_place, super().follow_all(*given, **options))
+
+
+def _with_place(request: Request) -> Request:
+    """Return a request whose URL Scrapy would take.
+
+    Raises:
+        ValueError: It has neither ``://`` in it nor is of a scheme that needs none.
+    """
+    url = request.url
+    if "://" not in url and not url.startswith(("about:", "data:")):
+        raise ValueError(f"Missing scheme in request url: {url}")
+    return request
+
 
 def _guessed(body: bytes) -> str:
     """Return the codec that Scrapy (2.19) reads a body with that names none and is not UTF-8."""
@@ -181,7 +210,7 @@ def show_headers(message: Request | Response | None) -> None:
     """Give a request, or a response and its request, the habits of Scrapy's, and its URL in Scrapy's form."""
     if message is None:
         return
-    if _UNESCAPED.match(message.url):
+    if _UNESCAPED.match(message.url) or message.url.endswith("?"):
         message.url = safe_url_string(message.url)
     headers = message.headers
     if type(headers) is Headers:
@@ -192,13 +221,29 @@ def show_headers(message: Request | Response | None) -> None:
         show_headers(message.request)
 
 
+def _show_written_url(request: Request, response: Response | None) -> None:
+    """Show a URL that was written without a path without it, as Scrapy does: once nothing is sent for it any more."""
+    if not request.lacks_path:
+        return
+    url = request.written_url
+    if response is not None and response.url == f"{url}/":
+        response.url = url
+    for each in (request, response and response.request):  # a copy was sent where cookies were added
+        if each is not None and each.url == f"{url}/":
+            each.url = url
+
+
 def scrapys_headers(fetch: Fetch) -> Fetch:
-    """Give what comes back from ``fetch`` the headers of Scrapy's habits."""
+    """Give what comes back from ``fetch`` the headers of Scrapy's habits, and each request its depth in its meta."""
 
     async def send(request: Request) -> Outcome:
+        if request.depth:
+            request.meta["depth"] = request.depth
         outcome = await fetch(request)
         show_headers(outcome.response)
         show_headers(request)
+        if outcome.then is None:
+            _show_written_url(request, outcome.response)
         return outcome
 
     return send

@@ -374,6 +374,7 @@ def _spider_hook(middleware: Sequence[object], spider: object) -> Hook:
             async for output in outputs:
                 yield output
             return
+        depth = 1 if response.request is None else response.request.depth + 1
         answers: list[list[Any]] = [[] for _ in middleware]
         declined: list[Exception] = []
 
@@ -405,12 +406,27 @@ def _spider_hook(middleware: Sequence[object], spider: object) -> Hook:
                         yield output  # noqa: ASYNC119
 
         async with AsyncExitStack() as stack:
+            outputs = await stack.enter_async_context(aclosing(_with_depth(outputs, depth)))
             for level in range(len(middleware)):
                 outputs = await stack.enter_async_context(aclosing(layer(outputs, level)))
             async for output in outputs:
+                if isinstance(output, Request) and type(output.meta_get("depth")) is _Depth:
+                    del output.meta["depth"]
                 yield output  # noqa: ASYNC119 - whoever asks for outputs closes their generator
 
     return hook
+
+
+class _Depth(int):
+    """A depth that the spider did not write: in the meta of a request only while spider middleware looks at it."""
+
+
+async def _with_depth(outputs: AsyncIterator[Any], depth: int) -> AsyncGenerator[Any, None]:
+    """Yield the outputs, the requests with their depth in their meta, as Scrapy's ``DepthMiddleware`` leaves them."""
+    async for output in outputs:
+        if isinstance(output, Request):
+            output.meta["depth"] = depth if "depth" in output.meta else _Depth(depth)
+        yield output
 
 
 def _output_method(found: Any, spider: object) -> Callable[[Response, AsyncIterator[Any]], Awaitable[Any]] | None:

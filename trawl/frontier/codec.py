@@ -424,7 +424,7 @@ class RecordCodec:
             wait = record.not_before - now
         return _encoder.encode(
             StoredRecord(
-                request.url,
+                request.written_url,
                 request.method,
                 request.body or None,
                 None if headers is None else headers.as_set(),

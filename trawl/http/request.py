@@ -18,7 +18,7 @@ from trawl import migration
 from trawl.http.content import with_legacy_query
 from trawl.http.headers import Headers, HeadersInput, SharedHeaders
 from trawl.http.notes import RequestNotes, notes_of, set_notes
-from trawl.http.url import Fields, encode_form, join_url, normalize_url, sorted_url
+from trawl.http.url import Fields, encode_form, join_url, lacks_path, normalize_url, sorted_url
 from trawl.migration import Unsupported
 
 if TYPE_CHECKING:
@@ -116,6 +116,7 @@ class _OptionalFields(TypedDict, total=False):
 
     cookies: _Cookies
     is_start_url: bool
+    lacks_path: bool
     sink: BodySink
     notes: RequestNotes
 
@@ -222,6 +223,8 @@ class Request:
         self._meta = dict(meta) if meta else None
         self._cb_kwargs = dict(cb_kwargs) if cb_kwargs else None
         self._optional: _OptionalFields | None = {"cookies": _copied(cookies)} if cookies else None
+        if self.url[-1] == "/" and url[-1:] != "/" and lacks_path(url):
+            self.lacks_path = True
 
     @classmethod
     def json(cls, url: str, payload: Any, callback: Callback | None = None, **options: Unpack[RequestOptions]) -> Self:
@@ -376,6 +379,24 @@ class Request:
             self._optional = {}
         self._optional["is_start_url"] = is_start_url
 
+    @property
+    def lacks_path(self) -> bool:
+        """True if its URL was written without a path, ``http://a.example``, which :attr:`url` has."""
+        return self._optional is not None and self._optional.get("lacks_path", False)
+
+    @lacks_path.setter
+    def lacks_path(self, lacks_path: bool) -> None:
+        if self._optional is None:
+            self._optional = {}
+        self._optional["lacks_path"] = lacks_path
+
+    @property
+    def written_url(self) -> str:
+        """The URL, without the path if it was written without one."""
+        return (
+            self.url[:-1] if self.lacks_path and self.url.count("/") == _SLASHES and self.url[-1] == "/" else self.url
+        )
+
     def plain_values(self) -> tuple[Any, ...] | None:
         """Return all values but the callbacks, if they are text, numbers, bytes, and dicts and lists of such; or None.
 
@@ -428,7 +449,7 @@ class Request:
             TypeError: An unknown name, or as the constructor.
         """
         values: dict[str, Any] = {
-            "url": self.url,
+            "url": self.written_url,
             "callback": self.callback,
             "method": self.method,
             "headers": self._headers,
@@ -462,6 +483,9 @@ class Request:
 
 
 _HEADERS = (type(None), Headers, SharedHeaders)
+
+_SLASHES = 3
+"""Of a URL whose path is ``/``."""
 
 _PLAIN = frozenset({str, int, float, bool, bytes, type(None)})
 

@@ -27,6 +27,7 @@ __all__ = [
     "host_scope",
     "is_joinable",
     "join_url",
+    "lacks_path",
     "normalize_url",
     "origin_of",
     "scheme_of",
@@ -92,7 +93,11 @@ _BASES = 256
 _LINKS = 4096
 """Links whose addresses are remembered, by the folder of their page: about a megabyte."""
 
-_HTTP = ("http://", "https://")  # such a URL in normal form has a path: its ninth character, or a later one, is a slash
+_HTTP = ("http://", "https://")
+"""Such a URL in normal form has a path: its ninth character, or a later one, is a slash. A response shows it without
+where it was written so, in a crawl that was moved from Scrapy."""
+
+_WITHOUT_PATH = re.compile(r"\s*(?:https?:)?//[^/?#\\\s]+\s*", re.IGNORECASE)
 
 _HOSTS = 256
 """Starts of URLs, up to the path, whose origin and scope are remembered."""
@@ -217,7 +222,8 @@ def origin_of(url: str) -> str:
 
     The default port is left out. A URL without a host (``mailto:``, ``data:``) gives its scheme and a colon.
     """
-    return _origin_of(url[: url.find("/", 8)] if url.startswith(_HTTP) else url)
+    end = url.find("/", 8) if url.startswith(_HTTP) else -1
+    return _origin_of(url if end < 0 else url[:end])
 
 
 @lru_cache(maxsize=_HOSTS)
@@ -233,7 +239,8 @@ def host_scope(url: str) -> str:
     ``:port`` when the port is not the scheme's default. Two schemes of one host are one scope, and an IPv4 address is
     one with the IPv6 address that stands for it (RFC 4291, 2.5.5.2).
     """
-    return _host_scope(url[: url.find("/", 8)] if url.startswith(_HTTP) else url)
+    end = url.find("/", 8) if url.startswith(_HTTP) else -1
+    return _host_scope(url if end < 0 else url[:end])
 
 
 @lru_cache(maxsize=_HOSTS)
@@ -249,6 +256,11 @@ def _host_scope(url: str) -> str:
         host, _, port = scope.rpartition(":")
         return f"{host.rstrip('.')}:{port}"
     return scope
+
+
+def lacks_path(url: str) -> bool:
+    """Return True if a ``url``, as it is written, ends behind the host: ``http://a.example`` or ``//a.example``."""
+    return _WITHOUT_PATH.fullmatch(url) is not None
 
 
 def without_fragment(url: str) -> str:

@@ -23,6 +23,7 @@ from trawl.http import (
     Request,
     Response,
     join_url,
+    lacks_path,
     origin_of,
     scheme_of,
 )
@@ -102,6 +103,8 @@ def _follow(
             priority_adjust=settings.redirect_priority_adjust,
             has_jar=settings.cookies_enabled,
         )
+        if lacks_path(location):
+            target.lacks_path = True
         outcome.then = Replace(target, _delay(response, settings, now_utc), "redirect", is_new_target=True)
 
 

@@ -86,6 +86,9 @@ def test_a_line_that_fails_here_is_wrong(tmp_path: Path, line: str, words: str) 
         "self.settings.get('RETRY_TIMES')",
         "self.settings.get('LOG_LEVEL', 'x')",
         "self.crawler.stats.get_value('downloader/request_count')",
+        "yield Request('http://a.example')",
+        "yield Request(response.url, meta={'proxy': 'http://127.0.0.1:8118'})",
+        "response.request.meta['proxy'] = 'http://127.0.0.1:8118'",
     ],
 )
 def test_a_line_that_does_what_it_did_is_not_told(tmp_path: Path, line: str) -> None:
@@ -116,12 +119,16 @@ def test_a_line_that_only_differs_is_told(tmp_path: Path, line: str, words: str)
     ("line", "words"),
     [
         ("yield Request('http://a.example/x', errback=print)", "errbacks are not called for what may not be ask"),
-        ("yield Request('http://a.example', dont_filter=True)", "the URL is http://a.example/ here, also in response"),
-        ("self.start_urls = ['http://a.example']", "the URL is http://a.example/ here, also in response.url; in Scra"),
+        ("yield Request('http://a.example:80', dont_filter=True)", "the URL is http://a.example here, also in respo"),
+        ("self.start_urls = ['http://a.example:80/']", "the URL is http://a.example/ here, also in response.url; in "),
         (
-            "yield response.follow(url='http://a.example')",
-            "the URL is http://a.example/ here, also in response.url; in Scra",
+            "yield response.follow(url='http://a.example:80')",
+            "the URL is http://a.example here, also in response.url; in Scrap",
         ),
+        ("yield Request('http://10.0.0.5/x')", "http://10.0.0.5/x is in your own network: requests there are refused"),
+        ("yield Request(f'http://localhost:8191/v1?x={value}')", "http://localhost:8191/v1?x= is in your own network"),
+        ("print(failure.type)", "errors have names and words of their own here: CannotResolveHostError is Name"),
+        ("failure.getErrorMessage()", "errors have names and words of their own here: CannotResolveHostError is Name"),
         ("yield Request('http://a.example/a/../b')", "the URL is http://a.example/b here, also in response.url; in Sc"),
         ("yield Request('http://a.example:80/a')", "the URL is http://a.example/a here, also in response.url; in Scra"),
         ("response.request.headers.get(b'Cookie')", "the Cookie that was sent is in response.sent_headers"),
@@ -155,6 +162,36 @@ def test_a_difference_that_no_setting_removes_is_told(tmp_path: Path, line: str,
 )
 def test_what_is_the_same_is_not_told(tmp_path: Path, line: str) -> None:
     assert told(tmp_path, in_callback(line)) == []
+
+
+def test_code_that_counts_on_a_refused_request_is_told(tmp_path: Path) -> None:
+    try_it = "try: yield {call}\n        except ({error}, KeyError): pass"
+    [found] = told(tmp_path, in_callback(try_it.format(call="Request(value)", error="ValueError")))
+    assert found.startswith("~5: Request() raises no ValueError for mailto:, javascript: or tel:, which are dropped")
+    assert told(tmp_path, in_callback(try_it.format(call="response.follow(value)", error="ValueError"))) == []
+    assert told(tmp_path, in_callback(try_it.format(call="Request(value)", error="IndexError"))) == []
+
+
+def test_an_address_in_the_users_network_is_told_of_where_it_is_refused(tmp_path: Path) -> None:
+    body = in_callback("yield Request('http://localhost:8050/render')")
+    assert len(told(tmp_path, body)) == 1
+    assert len(told(tmp_path, body, {"ALLOW_PRIVATE_ADDRESSES": False})) == 1
+    assert told(tmp_path, body, {"ALLOW_PRIVATE_ADDRESSES": True}) == []
+    assert told(tmp_path, body.replace("http://a.example/", "http://192.168.0.1/")) == []
+
+
+def test_a_setting_with_an_address_in_the_users_network_is_told_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pyproject.toml").write_text(
+        "[tool.trawl]\nSCRAPY_COMPAT = true\n\n[tool.trawl.own]\nSITE = 'http://a.example/'\n"
+        "SOLVER = 'http://localhost:8191/v1'\n"
+    )
+    (tmp_path / "moved_solver.py").write_text(HEAD + in_callback("pass"))
+    assert main(["check", "moved_solver.py"]) == 0
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith("pyproject.toml:6: SOLVER: http://localhost:8191/v1 is in your own network")
 
 
 def test_a_list_of_statuses_is_told_of_where_the_spider_lists_redirects(tmp_path: Path) -> None:

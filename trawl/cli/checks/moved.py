@@ -7,7 +7,7 @@ rule is a difference that is not removed for moved crawls: where the code or the
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
@@ -16,13 +16,14 @@ from typing import Any
 
 from w3lib.url import safe_url_string
 
+from trawl.addresses import AddressGuard
 from trawl.cli.checks.asyncio_uses import asyncio_uses
 from trawl.cli.checks.habits import is_of_headers
 from trawl.cli.checks.source import CheckMessage, SpiderSource
 from trawl.compat import GUIDE, MOVED, changes, name_advice, project_files
 from trawl.compat.crawler import Crawler, CrawlerEngine
 from trawl.errors import PartLoadError, SettingsError
-from trawl.http.url import normalize_url, without_fragment
+from trawl.http.url import lacks_path, normalize_url, without_fragment
 from trawl.migration import Unsupported
 from trawl.settings import DEFAULT, MOVED_DEFAULT, Settings, line_of
 from trawl.spiders import Spider
@@ -32,6 +33,8 @@ __all__ = ["check_moved"]
 
 _PARTS = ("DOWNLOADER_MIDDLEWARES", "EXTENSIONS", "ITEM_PIPELINES", "SPIDER_MIDDLEWARES")
 _CLASSES = ("DUPEFILTER_CLASS", "REQUEST_FINGERPRINTER_CLASS")
+
+_HTTP = ("http://", "https://")
 
 _REQUESTS = frozenset({"FormRequest", "JsonRequest", "Request"})
 
@@ -110,6 +113,15 @@ _ONE_CLASS = (
 )
 _ALL_RESPONSES = "response_received_count counts all responses, redirects and retries included"
 
+_OWN_NETWORK = (
+    "{url} is in your own network: requests there are refused unless a start URL is one such, or "
+    "ALLOW_PRIVATE_ADDRESSES is true; Scrapy sends them"
+)
+_NO_VALUE_ERROR = (
+    "Request() raises no ValueError for mailto:, javascript: or tel:, which are dropped and counted; follow() does"
+)
+_NAME_OF_ERROR = "errors have names and words of their own here: CannotResolveHostError is NameNotResolved, for example"
+
 _MATCHES = frozenset({"findall", "finditer", "fullmatch", "match", "search", "split", "sub"})
 _OF_BYTES = frozenset({"BytesIO", "b64decode", "b64encode", "crc32", "md5", "sha1", "sha256", "unpack"})
 
@@ -126,6 +138,9 @@ def check_moved(spider: type[Spider], settings: Settings) -> Iterator[CheckMessa
     forbids = ", ".join([name for name, is_on in forbidding.items() if is_on])
     statuses: Any = spider.handle_httpstatus_list
     lists_redirects = any(300 <= status < 400 for status in statuses if isinstance(status, int))
+    guards = _guards(spider, settings)
+    if guards:
+        yield from _own_network(settings)
     for path in project_files(spider, _parts(settings)):
         try:
             text = Path(path).read_text("utf-8")
@@ -135,7 +150,7 @@ def check_moved(spider: type[Spider], settings: Settings) -> Iterator[CheckMessa
             continue
         yield from (CheckMessage(path, change.line, str(change)) for change in imports)
         yield from (CheckMessage(path, *found) for found in asyncio_uses(tree))
-        reader = _Reader(tree, settings, forbids, lists_redirects=lists_redirects)
+        reader = _Reader(tree, settings, forbids, lists_redirects=lists_redirects, guards=guards)
         reader.visit(tree)
         yield from (CheckMessage(path, *found) for found in reader.found)
 
@@ -158,6 +173,31 @@ def _differing_settings(spider: type[Spider], settings: Settings) -> Iterator[Ch
         yield CheckMessage(*SpiderSource(spider).home(), _ROBOTS, is_wrong=False)
 
 
+def _guards(spider: type[Spider], settings: Settings) -> bool:
+    """Return whether requests to the user's own network are refused, as far as the spider's class tells."""
+    guard = AddressGuard(settings["ALLOW_PRIVATE_ADDRESSES"])
+    given = spider.start_urls
+    return not guard.is_open and not any(
+        _opens(guard, url) for url in (given if isinstance(given, list | tuple) else ())
+    )
+
+
+def _opens(guard: AddressGuard, url: object) -> bool:
+    """Return whether a URL, as a start URL, opens the user's own network to a crawl."""
+    try:
+        return isinstance(url, str) and url.startswith(_HTTP) and guard.begin_at(normalize_url(url))
+    except ValueError:
+        return False
+
+
+def _own_network(settings: Settings) -> Iterator[CheckMessage]:
+    """Report settings of the project's own that name an address in the user's network, in what `--move` wrote."""
+    for name, value in settings.own.items():
+        if _opens(AddressGuard(), value):
+            place = line_of(name, settings.source("SCRAPY_COMPAT"))
+            yield CheckMessage(*place, f"{name}: {_OWN_NETWORK.format(url=value)}", is_wrong=False)
+
+
 class _Reader(ast.NodeVisitor):
     """Reads one file.
 
@@ -165,8 +205,17 @@ class _Reader(ast.NodeVisitor):
         found: Lines, with what is different there, and whether it is to be changed.
     """
 
-    def __init__(self, tree: ast.AST, settings: Settings, forbids: str = "", *, lists_redirects: bool = False) -> None:
+    def __init__(
+        self,
+        tree: ast.AST,
+        settings: Settings,
+        forbids: str = "",
+        *,
+        lists_redirects: bool = False,
+        guards: bool = False,
+    ) -> None:
         self.found: list[tuple[int, str, bool]] = []
+        self._guards = guards
         self._settings = settings
         self._forbids = forbids
         self._lists_redirects = lists_redirects
@@ -179,6 +228,7 @@ class _Reader(ast.NodeVisitor):
             if alias.name == "trawl" and alias.asname
         }
         self._patterns = _assigned(nodes, _is_pattern_of_bytes)
+        self._proxies = set(map(id, _proxies(nodes)))
         self._values: set[str] = set()
 
     def _tell(self, node: Any, words: str, *, is_wrong: bool = True) -> None:
@@ -210,6 +260,16 @@ class _Reader(ast.NodeVisitor):
             self._tell(node, f"the statistic {node.value} is not kept, so reading it gives None", is_wrong=False)
         elif node.value == "response_received_count":
             self._tell(node, _ALL_RESPONSES, is_wrong=False)
+        elif self._guards and id(node) not in self._proxies and _opens(AddressGuard(), node.value):
+            self._tell(node, _OWN_NETWORK.format(url=node.value), is_wrong=False)
+
+    def visit_Try(self, node: ast.Try) -> None:
+        """Look for code that counts on Request() to refuse what is not fetched."""
+        caught = {_last(each) for handler in node.handlers for each in _caught(handler)}
+        calls = [each for part in node.body for each in ast.walk(part) if isinstance(each, ast.Call)]
+        if "ValueError" in caught and (made := [each for each in calls if _last(each.func) in _REQUESTS]):
+            self._tell(made[0], _NO_VALUE_ERROR, is_wrong=False)
+        self.generic_visit(node)
 
     def visit_Assign(self, node: ast.Assign) -> None:
         """Look at start URLs."""
@@ -220,7 +280,7 @@ class _Reader(ast.NodeVisitor):
 
     def _url(self, node: ast.expr) -> None:
         """Tell of a URL that has another form here."""
-        is_url = isinstance(node, ast.Constant) and str(node.value).startswith(("http://", "https://"))
+        is_url = isinstance(node, ast.Constant) and str(node.value).startswith(_HTTP)
         if is_url and (words := _other_form(str(getattr(node, "value", "")))):
             self._tell(node, words, is_wrong=False)
 
@@ -312,6 +372,8 @@ class _Reader(ast.NodeVisitor):
         holder = _last(node.value)
         if node.attr == "__class__" and holder == "response":
             self._tell(node, _ONE_CLASS)
+        if holder == "failure" and node.attr in {"type", "getErrorMessage"}:
+            self._tell(node, _NAME_OF_ERROR, is_wrong=False)
         kind: Any = {"crawler": Crawler, "engine": CrawlerEngine}.get(holder)
         if isinstance(absent := vars(kind).get(node.attr) if kind else None, Unsupported):
             self._tell(node, f"{holder}.{node.attr} is not here: {absent.words}")
@@ -344,9 +406,33 @@ def _other_form(url: str) -> str:
         here, there = without_fragment(normalize_url(url)), without_fragment(safe_url_string(url))
     except ValueError:
         return ""
+    if lacks_path(url):  # a response shows it so
+        here = here[:-1]
     if here == there or safe_url_string(here) == there:
         return ""
     return f"the URL is {here} here, also in response.url; in Scrapy {there}"
+
+
+def _caught(handler: ast.ExceptHandler) -> Sequence[ast.expr]:
+    """Return what a handler names, one by one."""
+    if handler.type is None:
+        return ()
+    return handler.type.elts if isinstance(handler.type, ast.Tuple) else (handler.type,)
+
+
+def _proxies(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
+    """Yield what is given for ``proxy`` in a dict, or assigned to it: no request is sent to that address itself."""
+    for node in nodes:
+        if isinstance(node, ast.Dict):
+            yield from (value for key, value in zip(node.keys, node.values, strict=True) if _is_text(key, "proxy"))
+        elif isinstance(node, ast.Assign):
+            yield from (
+                node.value for each in node.targets if isinstance(each, ast.Subscript) and _is_text(each.slice, "proxy")
+            )
+
+
+def _is_text(node: ast.expr | None, text: str) -> bool:
+    return isinstance(node, ast.Constant) and node.value == text
 
 
 def _is_none(node: ast.expr) -> bool:
