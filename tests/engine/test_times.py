@@ -115,6 +115,8 @@ async def test_c12_with_a_job_time_in_the_frontier_counts_and_the_totals_go_on(
     first = await a_web().crawl(Many, settings)
     ran = await a_web().crawl(Many, {**settings, "CLOSESPIDER_PAGECOUNT": 0})
     assert ran.stats["fetching_seconds"] == pytest.approx(60 * 2.0)
-    assert ran.stats["throttled_seconds"] == pytest.approx(first.stats["throttled_seconds"] + 29 * 10.0, abs=16.0)
+    # Connected ahead by up to half a second, a request waits at the wire while the next one waits in its lane.
+    overlap = ran.stats["throttled_seconds"] - (first.stats["throttled_seconds"] + 29 * 10.0)
+    assert -1.0 <= overlap <= 60 * 0.5
     last = ran.items[-1]["times"]
     assert last.queued + last.throttled == pytest.approx(29 * 10.0, abs=11.0)  # from when this run began

@@ -16,6 +16,8 @@ their methods are put around ``start()``: ``process_start``, and its older form 
 generator over a plain iterator, which can't await what it takes. So the older ones are put around the start URLs, or
 ``start_requests()``, before these become asynchronous; whatever its number, an older one is nearer to the spider than
 any ``process_start``. A spider with a ``start()`` of its own may await in it and is refused, as in Scrapy.
+
+Length: the two kinds of middleware share how their methods are found, called and told of.
 """
 
 from __future__ import annotations

@@ -200,9 +200,8 @@ class CrawlSpider(Spider[ItemT]):
                 links = rule.process_links(list(links)) or ()
             for link in links:
                 seen.add(link)
-                request: Request | None = self._build_request(index, link)
-                if rule.process_request is not None:
-                    request = rule.process_request(request, response)
+                built = self._build_request(index, link)
+                request = built if rule.process_request is None else rule.process_request(built, response)
                 if request is not None:
                     yield request
 
