@@ -219,7 +219,7 @@ class Worker:
         elif isinstance(then, Drop):
             self._stats.inc(then.reason)
             logger.debug("%r ends: %s", grant.request, then.reason)
-            # It was never answered, so a job keeps it, to be queued again; the other reasons are ends that are wanted.
+            # It had no good answer, so a job keeps it, to be queued again; the other reasons are ends that are wanted.
             failure = "its host was given up" if then.reason == "refused" else None
             await self._leases.finish(grant.lease, (), depth=0, failure=failure)
         else:

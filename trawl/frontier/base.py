@@ -46,7 +46,10 @@ __all__ = [
 ]
 
 Scopes: TypeAlias = "tuple[tuple[str, float | None], ...]"
-"""Scope ids, sorted, each with its expected amount (None: not named, counts 1.0)."""
+"""Scope ids, sorted, each with its expected amount (None: not named, counts 1.0).
+
+What a user's manager may return is :data:`trawl.throttling.Scopes`; the throttle makes this of it.
+"""
 
 Amounts: TypeAlias = "tuple[float | None, ...]"
 """The amounts that a request names, in the order of its scopes; None: not named. Empty: none is."""

@@ -388,7 +388,7 @@ class LaneQueues:
         claimant = queue.claim
         if (
             claimant is not None
-            # One that is ready is looked at before anything else is granted, which decides the same.
+            # One that is ready is about to be looked at, which decides the same.
             and claimant.where is not READY
             and (
                 queue.scope.is_shut(now, claimant.amount_in(queue.scope), BACKOFF_PATIENCE)
