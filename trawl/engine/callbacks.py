@@ -222,6 +222,7 @@ async def consume(
     if inspect.isawaitable(result):
         result = await result
     if isinstance(result, AsyncIterable):
+        # An iterable that is no generator has nothing to close.
         async with aclosing(cast("Any", result)) if hasattr(result, "aclose") else nullcontext(result) as outputs:
             async for output in outputs:
                 try:
@@ -268,6 +269,7 @@ async def without_groups(running: Awaitable[T]) -> T:
         is_one = len(found) == 1 or (found and all(isinstance(error, JobError) for error in found))
         if not is_one:  # of JobErrors each task that meets it has one
             raise
+    # Outside of the handler, so that it does not have the group as its context.
     raise found[0]
 
 

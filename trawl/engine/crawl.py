@@ -269,6 +269,7 @@ class Crawl:
                     self._check_open()
                     with self._context.shields.shielded():
                         await self._leases.push(group, depth=0, is_start=True)
+                # It may have ended while they were stored: then they are not sent, and the caller hears so.
                 self._check_open()
 
     @contextmanager
@@ -287,6 +288,7 @@ class Crawl:
             yield
         finally:
             self._state.keepers -= 1
+            # The loop that ends a crawl with nothing pending sleeps until then.
             self._state.wakeup.set()
 
     def _check_open(self) -> None:

@@ -119,6 +119,7 @@ class CallbackItems:
             ItemLost: It can't be written; it is counted as that.
         """
         holder = self._holder
+        # A page may be cut off at the limit, which `put` alone does.
         if self._is_full or holder.limit is not None or holder.store.is_behind:
             return False
         if not holder.outlet.put_nowait(item, page):

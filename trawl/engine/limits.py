@@ -184,6 +184,7 @@ class CrawlLimits:
             if self._pages <= 0:
                 self._state.end("closespider_pagecount")
         elif task.is_counted:
+            # One page more is missing again: there may be a place for one that waits.
             self._take_pages(-1)
             self._state.wakeup.set()
 
@@ -191,6 +192,7 @@ class CrawlLimits:
         if not pages.decide(is_page=is_page):
             return
         now = trio.current_time()
+        # Who waits for the scope is refused now, instead of when it opens, which may be minutes later.
         if pages.is_spent:
             reconsider(self._scheduler, scope, now)
         self._changed(scope, now)

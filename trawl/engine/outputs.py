@@ -114,6 +114,7 @@ class CallbackOutputs:
         if type(output) is not dict and not is_item(output):
             raise InvalidOutput(output)
         try:
+            # Each hundredth takes the way that is a checkpoint: others run beside a callback without an end.
             if (self.items + self._lost) % BATCH == BATCH - 1 or not self._outlet.put_nowait(output, self._page):
                 return False
         except ItemLost:
