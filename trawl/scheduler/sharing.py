@@ -71,6 +71,7 @@ class SharingScheduler(Scheduler):
     def came(self, token: Token, now: float) -> None:
         """Take a token that was asked for; :meth:`next_event` tells when it is to be looked at."""
         token_queue = self._by_number.get(token.number)
+        # No lane asks for it any more: another process may have it.
         if token_queue is None:
             self._line.drop(token.number)
             return
@@ -79,6 +80,7 @@ class SharingScheduler(Scheduler):
 
     def grant(self, now: float, *, pages: bool = True) -> Grant | Refused | None:
         """The best grant that may go at ``now``; None when there is none."""
+        # First: a lane whose token may go now is among those that are chosen from.
         timers = self._timers
         while timers and timers[0][0] <= now:
             self._passed(heappop(timers)[2], now)
@@ -86,6 +88,7 @@ class SharingScheduler(Scheduler):
 
     def sent(self, grant: Grant, now: float, due_at: float = -inf) -> None:
         """Note that ``grant`` went to the wire at ``now``, and tell the line of it."""
+        # Asked before the send is noted, as that sets `sent_at`.
         is_first = grant.is_in_flight and grant.sent_at is None
         super().sent(grant, now, due_at)
         token = self._tokens.get(grant)
@@ -117,6 +120,7 @@ class SharingScheduler(Scheduler):
         """Return what ``lane`` has to wait for, and until when: its own scopes, a token, or the shared scopes."""
         if not any(isinstance(scope, SharedScope) for scope in lane.scopes):
             return super()._obstacle(lane, grant, now)
+        # Its own scopes first: a token holds for a short time, which would pass while one of them is closed.
         for index, scope in enumerate(lane.scopes):
             if not isinstance(scope, SharedScope):
                 queue = self.queues.scope_queues.get(scope.id)
@@ -172,6 +176,7 @@ class SharingScheduler(Scheduler):
         self._drop(token_queue)
 
     def _take(self, lane: Lane, grant: Grant, now: float) -> Grant:
+        # Before the grant is taken: a lane that has no more is retired by it, and would give the token back.
         token_queue = self._asks.pop(lane, None)
         super()._take(lane, grant, now)
         if token_queue is not None and token_queue.token is not None:
