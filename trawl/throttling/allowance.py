@@ -70,6 +70,7 @@ class Allowance:
             self.is_short = True
             self._wanted = max(self._wanted, amount)
             self._all.ask(self)
+        # Long before the end of either, so that no request has to wait until more is stored.
         elif left < self.size / 2 or now > self._all.until - LEASE / 2:
             self._all.ask(self)
         return is_covered

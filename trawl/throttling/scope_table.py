@@ -91,6 +91,7 @@ class ScopeTimers:
         while self._heap and self._heap[0][0] <= now:
             at, _, id = heappop(self._heap)
             scope = self._scopes.get(id)
+            # Any other entry is stale: its scope was armed for another instant since, or is gone.
             if scope is not None and scope.state.armed == at:
                 scope.state.armed = inf
                 yield scope
@@ -135,6 +136,7 @@ class CrawlDelays:
         before = self.of(id)
         if delay > 0.0:
             wishes = self.wishes.setdefault(id, {})
+            # The shortest wish makes way, and the longer of the two stays: the limit never gets looser by it.
             if origin not in wishes and len(wishes) >= MAX_ORIGINS:
                 origin = min(wishes, key=lambda known: wishes[known])
                 delay = max(delay, wishes[origin])
@@ -223,6 +225,7 @@ class ScopePolicies:
             SettingsError: A key is unknown or a value does not fit.
         """
         config = dict(self.of(id).config)
+        # A delay and a rate say the same in two ways: the later replaces the earlier.
         if "delay" in changes:
             config.pop("rate", None)
         if "rate" in changes:
@@ -323,6 +326,7 @@ class ScopeTable:
 
     def made(self, id: str, now: float) -> tuple[Scope, bool]:
         """Return the scope of an id, and True if it was made just now."""
+        # Most ids are normal already: a look-up costs less than to normalise them.
         scope = self._scopes.get(id) or self._scopes.get(id := normal_id(id))
         if scope is not None:
             return scope, False
@@ -420,6 +424,7 @@ class ScopeTable:
             scope = self._scopes[self._by_age[0]]
             state: ScopeState = scope.state
             idle = now - max(scope.last_sent, state.good_at, state.triggered_at, state.made_at)
+            # At the limit whatever is quiet goes, however short a time it has been.
             is_due = idle > (self._max_idle if len(self._scopes) < self._limit else 0.0)
             if is_due and state.is_quiet(scope, now):
                 self._by_age.popleft()
@@ -428,6 +433,7 @@ class ScopeTable:
                 if self._allowances is not None:
                     self._allowances.forget(scope.id)
             else:
+                # To the end, so that each is looked at in turn.
                 self._by_age.rotate(-1)
 
 
