@@ -185,6 +185,7 @@ def _ext(code: int, inner: object) -> msgspec.msgpack.Ext:
 
 
 def _text(value: Any, path: str) -> object:
+    # ASCII is known at once, and has no surrogates.
     if not value.isascii():
         try:
             value.encode()
@@ -194,6 +195,7 @@ def _text(value: Any, path: str) -> object:
 
 
 def _int(value: Any, path: str, depth: int) -> object:
+    # Hexadecimal: of a decimal number, Python reads no more than 4,300 digits unless it is told to.
     return value if value in _INT64 else _ext(_INT, hex(value))
 
 
@@ -476,6 +478,7 @@ class RecordCodec:
         amounts: Amounts = tuple(stored.amounts)
         not_before = 0.0
         if stored.until is not None:
+            # The clock may have been set back since: nothing waits longer than it had to when it was stored.
             not_before = min(self._wall.from_epoch(stored.until), now + stored.wait)
         record = Record(
             request,

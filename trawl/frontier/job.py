@@ -204,6 +204,7 @@ class Outbox:
     def added(self, items: Sequence[bytes] | None, end: int) -> None:
         """Update memory once a step is stored: ``items`` are the last up to ``end``; None: they must be read."""
         if items is None:
+            # The tail has no gaps, as `after` counts in it; the spilled items were never in memory.
             self._tail.clear()
             self._tail_bytes = 0
         else:
@@ -268,6 +269,7 @@ class Lease:
         until = self.until = min(self._job_until, self._places_until)
         for scope in self._scopes:
             scope.deadline = until
+        # Those that wait look at `until` anew; whoever comes later waits for the next renewal.
         self._renewed.set()
         self._renewed = trio.Event()
 
@@ -280,6 +282,7 @@ class Lease:
 
     async def hold(self, call: Callable[[], Any]) -> Any:
         """Await ``call()`` under the lease, waiting for it where it is over. Returns None if it ended meanwhile."""
+        # Asked again: it may be over once more by the time this task runs.
         while trio.current_time() >= self.until:
             await self._renewed.wait()
         with trio.CancelScope(deadline=self.until) as scope:
@@ -555,6 +558,7 @@ class Job:
 
     def _beside(self) -> tuple[dict[str, bytes | None], list[int]]:
         """Return the values that changed since the last step, and the orders whose spilled items go, for this one."""
+        # Before the values are taken: what a hook keeps is in this very step.
         for hook in self._hooks:
             hook()
         changed, self._changed = self._changed, {}

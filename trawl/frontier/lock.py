@@ -75,6 +75,7 @@ class JobLock:
 
     def release(self) -> None:
         """Release the lock. A second call does nothing."""
+        # The file stays: were it removed, a process that has just opened it would lock one that no other finds.
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             os.close(descriptor)
@@ -93,6 +94,7 @@ class JobLock:
             raise JobError(f"job {directory}: {who} is using it; a job is for one process at a time", str(directory))
         try:
             self.last_error = _error_in(self._descriptor)
+            # Padded, as the error of the last process stands behind it.
             os.pwrite(self._descriptor, f"{os.getpid():<{_PID_BYTES - 1}}\n".encode(), 0)
         except OSError as error:
             raise job_error(directory, error) from error

@@ -105,6 +105,7 @@ class SqliteJob(Job):
 
         def run(connection: sqlite3.Connection) -> tuple[int | None, int]:
             first = write(connection, step, self.row_counts)
+            # The spilled first: the request gave them before those that are still in memory.
             if step.is_spilled:
                 assert step.ended is not None
                 self._last_position += take_spilled(connection, step.ended[0], self._last_position)
@@ -141,6 +142,7 @@ class SqliteJob(Job):
 
     async def read_snapshot(self, max_marks: int, now: float) -> Snapshot:
         """Read what a frontier begins with. A checkpoint."""
+        # Asked before it is written: a clock is rarely set back, and what only reads needs no commit.
         if await self.transactions.execute(partial(is_clock_set_back, now=now), _same, is_writing=False):
             await self.transactions.execute(partial(bring_forward, now=now), _same)
         step = partial(read_snapshot, max_marks=max_marks, row_counts=self.row_counts)
@@ -170,6 +172,7 @@ class SqliteJob(Job):
             finally:
                 self._is_open = False
                 await self._blocking.run(self._connection.close)  # noqa: ASYNC102 - shielded
+                # Before the lock goes: the next process reads it as soon as it has the lock.
                 if self.failure is not None:
                     self._lock.write_error(str(self.failure).removeprefix(f"job {self.directory}: "))
                 self._lock.release()
@@ -244,6 +247,7 @@ class _Opened:
 
     def __init__(self, directory: Path, busy_seconds: float) -> None:
         _make(directory)
+        # Before the database: that of a job in use is not even opened.
         self.lock: JobLock = JobLock(directory)
         try:
             try:

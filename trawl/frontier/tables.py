@@ -114,6 +114,7 @@ def read_snapshot(connection: sqlite3.Connection, max_marks: int, row_counts: Ro
     held = sum(pending for lane, pending in counts if lane == HELD)
     counts = [(lane, pending) for lane, pending in counts if lane != HELD]
     lanes = [(pending, (lane, *_heads(connection, lane, 1)[0])) for lane, pending in counts]
+    # Depth first, orders are negative.
     lanes.sort(key=lambda lane: abs(lane[1][3]))
     edges = [
         abs(connection.execute(f"SELECT {edge}(ord) FROM {table}").fetchone()[0] or 0)  # depth first, they are negative
@@ -262,6 +263,7 @@ def is_clock_set_back(connection: sqlite3.Connection, now: float) -> bool:
 def bring_forward(connection: sqlite3.Connection, now: float) -> None:
     """Limit waits after the clock was set back to ``now``: none is longer than when its request was stored."""
     last = -(2**63)
+    # By the order, which stays as it is: by the time, which is changed here, some would be read twice.
     statement = "SELECT ord, record FROM request WHERE lane = ? AND ord > ? ORDER BY ord LIMIT ?"
     while rows := connection.execute(statement, (HELD, last, AT_ONCE)).fetchall():
         last = rows[-1][0]

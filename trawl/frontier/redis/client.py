@@ -184,6 +184,7 @@ class Server:
                     return [await self._client.evalsha(scripts()[name][0], keys=keys, args=arguments)]
                 async with self._client.pipeline(transaction=False) as pipeline:
                     wanted = [pipeline.evalsha(scripts()[name][0], keys=keys, args=args) for name, keys, args in calls]
+                    # Half of the time, in milliseconds: its answer is here before the round is given up.
                     confirmed = pipeline.wait(replicas, int(ROUND_SECONDS * 500)) if replicas else None
                 answers = [await each for each in wanted]
                 if confirmed is not None and int(await confirmed) < replicas:
