@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.docs.blocks import blocks_of
 from tests.docs.given import ROOT
-from tests.docs.not_run import a_session, installable, understood
+from tests.docs.not_run import a_session, group_of_trawl, installable, understood
 from tests.docs.test_page_blocks import OTHERS, TUTORIAL
 
 NO_PAGES = {".git", ".venv", ".nox", "_build", "newsfragments", ".pytest_cache", "node_modules"}
 ANY_FENCE = re.compile(r"^\s*(`{3,}|~{3,}|:{3,}(?=\{))", re.M)
 INLINE = re.compile(r"(?<!`)`((?:trawl|nox|pip|python|pytest) [^`]+)`(?!`)")
+EXAMPLE = re.compile(r"^  (trawl .+)$", re.M)
 PLACEHOLDERS = {"COMMAND": "crawl", "NAME": "crawl"}
 """What stands for a word of ``trawl``."""
 
@@ -26,6 +29,13 @@ OF_A_NAME_ALONE = {"MissingParameter", "BadOptionUsage", "Exit"}
 
 def pages() -> list[Path]:
     return [path for path in sorted(ROOT.rglob("*.md")) if not NO_PAGES & {*path.relative_to(ROOT).parts}]
+
+
+def commands_of(command: Any) -> Iterator[Any]:
+    """A command, and those below it."""
+    yield command
+    for each in getattr(command, "commands", {}).values():
+        yield from commands_of(each)
 
 
 def words_in_prose(text: str) -> list[str]:
@@ -64,6 +74,15 @@ def look_at(command: str) -> None:
         except Exception as error:
             if type(error).__name__ not in OF_A_NAME_ALONE:
                 raise
+
+
+def test_each_command_in_the_help_of_another_is_understood() -> None:
+    printed = [
+        example for command in commands_of(group_of_trawl()) for example in EXAMPLE.findall(command.epilog or "")
+    ]
+    assert len(printed) > 40
+    for example in printed:
+        look_at(example.partition(" >")[0])
 
 
 @pytest.mark.parametrize(
