@@ -56,7 +56,8 @@ def compiled(modules: list[str], folder: Path) -> list[Path]:
     return [Path(output) for output in command.get_outputs()]
 
 
-PICTURE = re.compile(r"!\[[^]]*\]\((?!https?:)[^)]+\)\n*")
+# With the line that announces it.
+PICTURE = re.compile(r"(?:^[^\n]+:(?:\*\*)?\n\n)?!\[[^]]*\]\((?!https?:)[^)]+\)\n*", re.M)
 LINK = re.compile(r"(?<!!)\[([^]]*)\]\((?!https?:|#)([^)]+)\)")
 
 
