@@ -12,7 +12,7 @@ import pytest
 from hypothesis import settings
 
 # Every run tries the same examples, so that a change is judged by itself; HYPOTHESIS_PROFILE=default draws others.
-settings.register_profile("gate", derandomize=True, max_examples=40)
+settings.register_profile("gate", derandomize=True, max_examples=40, deadline=None)
 settings.register_profile("sweep", max_examples=1000, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "gate"))
 
