@@ -132,6 +132,31 @@ async def test_the_stricter_of_two_delays_is_in_force(
     assert "the settings of two crawls differ" in caplog.text
 
 
+@pytest.mark.parametrize("first", [0, 1])
+@pytest.mark.parametrize(
+    "mover",
+    [
+        {"THROTTLING_SCOPES": {"a.example": {"rampup": True}}, "DOWNLOAD_DELAY": 0.5},
+        {"AUTOTHROTTLE_ENABLED": True, "DOWNLOAD_DELAY": 0.1},
+    ],
+)
+async def test_a_crawl_that_moves_its_pace_goes_no_faster_than_the_fixed_one_of_another(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture, mover: dict[str, object], first: int
+) -> None:
+    wire = Wire(a_web(latency=0.1))
+    settings = [
+        {**EXACT, **mover, "AUTOTHROTTLE_START_DELAY": 0.1},
+        {**EXACT, "DOWNLOAD_DELAY": 0.5},
+    ]
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(wire.crawl, first, settings[first], 60)
+        begun_at = trio.current_time()
+        await trio.sleep(0.1)
+        nursery.start_soon(wire.crawl, 1 - first, settings[1 - first], 60)
+    assert min(gap for gap, (at, _) in zip(wire.gaps, wire.sent, strict=False) if at > begun_at + 0.1) >= 0.5 - 1e-6
+    assert ("no rampup" in caplog.text) == (first == 0 and "AUTOTHROTTLE_ENABLED" not in mover)
+
+
 async def test_a_crawl_that_shares_nothing_keeps_limits_of_its_own(autojump_clock: MockClock) -> None:
     wire = Wire(a_web())
     alone = {**EXACT, "DOWNLOAD_DELAY": 1.0, "THROTTLING_SHARED": False}

@@ -197,16 +197,21 @@ class Throttle:
     def _tighten(self, scope: Scope, now: float) -> None:
         """Have a scope keep the limits of this crawl as well, where those of others that hold it are less strict."""
         policy, state = self._table.policies.of(scope.id), scope.state
-        if policy.limits == scope.limits:
-            return
         limits = stricter(scope.limits, policy.limits)
+        ends_rampup = state.rampup is not None and policy.rampup is None  # which would go past the other's own pace
+        if policy.limits == scope.limits and not ends_rampup:
+            return
         logger.warning(
             "%s: the settings of two crawls differ, so the stricter ones are in force for both: delay %.3g s, "
-            "concurrency %g (THROTTLING_SHARED)",
-            scope.id, limits.delay, limits.concurrency,
+            "concurrency %g%s (THROTTLING_SHARED)",
+            scope.id, limits.delay, limits.concurrency, ", no rampup" if ends_rampup else "",
         )  # fmt: skip
-        if limits != scope.limits:
-            state.set_policy(attrs.evolve(state.policy, limits=limits))
+        if limits != scope.limits or ends_rampup:
+            rampup, auto = policy.rampup and state.policy.rampup, state.policy.autothrottle
+            if auto is not None:
+                least = max(auto.min_delay, limits.delay)
+                auto = attrs.evolve(auto, min_delay=least, max_delay=max(auto.max_delay, least))
+            state.set_policy(attrs.evolve(state.policy, limits=limits, rampup=rampup, autothrottle=auto))
             self._table.apply_limits(scope, limits, now)
             state.apply(scope)
             self._moved(scope, now)
