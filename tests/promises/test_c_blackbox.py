@@ -242,7 +242,7 @@ def test_c05_a_hold_that_a_429_asks_for_is_dear_so_there_are_few(rate: float, se
     assert max(send.time for send in sim.sends) <= pages / rate / 0.75
 
 
-@pytest.mark.parametrize(("seconds", "share"), [(5, 0.85), (30, 0.75)])
+@pytest.mark.parametrize(("seconds", "share"), [(5, 0.9), (30, 0.85)])
 def test_c05_a_limit_whose_every_refusal_costs_half_a_minute_is_used(seconds: int, share: float) -> None:
     sim = crawled(6000, RAMPED, limit=RateLimit(rate=10.0, burst=5, retry_after=seconds))
     good = [send.time for send in sim.sends if send.status == 200 and 60.0 <= send.time < 600.0]
@@ -255,6 +255,15 @@ def test_b20_c05_errors_that_no_rate_cures_make_it_slow_and_lose_nothing(share: 
     draws = random.Random(1)
     sim = crawled(400, RAMPED, handler=lambda request: SimulatedResponse(503 if draws.random() < share else 200))
     assert max(send.time for send in sim.sends) <= 400 * (1.0 if share < 0.05 else 10.0)
+
+
+@pytest.mark.parametrize(("before", "rate", "share"), [(5.0, 50.0, 0.55), (10.0, 20.0, 0.88), (10.0, 12.0, 0.95)])
+def test_c09_a_limit_that_rises_is_used_in_the_two_minutes_after_it(before: float, rate: float, share: float) -> None:
+    pages = int(before * 120.0 + rate * 140.0)
+    sim = crawled(pages, RAMPED, limit=RateLimit(rate=before, burst=5, changes=[(120.0, rate)]))
+    after = [send.status for send in sim.sends if 120.0 <= send.time < 240.0]
+    assert after.count(200) >= share * rate * 120.0
+    assert after.count(429) <= 0.03 * after.count(200)
 
 
 @pytest.mark.parametrize("status", [429, 503])

@@ -21,11 +21,11 @@ window that the user gave ends after so many seconds.
   last for several of them.
 - *Closing in* (4.2, 4.4, 4.5): each window below the target moves the rate along
   ``top - (top - bottom) * ((K - n) / K) ** 3``: fast where it is far from the refused rate, almost flat where it is
-  near, and slowly past it, because limits move.
+  near, and past it, because limits move: slowly, or by 1.04 a window where the user gave none and no hold is dear.
 - *Kept below*: a refusal whose header holds the scope for a quarter of a window's answers costs more than a rate that
   is a little too low. The rate falls to 0.9 of what was refused and returns to 0.97 of it, in so many windows that the
   hold is a tenth of them; after slow start to 0.5 and 0.6, because that had just doubled the rate.
-- *Past it* by a tenth without being refused, the mark is obsolete: searching again.
+- *Past it* by a tenth without being refused, the mark is obsolete: starting, or searching, again.
 - *Fallen back*: three incidents in a row without a good answer, none of which is a 429, or a whole window
   with triggers and no good answer. That is an outage, not a limit: what fell in it comes back, and backing off moves
   the scope from there until it is over. A refusal on the way back is of a limit that fell: rampup takes the scope back,
@@ -76,6 +76,7 @@ _DEAR = 0.9, 0.97  # of a rate whose refusal cost a quarter of a window: where t
 _OVERSHOT = 0.5, 0.6  # ... if it cost a window or more, and slow start had just doubled the rate
 _LATENCIES = 2.5  # near the limit a window is this many answers long at least: a shorter one can't tell incidents apart
 _OBSOLETE = 1.1
+_PAST = 1.04  # a window of forty answers goes so far past the refused rate: 1.6 of them are refused where it holds
 _DELAYED = 0.6  # delays used to this part are what limited: with jitter two of them allow less than either alone
 _FULL = 0.75  # slots that were busy for this part of the window are
 _ANSWERS = 40  # in a window whose length is not configured: one incident in it is a few refusals in a hundred pages
@@ -430,10 +431,15 @@ class RampupState:
         cycle = min(max(_WINDOWS, math.ceil(self._cost * _SPARE / max(self.policy.target[1], 1.0))), _MAX_WINDOWS)
         cycle = max(cycle, math.ceil(self._held / _HELD / _ANSWERS))
         away = (cycle - self._quiet) / cycle
-        wanted = self.refused - (self.refused - self._fallen_to) * away**3
+        is_cheap = self.policy.is_counted and not self._held  # a refusal costs no hold
+        if away < 0.0 and is_cheap:
+            wanted = self.refused * _PAST ** (self._quiet - cycle)
+        else:
+            wanted = self.refused - (self.refused - self._fallen_to) * away**3
         if wanted > self.refused * _OBSOLETE:
             self.refused = None
-            return self.policy.delay_factor
+            self._is_starting = is_cheap
+            return self._search_factor
         return min(1.0, max(self.rate / wanted, self.policy.delay_factor))
 
     def _speed_up(self, factor: float) -> None:
