@@ -144,7 +144,7 @@ async def test_a_crawl_that_moves_its_pace_goes_no_faster_than_the_fixed_one_of_
     autojump_clock: MockClock, caplog: pytest.LogCaptureFixture, mover: dict[str, object], first: int
 ) -> None:
     wire = Wire(a_web(latency=0.1))
-    settings = [
+    settings: list[dict[str, object]] = [
         {**EXACT, **mover, "AUTOTHROTTLE_START_DELAY": 0.1},
         {**EXACT, "DOWNLOAD_DELAY": 0.5},
     ]
