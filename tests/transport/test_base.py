@@ -186,6 +186,42 @@ async def test_a_request_whose_connection_is_closed_while_it_waits_uses_no_turn(
         await server.all_gone()
 
 
+@pytest.mark.parametrize("waits", [True, False])
+async def test_by_httpx_one_whose_new_connection_is_closed_while_it_waits_goes_again(
+    clock: MockClock, waits: bool
+) -> None:
+    connections: list[trio.SocketStream] = []
+
+    async def serve(stream: trio.SocketStream) -> None:
+        connections.append(stream)
+        if len(connections) == 1:
+            if waits:
+                await trio.sleep(1.0)
+            else:
+                await stream.receive_some()
+            await stream.aclose()
+            return
+        await stream.receive_some()
+        await stream.send_all(HELLO)
+
+    async with trio.open_nursery() as nursery:
+        (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        nursery.start_soon(trio.serve_listeners, serve, [listener])
+        wire = HttpxTransport(TransportSettings())
+        url = f"http://127.0.0.1:{listener.socket.getsockname()[1]}/"
+        asked: list[float] = []
+
+        def on_sent() -> float | bool:
+            asked.append(trio.current_time())
+            return asked[0] + 3.0 if waits and len(asked) == 1 else False
+
+        outcome = await wire.send(Request(url), on_sent)
+        assert (outcome.response is not None) == waits  # cut off after it was read, it may have been acted on
+        assert len(asked) == (3 if waits else 1)  # the second send is told of as well
+        await wire.aclose()
+        nursery.cancel_scope.cancel()
+
+
 async def test_over_http_2_a_request_that_is_early_gives_its_turn_up(clock: MockClock) -> None:
     authority = Authority()
     async with serving_h2(fine, authority.server()) as server:

@@ -75,13 +75,24 @@ class RequestTrace:
         has_sent: It has gone to the wire.
     """
 
-    __slots__ = ("_close", "_is_connect", "_on_sent", "_outcome", "_whole", "has_sent", "is_new", "is_through")
+    __slots__ = (
+        "_close",
+        "_has_waited",
+        "_is_connect",
+        "_on_sent",
+        "_outcome",
+        "_whole",
+        "has_sent",
+        "is_new",
+        "is_through",
+    )
 
     def __init__(self, outcome: Outcome, on_sent: OnSent, whole: trio.CancelScope) -> None:
         self._outcome = outcome
         self._on_sent = on_sent
         self._whole = whole  # its time limit
         self._is_connect = False
+        self._has_waited = False
         self._close: Callable[[], None] | None = None
         self.is_new: bool = False
         self.is_through: bool = False
@@ -89,8 +100,8 @@ class RequestTrace:
 
     @property
     def is_stale(self) -> bool:
-        """True if it was sent on a connection that had been idle, and nothing came back."""
-        return not self.is_new and self.has_sent and self._outcome.first_byte_at is None
+        """True if it was sent on a connection that had been idle, if only while it waited, and nothing came back."""
+        return (not self.is_new or self._has_waited) and self.has_sent and self._outcome.first_byte_at is None
 
     async def __call__(self, event: str, details: Mapping[str, Any]) -> None:
         """Note an event of httpcore's.
@@ -132,6 +143,7 @@ class RequestTrace:
         outcome = self._outcome
         if outcome.sent_at is None and (answer := self._on_sent()):
             began_at = trio.current_time()
+            self._has_waited = True
             if not can_wait or await wait_to_send(self._on_sent, answer, self._put_off):
                 raise SendRefusedError
             outcome.started_at += trio.current_time() - began_at
