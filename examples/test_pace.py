@@ -2,7 +2,7 @@
 
 ::
 
-    pip install pytest pytest-trio
+    pip install pytest
     pytest examples/test_pace.py
 
 ``simulated_web`` is a fixture that comes with trawl. A test that fails shows every send.

@@ -21,6 +21,7 @@ __all__ = ["ANSWERS", "declared", "index_of", "misled", "unreadable"]
 
 ANSWERS = {
     "callback": "guide/callbacks",
+    "cron": "howto/nightly",
     "dns": "howto/http2",
     "item": "guide/items",
     "login": "howto/sessions",
@@ -32,6 +33,7 @@ ANSWERS = {
     "robots.txt": "howto/server-hints",
     "selector": "guide/selectors",
     "spider": "guide/spiders",
+    "throttling": "howto/delays",
     "user-agent": "howto/headers-and-redirects",
 }
 """Words that readers search for, and the page that must be found first."""

@@ -45,7 +45,9 @@ def test_a_project_with_a_spider_of_each_kind_passes_its_own_tests(
         assert main(["new", "spider", f"a_{kind}", f"https://{kind}.example/x", "--template", kind]) == 0
     for name, domain, kind in ODD:
         assert main(["new", "spider", name, domain, "-t", kind]) == 0
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    # A reader has pytest and no plugin of it, and is told of no option that is not known.
+    alone = ["-p", "no:trio", "-W", "error::pytest.PytestConfigWarning"]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *alone]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=_environment())
     assert done.returncode == 0, done.stdout
     assert f"{2 * (len(SPIDERS) + len(ODD) + 1)} passed" in done.stdout

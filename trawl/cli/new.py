@@ -135,7 +135,7 @@ requires-python = ">=3.11"
 dependencies = ["trawl-crawler"]
 
 [dependency-groups]
-test = ["pytest>=8.3", "pytest-trio>=0.8"]
+test = ["pytest>=8.3"]
 
 # Settings of every spider below this folder: `trawl settings` shows them all.
 [tool.trawl]
@@ -145,7 +145,6 @@ DOWNLOAD_DELAY = 1.0
 [tool.pytest.ini_options]
 pythonpath = ["."]
 testpaths = ["tests"]
-trio_mode = true
 """,
     "README.md": """\
 # $project
