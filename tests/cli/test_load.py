@@ -47,6 +47,13 @@ def test_a_relative_file_is_found(tmp_path: Path) -> None:
     assert load_spider("myone.py").name == "one"
 
 
+def test_a_file_that_is_not_there_is_refused_with_the_one_that_may_be_meant(tmp_path: Path) -> None:
+    write(tmp_path / "a" / "quotes.py", ONE)
+    assert refusal("a/quote.py") == "a/quote.py: no such file; did you mean a/quotes.py?"
+    assert refusal("a/xyz.py") == "a/xyz.py: no such file"
+    assert refusal("b/quote.py") == "b/quote.py: no such file"
+
+
 def test_a_class_is_named_after_a_colon(tmp_path: Path) -> None:
     assert load_spider(write(tmp_path / "mytwo.py", TWO) + ":Two").name == "two"
 

@@ -162,7 +162,8 @@ def _is_path(place: str) -> bool:
 
 def _from_file(path: Path) -> ModuleType:
     if not path.exists():
-        raise SpiderNotFound(f"{path}: no such file")
+        close = nearest(path.name, [each.name for each in path.parent.glob("*.py")])
+        raise SpiderNotFound(f"{path}: no such file{f'; did you mean {path.with_name(close)}?' if close else ''}")
     if not path.is_file():
         raise SpiderNotFound(_no_spider_in(path) if path.is_dir() else f"{path}: not a file")
     path = path.resolve()
