@@ -253,6 +253,45 @@ RUSSIAN = (
 )
 
 
+def test_a_moved_response_that_is_no_text_has_none() -> None:
+    body, image = b"\x89PNG\r\n\x1a\n\0\0", {"Content-Type": "image/png"}
+    assert Response("http://a.example/x/y.png", body=body, headers=image).css("title::text").get() is None
+    response = Response("http://a.example/x/y.png", body=body, headers=image)
+    show_headers(response)
+    for name in ("text", "encoding", "selector"):
+        assert not hasattr(response, name)
+    for select in (response.css, response.xpath, response.jmespath):
+        with pytest.raises(AttributeError, match="Response content isn't text"):
+            select("a")
+    assert response.urljoin("z") == "http://a.example/x/z"
+    assert response.follow("z?q=\u00fc").url == "http://a.example/x/z?q=%C3%BC"
+    assert [request.url for request in response.follow_all(["z"])] == ["http://a.example/x/z"]
+    assert response.body == body
+    plain = Response("http://a.example/y.pdf", body=b"plain", headers={"Content-Type": "application/pdf"})
+    show_headers(plain)
+    assert plain.text == "plain"
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "codec"),
+    [
+        ("text/html", b"<p>x", "cp1252"),
+        ("application/json", b"{}", "cp1252"),
+        ("text/html", "<p>\u00fc".encode(), "utf-8"),
+        ("text/html; charset=utf-8", b"<p>x", "utf-8"),
+        ("text/html", b"<meta charset=utf-8><p>x", "utf-8"),
+        ("text/xml", b"<?xml version='1.0' encoding='utf-8'?><a/>", "utf-8"),
+    ],
+)
+def test_plain_ascii_that_names_no_charset_has_the_encoding_that_scrapy_tells(
+    kind: str, body: bytes, codec: str
+) -> None:
+    response = Response("http://a.example/", body=body, headers={"Content-Type": kind})
+    assert response.encoding == "utf-8"
+    show_headers(response)
+    assert response.replace().encoding == codec
+
+
 def test_a_charset_that_nothing_names_is_guessed() -> None:
     response = Response("http://a.example/", body=RUSSIAN.encode("cp1251"), headers={"Content-Type": "text/html"})
     show_headers(response)

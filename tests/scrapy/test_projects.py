@@ -40,6 +40,8 @@ TABLE = [
         differs="what awaits asyncio fails",
     ),
     row("depth_seen", headers=["X-Depth"]),
+    row("kinds_of_content"),
+    row("middleware_chain"),
     row("late_start_urls", headers=["X-Listing", "Referer"]),
     row("mail_links"),
     row("login_with_click", headers=["Referer", "Cookie", "Content-Type"]),

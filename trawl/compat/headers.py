@@ -9,6 +9,7 @@ them to the methods of middleware classes. Other crawls do not load this module.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -18,9 +19,13 @@ from charset_normalizer import from_bytes
 from w3lib.encoding import resolve_encoding
 from w3lib.url import safe_url_string
 
-from trawl.http import Fetch, Headers, Outcome, Request, Response
-from trawl.http.content import BodyText, decode_body
+from trawl.compat.signals import Failure
+from trawl.errors import IgnoreRequest, TrawlError
+from trawl.http import Fetch, Headers, Outcome, Request, Response, kind_of
+from trawl.http.content import PRESCAN_BYTES, BodyText, decode_body
 from trawl.http.request import Callback
+
+logger: logging.Logger = logging.getLogger("trawl.engine")
 
 __all__ = ["HeaderText", "ScrapyHeaders", "ScrapyResponse", "scrapys_headers", "show_headers"]
 
@@ -146,14 +151,26 @@ class ScrapyHeaders(Headers):
 
 
 class ScrapyResponse(Response):
-    """A response whose :meth:`urljoin` joins as Scrapy's does, and whose encoding is guessed where nothing names it."""
+    """A response that joins URLs as Scrapy's does, has no text if it is an image, and guesses an encoding it lacks.
+
+    Its text, and what is selected in it, is an ``AttributeError`` where Scrapy's class is the plain ``Response``.
+    """
 
     __slots__ = ()
 
     def _read(self) -> BodyText:
         if self._decoded is None:
-            self._decoded = decode_body(self.body, self.headers.get("content-type"), _guessed)
+            if _is_binary(self):
+                raise AttributeError("Response content isn't text")
+            self._decoded = _decoded(self.body, self.headers.get("content-type"))
         return self._decoded
+
+    @property
+    def base_url(self) -> str:
+        """The base of links on the page; of what is not text, its URL."""
+        if self._base_url is None and _is_binary(self):
+            self._base_url = self.url
+        return super().base_url
 
     def urljoin(self, url: str) -> str:
         """Return ``url`` joined to the base as it is written (RFC 3986, 5.2), so that records have what they had.
@@ -168,6 +185,8 @@ class ScrapyResponse(Response):
         Raises:
             ValueError: As there; also for ``mailto:``, ``javascript:`` and what else has no ``//``, as in Scrapy.
         """
+        if isinstance(url, str) and _is_binary(self):  # whose encoding nobody knows
+            return _with_place(Request(url, callback, base=self.url, **options))
         return _with_place(super().follow(url, callback, **options))
 
     def follow_all(self, *given: Any, **options: Any) -> Any:
@@ -189,6 +208,29 @@ def _with_place(request: Request) -> Request:
     if "://" not in url and not url.startswith(("about:", "data:")):
         raise ValueError(f"Missing scheme in request url: {url}")
     return request
+
+
+_CONTROLS = re.compile(rb"[\x01-\x08\x0b\x0c\x0e-\x1f]")
+
+_SNIFFED_BYTES = 5000
+
+
+def _is_binary(response: Response) -> bool:
+    """Return whether a response is not text: by its type, and then by the start of its body, as Scrapy has it."""
+    return kind_of(response) == "binary" and _CONTROLS.search(response.body, 0, _SNIFFED_BYTES) is not None
+
+
+def _decoded(body: bytes, content_type: str | None) -> BodyText:
+    """Return a body as text, with the encoding that Scrapy (2.19) has for it where nothing names one."""
+    decoded = decode_body(body, content_type, _guessed)
+    if decoded.encoding == "utf-8" and body.isascii():
+        named = decode_body(body[:PRESCAN_BYTES] + _NOT_UTF_8, content_type, lambda _: _OF_ASCII).encoding
+        return BodyText(decoded.text, named)
+    return decoded
+
+
+_NOT_UTF_8 = b"\xff"
+_OF_ASCII = "cp1252"
 
 
 def _guessed(body: bytes) -> str:
@@ -239,7 +281,15 @@ def scrapys_headers(fetch: Fetch) -> Fetch:
     async def send(request: Request) -> Outcome:
         if request.depth:
             request.meta["depth"] = request.depth
-        outcome = await fetch(request)
+        try:
+            outcome = await fetch(request)
+        except IgnoreRequest:
+            raise
+        except Exception as error:  # of a middleware: an errback asks which
+            logger.exception("%r: a middleware failed", request)
+            outcome = Outcome(request, error=Failure(error))
+        if outcome.error is not None and not isinstance(outcome.error, TrawlError):  # of process_request, as it is
+            outcome.error = Failure(outcome.error)
         show_headers(outcome.response)
         show_headers(request)
         if outcome.then is None:

@@ -173,11 +173,8 @@ async def _before(method: _Method, request: Request, name: str) -> Outcome | Non
 
 
 async def _after(method: _Method, request: Request, outcome: Outcome, name: str) -> None:
-    try:
-        answer = await awaited(method(request, outcome.response))
-    except IgnoreRequest as error:
-        outcome.response, outcome.error = None, error
-        return
+    """Set what ``process_response`` gives. What it raises goes past every ``process_exception``, as in Scrapy."""
+    answer = await awaited(method(request, outcome.response))
     if answer is None:
         raise TypeError(f"{name}.process_response returned None: return the response or a request, or raise")
     _take(answer, outcome, f"{name}.process_response")

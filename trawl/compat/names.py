@@ -172,8 +172,8 @@ REPLACEMENTS: Mapping[str, str] = {
     "downloadermiddlewares.useragent": "set USER_AGENT; to change it, a plain class whose process_request sets "
     "request.headers['User-Agent'], its place given in DOWNLOADER_MIDDLEWARES",
     "exceptions.ContractFail": "there are no contracts: write tests on `trawl.testing.SimulatedWeb`",
-    "exceptions.NotSupported": "each response has css() and xpath(), which find nothing in what is no text, and raise "
-    "ValueError for JSON",
+    "exceptions.NotSupported": "catch AttributeError, which css() and xpath() of what is no text raise in a moved "
+    "spider; those of JSON raise ValueError",
     "exceptions.ScrapyDeprecationWarning": "catch or raise DeprecationWarning",
     "exceptions.StopDownload": f"nobody is asked while a body comes: {_STOPPED}",
     "extension": "derive from nothing: a plain class with from_crawler does, its place given in EXTENSIONS",
