@@ -67,6 +67,18 @@ TABLE = [
         requests_differ="an empty query is sent as it stands",
     ),
     row("blank_in_link"),
+    row(
+        "board",
+        spider="board",
+        files=["out/troubles.jsonl", "out/cheap.jsonl", "rows.json", "totals.json", "report.json"],
+        headers=["User-Agent", "X-Depth", "Referer"],
+        warned=[
+            "pyproject.toml:7: ROBOTSTXT_OBEY: nothing is sent to a site whose robots.txt can't be read",
+            "pipelines.py:83: download() asks sites outside allowed_domains too",
+            "board.py:23: errbacks are not called for what may not be asked for (robots.txt, allowed_domains)",
+            "errors have names and words of their own here",
+        ],
+    ),
     row("bracketed", requests_differ="what Scrapy escapes and browsers do not goes to the server as it is"),
     row(
         "joined_statuses",

@@ -20,6 +20,7 @@ from w3lib.encoding import resolve_encoding
 from w3lib.url import safe_url_string
 
 from trawl.compat.signals import Failure
+from trawl.engine.state import current_grant
 from trawl.errors import IgnoreRequest, TrawlError
 from trawl.http import Fetch, Headers, Outcome, Request, Response, kind_of
 from trawl.http.content import PRESCAN_BYTES, BodyText, decode_body
@@ -275,11 +276,17 @@ def _show_written_url(request: Request, response: Response | None) -> None:
             each.url = url
 
 
+def _fail(outcome: Outcome, error: Exception) -> None:
+    """Set an error of a middleware as the errback asks for it: by ``check`` and ``value``."""
+    failure: Any = Failure(error)
+    outcome.error = failure
+
+
 def scrapys_headers(fetch: Fetch) -> Fetch:
     """Give what comes back from ``fetch`` the headers of Scrapy's habits, and each request its depth in its meta."""
 
     async def send(request: Request) -> Outcome:
-        if request.depth:
+        if request.depth and (grant := current_grant.get()) is not None and grant.is_page:  # not of a direct fetch
             request.meta["depth"] = request.depth
         try:
             outcome = await fetch(request)
@@ -287,9 +294,11 @@ def scrapys_headers(fetch: Fetch) -> Fetch:
             raise
         except Exception as error:  # of a middleware: an errback asks which
             logger.exception("%r: a middleware failed", request)
-            outcome = Outcome(request, error=Failure(error))
-        if outcome.error is not None and not isinstance(outcome.error, TrawlError):  # of process_request, as it is
-            outcome.error = Failure(outcome.error)
+            outcome = Outcome(request)
+            _fail(outcome, error)
+        raised: Any = outcome.error  # what process_request raises is there as it is
+        if raised is not None and not isinstance(raised, TrawlError):
+            _fail(outcome, raised)
         show_headers(outcome.response)
         show_headers(request)
         if outcome.then is None:

@@ -108,7 +108,7 @@ def test_a_line_that_only_differs_is_told(tmp_path: Path, line: str, words: str)
     assert found.startswith(f"~5: {words}")
     off: dict[str, object] = {
         "LOG_LEVEL": "INFO",
-        "ROBOTSTXT_OBEY": True,
+        "ROBOTSTXT_OBEY": False,
         "BACKOFF_HTTP_CODES": [],
         "BACKOFF_EXCEPTIONS": [],
     }
@@ -170,6 +170,22 @@ def test_code_that_counts_on_a_refused_request_is_told(tmp_path: Path) -> None:
     assert found.startswith("~5: Request() raises no ValueError for mailto:, javascript: or tel:, which are dropped")
     assert told(tmp_path, in_callback(try_it.format(call="response.follow(value)", error="ValueError"))) == []
     assert told(tmp_path, in_callback(try_it.format(call="Request(value)", error="IndexError"))) == []
+
+
+def test_a_download_is_told_of_where_domains_are_allowed(tmp_path: Path) -> None:
+    body = in_callback("self.crawler.engine.download_async(Request('http://b.example/'))")
+    assert told(tmp_path, body) == []
+    [found] = told(tmp_path, body + "    allowed_domains = ['a.example']\n")
+    assert found.startswith("~5: download() asks sites outside allowed_domains too; in Scrapy it raises IgnoreRequest")
+
+
+def test_a_robots_txt_that_can_not_be_read_is_told_of(tmp_path: Path) -> None:
+    body = in_callback("pass") + "    custom_settings = {'ROBOTSTXT_OBEY': True}\n"
+    [found] = told(tmp_path, body)
+    assert found.startswith(
+        "~6: ROBOTSTXT_OBEY: nothing is sent to a site whose robots.txt can't be read (5xx, no conn"
+    )
+    assert told(tmp_path, body.replace("True", "False")) == []
 
 
 def test_an_address_in_the_users_network_is_told_of_where_it_is_refused(tmp_path: Path) -> None:
@@ -283,7 +299,7 @@ def test_pages_that_robots_txt_forbids_are_told_of_unless_a_setting_decides(
     out, err = capfd.readouterr()
     assert out == "1 spider: nothing wrong\n"
     assert f"{file.name}:2: ROBOTSTXT_OBEY is true unless it is set, and false in Scrapy" in err
-    file.write_text(body + "    custom_settings = {'ROBOTSTXT_OBEY': True}\n", "utf-8")
+    file.write_text(body + "    custom_settings = {'ROBOTSTXT_OBEY': False}\n", "utf-8")
     assert main(["check", str(file)]) == 0
     assert capfd.readouterr().err == ""
 

@@ -47,12 +47,13 @@ _SETTINGS: Mapping[str, str] = {
     "CLOSESPIDER_ITEMCOUNT": f"{_EXACT}; {_ORDER} be had",
     "CLOSESPIDER_PAGECOUNT": f"{_EXACT}; {_ORDER} be had",
     "DEPTH_LIMIT": f"{_ORDER} be too deep: here a page has the depth of the shortest way to it",
+    "ROBOTSTXT_OBEY": "nothing is sent to a site whose robots.txt can't be read (5xx, no connection); Scrapy goes on",
 }
 """Settings that act in another way here, to how."""
 
 _ROBOTS = (
-    "ROBOTSTXT_OBEY is true unless it is set, and false in Scrapy: pages that a robots.txt forbids are not fetched; "
-    "set it in custom_settings or pyproject.toml"
+    "ROBOTSTXT_OBEY is true unless it is set, and false in Scrapy: pages that a robots.txt forbids are not fetched, "
+    "nor a site whose robots.txt can't be read; set it in custom_settings or pyproject.toml"
 )
 
 _DEFAULTS: Mapping[str, object] = {
@@ -120,6 +121,7 @@ _OWN_NETWORK = (
 _NO_VALUE_ERROR = (
     "Request() raises no ValueError for mailto:, javascript: or tel:, which are dropped and counted; follow() does"
 )
+_NOT_OFFSITE = "download() asks sites outside allowed_domains too; in Scrapy it raises IgnoreRequest for them"
 _NAME_OF_ERROR = "errors have names and words of their own here: CannotResolveHostError is NameNotResolved, for example"
 
 _MATCHES = frozenset({"findall", "finditer", "fullmatch", "match", "search", "split", "sub"})
@@ -166,7 +168,7 @@ def _parts(settings: Settings) -> Iterator[Any]:
 
 def _differing_settings(spider: type[Spider], settings: Settings) -> Iterator[CheckMessage]:
     for name, words in _SETTINGS.items():
-        if settings[name]:
+        if settings[name] and settings.source(name) != DEFAULT:
             yield CheckMessage(*line_of(name, settings.source(name), spider), f"{name}: {words}", is_wrong=False)
     was_written = settings.source("SCRAPY_COMPAT") != MOVED_DEFAULT  # by `settings --move`, which tells of this one too
     if settings["ROBOTSTXT_OBEY"] and settings.source("ROBOTSTXT_OBEY") == DEFAULT and not was_written:
@@ -218,6 +220,7 @@ class _Reader(ast.NodeVisitor):
         self._guards = guards
         self._settings = settings
         self._forbids = forbids
+        self._has_domains = "allowed_domains" in forbids
         self._lists_redirects = lists_redirects
         nodes = list(ast.walk(tree))
         self._faces = {
@@ -374,6 +377,8 @@ class _Reader(ast.NodeVisitor):
             self._tell(node, _ONE_CLASS)
         if holder == "failure" and node.attr in {"type", "getErrorMessage"}:
             self._tell(node, _NAME_OF_ERROR, is_wrong=False)
+        if holder == "engine" and node.attr in {"download", "download_async"} and self._has_domains:
+            self._tell(node, _NOT_OFFSITE, is_wrong=False)
         kind: Any = {"crawler": Crawler, "engine": CrawlerEngine}.get(holder)
         if isinstance(absent := vars(kind).get(node.attr) if kind else None, Unsupported):
             self._tell(node, f"{holder}.{node.attr} is not here: {absent.words}")
