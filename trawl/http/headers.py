@@ -76,12 +76,7 @@ class Headers(MutableMapping[str, str]):
         headers = cls.__new__(cls)
         kept: dict[str, list[str]] = {}
         for raw_name, raw_value in fields:
-            known = _KNOWN.get(raw_name)
-            if known is None:
-                name = raw_name.decode("latin-1")
-                key = name.lower()
-            else:
-                name, key = known
+            name, key = _KNOWN.get(raw_name) or _names_of(raw_name)
             if key in kept:
                 kept[key].append(raw_value.decode("latin-1"))
             else:
@@ -253,6 +248,12 @@ class SharedHeaders(Headers):
         headers = cls.__new__(cls)
         headers._fields = {field[0].lower(): field for field in fields}
         return headers
+
+
+def _names_of(raw_name: bytes) -> tuple[str, str]:
+    """Return a name as written and as looked up."""
+    name = raw_name.decode("latin-1")
+    return name, name.lower()
 
 
 def _text_of(name: Any) -> Any:

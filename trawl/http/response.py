@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypedDict, TypeVar, Unpack, overload
 
 import msgspec
@@ -95,6 +96,7 @@ def _followable(
         ValueError: ``options`` make no request.
     """
     base = page.base_url
+    request_of = partial(Request, callback=callback, base=base, **options)
     for target in targets:
         if type(target) is str and "?" not in target:
             text = target
@@ -104,7 +106,7 @@ def _followable(
             except ValueError:
                 continue
         try:
-            request = Request(text, callback, base=base, **options)
+            request = request_of(text)
         except ValueError:
             if is_joinable(base, text):
                 raise
