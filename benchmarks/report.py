@@ -87,10 +87,11 @@ def peers(kept: dict[str, Any]) -> str:
     """The crawlers beside each other, as the page's first table."""
     names = {figure["name"]: figure for figure in kept["rows"].get("pages", {"figures": ()})["figures"]}
     lines = ["| | pages a second | trawl against it |", "|--|--|--|"]
-    for name in ("trawl", "Scrapy", "Crawlee", "the bare loop"):
+    for name in ("trawl", "compiled", "Scrapy", "Crawlee", "the bare loop"):
         if name in names:
             against = names.get(f"against {name}")
-            lines.append(f"| {name} | {shown(names[name]['value'])} | {told(against) if against else ''} |")
+            title = "trawl, compiled" if name == "compiled" else name
+            lines.append(f"| {title} | {shown(names[name]['value'])} | {told(against) if against else ''} |")
     return "\n".join(lines) + "\n"
 
 
@@ -171,7 +172,8 @@ Crawlers take turns, round by round, each in a process of its own, and each has 
 The spider is the same for trawl and Scrapy: it yields the page's title and follows every link. Crawlee keeps its items
 in memory and writes them at the end. The bare loop has its list of URLs beforehand: it parses each page for title and
 links, and follows none. Task steps and I/O waits are counted by a Trio instrument in a round of its own. Memory is what
-Python's `tracemalloc` counts.
+Python's `tracemalloc` counts. Instructions are counted by valgrind, by a clock that is as slow as valgrind makes the
+crawl: by the true one each callback would take long.
 """
 
 
