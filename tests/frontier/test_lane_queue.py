@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trawl.frontier import Record
-from trawl.frontier.memory import LaneQueue, RecordPacker
+from trawl.frontier.lane_queue import LaneQueue, RecordPacker
 from trawl.http import Request
 
 ORIGIN = "http://a.example"

@@ -9,8 +9,8 @@ from unittest.mock import patch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from trawl.frontier import MemoryFrontier, Record, memory
-from trawl.frontier.memory import MAX_CALLBACKS, SeenMarks
+from trawl.frontier import MemoryFrontier, Record, lane_queue
+from trawl.frontier.lane_queue import MAX_CALLBACKS, SeenMarks
 from trawl.http import Request
 
 LANE = (("a.example",), "http://a.example")
@@ -142,7 +142,7 @@ marks = st.integers(0, 16).map(mark)
 @example([(True, [mark(0), mark(8), mark(16), mark(4)]), (False, [mark(12)]), (True, [mark(12), mark(13)])])
 def test_marks_beyond_the_first_are_remembered_as_the_first_are(steps: list[tuple[bool, list[bytes]]]) -> None:
     expected: set[bytes] = set()
-    with patch.object(memory, "MAX_IN_SET", 2), patch.object(memory, "BUCKETS", 1):
+    with patch.object(lane_queue, "MAX_IN_SET", 2), patch.object(lane_queue, "BUCKETS", 1):
         seen = SeenMarks()
         for is_added, some in steps:
             if is_added:
@@ -160,7 +160,8 @@ def test_the_garbage_collector_looks_at_few_of_the_marks() -> None:
     assert all(seen.add(number.to_bytes(16, "little") for number in range(100_000)))
     gc.collect()
     assert len(gc.get_objects()) - before < 100
-    assert len(gc.get_referents(seen._first, *gc.get_referents(seen))) <= memory.MAX_IN_SET * 2 + memory.BUCKETS + 10
+    most = lane_queue.MAX_IN_SET * 2 + lane_queue.BUCKETS + 10
+    assert len(gc.get_referents(seen._first, *gc.get_referents(seen))) <= most
 
 
 class Pages:

@@ -33,7 +33,7 @@ from trawl.pipelines.file_store import (
     open_partial_file,
     sha1_of,
 )
-from trawl.scheduler.rules import AdmissionRules, SchedulerSettings
+from trawl.scheduler import AdmissionRules, SchedulerSettings
 from trawl.throttling.managers import awaited
 
 if TYPE_CHECKING:

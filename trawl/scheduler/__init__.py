@@ -4,8 +4,9 @@ from trawl.scheduler.explain import pending_pages
 from trawl.scheduler.grant import Grant
 from trawl.scheduler.lanes import Lane
 from trawl.scheduler.prefetch import Prefetcher
-from trawl.scheduler.rules import AdmissionRules, SchedulerSettings
+from trawl.scheduler.rules import AdmissionRules
 from trawl.scheduler.scheduler import Refused, Scheduler
+from trawl.scheduler.settings import SchedulerSettings
 from trawl.scheduler.sharing import SharingScheduler
 
 __all__ = [

@@ -1,0 +1,278 @@
+"""What a frontier in memory holds: the records of each lane, packed where they are many, and the fingerprints.
+
+Nearly all records of a lane have one priority and come in order: they are in a list, at eight bytes each, which needs
+no key for each. Records of another priority, or that return to an old place, are in a heap beside it; the best
+record is the better of the two heads.
+
+Apart from the frontier, which users subclass, so that it is not compiled: this is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from heapq import heappop, heappush
+from types import FunctionType, MethodType
+
+import msgspec
+
+from trawl.frontier.base import LaneKey, Record, Scopes, SortKey
+from trawl.http import Request
+from trawl.http.request import FINGERPRINT_BYTES, Callback
+
+__all__ = ["LaneQueue", "RecordPacker", "SeenMarks"]
+
+MAX_CALLBACKS = 256
+"""Callbacks of packed requests. Records with any other stay as they are."""
+
+_FUNCTIONS = (FunctionType, MethodType)
+
+_encode = msgspec.msgpack.Encoder().encode
+
+_decode = msgspec.msgpack.Decoder().decode
+
+_CUT = 32  # a list with fewer empty places is not worth being cut
+
+
+class LaneQueue:
+    """Records of one lane that are not leased.
+
+    Args:
+        record: The first of them. Its scopes and lane are shared by later ones.
+        packer: Makes bytes of those that may be packed.
+        newest_first: Records of later orders, which are smaller numbers, come first.
+    """
+
+    __slots__ = ("_heap", "_last", "_left", "_newest_first", "_packer", "_queue", "_rank", "_scopes", "lane")
+
+    def __init__(self, record: Record, packer: RecordPacker, *, newest_first: bool = False) -> None:
+        self._newest_first = newest_first
+        self._packer = packer
+        self._scopes = record.scopes
+        self.lane: LaneKey = record.lane
+        self._rank = (-record.request.priority, -record.share)
+        self._queue: list[Record | bytes | None] = [record]
+        self._last = record.order  # of what was put at the end of the queue
+        self._left = 0  # places at the front of the queue whose records have gone
+        self._heap: list[tuple[int, float, int, Record | bytes]] | None = None
+
+    def add(self, record: Record, *, is_packed: bool = False) -> None:
+        """Add a record; as bytes, if it is to be packed and can be."""
+        if record.scopes == self._scopes:
+            # One tuple for all: else each pending request would keep an equal one alive.
+            record.scopes = self._scopes
+        record.lane = self.lane
+        rank = _rank(record)
+        queue = self._queue
+        if not queue:
+            self._rank = rank
+            self._last = record.order
+            queue.append(record)
+        elif rank == self._rank and (record.order < self._last) is self._newest_first:
+            self._last = record.order
+            queue.append(self._held(record) if is_packed else record)
+        else:
+            if self._heap is None:
+                self._heap = []
+            heappush(self._heap, (*rank, record.order, self._held(record) if is_packed else record))
+
+    def best(self) -> SortKey | None:
+        """Return the key of the best record; None if there is none."""
+        first = self._first()
+        heap = self._heap
+        if first is None:
+            return heap[0][:3] if heap else None
+        key = (*self._rank, first.order)
+        return heap[0][:3] if heap and heap[0] < key else key
+
+    def take(self, limit: int) -> list[Record]:
+        """Remove and return up to ``limit`` records, best first."""
+        taken: list[Record] = []
+        while len(taken) < limit:
+            first = self._first()
+            heap = self._heap
+            if heap and (first is None or heap[0] < (*self._rank, first.order)):
+                taken.append(self._record(heappop(heap)[3]))
+            elif first is None:
+                break
+            else:
+                taken.append(first)
+                self._drop_first()
+        return taken
+
+    def __len__(self) -> int:
+        return len(self._queue) - self._left + (len(self._heap) if self._heap else 0)
+
+    def __iter__(self) -> Iterator[Record]:
+        return map(self._record, self._all_held())
+
+    def has(self, request: Request) -> bool:
+        """Return True if this very request is here, or one like it that is packed. Searches."""
+        url = request.url.encode(errors="replace")
+        for held in self._all_held():
+            if isinstance(held, bytes):
+                if url in held and _is_like(self._record(held).request, request):
+                    return True
+            elif held.request is request:
+                return True
+        return False
+
+    def _all_held(self) -> Iterator[Record | bytes]:
+        yield from (held for held in self._queue if held is not None)
+        yield from (item[3] for item in self._heap or ())
+
+    def _held(self, record: Record) -> Record | bytes:
+        """Return a record as bytes, if it can be packed."""
+        packed = self._packer.pack(record) if record.scopes is self._scopes else None
+        return record if packed is None else packed
+
+    def _record(self, held: Record | bytes) -> Record:
+        return self._packer.unpack(held, self._scopes, self.lane) if isinstance(held, bytes) else held
+
+    def _first(self) -> Record | None:
+        if not self._queue:
+            return None
+        place = -1 if self._newest_first else self._left
+        first = self._queue[place]
+        if isinstance(first, bytes):
+            first = self._queue[place] = self._record(first)
+        return first
+
+    def _drop_first(self) -> None:
+        queue = self._queue
+        if self._newest_first:
+            queue.pop()
+            return
+        # Its place stays, because moving all behind it costs more; only the record is let go of.
+        queue[self._left] = None
+        self._left += 1
+        if self._left == len(queue) or (self._left > _CUT and self._left * 2 > len(queue)):
+            del queue[: self._left]
+            self._left = 0
+
+
+def _rank(record: Record) -> tuple[int, float]:
+    return -record.request.priority, -record.share
+
+
+def _is_like(one: Request, other: Request) -> bool:
+    return (one.url, one.method, one.body, one.callback, one.extras()) == (
+        *(other.url, other.method, other.body, other.callback),
+        other.extras(),
+    )
+
+
+class RecordPacker:
+    """Makes bytes of a record, which take 200 bytes for its 450, and which the garbage collector does not look into.
+
+    What comes back is equal to what was packed, and another object. So only a request of the class :class:`Request` is
+    packed that holds nothing but plain text, numbers and bytes: a list in its meta may be shared with others.
+    """
+
+    __slots__ = ("_callbacks", "_numbers")
+
+    def __init__(self) -> None:
+        self._numbers: dict[Callback | None, int] = {None: 0}
+        self._callbacks: list[Callback | None] = [None]
+
+    def pack(self, record: Record) -> bytes | None:
+        """Return the record as bytes; None: it has to stay as it is."""
+        request = record.request
+        if type(request) is not Request or not record.is_ordinary:
+            return None
+        values = request.plain_values()
+        if values is None:
+            return None
+        try:
+            callback = self._numbers.get(request.callback) or self._number(request.callback)
+            errback = self._numbers.get(request.errback) or self._number(request.errback)
+            if callback is None or errback is None:
+                return None
+            return _encode((record.order, record.found_at, record.fingerprint, callback, errback, *values))
+        except (OverflowError, ValueError, TypeError):  # more than 64 bits, half a surrogate pair, what has no hash
+            return None
+
+    def unpack(self, packed: bytes, scopes: Scopes, lane: LaneKey) -> Record:
+        """Return the record again.
+
+        Args:
+            packed: What :meth:`pack` has made.
+            scopes: Its scopes.
+            lane: The key of its lane.
+        """
+        order, found_at, fingerprint, callback, errback, *values = _decode(packed)
+        request = Request.of_plain_values(self._callbacks[callback], self._callbacks[errback], values)
+        return Record.ordinary(request, scopes, lane, fingerprint, order, found_at)
+
+    def _number(self, callback: Callback | None) -> int | None:
+        """Return the number of a callback; None for one that may be made anew for each request."""
+        if callback is None:
+            return 0
+        if len(self._callbacks) == MAX_CALLBACKS or type(callback) not in _FUNCTIONS:
+            return None
+        self._callbacks.append(callback)
+        self._numbers[callback] = number = len(self._callbacks) - 1
+        return number
+
+
+MAX_IN_SET = 1 << 15
+"""Fingerprints in a set. Each is an object of 49 bytes, at 48 more in the set."""
+
+BUCKETS = 1 << 15
+"""Byte strings for all further fingerprints: of a million, 30 in each; of ten million, a lookup takes 1 µs."""
+
+
+class SeenMarks:
+    """The fingerprints that were claimed.
+
+    The first are in a set, where a lookup takes least; all further ones stand one behind the other in buckets of bytes,
+    at about 20 bytes each: the garbage collector looks at each object of a set in each full pass (40 ms for a million),
+    and into no bytes.
+    """
+
+    __slots__ = ("_buckets", "_count", "_first")
+
+    def __init__(self) -> None:
+        self._first: set[bytes] = set()
+        self._buckets: list[bytearray] = []  # made when the set is full
+        self._count = 0  # in the buckets
+
+    def __len__(self) -> int:
+        return len(self._first) + self._count
+
+    def add(self, marks: Iterable[bytes]) -> list[bool]:
+        """Add fingerprints; True for each that was new."""
+        first, buckets = self._first, self._buckets
+        are_new = []
+        for mark in marks:
+            is_new = mark not in first
+            if is_new and buckets:
+                bucket = buckets[hash(mark) % BUCKETS]
+                is_new = mark not in bucket or _place(bucket, mark) < 0
+                if is_new:
+                    bucket += mark
+                    self._count += 1
+            elif is_new:
+                first.add(mark)
+                if len(first) == MAX_IN_SET:
+                    buckets += [bytearray() for _ in range(BUCKETS)]
+            are_new.append(is_new)
+        return are_new
+
+    def discard(self, marks: Iterable[bytes]) -> None:
+        """Remove those of ``marks`` that are there."""
+        for mark in marks:
+            if mark in self._first:
+                self._first.remove(mark)
+            elif self._buckets:
+                bucket = self._buckets[hash(mark) % BUCKETS]
+                if (place := _place(bucket, mark)) >= 0:
+                    del bucket[place : place + FINGERPRINT_BYTES]
+                    self._count -= 1
+
+
+def _place(bucket: bytearray, mark: bytes) -> int:
+    """Return where a fingerprint is in its bucket; -1: it is not. The end of one and the next's beginning are none."""
+    place = bucket.find(mark)
+    while place % FINGERPRINT_BYTES and place > 0:
+        place = bucket.find(mark, place + 1)
+    return place
