@@ -31,7 +31,8 @@ def folder(tmp_path: Path) -> Path:
 
 def crawl(folder: Path, site: list[str], *more: str, processes: int = 2) -> subprocess.Popen[str]:
     """Start a crawl by several processes."""
-    words = ["crawl", "tree.py", "-a", f"sites={' '.join(site)}", "--processes", str(processes), *more]
+    words = ["crawl", "tree.py", "-a", f"sites={' '.join(site)}", "-a", f"processes={processes}"]
+    words += ["--processes", str(processes), *more]
     return subprocess.Popen(
         [sys.executable, "-P", "-m", "trawl", *words],
         cwd=folder,
@@ -156,14 +157,12 @@ KILLED = f"""
             end()
 
     async def start(self):
-        while not os.path.exists("born"):  # both crawl from the first page on
+        while len(set(open("born"))) < 2:
             await trio.sleep(0.02)
         async for request in super().start():
             yield request
         while not os.path.exists("ends") or os.path.getsize("ends") < {MOST_STARTS}:
             await trio.sleep(0.02)
-
-import trio
 
 def end():
     with open("ends", "a") as file:
@@ -171,10 +170,8 @@ def end():
     os.kill(os.getpid(), 9)
 
 IS_WORKER = os.environ["LEADER"] != str(os.getpid())
-if IS_WORKER:
-    open("born", "w").close()
-    if os.path.exists("ends"):
-        end()
+if IS_WORKER and os.path.exists("ends"):
+    end()
 """
 """A worker that is killed at its first page, and whenever it is started again; the crawl goes on until it was."""
 

@@ -36,6 +36,10 @@ def url(store: StoreProcess, tmp_path: Path) -> str:
     return store.url(tmp_path.name)
 
 
+BOTH = ("-a", "processes=2")
+"""Nothing is sent before two processes are there."""
+
+
 def start(folder: Path, *words: str) -> subprocess.Popen[str]:
     """Start a command."""
     return subprocess.Popen(
@@ -82,7 +86,7 @@ def test_items_of_workers_are_exported_once_over_kills_of_all(
 ) -> None:
     export = ("export", url, "-f", "-o", "items.jsonl")
     exporting = start(tmp_path, *export)
-    workers = [worker(tmp_path, url, site) for _ in range(2)]
+    workers = [worker(tmp_path, url, site, *BOTH) for _ in range(2)]
     until_items(tmp_path, 40)
     exporting.kill()
     exporting.communicate()
@@ -90,7 +94,7 @@ def test_items_of_workers_are_exported_once_over_kills_of_all(
     until_items(tmp_path, 100)
     workers[0].kill()
     workers[0].communicate()
-    workers[0] = worker(tmp_path, url, site)
+    workers[0] = worker(tmp_path, url, site, *BOTH)
     for each in workers:
         said(each)
     assert re.search(r"\d+ items copied", said(exporting))
@@ -108,7 +112,9 @@ def test_what_came_so_far_is_exported_without_following(tmp_path: Path, url: str
 
 
 def test_workers_are_shown_paused_resumed_and_stopped(tmp_path: Path, url: str, site: list[str], run: Run) -> None:
-    workers = [worker(tmp_path, url, site, "-s", "DOWNLOAD_DELAY=2", "-s", "JOB_LEASE=1.5") for _ in range(2)]
+    delay = 1.0
+    options = ("-s", f"DOWNLOAD_DELAY={delay}", "-s", "JOB_LEASE=1.5", *BOTH)
+    workers = [worker(tmp_path, url, site, *options) for _ in range(2)]
     deadline = time.monotonic() + WITHIN
     while len(re.findall(r"/1024 +[1-9]", shown := run("job", url, "--workers", status=None))) < 2:
         assert time.monotonic() < deadline, shown  # of a job that is not there yet nothing is shown
@@ -117,10 +123,12 @@ def test_workers_are_shown_paused_resumed_and_stopped(tmp_path: Path, url: str, 
     assert "waiting for" in run("top", url)
     run("job", url, "--pause")
     assert "paused by `trawl job --pause`" in run("job", url)
-    time.sleep(0.6)
-    before = (tmp_path / "pids").read_bytes().count(b"\n")
-    time.sleep(1.0)
-    assert (tmp_path / "pids").read_bytes().count(b"\n") == before
+    before, at = -1, 0.0
+    while time.monotonic() < at + 2.0 * delay:  # nothing has come for so long
+        assert time.monotonic() < deadline
+        count = (tmp_path / "pids").read_bytes().count(b"\n")
+        if count > before:
+            before, at = count, time.monotonic()
     run("job", url, "--resume")
     while (tmp_path / "pids").read_bytes().count(b"\n") == before:
         assert time.monotonic() < deadline
@@ -155,7 +163,7 @@ def test_one_process_exports_at_a_time(tmp_path: Path, url: str, site: list[str]
 
 
 def test_a_worker_takes_its_spider_from_the_job_once_there_is_one(tmp_path: Path, url: str, site: list[str]) -> None:
-    arguments = ("-a", f"sites={' '.join(site)}")
+    arguments = ("-a", f"sites={' '.join(site)}", *BOTH)
     waiting = start(tmp_path, "worker", url, *arguments)
     assert waiting.stderr is not None
     assert "waiting until a crawl makes it" in waiting.stderr.readline()

@@ -19,6 +19,7 @@ WITHIN = 90.0
 
 SPIDER = """
 import os
+import trio
 import trawl
 
 class Tree(trawl.Spider):
@@ -26,9 +27,18 @@ class Tree(trawl.Spider):
     custom_settings = {"DOWNLOAD_DELAY": 0.1, "DOWNLOAD_DELAY_PER_SLOT": 0, "RANDOMIZE_DOWNLOAD_DELAY": False,
                        "ROBOTSTXT_OBEY": False, "JOB_LEASE": 3.0, "RETRY_TIMES": 20, "BACKOFF_MAX_DELAY": 1.0}
 
-    def __init__(self, sites="", **arguments):
+    def __init__(self, sites="", processes="1", **arguments):
         super().__init__(**arguments)
         self.start_urls = sites.split()
+        self.processes = int(processes)
+        with open("born", "a") as file:
+            file.write(f"{os.getpid()}\\n")
+
+    async def start(self):
+        while len(set(open("born"))) < self.processes:  # all of them crawl from the first pages on
+            await trio.sleep(0.02)
+        async for request in super().start():
+            yield request
 
     def parse(self, response):
         with open("pids", "a") as file:
