@@ -451,6 +451,29 @@ async def test_pages_with_shared_scopes_and_without_wait_no_longer_than_their_li
     assert max(at for at, _ in fleet.sent) <= 2.0 * delay * pages  # the hosts' own delays take longest of all limits
 
 
+async def test_why_tells_of_a_host_that_another_process_sends_to(
+    tmp_path: Path, autojump_clock: MockClock, store: SimulatedStore
+) -> None:
+    fleet = Fleet(tmp_path, store)
+    hosts = [f"host{number}.example" for number in range(HOSTS)]
+    told: list[set[str]] = []
+
+    async def ask(crawl: Crawl) -> None:
+        await trio.sleep(4.0)
+        for subjects in (hosts, [trawl.Request(f"http://{host}/9") for host in hosts]):
+            reasons = zip(hosts, map(crawl.why, subjects), strict=True)
+            words = {host: reason.text(0.0) for host, reason in reasons if reason is not None}
+            told.append({host for host, text in words.items() if f"{host} store (another process of" in text})
+        assert crawl.why("account") is None
+
+    async with trio.open_nursery() as nursery:
+        for number in range(2):
+            nursery.start_soon(partial(fleet.work, number, feed=number == 0, watchers=[ask]))
+    assert told[0] == told[1]
+    assert told[2] == told[3]
+    assert told[0] ^ told[2] == set(hosts), "each host is one process's"
+
+
 @pytest.fixture
 def jobs(monkeypatch: pytest.MonkeyPatch) -> list[RedisJob]:
     """The jobs that are opened, in their order."""

@@ -21,13 +21,13 @@ from trawl.engine.outputs import BATCH
 from trawl.engine.state import current_grant
 from trawl.errors import IgnoreRequest, SettingsError
 from trawl.events import MAX_UNREAD, Event, EventStream, EventT
-from trawl.http import Request, Response
+from trawl.http import Request, Response, host_scope
 from trawl.middleware import Session
 from trawl.observe import Stats
 from trawl.scheduler import Scheduler
 from trawl.spiders import Spider
 from trawl.throttling import Reason, ScopeReport, Throttle
-from trawl.throttling.scopes import normal_id
+from trawl.throttling.scopes import is_host_like, normal_id
 
 __all__ = ["Crawl", "Waiting", "Watcher"]
 
@@ -184,20 +184,31 @@ class Crawl:
         """Explain the wait of a pending request, a scope (by its id) or a host: scope, limit, until when, its source.
 
         None when nothing holds it up: it may go, is on its way, or is not pending. ``until`` is an instant of Trio's
-        clock, in seconds. A request far behind waits for what the first of its lane waits for.
+        clock, in seconds. A request far behind waits for what the first of its lane waits for. Of a host that another
+        process of the job sends to, only that is known here: the limit is ``store``.
         """
         now = trio.current_time()
         if (paused := self._paused(now)) is not None:
             return paused
         if isinstance(subject, str):
-            return self._why_scope_or_host(normal_id(subject), now)
+            scope_id = normal_id(subject)
+            return self._why_scope_or_host(scope_id, now) or self._why_elsewhere(scope_id)
         reason = self._scheduler.why(subject, now)
         if reason is not None:
             return reason
         if (until := self._frontier.held_until(subject)) is not None:
             return Reason("", "not_before", until, "the request's own delay")
         lane = self._frontier.lane_of(subject)
-        return None if lane is None else self._scheduler.why(lane, now)
+        return self._why_elsewhere(host_scope(subject.url)) if lane is None else self._scheduler.why(lane, now)
+
+    def _why_elsewhere(self, host: str) -> Reason | None:
+        """Say that another process of the job sends to a host."""
+        share = None if self._context.job is None else self._context.job.job.share
+        if share is None or not is_host_like(host) or self._throttle.is_shared(host):
+            return None
+        if share.owns(share.part_of(f"//{host}")):
+            return None
+        return Reason(host, "store", math.inf, "another process of the job sends to it: `trawl job --why` names it")
 
     def _why_scope_or_host(self, subject: str, now: float) -> Reason | None:
         """Of a host, its own scope first, then that of its address, then whatever scopes its requests have."""
