@@ -289,24 +289,25 @@ async def test_what_is_on_the_wire_of_a_crawl_whose_line_alone_is_cut_ends_befor
 
 
 @pytest.mark.parametrize(
-    ("scope", "settings", "words"),
+    ("name", "scope", "words"),
     [
-        ({"rampup": True}, {}, "rampup"),
-        ({"delay_per_slot": 2.0}, {}, "delay_per_slot"),
-        ({"quota": 5, "sliding": True}, {}, "sliding"),
-        ({"pages": 5}, {}, "pages"),
+        ("proxy a", {"rampup": True}, "'rampup'"),
+        ("proxy a", {"delay_per_slot": 2.0}, "'delay_per_slot'"),
+        ("proxy a", {"quota": 5, "sliding": True}, "'sliding'"),
+        ("proxy a", {"pages": 5}, "'pages'"),
+        ("h0.site0.example", {"shared": True}, "AUTOTHROTTLE_ENABLED"),
     ],
 )
 async def test_what_one_process_alone_can_know_is_refused_at_the_start(
-    autojump_clock: MockClock, store: SimulatedStore, scope: Any, settings: Any, words: str
+    autojump_clock: MockClock, store: SimulatedStore, name: str, scope: Any, words: str
 ) -> None:
-    fleet = Fleet(web(), {"proxy a": scope}, Many, **settings)
+    fleet = Fleet(web(), {name: scope}, Many, AUTOTHROTTLE_ENABLED=True)
     with pytest.raises(ExceptionGroup) as caught:
         await fleet.run(1, 1.0)
     error = caught.value.exceptions[0]
     assert isinstance(error, SettingsError)
-    assert words in str(error)
-    assert "proxy a" in str(error)
+    assert f"can't have {words}" in str(error)
+    assert name in str(error)
 
 
 async def test_a_host_that_is_declared_as_shared_is_granted_in_the_store(
