@@ -96,7 +96,7 @@ def over_tls(bench: Bench) -> list[Figure]:
 
 
 def instructions(bench: Bench) -> list[Figure]:
-    """Instructions a page, of ours and of the bare loop: the same on any machine, however busy it is.
+    """Instructions a page, of ours and of the bare loop: the same on any machine on which nginx answers in time.
 
     Counted by valgrind's cachegrind; what two crawls of different length differ in is what a page takes.
     """
@@ -122,7 +122,7 @@ def kept(bench: Bench) -> list[Figure]:
 
 
 def a_page(bench: Bench, peer: str, what: str) -> float:
-    """Thousands of instructions a page of one kind of crawl; other work on the machine adds none."""
+    """Thousands of instructions a page of one kind of crawl; more where nginx has no core, and answers are waited for."""
     fewer, more = SMALL_SITES
     peer_python(peer)  # made once, not by two threads at a time
     with ThreadPoolExecutor() as pool:
