@@ -25,7 +25,8 @@ def test_two_processes_share_a_job_and_one_feed_has_what_both_found(tmp_path: Pa
         port = urlsplit(site).port
         text = (ROOT / "examples" / "shared.py").read_text("utf-8")
         (tmp_path / "shared.py").write_text(text.replace(DEMO_HOST.rpartition(":")[2], str(port)), "utf-8")
-        url, quick = store.url("shared"), ("-s", "DOWNLOAD_DELAY=0.5", "-s", "JOB_LEASE=4")
+        # One host has five pages: the other process is to be there before they are done.
+        url, quick = store.url("shared"), ("-s", "DOWNLOAD_DELAY=1.5", "-s", "JOB_LEASE=4")
         command = (sys.executable, "-m", "trawl")
         first = (*command, "crawl", "shared.py", "--job", url, "-o", "pages.jsonl", "--stats", "first.json", *quick)
         second = (*command, "worker", url, "--spider", "shared.py", "--stats", "second.json", *quick)
