@@ -175,7 +175,7 @@ async def copy_items(job: Job, settings: FeedsSettings, *, follows: bool) -> Non
     feeds, outbox = await open_outbox(settings, ThreadBlocking(), job, spider_name=facts.spider, started_utc=begun)
     before = job.outbox_start
     async with feeds, trio.open_nursery() as nursery:
-        await nursery.start(outbox.write)
+        nursery.start_soon(outbox.write)
         share.ask_if_over(is_idle=True)
         while follows:
             change = await share.next_change()
