@@ -17,7 +17,7 @@ generator over a plain iterator, which can't await what it takes. So the older o
 ``start_requests()``, before these become asynchronous; whatever its number, an older one is nearer to the spider than
 any ``process_start``. A spider with a ``start()`` of its own may await in it and is refused, as in Scrapy.
 
-Length: the two kinds of middleware share how their methods are found, called and told of.
+Length: both kinds of classes share how their methods are found and called; apart, each would import the other's.
 """
 
 from __future__ import annotations

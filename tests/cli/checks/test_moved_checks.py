@@ -172,6 +172,16 @@ def test_code_that_counts_on_a_refused_request_is_told(tmp_path: Path) -> None:
     assert told(tmp_path, in_callback(try_it.format(call="Request(value)", error="IndexError"))) == []
 
 
+@pytest.mark.parametrize("made", ["Request", "scrapy.Request", "FormRequest", "response.follow"])
+def test_arguments_that_must_be_named_are_told_of_in_every_file(tmp_path: Path, made: str) -> None:
+    name = made.rpartition(".")[2]
+    words = f"{name}() takes only url and callback as positional arguments; pass the rest by keyword"
+    part = f"def helped(response):\n    return {made}('http://a.example/x', None, 'POST')\n"
+    assert told(tmp_path, part + in_callback("pass")) == [f"2: {words}"]
+    assert told(tmp_path, in_callback(f"yield {made}('http://a.example/x', None, 'POST')")) == [f"5: {words}"]
+    assert told(tmp_path, in_callback(f"yield {made}('http://a.example/x', None, method='POST')")) == []
+
+
 def test_a_download_is_told_of_where_domains_are_allowed(tmp_path: Path) -> None:
     body = in_callback("self.crawler.engine.download_async(Request('http://b.example/'))")
     assert told(tmp_path, body) == []

@@ -2,6 +2,8 @@
 
 The files are those of the spider, of the parts that its settings name, and of what these import from the project. Each
 rule is a difference that is not removed for moved crawls: where the code or the settings meet it, a line says so.
+
+Length: one reader goes through each file once, and a rule is a few lines of it beside its words.
 """
 
 from __future__ import annotations
@@ -121,6 +123,8 @@ _OWN_NETWORK = (
 _NO_VALUE_ERROR = (
     "Request() raises no ValueError for mailto:, javascript: or tel:, which are dropped and counted; follow() does"
 )
+_POSITIONAL = 2
+_BY_KEYWORD = "{name}() takes only url and callback as positional arguments; pass the rest by keyword"
 _NOT_OFFSITE = "download() asks sites outside allowed_domains too; in Scrapy it raises IgnoreRequest for them"
 _NAME_OF_ERROR = "errors have names and words of their own here: CannotResolveHostError is NameNotResolved, for example"
 
@@ -353,8 +357,7 @@ class _Reader(ast.NodeVisitor):
             if function.attr == "join" and _is_bytes(function.value) and any(map(self._is_value, node.args)):
                 self._tell(node, _NO_B)
         if _last(function) in _REQUESTS or _last(function) == "follow":
-            for each in [*node.args[:1], *(keyword.value for keyword in node.keywords if keyword.arg == "url")]:
-                self._url(each)
+            self._request(node)
         if _last(function) == "type" and len(node.args) == 1 and _last(node.args[0]) == "response":
             self._tell(node, _ONE_CLASS)
         if _last(function) in _OF_BYTES and any(map(self._is_value, node.args)):
@@ -364,6 +367,13 @@ class _Reader(ast.NodeVisitor):
         if _last(function) == "dict" and is_of_message and _last(first) == "headers":
             self._tell(node, _ONE_VALUE)
         self.generic_visit(node)
+
+    def _request(self, node: ast.Call) -> None:
+        """Look at the arguments of a request that is made."""
+        for each in [*node.args[:1], *(keyword.value for keyword in node.keywords if keyword.arg == "url")]:
+            self._url(each)
+        if len(node.args) > _POSITIONAL:
+            self._tell(node, _BY_KEYWORD.format(name=_last(node.func)))
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
         """Look for names of Scrapy's that are not here: ``scrapy.shell.inspect_response``, ``crawler.engine.slot``."""
