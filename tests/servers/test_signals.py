@@ -37,11 +37,11 @@ class Many(trawl.Spider):
         yield {"url": response.url, "text": "one <of> many,\\n" * 40}
 """
 SETTINGS = ["ROBOTSTXT_OBEY=false", "CONCURRENT_REQUESTS_PER_DOMAIN=4", "DOWNLOAD_DELAY_PER_SLOT=0"]
-PATIENCE = 20.0
+PATIENCE = 50.0
 """Seconds after which a test that hangs fails."""
 
-AT_ONCE = 2.0
-"""Seconds within which what ends at once has ended."""
+AT_ONCE = 10.0
+"""Seconds within which what ends at once has ended on a busy machine; all that it might wait for takes 30 or more."""
 
 
 class Command:
