@@ -14,7 +14,7 @@ import textwrap
 from trawl.cli import FAILED, OK
 from trawl.plugins import plugin_names
 
-__all__ = ["COMMANDS", "OPTIONS", "PLUGINS", "overview", "show_overview"]
+__all__ = ["COMMANDS", "EXAMPLES", "OPTIONS", "PLUGINS", "overview", "show_overview"]
 
 PLUGINS = "trawl.commands"
 """The group of entry points that add commands."""
@@ -57,11 +57,12 @@ Usage: trawl [OPTIONS] COMMAND [ARGS]...
   A polite, fast web crawler.
 """
 
-_END = """
+EXAMPLES = """
   Examples:
     trawl new project books         start a project
     trawl crawl spider.py -O items.jsonl
     trawl COMMAND --help            more about each, with examples"""
+"""What the text ends with."""
 
 MAX_WIDTH, MIN_WIDTH = 78, 50
 """Columns that the text takes at most, and those that it takes however narrow the terminal is."""
@@ -77,7 +78,7 @@ def overview() -> str:
     longest = max(len(name) for commands in groups.values() for name in commands)
     texts = [_section("Options", OPTIONS, max(map(len, OPTIONS)), width)]
     texts += [_section(title, commands, longest, width) for title, commands in groups.items()]
-    return "\n".join([_BEGINNING, *texts]) + _END
+    return "\n".join([_BEGINNING, *texts]) + EXAMPLES
 
 
 def show_overview() -> int:
