@@ -122,7 +122,7 @@ def kept(bench: Bench) -> list[Figure]:
 
 
 def a_page(bench: Bench, peer: str, what: str) -> float:
-    """Thousands of instructions a page of one kind of crawl; more where nginx has no core, and answers are waited for."""
+    """Thousands of instructions a page of one kind of crawl; more where nginx has no core and answers take time."""
     fewer, more = SMALL_SITES
     peer_python(peer)  # made once, not by two threads at a time
     with ThreadPoolExecutor() as pool:
