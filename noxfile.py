@@ -164,7 +164,8 @@ def coverage(session: nox.Session) -> None:
         *map(Path("tests").joinpath, COVERING_CRAWLS),
     ]
     session.run("coverage", "erase")
-    session.run("coverage", "run", "-m", "pytest", *ON_TWO_CORES, *map(str, sorted(paths)))
+    few = {"HYPOTHESIS_PROFILE": "coverage"}
+    session.run("coverage", "run", "-m", "pytest", *ON_TWO_CORES, *map(str, sorted(paths)), env=few)
     session.run("coverage", "combine", "--quiet")
     session.run("coverage", "report")
 

@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, settings
 # How long an example takes is a matter of what else the machine does: the one on which it runs may be busy.
 untimed = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("gate", untimed, derandomize=True, max_examples=40)
+settings.register_profile("coverage", untimed, derandomize=True, max_examples=10)  # traced lines take twice the time
 settings.register_profile("sweep", untimed, max_examples=1000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "gate"))
 
