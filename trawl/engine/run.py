@@ -185,8 +185,10 @@ async def _crawl(context: CrawlContext, engine: Engine) -> None:
 async def _last_tasks(context: CrawlContext, engine: Engine, inner: trio.Nursery) -> None:
     """Wait for what is in flight; from the moment that the crawl begins to end, for a limited time. A checkpoint."""
     state = context.state
+    is_told = False
     while True:
-        if state.is_ending and inner.cancel_scope.deadline == math.inf:  # it may begin to end while this waits
+        if state.is_ending and not is_told:  # it may begin to end while this waits
+            is_told = True
             words = "%r is ending: %s; %d in flight"
             logger.info(words, context.spider, state.reason, engine.scheduler.in_flight)
             engine.start_requests.stop()
