@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import zlib
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,8 @@ from tests.servers.names import LoopbackNames
 from tests.servers.nginx import Hit, Nginx, running, unavailable
 from tests.servers.walk import reachable
 from trawl._run import CrawlResult, crawl_with
+from trawl.http import Outcome
+from trawl.scheduler import Grant
 from trawl.settings import Layer, load
 
 pytestmark = pytest.mark.servers
@@ -30,7 +32,10 @@ PAGES = Path("/usr/share/doc/python3.11/html")
 HOSTS = 10
 DELAY = 0.1
 CLOCKS_DIFFER = 0.02
-"""Seconds by which nginx, which reads its clock once a round of its loop, may see a request late."""
+"""Seconds by which nginx, which reads its clock once a round of its loop, may see a request early or late."""
+SEEN_ON_TIME = 0.95
+"""Share of the intervals that must look right to nginx, too: on a busy machine it now and then waits for a core between
+reading its clock and reading a request."""
 
 
 @pytest.fixture(scope="module")
@@ -128,6 +133,12 @@ async def test_a_crawl_of_ten_hosts_keeps_each_ones_delay_and_uses_it(
 ) -> None:
     """A01, A05 on a real wire: hosts progress side by side, each with its own spacing; nothing goes elsewhere."""
     names = LoopbackNames()
+    sent: dict[str, list[float]] = defaultdict(list)
+
+    def record(grant: Grant, outcome: Outcome | None, now: float) -> None:
+        if outcome is None:
+            sent[urlsplit(grant.request.url).netloc].append(now)
+
     settings = load(
         Layer("test", {"DOWNLOAD_DELAY": DELAY, "DOWNLOAD_DELAY_PER_SLOT": 0.0, "RANDOMIZE_DOWNLOAD_DELAY": False})
     )
@@ -137,6 +148,7 @@ async def test_a_crawl_of_ten_hosts_keeps_each_ones_delay_and_uses_it(
         spider_args={"host": f"{name_of('/index.html')}:{nginx.port}", "allowed_domains": ["localhost"]},
         collect=True,
         resolve=names,
+        recorder=record,
     )
     assert result.reason == "finished"
     assert sorted(paths(result.items)) == sorted(expected)
@@ -144,11 +156,18 @@ async def test_a_crawl_of_ten_hosts_keeps_each_ones_delay_and_uses_it(
     assert set(pages_asked_for(hits).values()) == {1}
     assert {hit.host for hit in hits} == {f"docs-{n}.localhost:{nginx.port}" for n in range(HOSTS)}
     assert names.asked <= {f"docs-{n}.localhost" for n in range(HOSTS)}
-    for times in times_by_host(hits).values():
-        assert min(later - earlier for earlier, later in pairwise(times)) >= DELAY - CLOCKS_DIFFER
-    busiest = max(times_by_host(hits).values(), key=len)
+    seen = times_by_host(hits)
+    assert {host: len(times) for host, times in sent.items()} == {host: len(times) for host, times in seen.items()}
+    assert min(intervals(sent)) >= DELAY - 1e-6
+    assert sum(interval >= DELAY - CLOCKS_DIFFER for interval in intervals(seen)) >= SEEN_ON_TIME * len(intervals(seen))
+    busiest = max(seen.values(), key=len)
     work = at_full_speed.result.elapsed
     assert result.elapsed < 1.25 * DELAY * len(busiest) + work, "hosts waited for one another"
+
+
+def intervals(times: Mapping[str, Sequence[float]]) -> list[float]:
+    """The seconds between two requests to one host, of all hosts."""
+    return [later - earlier for host in times.values() for earlier, later in pairwise(host)]
 
 
 def times_by_host(hits: Sequence[Hit]) -> dict[str, list[float]]:
