@@ -49,7 +49,7 @@ from trawl.throttling import ThrottlingSettings
 from trawl.throttling.common import CommonScopes
 from trawl.throttling.outcomes import UnresponsiveScopes
 from trawl.throttling.scope_table import CrawlDelays
-from trawl.transport import ChosenTransport, Transport, TransportSettings
+from trawl.transport import Transport, TransportRouter, TransportSettings
 from trawl.transport.resolver import CrawlResolver, DnsResolver, Resolve, ThreadResolver
 from trawl.transport.warc import open_archive
 
@@ -526,7 +526,7 @@ def _guard(settings: Settings, spider: Spider, *, is_real: bool) -> AddressGuard
 def _transport(settings: Settings, resolve: Resolve, whereabouts: CrawlResolver, guard: AddressGuard) -> Transport:
     """Make the real transport. With throttling by address it connects to the address that was charged."""
     by_address = settings.of(ThrottlingSettings).concurrent_requests_per_ip > 0
-    return ChosenTransport(settings.of(TransportSettings), resolve=whereabouts if by_address else resolve, guard=guard)
+    return TransportRouter(settings.of(TransportSettings), resolve=whereabouts if by_address else resolve, guard=guard)
 
 
 def _resolver(settings: Settings, blocking: Blocking) -> Resolve:

@@ -33,7 +33,7 @@ import msgspec
 from msgspec import Meta, Struct
 from protego import Protego
 
-__all__ = ["MAX_PARSED_BYTES", "CachedRobots", "RobotsCache", "RobotsFile", "RobotsSettings", "product_token"]
+__all__ = ["MAX_PARSED_BYTES", "RobotsCache", "RobotsEntry", "RobotsFile", "RobotsSettings", "product_token"]
 
 _TOKEN = re.compile(r"[A-Za-z_-]+")  # RFC 9309, 2.2.1
 _COMPATIBLE = re.compile(r"\(compatible;\s*([A-Za-z_-]+)", re.IGNORECASE)
@@ -57,7 +57,7 @@ MAX_BYTES = 8_000_000  # the maximum of all stored files
 _OVERHEAD = 200  # bytes that an answer takes besides its body
 
 
-class CachedRobots(msgspec.Struct, frozen=True, array_like=True):
+class RobotsEntry(msgspec.Struct, frozen=True, array_like=True):
     """One stored answer.
 
     Attributes:
@@ -77,7 +77,7 @@ class RobotsCache:
     __slots__ = ("_by_origin", "_bytes")
 
     def __init__(self) -> None:
-        self._by_origin: dict[str, CachedRobots] = {}
+        self._by_origin: dict[str, RobotsEntry] = {}
         self._bytes = 0
 
     def store(self, origin: str, status: int, body: bytes, expires_at: float) -> None:
@@ -86,25 +86,25 @@ class RobotsCache:
         body = body if 200 <= status < 300 else b""
         if len(body) > MAX_BODY_BYTES:
             return
-        self._by_origin[origin] = CachedRobots(status, body, expires_at)
+        self._by_origin[origin] = RobotsEntry(status, body, expires_at)
         self._bytes += len(body) + _OVERHEAD
         while self._bytes > MAX_BYTES:
             self._drop(next(iter(self._by_origin)))
 
-    def get(self, origin: str, now: float) -> CachedRobots | None:
+    def get(self, origin: str, now: float) -> RobotsEntry | None:
         """Return an origin's answer; None if there is none or it has expired."""
         answer = self._by_origin.get(origin)
         return answer if answer is not None and answer.expires_at > now else None
 
-    def to_state(self, now: float, ahead: float) -> dict[str, CachedRobots]:
+    def to_state(self, now: float, ahead: float) -> dict[str, RobotsEntry]:
         """Return the fresh answers for a job, with ``ahead`` seconds added to the run clock for epoch seconds."""
         return {
-            origin: CachedRobots(answer.status, answer.body, answer.expires_at + ahead)
+            origin: RobotsEntry(answer.status, answer.body, answer.expires_at + ahead)
             for origin, answer in self._by_origin.items()
             if answer.expires_at > now
         }
 
-    def restore(self, state: dict[str, CachedRobots], ahead: float, latest: float) -> None:
+    def restore(self, state: dict[str, RobotsEntry], ahead: float, latest: float) -> None:
         """Load the answers of a job; a later expiry than ``latest`` (the clock was set back) is reduced to it."""
         for origin, answer in state.items():
             self.store(origin, answer.status, answer.body, min(answer.expires_at - ahead, latest))

@@ -15,7 +15,7 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 from sphinx.util.typing import ExtensionMetadata
 
-from trawl.settings import Definition, definitions
+from trawl.settings import SettingInfo, definitions
 
 
 def shown(value: object) -> str:
@@ -30,7 +30,7 @@ def shown(value: object) -> str:
         return repr(value)
 
 
-def kind(setting: Definition) -> str:
+def kind(setting: SettingInfo) -> str:
     """What may be given, in words."""
     unit = f" ({setting.unit})" if setting.unit else ""
     return f"{setting.type}{unit}{f', {setting.range}' if setting.range else ''}"
@@ -42,7 +42,7 @@ def linked(words: str) -> str:
     return " ".join(f":setting:`{word}`" if word in names else word for word in words.split())
 
 
-def keys(setting: Definition, indent: str) -> Iterator[str]:
+def keys(setting: SettingInfo, indent: str) -> Iterator[str]:
     """A list of the keys of a mapping, and of the mappings in it."""
     for key in setting.keys:
         absent = f" *Absent:* {linked(key.absent)}." if key.absent else ""
@@ -53,7 +53,7 @@ def keys(setting: Definition, indent: str) -> Iterator[str]:
     yield ""
 
 
-def entry(setting: Definition) -> Iterator[str]:
+def entry(setting: SettingInfo) -> Iterator[str]:
     """Lines of reStructuredText."""
     unit = f" {setting.unit}" if setting.unit else ""
     limits = f", {setting.range}" if setting.range else ""
@@ -63,7 +63,7 @@ def entry(setting: Definition) -> Iterator[str]:
         yield from ("   *Keys:*", "", *keys(setting, "   "))
 
 
-def table(setting: Definition, path: str) -> Iterator[str]:
+def table(setting: SettingInfo, path: str) -> Iterator[str]:
     """Tables of the keys of a mapping, one for each mapping in it."""
     yield from (".. list-table::", "   :header-rows: 1", "   :widths: 18 26 26 30", "")
     yield from ("   * - Key", "     - Type, unit, range", "     - Where it is absent", "     - Meaning")

@@ -16,7 +16,7 @@ from typer.main import get_command
 
 from trawl.cli import main
 from trawl.cli.app import app
-from trawl.cli.overview import COMMANDS, OPTIONS, overview
+from trawl.cli.help_text import COMMANDS, OPTIONS, overview
 
 
 def words_of(group: Any, *before: str) -> Iterator[tuple[tuple[str, ...], Any]]:

@@ -157,7 +157,7 @@ def test_a_file_that_is_not_replaced_stays_as_it_was(monkeypatch: pytest.MonkeyP
     def refuse(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("trawl.durable.replace_file", refuse)
+    monkeypatch.setattr("trawl.file_sync.replace_file", refuse)
     with pytest.raises(TrawlError, match=r"can't be written to .*stats\.json: No space left"):
         StatsFile("stats.json").write({"a": 1})
     assert not [name for name in os.listdir() if name.startswith(".")]

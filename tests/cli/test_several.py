@@ -17,7 +17,7 @@ from rich.console import Console
 
 from tests.cli.simulated import QUICK, crawl_on
 from trawl.cli import main
-from trawl.cli.planned import worst
+from trawl.cli.crawls import worst
 from trawl.cli.run import CrawlOptions, crawl_command
 from trawl.testing import SimulatedResponse, SimulatedWeb
 

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trawl.cookies import Cookie, RequestTarget, parse_set_cookie
+from trawl.cookies import Cookie, RequestUrl, parse_set_cookie
 
 NOW = datetime(2025, 1, 1, tzinfo=UTC)
 PUBLIC = {"com", "example", "co.uk", "github.io"}
 
 
 def read(text: str, url: str = "https://www.a.example/dir/page?q=1") -> Cookie | None:
-    return parse_set_cookie(text, RequestTarget.from_url(url), NOW, PUBLIC.__contains__)
+    return parse_set_cookie(text, RequestUrl.from_url(url), NOW, PUBLIC.__contains__)
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ def read(text: str, url: str = "https://www.a.example/dir/page?q=1") -> Cookie |
     ],
 )
 def test_the_place_of_a_url_is_its_host_and_path(url: str, host: str, path: str, is_secure: bool) -> None:
-    assert RequestTarget.from_url(url) == RequestTarget(host, path, is_secure)
+    assert RequestUrl.from_url(url) == RequestUrl(host, path, is_secure)
 
 
 def test_a_plain_cookie_is_for_its_host_and_directory() -> None:
@@ -139,7 +139,7 @@ def test_a_promise_is_made_in_words_and_under_a_name_6265bis_5_7(text: str, is_k
     ],
 )
 def test_a_path_covers_itself_and_what_is_below_it(path: str, url: str, is_sent: bool) -> None:
-    assert Cookie("a", "b", "a.example", path).is_sent_to(RequestTarget.from_url(url)) is is_sent
+    assert Cookie("a", "b", "a.example", path).is_sent_to(RequestUrl.from_url(url)) is is_sent
 
 
 @given(st.text(max_size=80))

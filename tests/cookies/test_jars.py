@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from trawl.cookies import Cookie, Jar, Jars, RequestTarget
+from trawl.cookies import Cookie, Jar, Jars, RequestUrl
 from trawl.cookies.jars import MAX_COOKIES, MAX_PER_DOMAIN, PublicSuffixList
 from trawl.http import Request, Response
 
@@ -179,7 +179,7 @@ def test_a_site_fills_no_more_than_its_share_of_a_jar() -> None:
     for number in range(MAX_PER_DOMAIN + 5):
         jar.store(Cookie(f"n{number}", "v", "a.example"), NOW)
     assert len(jar) == MAX_PER_DOMAIN
-    assert "n0" not in {cookie.name for cookie in jar.matching(RequestTarget.from_url("https://a.example/"), NOW)}
+    assert "n0" not in {cookie.name for cookie in jar.matching(RequestUrl.from_url("https://a.example/"), NOW)}
 
 
 def test_a_crawl_of_the_whole_web_keeps_a_bounded_jar() -> None:
@@ -187,8 +187,8 @@ def test_a_crawl_of_the_whole_web_keeps_a_bounded_jar() -> None:
     for number in range(MAX_COOKIES + 5):
         jar.store(Cookie("a", "v", f"h{number}.example"), NOW)
     assert len(jar) == MAX_COOKIES
-    assert jar.matching(RequestTarget.from_url("https://h0.example/"), NOW) == []
-    assert len(jar.matching(RequestTarget.from_url(f"https://h{MAX_COOKIES}.example/"), NOW)) == 1
+    assert jar.matching(RequestUrl.from_url("https://h0.example/"), NOW) == []
+    assert len(jar.matching(RequestUrl.from_url(f"https://h{MAX_COOKIES}.example/"), NOW)) == 1
 
 
 @pytest.mark.parametrize(

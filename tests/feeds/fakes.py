@@ -17,7 +17,7 @@ from trawl.blocking import InlineBlocking
 from trawl.feeds import FeedMapping, FeedOptions, Feeds, FeedsSettings, open_feeds
 from trawl.feeds.feed import Feed
 from trawl.feeds.files import TextFile
-from trawl.feeds.targets import FileTarget
+from trawl.feeds.storages import FileStorage
 
 STARTED_UTC = datetime(2025, 1, 1, 12, 30, tzinfo=UTC)
 Rows = list[dict[str, str]]
@@ -56,7 +56,7 @@ ROWS: Rows = [
 ]
 
 
-class FullDisk(FileTarget):
+class FullDisk(FileStorage):
     """A file on a disk with room for ``room`` bytes."""
 
     def __init__(self, path: Path, room: int) -> None:
@@ -119,7 +119,7 @@ def left_in(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def started(options: FeedOptions, target: FileTarget | Slow) -> Feed:
+def started(options: FeedOptions, target: FileStorage | Slow) -> Feed:
     """A feed on a target, opened as a crawl would."""
     feed = Feed(options, started_utc=STARTED_UTC, file=TextFile(options, target))
     feed.locate()

@@ -19,7 +19,7 @@ from trawl.blocking import InlineBlocking
 from trawl.errors import FeedError
 from trawl.feeds import FeedOptions
 from trawl.feeds.feed import Feed
-from trawl.feeds.targets import FileTarget
+from trawl.feeds.storages import FileStorage
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -34,7 +34,7 @@ def options(path: Path | str, name: str = "jsonl", **changes: Any) -> FeedOption
 @pytest.mark.parametrize("name", READERS)
 async def test_after_each_flush_the_file_parses_and_the_position_is_known_c7(name: str, tmp_path: Path) -> None:
     path = tmp_path / "out"
-    feed = started(options(path, name), FileTarget(path))
+    feed = started(options(path, name), FileStorage(path))
     style_closing = {"json": b"\n]\n", "xml": b"\n</items>\n"}.get(name, b"")
     for count in range(1, len(ROWS) + 1):
         feed.add(ROWS[count - 1])
@@ -101,7 +101,7 @@ async def test_a_flush_after_a_cancelled_one_writes_all_that_was_added_before_it
 
 
 async def test_a_feed_parses_before_its_first_item_c7(tmp_path: Path) -> None:
-    feed = started(options(tmp_path / "out", "json"), FileTarget(tmp_path / "out"))
+    feed = started(options(tmp_path / "out", "json"), FileStorage(tmp_path / "out"))
     assert json.loads((tmp_path / "out").read_bytes()) == []
     feed.close()
 
@@ -150,7 +150,7 @@ async def test_a_file_that_cannot_even_be_cut_back_is_told(tmp_path: Path, caplo
 async def test_a_stream_gets_the_same_bytes_as_a_file(name: str, tmp_path: Path) -> None:
     stream = Slow()
     streamed = started(options("-", name), stream)
-    filed = started(options(tmp_path / "out", name), FileTarget(tmp_path / "out"))
+    filed = started(options(tmp_path / "out", name), FileStorage(tmp_path / "out"))
     for feed in (streamed, filed):
         for row in ROWS:
             feed.add(row)
@@ -199,7 +199,7 @@ async def test_a_flush_that_is_cancelled_goes_on_from_the_same_byte(name: str) -
 
 
 async def test_a_short_write_to_a_file_that_is_cancelled_goes_on_from_the_same_byte(tmp_path: Path) -> None:
-    class Short(FileTarget):
+    class Short(FileStorage):
         def write(self, position: int, content: memoryview) -> int:
             if position:
                 scope.cancel()
@@ -273,7 +273,7 @@ async def test_the_first_item_with_a_field_tells_the_columns() -> None:
 async def test_an_item_that_has_none_of_the_columns_is_refused_and_the_file_stays_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "out.csv"
     path.write_bytes(b"a,b\r\n1,2\r\n")
-    feed = started(options(path, "csv"), FileTarget(path))
+    feed = started(options(path, "csv"), FileStorage(path))
     for item in ({}, {"url": "u", "title": "t"}):
         with pytest.raises(ValueError, match=r"has none of the feed's columns a,b, but (no field at all|url,title);"):
             feed.add(item)
@@ -284,7 +284,7 @@ async def test_an_item_that_has_none_of_the_columns_is_refused_and_the_file_stay
 async def test_a_table_is_continued_by_items_that_have_some_of_its_columns(tmp_path: Path) -> None:
     path = tmp_path / "out.csv"
     path.write_bytes(b"a,b\r\n1,2\r\n")
-    feed = started(options(path, "csv"), FileTarget(path))
+    feed = started(options(path, "csv"), FileStorage(path))
     feed.add({"b": 4, "c": 5})
     await feed.finish(BLOCKING)
     assert path.read_bytes() == b"a,b\r\n1,2\r\n,4\r\n"
@@ -316,12 +316,12 @@ async def test_a_feed_without_items_is_a_document_without_items(name: str, conte
     stream = Slow()
     await started(options("-", name), stream).finish(BLOCKING)
     assert stream.content == content
-    await started(options(tmp_path / "out", name), FileTarget(tmp_path / "out")).finish(BLOCKING)
+    await started(options(tmp_path / "out", name), FileStorage(tmp_path / "out")).finish(BLOCKING)
     assert (tmp_path / "out").read_bytes() == content
 
 
 async def test_a_table_without_items_has_its_header_if_the_columns_are_known(tmp_path: Path) -> None:
-    feed = started(options(tmp_path / "out", "csv", fields=(("a", "a"),)), FileTarget(tmp_path / "out"))
+    feed = started(options(tmp_path / "out", "csv", fields=(("a", "a"),)), FileStorage(tmp_path / "out"))
     await feed.finish(BLOCKING)
     assert (tmp_path / "out").read_bytes() == b"a\r\n"
 
@@ -334,14 +334,14 @@ async def test_a_feed_without_items_leaves_nothing_where_that_is_wanted(tmp_path
     for path in (old, kept):
         path.write_bytes(b'[\n{"a":1}\n]\n')
     for path, overwrite in ((new, False), (old, True), (kept, False)):
-        feed = started(options(path, "json", store_empty=False, overwrite=overwrite), FileTarget(path))
+        feed = started(options(path, "json", store_empty=False, overwrite=overwrite), FileStorage(path))
         await feed.finish(BLOCKING)
     assert [path.exists() for path in (new, old, kept)] == [False, False, True]
     assert json.loads(kept.read_bytes()) == [{"a": 1}]
 
 
 async def test_a_file_that_cannot_be_read_is_an_error_of_the_feed(tmp_path: Path) -> None:
-    class Unreadable(FileTarget):
+    class Unreadable(FileStorage):
         def reader(self) -> io.BufferedReader:
             raise OSError(errno.EIO, "Input/output error")
 

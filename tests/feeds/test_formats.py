@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tests.feeds.fakes import READERS, Rows
 from trawl.feeds import FeedOptions, Format
-from trawl.feeds.exported import make_format
+from trawl.feeds.exporter_format import make_format
 
 
 def document(feed_format: Format, *rows: Mapping[str, object]) -> bytes:

@@ -61,7 +61,7 @@ class Mortal(InlineBlocking):
         if self.steps <= 0:
             file = getattr(function, "__self__", None)
             if self.is_half and self.steps == 0 and isinstance(file, TextFile) and function == file.write:
-                file._target.write(file._outgoing_at, file._outgoing[: len(file._outgoing) // 2])
+                file._storage.write(file._outgoing_at, file._outgoing[: len(file._outgoing) // 2])
             raise Killed
         return function(*args)
 
@@ -199,8 +199,8 @@ async def test_a_feed_that_fails_is_told_to_who_acknowledges_and_the_next_run_go
     feeds, outbox = await open_outbox(values, InlineBlocking(), job, spider_name="x", started_utc=STARTED_UTC)
     file = feeds.all[0].file
     assert isinstance(file, TextFile)
-    file._target.close()
-    file._target = FullDisk(path, 20)
+    file._storage.close()
+    file._storage = FullDisk(path, 20)
     async with trio.open_nursery() as nursery:
 
         async def write() -> None:

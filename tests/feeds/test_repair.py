@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from tests.feeds.fakes import READERS, ROWS, opened, write_all
 from trawl.errors import FeedError
 from trawl.feeds import FeedOptions
-from trawl.feeds.base import NotThisFormat
-from trawl.feeds.exported import make_format
+from trawl.feeds.base import FormatConflict
+from trawl.feeds.exporter_format import make_format
 from trawl.feeds.formats import CsvTable
 
 FORMATS = list(READERS)
@@ -225,7 +225,7 @@ async def test_ends_are_found_in_files_of_many_chunks(
 def test_a_tag_without_bound_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trawl.feeds.formats.CHUNK_BYTES", 64)
     content = b"<items><item a='" + b"x" * 100 + b"'/></items>"
-    with pytest.raises(NotThisFormat, match="the tag at byte 7 is too long"):
+    with pytest.raises(FormatConflict, match="the tag at byte 7 is too long"):
         make_format(FeedOptions(uri="out", format="xml")).end_of(io.BytesIO(content))
 
 

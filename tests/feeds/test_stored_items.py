@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trawl.feeds import FORMATS, FeedOptions
-from trawl.feeds.exported import make_format
+from trawl.feeds.exporter_format import make_format
 from trawl.feeds.stored_items import StoredItem, class_name, from_stored, to_stored
 from trawl.feeds.to_json import written_fields
 from trawl.items import Field, Item

@@ -20,7 +20,7 @@ from trawl.blocking import InlineBlocking
 from trawl.errors import FeedError, SettingsError
 from trawl.exporters import BaseItemExporter
 from trawl.feeds import FeedMapping, Feeds, FeedsSettings, open_feeds, open_outbox
-from trawl.feeds.targets import FileTarget
+from trawl.feeds.storages import FileStorage
 from trawl.feeds.writer import CLOSE_GRACE
 
 T = TypeVar("T")
@@ -140,7 +140,7 @@ async def test_what_a_full_disk_leaves_of_an_object_is_kept_and_named(
     await feeds.put({"a": 1})
     await feeds.sync()
     await feeds.put({"a": 2})
-    monkeypatch.setattr(FileTarget, step, fail)
+    monkeypatch.setattr(FileStorage, step, fail)
     with pytest.raises(FeedError, match="No space left on device"):
         await feeds.finish()
     kept = tmp_path / left_in(tmp_path)[0]

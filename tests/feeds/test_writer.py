@@ -318,7 +318,7 @@ async def test_a_device_that_is_full_at_the_start_is_an_error_of_the_feed(
     def full(self: object, position: int, content: memoryview) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("trawl.feeds.targets.FileTarget.write", full)
+    monkeypatch.setattr("trawl.feeds.storages.FileStorage.write", full)
     feeds = await opened(tmp_path / "out.json")
     with pytest.raises(FeedError, match="No space left on device"):
         await feeds.write()

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trawl.frontier import Record
-from trawl.frontier.lane_queue import LaneQueue, RecordPacker
+from trawl.frontier.lane_queue import LaneQueue, RecordEncoder
 from trawl.http import Request
 
 ORIGIN = "http://a.example"
@@ -39,7 +39,7 @@ def test_the_best_come_out_first_whatever_was_done_before(
     steps: list[tuple[str, int, float]], newest_first: bool, standing: int, is_packed: bool
 ) -> None:
     sign = -1 if newest_first else 1
-    line = LaneQueue(record(sign), RecordPacker(), newest_first=newest_first)
+    line = LaneQueue(record(sign), RecordEncoder(), newest_first=newest_first)
     held, gone, order = [record(sign)], [], 1
     for _ in range(standing):
         order += 1
@@ -66,7 +66,7 @@ def test_the_best_come_out_first_whatever_was_done_before(
 
 
 def test_what_is_taken_is_not_kept() -> None:
-    line = LaneQueue(record(1), RecordPacker())
+    line = LaneQueue(record(1), RecordEncoder())
     for order in range(2, 100):
         line.add(record(order))
     line.take(20)
@@ -77,7 +77,7 @@ def test_what_is_taken_is_not_kept() -> None:
 def test_records_of_a_line_share_their_scopes_and_their_origin() -> None:
     first, second = record(1), record(2)
     assert first.scopes is not second.scopes
-    line = LaneQueue(first, RecordPacker())
+    line = LaneQueue(first, RecordEncoder())
     line.add(second)
     assert second.scopes is first.scopes
     assert second.origin is first.origin
@@ -87,7 +87,7 @@ def test_records_of_a_line_share_their_scopes_and_their_origin() -> None:
 def test_amounts_that_differ_are_not_shared(newest_first: bool) -> None:
     first, second = record(1), record(2)
     second.scopes = (("a.example", 3.0),)
-    line = LaneQueue(first, RecordPacker(), newest_first=newest_first)
+    line = LaneQueue(first, RecordEncoder(), newest_first=newest_first)
     line.add(second)
     assert second.scopes == (("a.example", 3.0),)
     assert first.scopes == (("a.example", None),)

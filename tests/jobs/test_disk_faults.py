@@ -15,7 +15,7 @@ import trawl.frontier.sqlite
 from tests.jobs.site import Runs, all_urls, site
 from trawl.cli import main
 from trawl.errors import JobError
-from trawl.feeds.targets import FileTarget
+from trawl.feeds.storages import FileStorage
 from trawl.frontier.inspect import export_pending
 from trawl.frontier.schema import connect
 
@@ -62,12 +62,12 @@ async def test_c7_a_job_whose_last_items_are_not_in_its_feed_is_not_finished(
     capsys: pytest.CaptureFixture[str],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    def full(self: FileTarget, position: int, content: memoryview) -> int:
+    def full(self: FileStorage, position: int, content: memoryview) -> int:
         raise OSError(28, "No space left on device")
 
     runs = Runs(tmp_path, site(1), settings=FAST)
     with monkeypatch.context() as patched:
-        patched.setattr(FileTarget, "write", full)
+        patched.setattr(FileStorage, "write", full)
         assert (await runs.run()).reason == "feed_error"
     assert main(["job", str(runs.directory)]) == 0
     assert "state    nothing is pending, but 1 item is not in the feeds yet: run it again" in capsys.readouterr().out
@@ -88,9 +88,9 @@ async def test_c7_a_batch_that_the_disk_has_no_room_for_ends_the_run_with_that_e
     caplog: pytest.LogCaptureFixture,
     step: str,
 ) -> None:
-    does = getattr(FileTarget, step)
+    does = getattr(FileStorage, step)
 
-    def full(self: FileTarget, *given: Any) -> Any:
+    def full(self: FileStorage, *given: Any) -> Any:
         if self.path.name == "items-003.jsonl":
             raise OSError(28, "No space left on device")
         return does(self, *given)
@@ -98,7 +98,7 @@ async def test_c7_a_batch_that_the_disk_has_no_room_for_ends_the_run_with_that_e
     runs = Runs(tmp_path, site(9), settings=FAST)
     feeds = {str(tmp_path / "items-%(batch)03d.jsonl"): {"batch_item_count": 2}, str(runs.feed): {}}
     with monkeypatch.context() as patched:
-        patched.setattr(FileTarget, step, full)
+        patched.setattr(FileStorage, step, full)
         assert (await runs.run(FEEDS=feeds)).reason == "feed_error"
     errors = [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
     assert errors == [f"feed {tmp_path / 'items-003.jsonl'}: No space left on device"]

@@ -21,7 +21,7 @@ from tests.jobs.site import Linked, Runs, all_urls, site
 from trawl.blocking import InlineBlocking
 from trawl.engine.job_items import MAX_ITEMS
 from trawl.errors import JobError, UsageError
-from trawl.feeds.targets import FileTarget
+from trawl.feeds.storages import FileStorage
 from trawl.frontier.sqlite import open_job
 from trawl.http import Request, Response
 from trawl.testing import SimulatedResponse, SimulatedWeb
@@ -443,16 +443,16 @@ async def test_c7_every_format_is_the_same_as_without_a_job(
 async def test_a_feed_that_fails_ends_the_crawl_and_the_job_goes_on_later(
     tmp_path: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write = FileTarget.write
+    write = FileStorage.write
 
-    def full(self: FileTarget, position: int, content: memoryview) -> int:
+    def full(self: FileStorage, position: int, content: memoryview) -> int:
         if position + len(content) > 300:
             raise OSError(28, "No space left on device")
         return write(self, position, content)
 
     runs = Runs(tmp_path, site(30), settings={**QUICK, "DOWNLOAD_DELAY": 0.2, **EXACT})
     with monkeypatch.context() as patched:
-        patched.setattr(FileTarget, "write", full)
+        patched.setattr(FileStorage, "write", full)
         result = await runs.run()
     assert result.reason == "feed_error"
     assert result.error is not None

@@ -23,7 +23,7 @@ from trawl.settings import Layer, load
 from trawl.transport import Http11Transport, HttpxTransport, TransportSettings
 from trawl.transport import connect as dialling
 from trawl.transport.resolver import Address
-from trawl.transport.router import ChosenTransport
+from trawl.transport.router import TransportRouter
 
 __all__ = ["clock"]
 
@@ -97,7 +97,7 @@ async def is_slow(connection: Connection) -> None:
     await connection.answer(b"<p>fine</p>", "200 OK")
 
 
-@pytest.mark.parametrize("transport", [Http11Transport, HttpxTransport, ChosenTransport])
+@pytest.mark.parametrize("transport", [Http11Transport, HttpxTransport, TransportRouter])
 @pytest.mark.parametrize(("answer", "at_once"), [(is_kept, 2), (is_slow, 16)], ids=["idle connections", "all in use"])
 async def test_no_page_is_lost_and_no_host_is_blamed(
     clock: MockClock, limited: Callable[[BadServer], Files], transport: Any, answer: Any, at_once: int
@@ -122,7 +122,7 @@ async def test_no_page_is_lost_and_no_host_is_blamed(
 async def test_one_transport_makes_room_for_the_other(clock: MockClock, limited: Callable[[BadServer], Files]) -> None:
     async with serving(is_kept) as server:
         limited(server).most = 1
-        wire = ChosenTransport(TransportSettings(), resolve=resolve, guard=AddressGuard(True))
+        wire = TransportRouter(TransportSettings(), resolve=resolve, guard=AddressGuard(True))
         for number, meta in enumerate(({"proxy": server.url}, {}, {"proxy": server.url}, {})):
             request = trawl.Request(f"http://host{number}.example:{server.port}/", meta=meta)
             for _ in range(10):  # until the server has seen that the idle connection is closed

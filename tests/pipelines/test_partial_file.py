@@ -24,8 +24,8 @@ from trawl.observe import Stats
 from trawl.pipelines import FilesPipeline
 from trawl.pipelines.file_store import (
     FileStore,
+    IncompleteFile,
     LocalFileStore,
-    PartialFile,
     open_file_store,
     open_partial_file,
     sha1_of,
@@ -145,7 +145,7 @@ async def test_closing_waits_for_a_write_and_nothing_begins_after_it(store: File
             return await super().run(function, *args)
 
     slow: Any = Slow()
-    part = PartialFile(store, slow)
+    part = IncompleteFile(store, slow)
     part.begin()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(part.write, [b"abc"])

@@ -24,7 +24,7 @@ import trustme
 from tests.servers.nginx import free_port, running, unavailable
 from trawl.errors import ConnectFailed, DownloadError, ResponseBroken
 from trawl.http import Headers, Request
-from trawl.transport import ChosenTransport, HTTP11Transport, TransportSettings
+from trawl.transport import HTTP11Transport, TransportRouter, TransportSettings
 
 pytestmark = pytest.mark.servers
 
@@ -73,7 +73,7 @@ async def by_httpx(transport: httpx.AsyncBaseTransport, base: str, asks: list[As
 
 async def by_trawl(trusted: ssl.SSLContext | None, base: str, asks: list[Ask]) -> list[object]:
     """What the crawl's transport gives, bodies undecoded."""
-    wire = ChosenTransport(TransportSettings(compression_enabled=False, download_timeout=LIMIT), ssl_context=trusted)
+    wire = TransportRouter(TransportSettings(compression_enabled=False, download_timeout=LIMIT), ssl_context=trusted)
     seen: list[object] = []
     for ask in asks:
         headers = Headers({**FIELDS, "Accept-Encoding": "identity", **ask.get("headers", {})})
@@ -241,7 +241,7 @@ async def test_httpbin_says_the_same_to_all(httpbin: str) -> None:
 
 
 async def test_the_crawls_transport_undoes_every_coding_of_httpbin(httpbin: str) -> None:
-    wire = ChosenTransport(TransportSettings())
+    wire = TransportRouter(TransportSettings())
     for path, word in (("gzip", "gzipped"), ("deflate", "deflated"), ("brotli", "brotli")):
         outcome = await wire.send(Request(f"{httpbin}/{path}"), lambda: None)
         assert outcome.response is not None

@@ -13,7 +13,7 @@ import pytest
 import trawl
 from trawl.errors import SettingsError
 from trawl.items import InvalidItem
-from trawl.spiders.validation import item_type_of
+from trawl.spiders.item_check import item_type_of
 from trawl.testing import SimulatedWeb, simulate
 
 

@@ -9,20 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trawl.spiders.xml_stream import PIECE_BYTES, GunzippedBody, XmlStream, local_name
+from trawl.spiders.xml_stream import PIECE_BYTES, GzipBody, XmlStream, local_name
 
 NAMES = frozenset({"url"})
 MUCH = 1 << 30
 
 
 def texts(body: bytes, max_bytes: int = MUCH) -> list[str]:
-    xml = XmlStream(GunzippedBody(body, max_bytes), NAMES)
+    xml = XmlStream(GzipBody(body, max_bytes), NAMES)
     return ["".join(str(text) for text in element.itertext()) for element in xml]
 
 
 def test_elements_come_one_by_one_under_any_namespace() -> None:
     body = b"""  <?xml version="1.0"?><s xmlns="x" xmlns:n="y"><url>1</url><!-- a --><n:url>2<b>3</b></n:url></s>"""
-    xml = XmlStream(GunzippedBody(body, MUCH), NAMES)
+    xml = XmlStream(GzipBody(body, MUCH), NAMES)
     assert xml.root == "s"
     assert [local_name(element) for element in xml] == ["url", "url"]
     assert texts(body) == ["1", "23"]
@@ -46,7 +46,7 @@ def test_a_file_in_gzip_may_be_several_after_one_another() -> None:
 
 @pytest.mark.parametrize("cut", [15, 30])
 def test_gzip_that_ends_too_early_is_known(cut: int) -> None:
-    pieces = GunzippedBody(gzip.compress(b"<s>" + b"<url>12345</url>" * 9)[:cut], MUCH)
+    pieces = GzipBody(gzip.compress(b"<s>" + b"<url>12345</url>" * 9)[:cut], MUCH)
     assert list(XmlStream(pieces, NAMES)) is not None
     assert pieces.is_broken
     assert not pieces.is_cut
@@ -55,7 +55,7 @@ def test_gzip_that_ends_too_early_is_known(cut: int) -> None:
 def test_what_is_packed_is_unpacked_up_to_the_limit_and_no_further() -> None:
     bomb = gzip.compress(b"<s><url>1</url>" + b" " * 20_000_000, 6)
     tracemalloc.start()
-    pieces = GunzippedBody(bomb, 5 * PIECE_BYTES)
+    pieces = GzipBody(bomb, 5 * PIECE_BYTES)
     assert sum(map(len, pieces)) == 5 * PIECE_BYTES
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
@@ -72,7 +72,7 @@ def test_entities_are_not_resolved_and_nothing_is_read(tmp_path: object) -> None
 
 
 def test_what_was_given_is_forgotten() -> None:
-    xml = XmlStream(GunzippedBody(b"<s>" + b"<url>1</url>" * 50 + b"</s>", MUCH), NAMES)
+    xml = XmlStream(GzipBody(b"<s>" + b"<url>1</url>" * 50 + b"</s>", MUCH), NAMES)
     most = 0
     for element in xml:
         parent = element.getparent()

@@ -15,7 +15,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from trawl.testing import TouchedTheWorld
+from trawl.testing import NotSimulated
 from trawl.testing.guard import guarded
 
 
@@ -77,7 +77,7 @@ WAYS = [
 async def test_the_world_can_not_be_touched(autojump_clock: MockClock, touch: Callable[[], Awaitable[None]]) -> None:
     if touch is by_a_file_in_a_thread_that_is_there_already:
         await trio.to_thread.run_sync(int)  # Trio keeps a thread for the next one
-    with pytest.raises(TouchedTheWorld, match="a simulated crawl would use a real"), guarded():
+    with pytest.raises(NotSimulated, match="a simulated crawl would use a real"), guarded():
         await touch()
     assert trio.current_time() == 0.0
 
@@ -90,13 +90,13 @@ async def test_an_error_that_is_caught_on_the_spot_is_raised_at_the_end_and_ends
             await trio.to_thread.run_sync(int)
         await trio.sleep(1000)
 
-    with pytest.raises(TouchedTheWorld, match=r"a real thread \(int\)"), guarded():
+    with pytest.raises(NotSimulated, match=r"a real thread \(int\)"), guarded():
         await careless()
     assert trio.current_time() == 0.0
 
 
 async def test_an_error_that_a_nursery_wraps_is_raised_bare(autojump_clock: MockClock) -> None:
-    with pytest.raises(TouchedTheWorld), guarded():
+    with pytest.raises(NotSimulated), guarded():
         async with trio.open_nursery() as nursery:
             nursery.start_soon(by_the_standard_library)
 
@@ -110,7 +110,7 @@ async def test_a_library_may_look_at_its_import_what_sockets_can_do_but_connects
     monkeypatch.syspath_prepend(tmp_path)
     with guarded():
         importlib.import_module("looks_at_sockets")
-    with pytest.raises(TouchedTheWorld, match="would use a real"), guarded():
+    with pytest.raises(NotSimulated, match="would use a real"), guarded():
         importlib.import_module("connects_somewhere")
 
 

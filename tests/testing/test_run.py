@@ -16,7 +16,7 @@ from trio.testing import MockClock
 
 import trawl
 from trawl.errors import NameNotResolved, SettingsError
-from trawl.testing import RateLimit, SimulatedResponse, SimulatedWeb, Stuck, TouchedTheWorld, Uniform, simulate
+from trawl.testing import NotSimulated, RateLimit, SimulatedResponse, SimulatedWeb, Stuck, Uniform, simulate
 
 EXACT = {
     "RANDOMIZE_DOWNLOAD_DELAY": False,
@@ -218,7 +218,7 @@ def test_a_crawl_that_would_touch_the_world_fails_loudly(way: str, caplog: pytes
             yield {}
 
     caplog.set_level(logging.CRITICAL)
-    with pytest.raises(TouchedTheWorld, match="would use a real"):
+    with pytest.raises(NotSimulated, match="would use a real"):
         simulate(Leaky, a_web(), settings=EXACT)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import trawl
-from trawl.testing import Outage, Send, SimulatedWeb, Simulation, Stretch, simulate
+from trawl.testing import Outage, Send, SimulatedWeb, Simulation, Span, simulate
 
 EXACT = {
     "RANDOMIZE_DOWNLOAD_DELAY": False,
@@ -101,7 +101,7 @@ SIMULATION = Simulation(
     stats={},
     reason="finished",
     elapsed=4.0,
-    find_stretches=lambda: [Stretch("a.example", 0.0, 1.0)],
+    find_stretches=lambda: [Span("a.example", 0.0, 1.0)],
 )
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trawl.testing import Send, Stretch
+from trawl.testing import Send, Span
 from trawl.testing.recorder import merge_stretches
 from trawl.testing.svg import BARS, SHADES, Scale, axis_marks, axis_step, draw, make_tracks
 
@@ -75,8 +75,8 @@ def test_a_bar_has_the_colour_of_its_answer_and_the_legend_tells_which(status: i
 
 @pytest.mark.parametrize("kind", list(SHADES))
 def test_what_closed_a_scope_is_shaded_and_explained(kind: str) -> None:
-    stretch = Stretch("a.example", 0.2, 0.7, kind, "configuration")  # type: ignore[arg-type]
-    picture = draw(A08, [stretch, Stretch("other.example", 0, 1, "quota")])
+    stretch = Span("a.example", 0.2, 0.7, kind, "configuration")  # type: ignore[arg-type]
+    picture = draw(A08, [stretch, Span("other.example", 0, 1, "quota")])
     colour, words = SHADES[stretch.kind]
     shaded = shapes(picture, "rect", fill=colour)
     assert len(shaded) == 2  # the legend and the shade
@@ -86,7 +86,7 @@ def test_what_closed_a_scope_is_shaded_and_explained(kind: str) -> None:
 
 
 def test_a06_a_slot_that_rests_is_shaded_in_its_row_only() -> None:
-    picture = draw(A08, [Stretch("a.example", 0.3, 1.3, "delay_per_slot", slot=2)])
+    picture = draw(A08, [Span("a.example", 0.3, 1.3, "delay_per_slot", slot=2)])
     shade = shapes(picture, "rect", fill=SHADES["delay_per_slot"][0])[1]
     assert float(shade.get("height", "")) == 18.0
 
@@ -116,7 +116,7 @@ def test_sends_without_a_slot_share_a_lane_of_rows_that_are_free() -> None:
 
 def test_names_from_pages_can_not_break_the_picture() -> None:
     hostile = a_send(0, 1, scope='<script>alert("x")</script>\x1b & more')
-    picture = draw([hostile], [Stretch(hostile.host, 0, 1)], title="<b>&\x00")
+    picture = draw([hostile], [Span(hostile.host, 0, 1)], title="<b>&\x00")
     assert "<script>" not in picture
     assert len(shapes(picture, "title")) == 3  # of the picture, the shade and the bar
 
@@ -126,9 +126,9 @@ def test_no_sends_are_a_picture_too() -> None:
 
 
 def test_stretches_of_one_kind_that_overlap_are_one() -> None:
-    first, second, apart = Stretch("a", 0, 2), Stretch("a", 1, 3), Stretch("a", 4, 5)
-    slots = [Stretch("a", 0, 2, "delay_per_slot", slot=slot) for slot in (1, 2)]
-    assert list(merge_stretches([apart, second, first, *slots])) == [*slots, Stretch("a", 0, 3), apart]
+    first, second, apart = Span("a", 0, 2), Span("a", 1, 3), Span("a", 4, 5)
+    slots = [Span("a", 0, 2, "delay_per_slot", slot=slot) for slot in (1, 2)]
+    assert list(merge_stretches([apart, second, first, *slots])) == [*slots, Span("a", 0, 3), apart]
 
 
 @given(start=st.floats(0, 1e5), span=st.floats(1e-3, 1e6), most=st.integers(2, 20))

@@ -9,7 +9,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from trawl.testing import Stuck, TouchedTheWorld
+from trawl.testing import NotSimulated, Stuck
 from trawl.testing.clock import VirtualClock
 from trawl.testing.guard import guarded
 from trawl.testing.watchdog import Watchdog
@@ -51,7 +51,7 @@ def test_a_thread_that_slipped_through_is_seen_before_the_clock_jumps_far(clock:
 
     async def main() -> None:
         await slipped(int)  # Trio keeps the thread for the next
-        with pytest.raises(TouchedTheWorld, match="a real thread"), guarded() as guard, Watchdog(guard):
+        with pytest.raises(NotSimulated, match="a real thread"), guarded() as guard, Watchdog(guard):
             await slipped(time.sleep, 0.02)
 
     trio.run(main, clock=clock())

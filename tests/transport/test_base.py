@@ -16,7 +16,7 @@ from tests.transport.test_http2 import fine
 from trawl.http import Outcome, Request
 from trawl.testing import SimulatedWeb
 from trawl.testing.transport import SimulatedTransport
-from trawl.transport import ChosenTransport, Http11Transport, HttpxTransport, Transport, TransportSettings
+from trawl.transport import Http11Transport, HttpxTransport, Transport, TransportRouter, TransportSettings
 
 __all__ = ["clock"]
 
@@ -98,7 +98,7 @@ async def test_a_server_hears_nothing_of_a_request_that_must_not_go(clock: MockC
 async def test_over_http_2_the_connection_and_those_who_share_it_go_on(clock: MockClock) -> None:
     authority = Authority()
     async with serving_h2(fine, authority.server()) as server:
-        wire = ChosenTransport(SETTINGS, ssl_context=authority.client())
+        wire = TransportRouter(SETTINGS, ssl_context=authority.client())
         for number in range(3):
             await held(wire, Request(f"{server.url}held"))
             assert await sent(wire, Request(f"{server.url}{number}")) == f"/{number} ".encode()
@@ -110,7 +110,7 @@ async def test_over_http_2_the_connection_and_those_who_share_it_go_on(clock: Mo
 @pytest.mark.parametrize("scheme", ["http", "socks5"])
 async def test_through_a_proxy_nothing_of_it_is_sent_either(clock: MockClock, scheme: str) -> None:
     async with serving(is_fine) as server, proxying(names={"a.example": server.port}) as proxy:
-        wire = ChosenTransport(TransportSettings())
+        wire = TransportRouter(TransportSettings())
         request = Request("http://a.example/", meta={"proxy": proxy.url(scheme)})
         await held(wire, request)
         assert server.heads == []
@@ -225,7 +225,7 @@ async def test_by_httpx_one_whose_new_connection_is_closed_while_it_waits_goes_a
 async def test_over_http_2_a_request_that_is_early_gives_its_turn_up(clock: MockClock) -> None:
     authority = Authority()
     async with serving_h2(fine, authority.server()) as server:
-        wire = ChosenTransport(SETTINGS, ssl_context=authority.client())
+        wire = TransportRouter(SETTINGS, ssl_context=authority.client())
         outcome = await wire.send(Request(f"{server.url}0"), lambda: trio.current_time() + 1.0)
         assert outcome.is_held
         assert await sent(wire, Request(f"{server.url}1")) == b"/1 "

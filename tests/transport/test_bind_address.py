@@ -14,7 +14,7 @@ from tests.transport.test_connect import Names, four, six
 from trawl.errors import ConnectFailed, ProxyFailed, RequestInvalid, SettingsError
 from trawl.http import Outcome, Request
 from trawl.settings import Layer, assignments, load
-from trawl.transport import ChosenTransport, TransportSettings
+from trawl.transport import TransportRouter, TransportSettings
 from trawl.transport.connect import ConnectOptions, dial
 from trawl.transport.settings import BindAddress
 
@@ -38,7 +38,7 @@ async def tells(connection: Connection) -> None:
     await connection.answer(near_end(connection)[0].encode())
 
 
-async def ask(wire: ChosenTransport, way: str, server: BadServer, **meta: Any) -> Outcome:
+async def ask(wire: TransportRouter, way: str, server: BadServer, **meta: Any) -> Outcome:
     if way == "proxy":
         return await wire.send(Request("http://a.example/", meta={"proxy": server.url, **meta}), lambda: None)
     return await wire.send(Request(server.url, meta=meta), lambda: None)
@@ -48,7 +48,7 @@ async def asked(way: str, bind: Any, *requests: dict[str, Any]) -> list[str | Ex
     """What each request is answered, or its error."""
     settings = TransportSettings(download_bind_address=bind, http2_enabled=way == "httpx")
     async with serving(tells, AUTHORITY.server() if way in ("own TLS", "httpx") else None) as server:
-        wire = ChosenTransport(settings, ssl_context=AUTHORITY.client())
+        wire = TransportRouter(settings, ssl_context=AUTHORITY.client())
         found: list[str | Exception] = []
         for meta in requests:
             outcome = await ask(wire, way, server, **meta)
@@ -78,7 +78,7 @@ async def test_a_request_with_its_own_address_asks_for_its_own_path(clock: MockC
         await connection.answer(connection.head.split(b" ")[1])
 
     async with serving(tells_path) as server:
-        wire = ChosenTransport(TransportSettings())
+        wire = TransportRouter(TransportSettings())
         outcome = await wire.send(Request(f"{server.url}a/b?c=1", meta={"bindaddress": "127.0.0.2"}), lambda: None)
         assert outcome.response is not None
         assert outcome.response.body == b"/a/b?c=1"
@@ -112,7 +112,7 @@ async def test_one_port_serves_one_connection_after_another(clock: MockClock) ->
 
     for _ in range(2):
         async with serving(notes) as server:
-            wire = ChosenTransport(TransportSettings(download_bind_address=("127.0.0.6", port)))
+            wire = TransportRouter(TransportSettings(download_bind_address=("127.0.0.6", port)))
             outcome = await ask(wire, "own", server)
             assert outcome.error is None
             await wire.aclose()  # we close first, so that the system keeps the port for a minute
@@ -124,7 +124,7 @@ async def test_a_port_that_is_taken_is_named(clock: MockClock) -> None:
     async with serving(tells) as server:
         with socket.create_server(("127.0.0.6", 0)) as taken:
             port = taken.getsockname()[1]
-            wire = ChosenTransport(TransportSettings(download_bind_address=("127.0.0.6", port)))
+            wire = TransportRouter(TransportSettings(download_bind_address=("127.0.0.6", port)))
             outcome = await ask(wire, "own", server)
             await wire.aclose()
     assert isinstance(outcome.error, ConnectFailed)
@@ -142,9 +142,9 @@ async def test_of_a_hosts_addresses_those_of_the_same_family_are_reached(clock: 
 def test_an_address_that_this_machine_has_not_is_refused_at_the_start() -> None:
     words = "DOWNLOAD_BIND_ADDRESS: no connection can come from 192.0.2.1: Cannot assign requested address"
     with pytest.raises(SettingsError, match=words):
-        ChosenTransport(TransportSettings(download_bind_address="192.0.2.1"))
+        TransportRouter(TransportSettings(download_bind_address="192.0.2.1"))
     with pytest.raises(SettingsError, match="no connection can come from 2001:db8::1"):
-        ChosenTransport(TransportSettings(download_bind_address="2001:db8::1"))
+        TransportRouter(TransportSettings(download_bind_address="2001:db8::1"))
 
 
 @pytest.mark.parametrize("wrong", ["shop.example", "", "127.0.0.1:80", ("127.0.0.1", -1), ["::1", 70_000], 5, [1]])

@@ -17,7 +17,7 @@ from trio.testing import MockClock
 from tests.net.badserver import clock, is_fine, serving
 from trawl.errors import SettingsError
 from trawl.http import Request
-from trawl.transport import ChosenTransport, TransportSettings
+from trawl.transport import TransportRouter, TransportSettings
 from trawl.transport.resolver import Address, AddressList, DnsResolver, ResolverCache
 
 __all__ = ["clock"]
@@ -164,7 +164,7 @@ async def test_an_answer_is_remembered_for_as_long_as_it_says(autojump_clock: Mo
 async def test_a_request_goes_where_the_name_server_says(clock: MockClock) -> None:
     records: Records = {("a.example", "A"): (300, ["127.0.0.1"]), ("a.example", "AAAA"): (300, [])}
     async with serving(is_fine) as server, serving_names(records) as (names_server, names):
-        wire = ChosenTransport(TransportSettings(), resolve=names)
+        wire = TransportRouter(TransportSettings(), resolve=names)
         for _ in range(2):
             outcome = await wire.send(Request(f"http://a.example:{server.port}/"), lambda: None)
             assert outcome.error is None

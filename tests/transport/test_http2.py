@@ -16,7 +16,7 @@ from tests.transport.http11.test_transport import Again
 from tests.transport.sinks import NotingSink
 from trawl.errors import BodyTooLarge, DownloadTimeout, ReadTimeout, ResponseBroken, SettingsError
 from trawl.http import FileResponse, Outcome, Request
-from trawl.transport import ChosenTransport, HttpxTransport, TransportSettings
+from trawl.transport import HttpxTransport, TransportRouter, TransportSettings
 
 __all__ = ["clock"]
 
@@ -34,14 +34,14 @@ async def fine(exchange: Exchange) -> None:
     await exchange.answer(body, "200", ("content-type", "text/plain"), ("set-cookie", "a=b"), ("set-cookie", "c=d"))
 
 
-async def ask(wire: ChosenTransport, request: Request) -> Outcome:
+async def ask(wire: TransportRouter, request: Request) -> Outcome:
     return await wire.send(request, lambda: None)
 
 
 async def test_requests_share_a_connection_that_speaks_http_2(clock: MockClock) -> None:
     authority = Authority()
     async with serving_h2(fine, authority.server()) as server:
-        wire = ChosenTransport(LIMITS, ssl_context=authority.client())
+        wire = TransportRouter(LIMITS, ssl_context=authority.client())
         outcome = await ask(wire, Request(f"{server.url}page?q=1"))
         response = outcome.response
         assert response is not None
@@ -71,7 +71,7 @@ async def test_fields_of_the_connection_are_left_out(clock: MockClock) -> None:
     authority = Authority()
     fields = {"Connection": "close", "Keep-Alive": "5", "Upgrade": "x", "Proxy-Authorization": "Basic x", "X-A": "b"}
     async with serving_h2(fine, authority.server()) as server:
-        wire = ChosenTransport(LIMITS, ssl_context=authority.client())
+        wire = TransportRouter(LIMITS, ssl_context=authority.client())
         assert (await ask(wire, Request(server.url, headers=fields))).error is None
         sent = server.asked[0].fields
         assert sent["x-a"] == "b"
@@ -85,7 +85,7 @@ async def test_a_server_that_speaks_http_1_only_and_plain_urls_are_asked_as_ever
     context = authority.server()
     context.set_alpn_protocols(["http/1.1"])
     async with serving(is_fine, context) as secure, serving(is_fine) as plain:
-        wire = ChosenTransport(LIMITS, ssl_context=authority.client())
+        wire = TransportRouter(LIMITS, ssl_context=authority.client())
         for server in (secure, plain):
             outcome = await ask(wire, Request(server.url))
             assert outcome.response is not None
@@ -96,7 +96,7 @@ async def test_a_server_that_speaks_http_1_only_and_plain_urls_are_asked_as_ever
 async def test_http_2_is_not_offered_unless_it_is_set(clock: MockClock) -> None:
     authority = Authority()
     async with serving_h2(fine, authority.server(), protocols=("h2",)) as server:
-        wire = ChosenTransport(TransportSettings(), ssl_context=authority.client())
+        wire = TransportRouter(TransportSettings(), ssl_context=authority.client())
         assert isinstance((await ask(wire, Request(server.url))).error, ResponseBroken)  # ALPN finds nothing in common
         assert server.protocols == [None]
         await wire.aclose()
@@ -106,8 +106,8 @@ async def test_the_same_is_true_of_one_context_that_both_wires_use(clock: MockCl
     authority = Authority()
     trusted = authority.client()
     async with serving_h2(fine, authority.server()) as server:
-        two = ChosenTransport(LIMITS, ssl_context=trusted)
-        one = ChosenTransport(TransportSettings(), ssl_context=trusted)
+        two = TransportRouter(LIMITS, ssl_context=trusted)
+        one = TransportRouter(TransportSettings(), ssl_context=trusted)
         for wire in (one, two, one, two):
             await ask(wire, Request(server.url))
             await wire.aclose()
@@ -119,8 +119,8 @@ async def test_without_its_package_http_2_is_refused_at_once(monkeypatch: pytest
 
     monkeypatch.setattr(router, "find_spec", lambda name: None)
     with pytest.raises(SettingsError, match=r"trawl-crawler\[http2\]"):
-        ChosenTransport(LIMITS)
-    ChosenTransport(TransportSettings())
+        TransportRouter(LIMITS)
+    TransportRouter(TransportSettings())
 
 
 @pytest.mark.parametrize("scheme", ["http", "socks5"])
@@ -130,7 +130,7 @@ async def test_http_2_goes_through_proxies(clock: MockClock, scheme: str) -> Non
         serving_h2(fine, authority.server("a.example")) as server,
         proxying(names={"a.example": server.port}) as proxy,
     ):
-        wire = ChosenTransport(LIMITS, ssl_context=authority.client())
+        wire = TransportRouter(LIMITS, ssl_context=authority.client())
         for _ in range(2):
             outcome = await ask(wire, Request("https://a.example/", meta={"proxy": proxy.url(scheme)}))
             assert outcome.response is not None
@@ -147,7 +147,7 @@ async def test_bodies_are_decompressed_within_their_limit(clock: MockClock) -> N
 
     authority = Authority()
     async with serving_h2(compresses, authority.server()) as server:
-        wire = ChosenTransport(LIMITS, ssl_context=authority.client())
+        wire = TransportRouter(LIMITS, ssl_context=authority.client())
         outcome = await ask(wire, Request(server.url))
         assert outcome.response is not None
         assert outcome.response.body == bytes(1_000)
@@ -239,7 +239,7 @@ async def test_a_connection_that_went_away_while_it_was_idle_is_replaced_for_wha
 
     authority = Authority()
     async with serving_h2(once, authority.server()) as server:
-        wire = ChosenTransport(LIMITS, ssl_context=authority.client())
+        wire = TransportRouter(LIMITS, ssl_context=authority.client())
         for number in range(3):
             assert (await ask(wire, Request(f"{server.url}{number}"))).error is None
         assert server.connected == 3
@@ -253,7 +253,7 @@ async def test_a_stream_that_is_reset_again_and_again_is_asked_for_twice_at_most
 
     authority = Authority()
     async with serving_h2(resets_later, authority.server()) as server:
-        wire = ChosenTransport(LIMITS, ssl_context=authority.client())
+        wire = TransportRouter(LIMITS, ssl_context=authority.client())
         assert (await ask(wire, Request(server.url))).error is None
         sent: list[float] = []
         outcome = await wire.send(Request(server.url), lambda: sent.append(trio.current_time()))
@@ -276,7 +276,7 @@ async def test_cancelling_one_leaves_the_others_alone(clock: MockClock) -> None:
 
     authority = Authority()
     async with serving_h2(slow, authority.server()) as server:
-        wire = ChosenTransport(LIMITS, ssl_context=authority.client())
+        wire = TransportRouter(LIMITS, ssl_context=authority.client())
         await ask(wire, Request(f"{server.url}0"))
         found: list[Outcome] = []
 
@@ -302,7 +302,7 @@ async def test_a_large_body_goes_to_the_sink_of_its_request(clock: MockClock) ->
 
     authority = Authority()
     async with serving_h2(packed, authority.server()) as server:
-        wire = ChosenTransport(LIMITS, ssl_context=authority.client())
+        wire = TransportRouter(LIMITS, ssl_context=authority.client())
         request = Request(server.url, meta={"download_maxsize": 0})
         for limit, is_whole in ((100.0, True), (5.0, False)):
             request.meta["download_timeout"] = limit
@@ -324,7 +324,7 @@ async def test_a_field_that_holds_a_line_end_is_refused(clock: MockClock, name: 
 
     authority = Authority()
     async with serving_h2(splits, authority.server()) as server:
-        wire = ChosenTransport(LIMITS, ssl_context=authority.client())
+        wire = TransportRouter(LIMITS, ssl_context=authority.client())
         outcome = await ask(wire, Request(server.url))
         assert isinstance(outcome.error, ResponseBroken)
         assert "holds a line end" in str(outcome.error)
@@ -339,7 +339,7 @@ async def test_a_status_that_is_none_is_refused(clock: MockClock, status: str) -
 
     authority = Authority()
     async with serving_h2(answers, authority.server()) as server:
-        wire = ChosenTransport(LIMITS, ssl_context=authority.client())
+        wire = TransportRouter(LIMITS, ssl_context=authority.client())
         outcome = await ask(wire, Request(server.url))
         assert isinstance(outcome.error, ResponseBroken)
         await wire.aclose()

@@ -24,7 +24,7 @@ from trawl.errors import (
     TLSFailed,
 )
 from trawl.http import Outcome, Request
-from trawl.transport import ChosenTransport, TransportSettings
+from trawl.transport import TransportRouter, TransportSettings
 
 __all__ = ["clock"]
 
@@ -33,7 +33,7 @@ USER = "me:pass%20word"
 SCHEMES = pytest.mark.parametrize("scheme", ["http", "socks5", "socks5h"])
 
 
-def transport(trusted: ssl.SSLContext | None = None, guard: AddressGuard | None = None) -> ChosenTransport:
+def transport(trusted: ssl.SSLContext | None = None, guard: AddressGuard | None = None) -> TransportRouter:
     async def resolve(host: str, port: int) -> list[Any]:
         raise AssertionError(f"{host} was looked up here, not by the proxy")
 
@@ -43,10 +43,10 @@ def transport(trusted: ssl.SSLContext | None = None, guard: AddressGuard | None 
         await trio.lowlevel.checkpoint()
         return [literal_address(host, port) or await resolve(host, port)]
 
-    return ChosenTransport(LIMITS, ssl_context=trusted, resolve=only_addresses, guard=guard)
+    return TransportRouter(LIMITS, ssl_context=trusted, resolve=only_addresses, guard=guard)
 
 
-async def ask(wire: ChosenTransport, url: str, proxy: str | None, **options: Any) -> Outcome:
+async def ask(wire: TransportRouter, url: str, proxy: str | None, **options: Any) -> Outcome:
     sent: list[float] = []
     outcome = await wire.send(Request(url, meta={"proxy": proxy}, **options), lambda: sent.append(trio.current_time()))
     assert sent[-1:] == ([] if outcome.sent_at is None else [outcome.sent_at])  # two where it went again

@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None, *, crawl_with: CrawlWith | None
     words = sys.argv[1:] if arguments is None else [*arguments]
     try:
         if words in (["--help"], ["-h"]):
-            from trawl.cli.overview import show_overview  # noqa: PLC0415
+            from trawl.cli.help_text import show_overview  # noqa: PLC0415
 
             return show_overview()
         from trawl.cli.app import main as run  # noqa: PLC0415

@@ -16,7 +16,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from trawl.cli import FAILED, INTERRUPTED, USAGE
-from trawl.cli.overview import PLUGINS, overview
+from trawl.cli.help_text import PLUGINS, overview
 from trawl.errors import TrawlError, UsageError
 from trawl.plugins import load_plugin, plugin_names
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import msgspec
 
 from trawl.cli.load import STANDARD_OUTPUT
-from trawl.durable import write_file
 from trawl.errors import TrawlError, UsageError
 from trawl.feeds import to_json
+from trawl.file_sync import write_file
 from trawl.observe import FAILINGS, failings
 
 __all__ = ["StatsFile", "failed_in", "wanted_failings"]

@@ -35,8 +35,8 @@ import trio
 from rich.console import Console
 
 from trawl.cli import USAGE
+from trawl.cli.crawls import CrawlEntry, reports_of_all
 from trawl.cli.own_server import open_own_server
-from trawl.cli.planned import Planned, reports_of_all
 from trawl.cli.view import CrawlWith, Watcher, progress_of
 from trawl.cli.worker import JOB_VARIABLE, EndMessage, Messages, rejoining
 from trawl.errors import UsageError
@@ -274,7 +274,7 @@ async def _end(process: trio.Process, leading: socket.socket, *, is_hurried: boo
 
 
 async def lead(
-    plan: Planned,
+    plan: CrawlEntry,
     count: int,
     words: Sequence[str],
     crawl_with: CrawlWith,

@@ -27,11 +27,11 @@ import trio
 from rich.console import Console
 
 from trawl.cli import FAILED, INTERRUPTED, OK, UNSATISFACTORY, USAGE, exit_status
+from trawl.cli.crawls import NAME, CrawlEntry, chosen, refuse_clashes, reports_of_all, stats_of, worst
 from trawl.cli.load import STANDARD_OUTPUT, feeds_layer, load_spider, spider_arguments
 from trawl.cli.logs import Logs, named_in_log
 from trawl.cli.outcome import StatsFile, failed_in, wanted_failings
 from trawl.cli.own_server import has_server
-from trawl.cli.planned import NAME, Planned, chosen, refuse_clashes, reports_of_all, stats_of, worst
 from trawl.cli.summary import scopes_table, summary_table
 from trawl.cli.view import CrawlWith, Panels, Watcher, can_show, log_watcher, panel_watcher, progress_of
 from trawl.cli.worker import Leader, refuse_directory, rejoining, spider_of_job
@@ -211,7 +211,7 @@ def _targets(options: CrawlOptions) -> Sequence[str]:
 
 def _planned(
     target: str, options: CrawlOptions, arguments: Mapping[str, str], typed: Sequence[Layer], early: Layer
-) -> Planned:
+) -> CrawlEntry:
     """Load a spider and its settings, with what was typed.
 
     Raises:
@@ -230,10 +230,10 @@ def _planned(
     layers = *ambient(spider=spider), of_spider(spider), *more
     settings = load(*layers)
     check_arguments(spider, arguments)
-    return Planned(spider, settings, arguments, layers)
+    return CrawlEntry(spider, settings, arguments, layers)
 
 
-def _check(plans: Sequence[Planned], *, prints_stats: bool, processes: int, is_worker: bool) -> None:
+def _check(plans: Sequence[CrawlEntry], *, prints_stats: bool, processes: int, is_worker: bool) -> None:
     """Refuse crawls that would write to one place, and warn of what was written for Scrapy."""
     if processes and len(plans) > 1:
         raise UsageError("--processes is for one spider: run `trawl crawl --processes N` for each")
@@ -319,7 +319,9 @@ def _tell_differences(spider: type[Spider], settings: Settings) -> None:
         logger.warning("%s", finding)
 
 
-def _run_processes(plan: Planned, options: CrawlOptions, crawl_with: CrawlWith, console: Console) -> list[ScopeReport]:
+def _run_processes(
+    plan: CrawlEntry, options: CrawlOptions, crawl_with: CrawlWith, console: Console
+) -> list[ScopeReport]:
     """Run a crawl by several processes, led by this one."""
     from trawl.cli.processes import lead  # noqa: PLC0415 - for this option alone
 
@@ -335,7 +337,7 @@ def _run_processes(plan: Planned, options: CrawlOptions, crawl_with: CrawlWith, 
 
 
 def _run(
-    plans: Sequence[Planned],
+    plans: Sequence[CrawlEntry],
     is_quiet: bool,
     crawl_with: CrawlWith,
     console: Console,
@@ -359,11 +361,11 @@ def _run(
 
 
 async def _side_by_side(
-    plans: Sequence[Planned], is_quiet: bool, crawl_with: CrawlWith, console: Console, logs: Logs
+    plans: Sequence[CrawlEntry], is_quiet: bool, crawl_with: CrawlWith, console: Console, logs: Logs
 ) -> list[ScopeReport]:
     panels = Panels(console) if not is_quiet and _shows_panel([plan.settings for plan in plans], console) else None
 
-    async def crawl(plan: Planned) -> None:
+    async def crawl(plan: CrawlEntry) -> None:
         shown = [panels.watch] if panels is not None else _watchers(plan.settings, is_quiet, console)
         with named_in_log(plan.shown_name):
             try:
@@ -386,7 +388,7 @@ async def _side_by_side(
     return reports_of_all(plans)
 
 
-def _sum_up(plan: Planned, is_quiet: bool, console: Console) -> bool:
+def _sum_up(plan: CrawlEntry, is_quiet: bool, console: Console) -> bool:
     """Print the summary of a crawl. Returns False if its spider has no start."""
     result = plan.result
     if result is None:
@@ -399,7 +401,7 @@ def _sum_up(plan: Planned, is_quiet: bool, console: Console) -> bool:
     return has_start
 
 
-def _judged(plan: Planned, fails_on: frozenset[str], *, has_start: bool) -> int:
+def _judged(plan: CrawlEntry, fails_on: frozenset[str], *, has_start: bool) -> int:
     """Return the exit status of a crawl; what is wrong with it is logged last."""
     result = plan.result
     if result is None:
@@ -414,7 +416,7 @@ def _judged(plan: Planned, fails_on: frozenset[str], *, has_start: bool) -> int:
     return status
 
 
-def _status(plan: Planned, result: CrawlResult) -> int:
+def _status(plan: CrawlEntry, result: CrawlResult) -> int:
     status = exit_status(result.reason)
     # engine.close_spider(spider) has Ctrl-C's reason, as in Scrapy, but is an end like any other.
     is_closed = status == INTERRUPTED and plan.settings.of(SpidersSettings).scrapy_compat and not is_interrupted()

@@ -23,7 +23,7 @@ from trawl.cli.summary import MAX_SCOPES, scopes_table, waited_words
 from trawl.errors import TrawlError, UsageError
 from trawl.observe import ObserveSettings, clipped, duration_words, number_words, printable, rate_words
 from trawl.settings import Layer, ambient, assignments, load, of_spider
-from trawl.testing.guard import TouchedTheWorld
+from trawl.testing.guard import NotSimulated
 from trawl.testing.plot import Rate, check_picture_name, window_for
 from trawl.testing.simulation import REFUSALS, Simulation
 from trawl.testing.watchdog import Stuck
@@ -153,7 +153,7 @@ def simulate_command(
                 _draw(simulations, labels, plot, Simulation.plot)
         except TrawlError as error:
             return print_error(error, errors)
-        except (TouchedTheWorld, Stuck) as error:
+        except (NotSimulated, Stuck) as error:
             errors.print(f"trawl: {printable(str(error))}", style="red", soft_wrap=True)
             return FAILED
         except Exception as error:  # a bug, for example in the spider's constructor: its traceback helps

@@ -1,6 +1,6 @@
 """Cookies (RFC 6265): parsing, jars by session, and files. Pure: wall time is an argument."""
 
-from trawl.cookies.cookie import Cookie, RequestTarget, parse_set_cookie
+from trawl.cookies.cookie import Cookie, RequestUrl, parse_set_cookie
 from trawl.cookies.file import from_json, from_netscape, is_netscape, to_json, to_netscape
 from trawl.cookies.jars import Jar, Jars, NowUtc, jar_name
 
@@ -9,7 +9,7 @@ __all__ = [
     "Jar",
     "Jars",
     "NowUtc",
-    "RequestTarget",
+    "RequestUrl",
     "from_json",
     "from_netscape",
     "is_netscape",

@@ -9,7 +9,7 @@ from ipaddress import ip_address
 
 import attrs
 
-__all__ = ["Cookie", "RequestTarget", "domain_matches", "parse_cookie_date", "parse_set_cookie", "path_matches"]
+__all__ = ["Cookie", "RequestUrl", "domain_matches", "parse_cookie_date", "parse_set_cookie", "path_matches"]
 
 MAX_BYTES = 4096  # name and value; a longer cookie is refused (6265bis, 5.6)
 MAX_SECONDS = 400 * 24 * 3600  # the maximum age of a cookie, whatever it says (6265bis, 5.5)
@@ -46,7 +46,7 @@ def parse_cookie_date(text: str) -> datetime | None:
 
 
 @attrs.frozen
-class RequestTarget:
+class RequestUrl:
     """The parts of a request's URL that cookies depend on.
 
     Attributes:
@@ -60,7 +60,7 @@ class RequestTarget:
     is_secure: bool
 
     @classmethod
-    def from_url(cls, url: str) -> RequestTarget:
+    def from_url(cls, url: str) -> RequestUrl:
         """Return the target of a URL in normal form."""
         scheme, _, rest = url.partition("://")
         authority, _, path = rest.partition("/")
@@ -110,7 +110,7 @@ class Cookie:
         """The cookie as written in a ``Cookie`` header."""
         return f"{self.name}={self.value}" if self.name else self.value
 
-    def is_sent_to(self, target: RequestTarget) -> bool:
+    def is_sent_to(self, target: RequestUrl) -> bool:
         """Return True if path and scheme match ``target`` (RFC 6265, 5.4); the jar checks the host."""
         if self.is_secure and not target.is_secure:
             return False
@@ -140,7 +140,7 @@ def domain_matches(host: str, domain: str) -> bool:
 
 def parse_set_cookie(
     text: str,
-    target: RequestTarget,
+    target: RequestUrl,
     now_utc: datetime,
     is_public_suffix: Callable[[str], bool],
     *,
@@ -184,7 +184,7 @@ def _attributes(parts: list[str]) -> dict[str, str]:
     return {name.strip(" \t").lower(): value.strip(" \t") for name, _, value in split}
 
 
-def _domain(written: str, target: RequestTarget, is_public_suffix: Callable[[str], bool]) -> str | None:
+def _domain(written: str, target: RequestUrl, is_public_suffix: Callable[[str], bool]) -> str | None:
     """Return a cookie's domain: "" for this host only, None if it is refused (RFC 6265, 5.3, 5 and 6)."""
     domain = written.removeprefix(".").lower()
     if not domain:

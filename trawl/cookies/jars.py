@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from trawl.cookies.cookie import Cookie, RequestTarget, domain_matches, parse_set_cookie
+from trawl.cookies.cookie import Cookie, RequestUrl, domain_matches, parse_set_cookie
 from trawl.http import Request, Response
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class Jar:
         self._domains.clear()
         self._count = 0
 
-    def matching(self, target: RequestTarget, now_utc: datetime) -> list[Cookie]:
+    def matching(self, target: RequestUrl, now_utc: datetime) -> list[Cookie]:
         """Return the cookies to send to ``target``: longer paths first, then older ones (RFC 6265, 5.4, 2)."""
         found: list[Cookie] = []
         domain, is_own = target.host, True
@@ -192,7 +192,7 @@ class Jars:
         jar = self._jars.get(jar_name(request)) if is_merged else None
         if not own and not jar:
             return []
-        target, now = RequestTarget.from_url(request.url), now_utc()
+        target, now = RequestUrl.from_url(request.url), now_utc()
         if own:
             brought = list(self._brought(request, target))
             jar = self._jar(request) if is_merged else Jar()
@@ -201,7 +201,7 @@ class Jars:
             self.changes += is_merged
         return jar.matching(target, now) if jar else []
 
-    def _brought(self, request: Request, target: RequestTarget) -> Iterator[Cookie]:
+    def _brought(self, request: Request, target: RequestUrl) -> Iterator[Cookie]:
         """Yield the cookies of a request, given as names and values or as one mapping for each."""
         cookies: Any = request.cookies
         if isinstance(cookies, Mapping):
@@ -228,7 +228,7 @@ class Jars:
             is_host_only = not domain and not self._is_like_scrapy
             yield Cookie(name, value, domain or target.host, path, is_host_only=is_host_only, is_secure=is_secure)
 
-    def _domain(self, written: str, target: RequestTarget) -> str | None:
+    def _domain(self, written: str, target: RequestUrl) -> str | None:
         """Return the domain of a request's cookie: "" for its host, None if it may not be set."""
         domain = written.removeprefix(".").lower()
         if not domain or domain == target.host:
@@ -241,7 +241,7 @@ class Jars:
         fields = response.headers.getlist("Set-Cookie")
         if not fields or not self._is_enabled or request.meta_get("dont_merge_cookies"):
             return
-        target, now, jar = RequestTarget.from_url(request.url), now_utc(), self._jar(request)
+        target, now, jar = RequestUrl.from_url(request.url), now_utc(), self._jar(request)
         self.changes += 1
         is_scrapys = self._is_like_scrapy
         secure: dict[str, list[Cookie]] = {}  # by domain, looked up once: a jar may have thousands

@@ -21,7 +21,7 @@ import msgspec
 from trawl.cookies import Cookie
 from trawl.frontier import Section
 from trawl.frontier.parts import PARTS
-from trawl.robots import CachedRobots, RobotsCache
+from trawl.robots import RobotsCache, RobotsEntry
 from trawl.throttling.restore import moved, split
 from trawl.throttling.snapshot import QuotaAhead, ThrottleSnapshot
 
@@ -47,7 +47,7 @@ THROTTLE: Section[ThrottleSnapshot] = Section("throttle", ThrottleSnapshot)
 
 PAGES: Section[dict[str, int]] = Section("pages", dict[str, int])
 
-ROBOTS: Section[dict[str, CachedRobots]] = Section("robots", dict[str, CachedRobots])
+ROBOTS: Section[dict[str, RobotsEntry]] = Section("robots", dict[str, RobotsEntry])
 
 AHEAD: Section[QuotaAhead] = Section("ahead", QuotaAhead)
 

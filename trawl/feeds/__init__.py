@@ -1,6 +1,6 @@
 """Feeds: items written to files and to standard output while the crawl runs, whole records only."""
 
-from trawl.feeds.base import End, FeedReport, Format, NotThisFormat
+from trawl.feeds.base import End, FeedReport, Format, FormatConflict
 from trawl.feeds.options import FORMATS, STANDARD_OUTPUT, FeedOptions, feed_entry, with_attributes
 from trawl.feeds.outbox import open_outbox
 from trawl.feeds.settings import ExportArguments, FeedMapping, FeedsSettings
@@ -18,7 +18,7 @@ __all__ = [
     "Feeds",
     "FeedsSettings",
     "Format",
-    "NotThisFormat",
+    "FormatConflict",
     "feed_entry",
     "open_feeds",
     "open_outbox",

@@ -20,13 +20,13 @@ import attrs
 
 from trawl.errors import SettingsError
 
-__all__ = ["CHUNK_BYTES", "End", "Exporter", "FeedReport", "Format", "NotThisFormat"]
+__all__ = ["CHUNK_BYTES", "End", "Exporter", "FeedReport", "Format", "FormatConflict"]
 
 CHUNK_BYTES = 1 << 20
 """How much of a file is looked at in one piece."""
 
 
-class NotThisFormat(ValueError):
+class FormatConflict(ValueError):
     """A file can't be continued in this format; the text says what is in the way ("it holds no array")."""
 
 
@@ -92,7 +92,7 @@ class Format(Protocol):
         """Find the end of the whole records of ``file``, written in this format and perhaps cut at any byte.
 
         Raises:
-            NotThisFormat: The file was not written in this format, or can't be continued.
+            FormatConflict: The file was not written in this format, or can't be continued.
         """
         ...
 
@@ -100,7 +100,7 @@ class Format(Protocol):
         """Return this format, settled as the beginning of ``file`` says (the header of a CSV).
 
         Raises:
-            NotThisFormat: It contradicts the settings.
+            FormatConflict: It contradicts the settings.
         """
         ...
 

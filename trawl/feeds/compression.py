@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from typing import Any, BinaryIO, Self, cast
 
 from trawl.errors import SettingsError
-from trawl.feeds.base import CHUNK_BYTES, NotThisFormat
+from trawl.feeds.base import CHUNK_BYTES, FormatConflict
 
 __all__ = ["COMPRESSIONS", "PIECE_BYTES", "Compression", "Content", "make_compression"]
 
@@ -69,7 +69,7 @@ class Content:
         """Read from ``reader``, which is detached at the end.
 
         Raises:
-            NotThisFormat: It is not compressed in this way.
+            FormatConflict: It is not compressed in this way.
         """
         self._reader = reader
         self._ends: dict[int, int] | None = None  # where each piece ends: bytes of content to bytes of the file
@@ -87,12 +87,12 @@ class Content:
         """Return where a position in the content is in the file.
 
         Raises:
-            NotThisFormat: It is within a compressed piece, so the file can't be cut there.
+            FormatConflict: It is within a compressed piece, so the file can't be cut there.
         """
         if self._ends is None:
             return position
         if position not in self._ends:
-            raise NotThisFormat("it was compressed by something else, in pieces that do not end where records end")
+            raise FormatConflict("it was compressed by something else, in pieces that do not end where records end")
         return self._ends[position]
 
     def __enter__(self) -> Self:
@@ -123,7 +123,7 @@ class Content:
                         ends.setdefault(content.tell(), packed_end)  # nothing is lost with a piece without content
                         break
         except compression.errors() as error:
-            raise NotThisFormat(f"it is not compressed as {compression.name}: {error}") from error
+            raise FormatConflict(f"it is not compressed as {compression.name}: {error}") from error
         content.truncate(max(ends))
         self._ends, self.size_bytes = ends, packed_end
 
@@ -141,7 +141,7 @@ class _Gzip(Compression):
         return (zlib.error,)
 
 
-class _Zstandard(Compression):
+class _Zstd(Compression):
     name = "zst"
 
     def __init__(self) -> None:
@@ -170,4 +170,4 @@ def make_compression(name: str) -> Compression | None:
     """
     if not name:
         return None
-    return _Gzip() if name == "gz" else _Zstandard()
+    return _Gzip() if name == "gz" else _Zstd()

@@ -23,7 +23,7 @@ import trio
 
 from trawl.blocking import Blocking
 from trawl.errors import FeedError
-from trawl.feeds.base import FeedReport, NotThisFormat
+from trawl.feeds.base import FeedReport, FormatConflict
 from trawl.feeds.files import FeedFile, RefusedItem, TextFile, reason_of_failure
 from trawl.feeds.item_errors import ItemOrigin
 from trawl.feeds.item_filter import ItemFilter
@@ -330,7 +330,7 @@ class Feed:
         try:
             yield
         except self.file.errors as error:
-            words = no_continuing if isinstance(error, NotThisFormat) else ""
+            words = no_continuing if isinstance(error, FormatConflict) else ""
             raise FeedError(f"feed {self.file.uri}: {words}{reason_of_failure(error)}", self.file.uri) from error
 
     # Batches.

@@ -14,12 +14,20 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from trawl.feeds.base import End, Format, NotThisFormat
+from trawl.feeds.base import End, Format, FormatConflict
 from trawl.feeds.compression import PIECE_BYTES, Content, make_compression
-from trawl.feeds.exported import make_format
+from trawl.feeds.exporter_format import make_format
 from trawl.feeds.item_errors import ItemOrigin, listed
 from trawl.feeds.options import FeedOptions
-from trawl.feeds.targets import FileTarget, RemoteFile, Target, Unopened, open_standard_output, open_store, open_target
+from trawl.feeds.storages import (
+    FeedStorage,
+    FileStorage,
+    LazyStorage,
+    RemoteFile,
+    open_standard_output,
+    open_storage,
+    open_store,
+)
 from trawl.feeds.to_json import wrong_field
 
 __all__ = ["FeedFile", "RefusedItem", "TextFile", "reason_of_failure"]
@@ -164,13 +172,13 @@ class FeedFile(ABC):
 class TextFile(FeedFile):
     """Records of bytes, in a file or a stream."""
 
-    def __init__(self, options: FeedOptions, target: Target | None = None) -> None:
-        """A file that begins at position 0 of ``target``, or that takes items until it is opened."""
+    def __init__(self, options: FeedOptions, storage: FeedStorage | None = None) -> None:
+        """A file that begins at position 0 of ``storage``, or that takes items until it is opened."""
         super().__init__(options)
         self._format: Format = make_format(options)
         self._is_whole = getattr(self._format, "is_whole", True)  # between two writes, and not only at its end
         self._compression = make_compression(options.compression)
-        self._target: Target = target or Unopened()
+        self._storage: FeedStorage = storage or LazyStorage()
         self._end = End()
         self._pending: list[bytes] = []
         self._pending_bytes = 0
@@ -197,38 +205,38 @@ class TextFile(FeedFile):
 
     def _open(self) -> None:
         path = self._options.path
-        self._target = open_standard_output() if path is None else open_target(path)
+        self._storage = open_standard_output() if path is None else open_storage(path)
 
     def locate(self, position: int | None, columns: Sequence[str] | None) -> None:
         """Find the end of the last whole record, in a file."""
-        target = self._target
-        if not isinstance(target, FileTarget):
+        storage = self._storage
+        if not isinstance(storage, FileStorage):
             return
-        if position is not None and position > target.size:
-            raise NotThisFormat(f"it has {target.size} bytes, not the {position} that were written to it")
+        if position is not None and position > storage.size:
+            raise FormatConflict(f"it has {storage.size} bytes, not the {position} that were written to it")
         if position is not None:
             self._end = End(position)
         elif not self._options.overwrite:
-            self._end = self._searched(target)
+            self._end = self._searched(storage)
         self.position = self._end.position
         if self.position:
             if columns:
                 self._format = self._format.settled(columns)
-            with self._content(target) as content:
+            with self._content(storage) as content:
                 self._format = self._format.continued(content.file)
 
     def start(self) -> None:
         """Cut a file to its whole records and close it off there, so that it parses from now on."""
-        target = self._target
-        if isinstance(target, FileTarget):
-            target.cut(self._end.position)
+        storage = self._storage
+        if isinstance(storage, FileStorage):
+            storage.cut(self._end.position)
             mend = self._packed(self._end.mend)
             self._write_now(self._end.position, mend)
             self.position = self._end.position + len(mend)
             self._close_off()
 
-    def _searched(self, target: FileTarget) -> End:
-        with self._content(target) as content:
+    def _searched(self, storage: FileStorage) -> End:
+        with self._content(storage) as content:
             file = content.file
             end = self._format.end_of(file)
             file.seek(end.position)
@@ -236,13 +244,13 @@ class TextFile(FeedFile):
             usual = opening + (self._format.closing if self._is_whole else b"")
             is_usual = _without_space(file.read(2 * len(usual) + 1)) in (b"", _without_space(usual))
             position = content.position_of(end.position)
-            if (not end.mend and not is_usual) or target.size > content.size_bytes:
-                lost = target.size - position
+            if (not end.mend and not is_usual) or storage.size > content.size_bytes:
+                lost = storage.size - position
                 logger.warning("feed %s: %d bytes after its last whole record are cut off", self.uri, lost)
             return End(position, end.mend)
 
-    def _content(self, target: FileTarget) -> Content:
-        return Content(target.reader(), self._compression)
+    def _content(self, storage: FileStorage) -> Content:
+        return Content(storage.reader(), self._compression)
 
     def _packed(self, content: bytes) -> bytes:
         return content if self._compression is None else self._compression.pack(content)
@@ -304,7 +312,7 @@ class TextFile(FeedFile):
         """Hand what was added to :meth:`write`: whole records, and the closing, which the next ones overwrite."""
         if self.is_staged:
             return True
-        closes_early = self._is_whole and self._target.is_seekable
+        closes_early = self._is_whole and self._storage.is_seekable
         if self._pending:
             style = self._format
             lead = style.separator if self.position else style.opening + style.first
@@ -322,13 +330,13 @@ class TextFile(FeedFile):
     # Writing.
 
     def write(self) -> None:
-        """Write what is staged, or as much of it as the target takes at once."""
+        """Write what is staged, or as much of it as the storage takes at once."""
         try:
             if self._ends:
                 self._ends = False
                 self._outgoing, self._outgoing_at = memoryview(self._ending()), self.position
             if self._outgoing:
-                taken = self._target.write(self._outgoing_at, self._outgoing)
+                taken = self._storage.write(self._outgoing_at, self._outgoing)
                 self._outgoing_at += taken
                 self._outgoing = self._outgoing[taken:]
         except self.errors:  # ValueError: a stream that someone closed, or an exporter's end
@@ -341,35 +349,35 @@ class TextFile(FeedFile):
 
     def sync(self) -> None:
         """Have what was written on the disk itself, if it is a file."""
-        if isinstance(self._target, FileTarget):
-            self._target.sync()
+        if isinstance(self._storage, FileStorage):
+            self._storage.sync()
 
     def _finish(self) -> None:
         self.sync()  # a batch is forgotten by its job once it is whole, and must not be lost then
-        self._target.close()
+        self._storage.close()
 
     def _discard(self) -> None:
-        if isinstance(self._target, FileTarget) and (self._target.is_new or self._options.overwrite):
-            self._target.remove()
-        self._target.close()
+        if isinstance(self._storage, FileStorage) and (self._storage.is_new or self._options.overwrite):
+            self._storage.remove()
+        self._storage.close()
 
     def _close(self) -> None:
-        self._target.close()
+        self._storage.close()
 
     def abandon(self) -> None:
-        """Close the target; a file that was made for it is removed."""
-        if isinstance(self._target, FileTarget) and self._target.is_new:
-            self._target.remove()
+        """Close the storage; a file that was made for it is removed."""
+        if isinstance(self._storage, FileStorage) and self._storage.is_new:
+            self._storage.remove()
         self.close()
 
     def _restore(self) -> None:
         """After a write that failed: cut the half record away and close the file off again, as far as that goes."""
         self._outgoing = memoryview(b"")
         self._outgoing_records = 0
-        if not isinstance(self._target, FileTarget):
+        if not isinstance(self._storage, FileStorage):
             return
         try:
-            self._target.cut(self.position)
+            self._storage.cut(self.position)
             self._close_off()
         except OSError as error:
             words = "feed %s: the half record at its end can't be cut off: %s"
@@ -389,7 +397,7 @@ class TextFile(FeedFile):
     def _write_now(self, position: int, content: bytes) -> None:
         rest = memoryview(content)
         while rest:
-            taken = self._target.write(position, rest)
+            taken = self._storage.write(position, rest)
             position += taken
             rest = rest[taken:]
 

@@ -1,6 +1,6 @@
 """The formats of text: CSV (RFC 4180), a JSON array (RFC 8259), JSON Lines (jsonlines.org) and XML 1.0.
 
-:func:`trawl.feeds.exported.make_format` makes them; plugins derive from them.
+:func:`trawl.feeds.exporter_format.make_format` makes them; plugins derive from them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from xml.parsers import expat
 import attrs
 import msgspec
 
-from trawl.feeds.base import CHUNK_BYTES, End, NotThisFormat
+from trawl.feeds.base import CHUNK_BYTES, End, FormatConflict
 from trawl.feeds.to_json import JsonValue, to_ascii_json, to_builtins, to_json
 
 __all__ = ["CsvTable", "JsonArray", "JsonLines", "XmlTree"]
@@ -73,7 +73,7 @@ class CsvTable:
         """Find the last newline outside of quotes."""
         file.seek(0)
         if _OTHER.match(file.read(_BEGINNING)):
-            raise NotThisFormat("it begins as JSON or XML do")
+            raise FormatConflict("it begins as JSON or XML do")
         file.seek(0)
         position = end = 0
         is_quoted = False
@@ -94,11 +94,11 @@ class CsvTable:
         try:
             names = tuple(next(csv.reader(text), ()))
         except (csv.Error, UnicodeError) as error:
-            raise NotThisFormat(f"its header can't be read: {error}") from error
+            raise FormatConflict(f"its header can't be read: {error}") from error
         finally:
             text.detach()
         if self.columns and tuple(map(str, self.columns)) != names:
-            raise NotThisFormat(f"its columns are {','.join(names)}, not {','.join(map(str, self.columns))}")
+            raise FormatConflict(f"its columns are {','.join(names)}, not {','.join(map(str, self.columns))}")
         return attrs.evolve(self, columns=names)
 
     @property
@@ -192,7 +192,7 @@ class JsonArray(_AnyFields):
 
     def end_of(self, file: BinaryIO) -> End:
         """Find the last whole element of the array."""
-        scan = _Scan()
+        scan = _Reader()
         file.seek(0)
         while chunk := file.read(CHUNK_BYTES):
             scan.feed(chunk)
@@ -206,7 +206,7 @@ _TOKEN = re.compile(rb"(%b)(\{%b\}|\[%b\]|[\[\]{}])" % (_PLAIN, _PLAIN, _PLAIN),
 _SPACE = b" \t\r\n"
 
 
-class _Scan:
+class _Reader:
     """Counts brackets outside of texts. Between those at depth 1 only commas are allowed."""
 
     def __init__(self) -> None:
@@ -243,12 +243,12 @@ class _Scan:
 
     def _check(self, between: bytes, token: bytes) -> None:
         if self._is_closed and (token or between.strip(_SPACE)):
-            raise NotThisFormat("something follows its array")
+            raise FormatConflict("something follows its array")
         if self._depth == 0 and (between.strip(_SPACE) or token[:1] not in (b"[", b"")):
-            raise NotThisFormat("it holds no array")
+            raise FormatConflict("it holds no array")
         inside = token[1:-1] if self._depth == 0 else between
         if self._depth <= 1 and inside.strip(_SPACE + b","):
-            raise NotThisFormat("its array holds other things than objects")
+            raise FormatConflict("its array holds other things than objects")
 
 
 @attrs.frozen(kw_only=True)
@@ -272,7 +272,7 @@ class JsonLines(_AnyFields):
         """Find the last newline, or the end of a last line that lacks only its newline."""
         file.seek(0)
         if file.read(CHUNK_BYTES).lstrip()[:1] not in (b"", b"{"):
-            raise NotThisFormat("its first line is not a JSON object")
+            raise FormatConflict("its first line is not a JSON object")
         size = file.seek(0, os.SEEK_END)
         tail = b""
         start = size
@@ -339,7 +339,7 @@ class XmlTree(_AnyFields):
         head = file.read(len(self.opening)) if file.seek(0) == 0 else b""
         if self.opening.startswith(head) and head != self.opening:
             return End()
-        scan = _XmlScan(self.root)
+        scan = _XmlReader(self.root)
         file.seek(0)
         while not scan.is_broken and (chunk := file.read(CHUNK_BYTES)):
             scan.feed(chunk)
@@ -347,7 +347,7 @@ class XmlTree(_AnyFields):
         size = file.seek(0, os.SEEK_END)
         # A write that was cut off leaves a part of a tag before a part of the old closing, never more than that.
         if scan.is_broken and scan.broken_at < size - len(self.closing):
-            raise NotThisFormat(f"it is not well-formed at byte {scan.broken_at}")
+            raise FormatConflict(f"it is not well-formed at byte {scan.broken_at}")
         return End(scan.end_in(file))
 
     def continued(self, file: BinaryIO) -> Self:
@@ -356,7 +356,7 @@ class XmlTree(_AnyFields):
         declared = re.match(rb"<\?xml[^>]*?encoding=[\"']([A-Za-z0-9._-]+)", file.read(CHUNK_BYTES))
         named = declared[1].decode().lower() if declared else "utf-8"
         if named.replace("_", "-") != self.encoding.lower().replace("_", "-"):
-            raise NotThisFormat(f"it is in {named}, not in {self.encoding}")
+            raise FormatConflict(f"it is in {named}, not in {self.encoding}")
         return self
 
     def _element(self, name: str, attribute: str, value: JsonValue, level: int) -> str:
@@ -395,7 +395,7 @@ def _escape(text: str) -> str:
     return _SPECIAL.sub(lambda found: _TEXT[found[0]], legal) if _SPECIAL.search(legal) else legal
 
 
-class _XmlScan:
+class _XmlReader:
     """Follows a document with expat and remembers where the last whole element right under the root began and ended."""
 
     def __init__(self, root: str) -> None:
@@ -414,7 +414,7 @@ class _XmlScan:
             self._parser.Parse(chunk, False)
         except expat.ExpatError:
             if not self._depth:
-                raise NotThisFormat("it is not an XML document of items") from None
+                raise FormatConflict("it is not an XML document of items") from None
             self.is_broken = True
             self.broken_at = self._parser.ErrorByteIndex
 
@@ -425,7 +425,7 @@ class _XmlScan:
 
     def _started(self, name: str, attributes: object) -> None:
         if self._depth == 0 and name != self._root:
-            raise NotThisFormat(f"its root is <{name}>, not <{self._root}>")
+            raise FormatConflict(f"its root is <{name}>, not <{self._root}>")
         if self._depth == 1:
             self._start = self._parser.CurrentByteIndex
         self._depth += 1
@@ -454,5 +454,5 @@ def _tag_at(file: BinaryIO, start: int) -> bytes:
     file.seek(start)
     tag = _TAG.match(file.read(CHUNK_BYTES))
     if tag is None:
-        raise NotThisFormat(f"the tag at byte {start} is too long")
+        raise FormatConflict(f"the tag at byte {start} is too long")
     return tag[0]

@@ -12,11 +12,11 @@ classes. Why JSON, and not pickle, msgpack or the feeds' own records:
 * Nothing is imported or run to read it (no code execution from stored data), so an item of a class that is gone, or of
   the spider's ``__main__``, is as good as any.
 
-Feeds that an exporter class writes (:mod:`trawl.feeds.exported`) tell a tuple from a list, a time from its text and a
-field without a value from none at all. For them the values that JSON would change are in the array too, each by its
-type, with the names of all fields. A subclass of ``str``, ``int``, ``float``, ``list``, ``tuple`` or ``dict`` is there
-its base; a value of another class (a frozenset, a subclass of ``datetime``) is its text, which an exporter may write
-otherwise than the value. A field's serializer has acted when the item is stored.
+Feeds that an exporter class writes (:mod:`trawl.feeds.exporter_format`) tell a tuple from a list, a time from its text
+and a field without a value from none at all. For them the values that JSON would change are in the array too, each by
+its type, with the names of all fields. A subclass of ``str``, ``int``, ``float``, ``list``, ``tuple`` or ``dict`` is
+there its base; a value of another class (a frozenset, a subclass of ``datetime``) is its text, which an exporter may
+write otherwise than the value. A field's serializer has acted when the item is stored.
 
 The names are for ``item_classes``: the item's own class, and those of the feeds that it was found to be of. Among them
 is what the ``item_filter`` of each feed said of the item itself: its place after ``+`` or ``-``; and after ``@`` the
@@ -234,10 +234,10 @@ _DICT = class_name(dict)
 _FIELDS = msgspec.json.Decoder(Fields)
 
 
-class _Whole(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+class _FullItem(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     fields: Fields
     names: tuple[str, ...]
     exact: tuple[Fields, tuple[str, ...]] | None = None
 
 
-_WHOLE = msgspec.json.Decoder(_Whole)
+_WHOLE = msgspec.json.Decoder(_FullItem)

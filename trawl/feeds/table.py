@@ -11,7 +11,7 @@ from trawl.errors import FeedError
 from trawl.feeds.files import FeedFile, RefusedItem
 from trawl.feeds.item_errors import ItemOrigin
 from trawl.feeds.options import FeedOptions
-from trawl.feeds.targets import make_folder
+from trawl.feeds.storages import make_folder
 from trawl.feeds.to_json import wrong_field
 
 __all__ = ["AddedRow", "Row", "TableFile", "make_table"]

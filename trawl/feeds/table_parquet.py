@@ -16,14 +16,14 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from trawl.durable import replace_file, sync_content
 from trawl.errors import SettingsError
-from trawl.feeds.base import NotThisFormat
+from trawl.feeds.base import FormatConflict
 from trawl.feeds.files import RefusedItem
 from trawl.feeds.item_errors import listed
 from trawl.feeds.options import FeedOptions
 from trawl.feeds.table import AddedRow, Row, TableFile
 from trawl.feeds.to_json import legal_text, to_builtins, to_json
+from trawl.file_sync import replace_file, sync_content
 
 __all__ = ["ParquetTable"]
 
@@ -49,7 +49,7 @@ class ParquetTable(TableFile):
         except ImportError as error:
             raise SettingsError("a parquet feed needs the extra parquet: trawl-crawler[parquet]", "FEEDS") from error
         self._arrow: Any = pyarrow
-        self.errors: tuple[type[Exception], ...] = (OSError, NotThisFormat, pyarrow.ArrowException)
+        self.errors: tuple[type[Exception], ...] = (OSError, FormatConflict, pyarrow.ArrowException)
         self._unfit: tuple[type[Exception], ...] = (pyarrow.ArrowException, TypeError, ValueError, OverflowError)
         self._fields = tuple(written for _, written in options.fields or ())
         self._group_rows = options.arguments.get("row_group_size", 10_000)
@@ -71,7 +71,7 @@ class ParquetTable(TableFile):
         """See that the file can be written, beside its place."""
         self._path = path
         if not self._options.overwrite and path.exists() and path.stat().st_size:
-            raise NotThisFormat("it is there already, and a parquet file can't be continued; overwrite it")
+            raise FormatConflict("it is there already, and a parquet file can't be continued; overwrite it")
         self._beside.open("wb").close()
 
     def locate(self, position: int | None, columns: Sequence[str] | None) -> None:

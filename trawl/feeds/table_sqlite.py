@@ -19,13 +19,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from trawl.durable import sync_folder
-from trawl.feeds.base import NotThisFormat
+from trawl.feeds.base import FormatConflict
 from trawl.feeds.files import RefusedItem
 from trawl.feeds.item_errors import listed
 from trawl.feeds.options import FeedOptions
 from trawl.feeds.table import AddedRow, Row, TableFile
 from trawl.feeds.to_json import legal_text, to_builtins, to_json
+from trawl.file_sync import sync_folder
 
 __all__ = ["SqliteTable"]
 
@@ -41,7 +41,7 @@ _ROW_BYTES = 50
 class SqliteTable(TableFile):
     """A table of a database, which may have others."""
 
-    errors: tuple[type[Exception], ...] = (OSError, NotThisFormat, sqlite3.Error)
+    errors: tuple[type[Exception], ...] = (OSError, FormatConflict, sqlite3.Error)
 
     def __init__(self, options: FeedOptions) -> None:
         """The table ``table`` of a file; one that is made has columns for the feed's fields from the start."""
@@ -78,7 +78,7 @@ class SqliteTable(TableFile):
         """Find the row to go on after."""
         last = self._last() if self._columns else 0
         if position is not None and position > last:
-            raise NotThisFormat(f"its table {self._bare} has {last} rows, not the {position} that were written to it")
+            raise FormatConflict(f"its table {self._bare} has {last} rows, not the {position} that were written to it")
         self._keep = position if position is not None else 0 if self._overwrites else last
         self._is_cut = position is not None
 
@@ -100,7 +100,7 @@ class SqliteTable(TableFile):
         with self._transaction():
             last = self._last() if self._columns else 0
             if self._is_of_job and last > self.position:
-                raise NotThisFormat(f"another program writes to its table {self._bare}, which a job has to itself")
+                raise FormatConflict(f"another program writes to its table {self._bare}, which a job has to itself")
             self.position = max(last, self.position)
             for row, origin in rows:
                 try:

@@ -19,7 +19,7 @@ from trawl.frontier.base import LaneKey, Record, Scopes, SortKey
 from trawl.http import Request
 from trawl.http.request import FINGERPRINT_BYTES, Callback
 
-__all__ = ["LaneQueue", "RecordPacker", "SeenMarks"]
+__all__ = ["LaneQueue", "RecordEncoder", "SeenMarks"]
 
 MAX_CALLBACKS = 256
 """Callbacks of packed requests. Records with any other stay as they are."""
@@ -44,7 +44,7 @@ class LaneQueue:
 
     __slots__ = ("_heap", "_last", "_left", "_newest_first", "_packer", "_queue", "_rank", "_scopes", "lane")
 
-    def __init__(self, record: Record, packer: RecordPacker, *, newest_first: bool = False) -> None:
+    def __init__(self, record: Record, packer: RecordEncoder, *, newest_first: bool = False) -> None:
         self._newest_first = newest_first
         self._packer = packer
         self._scopes = record.scopes
@@ -161,7 +161,7 @@ def _is_like(one: Request, other: Request) -> bool:
     )
 
 
-class RecordPacker:
+class RecordEncoder:
     """Makes bytes of a record, which take 200 bytes for its 450, and which the garbage collector does not look into.
 
     What comes back is equal to what was packed, and another object. So only a request of the class :class:`Request` is

@@ -11,7 +11,7 @@ from itertools import count
 from math import inf
 
 from trawl.frontier.base import FrontierStatistics, LaneKey, Record, SortKey, Stored
-from trawl.frontier.lane_queue import LaneQueue, RecordPacker, SeenMarks
+from trawl.frontier.lane_queue import LaneQueue, RecordEncoder, SeenMarks
 from trawl.http import Request
 
 __all__ = ["MemoryFrontier"]
@@ -34,7 +34,7 @@ class MemoryFrontier:
 
     def __init__(self, *, depth_first: bool = False, packed_from: int = PACKED_FROM) -> None:
         self._packed_from = packed_from
-        self._packer = RecordPacker()
+        self._packer = RecordEncoder()
         self._lanes: dict[LaneKey, LaneQueue] = {}
         self._held: list[tuple[float, int, Record]] = []
         self._seen = SeenMarks()

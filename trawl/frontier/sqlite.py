@@ -27,8 +27,8 @@ from typing import TypeVar
 import trio
 
 from trawl.blocking import Blocking
-from trawl.durable import make_folder
 from trawl.errors import JobError, UsageError
+from trawl.file_sync import make_folder
 from trawl.frontier.base import OutboxItem
 from trawl.frontier.errors import DATABASE_ERRORS, job_error
 from trawl.frontier.job import Job, LaneHead, Outbox, Place, Snapshot, Step, Written

@@ -12,8 +12,8 @@ import trio
 
 from trawl.blocking import Blocking
 from trawl.cookies import Jars, NowUtc, from_json, from_netscape, is_netscape, to_json, to_netscape
-from trawl.durable import write_file
 from trawl.errors import UsageError
+from trawl.file_sync import write_file
 from trawl.http import Fetch, Middleware, Outcome, Request
 
 __all__ = ["cookies", "open_cookie_file"]

@@ -44,8 +44,8 @@ __all__ = [
     "BUILT_IN",
     "BuiltInMiddleware",
     "MiddlewareContext",
+    "MiddlewareEntry",
     "MiddlewareStack",
-    "PlacedMiddleware",
     "compose",
     "default_header_fields",
     "default_headers",
@@ -134,7 +134,7 @@ class BuiltInMiddleware:
 
 
 @attrs.frozen
-class PlacedMiddleware:
+class MiddlewareEntry:
     """A middleware and its place.
 
     Attributes:
@@ -215,7 +215,7 @@ BUILT_IN: tuple[BuiltInMiddleware, ...] = (
 """The built-in middleware, outermost first: a request passes it downwards, its outcome upwards."""
 
 
-def layers(context: MiddlewareContext) -> list[PlacedMiddleware]:
+def layers(context: MiddlewareContext) -> list[MiddlewareEntry]:
     """Make the middleware of a crawl, the user's included, outermost first.
 
     Raises:
@@ -225,14 +225,14 @@ def layers(context: MiddlewareContext) -> list[PlacedMiddleware]:
     orders, own = split_setting(context.settings.downloader_middlewares, BUILT_IN, context.spider)
     context = attrs.evolve(context, removed=frozenset(name for name, order in orders.items() if order is None))
     found = [
-        PlacedMiddleware(name, order, make_middleware(entry, context.crawl, context.spider, context.adapt))
+        MiddlewareEntry(name, order, make_middleware(entry, context.crawl, context.spider, context.adapt))
         for name, entry, order in own
     ]
     for each in BUILT_IN:
         order = orders.get(each.name, each.order)
         middleware = None if order is None else each.make(context)
         if order is not None and middleware is not None:
-            found.append(PlacedMiddleware(each.name, order, middleware))
+            found.append(MiddlewareEntry(each.name, order, middleware))
     found.sort(key=lambda layer: layer.order)  # stable: of equals the user's is outside
     logger.debug("middleware, outermost first: %s", ", ".join(f"{layer.name} {layer.order:g}" for layer in found))
     return found

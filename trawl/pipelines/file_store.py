@@ -2,7 +2,7 @@
 
 Beside the files are the records of their URLs: file, time, and the validators that the server gave.
 
-Theory of operation of :class:`PartialFile`. Two tasks know it. One reads the body from the wire and writes it; the
+Theory of operation of :class:`IncompleteFile`. Two tasks know it. One reads the body from the wire and writes it; the
 pipeline's waits for the response, moves the file into the store and closes it, also when it is cancelled, at any time.
 So the file is touched under one lock only, and nothing begins once it is closed: no temporary file is made after its
 removal. Digests are computed in the thread that writes.
@@ -28,16 +28,16 @@ import msgspec
 import trio
 
 from trawl.blocking import Blocking
-from trawl.durable import make_folder, sync_content, sync_file, sync_folder
 from trawl.errors import BodyNotWritten, SettingsError
+from trawl.file_sync import make_folder, sync_content, sync_file, sync_folder
 from trawl.http import FileResponse, Response
 
 __all__ = [
     "CLOSE_GRACE",
     "FileRecord",
     "FileStore",
+    "IncompleteFile",
     "LocalFileStore",
-    "PartialFile",
     "RemoteFileStore",
     "md5_of",
     "open_file_store",
@@ -350,7 +350,7 @@ CLOSE_GRACE = 5.0
 """Seconds that removing a temporary file may wait for the disk."""
 
 
-class PartialFile:
+class IncompleteFile:
     """Sink of one response body: a temporary file of a store until it is kept."""
 
     def __init__(self, store: FileStore, blocking: Blocking) -> None:
@@ -472,9 +472,9 @@ class PartialFile:
 
 
 @asynccontextmanager
-async def open_partial_file(store: FileStore, blocking: Blocking) -> AsyncGenerator[PartialFile, None]:
+async def open_partial_file(store: FileStore, blocking: Blocking) -> AsyncGenerator[IncompleteFile, None]:
     """Open a partial file of ``store``. Leaving removes it unless it was kept."""
-    part = PartialFile(store, blocking)
+    part = IncompleteFile(store, blocking)
     try:
         yield part
     finally:
@@ -493,6 +493,6 @@ def md5_of(response: Response) -> str:
     return hashlib.md5(response.body, usedforsecurity=False).hexdigest() if part is None else part.md5
 
 
-def _part_of(response: Response) -> PartialFile | None:
+def _part_of(response: Response) -> IncompleteFile | None:
     sink = response.sink if isinstance(response, FileResponse) else None
-    return sink if isinstance(sink, PartialFile) else None
+    return sink if isinstance(sink, IncompleteFile) else None

@@ -27,7 +27,7 @@ from trawl.items import field_names, item_fields
 from trawl.pipelines.file_store import (
     FileRecord,
     FileStore,
-    PartialFile,
+    IncompleteFile,
     md5_of,
     open_file_store,
     open_partial_file,
@@ -180,7 +180,7 @@ class MediaPipeline(ABC):
             FileError: It is not wanted.
         """
         path = self.file_path(request, response=response, info=self.info, item=item)
-        if isinstance(response, FileResponse) and isinstance(response.sink, PartialFile):
+        if isinstance(response, FileResponse) and isinstance(response.sink, IncompleteFile):
             await response.sink.keep(path)
         else:
             await self.info.crawl.blocking.run(self.store.put, path, response.body)
@@ -365,7 +365,7 @@ class MediaPipeline(ABC):
         path = self.file_path(request, response=response, info=self.info, item=item)
         return path, await awaited(self.file_downloaded(response, request, self.info, item=item))
 
-    def _asked(self, request: Request, known: FileRecord | None, part: PartialFile) -> Request:
+    def _asked(self, request: Request, known: FileRecord | None, part: IncompleteFile) -> Request:
         asked = request.replace(dont_filter=True)
         asked.sink = part
         if not self.allows_redirects:

@@ -12,14 +12,14 @@ from trawl.settings.load import (
     of_project,
     of_spider,
 )
-from trawl.settings.sections import SECTIONS, Definition, Section, definitions
+from trawl.settings.sections import SECTIONS, Section, SettingInfo, definitions
 from trawl.settings.values import DEFAULT, MOVED_DEFAULT, Settings, UnknownSetting
 
 __all__ = [
     "DEFAULT",
     "MOVED_DEFAULT",
     "SECTIONS",
-    "Definition",
+    "SettingInfo",
     "Layer",
     "Section",
     "Settings",

@@ -22,7 +22,7 @@ import msgspec
 from trawl import migration
 from trawl.errors import SettingsError
 from trawl.settings.check import checked, from_text, nearest
-from trawl.settings.sections import SECTIONS, Definition, known
+from trawl.settings.sections import SECTIONS, SettingInfo, known
 from trawl.settings.values import HOW_TO_DECLARE, MOVED_DEFAULT, Settings, declared
 from trawl.spiders import CustomSettings, Spider
 from trawl.tracebacks import is_user_file, user_code
@@ -271,8 +271,8 @@ def assignments(texts: Iterable[str], source: str = "-s") -> Layer:
 
 
 def _definition(
-    name: object, layer: Layer, own: Mapping[str, Definition], tell: Callable[[str], object]
-) -> Definition | None:
+    name: object, layer: Layer, own: Mapping[str, SettingInfo], tell: Callable[[str], object]
+) -> SettingInfo | None:
     """Return the definition of ``name``; None if it is ignored."""
     if isinstance(name, str) and name in known():
         return known()[name]
@@ -326,7 +326,7 @@ def line_of(name: str, source: str, spider: type | None = None) -> tuple[str, in
     return source, 0
 
 
-def _value(value: object, definition: Definition, layer: Layer) -> Any:
+def _value(value: object, definition: SettingInfo, layer: Layer) -> Any:
     try:
         if layer.is_text and isinstance(value, str):
             return from_text(value, definition.annotation, definition.name)

@@ -27,7 +27,7 @@ from trawl.spiders import SpidersSettings
 from trawl.throttling import ThrottlingSettings
 from trawl.transport import TransportSettings
 
-__all__ = ["SECTIONS", "Definition", "Section", "definitions", "known"]
+__all__ = ["SECTIONS", "Section", "SettingInfo", "definitions", "known"]
 
 
 @attrs.frozen
@@ -61,7 +61,7 @@ SECTIONS: tuple[Section, ...] = (
 
 
 @attrs.frozen
-class Definition:
+class SettingInfo:
     """One setting, as the reference shows it.
 
     Attributes:
@@ -85,22 +85,22 @@ class Definition:
     description: str
     section: str
     annotation: Any = attrs.field(repr=False, eq=False)
-    keys: tuple[Definition, ...] = attrs.field(default=(), repr=False)
+    keys: tuple[SettingInfo, ...] = attrs.field(default=(), repr=False)
     absent: str = ""
 
 
-def definitions() -> Iterator[Definition]:
+def definitions() -> Iterator[SettingInfo]:
     """Yield every setting, section by section."""
     for section in SECTIONS:
         for field in msgspec.structs.fields(section.value):
             yield _defined(field.encode_name, field.type, default=_default(field), section=section.title)
 
 
-def _defined(name: str, annotation: Any, *, default: object = None, section: str = "") -> Definition:
+def _defined(name: str, annotation: Any, *, default: object = None, section: str = "") -> SettingInfo:
     _, notes = without_meta(annotation)
     extra = {key: value for note in notes for key, value in (note.extra or {}).items()}
     ranges = [range_words(annotation), extra.get("range", "")]
-    return Definition(
+    return SettingInfo(
         name=name,
         default=default,
         unit=next((note.title for note in notes if note.title), ""),
@@ -114,7 +114,7 @@ def _defined(name: str, annotation: Any, *, default: object = None, section: str
     )
 
 
-def _keys(annotation: Any) -> Iterator[Definition]:
+def _keys(annotation: Any) -> Iterator[SettingInfo]:
     """Yield the keys of typed mappings inside a type: the type itself, a union's member or a mapping's values."""
     for member in members_of(annotation):
         inner, _ = without_meta(member)
@@ -126,7 +126,7 @@ def _keys(annotation: Any) -> Iterator[Definition]:
 
 
 @cache
-def known() -> Mapping[str, Definition]:
+def known() -> Mapping[str, SettingInfo]:
     """Return every setting by name."""
     return {definition.name: definition for definition in definitions()}
 

@@ -14,7 +14,7 @@ from trawl import migration
 from trawl.errors import SettingsError
 from trawl.migration import Unsupported
 from trawl.settings.check import from_json, nearest, type_words
-from trawl.settings.sections import Definition, known
+from trawl.settings.sections import SettingInfo, known
 
 __all__ = ["DEFAULT", "HOW_TO_DECLARE", "MOVED_DEFAULT", "SECTION", "Settings", "UnknownSetting", "declared"]
 
@@ -26,7 +26,7 @@ HOW_TO_DECLARE = "one of your own is declared in own_settings of the spider, or 
 _SHAPES: Mapping[type, Any] = {list: list[Any], tuple: list[Any], dict: dict[str, Any]}
 
 
-def declared(sources: Iterable[tuple[str, object]], *, is_moved: bool = False) -> dict[str, Definition]:
+def declared(sources: Iterable[tuple[str, object]], *, is_moved: bool = False) -> dict[str, SettingInfo]:
     """Return the definitions of the user's own settings.
 
     Args:
@@ -36,7 +36,7 @@ def declared(sources: Iterable[tuple[str, object]], *, is_moved: bool = False) -
     Raises:
         SettingsError: A declaration is not a mapping, or a name is not valid or is a setting of trawl's or Scrapy's.
     """
-    found: dict[str, Definition] = {}
+    found: dict[str, SettingInfo] = {}
     for place, names in sources:
         if not isinstance(names, Mapping):
             raise SettingsError(f"{place} must be a mapping of names to defaults, not {type(names).__name__}", place)
@@ -56,13 +56,13 @@ def _check(name: object, place: str) -> None:
         raise SettingsError(f"{place}: {name} is a setting of Scrapy's; choose another name", name)
 
 
-def _definition(name: str, default: object) -> Definition:
+def _definition(name: str, default: object) -> SettingInfo:
     annotation: Any = Any if default is None else _SHAPES.get(type(default), type(default))
     if migration.setting_advice(name):  # custom_settings gave it any type
         annotation = Any
     if annotation not in (Any, bool, int, float, str) and type(default) not in _SHAPES:
         annotation = Any
-    return Definition(
+    return SettingInfo(
         name=name,
         default=default,
         unit="",

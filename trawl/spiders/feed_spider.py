@@ -21,7 +21,7 @@ from trawl.http import Request, Response, join_url, kind_of, parse_date
 from trawl.spiders.results import ItemT, Outputs, iterate_async
 from trawl.spiders.sitemap_spider import since_utc
 from trawl.spiders.spider import Spider
-from trawl.spiders.xml_stream import GunzippedBody, XmlStream, local_name
+from trawl.spiders.xml_stream import GzipBody, XmlStream, local_name
 
 if TYPE_CHECKING:
     from lxml.etree import _Element as Element
@@ -98,7 +98,7 @@ class WebFeed:
             url: Its URL, to which links are relative.
             max_bytes: Maximum of bytes to read, unpacked.
         """
-        self._xml = XmlStream(GunzippedBody(body, max_bytes), _ENTRIES, url)
+        self._xml = XmlStream(GzipBody(body, max_bytes), _ENTRIES, url)
         self._url = url
         self._has_bases = b"xml:base" in body
         self.is_feed: bool = self._xml.root in _ROOTS
@@ -115,7 +115,7 @@ class WebFeed:
 
     def _entry(self, element: Element) -> FeedEntry:
         base = self._base_of(element)
-        parts = _ChildElements(element)
+        parts = _Elements(element)
         published = _time(parts.first("pubDate", "published", "issued", "date"))
         enclosures = [(part.get("url"), part) for part in parts.all("enclosure")]
         enclosures += [(part.get("href"), part) for part in parts.links("enclosure")]
@@ -146,7 +146,7 @@ class WebFeed:
         return base
 
 
-class _ChildElements:
+class _Elements:
     """The children of an entry by their local names."""
 
     def __init__(self, element: Element) -> None:
@@ -176,14 +176,14 @@ def _text(element: Element) -> str:
     return "".join(str(text) for text in element.itertext()).strip()
 
 
-def _link_of(parts: _ChildElements) -> str:
+def _link_of(parts: _Elements) -> str:
     for part in parts.links("alternate"):
         return str(part.get("href"))
     guids = [_text(part) for part in parts.all("guid") if part.get("isPermaLink", "true").lower() == "true"]
     return parts.first("link") or next((guid for guid in guids if "://" in guid), "")
 
 
-def _author_of(parts: _ChildElements) -> str:
+def _author_of(parts: _Elements) -> str:
     for author in parts.all("author"):
         names = [_text(part) for part in author if local_name(part) == "name"]
         return next(iter(names), "") or _text(author)

@@ -16,7 +16,7 @@ from trawl.errors import UsageError
 from trawl.http import Request, Response
 from trawl.spiders.results import ItemT, OutputIterable
 from trawl.spiders.spider import Spider, check_urls
-from trawl.spiders.xml_stream import GunzippedBody, XmlStream, local_name
+from trawl.spiders.xml_stream import GzipBody, XmlStream, local_name
 
 __all__ = ["Sitemap", "SitemapSpider", "parse_lastmod", "since_utc", "sitemaps_in_robots"]
 
@@ -52,7 +52,7 @@ class Sitemap:
             max_entries: Maximum of entries.
             is_text: It may be one URL a line, instead of XML.
         """
-        self._unpacked = GunzippedBody(body, max_bytes)
+        self._unpacked = GzipBody(body, max_bytes)
         self._max_entries = max_entries
         self._has_too_many = False
         self._pieces = 0

@@ -25,7 +25,7 @@ from lxml import etree
 if TYPE_CHECKING:
     from lxml.etree import _Element as Element
 
-__all__ = ["GunzippedBody", "XmlStream", "local_name", "repair_ampersands"]
+__all__ = ["GzipBody", "XmlStream", "local_name", "repair_ampersands"]
 
 _OPEN, _CLOSE = b"<![CDATA[", b"]]>"
 _LONGEST_REFERENCE = 40
@@ -97,7 +97,7 @@ _GZIP = b"\x1f\x8b"
 _GZIP_WINDOW = 31
 
 
-class GunzippedBody:
+class GzipBody:
     """The bytes of a body in pieces, unpacked if it is gzip, up to the limit.
 
     Attributes:
@@ -157,7 +157,7 @@ class XmlStream:
         pieces: The number of pieces parsed so far; give way to other tasks when it grows.
     """
 
-    def __init__(self, pieces: GunzippedBody, names: frozenset[str], base_url: str | None = None) -> None:
+    def __init__(self, pieces: GzipBody, names: frozenset[str], base_url: str | None = None) -> None:
         self._unpacked = pieces
         self._mended = repair_ampersands(pieces)
         self._has_begun = False

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from trawl.testing.demo import DemoSite
     from trawl.testing.frontier_contract import FrontierContract
-    from trawl.testing.guard import TouchedTheWorld
+    from trawl.testing.guard import NotSimulated
     from trawl.testing.latency import LogNormal, Outage, Uniform
     from trawl.testing.limits import RateLimit
     from trawl.testing.plot import Rate
-    from trawl.testing.recorder import Stretch
+    from trawl.testing.recorder import Span
     from trawl.testing.responses import SimulatedResponse
     from trawl.testing.run import simulate
     from trawl.testing.sends import Send
@@ -37,9 +37,9 @@ __all__ = [
     "SimulatedTransport",
     "SimulatedWeb",
     "Simulation",
-    "Stretch",
+    "Span",
     "Stuck",
-    "TouchedTheWorld",
+    "NotSimulated",
     "Uniform",
     "load_web",
     "simulate",
@@ -57,9 +57,9 @@ _HOMES = {
     "SimulatedTransport": "transport",
     "SimulatedWeb": "web",
     "Simulation": "simulation",
-    "Stretch": "recorder",
+    "Span": "recorder",
     "Stuck": "watchdog",
-    "TouchedTheWorld": "guard",
+    "NotSimulated": "guard",
     "Uniform": "latency",
     "load_web": "web_file",
     "simulate": "run",

@@ -25,7 +25,7 @@ from typing import Any
 import trio
 import trio.to_thread
 
-__all__ = ["Guard", "TouchedTheWorld", "guarded"]
+__all__ = ["Guard", "NotSimulated", "guarded"]
 
 _EVENTS = {
     "socket.__new__": "a real socket",
@@ -47,7 +47,7 @@ _active: ContextVar[Guard | None] = ContextVar("trawl_simulation_guard", default
 _wrapped: trio.lowlevel.RunVar[int] = trio.lowlevel.RunVar("trawl_guards", 0)
 
 
-class TouchedTheWorld(RuntimeError):
+class NotSimulated(RuntimeError):
     """A simulated crawl tried to use a real socket, thread or process."""
 
 
@@ -65,12 +65,10 @@ class Guard:
         self.scope: trio.CancelScope = trio.CancelScope()
         self.error: Exception | None = None
 
-    def refuse(self, what: str, detail: str = "") -> TouchedTheWorld:
+    def refuse(self, what: str, detail: str = "") -> NotSimulated:
         """End the crawl, and return the error to raise; the crawl ends even if that is caught."""
         told = f"a simulated crawl would use {what}{f' ({detail})' if detail else ''}"
-        error = TouchedTheWorld(
-            f"{told}: on the virtual clock everything must be simulated; put it on the SimulatedWeb"
-        )
+        error = NotSimulated(f"{told}: on the virtual clock everything must be simulated; put it on the SimulatedWeb")
         self.end(error)
         return error
 
@@ -87,7 +85,7 @@ def guarded() -> Iterator[Guard]:
     """Refuse real I/O to code that runs, or is started, inside the block. In a Trio program.
 
     Raises:
-        TouchedTheWorld: At the end, if something was refused, even if the error was caught.
+        NotSimulated: At the end, if something was refused, even if the error was caught.
         Exception: The error that the guard ended with.
     """
     _install_hook()

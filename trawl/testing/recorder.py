@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from trawl.throttling import ScopeReport
     from trawl.throttling.scope import Scope
 
-__all__ = ["Kind", "Recorder", "Stretch", "merge_stretches"]
+__all__ = ["Kind", "Recorder", "Span", "merge_stretches"]
 
 Kind = Literal["delay", "delay_per_slot", "backoff", "hint", "quota", "robots"]
 """The limit that closed a scope."""
 
 
 @attrs.frozen
-class Stretch:
+class Span:
     """A time, from ``start`` to ``end``, at which a scope could send nothing.
 
     Attributes:
@@ -46,9 +46,9 @@ class Stretch:
     slot: int = 0
 
 
-def merge_stretches(stretches: Iterable[Stretch]) -> Sequence[Stretch]:
+def merge_stretches(stretches: Iterable[Span]) -> Sequence[Span]:
     """Merge overlapping stretches of one scope, slot and kind; those of slots come first."""
-    made: list[Stretch] = []
+    made: list[Span] = []
     for stretch in sorted(stretches, key=_order):
         last = made[-1] if made else None
         if last and _order(last)[:4] == _order(stretch)[:4] and stretch.start < last.end:
@@ -58,7 +58,7 @@ def merge_stretches(stretches: Iterable[Stretch]) -> Sequence[Stretch]:
     return made
 
 
-def _order(stretch: Stretch) -> tuple[str, bool, str, int, float, float]:
+def _order(stretch: Span) -> tuple[str, bool, str, int, float, float]:
     return stretch.scope, not stretch.slot, stretch.kind, stretch.slot, stretch.start, stretch.end
 
 
@@ -107,14 +107,14 @@ class Recorder:
         finally:
             self.report = crawl.report()
 
-    def stretches(self, sends: Sequence[Send]) -> Sequence[Stretch]:
+    def stretches(self, sends: Sequence[Send]) -> Sequence[Span]:
         """Return the times at which scopes were closed; ``sends`` are those of the run, in order."""
         nexts: dict[str, list[float]] = defaultdict(list)
         for send in sends:
             for scope in send.slots:
                 nexts[scope].append(send.time)
         places = dict.fromkeys(nexts, 0)
-        made: list[Stretch] = []
+        made: list[Span] = []
         for closed in self._closed:
             scope, start = closed[0], rounded(closed[1] - self._begun_at)
             times, place = nexts[scope], places.get(scope, 0)
@@ -125,13 +125,13 @@ class Recorder:
             made.append(self._cut(closed, start, following))
         return merge_stretches(stretch for stretch in made if stretch.end > stretch.start)
 
-    def _cut(self, closed: _Closed, start: float, following: float) -> Stretch:
+    def _cut(self, closed: _Closed, start: float, following: float) -> Span:
         """Make a stretch that ends with the next send, which shows that the scope was open: jitter moves its end."""
         scope, _, until, latest, kind, source, slot = closed
         end = rounded(until - self._begun_at)
         if not slot and (following < end or following <= rounded(latest - self._begun_at)):
             end = following
-        return Stretch(scope, start, end, kind, source, slot)
+        return Span(scope, start, end, kind, source, slot)
 
     def _sent(self, scope: Scope, slot: int, now: float) -> None:
         if scope.delay > 0.0:

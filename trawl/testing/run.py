@@ -62,7 +62,7 @@ def simulate(
     Raises:
         RuntimeError: Trio already runs in this thread: use ``await web.crawl(...)``.
         Stuck: The crawl waits for something that will never happen.
-        TouchedTheWorld: The crawl tried to use a real socket, thread or process.
+        NotSimulated: The crawl tried to use a real socket, thread or process.
         SettingsError: A setting is unknown or not valid.
         Exception: The error of a handler of the web.
     """

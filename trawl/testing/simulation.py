@@ -22,7 +22,7 @@ from trawl.testing.plot import (
     window_for,
     write_picture,
 )
-from trawl.testing.recorder import Stretch
+from trawl.testing.recorder import Span
 from trawl.testing.sends import Send, rounded, timeline
 from trawl.testing.svg import draw
 
@@ -56,13 +56,13 @@ class Simulation:
     stats: Mapping[str, Any]
     reason: str
     elapsed: float
-    find_stretches: Callable[[], Sequence[Stretch]] = attrs.field(default=tuple, repr=False, eq=False)
+    find_stretches: Callable[[], Sequence[Span]] = attrs.field(default=tuple, repr=False, eq=False)
     report: Sequence[ScopeReport] = attrs.field(default=(), repr=False)
     title: str = "Sends"
     limits: Mapping[str, Sequence[RateLimit]] = attrs.field(factory=dict, repr=False)
 
     @cached_property
-    def stretches(self) -> Sequence[Stretch]:
+    def stretches(self) -> Sequence[Span]:
         """The times at which scopes were closed, and why."""
         return self.find_stretches()
 

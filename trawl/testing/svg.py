@@ -14,7 +14,7 @@ from html import escape
 import attrs
 
 from trawl.observe import printable
-from trawl.testing.recorder import Kind, Stretch, merge_stretches
+from trawl.testing.recorder import Kind, Span, merge_stretches
 from trawl.testing.sends import Send
 
 __all__ = [
@@ -244,7 +244,7 @@ NARROWEST_BAR, NARROWEST_LABEL = 2.5, 26.0
 
 
 @attrs.frozen
-class _PlacedTrack:
+class _TrackBox:
     """A track and its position."""
 
     track: Track
@@ -258,7 +258,7 @@ class _PlacedTrack:
 
 def draw(
     sends: Sequence[Send],
-    stretches: Iterable[Stretch] = (),
+    stretches: Iterable[Span] = (),
     *,
     title: str = "Sends",
     width: float = 1200.0,
@@ -296,12 +296,12 @@ def draw(
     return document(width, bottom + BOTTOM, shapes, title)
 
 
-def _place_tracks(tracks: Sequence[Track]) -> tuple[list[_PlacedTrack], float]:
+def _place_tracks(tracks: Sequence[Track]) -> tuple[list[_TrackBox], float]:
     """Return the tracks from top to bottom, and the end of the last one."""
-    places: list[_PlacedTrack] = []
+    places: list[_TrackBox] = []
     y = TOP
     for track in tracks:
-        place = _PlacedTrack(track, y, 18.0 if track.rows <= 12 else 10.0 if track.rows <= 40 else 5.0)
+        place = _TrackBox(track, y, 18.0 if track.rows <= 12 else 10.0 if track.rows <= 40 else 5.0)
         places.append(place)
         y += place.height + TRACK_GAP
     return places, y
@@ -318,7 +318,7 @@ def _heading(title: str, sends: Sequence[Send], scale: Scale) -> list[str]:
     ]
 
 
-def _legend(sends: Sequence[Send], closed: Sequence[Stretch]) -> list[str]:
+def _legend(sends: Sequence[Send], closed: Sequence[Span]) -> list[str]:
     """Return the meanings of the colours that occur."""
     there = {_kind_of(send) for send in sends}
     entries = [(colour, words, 1.0) for kind, (colour, words) in BARS.items() if kind in there]
@@ -335,11 +335,11 @@ def _legend(sends: Sequence[Send], closed: Sequence[Stretch]) -> list[str]:
     return shapes
 
 
-def _band(place: _PlacedTrack, scale: Scale) -> str:
+def _band(place: _TrackBox, scale: Scale) -> str:
     return rectangle(scale.left, place.y, scale.right - scale.left, place.height, fill="#f8fafc")
 
 
-def _shading(place: _PlacedTrack, closed: Iterable[Stretch], scale: Scale) -> list[str]:
+def _shading(place: _TrackBox, closed: Iterable[Span], scale: Scale) -> list[str]:
     shapes = []
     for stretch in closed:
         if stretch.scope != place.track.scope:
@@ -370,7 +370,7 @@ def _axis(scale: Scale, bottom: float) -> list[str]:
     return shapes
 
 
-def _labels(place: _PlacedTrack, scale: Scale) -> list[str]:
+def _labels(place: _TrackBox, scale: Scale) -> list[str]:
     track = place.track
     middle = place.y + place.height / 2 + 4
     shapes = [text(24.0, middle, track.label, fill=INK, font_weight="600")]
@@ -382,7 +382,7 @@ def _labels(place: _PlacedTrack, scale: Scale) -> list[str]:
     return shapes
 
 
-def _bars(place: _PlacedTrack, scale: Scale) -> list[str]:
+def _bars(place: _TrackBox, scale: Scale) -> list[str]:
     shapes = []
     height = place.row - (4.0 if place.row > 10.0 else 2.0)
     for row, send in place.track.bars:

@@ -316,7 +316,7 @@ class SimulatedWeb:
 
         Raises:
             RuntimeError: The clock of this Trio program is a real one.
-            TouchedTheWorld: The crawl tried to use a real socket, thread or process.
+            NotSimulated: The crawl tried to use a real socket, thread or process.
             SettingsError: A setting is unknown or out of range.
         """
         from trawl.testing.run import crawl_web  # noqa: PLC0415 a description does not need the engine

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from trawl.transport.http11.transport import Http11Transport
     from trawl.transport.httpx_.adapter import HTTP11Transport
     from trawl.transport.httpx_.transport import HttpxTransport
-    from trawl.transport.router import ChosenTransport
+    from trawl.transport.router import TransportRouter
 
 __all__ = [
-    "ChosenTransport",
+    "TransportRouter",
     "HTTP11Transport",
     "Http11Transport",
     "HttpxTransport",
@@ -26,7 +26,7 @@ __all__ = [
 
 
 _HOMES = {
-    "ChosenTransport": "trawl.transport.router",
+    "TransportRouter": "trawl.transport.router",
     "HTTP11Transport": "trawl.transport.httpx_.adapter",
     "Http11Transport": "trawl.transport.http11.transport",
     "HttpxTransport": "trawl.transport.httpx_.transport",

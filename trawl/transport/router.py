@@ -21,10 +21,10 @@ from trawl.transport.settings import TransportSettings
 if TYPE_CHECKING:
     from trawl.transport.httpx_.transport import HttpxTransport
 
-__all__ = ["ChosenTransport"]
+__all__ = ["TransportRouter"]
 
 
-class ChosenTransport:
+class TransportRouter:
     """Sends requests over our own HTTP/1.1, and those through proxies or over HTTP/2 over httpcore.
 
     A request has a proxy if ``request.meta["proxy"]`` names one. HTTP/2 is offered to ``https`` servers with

@@ -13,7 +13,7 @@ import trio
 from tests.net.badserver import Authority, Connection, serving
 from tests.net.proxies import proxying
 from trawl.http import Request
-from trawl.transport import ChosenTransport, HTTP11Transport, TransportSettings
+from trawl.transport import HTTP11Transport, TransportRouter, TransportSettings
 from trawl.transport.resolver import Address, literal_address
 
 MOST_CHECKPOINTS = 500
@@ -89,10 +89,10 @@ async def test_cancelling_at_each_checkpoint_leaves_the_pool_sound(way: str) -> 
             body=b"x" * 3_000_000 if way == "body" else b"",
             meta={"proxy": via},
         )
-        wires: list[ChosenTransport] = []
+        wires: list[TransportRouter] = []
 
         async def exchange() -> None:
-            wires[:] = [ChosenTransport(TransportSettings(), ssl_context=trusted, resolve=resolve)]
+            wires[:] = [TransportRouter(TransportSettings(), ssl_context=trusted, resolve=resolve)]
             if "idle" in way:
                 with trio.CancelScope(shield=True):
                     assert (await wires[0].send(request, lambda: None)).error is None

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from trawl.cli.checks.attributes import check_attributes, check_starts, has_no_start
-from trawl.cli.checks.habits import check_habits
 from trawl.cli.checks.methods import callbacks_of, check_annotations, check_callbacks, check_outputs
 from trawl.cli.checks.moved import check_moved
+from trawl.cli.checks.scrapy_only import check_scrapy_only
 from trawl.cli.checks.source import CheckMessage, SpiderSource
 from trawl.compat import changes, plugin_advice
 from trawl.compat.middleware import check_start_kept
@@ -37,7 +37,7 @@ def check_spider(
     source = SpiderSource(spider)
     found = {
         *check_imports(source.home()[0]),
-        *check_habits(source, is_moved=is_moved),
+        *check_scrapy_only(source, is_moved=is_moved),
         *check_attributes(spider, source, is_moved=is_moved),
         *check_callbacks(spider, source),
         *check_annotations(spider, source, callbacks_of(spider, source)),

@@ -26,7 +26,7 @@ from trawl.throttling import ScopeReport
 if TYPE_CHECKING:
     from trawl._run import CrawlResult
 
-__all__ = ["NAME", "Planned", "chosen", "refuse_clashes", "reports_of_all", "stats_of", "worst"]
+__all__ = ["NAME", "CrawlEntry", "chosen", "refuse_clashes", "reports_of_all", "stats_of", "worst"]
 
 NAME = "%(name)s"
 """What stands for the spider's name in ``--job`` and in the path of a feed."""
@@ -40,7 +40,7 @@ _ONE_EACH = ("JOB_DIR", "WARC_FILE", "COOKIES_FILE")
 
 
 @attrs.define(eq=False)
-class Planned:
+class CrawlEntry:
     """A crawl, from before it begins until after its end.
 
     Attributes:
@@ -100,7 +100,7 @@ def chosen(typed: Sequence[str], *, takes_all: bool) -> Sequence[str]:
     return [each.target for each in found]
 
 
-def refuse_clashes(plans: Sequence[Planned]) -> None:
+def refuse_clashes(plans: Sequence[CrawlEntry]) -> None:
     """Refuse what crawls that run side by side can't have in common.
 
     Raises:
@@ -121,13 +121,13 @@ _OWN = "give each its own in `custom_settings`"
 _ADVICE = {"JOB_DIR": f"write --job with {NAME} for the spider's name, as in --job jobs/{NAME}"}
 
 
-def _value_of(setting: str, plan: Planned) -> list[str]:
+def _value_of(setting: str, plan: CrawlEntry) -> list[str]:
     value = plan.settings[setting]
     return [str(value)] if value else []
 
 
-def _refuse_twice(plans: Iterable[Planned], values_of: Callable[[Planned], list[str]], words: str) -> None:
-    first: dict[str, Planned] = {}
+def _refuse_twice(plans: Iterable[CrawlEntry], values_of: Callable[[CrawlEntry], list[str]], words: str) -> None:
+    first: dict[str, CrawlEntry] = {}
     for plan in plans:
         for value in values_of(plan):
             other = first.setdefault(value, plan)
@@ -137,7 +137,7 @@ def _refuse_twice(plans: Iterable[Planned], values_of: Callable[[Planned], list[
                 )
 
 
-def stats_of(plans: Sequence[Planned]) -> Mapping[str, object]:
+def stats_of(plans: Sequence[CrawlEntry]) -> Mapping[str, object]:
     """Return the statistics of a crawl; of several, those of each by the name of its spider."""
     return plans[0].stats if len(plans) == 1 else {plan.spider.name: plan.stats for plan in plans}
 
@@ -148,7 +148,7 @@ def worst(statuses: Iterable[int]) -> int:
     return next((status for status in _WORST_FIRST if status in met), OK)
 
 
-def reports_of_all(plans: Iterable[Planned]) -> list[ScopeReport]:
+def reports_of_all(plans: Iterable[CrawlEntry]) -> list[ScopeReport]:
     """Return the reports of the scopes of all crawls, the busiest first; of a scope that crawls shared, one."""
     reports: list[ScopeReport] = []
     by_scope: dict[str, list[ScopeReport]] = {}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from trawl.durable import write_file
+from trawl.file_sync import write_file
 
 
 def test_a_file_takes_the_place_of_another_with_its_own_permissions(tmp_path: Path) -> None:

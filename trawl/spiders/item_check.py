@@ -27,8 +27,8 @@ from trawl.throttling.configuration import load_object
 __all__ = [
     "Check",
     "ItemCheck",
+    "ItemCheckError",
     "SpidersSettings",
-    "ValidationFailed",
     "item_check",
     "item_type_of",
     "make_check",
@@ -68,10 +68,10 @@ class SpidersSettings(Struct, frozen=True, kw_only=True, rename="upper"):
 
 
 Check = Callable[[Any], Any]
-"""Returns the validated item, converted if needed, or raises :class:`ValidationFailed`."""
+"""Returns the validated item, converted if needed, or raises :class:`ItemCheckError`."""
 
 
-class ValidationFailed(ValueError):
+class ItemCheckError(ValueError):
     """An item is not valid; the text says what is wrong, and where."""
 
 
@@ -110,11 +110,11 @@ def _by_msgspec(kind: type) -> Check:
             raise _another(item, kind)
         if not is_instance and not item.keys() <= known:
             unknown = next(name for name in item if name not in known)
-            raise ValidationFailed(f"Object contains unknown field `{unknown}`")  # msgspec's words
+            raise ItemCheckError(f"Object contains unknown field `{unknown}`")  # msgspec's words
         try:
             made: Any = msgspec.convert(item_fields(item), kind, from_attributes=True)
         except (msgspec.ValidationError, ValueError, TypeError) as error:
-            raise ValidationFailed(str(error)) from error
+            raise ItemCheckError(str(error)) from error
         return item if is_instance else made
 
     return check
@@ -140,7 +140,7 @@ def _by_pydantic(kind: Any) -> Check:
         try:
             return kind.model_validate(dict(item))
         except ValueError as error:
-            raise ValidationFailed(_words(error)) from error
+            raise ItemCheckError(_words(error)) from error
 
     return check
 
@@ -165,15 +165,15 @@ def _any_of(checks: Mapping[type, Check], name: str) -> Check:
         for kind, one in checks.items():
             try:
                 return one(item)
-            except ValidationFailed as error:
+            except ItemCheckError as error:
                 whys.append(f"{kind.__name__}: {error}")
-        raise ValidationFailed(f"it is not one of {name}: {'; '.join(whys)}")
+        raise ItemCheckError(f"it is not one of {name}: {'; '.join(whys)}")
 
     return check
 
 
-def _another(item: object, kind: type) -> ValidationFailed:
-    return ValidationFailed(f"it is of type {type(item).__name__}, not {kind.__name__}")
+def _another(item: object, kind: type) -> ItemCheckError:
+    return ItemCheckError(f"it is of type {type(item).__name__}, not {kind.__name__}")
 
 
 def _words(error: Any) -> str:
@@ -220,7 +220,7 @@ class ItemCheck:
             return output
         try:
             return self._check(output)
-        except ValidationFailed as error:
+        except ItemCheckError as error:
             url = "" if response is None else response.url
             self._stats.inc("item_invalid_count")
             logger.warning("an item of %s is not a valid %s: %s", url or "start()", self._name, error)

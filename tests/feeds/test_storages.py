@@ -12,23 +12,23 @@ import pytest
 
 from tests.feeds.fakes import opened
 from trawl.errors import FeedError
-from trawl.feeds.targets import (
-    FileTarget,
-    StreamTarget,
-    TerminalTarget,
-    TextTarget,
+from trawl.feeds.storages import (
+    FileStorage,
+    StreamStorage,
+    TerminalStorage,
+    TextStorage,
     open_standard_output,
-    open_target,
+    open_storage,
 )
 
 
-def write(target: FileTarget | StreamTarget | TextTarget, position: int, content: bytes) -> int:
+def write(target: FileStorage | StreamStorage | TextStorage, position: int, content: bytes) -> int:
     return target.write(position, memoryview(content))
 
 
 def test_a_file_is_written_at_a_position_and_cut(tmp_path: Path) -> None:
-    target = open_target(tmp_path / "new" / "folder" / "f")
-    assert isinstance(target, FileTarget)
+    target = open_storage(tmp_path / "new" / "folder" / "f")
+    assert isinstance(target, FileStorage)
     assert target.is_new
     assert write(target, 0, b"abcdef") == 6
     assert write(target, 2, b"X") == 1
@@ -40,11 +40,11 @@ def test_a_file_is_written_at_a_position_and_cut(tmp_path: Path) -> None:
 
 
 def test_two_crawls_cannot_write_one_file(tmp_path: Path) -> None:
-    first = FileTarget(tmp_path / "f")
+    first = FileStorage(tmp_path / "f")
     with pytest.raises(BlockingIOError, match="another crawl is writing to it"):
-        FileTarget(tmp_path / "f")
+        FileStorage(tmp_path / "f")
     first.close()
-    FileTarget(tmp_path / "f").close()
+    FileStorage(tmp_path / "f").close()
 
 
 def test_a_file_system_without_locks_is_written_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,20 +52,20 @@ def test_a_file_system_without_locks_is_written_all_the_same(tmp_path: Path, mon
         raise OSError(errno.ENOLCK, "No locks available")
 
     monkeypatch.setattr("fcntl.flock", no_locks)
-    target = FileTarget(tmp_path / "f")
+    target = FileStorage(tmp_path / "f")
     assert write(target, 0, b"x") == 1
     target.close()
 
 
 def test_a_folder_is_no_target(tmp_path: Path) -> None:
     with pytest.raises(IsADirectoryError):
-        open_target(tmp_path)
+        open_storage(tmp_path)
 
 
 def test_a_full_pipe_takes_what_it_has_room_for_and_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trawl.feeds.targets.PIPE_WAIT", 0.001)
+    monkeypatch.setattr("trawl.feeds.storages.PIPE_WAIT", 0.001)
     reading, writing = os.pipe()
-    target = StreamTarget(writing, is_owned=True)
+    target = StreamStorage(writing, is_owned=True)
     try:
         big = b"x" * (1 << 20)
         taken = write(target, 0, big)
@@ -82,17 +82,17 @@ def test_a_full_pipe_takes_what_it_has_room_for_and_comes_back(monkeypatch: pyte
 def test_a_pipe_without_a_reader_is_broken() -> None:
     reading, writing = os.pipe()
     os.close(reading)
-    target = StreamTarget(writing, is_owned=True)
+    target = StreamStorage(writing, is_owned=True)
     with pytest.raises(BrokenPipeError):
         write(target, 0, b"x")
     target.close()
 
 
 def test_a_pipe_that_never_blocks_is_waited_for_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trawl.feeds.targets.PIPE_WAIT", 0.001)
+    monkeypatch.setattr("trawl.feeds.storages.PIPE_WAIT", 0.001)
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
-    target = StreamTarget(writing, is_owned=True)
+    target = StreamStorage(writing, is_owned=True)
     big = b"x" * (1 << 20)
     assert write(target, 0, big) < len(big)
     assert write(target, 0, big) == 0
@@ -101,8 +101,8 @@ def test_a_pipe_that_never_blocks_is_waited_for_too(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_device_is_a_stream() -> None:
-    target = open_target(Path("/dev/null"))
-    assert isinstance(target, StreamTarget)
+    target = open_storage(Path("/dev/null"))
+    assert isinstance(target, StreamStorage)
     assert write(target, 0, b"x" * 10_000) == 10_000
     target.close()
 
@@ -110,7 +110,7 @@ def test_a_device_is_a_stream() -> None:
 def test_standard_output_sent_to_a_file_is_written_where_it_stands(tmp_path: Path) -> None:
     with (tmp_path / "out").open("wb", buffering=0) as file:
         file.write(b"before\n")
-        target = StreamTarget(file.fileno(), is_owned=False)
+        target = StreamStorage(file.fileno(), is_owned=False)
         assert write(target, 0, b"x" * 100_000) == 100_000
         target.close()
         file.write(b"\nafter")
@@ -132,7 +132,7 @@ def test_a_standard_output_without_a_descriptor_is_written_all_the_same(monkeypa
     for stream in (io.TextIOWrapper(io.BytesIO()), io.StringIO()):
         monkeypatch.setattr(sys, "stdout", stream)
         target = open_standard_output()
-        assert isinstance(target, TextTarget)
+        assert isinstance(target, TextStorage)
         assert write(target, 0, "é\n".encode()) == 3
         target.close()
         stream.seek(0)
@@ -151,7 +151,7 @@ def test_on_a_terminal_the_control_characters_of_pages_are_spelled_out(monkeypat
     with os.fdopen(slave, "w") as terminal:
         monkeypatch.setattr(sys, "stdout", terminal)
         target = open_standard_output()
-        assert isinstance(target, TerminalTarget)
+        assert isinstance(target, TerminalStorage)
         content = "a\x1b]0;owned\x07\x9b31m,\u202eb\r\nnext\tline\n".encode() + b"\xff"
         assert target.write(0, memoryview(content)) == len(content)
         shown = os.read(master, 10_000).decode()
@@ -161,9 +161,9 @@ def test_on_a_terminal_the_control_characters_of_pages_are_spelled_out(monkeypat
 
 
 def test_what_a_terminal_has_no_room_for_is_offered_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trawl.feeds.targets.PIPE_WAIT", 0.0)
+    monkeypatch.setattr("trawl.feeds.storages.PIPE_WAIT", 0.0)
     read, write = os.pipe()
-    target = TerminalTarget(write)
+    target = TerminalStorage(write)
     content = ("\x1b" * 100_000 + "\n").encode()
     came = b""
     while not (done := target.write(0, memoryview(content))):

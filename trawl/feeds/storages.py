@@ -1,4 +1,4 @@
-"""Targets of a feed: a file, which can be cut and continued, or a stream, which can't. All calls block.
+"""Storages of a feed: a file, which can be cut and continued, or a stream, which can't. All calls block.
 
 Errors are the system's own (``OSError``); the feed names them.
 
@@ -21,24 +21,24 @@ from typing import Any, Protocol, TextIO
 
 import attrs
 
-from trawl import durable
-from trawl.durable import sync_file, sync_folder
+from trawl import file_sync
 from trawl.errors import FeedError, SettingsError
 from trawl.feeds.options import FeedOptions
+from trawl.file_sync import sync_file, sync_folder
 from trawl.observe import printable
 
 __all__ = [
-    "FileTarget",
+    "FeedStorage",
+    "FileStorage",
+    "LazyStorage",
     "RemoteFile",
-    "StreamTarget",
-    "Target",
-    "TerminalTarget",
-    "TextTarget",
-    "Unopened",
+    "StreamStorage",
+    "TerminalStorage",
+    "TextStorage",
     "make_folder",
     "open_standard_output",
+    "open_storage",
     "open_store",
-    "open_target",
 ]
 
 _EXTRAS = {"s3": "s3", "s3a": "s3"}
@@ -133,7 +133,7 @@ PIPE_WAIT = 0.1
 """Seconds that a write waits for a pipe's reader before it comes back, so that a crawl can be cancelled meanwhile."""
 
 
-class Target(Protocol):
+class FeedStorage(Protocol):
     """Destination of bytes."""
 
     @property
@@ -150,8 +150,8 @@ class Target(Protocol):
         ...
 
 
-class Unopened:
-    """The target of a feed that is not opened yet."""
+class LazyStorage:
+    """The storage of a feed that is not opened yet."""
 
     is_seekable = True
 
@@ -163,7 +163,7 @@ class Unopened:
         """Do nothing."""
 
 
-class FileTarget:
+class FileStorage:
     """A regular file, held for this crawl alone.
 
     Two crawls that wrote to one file would overwrite each other's records, so the file is locked while it is open
@@ -223,7 +223,7 @@ class FileTarget:
         self.path.unlink(missing_ok=True)
 
 
-class StreamTarget:
+class StreamStorage:
     """A pipe, a terminal, a device: by its descriptor, with no buffer between.
 
     A write to a pipe whose reader does not read would block for ever, and a blocked thread can't be cancelled. So a
@@ -260,7 +260,7 @@ class StreamTarget:
             os.close(self._descriptor)
 
 
-class TerminalTarget(StreamTarget):
+class TerminalStorage(StreamStorage):
     """A terminal, on which items are looked at: control characters that pages have put into them are spelled out."""
 
     def __init__(self, descriptor: int) -> None:
@@ -279,7 +279,7 @@ class TerminalTarget(StreamTarget):
         return 0 if self._spelled else self._taken
 
 
-class TextTarget:
+class TextStorage:
     """A standard output without a descriptor: a notebook's, or one that was replaced to catch what is printed."""
 
     is_seekable = False
@@ -309,12 +309,12 @@ def make_folder(folder: Path) -> None:
         OSError: It can't be made; NotADirectoryError where a file is in its place.
     """
     try:
-        durable.make_folder(folder)
+        file_sync.make_folder(folder)
     except FileExistsError:
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder)) from None
 
 
-def open_target(path: Path) -> FileTarget | StreamTarget:
+def open_storage(path: Path) -> FileStorage | StreamStorage:
     """Open the file at ``path``, creating its folders; a device or named pipe as a stream.
 
     Opening a named pipe waits for its reader, as in any other program.
@@ -324,11 +324,11 @@ def open_target(path: Path) -> FileTarget | StreamTarget:
     """
     make_folder(path.parent)
     if path.exists() and not path.is_file() and not path.is_dir():
-        return StreamTarget(os.open(path, os.O_WRONLY | getattr(os, "O_CLOEXEC", 0)), is_owned=True)
-    return FileTarget(path)
+        return StreamStorage(os.open(path, os.O_WRONLY | getattr(os, "O_CLOEXEC", 0)), is_owned=True)
+    return FileStorage(path)
 
 
-def open_standard_output() -> StreamTarget | TextTarget:
+def open_standard_output() -> StreamStorage | TextStorage:
     """Open the standard output of this process.
 
     Raises:
@@ -339,9 +339,9 @@ def open_standard_output() -> StreamTarget | TextTarget:
         raise FeedError("feed -: there is no standard output", "-")
     stream.flush()  # what was printed before comes before
     try:
-        return TerminalTarget(stream.fileno()) if stream.isatty() else StreamTarget(stream.fileno(), is_owned=False)
+        return TerminalStorage(stream.fileno()) if stream.isatty() else StreamStorage(stream.fileno(), is_owned=False)
     except (OSError, AttributeError):
-        return TextTarget(stream)
+        return TextStorage(stream)
 
 
 def _lock(descriptor: int) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from trawl.cli.checks.source import CheckMessage, SpiderSource
 
-__all__ = ["check_habits", "is_of_headers"]
+__all__ = ["check_scrapy_only", "is_of_headers"]
 
 _REQUESTS = frozenset({"Request", "FormRequest", "JsonRequest"})
 
@@ -19,7 +19,7 @@ _SPIDERS = frozenset({"self", "spider"})
 _MODULES = frozenset({"scrapy", "trawl"})
 
 
-def check_habits(source: SpiderSource, *, is_moved: bool = False) -> Iterator[CheckMessage]:
+def check_scrapy_only(source: SpiderSource, *, is_moved: bool = False) -> Iterator[CheckMessage]:
     """Report what works in Scrapy only, such as header values used as bytes.
 
     Args:

@@ -20,16 +20,16 @@ from typing import Any, BinaryIO, Self
 import attrs
 
 from trawl.errors import SettingsError
-from trawl.feeds.base import End, Exporter, Format, NotThisFormat
+from trawl.feeds.base import End, Exporter, Format, FormatConflict
 from trawl.feeds.formats import CsvTable, JsonArray, JsonLines, XmlTree
 from trawl.feeds.item_errors import reason_of
 from trawl.feeds.options import FORMATS, PLUGINS, FeedOptions
 from trawl.plugins import load_plugin
 
-__all__ = ["ExportedFormat", "make_format"]
+__all__ = ["ExporterFormat", "make_format"]
 
 
-class ExportedFormat:
+class ExporterFormat:
     """A format whose records are what an exporter writes for each item. One object writes one file."""
 
     first = separator = b""
@@ -132,7 +132,7 @@ class ExportedFormat:
             return End()
         if self._reader is None:
             what = f"what {self._exporter.kind.__qualname__} writes"
-            raise NotThisFormat(f"it is there already, and {what} can be continued by a job only; overwrite it")
+            raise FormatConflict(f"it is there already, and {what} can be continued by a job only; overwrite it")
         end = self._reader.end_of(file)
         if not isinstance(self._reader, XmlTree) or not end.position:
             return end
@@ -189,7 +189,7 @@ def _exported(options: FeedOptions, exporter: Exporter) -> Format:
         arguments = {name: getattr(writer, name) for name in names if hasattr(writer, name)}
         changes: dict[str, Any] = {"exporter": None, "format": name, "arguments": arguments}
         reader = make_format(attrs.evolve(options, **changes))
-    return ExportedFormat(exporter, options.format, reader)
+    return ExporterFormat(exporter, options.format, reader)
 
 
 def _of_plugin(options: FeedOptions) -> Format:
