@@ -44,6 +44,8 @@ COVERING_CRAWLS = ["jobs/test_shared.py", "jobs/test_shared_scopes.py"]
 UNTRACED = ["scrapy", "servers", "test_lazy", "test_lint", "test_structure"]
 """Tests that look at the files, or need more than Python."""
 
+SHORT = ("-m", "not long and not scrapy and not servers and not sweep and not soak")
+
 
 def install(session: nox.Session, group: str, *, project: str = ".[brotli,cache,zstd]", editable: bool = False) -> None:
     """Install a dependency group, and the project (editable where its files are measured or walked).
@@ -165,7 +167,7 @@ def coverage(session: nox.Session) -> None:
     ]
     session.run("coverage", "erase")
     few = {"HYPOTHESIS_PROFILE": "coverage"}
-    session.run("coverage", "run", "-m", "pytest", *ON_TWO_CORES, *map(str, sorted(paths)), env=few)
+    session.run("coverage", "run", "-m", "pytest", *ON_TWO_CORES, *SHORT, *map(str, sorted(paths)), env=few)
     session.run("coverage", "combine", "--quiet")
     session.run("coverage", "report")
 

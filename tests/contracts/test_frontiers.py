@@ -67,6 +67,7 @@ class TestSqlite(FrontierContract):
             yield partial(in_a_job, directory, self.bounds)
 
 
+@pytest.mark.long
 class TestSqliteWithNextToNoMemory(TestSqlite):
     """What is at hand is dropped and read again all the time, and the database is asked for marks."""
 
@@ -100,6 +101,7 @@ class TestRedis(FrontierContract):
         yield partial(in_a_store, SimulatedStore(), self.bounds)
 
 
+@pytest.mark.long
 class TestRedisWithNextToNoMemory(TestRedis):
     bounds = Bounds(at_hand=2, in_all=3, marks=2)
 
@@ -115,6 +117,7 @@ async def by_three(store: SimulatedStore, bounds: Bounds) -> AsyncIterator[Team]
         yield team
 
 
+@pytest.mark.long
 class TestThreeSessionsInRedis(FrontierContract):
     """On a simulated store, one job of which three sessions have a third of the hosts each."""
 
@@ -127,6 +130,7 @@ class TestThreeSessionsInRedis(FrontierContract):
         yield partial(by_three, SimulatedStore(), self.bounds)
 
 
+@pytest.mark.long
 class TestThreeSessionsInRedisWithNextToNoMemory(TestThreeSessionsInRedis):
     bounds = Bounds(at_hand=2, in_all=3, marks=2)
 

@@ -70,6 +70,7 @@ async def test_a_crawl_that_gives_no_items_for_so_long_ends(autojump_clock: Mock
     assert run.elapsed == pytest.approx(12.0)
 
 
+@pytest.mark.long
 async def test_a_crawl_that_never_gives_an_item_ends_that_long_after_it_began(autojump_clock: MockClock) -> None:
     class Barren(Endless):
         def parse(self, response: Response, **kwargs: Any) -> Any:

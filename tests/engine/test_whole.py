@@ -133,6 +133,7 @@ class Kept:
 LIMITS = ["CLOSESPIDER_PAGECOUNT", "CLOSESPIDER_ITEMCOUNT", "CLOSESPIDER_TIMEOUT"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("at", [0.0, 1.2, 3.3, 5.15])
 @pytest.mark.parametrize("way", ["shutdown", "twice", "cancel", "caller", *LIMITS])
 async def test_c5_what_was_not_finished_is_in_the_frontier_once(way: str, at: float, autojump_clock: MockClock) -> None:

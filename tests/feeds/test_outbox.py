@@ -93,6 +93,7 @@ def let_go(feeds: Feeds) -> None:
         feed.close()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("is_half", [False, True])
 @pytest.mark.parametrize("overwrite", [False, True])
 @pytest.mark.parametrize(("name", "exporter"), [*[(name, None) for name in FORMATS], *EXPORTERS.items()])

@@ -73,6 +73,7 @@ async def test_c1_a_crawl_that_is_stopped_again_and_again_visits_every_page_once
     assert result.stats["job_run_count"] == len(reasons)
 
 
+@pytest.mark.long
 async def test_c1_c7_killed_at_any_round_trip_nothing_is_lost_and_nothing_is_twice(
     tmp_path: Path, autojump_clock: MockClock, store: SimulatedStore
 ) -> None:

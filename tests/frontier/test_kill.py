@@ -90,6 +90,7 @@ async def check_kills(directory: Path, kills: int, seed: int) -> None:
     assert sorted(await items_of(directory)) == list(range(PAGES))
 
 
+@pytest.mark.long
 async def test_c1_c7_killed_and_resumed_every_page_is_done_and_every_item_is_there_once(tmp_path: Path) -> None:
     await check_kills(tmp_path, kills=2, seed=1)
 

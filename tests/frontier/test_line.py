@@ -11,6 +11,7 @@ from itertools import pairwise
 from typing import Any
 
 import attrs
+import pytest
 import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -226,6 +227,7 @@ SCOPES = st.dictionaries(
 )
 
 
+@pytest.mark.long
 @settings(max_examples=40, deadline=None)
 @given(
     scopes=SCOPES,

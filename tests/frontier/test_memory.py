@@ -6,6 +6,7 @@ import gc
 from typing import Any
 from unittest.mock import patch
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -154,6 +155,7 @@ def test_marks_beyond_the_first_are_remembered_as_the_first_are(steps: list[tupl
             assert len(seen) == len(expected)
 
 
+@pytest.mark.long
 def test_the_garbage_collector_looks_at_few_of_the_marks() -> None:
     seen = SeenMarks()
     before = len(gc.get_objects())
@@ -260,6 +262,7 @@ async def test_callbacks_that_are_made_anew_each_time_are_not_kept() -> None:
     assert sum(one is two for one, two in zip(leased, pushed, strict=True)) == 10 + 1  # and the first of the lane
 
 
+@pytest.mark.long
 async def test_the_garbage_collector_looks_at_no_pending_request_beyond_the_first() -> None:
     frontier = MemoryFrontier(packed_from=100)
     gc.collect()

@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
+import pytest
 import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -228,6 +229,7 @@ OPERATIONS = st.tuples(
 )
 
 
+@pytest.mark.long
 @settings(deadline=None)
 @given(operations=st.lists(OPERATIONS, min_size=8, max_size=20), seed=st.integers(0, 1000))
 def test_nothing_is_lost_or_under_way_twice_whatever_becomes_of_sessions(

@@ -148,6 +148,7 @@ def store(monkeypatch: pytest.MonkeyPatch) -> SimulatedStore:
     return made
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("latency", [0.0, 0.005, 0.05, 0.5])
 @pytest.mark.parametrize("processes", [1, 2, 5])
 async def test_processes_that_share_a_job_fetch_what_one_fetches(

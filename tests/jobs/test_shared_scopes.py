@@ -174,6 +174,7 @@ def web(latency: float = 0.2, **host: Any) -> SimulatedWeb:
     return made
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("latency", [0.005, 0.05])
 @pytest.mark.parametrize("crawls", [2, 4])
 async def test_a_delay_holds_over_all_crawls_and_is_used(

@@ -19,6 +19,7 @@ def grants() -> list[Grant]:
     return [Grant(number, ((f"h{number}", None), ("x", None))) for number in range(LANES)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("shared", [Limits(concurrency=10), Limits(delay=0.01)], ids=["full", "delayed"])
 def test_p11_lanes_on_one_shared_scope_cost_three_looks_a_grant_at_most(shared: Limits, grants: list[Grant]) -> None:
     rig = Rig({"x": shared})

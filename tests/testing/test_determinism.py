@@ -46,6 +46,7 @@ def test_the_same_seed_gives_the_same_order_and_another_one_another() -> None:
     assert orders[3] == orders[4] != orders[0]
 
 
+@pytest.mark.long
 def test_the_switches_are_put_back_even_after_an_error() -> None:
     before = switches()
     with pytest.raises(AssertionError, match="set"), seeded_scheduling(1):

@@ -104,6 +104,7 @@ print(repr(simulate(Links, web, settings, seed=7).sends))
 """
 
 
+@pytest.mark.long
 def test_the_same_seed_gives_the_same_sends_in_another_process_with_another_hash_seed() -> None:
     root = Path(__file__).parents[2]
     outputs = [

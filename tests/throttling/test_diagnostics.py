@@ -83,6 +83,7 @@ def test_i02_a_rate_that_is_not_reached_is_reported(caplog: pytest.LogCaptureFix
     assert warning.endswith("what holds it up: concurrency")
 
 
+@pytest.mark.long
 def test_i02_what_is_reached_is_not(caplog: pytest.LogCaptureFixture) -> None:
     driven(700.0, throttling_scopes={A: {"rate": 4}})
     driven(700.0, latency=1.0, throttling_scopes={A: {"concurrency": 4, "delay": 0.2}})

@@ -53,6 +53,7 @@ def black_box(
     return Run(good, refused)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("rate", "window", "burst", "has_jitter"),
     [
@@ -76,6 +77,7 @@ def test_c09_within_40_windows_it_reaches_nine_tenths_and_stays_there(
     assert sum(run.refused[:60]) / 60 <= 1.0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("before", "after"), [(2, 10), (10, 2), (20, 24), (20, 10)])
 def test_c09_it_finds_the_limit_again_when_that_moves(before: float, after: float) -> None:
     window = 20.0 / min(before, after)
@@ -84,6 +86,7 @@ def test_c09_it_finds_the_limit_again_when_that_moves(before: float, after: floa
     assert sum(run.refused[80:100]) / 20 <= 1.0
 
 
+@pytest.mark.long
 @given(rate=st.floats(1.0, 20.0), latency=st.floats(0.01, 0.2), seed=st.integers(0, 99))
 @settings(max_examples=6, deadline=None, derandomize=True, phases=[Phase.explicit, Phase.generate])
 def test_c09_for_any_rate_and_latency(rate: float, latency: float, seed: int) -> None:
@@ -245,6 +248,7 @@ def test_c05_headers_hold_the_next_send_as_always() -> None:
     assert scope.delay == 1.0  # one trigger is within the target
 
 
+@pytest.mark.long
 def test_c05_an_outage_is_backed_off_from_and_rampup_goes_on_afterwards() -> None:
     throttle = throttle_of(**ramped(5.0, latency_jitter=False), backoff_window=5.0)
     drive = Drive(throttle, lambda request, now: Answer(503 if 30.0 <= now < 100.0 else 200), endless=PAGE)
@@ -368,6 +372,7 @@ SERVERS = st.builds(
 )
 
 
+@pytest.mark.long
 @given(SERVERS)
 @settings(deadline=None)
 @example(Unknown(rate=8.77, burst=50, latency=1.0, retry_after=0, status=503, seed=12))

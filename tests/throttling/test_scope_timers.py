@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from math import inf
 
+import pytest
+
 from tests.throttling.driving import answer, grant_of, throttle_of
 from trawl.http import Request
 from trawl.throttling.failure_timer import FailureTimer
@@ -48,6 +50,7 @@ def test_hosts_that_refuse_and_answer_by_turns_leave_nothing_behind() -> None:
     assert [scope.id for scope in due.passed(PATIENCE + 9_999.0)] == ["a", "b"]
 
 
+@pytest.mark.long
 def test_a_throttle_that_is_patient_for_days_remembers_no_past_triggers() -> None:
     throttle = throttle_of(backoff_give_up_after=30 * 86_400.0)
     request = Request("http://a.example/")

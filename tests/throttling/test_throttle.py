@@ -207,6 +207,7 @@ def test_r10_a_header_is_only_ever_lengthened_by_jitter() -> None:
     assert len(holds) > 10
 
 
+@pytest.mark.long
 def test_b17_under_a_steady_limit_triggers_settle_at_one_a_window_or_less() -> None:
     throttle = throttle_of(download_delay=0.1, download_delay_per_slot=0.0, backoff_min_delay=0.1)
     drive = Drive(throttle, Bucket(rate=5.0, burst=2.0), endless=request())

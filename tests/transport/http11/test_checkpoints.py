@@ -74,6 +74,7 @@ async def resolve(host: str, port: int) -> list[Address]:
 WAYS = ["fresh", "idle", "fresh tls", "idle tls", "body", "through a proxy", "through socks"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("way", WAYS)
 async def test_cancelling_at_each_checkpoint_leaves_the_pool_sound(way: str) -> None:
     authority = Authority()
