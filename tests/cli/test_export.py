@@ -94,7 +94,7 @@ def test_ctrl_c_ends_a_wait_for_a_job(fleet: Fleet, capsys: pytest.CaptureFixtur
     [
         ([URL], "there is no feed to export to: give -o FILE"),
         (["-o", "items.jsonl"], "there is no job to export: give its address, redis://HOST/NAME"),
-        (["folder", "-o", "items.jsonl"], "its items go to the feeds of `trawl crawl --job folder`: run that"),
+        (["folder", "-o", "items.jsonl"], "its items go to the feeds of `trawl crawl SPIDER --job folder`: run that"),
         ([URL, "-o", "items.jsonl"], "there is no job of this name"),
     ],
 )

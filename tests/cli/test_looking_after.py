@@ -62,7 +62,7 @@ async def test_a_paused_job_sends_nothing_until_it_is_resumed(
     assert result.reason == "finished"
     assert runs.urls == all_urls(20)
     assert sent[0] == sent[1]
-    assert "paused by `trawl job --pause`" in words[0]
+    assert "paused, until `trawl job JOB --resume`" in words[0]
 
 
 async def test_a_stopped_job_ends_its_crawl_and_the_next_until_it_is_resumed(
@@ -141,3 +141,10 @@ def test_of_a_job_that_is_not_there_this_is_said(store: SimulatedStore, capsys: 
     assert main(["job", URL, "--pause"]) == 2
     assert top_command(URL, Console(quiet=True)) == 2
     assert capsys.readouterr().err.count("there is no job of this name") == 2
+
+
+def test_a_job_in_a_directory_is_refused_as_such(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (["top"], ["job", "--why"]):
+        assert main([*words, str(tmp_path)]) == 2
+        told = f"trawl: job {tmp_path}: it is in a directory, where its process is told by its log and by signals\n"
+        assert capsys.readouterr().err == told

@@ -166,7 +166,7 @@ def test_the_password_of_a_job_is_in_no_log(capfd: pytest.CaptureFixture[str]) -
 
 def test_all_of_an_empty_folder_is_refused(capfd: pytest.CaptureFixture[str]) -> None:
     assert crawled("--all") == 2
-    said = "--all: there is no spider below this folder; `trawl new spider` writes one"
+    said = "--all: there is no spider below this folder; `trawl new spider NAME DOMAIN` writes one"
     assert capfd.readouterr().err == f"trawl: {said}\n"
 
 

@@ -122,7 +122,7 @@ def test_workers_are_shown_paused_resumed_and_stopped(tmp_path: Path, url: str, 
     assert "delay" in run("job", url, "--why")
     assert "waiting for" in run("top", url)
     run("job", url, "--pause")
-    assert "paused by `trawl job --pause`" in run("job", url)
+    assert "paused: `trawl job JOB --resume` lets it go on" in run("job", url)
     before, at = -1, 0.0
     while time.monotonic() < at + 2.0 * delay:  # nothing has come for so long
         assert time.monotonic() < deadline
@@ -135,7 +135,7 @@ def test_workers_are_shown_paused_resumed_and_stopped(tmp_path: Path, url: str, 
     run("job", url, "--stop")
     for each in workers:
         assert re.search(r"^ ended +stopped *$", said(each), re.M)
-    assert "stopped by `trawl job --stop`: --resume lets it go on" in run("job", url)
+    assert "stopped: `trawl job JOB --resume` lets it go on" in run("job", url)
     assert "nobody works on it" in run("job", url, "--workers")
 
 
@@ -184,7 +184,7 @@ def test_a_worker_takes_its_spider_from_the_job_once_there_is_one(tmp_path: Path
         (["export", "URL"], "there is no feed to export to: give -o FILE"),
         (["export", "URL", "-o", "items.jsonl"], "there is no job of this name"),
         (["export", "-o", "items.jsonl"], "there is no job to export: give its address"),
-        (["export", "job", "-o", "items.jsonl"], "its items go to the feeds of `trawl crawl --job job`"),
+        (["export", "job", "-o", "items.jsonl"], "its items go to the feeds of `trawl crawl SPIDER --job job`"),
         (["worker", "--spider", "tree.py"], "there is no job to join: give its address"),
         (["worker", "job", "--spider", "tree.py"], "is in a directory"),
         (["job", "job", "--workers"], "is in a directory"),

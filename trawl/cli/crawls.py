@@ -96,7 +96,7 @@ def chosen(typed: Sequence[str], *, takes_all: bool) -> Sequence[str]:
         return typed
     found = sorted(set(spiders_in(Path())))
     if not found:
-        raise UsageError("--all: there is no spider below this folder; `trawl new spider` writes one")
+        raise UsageError("--all: there is no spider below this folder; `trawl new spider NAME DOMAIN` writes one")
     return [each.target for each in found]
 
 

@@ -122,7 +122,7 @@ async def _export(settings: Settings, follows: bool) -> None:
     elif not place:
         raise UsageError("there is no job to export: give its address, redis://HOST/NAME")
     elif not has_server(Path(place)):
-        raise UsageError(f"job {place}: its items go to the feeds of `trawl crawl --job {place}`: run that")
+        raise UsageError(f"job {place}: its items go to the feeds of `trawl crawl SPIDER --job {place}`: run that")
     else:
         async with reach_own_server(Path(place)) as url:
             await _export_from(url, settings, follows)

@@ -11,7 +11,7 @@ from typing import Any
 import typer
 
 from trawl.cli import FAILED, OK, USAGE
-from trawl.cli.own_server import with_server
+from trawl.cli.own_server import refuse_directory, with_server
 from trawl.cli.top import stdout_console, waiting_lines, workers_table
 from trawl.errors import TrawlError, UsageError
 from trawl.feeds.outbox import FEED_STATES
@@ -86,8 +86,7 @@ def _look_after(job: str, wish: str | None, *, has_workers: bool, has_reasons: b
     """Show the processes of a job, or tell them what to do."""
     from trawl.frontier.redis import report  # noqa: PLC0415
 
-    if not job.startswith(SCHEMES):
-        raise UsageError(f"job {job}: it is in a directory, where its process is told by its log and by signals")
+    refuse_directory(job)
     if wish is not None:
         report.wish(job, wish)
     if not has_workers and not has_reasons:
@@ -138,7 +137,7 @@ def _state(report: JobReport) -> str:
     if report.wish and (report.owner is not None or facts is None or not facts.is_finished(report.pending)):
         told = "paused" if report.wish == "pause" else "stopped"
         who = f"; processes: {report.owner}" if report.owner else ""
-        return f"{told} by `trawl job --{report.wish}`: --resume lets it go on{who}"
+        return f"{told}: `trawl job JOB --resume` lets it go on{who}"
     if report.owner is not None:
         return f"running, process {report.owner}" if report.owner else "running"
     if facts is None or not facts.runs:

@@ -40,7 +40,16 @@ from trawl.frontier import SCHEMES
 from trawl.frontier.errors import job_error
 from trawl.frontier.lock import JobLock, read_owner
 
-__all__ = ["FOLDER", "OwnServer", "find_server", "has_server", "open_own_server", "reach_own_server", "with_server"]
+__all__ = [
+    "FOLDER",
+    "OwnServer",
+    "find_server",
+    "has_server",
+    "open_own_server",
+    "reach_own_server",
+    "refuse_directory",
+    "with_server",
+]
 
 T = TypeVar("T")
 
@@ -252,6 +261,16 @@ def with_server(job: str, act: Callable[[str], T]) -> T:
             return await trio.to_thread.run_sync(act, url, abandon_on_cancel=True)
 
     return trio.run(reached)
+
+
+def refuse_directory(address: str) -> None:
+    """Refuse a job that no processes share.
+
+    Raises:
+        UsageError: It is not in a server.
+    """
+    if not address.startswith(SCHEMES):
+        raise UsageError(f"job {address}: it is in a directory, where its process is told by its log and by signals")
 
 
 def _folder_in(directory: Path) -> Path:

@@ -96,7 +96,7 @@ async def open_store(job: str) -> AsyncGenerator[Store, None]:
         JobError: A process is using the job; the server does not start, or ends again and again.
     """
     if os.name != "posix":
-        raise UsageError("--processes needs a Unix system: elsewhere start `trawl crawl` in each, with one --job URL")
+        raise UsageError("--processes needs a Unix system: elsewhere run `trawl crawl SPIDER --job URL` so many times")
     if job.startswith(SCHEMES):
         yield Store(job)
         return

@@ -236,7 +236,7 @@ def _planned(
 def _check(plans: Sequence[CrawlEntry], *, prints_stats: bool, processes: int, is_worker: bool) -> None:
     """Refuse crawls that would write to one place, and warn of what was written for Scrapy."""
     if processes and len(plans) > 1:
-        raise UsageError("--processes is for one spider: run `trawl crawl --processes N` for each")
+        raise UsageError("--processes is for one spider: run `trawl crawl SPIDER --processes N` for each")
     for plan in plans:
         job = str(plan.settings["JOB_DIR"])
         if is_worker:

@@ -19,7 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from trawl.cli import FAILED, OK, USAGE
-from trawl.cli.own_server import with_server
+from trawl.cli.own_server import refuse_directory, with_server
 from trawl.cli.view import can_show
 from trawl.errors import JobError, TrawlError, UsageError
 from trawl.frontier.inspect import JobReport, SessionReport
@@ -115,8 +115,13 @@ def top_command(url: str, console: Console, look: Callable[[str], JobReport] | N
     from trawl.frontier.redis.report import inspect_job  # noqa: PLC0415 - needs coredis
 
     look = look or partial(inspect_job, has_scopes=False)
+
+    def show(address: str) -> None:
+        refuse_directory(address)
+        trio.run(_show, address, console, look)
+
     try:
-        with_server(url, lambda address: trio.run(_show, address, console, look))
+        with_server(url, show)
     except KeyboardInterrupt:
         return OK
     except TrawlError as error:

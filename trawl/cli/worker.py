@@ -123,7 +123,7 @@ class Leader:
         try:
             self._socket = socket.socket(fileno=descriptor)
         except OSError as error:
-            raise UsageError("--leader is for the processes that `trawl crawl --processes` starts") from error
+            raise UsageError("--leader is for the processes that `trawl crawl SPIDER --processes N` starts") from error
         self._socket.set_inheritable(False)
 
     async def watch(self, crawl: Crawl) -> None:

@@ -82,7 +82,7 @@ async def _heed(share: Share, crawl: Crawl) -> None:
     while wish != "stop":
         wish = await share.other_wish(wish)
         if wish == "stop":
-            logger.warning("the job is stopped: sending nothing new; `trawl job --resume` lets it go on")
+            logger.warning("the job is stopped: sending nothing new; `trawl job JOB --resume` lets it go on")
             crawl.shutdown("stopped")
         else:
             logger.warning("the job is %s", "paused: sending nothing new" if wish == "pause" else "resumed")

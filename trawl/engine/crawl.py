@@ -177,7 +177,7 @@ class Crawl:
         lease = None if job is None else job.job.lease
         words = "" if lease is None else lease.why(now)
         if not words and self._state.is_paused:
-            words = "paused by `trawl job --pause`, until `trawl job --resume`"
+            words = "paused, until `trawl job JOB --resume`"
         return Reason("", "store", math.inf, words) if words else None
 
     def why(self, subject: Request | str) -> Reason | None:
@@ -208,7 +208,7 @@ class Crawl:
             return None
         if share.owns(share.part_of(f"//{host}")):
             return None
-        return Reason(host, "store", math.inf, "another process of the job sends to it: `trawl job --why` names it")
+        return Reason(host, "store", math.inf, "another process of the job sends to it: `trawl job JOB --why` names it")
 
     def _why_scope_or_host(self, subject: str, now: float) -> Reason | None:
         """Of a host, its own scope first, then that of its address, then whatever scopes its requests have."""

@@ -1,4 +1,4 @@
-r"""A simulated web described in a TOML file, for ``trawl simulate --web FILE.toml``.
+r"""A simulated web described in a TOML file, for ``trawl simulate SPIDER --web FILE.toml``.
 
 ::
 
