@@ -50,7 +50,7 @@ SHORT = ("-m", "not long and not scrapy and not servers and not sweep and not so
 def install(session: nox.Session, group: str, *, project: str = ".[brotli,cache,zstd]", editable: bool = False) -> None:
     """Install a dependency group, and the project (editable where its files are measured or walked).
 
-    The groups are read here rather than by ``pip install --group``, which the pip of a fresh Python 3.11 does not know.
+    The groups are read here: the pip of a fresh Python 3.11 does not know ``--group``.
     """
     requirements = nox.project.dependency_groups(PYPROJECT, group)
     session.install(*requirements, *(["-e"] if editable else []), project)
