@@ -111,9 +111,9 @@ class Commands:
             self._here /= words[1]
             return ""
         with patch.dict(os.environ, {**self._environment, **set_here}):
-            if words[0] == "trawl":
-                return self._trawl(words[1:])
             plain = not {"|", ">", ">>", "&&", ";"} & set(words)
+            if words[0] == "trawl" and not {"|", "&", "&&", ";"} & set(words):
+                return self._trawl(words[1:])
             return self._forked(python, words) if words[0] in ("python", "pytest") and plain else self._shell(line)
 
     @contextmanager

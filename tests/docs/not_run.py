@@ -10,7 +10,6 @@ import re
 import shlex
 import tomllib
 from collections.abc import Callable, Sequence
-from importlib import import_module
 from pathlib import Path
 
 import attrs
@@ -113,11 +112,12 @@ def an_example(words: Sequence[str]) -> None:
 
 def a_benchmark(words: Sequence[str]) -> None:
     """Refuse a module of benchmarks that there is not, and options that it does not take."""
-    if words[2] == "benchmarks":
+    if words[1:3] == ["-m", "benchmarks"]:
         arguments(words[3:])
     else:
-        assert callable(import_module(words[2]).main)
-        assert list(words[3:]) == []
+        path = ROOT / (f"{words[2].replace('.', '/')}.py" if words[1] == "-m" else words[1])
+        options = {word for word in words if word.startswith("--")}
+        assert options <= {*re.findall(r'"(--[a-z-]+)"', path.read_text("utf-8"))}
 
 
 def floors(lines: Sequence[str]) -> None:
@@ -138,7 +138,7 @@ LINES = [
     NotRun(". .venv/bin/activate", "there is no such environment to enter", tuple),
     NotRun("pip install", "installs from an index of packages, or takes seconds", installable),
     NotRun("trawl demo", "serves until it is stopped: tests/cli/test_demo.py", understood),
-    NotRun("--processes ", "starts a server, which tests/cli/test_processes.py does", understood),
+    NotRun("--processes ", "starts a server: tests/servers/test_printed_commands.py types it", understood),
     NotRun("trawl crawl examples/fed.py", "runs until it is stopped: tests/examples/test_running.py", understood),
     NotRun("trawl crawl examples/graphql.py", "asks GitHub, with a token: tests/examples/test_asking.py", understood),
     NotRun("createdb ", "asks a server of PostgreSQL", tuple),
@@ -148,7 +148,7 @@ LINES = [
     NotRun("trawl crawl examples/proxies.py", "needs proxies: tests/examples/test_asking.py", understood),
     NotRun("trawl crawl examples/signed.py", "asks an API of yours: tests/examples/test_asking.py", understood),
     NotRun("sqlite3 queue.sqlite", "asks beside the crawl of the line above it", tuple),
-    NotRun("redis://store.internal/", "asks a server that is not there: tests/servers starts some", understood),
+    NotRun("redis://store.internal/", "asks a server: tests/servers/test_printed_commands.py types it", understood),
     NotRun("nox -s", "runs the tests, this one among them", a_session),
     NotRun(".venv/bin/nox", "runs the tests, this one among them", tuple),
     NotRun(
@@ -158,6 +158,25 @@ LINES = [
     NotRun("python examples/lines.py", "asks the network: its own test asks this machine", an_example),
     NotRun("python examples/transport.py", "asks the network: its own test asks this machine", an_example),
     NotRun("python -m benchmarks", "measures for minutes, or writes into the checkout", a_benchmark),
+    NotRun("python benchmarks/frontier.py", "measures for minutes", a_benchmark),
+    NotRun("python -m docs._ext.first_page", "writes into the checkout", a_benchmark),
+    NotRun("python -m pydoc", "serves until it is stopped: examples/pydoc.py starts one", tuple),
+    NotRun("pip wheel", "compiles for minutes: `nox -s compiled` does it", tuple),
+    NotRun("bash .ci/run", "runs the tests, this one among them", tuple),
+    NotRun("pre-commit install", "writes into the checkout", tuple),
+    NotRun("towncrier build --draft", "needs the tools of `nox -s lint`, which runs it", tuple),
+    NotRun("towncrier build --version", "writes the changelog of a release", tuple),
+    NotRun("git tag", "makes a release", tuple),
+    NotRun("twine upload", "publishes a release", tuple),
+    NotRun("apt-get install", "installs packages of the system", tuple),
+    NotRun("docker compose", "needs Docker: tests/examples/test_deploy.py reads its file", tuple),
+    NotRun("systemctl ", "needs systemd: tests/examples/test_deploy.py has it check the units", tuple),
+    NotRun("scrapy ", "what Scrapy's users typed there", tuple),
+    NotRun("redis-cli ", "asks a server: tests/servers/test_printed_commands.py types it", tuple),
+    NotRun("quotes-job --w", "a job of several processes: tests/servers/test_printed_commands.py types it", understood),
+    NotRun("top quotes-job", "a job of several processes: tests/servers/test_printed_commands.py types it", understood),
+    NotRun("sqlite3 DIR/job.db", "tests/docs/test_every_command.py executes it on a job", tuple),
+    NotRun(".recover", "reads a damaged database with sqlite3's own means", tuple),
 ]
 """Lines of commands, by what is in them."""
 

@@ -57,7 +57,7 @@ def run_forked(
 
 
 def python(words: Sequence[str]) -> None:
-    """What ``python FILE ...`` and ``pytest ...`` do."""
+    """What ``python FILE ...``, ``python -m MODULE ...`` and ``pytest ...`` do."""
     for name in [name for name in sys.modules if name.partition(".")[0] == "tests"]:
         del sys.modules[name]  # the reader has tests of their own
     if words[0] == "pytest":
@@ -65,6 +65,10 @@ def python(words: Sequence[str]) -> None:
 
         has_own = any(Path(name).exists() for name in ("pyproject.toml", "pytest.ini"))
         sys.exit(pytest.main([*words[1:], *([] if has_own else ["-c", os.devnull, "--rootdir", "."])]))
+    if words[1] == "-m":
+        sys.argv = [*words[2:]]
+        runpy.run_module(words[2], run_name="__main__", alter_sys=True)
+        return
     sys.argv = [*words[1:]]
     sys.path.insert(0, str(Path(words[1]).resolve().parent))
     runpy.run_path(words[1], run_name="__main__")

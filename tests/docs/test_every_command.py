@@ -1,53 +1,36 @@
-"""No command that is printed is overlooked: a test runs its block, or a list has the reason why not."""
+"""No command that is printed is overlooked: it is run as printed, or a list has the reason why not."""
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
+import shutil
+import sqlite3
+from contextlib import chdir, closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.docs.blocks import blocks_of
+from tests.docs.commands import Commands
 from tests.docs.given import ROOT
-from tests.docs.not_run import a_session, group_of_trawl, installable, understood
+from tests.docs.mentioned import MENTIONED, files, inline
+from tests.docs.not_run import looked_at
 from tests.docs.test_page_blocks import OTHERS, TUTORIAL
+from tests.docs.typed import PLACEHOLDERS, TYPED, filled, reader_in, typed_for
 
-NO_PAGES = {".git", ".venv", ".nox", "_build", "newsfragments", ".pytest_cache", "node_modules"}
+PAGES = [ROOT / path for path in files() if path.suffix == ".md"]
 ANY_FENCE = re.compile(r"^\s*(`{3,}|~{3,}|:{3,}(?=\{))", re.M)
-INLINE = re.compile(r"(?<!`)`((?:trawl|nox|pip|python|pytest) [^`]+)`(?!`)")
-EXAMPLE = re.compile(r"^  (trawl .+)$", re.M)
-PLACEHOLDERS = {"COMMAND": "crawl", "NAME": "crawl"}
-"""What stands for a word of ``trawl``."""
 
 
-OF_A_NAME_ALONE = {"MissingParameter", "BadOptionUsage", "Exit"}
-"""What the reader of words says, by click's names or by those of typer's copy of it, of less than a whole command."""
+@pytest.fixture
+def commands(tmp_path: Path) -> Commands:
+    reader_in(tmp_path)
+    shutil.copytree(ROOT / "examples" / "plugin", tmp_path / "plugin", ignore=shutil.ignore_patterns("__pycache__"))
+    return Commands(tmp_path)
 
 
-def pages() -> list[Path]:
-    return [path for path in sorted(ROOT.rglob("*.md")) if not NO_PAGES & {*path.relative_to(ROOT).parts}]
-
-
-def commands_of(command: Any) -> Iterator[Any]:
-    """A command, and those below it."""
-    yield command
-    for each in getattr(command, "commands", {}).values():
-        yield from commands_of(each)
-
-
-def words_in_prose(text: str) -> list[str]:
-    """The commands that stand in sentences: whole ones, of which no part is left to the reader."""
-    prose = "".join(
-        part for at, part in enumerate(re.split(r"^(```|:::).*?^\1$", text, flags=re.M | re.S)) if at % 2 == 0
-    )
-    found = (" ".join(command.split()).partition(" >")[0] for command in INLINE.findall(prose))
-    return [command for command in found if "..." not in command]
-
-
-@pytest.mark.parametrize("path", pages(), ids=lambda path: str(path.relative_to(ROOT)))
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_each_block_of_a_page_is_one_that_is_run_or_looked_at(path: Path) -> None:
     text = path.read_text("utf-8")
     fences, blocks = ANY_FENCE.findall(text), list(blocks_of(text))
@@ -55,48 +38,83 @@ def test_each_block_of_a_page_is_one_that_is_run_or_looked_at(path: Path) -> Non
     assert blocks == [] or path in (*TUTORIAL, *OTHERS)
 
 
-@pytest.mark.parametrize("path", pages(), ids=lambda path: str(path.relative_to(ROOT)))
-def test_each_command_in_a_sentence_is_understood(path: Path) -> None:
-    for command in words_in_prose(path.read_text("utf-8")):
-        look_at(command)
+def is_left_out(commands: Commands, line: str) -> bool:
+    with chdir(commands.here):
+        return looked_at(line)
 
 
-def look_at(command: str) -> None:
-    """Refuse a word, an option, a session or an extra that there is not."""
-    words = [PLACEHOLDERS.get(word, word) for word in shlex.split(command)]
-    if words[0] == "nox":
-        a_session(words)
-    elif words[:2] == ["pip", "install"]:
-        installable(words)
-    elif words[0] == "trawl":
-        try:
-            understood(words)
-        except Exception as error:
-            if type(error).__name__ not in OF_A_NAME_ALONE:
-                raise
+@pytest.mark.parametrize("printed", sorted(MENTIONED))
+def test_a_command_in_a_sentence_does_what_the_sentence_says(printed: str, commands: Commands) -> None:
+    typed = typed_for(printed)
+    for line in typed.first:
+        assert is_left_out(commands, line) or (commands.run(line), commands.status)[1] == 0
+    if is_left_out(commands, typed.line):
+        return
+    said = commands.run(typed.line)
+    assert commands.status == typed.status, f"{typed.line}\n{said}"
+    assert re.search(typed.says, said), f"{typed.line}\n{said}"
+    assert not re.search(r"(?m)^\S+ ERROR |Traceback", said), f"{typed.line}\n{said}"
 
 
-def test_each_command_in_the_help_of_another_is_understood() -> None:
-    printed = [
-        example for command in commands_of(group_of_trawl()) for example in EXAMPLE.findall(command.epilog or "")
-    ]
-    assert len(printed) > 40
-    for example in printed:
-        look_at(example.partition(" >")[0])
+def test_what_is_typed_for_a_command_of_a_sentence_is_for_one_that_is_there() -> None:
+    assert {*TYPED} <= {*MENTIONED}
+    words = {word for printed in MENTIONED for word in printed.split(" ")}
+    assert {*PLACEHOLDERS} <= words
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "printed"),
     [
-        "`trawl crowl spider.py`",
-        "`trawl crawl --no-such-option`",
-        "`trawl check a.py --all`",
-        "`nox -s test`",
-        "`pip install 'trawl-crawler[http3]'`",
-        "`pip install trawl`",
+        ("Type `trawl crawl\nb.py`, and", ["trawl crawl b.py"]),
+        ("It is ``nox -s lint``.", ["nox -s lint"]),
+        ("`TRAWL_COMPILED=1 pip install .`", ["TRAWL_COMPILED=1 pip install ."]),
+        ("`trawl.crawl(x)`, `a trawl crawl`, ```trawl crawl b```", []),
     ],
 )
-def test_a_command_that_is_wrong_would_be_found(text: str) -> None:
-    [command] = words_in_prose(f"Type {text}, and\n\n```sh\ntrawl nonsense\n```\n")
+def test_a_command_in_a_sentence_is_found(text: str, printed: list[str]) -> None:
+    assert [*inline(text)] == printed
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "trawl crowl quotes.py",
+        "trawl crawl --no-such-option",
+        "trawl check a.py --all",
+        "trawl worker --sipder quotes.py redis://store.internal/quotes",
+        "nox -s test",
+        "pip install 'trawl-crawler[http3]'",
+        "pip install trawl",
+    ],
+)
+def test_a_command_that_is_wrong_would_be_found(line: str, commands: Commands) -> None:
     with pytest.raises(Exception):  # noqa: B017, PT011 - an assertion, or what click raises
-        look_at(command)
+        assert is_left_out(commands, line) or (commands.run(line), commands.status)[1] == 0
+
+
+def test_a_job_goes_on_with_what_is_left_after_the_statement_that_a_page_has_for_it(commands: Commands) -> None:
+    [line] = [printed for printed in MENTIONED if printed.startswith("sqlite3 DIR/job.db")]
+    commands.run("trawl crawl quotes.py --job DIR")
+    assert commands.status == 0
+    with closing(sqlite3.connect(commands.here / "DIR" / "job.db")) as job, job:
+        job.execute("DELETE FROM seen")
+    assert "it is damaged" in commands.run("trawl crawl quotes.py --job DIR")
+    assert commands.status == 1
+    _, path, statement = shlex.split(line)
+    with closing(sqlite3.connect(commands.here / path)) as job, job:
+        job.execute(statement)
+    said = commands.run("trawl crawl quotes.py --job DIR")
+    assert commands.status == 0, said
+
+
+def test_what_a_new_project_says_to_type_works(commands: Commands) -> None:
+    said = commands.run("trawl new project shop-two")
+    [now] = re.findall(r"^Now: (.*)$", said, re.M)
+    assert now == "cd shop-two && trawl crawl spiders/example.py"
+    readme = (commands.here / "shop-two" / "README.md").read_text("utf-8")
+    lines = [*now.split(" && "), *re.findall(r"^ {4}(.*)$", readme, re.M), *inline(readme)]
+    assert len(lines) == 7
+    for line in lines:
+        said = commands.run(filled(line))
+        assert commands.status == 0, said
+    assert (commands.here / "items.jsonl").read_text("utf-8")

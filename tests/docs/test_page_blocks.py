@@ -10,6 +10,7 @@ import pytest
 
 from tests.docs.blocks import Block, blocks_of
 from tests.docs.given import ROOT, SHOWN, SPIDERS, a_store, lay_out
+from tests.docs.mentioned import MENTIONED
 from tests.docs.not_run import BLOCKS, LINES, known
 from tests.docs.page import Page
 from trawl.errors import TrawlError
@@ -77,6 +78,7 @@ def test_what_is_not_run_and_what_is_given_is_on_a_page() -> None:
     pages = {path: blocks(path) for path in [*TUTORIAL, *OTHERS]}
     texts = [block.text for found in pages.values() for block in found]
     texts += [path.read_text("utf-8") for path in (ROOT / "examples").rglob("*.py")]
+    texts += MENTIONED
     assert [one.sign for one in LINES if not any(one.sign in text for text in texts)] == []
     assert [one.sign for one in BLOCKS if not any(text.startswith(one.sign) for text in texts)] == []
     given = [*((page, name) for page, names in SPIDERS.items() for name in names), *SHOWN.items()]

@@ -1,0 +1,100 @@
+"""The commands that stand in sentences: of pages, docstrings, comments, help and messages.
+
+Not here: those in the blocks of pages (:mod:`tests.docs.blocks`), in the examples of a command's help, and in the first
+lines of the example programs, which have tests of their own.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.docs.given import ROOT
+
+__all__ = ["MENTIONED", "files", "inline"]
+
+PROGRAMS = (
+    *("trawl", "nox", "pip", "python", "pytest", "bash", "pre-commit", "towncrier", "twine", "git", "kill", "ulimit"),
+    *("apt-get", "createdb", "docker", "podman", "psql", "redis-cli", "redis-server", "scrapy", "sqlite3", "systemctl"),
+)
+OF_OTHERS = {
+    ".git",
+    ".mypy_cache",
+    ".ruff_cache",
+    "__pycache__",
+    ".venv",
+    ".nox",
+    "_build",
+    "newsfragments",
+    ".pytest_cache",
+    "node_modules",
+    "build",
+    "dist",
+}
+NOT_OURS = {"tests/compat/spiders", "tests/scrapy/projects"}
+"""Projects of Scrapy's."""
+CODE = re.compile(r"^(`{3,})[^\n]*\n.*?^\1$", re.M | re.S)
+INLINE = re.compile(rf"(?<!`)(`{{1,2}})((?:[A-Z_]+=\S+ )?(?:{'|'.join(PROGRAMS)})\s[^`]+)\1(?!`)")
+BEGINS = re.compile(rf"`(?:{'|'.join(PROGRAMS)})\b|pip install '|^ {{4}}python ", re.M)
+INSTALL = re.compile(r"pip install '[^']+'")
+TYPED = re.compile(r"^ {4}((?:trawl|python|pytest|nox) (?:(?! {3})[^\n])+)", re.M)
+TEXTS = {".md", ".service", ".svg", ".toml", ".yaml", ".yml"}
+MESSAGES = ("trawl", "benchmarks", "docs", "examples", "noxfile.py", "hatch_build.py")
+"""Where the texts of Python are read."""
+
+
+def inline(text: str) -> Iterator[str]:
+    """The commands that are literals in a text."""
+    for _, command in INLINE.findall(text):
+        yield " ".join(command.split())
+
+
+def texts_of(path: Path) -> Iterator[str]:
+    """The texts of a module, what is filled in as its expression."""
+    nodes, inside = [*ast.walk(ast.parse(path.read_text("utf-8")))], set[int]()
+    for node in nodes:
+        if isinstance(node, ast.JoinedStr):
+            inside |= {*map(id, node.values)}
+            yield "".join(filled_in(part) for part in node.values)
+    for node in nodes:
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in inside:
+            yield node.value
+
+
+def filled_in(part: ast.expr) -> str:
+    """A part of an f-string."""
+    return str(part.value) if isinstance(part, ast.Constant) else f"{{{ast.unparse(part.value)}}}"  # type: ignore[attr-defined]
+
+
+def files(folder: Path = ROOT) -> Iterator[Path]:
+    """The files of this project."""
+    for path in sorted(folder.iterdir()):
+        if path.is_dir():
+            if path.name not in OF_OTHERS and str(path.relative_to(ROOT)) not in NOT_OURS:
+                yield from files(path)
+        elif not path.is_symlink():
+            yield path.relative_to(ROOT)
+
+
+def mentioned() -> dict[str, set[str]]:
+    """The commands, each with the files that it is in."""
+    found: dict[str, set[str]] = {}
+    for path in files():
+        if path.suffix in TEXTS:
+            texts = [CODE.sub("", (ROOT / path).read_text("utf-8"))]
+        elif path.suffix == ".py" and path.parts[0] in MESSAGES:
+            is_worth_it = BEGINS.search((ROOT / path).read_text("utf-8"))  # to parse all modules takes seconds
+            texts = [*texts_of(ROOT / path)] if is_worth_it else []
+        else:
+            continue
+        for text in texts:
+            lines = TYPED.findall(text) if path.parts[0] == "benchmarks" else []
+            for command in (*inline(text), *INSTALL.findall(text), *lines):
+                found.setdefault(command, set()).add(str(path))
+    return found
+
+
+MENTIONED = mentioned()
+"""The commands that stand in sentences, each with the files that it is in."""
