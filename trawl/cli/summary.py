@@ -130,7 +130,7 @@ MEANINGS: Mapping[str, Mapping[str, str]] = {
         "rate": "pages a second, the first left out: what came after it, over the time elapsed",
         "each request": "where the time of a request went, on average: queued behind others, throttled by its scopes, "
         "connecting, fetching, parsing in the callback",
-        "statuses": "responses by status",
+        "statuses": "responses by status, those of robots.txt included",
         "errors": "what failed, by the part that it failed in",
         "kinds of error": "failed downloads and callbacks by the class of the error",
         "unhandled": "responses that no callback saw, and requests that were dropped by an error that says so",
