@@ -16,28 +16,18 @@ from tests.docs.given import ROOT
 __all__ = ["MENTIONED", "files", "inline"]
 
 PROGRAMS = (
-    *("trawl", "nox", "pip", "python", "pytest", "bash", "pre-commit", "towncrier", "twine", "git", "kill", "ulimit"),
-    *("apt-get", "createdb", "docker", "podman", "psql", "redis-cli", "redis-server", "scrapy", "sqlite3", "systemctl"),
+    "trawl|nox|pip|python3?|pytest|bash|pre-commit|towncrier|twine|git|kill|ulimit|which|crontab|scrapy|sqlite3"
+    "|apt-get|createdb|docker|podman|psql|redis-cli|redis-server|systemctl"
 )
 OF_OTHERS = {
-    ".git",
-    ".mypy_cache",
-    ".ruff_cache",
-    "__pycache__",
-    ".venv",
-    ".nox",
-    "_build",
-    "newsfragments",
-    ".pytest_cache",
-    "node_modules",
-    "build",
-    "dist",
+    *(".git", ".venv", ".nox", ".mypy_cache", ".ruff_cache", ".pytest_cache", "__pycache__", "node_modules"),
+    *("_build", "build", "dist", "newsfragments"),
 }
 NOT_OURS = {"tests/compat/spiders", "tests/scrapy/projects"}
 """Projects of Scrapy's."""
 CODE = re.compile(r"^(`{3,})[^\n]*\n.*?^\1$", re.M | re.S)
-INLINE = re.compile(rf"(?<!`)(`{{1,2}})((?:[A-Z_]+=\S+ )?(?:{'|'.join(PROGRAMS)})\s[^`]+)\1(?!`)")
-BEGINS = re.compile(rf"`(?:{'|'.join(PROGRAMS)})\b|pip install '|^ {{4}}python ", re.M)
+INLINE = re.compile(rf"(?<!`)(`{{1,2}})((?:[A-Z_]+=\S+ )?(?:\.venv/bin/)?(?:{PROGRAMS})\s[^`]+)\1(?!`)")
+BEGINS = re.compile(rf"`(?:{PROGRAMS})\b|pip install '|^ {{4}}python ", re.M)
 INSTALL = re.compile(r"pip install '[^']+'")
 TYPED = re.compile(r"^ {4}((?:trawl|python|pytest|nox) (?:(?! {3})[^\n])+)", re.M)
 TEXTS = {".md", ".service", ".svg", ".toml", ".yaml", ".yml"}

@@ -127,6 +127,15 @@ def floors(lines: Sequence[str]) -> None:
     assert [re.split(r"\s{2,}", line)[0].split(" | ") for line in lines] == [names for names in held if names]
 
 
+def a_crontab(lines: Sequence[str]) -> None:
+    """Refuse a line of cron whose command is not the one that the page has tried."""
+    (line,) = lines
+    page = (ROOT / "docs" / "tutorial" / "your-own-site.md").read_text("utf-8").replace("\\\n", " ")
+    crawl = line[line.index("trawl crawl") :].partition(" && ")[0]
+    understood(shlex.split(crawl))
+    assert crawl in " ".join(page.partition(lines[0])[0].split())
+
+
 def limits_of_nginx(lines: Sequence[str]) -> None:
     """Refuse directives that the servers' tests don't give to nginx, but for the key."""
     given = {line.strip() for line in (HTTP + SERVER).replace("$five", "$host").splitlines()}
@@ -166,6 +175,7 @@ LINES = [
     NotRun("pre-commit install", "writes into the checkout", tuple),
     NotRun("towncrier build --draft", "needs the tools of `nox -s lint`, which runs it", tuple),
     NotRun("towncrier build --version", "writes the changelog of a release", tuple),
+    NotRun("crontab -e", "opens an editor", tuple),
     NotRun("git tag", "makes a release", tuple),
     NotRun("twine upload", "publishes a release", tuple),
     NotRun("apt-get install", "installs packages of the system", tuple),
@@ -185,6 +195,7 @@ BLOCKS = [
     NotRun("        taken               sent", "a drawing", tuple),
     NotRun("configured ─► AutoThrottle or rampup", "a drawing", tuple),
     NotRun("cli", "a list: import-linter holds it", floors),
+    NotRun("15 3 * * *", "a line of cron's", a_crontab),
     NotRun("limit_req_zone", "of nginx's, which tests/servers start", limits_of_nginx),
     NotRun("user trawl ", "of Redis's configuration: tests/servers has a server take it", tuple),
 ]

@@ -89,7 +89,6 @@ TYPED = {
     "trawl list": Typed("trawl list", says="quotes +quotes.py"),
     "trawl new": Typed("trawl new project shop-two", says="Now: cd shop-two && trawl crawl spiders/example.py"),
     "trawl new project": Typed("trawl new project shop-two", says="tests/test_example.py"),
-    "trawl new project NAME": Typed("trawl new project shop-two", says="tests/test_example.py"),
     "trawl new spider": Typed("trawl new spider quotes-two 127.0.0.1:8765", says="test_quotes_two.py"),
     "trawl new spider NAME DOMAIN": Typed("trawl new spider quotes-two 127.0.0.1:8765", says="test_quotes_two.py"),
     "trawl new spider quotes 127.0.0.1:8765": Typed(
