@@ -89,6 +89,7 @@ def test_a_reason_from_a_page_cannot_write_to_the_terminal() -> None:
     ("stats", "why"),
     [
         ({"download_error_count": 3}, "errors in downloads: 3"),
+        ({"download_error_count": 3, "download_error_count/Reset": 3}, "errors in downloads: 3 (Reset: 3)"),
         ({"download_error_count": 1, "offsite_filtered": 2}, "errors in downloads: 1, offsite: 2"),
         ({}, "start() gave no request"),
     ],

@@ -194,6 +194,8 @@ def _nothing_sent(reason: str, stats: Mapping[str, object]) -> str:
     if stats.get("shared/joined"):  # the other processes of the job had it done
         return ""
     why = [f"errors in {part}" for part in _parts(stats, _ROWS["errors"])]
+    if why and (kinds := ", ".join(_parts(stats, _ROWS["kinds of error"]))):
+        why[-1] += f" ({kinds})"
     why += [part for title in ("unhandled", "filtered") for part in _parts(stats, _ROWS[title])]
     return f"nothing was sent: {', '.join(why) or 'start() gave no request'}"
 
