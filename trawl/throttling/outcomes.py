@@ -541,12 +541,9 @@ def good(scope: Scope, state: ScopeState, now: float, *, is_probe: bool, was_ref
     backoff = state.backoff
     if backoff is not None:
         state.backoff = backoff.answered(state.policy.backoff, state.base(scope), now, is_probe=is_probe)
-        if state.backoff is None and state.rampup is not None:
-            state.rampup.has_fallen_back = False
-        return state.apply(scope)
-    if state.rampup is not None and state.rampup.has_fallen_back:
-        state.rampup.has_fallen_back = False
-    return False
+    if state.backoff is None and state.rampup is not None and state.rampup.has_fallen_back:
+        state.rampup.take_back()
+    return backoff is not None and state.apply(scope)
 
 
 def adjust(scope: Scope, state: ScopeState, outcome: Outcome, *, is_trigger: bool, debug: bool) -> bool:

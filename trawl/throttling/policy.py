@@ -391,8 +391,8 @@ class ScopeState:
             if before is None or before.due_at(self.policy.backoff, base) > now:
                 break
             self.backoff = before.recovered(self.policy.backoff, base)
-            if self.backoff is None and self.rampup is not None:
-                self.rampup.has_fallen_back = False
+            if self.backoff is None and self.rampup is not None and self.rampup.has_fallen_back:
+                self.rampup.take_back()
             if self.backoff is not None and self.backoff.pace == before.pace:
                 self.backoff = self.backoff.waiting_from(now)  # the windows that went by lead nowhere either
         else:

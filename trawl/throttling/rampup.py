@@ -309,19 +309,21 @@ class RampupState:
             busy: Seconds that its slot was taken.
             is_trigger: True if it said "slow down".
         """
+        self._is_well = not is_trigger
+        if self._is_well:
+            self._unanswered = 0
+            self._since_return += 1
+            if self._since_return == _ANSWERS:
+                self._outage_after = OUTAGE
+        if self.has_fallen_back:  # no window: how fast an outage is probed, and returned from, says nothing of rates
+            return
         if self._ends_at == math.inf:
             # From the grant of the first answer: from its end it would seem to have come at once.
             self._started_at = now - busy
             self._ends_at = self._started_at + self.policy.window
         self.sends += 1
         self._busy += busy
-        self._is_well = not is_trigger
-        if self._is_well:
-            self._good += 1
-            self._unanswered = 0
-            self._since_return += 1
-            if self._since_return == _ANSWERS:
-                self._outage_after = OUTAGE
+        self._good += self._is_well
         if not self.policy.is_counted or now >= self._ends_at:
             return
         elapsed, heard_after = now - self._started_at, _LATENCIES * self._busy / self.sends
@@ -380,7 +382,8 @@ class RampupState:
                 self._cost = self.sends - self._good + self._lost
             if self._triggers and not self._good:
                 self._fall_back()
-            elif self._triggers < self.policy.target[0] and not is_held:
+                return
+            if self._triggers < self.policy.target[0] and not is_held:
                 self._step()
         else:
             self._idle += 1
@@ -401,6 +404,9 @@ class RampupState:
         self._ends_at += max(self.policy.window, latency * _LATENCIES if is_near else 0.0)
         if self._is_well:  # else a trouble goes on, that may turn out to be an outage
             self._kept = (self.delay, self.delay_per_slot, self.refused, self._fallen_to)
+        self._count_afresh()
+
+    def _count_afresh(self) -> None:
         self.sends = self._good = self._triggers = self._falls = self._lost = 0
         self._busy = 0.0
         self._marks = ()
@@ -463,11 +469,13 @@ class RampupState:
         self._since_return = 0
         self.delay, self.delay_per_slot, self.refused, self._fallen_to = self._kept
         self._quiet = 0
+        self._ends_at = math.inf
 
-    def take_back(self, delay: float) -> None:
-        """Move the scope again, at ``delay`` seconds at least: what seemed to be an outage is a limit that fell."""
+    def take_back(self, delay: float = 0.0) -> None:
+        """Move the scope again, at ``delay`` seconds at least: the outage is over, or was a limit that fell."""
         self.has_fallen_back = False
         self.delay = max(self.delay, delay)
+        self._count_afresh()
 
     def _keep_below(self, rate: float, fall: float, mark: float) -> None:
         """Fall to a part of the refused ``rate`` at least, and return to a part of it: holds cost many answers."""
