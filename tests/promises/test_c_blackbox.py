@@ -163,6 +163,14 @@ def test_c09_switched_on_it_finds_the_limit_in_seconds(rate: float, pages: int, 
     assert steady.count(429) <= 0.03 * steady.count(200)
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_c09_from_the_thirtieth_second_on_refusals_are_few(seed: int) -> None:
+    sim = crawled(600, RAMPED, seed, limit=RateLimit(rate=10.0, burst=5))
+    steady = [send.status for send in sim.sends if 30.0 <= send.time < 60.0]
+    assert steady.count(200) >= 0.95 * 10.0 * 30.0
+    assert steady.count(429) <= 0.025 * steady.count(200)
+
+
 @pytest.mark.parametrize(("rate", "share"), [(2.0, 0.9), (10.0, 0.9), (50.0, 0.85)])
 def test_c09_a_server_that_bears_no_burst_is_used_in_spite_of_jitter(rate: float, share: float) -> None:
     sim = crawled(int(rate * 240.0), RAMPED, limit=RateLimit(rate=rate, burst=1))

@@ -206,6 +206,21 @@ def test_c05_after_a_refusal_steps_close_in_on_the_refused_rate() -> None:
     assert rates[-1] == pytest.approx(refused, rel=0.01)
 
 
+@pytest.mark.parametrize(("refused", "length"), [((), 40), ((1,), 60), ((39, 50), 60)])
+def test_c03_a_window_of_counted_answers_is_longer_if_one_of_them_was_refused(
+    refused: tuple[int, ...], length: int
+) -> None:
+    ramp = ramp_of(0.1, window=60.0, is_counted=True)
+    ramp.triggered(0.0)  # no slow start
+    ramp.window_over()
+    for number in range(1, length + 1):
+        assert ramp.due_at > number
+        ramp.answered(float(number), busy=0.1, is_trigger=number in refused)
+        if number in refused:
+            ramp.triggered(float(number))
+    assert ramp.due_at == length
+
+
 def test_c05_a_window_of_triggers_without_a_good_answer_falls_back_to_backing_off() -> None:
     ramp = ramp_of()
     for number in range(2):

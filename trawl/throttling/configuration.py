@@ -148,7 +148,7 @@ class RampupConfig(TypedDict, total=False):
             gt=0,
             title="s",
             description="Length of a window; with one of your own the rate does not double at the start.",
-            extra={"absent": "40 answers, at most the window of the scope's backoff"},
+            extra={"absent": "40 to 60 answers, at most the window of the scope's backoff"},
         ),
     ]
 

@@ -2,9 +2,9 @@
 
 Theory of operation. The controller is CUBIC (RFC 9438), with a window of the scope instead of a round trip, the rate
 instead of the congestion window, and incidents instead of losses. It works in rate: a step multiplies every interval
-by one number. docs/explanation/rampup.md tells it at length. A window ends with its fortieth answer, and after
-``BACKOFF_WINDOW`` seconds at the latest: a scope that is slow because of errors, which no rate cures, must find back. A
-window that the user gave ends after so many seconds.
+by one number. docs/explanation/rampup.md tells it at length. A window ends with its fortieth answer, or
+with its sixtieth if one of them was refused, and after ``BACKOFF_WINDOW`` seconds at the latest: a scope that is slow
+because of errors, which no rate cures, must find back. A window that the user gave ends after so many seconds.
 
 - *Starting* (slow start; RFC 9438, 4.10): until the first trigger, ten good answers double the rate, in two rounds of
   five answers and half of the 2.5 latencies at least that a doubling takes. Not where the user gave the window.
@@ -16,12 +16,12 @@ window that the user gave ends after so many seconds.
   latest incidents: between two refusals a token bucket is empty, so that is the rate at which it fills (the delivery
   rate of BBR, draft-ietf-ccwg-bbr). Nor is the refused rate that is remembered lowered past it.
   Where ten good answers tell it, it falls to 1.1 of it at once. A 429 that ends slow start takes its last round back,
-  within the target too, and half-way to the rate before it is what is remembered: the limit is between the two. With
-  ten requests in flight it falls to half: what is in flight comes back refused at every incident, so a flood must not
-  last for several of them.
+  within the target too, and half-way to the rate before it is what is remembered: the limit is between the two.
+  So it is where the fall was deep, the fourth of its window or a later one. With ten requests in flight slow start
+  falls to half: what is in flight comes back refused at every incident, so a flood must not last for several of them.
 - *Closing in* (4.2, 4.4, 4.5): each window below the target moves the rate along
   ``top - (top - bottom) * ((K - n) / K) ** 3``: fast where it is far from the refused rate, almost flat where it is
-  near, and past it, because limits move: slowly, or by 1.04 a window where the user gave none and no hold is dear.
+  near, and past it, because limits move: slowly, or by 1.05 a window where the user gave none and no hold is dear.
 - *Kept below*: a refusal whose header holds the scope for a quarter of a window's answers costs more than a rate that
   is a little too low. The rate falls to 0.9 of what was refused and returns to 0.97 of it, in so many windows that the
   hold is a tenth of them; after slow start to 0.5 and 0.6, because that had just doubled the rate.
@@ -78,10 +78,13 @@ _DEAR = 0.9, 0.97  # of a rate whose refusal cost a quarter of a window: where t
 _OVERSHOT = 0.5, 0.6  # ... if it cost a window or more, and slow start had just doubled the rate
 _LATENCIES = 2.5  # near the limit a window is this many answers long at least: a shorter one can't tell incidents apart
 _OBSOLETE = 1.1
-_PAST = 1.04  # a window of forty answers goes so far past the refused rate: 1.6 of them are refused where it holds
+_PAST = 1.05  # a window of forty answers goes so far past the refused rate: two of them are refused where it holds
 _DELAYED = 0.6  # delays used to this part are what limited: with jitter two of them allow less than either alone
 _FULL = 0.75  # slots that were busy for this part of the window are
-_ANSWERS = 40  # in a window whose length is not configured: one incident in it is a few refusals in a hundred pages
+_ANSWERS = 40  # in a window whose length is not configured: enough to tell a rate by
+_ANSWERS_REFUSED = (
+    60  # ... if one of them was refused: where the rate holds with one in each, these are 1.7 in a hundred
+)
 _LEAST_WINDOW = 1.0  # seconds; a shorter one would count what a burst lets through
 _ROUND = 5  # good answers in a round of slow start, and its factor: twice the rate after ten of them
 _GROWTH = math.sqrt(2.0)
@@ -98,7 +101,7 @@ class RampupPolicy:
         delay_factor: A window below the target multiplies the intervals by this; below 1.
         min_delay: The least delay, in seconds.
         window: Seconds that a window lasts at most.
-        is_counted: True if it ends with its fortieth answer, if that comes earlier.
+        is_counted: True if it ends with its fortieth answer, or the sixtieth where one was refused, if that is earlier.
         max_concurrency: The maximum concurrency.
         max_delay: No fall goes to a delay above this, in seconds: so few requests would find nothing out.
     """
@@ -328,7 +331,8 @@ class RampupState:
             return
         elapsed, heard_after = now - self._started_at, _LATENCIES * self._busy / self.sends
         is_round = self._is_starting and not is_trigger and self._good >= _ROUND and elapsed >= heard_after / 2.0
-        if is_round or (self.sends >= _ANSWERS and elapsed >= max(heard_after, _LEAST_WINDOW)):
+        enough = _ANSWERS_REFUSED if self._triggers else _ANSWERS
+        if is_round or (self.sends >= enough and elapsed >= max(heard_after, _LEAST_WINDOW)):
             self._ends_at = now
 
     def triggered(self, now: float, *, is_limit: bool = True, hold: float = 0.0) -> bool:
@@ -507,7 +511,9 @@ class RampupState:
             lower = min(lower, max(borne * _OBSOLETE, least))
         stretch = self.rate / lower if self.rate < math.inf else 1.0
         if self._falls == 1 or self._falls >= _IS_LOWER or self.refused is None:
-            self.refused = rate if self.refused is None else max(rate, min(self.refused, borne))
+            # After a deep fall the limit is between the two rates: half-way is what is remembered.
+            mark = rate if self._falls <= _IS_LOWER else math.sqrt(rate * lower)
+            self.refused = mark if self.refused is None else max(mark, min(self.refused, borne))
         self._fallen_to = lower
         self._quiet = 0
         self.delay = max(self.delay * stretch, 1.0 / lower)
