@@ -116,7 +116,7 @@ class Session:
         """Send one request: it is in flight for ``lasts`` seconds, and takes ``late`` seconds to the wire."""
         asked_at = trio.current_time()
         while True:
-            number = self.line.ask(list(scopes.items()), priority)
+            number = self.line.ask(list(scopes.items()), priority, late)
             self._events[number] = trio.Event()
             await self._events[number].wait()
             token = self._tokens.pop(number)
@@ -196,10 +196,10 @@ class Told:
         while at < len(args):
             operation, key = args[at], f"{args[0]}:{args[at + 1] if at + 1 < len(args) else ''}"
             if operation == "A":
-                n = int(args[at + 3])
-                pairs = args[at + 4 : at + 4 + 2 * n]
+                n = int(args[at + 4])
+                pairs = args[at + 5 : at + 5 + 2 * n]
                 self._asks[key] = [(id, float(amount)) for id, amount in zip(pairs[::2], pairs[1::2], strict=True)]
-                at += 4 + 2 * n
+                at += 5 + 2 * n
             elif operation == "S":
                 if key not in self._done:
                     self._done.add(key)
@@ -259,7 +259,7 @@ def test_no_limit_of_a_shared_scope_is_broken_by_any_number_of_sessions_and_nobo
                 for _ in range(count):
                     wanted = chance.sample(sorted(scopes), chance.randint(1, len(scopes)))
                     amounts = {id: chance.choice([1.0, 1.0, 2.0]) for id in sorted(wanted)}
-                    late = chance.choice([0.0, 0.0, 0.03, 0.4])
+                    late = chance.choice([0.0, 0.0, 0.03, 0.4, 3.0])
                     await session.send(
                         amounts, chance.choice([0.0, 0.1, 0.7]), late=late, priority=chance.choice([0, 0, 5])
                     )

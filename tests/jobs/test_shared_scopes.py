@@ -20,7 +20,7 @@ from trawl.errors import SettingsError
 from trawl.frontier.job import Lease
 from trawl.frontier.redis.client import Address, Call, StoreAway, StoreServer
 from trawl.frontier.redis.line import StoreLine
-from trawl.http import Outcome, Request
+from trawl.http import Fetch, Outcome, Request
 from trawl.scheduler import Grant
 from trawl.settings import Layer, load
 from trawl.testing import SimulatedWeb
@@ -187,6 +187,25 @@ async def test_a_delay_holds_over_all_crawls_and_is_used(
     assert min(gaps) >= 1.0 - 1e-9
     assert len(gaps) / sum(gaps) >= 0.98
     assert fleet.by_crawl[0] >= 0.8 * len(fleet.sends) / crawls
+
+
+@pytest.mark.parametrize(("crawls", "seconds", "share"), [(1, 3.0, 0.98), (2, 3.0, 0.6), (2, 0.5, 0.98)])
+async def test_a_delay_is_used_though_a_middleware_awaits_before_the_wire(
+    autojump_clock: MockClock, store: SimulatedStore, crawls: int, seconds: float, share: float
+) -> None:
+    def slow(fetch: Fetch) -> Fetch:
+        async def send(request: Request) -> Outcome:
+            await trio.sleep(seconds)
+            return await fetch(request)
+
+        return send
+
+    scopes = {"proxy a": {"delay": 0.5, "jitter": False}}
+    fleet = Fleet(web(), scopes, Many, DOWNLOADER_MIDDLEWARES={slow: 560})
+    await fleet.run(crawls, 90.0)
+    gaps = fleet.gaps()[5:]  # until then nobody knows how long the way to the wire takes
+    assert min(gaps) >= 0.5 - 1e-9
+    assert len(gaps) / sum(gaps) >= share * 2.0
 
 
 async def test_places_are_shared_by_all_crawls_and_all_are_used(

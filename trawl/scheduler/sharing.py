@@ -146,7 +146,7 @@ class SharingScheduler(Scheduler):
         wanted = [
             (scope.id, grant.amount(index)) for index, scope in enumerate(lane.scopes) if isinstance(scope, SharedScope)
         ]
-        number = self._line.ask(wanted, grant.priority)
+        number = self._line.ask(wanted, grant.priority, _lead(lane))
         first = next(scope for scope in lane.scopes if isinstance(scope, SharedScope))
         token_queue = self._asks[lane] = self._by_number[number] = TokenQueue(first, lane, number, self._line.why)
         return token_queue

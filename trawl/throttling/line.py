@@ -68,8 +68,14 @@ class Line(Protocol):
         """
         ...
 
-    def ask(self, scopes: Sequence[tuple[str, float]], priority: int) -> int:
-        """Ask for a token for shared scopes, each with the amount that it is to use. Returns the number of the ask."""
+    def ask(self, scopes: Sequence[tuple[str, float]], priority: int, lead: float = 0.0) -> int:
+        """Ask for a token for shared scopes. Returns the number of the ask.
+
+        Args:
+            scopes: Their ids, each with the amount that the request is to use.
+            priority: Of the request.
+            lead: Seconds that it takes to the wire: several tokens that are not sent yet make up for it.
+        """
         ...
 
     def drop(self, number: int) -> None:

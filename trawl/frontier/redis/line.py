@@ -64,6 +64,7 @@ class _Ask:
     Attributes:
         scopes: What it asks for: ids as the server has them, and amounts.
         priority: As the server has it.
+        lead: Seconds that its request takes to the wire.
         reason: What it waits for.
         is_waiting: It has no token.
         intervals: How long each scope rests after its send, in seconds.
@@ -71,6 +72,7 @@ class _Ask:
 
     scopes: list[tuple[str, float]]
     priority: str
+    lead: float
     reason: Reason
     is_waiting: bool = True
     intervals: Sequence[float] = ()
@@ -132,12 +134,12 @@ class StoreLine:
         """Say who is called with a token, and with what another session has learned of a scope."""
         self._came, self._adopt = came, adopt
 
-    def ask(self, scopes: Sequence[tuple[str, float]], priority: int) -> int:
+    def ask(self, scopes: Sequence[tuple[str, float]], priority: int, lead: float = 0.0) -> int:
         """Ask for a token. Returns the number of the ask."""
         self._number += 1
         written = [(quote(id, safe=""), amount) for id, amount in scopes]
         reason = Reason(scopes[0][0], "line", math.inf, "the store is asked")
-        self._asks[self._number] = _Ask(written, f"{_PRIORITIES - priority:016x}", reason)
+        self._asks[self._number] = _Ask(written, f"{_PRIORITIES - priority:016x}", lead, reason)
         self._put(("A", self._number))
         return self._number
 
@@ -311,7 +313,7 @@ class StoreLine:
             elif each[0] == "A":
                 ask = self._asks.get(each[1])
                 if ask is not None:
-                    args += ("A", each[1], ask.priority, len(ask.scopes))
+                    args += ("A", each[1], ask.priority, _micro(ask.lead), len(ask.scopes))
                     for id, amount in ask.scopes:
                         args += (id, repr(amount))
             elif each[0] == "L":

@@ -3,7 +3,8 @@
 --      9 the beginning of the key of each session's news
 -- ARGV 1 session  2 the last news that it has heard  3 life of a session, 4 of a token, in microseconds
 --      then operations; ids have no spaces, times are microseconds:
---      A number, priority, n, n times scope and amount: ask      S number, age, n, n intervals: was sent, so long ago
+--      A number, priority, lead, n, n times scope and amount: ask, for a request that takes so long to the wire
+--      S number, age, n, n intervals: was sent, so long ago
 --      F number: its place is free                               U number: it is not wanted, or was not used
 --      L scope, version, concurrency, delay, least interval, hold, quota, window, state: limits, if the version stands
 --      C scope, amount, number: more was used; a number counts once
@@ -16,9 +17,9 @@
 -- An ask waits in the line of the one scope that stands in its way. Who opens a scope gives the token to the first in
 -- its line, ahead of the time if that is known: a token says how long to wait. A scope with a delay is closed from a
 -- token until that is sent, but not to asks of the same session, which spaces its own sends. Such an ask goes before
--- others, but for PASSES times at most. An ask of several scopes that was passed so often claims them: nothing that is
--- behind it gets a token of theirs.
-local AHEAD, IDLE, PASSES, SILENT, CLAIM = 5000000, 50000, 8, 5000000, 30000000
+-- others, but for PASSES times at most. So many tokens are not sent yet as the way to the server and the lead take.
+-- An ask of several scopes that was passed so often claims them: nothing that is behind it gets a token of theirs.
+local AHEAD, IDLE, PASSES, MOST, SILENT, CLAIM = 5000000, 50000, 8, 64, 5000000, 30000000
 local time = redis.call('TIME')
 local clock = redis.call('HMGET', KEYS[8], 'latest', 'ahead')
 local now = time[1] * 1000000 + time[2] + (clock[2] or 0)
@@ -61,7 +62,8 @@ local function save(s)
   redis.call('HSET', KEYS[1], 's' .. s.id, table.concat(words, ' '))
 end
 
--- An ask: state (W waits, G has a token, S was sent), priority, turn, passes, the scope that it waits for, the deadline.
+-- An ask: state (W waits, G has a token, S was sent), priority, turn, passes, the scope that it waits for, the deadline,
+-- the lead.
 local function ask_of(key)
   local a = asks[key]
   if a ~= nil then return a end
@@ -73,8 +75,9 @@ local function ask_of(key)
   local words = {}
   for word in string.gmatch(packed, '[^ ]+') do words[#words + 1] = word end
   a = {key = key, session = string.match(key, '^[^:]*'), state = words[1], priority = words[2], turn = tonumber(words[3]),
-       passes = tonumber(words[4]), at = words[5], deadline = tonumber(words[6]), ids = {}, amounts = {}}
-  for at = 7, #words, 2 do
+       passes = tonumber(words[4]), at = words[5], deadline = tonumber(words[6]), lead = tonumber(words[7]), ids = {},
+       amounts = {}}
+  for at = 8, #words, 2 do
     a.ids[#a.ids + 1] = words[at]
     a.amounts[#a.amounts + 1] = tonumber(words[at + 1])
   end
@@ -83,7 +86,7 @@ local function ask_of(key)
 end
 
 local function put(a)
-  local words = {a.state, a.priority, text(a.turn), text(a.passes), a.at, text(a.deadline)}
+  local words = {a.state, a.priority, text(a.turn), text(a.passes), a.at, text(a.deadline), text(a.lead)}
   for at, id in ipairs(a.ids) do
     words[#words + 1] = id
     words[#words + 1] = text(a.amounts[at])
@@ -127,7 +130,8 @@ local function opens(s, a, amount)
   local at, limit = now, ''
   if s.h > at then at, limit = s.h, 'backoff' end
   if s.d > 0 then
-    local ahead = s.d > AHEAD and 1 or math.min(PASSES, math.floor(250000 / s.d) + 2)
+    local ahead = s.d > AHEAD and 1
+      or math.min(PASSES, math.floor(250000 / s.d) + 2) + math.min(MOST, math.floor(a.lead / s.d))
     if s.x > 0 and (s.u ~= a.session or s.x >= ahead) then return inf, 'delay' end
     if s.n > at then at, limit = s.n, 'delay' end
   end
@@ -315,13 +319,13 @@ while at <= count do
   local operation, first = ARGV[at], ARGV[at + 1]
   local key = me .. ':' .. (first or '')
   if operation == 'A' then
-    local n = tonumber(ARGV[at + 3])
+    local n = tonumber(ARGV[at + 4])
     if not ask_of(key) then
       local a = {key = key, session = me, state = 'W', priority = ARGV[at + 2], passes = 0, at = '-', deadline = 0,
-                 turn = redis.call('HINCRBY', KEYS[8], 'turn', 1), ids = {}, amounts = {}}
+                 lead = tonumber(ARGV[at + 3]), turn = redis.call('HINCRBY', KEYS[8], 'turn', 1), ids = {}, amounts = {}}
       for each = 1, n do
-        a.ids[each] = ARGV[at + 2 + 2 * each]
-        a.amounts[each] = tonumber(ARGV[at + 3 + 2 * each])
+        a.ids[each] = ARGV[at + 3 + 2 * each]
+        a.amounts[each] = tonumber(ARGV[at + 4 + 2 * each])
       end
       asks[key] = a
       local _, id = look(a)
@@ -331,7 +335,7 @@ while at <= count do
       redis.call('ZADD', KEYS[4], 0, key)
     end
     asked[#asked + 1] = key
-    at = at + 4 + 2 * n
+    at = at + 5 + 2 * n
   elseif operation == 'S' then
     local n, a, intervals = tonumber(ARGV[at + 3]), ask_of(key), {}
     for each = 1, n do intervals[each] = ARGV[at + 3 + each] end
