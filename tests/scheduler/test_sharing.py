@@ -26,7 +26,7 @@ class NotedLine:
     def listen(self, came: Callable[[Token], None], adopt: Callable[[str, bytes, float], None]) -> None:
         raise NotImplementedError
 
-    def ask(self, scopes: Sequence[tuple[str, float]], priority: int) -> int:
+    def ask(self, scopes: Sequence[tuple[str, float]], priority: int, lead: float = 0.0) -> int:
         self._count += 1
         self.told.append(("ask", self._count, list(scopes), priority))
         return self._count
