@@ -207,23 +207,49 @@ def test_c05_after_an_outage_of_five_minutes_the_rate_is_back_in_one(seed: int) 
     assert sum(send.status == 503 for send in sim.sends) <= 14  # with intervals that only double there are 11
 
 
+@pytest.mark.parametrize(
+    ("is_ramped", "status", "lasts"), [(True, 503, 100.0), (False, 503, 100.0), (True, 429, 180.0), (False, 429, 100.0)]
+)
 @pytest.mark.parametrize("seconds", ["1", "7", "20"])
-@pytest.mark.parametrize("is_ramped", [True, False])
-def test_b07_c05_an_outage_whose_every_answer_says_when_to_come_back_is_one(is_ramped: bool, seconds: str) -> None:
+def test_b07_c05_an_outage_whose_every_answer_says_when_to_come_back_is_one(
+    is_ramped: bool, seconds: str, status: int, lasts: float
+) -> None:
     began_at: list[float] = []
 
     def handler(request: trawl.Request) -> SimulatedResponse:
         began_at[:] = began_at or [trio.current_time()]
-        is_down = 60.0 <= trio.current_time() - began_at[0] < 160.0
-        return SimulatedResponse(503, headers={"Retry-After": seconds}) if is_down else SimulatedResponse()
+        is_down = 60.0 <= trio.current_time() - began_at[0] < 60.0 + lasts
+        return SimulatedResponse(status, headers={"Retry-After": seconds}) if is_down else SimulatedResponse()
 
     plain = {"DOWNLOAD_DELAY": 0.2, "DOWNLOAD_DELAY_PER_SLOT": 0.0}
     web: dict[str, Any] = {"limit": RateLimit(rate=5.0, burst=5)} if is_ramped else {}
     sim = crawled(900, RAMPED if is_ramped else plain, handler=handler, **web)
-    assert back_within(sim, 160.0, 5.0) <= 75.0  # plain backing off too: it has doubled its delay as often as it could
-    refused = [send.time for send in sim.sends if send.status == 503]
-    assert len(refused) <= 14
+    assert (
+        back_within(sim, 60.0 + lasts, 5.0) <= 75.0
+    )  # plain backing off too: it has doubled its delay as often as it could
+    refused = [send.time for send in sim.sends if send.status == status and 60.0 <= send.time < 60.0 + lasts]
+    assert len(refused) <= (
+        14 if status == 503 else 20
+    )  # for a minute a 429 speaks of a limit, whose falls are smaller
     assert min(later - earlier for earlier, later in pairwise(refused)) >= float(seconds)
+
+
+@pytest.mark.parametrize("seconds", ["1", "10", None])
+def test_c05_a_limit_by_the_minute_is_no_outage_whatever_time_its_answers_tell(
+    seconds: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    served: list[int] = []
+
+    def handler(request: trawl.Request) -> SimulatedResponse:
+        minute = int(trio.current_time() // 60.0)
+        if served.count(minute) < 60:
+            served.append(minute)
+            return SimulatedResponse()
+        return SimulatedResponse(429, headers={} if seconds is None else {"Retry-After": seconds})
+
+    sim = crawled(600, RAMPED, handler=handler)
+    assert sum(send.status == 429 for send in sim.sends) <= 0.16 * 600
+    assert "an outage" not in caplog.text
 
 
 @pytest.mark.parametrize(("at", "apart"), [(200.0, 4.0), (200.0, 8.0), (200.0, 10.0), (203.0, 4.0)])

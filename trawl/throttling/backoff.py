@@ -12,8 +12,9 @@ first. ::
          └────────────────────────┴────────────────────────────────────────┘
 
 An *outage* is another matter than a limit: everything is refused, then everything is well. Three incidents in a row
-without a good answer between them are one, unless there is a 429 among them: that speaks of a limit. A request granted
-after the last of them and answered well is a probe that succeeded. The rate that was known before (the base) is then
+without a good answer between them are one, unless there is a 429 among them: that speaks of a limit, until what it says
+was waited for three times, for a minute or more, in vain. A request granted after the last of them and answered well is
+a probe that succeeded. The rate that was known before (the base) is then
 taken up again in three steps: a quarter of it at the first good answer, half at the fourth, all of it at the eighth
 (the maximum filter of BBR, draft-ietf-ccwg-bbr, and ``w_max`` of CUBIC, RFC 9438 4.2). A trigger on that way puts the
 delay back to where the outage had it, and what follows goes by windows: a server that still refuses some is met by
@@ -333,6 +334,7 @@ class BackoffState:
         in_flight: int,
         sent_at: float,
         is_limit: bool = False,
+        waits: int = 0,
         is_outage: bool = False,
     ) -> BackoffState:
         """Return the state after the trigger of a new incident: one step further.
@@ -344,13 +346,16 @@ class BackoffState:
             in_flight: Requests in flight, this one included: what slots are counted from where they have no limit.
             sent_at: When the request that was refused had been sent: only then does it answer a step back.
             is_limit: True if the trigger speaks of a limit: a 429.
+            waits: Times that servers asked for and that were waited for in vain. Three of them are of an outage,
+                whatever was said before.
             is_outage: True if rampup met an outage: it is probed once a minute at least, unless a trigger of it spoke
                 of a limit.
         """
         # Sent since the last step back, and refused within its window: that step led too far (B17).
         is_answer = self.recovered_at <= sent_at and now <= self.recovered_at + strategy.window
         delay = strategy.slower(max(self.delay, base.delay), base.delay)
-        if is_outage and not (is_limit or self.is_limit):
+        is_limit = waits < OUTAGE and (is_limit or self.is_limit or self.outage is not None)
+        if is_outage and not is_limit:
             delay = min(delay, max(_LONGEST_PROBE, base.delay))
         after = attrs.evolve(
             self.repeated(now),
@@ -359,7 +364,7 @@ class BackoffState:
             recovered_at=-math.inf,
             refused=self.delay if is_answer else self.refused,
             unanswered=self.unanswered + 1,
-            is_limit=is_limit or self.is_limit or self.outage is not None,
+            is_limit=is_limit,
             outage=None,
         )
         if self.outage is not None:  # it was not over: go on from where it seemed to be

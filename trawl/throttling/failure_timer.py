@@ -25,6 +25,9 @@ __all__ = ["FailureTimer"]
 _MAX_WAITS = 10
 """Times in a row that a server may ask for without that counting."""
 
+_LONGEST_WINDOW = 60.0
+"""Seconds. A limit that counts by windows serves nothing for so long, and may tell less."""
+
 _MAX_LEAD = 0.1
 """A part of the time. A first refusal that was a timeout is no reason to try again long before the end."""
 
@@ -41,12 +44,23 @@ class FailureTimer:
         is_awaited: True if the last try is to come, or on its way.
     """
 
-    __slots__ = ("_asked_until", "_is_paced", "_lead", "_open_at", "_try_at", "_waits", "is_awaited", "since")
+    __slots__ = (
+        "_asked_until",
+        "_began_at",
+        "_is_paced",
+        "_lead",
+        "_open_at",
+        "_try_at",
+        "_waits",
+        "is_awaited",
+        "since",
+    )
 
     def __init__(self, since: float, lead: float = 0.0) -> None:
         self.since: float = since
         self.is_awaited: bool = False
         self._lead = lead
+        self._began_at = since
         self._open_at = since
         self._asked_until = -inf
         self._try_at = inf
@@ -74,6 +88,13 @@ class FailureTimer:
         if until > begin and self._waits <= _MAX_WAITS:
             self.since += until - begin
             self._asked_until = until
+
+    def waits_in_vain(self, now: float) -> int:
+        """The times that were asked for, all obeyed, without a good answer after any: 0 in the first minute.
+
+        A limit tells when it has room again, or has it within a minute, by which most are counted.
+        """
+        return self._waits if now - self._began_at >= _LONGEST_WINDOW else 0
 
     def quiet(self, until: float) -> None:
         """Note that the scope keeps itself closed until then; what passes afterwards without a send does not count."""

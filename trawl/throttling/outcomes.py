@@ -50,7 +50,7 @@ import attrs
 from trawl.errors import ConnectFailed, ConnectTimeout, ResponseBroken
 from trawl.http import body_bytes
 from trawl.http.notes import note, notes_of
-from trawl.throttling.backoff import Backoff, BackoffState
+from trawl.throttling.backoff import OUTAGE, Backoff, BackoffState
 from trawl.throttling.explain import Reason
 from trawl.throttling.failure_timer import FailureTimer
 from trawl.throttling.hints import told_by
@@ -321,8 +321,10 @@ def trigger(
     what = describe(outcome)
     if is_new:
         state.trigger_source = what
-    # A 503 may say when to come back in an outage, too; if that is waited for and it goes on, it was one.
-    is_limit = outcome.response is not None and outcome.response.status == TOO_MANY_REQUESTS
+    # A 503 may say when to come back in an outage, too; if that is waited for and it goes on, it was one. A 429 speaks
+    # of a limit, unless what it says was waited for several times, and for longer than limits take.
+    waits = failure_timer.waits_in_vain(now)
+    is_limit = outcome.response is not None and outcome.response.status == TOO_MANY_REQUESTS and waits < OUTAGE
     rampup = state.rampup
     if is_new and rampup is not None and state.backoff is not None and state.backoff.outage is not None:
         rampup.take_back(state.backoff.delay)  # refused on the way back: not an outage
@@ -331,7 +333,7 @@ def trigger(
         if is_new:
             before = rampup.limits
             hold = min(signal.delay or 0.0, state.policy.backoff.max_delay)
-            if rampup.triggered(now, is_limit=is_limit, hold=hold):
+            if rampup.triggered(now, is_limit=is_limit, waits=waits, hold=hold):
                 state.steer(rampup.triggers, before)
             if state.is_outage:
                 state.fall_back(scope, now)
@@ -342,7 +344,7 @@ def trigger(
             until = now + scope.interval()
             scope.hold(until, Reason(scope.id, "delay", until, f"rampup: {what}"))
     else:
-        _back_off(scope, state, outcome, now, is_new=is_new, is_limit=is_limit, advice=advice)
+        _back_off(scope, state, outcome, now, is_new=is_new, is_limit=is_limit, waits=waits, advice=advice)
     if signal.delay:
         _obey(scope, state, failure_timer, signal, now, what, factor)
     _put_off(scope, state, failure_timer, now)
@@ -390,6 +392,7 @@ def _back_off(
     *,
     is_new: bool,
     is_limit: bool,
+    waits: int,
     advice: Callable[[Outcome], str],
 ) -> None:
     base = state.base(scope)
@@ -404,6 +407,7 @@ def _back_off(
             in_flight=scope.in_flight,
             sent_at=sent_at,
             is_limit=is_limit,
+            waits=waits,
             is_outage=state.is_outage,
         )
         _count_incident(scope, state, now)

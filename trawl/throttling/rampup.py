@@ -335,18 +335,19 @@ class RampupState:
         if is_round or (self.sends >= enough and elapsed >= max(heard_after, _LEAST_WINDOW)):
             self._ends_at = now
 
-    def triggered(self, now: float, *, is_limit: bool = True, hold: float = 0.0) -> bool:
+    def triggered(self, now: float, *, is_limit: bool = True, waits: int = 0, hold: float = 0.0) -> bool:
         """Count an incident. Returns True if the limits moved because of it.
 
         Args:
             now: The instant.
             is_limit: True if the trigger speaks of a limit: a 429. Three others in a row, without a good answer between
                 them, are an outage; twice as many if one has just ended.
+            waits: Times that servers asked for and that were waited for in vain: each counts as one of those three.
             hold: Seconds for which a header holds the scope. A window of counted answers does not count them as time;
                 and where they cost a quarter of its answers, an incident is one too many, whatever the target says.
         """
         self._triggers += 1
-        self._unanswered = 0 if is_limit else self._unanswered + 1
+        self._unanswered = 0 if is_limit else max(self._unanswered + 1, waits)
         if self._unanswered >= self._outage_after:
             self._fall_back()
             return True
