@@ -216,6 +216,8 @@ async def consume(
     Raises:
         Exception: Whatever the callback, or ``refused``, raises.
     """
+    if result is None:
+        return
     if type(result) is GeneratorType:  # as most are; the questions below take longer than to ask for an output
         await _consume(result, receiver, shields, refused)
         return
