@@ -16,7 +16,7 @@ import trio
 from trawl.cli.own_server import FOLDER, OwnServer, find_server, has_server, open_own_server
 from trawl.errors import JobError, UsageError
 from trawl.frontier.redis.client import Address
-from trawl.frontier.redis.job import open_job
+from trawl.frontier.redis.opening import open_job
 
 pytestmark = pytest.mark.servers
 

@@ -19,8 +19,8 @@ from trawl.frontier.base import FrontierStatistics, SortKey, Stored
 from trawl.frontier.lane_cache import Bounds
 from trawl.frontier.parts import part_of_lane
 from trawl.frontier.redis.client import Address
-from trawl.frontier.redis.job import RedisJob, texts_of
-from trawl.frontier.redis.layout import Keys
+from trawl.frontier.redis.job import RedisJob
+from trawl.frontier.redis.layout import Keys, texts_of
 from trawl.frontier.share import Losing
 from trawl.frontier.stored import StoredFrontier, open_frontier
 from trawl.http import Request

@@ -17,8 +17,9 @@ from trawl.frontier.base import Record
 from trawl.frontier.lane_cache import Bounds
 from trawl.frontier.parts import PARTS, domain_of, part_of, part_of_lane
 from trawl.frontier.redis.client import Address
-from trawl.frontier.redis.job import RedisJob, open_job
+from trawl.frontier.redis.job import RedisJob
 from trawl.frontier.redis.layout import Keys
+from trawl.frontier.redis.opening import open_job
 from trawl.frontier.share import Arrived, Gained, Items, Losing, Over, Reads
 from trawl.frontier.stored import StoredFrontier, open_frontier
 from trawl.http import Request

@@ -25,8 +25,9 @@ from trawl.frontier.codec import unpack
 from trawl.frontier.lane_cache import Bounds
 from trawl.frontier.parts import part_of_lane
 from trawl.frontier.redis.client import Address, Call, StoreAway, StoreServer
-from trawl.frontier.redis.job import RedisJob, open_job
+from trawl.frontier.redis.job import RedisJob
 from trawl.frontier.redis.layout import KEY_BYTES, Keys
+from trawl.frontier.redis.opening import open_job
 from trawl.frontier.share import Losing, Reads
 from trawl.frontier.stored import StoredFrontier, open_frontier
 from trawl.http import Request

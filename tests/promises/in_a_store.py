@@ -115,7 +115,7 @@ def in_a_store(monkeypatch: pytest.MonkeyPatch) -> None:
 
     stores: dict[str, SimulatedStore] = {}
     monkeypatch.setattr(
-        "trawl.frontier.redis.job.connect_server",
+        "trawl.frontier.redis.opening.connect_server",
         lambda address: _store_of(stores, address).connect(address),
     )
     monkeypatch.setattr("trawl.testing.run.load", load_with_a_job)

@@ -19,7 +19,8 @@ from tests.cli.trees import SPIDER, WITHIN, site, until_items
 from tests.servers.stores import KINDS, StoreProcess, running_store
 from trawl.errors import JobError, SessionEnded, TrawlError
 from trawl.frontier.redis.client import Address, Call, StoreAway, StoreServer, connect
-from trawl.frontier.redis.job import RedisJob, open_job
+from trawl.frontier.redis.job import RedisJob
+from trawl.frontier.redis.opening import open_job
 
 __all__ = ["site"]
 

@@ -27,8 +27,9 @@ from trawl.frontier import Frontier
 from trawl.frontier.lane_cache import Bounds
 from trawl.frontier.parts import HELD, number_in
 from trawl.frontier.redis.client import Address, Call, StoreAway, connect
-from trawl.frontier.redis.job import RedisJob, open_job
+from trawl.frontier.redis.job import RedisJob
 from trawl.frontier.redis.layout import Keys, key_of
+from trawl.frontier.redis.opening import open_job
 from trawl.frontier.redis.report import inspect_job
 from trawl.frontier.share import SessionState
 from trawl.frontier.stored import open_frontier

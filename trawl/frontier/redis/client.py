@@ -9,8 +9,8 @@ from __future__ import annotations
 import logging
 import re
 import ssl
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Literal, Protocol, TypeAlias
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
@@ -18,11 +18,12 @@ import attrs
 import trio
 
 from trawl.errors import JobError, TrawlError, UsageError
-from trawl.frontier.redis.layout import scripts
+from trawl.frontier.redis.layout import scripts, text_of
 
 __all__ = [
     "Address",
     "Call",
+    "Connect",
     "Durability",
     "StoreAway",
     "StoreServer",
@@ -156,6 +157,10 @@ class Address:
         return cls(job, shown, options)
 
 
+Connect: TypeAlias = "Callable[[Address], AbstractAsyncContextManager[StoreServer]]"
+"""Makes a connection to the server of a job."""
+
+
 class Server:
     """A connection through coredis; :func:`connect` makes it."""
 
@@ -198,7 +203,7 @@ class Server:
                 milliseconds = int(seconds * 1e3) or None  # 0 would wait for ever
                 found = await self._client.xread(streams={key: after}, count=1000, block=milliseconds)
         entries = [] if not found else next(iter(found.values()))
-        return [(_text(entry.identifier), entry.field_values) for entry in entries]
+        return [(text_of(entry.identifier), entry.field_values) for entry in entries]
 
     async def facts(self) -> Mapping[str, str]:
         """Return what the server says of itself and of its configuration. A checkpoint."""
@@ -212,7 +217,7 @@ class Server:
                 except (errors.ResponseError, errors.AuthorizationError):  # managed servers do not tell
                     found = {}
         for key, value in found.items():
-            facts[f"config.{_text(key)}"] = _text(value)
+            facts[f"config.{text_of(key)}"] = text_of(value)
         return facts
 
     async def _load(self) -> None:
@@ -393,7 +398,3 @@ def _lacks(facts: Mapping[str, str], durability: Durability) -> str:
     if durability == "replicated" and facts.get("connected_slaves", "0") == "0":
         return f"the server has no replica: give it one, {_OTHERWISE}"
     return ""
-
-
-def _text(value: object) -> str:
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)

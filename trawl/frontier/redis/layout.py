@@ -36,10 +36,11 @@ server's clock.
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from hashlib import blake2b, sha1
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 from trawl.frontier.base import SortKey
@@ -50,12 +51,15 @@ __all__ = [
     "KEY_BYTES",
     "Keys",
     "end_of_lane",
+    "kept_of",
     "key_at",
     "key_of",
     "mark_of",
     "place_of",
     "scripts",
     "start_of_lane",
+    "text_of",
+    "texts_of",
 ]
 
 FORMAT = 2
@@ -188,6 +192,21 @@ def start_of_lane(lane: int) -> bytes:
 def end_of_lane(lane: int) -> bytes:
     """Return what all keys of a lane are below."""
     return struct.pack(">Q", lane + _MIDDLE) + b"\xff" * (KEY_BYTES - 7)
+
+
+def kept_of(flat: Sequence[Any]) -> dict[str, bytes]:
+    """Return saved values by name, of a hash as a server gives it."""
+    return {text_of(name): bytes(value) for name, value in zip(flat[::2], flat[1::2], strict=True)}
+
+
+def texts_of(flat: Sequence[Any]) -> dict[str, str]:
+    """Return texts by name, of a hash as a server gives it."""
+    return {text_of(name): text_of(value) for name, value in zip(flat[::2], flat[1::2], strict=True)}
+
+
+def text_of(value: object) -> str:
+    """Return what a server gives as text."""
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
 @cache

@@ -22,7 +22,6 @@ import logging
 import math
 import random
 from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -30,7 +29,8 @@ import attrs
 import trio
 
 from trawl.frontier.job import SAFE, Lease
-from trawl.frontier.redis.client import Address, StoreAway, StoreServer
+from trawl.frontier.redis.client import Address, Connect, StoreAway, StoreServer
+from trawl.frontier.redis.layout import text_of
 from trawl.throttling.explain import Reason
 from trawl.throttling.line import SharedLimits, Token
 
@@ -53,8 +53,6 @@ _MAX_LOOKS = 100
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 _SAID_AT = 1.0  # seconds: a pause from which on it is worth a line
 _PRIORITIES = 1 << 63
-
-Connect = Callable[[Address], AbstractAsyncContextManager[StoreServer]]
 
 
 @attrs.define(eq=False)
@@ -286,7 +284,7 @@ class StoreLine:
                 if ask.is_waiting and ("A", number) not in self._operations:
                     self._operations.append(("A", number))
         for number, before, id, limit, wait in answer[3:]:
-            self._told(int(number), int(before), _text(id), _text(limit), float(wait) / 1e6)
+            self._told(int(number), int(before), text_of(id), text_of(limit), float(wait) / 1e6)
 
     def _told(self, number: int, before: int, id: str, limit: str, wait: float) -> None:
         ask = self._asks.get(number)
@@ -329,7 +327,7 @@ class StoreLine:
                 if b"t" in news:
                     self._token(int(news[b"t"]), float(news[b"w"]), float(news[b"d"]))
                 else:
-                    self._changed(_text(news[b"l"]), int(news[b"v"]), float(news[b"a"]), news[b"s"])
+                    self._changed(text_of(news[b"l"]), int(news[b"v"]), float(news[b"a"]), news[b"s"])
 
     def _token(self, number: int, wait: float, deadline: float) -> None:
         ask = self._asks.get(number)
@@ -363,7 +361,3 @@ def _written(limits: SharedLimits | None, age: float) -> tuple[bytes | str | int
         _micro(limits.window),
         limits.learned,
     )
-
-
-def _text(value: object) -> str:
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
