@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import trio
-from coredis.exceptions import NoScriptError, ResponseError
+from coredis.exceptions import NoScriptError
 from coredis.parser import Parser
 from trio.testing import MockClock
 
@@ -424,17 +424,19 @@ def test_a_server_that_refuses_for_good_is_not_waited_for(line: str) -> None:
         raise Parser().parse_error(line)
 
 
-def test_what_was_asked_is_not_repeated_nor_taken_for_what_the_server_says() -> None:
-    with pytest.raises(JobError, match=r"the server refuses: an error$"), _Mapped(HERE):
-        raise ResponseError("Command # 2 (EVALSHA 1 {a}:job http://a.example/BUSY) of pipeline caused error: an error")
-
-
 @pytest.mark.parametrize("times", [0, 1, 2])
 async def test_a_server_that_is_replaced_while_it_is_given_the_scripts_is_asked_again(times: int) -> None:
     asked: list[str] = []
 
     class Client:
-        async def evalsha(self, sha: str, keys: object, args: object) -> str:
+        def __init__(self) -> None:
+            self.connection_pool = self
+
+        @asynccontextmanager
+        async def acquire(self) -> AsyncIterator[Client]:
+            yield self
+
+        async def create_request(self, command: bytes, *given: object, disconnect_on_cancellation: bool) -> str:
             asked.append("run")
             if asked.count("run") <= times:
                 raise NoScriptError("No matching script. Please use EVAL.")

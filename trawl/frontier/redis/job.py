@@ -27,7 +27,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import attrs
 import trio
@@ -104,22 +104,63 @@ class Opened:
     orphans: list[str]
 
 
-class _Batch:
-    """Steps and readings of one round trip."""
+class _Given(Generic[T]):
+    """A step or a reading that was handed in, and what memory made of its answer."""
 
-    __slots__ = ("calls", "done", "new", "readings", "steps", "stirred")
+    __slots__ = ("applied", "result", "what")
+
+    def __init__(self, what: Any, applied: Callable[[Any], T]) -> None:
+        self.what = what
+        self.applied = applied
+        self.result: T
+
+
+class _Batch:
+    """Steps and readings of one round trip, and the tasks that wait for it.
+
+    What was handed in is carried out: a cancel is heard when it is, or once the server is away. A shield and an event
+    for each task would cost more than all else that is done here for a step.
+    """
+
+    __slots__ = ("_is_away", "_is_done", "_waiting", "calls", "new", "readings", "steps")
 
     def __init__(self) -> None:
-        self.steps: list[tuple[Step, Callable[[Written], Any]]] = []
+        self.steps: list[_Given[Any]] = []
         self.new: list[tuple[int, int]] = []  # requests whose marks decide: the number of the step, and of the row
-        self.readings: list[tuple[Call, Callable[[Any], Any]]] = []
+        self.readings: list[_Given[Any]] = []
         self.calls: list[Call] | None = None  # once they are made; the same ones are repeated
-        self.done = trio.Event()
-        self.stirred = trio.Event()  # it is done, or the server is away
+        self._waiting: list[trio.lowlevel.Task] = []
+        self._is_away = False
+        self._is_done = False
+
+    async def ended(self) -> None:
+        """Wait until it is done, or nothing more is. A checkpoint."""
+        task = trio.lowlevel.current_task()
+        while not self._is_done:  # once the server is away it waits anew, and is cancelled if it was before
+            self._waiting.append(task)
+            try:
+                await trio.lowlevel.wait_task_rescheduled(self._cancelled)
+            except BaseException:
+                self._waiting.remove(task)
+                raise
 
     def end(self) -> None:
-        self.done.set()
-        self.stirred.set()
+        """Have all that wait go on."""
+        self._is_done = True
+        self._wake()
+
+    def went_away(self) -> None:
+        """Let those that are cancelled wait no more."""
+        self._is_away = True
+        self._wake()
+
+    def _cancelled(self, _: object) -> trio.lowlevel.Abort:
+        return trio.lowlevel.Abort.SUCCEEDED if self._is_away else trio.lowlevel.Abort.FAILED
+
+    def _wake(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for task in waiting:
+            trio.lowlevel.reschedule(task)
 
 
 class RedisJob(Job):
@@ -193,9 +234,12 @@ class RedisJob(Job):
         Raises:
             JobError: The job is another process's now, the server has lost steps, or it is away and this was cancelled.
         """
-        result: list[T] = []
-        await self._hand_in(lambda batch: batch.steps.append((step, lambda written: result.append(applied(written)))))
-        return result[0]
+        await trio.lowlevel.checkpoint_if_cancelled()
+        self.check()
+        given = _Given(step, applied)
+        self._open.steps.append(given)
+        await self._carried_out()
+        return given.result
 
     async def read_lanes(
         self, wanted: Sequence[tuple[int, int]], applied: Callable[[list[list[LaneHead]]], None]
@@ -330,26 +374,22 @@ class RedisJob(Job):
     # Handing in, and waiting.
 
     async def _read(self, call: Call, hear: Callable[[Any], T]) -> T:
-        result: list[T] = []
-        await self._hand_in(lambda batch: batch.readings.append((call, lambda answer: result.append(hear(answer)))))
-        return result[0]
-
-    async def _hand_in(self, put: Callable[[_Batch], None]) -> None:
         await trio.lowlevel.checkpoint_if_cancelled()
         self.check()
-        batch = self._open
-        put(batch)
+        given = _Given(call, hear)
+        self._open.readings.append(given)
+        await self._carried_out()
+        return given.result
+
+    async def _carried_out(self) -> None:
+        """Wait until what was handed in now is carried out."""
         self._wanted.set()
-        # What was handed in is carried out: a cancel is heard when it is, or once the server is away.
-        with trio.CancelScope(shield=True):
-            await batch.stirred.wait()
-        if not batch.done.is_set():
-            try:
-                await batch.done.wait()
-            except trio.Cancelled:  # the server is away, and nobody can wait for it any more
-                words = f"job {self.name}: its server is away ({self.lease.away_reason}); nothing of it is lost"
-                self.fail(JobError(words, self.name))
-                raise
+        try:
+            await self._open.ended()
+        except trio.Cancelled:  # the server is away, and nobody can wait for it any more
+            words = f"job {self.name}: its server is away ({self.lease.away_reason}); nothing of it is lost"
+            self.fail(JobError(words, self.name))
+            raise
         self.check()
 
     def check(self) -> None:
@@ -518,7 +558,7 @@ class RedisJob(Job):
             logger.warning(words, self.name, why, max(0.0, lease.until - now))
         for batch in (self._running, self._open):
             if batch is not None:
-                batch.stirred.set()
+                batch.went_away()
 
     def give_up(self, error: TrawlError) -> None:
         """End the job with an error: its server will not have this process any more."""
@@ -531,13 +571,13 @@ class RedisJob(Job):
         return self._has_ended.is_set()
 
     def _calls(self, batch: _Batch) -> list[Call]:
-        calls = [call for call, _ in batch.readings]
+        calls = [given.what for given in batch.readings]
         if not batch.steps:
             return calls
         changed, unspilled = self._beside()
         keys = self._keys.of_apply
         session = self.share.session
-        lanes = b"".join([start_of_lane(lane) for step, _ in batch.steps for lane in step.due_of])
+        lanes = b"".join([start_of_lane(lane) for given in batch.steps for lane in given.what.due_of])
         exported = self.outbox.start if self.share.is_exporter else ""
         args: list[bytes | str | int] = [session, self._step + 1, self.share.heard, exported, lanes]
 
@@ -545,8 +585,8 @@ class RedisJob(Job):
             keys.append(key)
             return len(keys)
 
-        for number, (step, _) in enumerate(batch.steps):
-            new = _write(step, args, self._keys, session, number_of)
+        for number, given in enumerate(batch.steps):
+            new = _write(given.what, args, self._keys, session, number_of)
             batch.new += [(number, row) for row in new]
         orphans, self._orphans = self._orphans, []
         for spilled in [*[f"{session} {order}" for order in unspilled], *orphans]:
@@ -568,7 +608,7 @@ class RedisJob(Job):
         for some, applied in given:
             for part, kept in some:
                 args += ("G", part, kept)
-            batch.steps.append((_NOTHING, partial(_told, applied)))
+            batch.steps.append(_Given(_NOTHING, partial(_told, applied)))
         if self._has_started:
             self._has_started = False
             args.append("B")
@@ -591,8 +631,8 @@ class RedisJob(Job):
             is_again = True
             self._hear_step(batch, written)
         self._hear_share(told)
-        for (_, hear), answer in zip(batch.readings, answers, strict=True):
-            hear(answer)
+        for given, answer in zip(batch.readings, answers, strict=True):
+            given.result = given.applied(answer)
         if written is None:
             return
         if not is_again:
@@ -607,13 +647,16 @@ class RedisJob(Job):
         for number in refused.split():
             step, row = batch.new[int(number)]
             seen.setdefault(step, set()).add(row)
-        lanes = [lane for step, _ in batch.steps for lane in step.due_of]
+        lanes = [lane for given in batch.steps for lane in given.what.due_of]
         due = {lane: self._place(first)[2] if first else None for lane, first in zip(lanes, firsts, strict=True)}
-        is_spilled = any(step.is_spilled for step, _ in batch.steps)
-        self._hear_end(int(end), None if is_spilled else [item for step, _ in batch.steps for item in step.items])
-        for number, (each, applied) in enumerate(batch.steps):
-            is_plain = number not in seen and not each.due_of
-            applied(_WRITTEN if is_plain else Written(seen.get(number, ()), {lane: due[lane] for lane in each.due_of}))
+        steps = [given.what for given in batch.steps]
+        is_spilled = any(step.is_spilled for step in steps)
+        self._hear_end(int(end), None if is_spilled else [item for step in steps for item in step.items])
+        for number, given in enumerate(batch.steps):
+            its = given.what.due_of
+            is_plain = number not in seen and not its
+            written_now = _WRITTEN if is_plain else Written(seen.get(number, ()), {lane: due[lane] for lane in its})
+            given.result = given.applied(written_now)
 
     def _hear_end(self, end: int, own: Sequence[bytes] | None = ()) -> None:
         """Take in where the items end, of which ``own`` were put in by this session; None: nobody knows how many."""
