@@ -279,8 +279,8 @@ class StoredRecord(msgspec.Struct, array_like=True, frozen=True):
         priority: Its priority.
         dont_filter: True if duplicates are wanted.
         depth: Links from a start request.
-        scopes: Its throttling scopes and amounts.
-        origin: Its origin.
+        scopes: Its throttling scopes and amounts; None: its host alone, as :attr:`its_origin` names it.
+        origin: Its origin; None: it is in the URL.
         fingerprint: Its claimed fingerprint.
         until: The wall time before which it may not be sent, in seconds since 1970; None for none.
         wait: Seconds that were left until then when it was stored.
@@ -302,8 +302,8 @@ class StoredRecord(msgspec.Struct, array_like=True, frozen=True):
     priority: int
     dont_filter: bool
     depth: int
-    scopes: list[tuple[str, float | None]]
-    origin: str
+    scopes: list[tuple[str, float | None]] | None
+    origin: str | None
     fingerprint: bytes | None
     until: float | None
     wait: float
@@ -311,6 +311,25 @@ class StoredRecord(msgspec.Struct, array_like=True, frozen=True):
     amounts: list[float | None]
     found: float | None = None
     is_diverted: bool = False
+
+    @property
+    def its_origin(self) -> str:
+        """Its origin, wherever it is stored."""
+        return _place_in(self.url) if self.origin is None else self.origin
+
+    @property
+    def its_scopes(self) -> Scopes:
+        """Its throttling scopes and amounts, wherever they are stored."""
+        return _host_alone(self.its_origin) if self.scopes is None else tuple(self.scopes)
+
+
+def _place_in(url: str) -> str:
+    """Return the part of a URL that most origins are: ``//host:port``."""
+    return f"//{url.split('/', 3)[2]}" if url.count("/") >= 2 else ""
+
+
+def _host_alone(origin: str) -> Scopes:
+    return ((origin[2:], None),)
 
 
 _STORED_NOTES: Mapping[str, str] = {
@@ -391,6 +410,10 @@ def unpack(blob: bytes) -> StoredRecord:
     return _record_decoder.decode(blob)
 
 
+def _portion(amount: float | None) -> float | None:
+    return None if amount is None else float(amount)
+
+
 class RecordCodec:
     """Turns the records of one spider's job into bytes and back.
 
@@ -418,6 +441,7 @@ class RecordCodec:
         if not _LEAST <= request.priority <= -_LEAST:
             raise ValueError(f"priority {request.priority} can't be stored in a job: keep to what 64 bits hold")
         headers, cookies, own_meta, cb_kwargs = request.extras()
+        url, origin, scopes = request.written_url, record.origin, record.scopes
         meta = joined(own_meta, notes_of(request))
         until = None
         wait = 0.0
@@ -426,7 +450,7 @@ class RecordCodec:
             wait = record.not_before - now
         return _encoder.encode(
             StoredRecord(
-                request.written_url,
+                url,
                 request.method,
                 request.body or None,
                 None if headers is None else headers.as_set(),
@@ -438,13 +462,13 @@ class RecordCodec:
                 request.priority,
                 request.dont_filter,
                 request.depth,
-                [(scope, None if amount is None else float(amount)) for scope, amount in record.scopes],
-                record.origin,
+                None if scopes == _host_alone(origin) else [(scope, _portion(amount)) for scope, amount in scopes],
+                None if origin == _place_in(url) else origin,
                 record.fingerprint,
                 until,
                 wait or 0,  # a whole number is a byte, a float nine
                 record.share or 0,
-                [None if amount is None else float(amount) for amount in record.amounts],
+                [_portion(amount) for amount in record.amounts],
                 self._wall.to_epoch(now if record.found_at is None else record.found_at),
                 record.is_diverted,
             )
@@ -474,7 +498,6 @@ class RecordCodec:
         )
         request.depth = stored.depth
         set_notes(request, notes)
-        scopes: Scopes = tuple(stored.scopes)
         amounts: Amounts = tuple(stored.amounts)
         not_before = 0.0
         if stored.until is not None:
@@ -482,8 +505,8 @@ class RecordCodec:
             not_before = min(self._wall.from_epoch(stored.until), now + stored.wait)
         record = Record(
             request,
-            scopes,
-            stored.origin,
+            stored.its_scopes,
+            stored.its_origin,
             stored.fingerprint,
             not_before,
             stored.share,

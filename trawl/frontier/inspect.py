@@ -267,12 +267,12 @@ def _scopes(connection: sqlite3.Connection, lanes: Sequence[tuple[int, int]]) ->
     """Count by scope: the records of a lane have the same, except in the lane of held ones."""
     counts: Counter[str] = Counter()
     for (record,) in connection.execute("SELECT record FROM request WHERE lane = ?", (HELD,)):
-        counts.update(scope for scope, _ in unpack(record).scopes)
+        counts.update(scope for scope, _ in unpack(record).its_scopes)
     for lane, count in lanes:
         if lane == HELD:
             continue
         (record,) = connection.execute("SELECT record FROM request WHERE lane = ? LIMIT 1", (lane,)).fetchone()
-        for scope, _ in unpack(record).scopes:
+        for scope, _ in unpack(record).its_scopes:
             counts[scope] += count
     return counts.most_common()
 
@@ -296,7 +296,7 @@ def line(stored: StoredRecord) -> bytes:
         "depth": stored.depth,
         "callback": stored.callback,
         "errback": stored.errback,
-        "scopes": [scope for scope, _ in stored.scopes],
+        "scopes": [scope for scope, _ in stored.its_scopes],
         "not_before": until,
         "dont_filter": stored.dont_filter,
         "headers": stored.headers,

@@ -217,7 +217,7 @@ async def _scopes(ask: _Ask, keys: Keys) -> list[tuple[str, int]]:
             if is_held(lane):
                 await _count_held(ask, keys, lane, counts)
                 continue
-            for scope, _ in unpack(first[KEY_BYTES:]).scopes:
+            for scope, _ in unpack(first[KEY_BYTES:]).its_scopes:
                 counts[scope] += count
         after = found[-1][:8] + b"\xff" * (KEY_BYTES - 7)
     return counts.most_common()
@@ -227,7 +227,7 @@ async def _count_held(ask: _Ask, keys: Keys, lane: int, counts: Counter[str]) ->
     after = start_of_lane(lane)
     while members := await _members(ask, keys, after, end_of_lane(lane)):
         for member in members:
-            counts.update(scope for scope, _ in unpack(member[KEY_BYTES:]).scopes)
+            counts.update(scope for scope, _ in unpack(member[KEY_BYTES:]).its_scopes)
         after = members[-1] + b"\0"
 
 
