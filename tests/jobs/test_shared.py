@@ -354,6 +354,68 @@ async def test_a_fetch_from_a_host_of_another_process_is_refused_unless_its_scop
         assert min([b - a for a, b in pairwise(sorted(times))], default=DELAY) >= 0.5 * DELAY - 1e-6, host
 
 
+class Failing(Shop):
+    """Fails on each page, after its links."""
+
+    def parse(self, response: Response, **kwargs: Any) -> Any:
+        yield from super().parse(response)
+        raise ValueError("a callback fails")
+
+
+async def together(fleet: Fleet, processes: int = 3) -> int:
+    """Have so many processes work to their end; how many pages they got."""
+    fleet.results.clear()
+    async with trio.open_nursery() as nursery:
+        for number in range(processes):
+            nursery.start_soon(partial(fleet.work, number, feed=number == 0))
+    return sum(result.stats.get("response_count", 0) for result in fleet.results.values())
+
+
+BEGUN_MEANWHILE = 8
+"""Pages that two of three processes begin in a quarter of a second: those of eight hosts, each half a second."""
+
+
+@pytest.mark.parametrize("counted", ["page", "item", "error"])
+async def test_a_limit_of_a_crawl_holds_over_all_processes_of_its_job(
+    tmp_path: Path, autojump_clock: MockClock, store: SimulatedStore, counted: str
+) -> None:
+    fleet = Fleet(tmp_path, store, **{f"CLOSESPIDER_{counted.upper()}COUNT": 40})
+    fleet.spider = Failing if counted == "error" else Shop
+    for run in (1, 2):  # each counts anew
+        pages = await together(fleet)
+        assert {result.reason for result in fleet.results.values()} == {f"closespider_{counted}count"}
+        assert 40 <= pages <= 40 + BEGUN_MEANWHILE, run
+        assert all(fleet.by[number] for number in range(3)), fleet.by
+
+
+async def test_what_a_process_has_counted_that_is_gone_counts(
+    tmp_path: Path, autojump_clock: MockClock, store: SimulatedStore
+) -> None:
+    fleet = Fleet(tmp_path, store, CLOSESPIDER_PAGECOUNT=60, JOB_LEASE=2.0)
+    sent_before = 0
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(partial(fleet.work, 0, feed=True))
+        scope = await nursery.start(partial(fleet.work, 1))
+        await trio.sleep(2.0)
+        scope.cancel()
+        sent_before = sum(fleet.by[1].values())
+    assert sent_before > 0
+    assert 60 <= sum(fleet.by[0].values()) + sent_before <= 60 + BEGUN_MEANWHILE + HOSTS
+
+
+async def test_the_time_of_a_crawl_is_that_of_all_processes_of_its_job(
+    tmp_path: Path, autojump_clock: MockClock, store: SimulatedStore
+) -> None:
+    fleet = Fleet(tmp_path, store, CLOSESPIDER_TIMEOUT=4.0)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(partial(fleet.work, 0, feed=True))
+        await trio.sleep(3.0)
+        began = trio.current_time()
+        nursery.start_soon(partial(fleet.work, 1))
+    assert trio.current_time() - began < 2.0
+    assert {result.reason for result in fleet.results.values()} == {"closespider_timeout"}
+
+
 async def test_a_process_that_has_nothing_to_do_gets_hosts_of_one_that_has_many(
     tmp_path: Path, autojump_clock: MockClock, store: SimulatedStore
 ) -> None:

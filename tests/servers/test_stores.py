@@ -31,7 +31,7 @@ from trawl.frontier.redis.job import RedisJob
 from trawl.frontier.redis.layout import Keys, key_of
 from trawl.frontier.redis.opening import open_job
 from trawl.frontier.redis.report import inspect_job
-from trawl.frontier.share import SessionState
+from trawl.frontier.share import Counts, SessionState
 from trawl.frontier.stored import open_frontier
 from trawl.testing.frontier_contract import FrontierContract, Opener
 from trawl.testing.store import SimulatedStore
@@ -183,12 +183,11 @@ def _share(rng: random.Random, keys: Keys, session: int, takings: dict[int, int]
     takings[session] = heard + rng.randrange(2)
     flags = [rng.randrange(2) for _ in range(3)]
     lease = rng.choice((LONG, LONG, LONG, "", OVER if rng.random() < 0.1 else ""))
+    counts = rng.choice(("", f"{rng.randrange(9)} {rng.randrange(9)} 2 0"))
     run, leaves = rng.choice((*"aaaaaaab",)), rng.choice((*[""] * 30, "clean", "unclean"))
-    yield (
-        "share",
-        keys.of_share,
-        [session, heard, lease, *flags, rng.randrange(3), run, b"I am", leaves, rng.randrange(2)],
-    )
+    away, starves = rng.randrange(2), rng.randrange(2)
+    args = [session, heard, lease, *flags, rng.randrange(3), run, b"I am", leaves, away, starves, counts]
+    yield "share", keys.of_share, args
 
 
 def _timeless(call: Call, answer: Any) -> Any:
@@ -199,7 +198,7 @@ def _timeless(call: Call, answer: Any) -> Any:
     if name == "share" and len(answer) > 1:
         return [*answer[:12], *answer[13:]]
     if name == "state":
-        head = {key: value for key, value in _pairs(answer[0]) if key not in {b"begun", b"latest", b"since"}}
+        head = {key: value for key, value in _pairs(answer[0]) if key not in {b"begun", b"latest", b"since", b"first"}}
         live = [each for each, _ in _pairs(answer[5])]
         return [
             head,
@@ -316,6 +315,33 @@ def test_c1_c7_server_and_worker_are_killed_and_each_page_is_in_the_feed_once(
         again = crawl(tmp_path, site, url)
         _, said = again.communicate(timeout=60.0)
         assert b"is finished: nothing is pending" in said
+
+
+def test_what_sessions_have_counted_is_summed_and_stays_when_they_are_gone(server: StoreProcess) -> None:
+    address = Address.parse(server.url("counted"))
+    own, others = Counts(3, 1, 2, 0), Counts(5, 2, 0, 1)
+
+    async def run() -> None:
+        told, heard = trio.open_memory_channel[Counts](100)
+        async with open_job(address) as one:
+            one.share.count(lambda: own, told.send_nowait)
+            async with open_job(address, exports=False) as two:
+                two.share.count(lambda: others, lambda _: None)
+                while await heard.receive() != others:
+                    pass
+            while await heard.receive() != others._replace(in_flight=0):
+                pass
+        async with open_job(address) as one:  # who begins when no other works counts anew
+            told, heard = trio.open_memory_channel[Counts](100)
+            one.share.count(lambda: own, told.send_nowait)
+            one.share.ask_if_over(is_idle=True)
+            assert await heard.receive() == Counts()
+
+    async def limited() -> None:
+        with trio.fail_after(30.0):
+            await run()
+
+    trio.run(limited)
 
 
 def test_of_a_killed_process_nothing_is_reported_as_leased(server: StoreProcess) -> None:

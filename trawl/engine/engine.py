@@ -122,7 +122,11 @@ class Engine:
             self.scheduler = self._sharing_scheduler(self.line, places, depth_first=depth_first)
         self.scheduler.holder = self
         self.limits: CrawlLimits = CrawlLimits(
-            context.engine, state=state, scheduler=self.scheduler, changed=self._scope_changed
+            context.engine,
+            state=state,
+            scheduler=self.scheduler,
+            changed=self._scope_changed,
+            share=None if context.job is None else context.job.job.share,
         )
         self.job_state: JobState | None = None if context.job is None else JobState(context, self.throttle)
         known_robots = None if self.job_state is None else self.job_state.learned.robots

@@ -11,6 +11,10 @@ no more than are missing are delivered: the rest wait in the outbox, and are the
 counts. So no page need be given back; but one that has no end would not come to it, and is cut off after
 :data:`MAX_BEYOND` items more than are missing.
 
+In a job that several processes share, what they count is summed in the store, each quarter of a second. A process has
+no more in flight than pages are missing then, those that others have in flight left out. So the limits are passed by
+what the others begin in that time at the most.
+
 Each limit ends the crawl as the first Ctrl-C does, for a reason of Scrapy's name.
 """
 
@@ -25,6 +29,7 @@ import trio
 from trawl.engine.settings import EngineSettings
 from trawl.engine.state import RequestTask, State
 from trawl.errors import CloseSpider
+from trawl.frontier.share import Counts, Share
 from trawl.http import Outcome, Replace
 from trawl.scheduler import Grant, Scheduler
 from trawl.scheduler.scheduler import reconsider
@@ -51,15 +56,17 @@ class ItemLimit:
         state: Told when the last one is let through.
 
     Attributes:
+        count: How many were let through.
         latest_at: The instant of the latest item on the run clock, in seconds; ``-inf`` before the first.
     """
 
-    __slots__ = ("_left", "_most", "_state", "latest_at")
+    __slots__ = ("_left", "_most", "_state", "count", "latest_at")
 
     def __init__(self, most: float, state: State) -> None:
         self._left = most
         self._most = most
         self._state = state
+        self.count: int = 0
         self.latest_at: float = -math.inf
 
     def check(self) -> None:
@@ -79,6 +86,7 @@ class ItemLimit:
         """
         self.check()
         self._left -= 1
+        self.count += 1
 
     def taken(self) -> None:
         """Say that an item which was let through has been delivered; the last one ends the crawl."""
@@ -87,6 +95,11 @@ class ItemLimit:
     def give_back(self) -> None:
         """Say that an item which was let through can't be written: another one may go in its place."""
         self._left += 1
+        self.count -= 1
+
+    def others_gave(self, count: int) -> None:
+        """Say that other processes of the job have given so many items more."""
+        self._take(count)
 
     def check_page(self, count: int, url: str) -> None:
         """Cut off a page that has given ``count`` items which wait for its end: far more than may be delivered.
@@ -107,8 +120,9 @@ class ItemLimit:
 
     def take_some(self, count: int) -> int:
         """Let as many of ``count`` items through as are missing; how many these are."""
-        taken = int(min(count, self._left))
+        taken = int(max(0, min(count, self._left)))
         if taken:
+            self.count += taken
             self._take(taken)
         return taken
 
@@ -127,15 +141,27 @@ class CrawlLimits:
         state: Told when one is reached.
         scheduler: Never has more places than pages are missing.
         changed: Told of a scope whose page budget has changed: who waits for it is looked at again.
+        share: This process's share of the job: the limits hold over all that work on it; None: it has none.
 
     Attributes:
+        began_at: When the crawl began, on the run clock: the first of all that work on the job now. Infinity: when this
+            process did.
         items: Lets items through; None where nothing is to be known of them.
     """
 
-    __slots__ = ("_changed", "_errors", "_pages", "_places", "_scheduler", "_state", "items")
+    __slots__ = (
+        *("_changed", "_counted", "_errors", "_failed", "_others", "_pages", "_places", "_scheduler", "_state"),
+        *("began_at", "items"),
+    )
 
     def __init__(
-        self, settings: EngineSettings, *, state: State, scheduler: Scheduler, changed: Callable[[Scope, float], None]
+        self,
+        settings: EngineSettings,
+        *,
+        state: State,
+        scheduler: Scheduler,
+        changed: Callable[[Scope, float], None],
+        share: Share | None = None,
     ) -> None:
         self._state = state
         self._scheduler = scheduler
@@ -143,15 +169,20 @@ class CrawlLimits:
         self._places = scheduler.places
         self._pages: float = settings.closespider_pagecount or math.inf
         self._errors: float = settings.closespider_errorcount or math.inf
+        self._counted = self._failed = 0
+        self._others = Counts()
+        self.began_at: float = math.inf if share is None else share.began_at
         self.items: ItemLimit | None = None
-        if settings.closespider_itemcount or settings.closespider_timeout_no_item:
+        if settings.closespider_itemcount or settings.closespider_timeout_no_item or share is not None:
             self.items = ItemLimit(settings.closespider_itemcount or math.inf, state)
         self._take_pages(0)
+        if share is not None:
+            share.count(self._counts, self._hear)
 
     @property
     def may_page(self) -> bool:
         """True if another page may be had without a place: more are missing than are in flight."""
-        return self._pages > self._scheduler.in_flight
+        return self._pages - self._others.in_flight > self._scheduler.in_flight
 
     def answered(self, grant: Grant) -> None:
         """Count a whole response as a page until it is known for something else; before its place is given back."""
@@ -181,8 +212,7 @@ class CrawlLimits:
                 self._decide(scope, scope.pages, is_page=is_page and outcome is not None and not outcome.is_cached)
         if is_page:
             self.answered(grant)
-            if self._pages <= 0:
-                self._state.end("closespider_pagecount")
+            self._end_if_reached()
         elif task.is_counted:
             # One page more is missing again: there may be a place for one that waits.
             self._take_pages(-1)
@@ -199,13 +229,39 @@ class CrawlLimits:
 
     def failed(self) -> None:
         """Count a callback that failed."""
+        self._failed += 1
         self._errors -= 1
+        self._end_if_reached()
+
+    def _take_pages(self, n: int) -> None:
+        self._counted += n
+        self._pages -= n
+        self._limit_places()
+
+    def _limit_places(self) -> None:
+        self._scheduler.places = min(self._places, max(0.0, self._pages - self._others.in_flight))
+
+    def _end_if_reached(self) -> None:
+        if self._pages <= 0:
+            self._state.end("closespider_pagecount")
         if self._errors <= 0:
             self._state.end("closespider_errorcount")
 
-    def _take_pages(self, n: int) -> None:
-        self._pages -= n
-        self._scheduler.places = min(self._places, max(0.0, self._pages))
+    def _counts(self) -> Counts:
+        items = 0 if self.items is None else self.items.count
+        return Counts(self._counted, self._scheduler.in_flight, items, self._failed)
+
+    def _hear(self, others: Counts) -> None:
+        known, self._others = self._others, others
+        if others == known:
+            return
+        self._pages -= others.pages - known.pages
+        self._errors -= others.errors - known.errors
+        if self.items is not None and others.items != known.items:
+            self.items.others_gave(others.items - known.items)
+        self._limit_places()
+        self._end_if_reached()
+        self._state.wakeup.set()  # there may be a place again
 
 
 def _is_page(grant: Grant, outcome: Outcome) -> bool:

@@ -63,7 +63,7 @@ def limit_watchers(settings: EngineSettings, limits: CrawlLimits, measure: Measu
     """
     watchers: list[Watcher] = []
     if settings.closespider_timeout:
-        watchers.append(partial(_until, settings.closespider_timeout))
+        watchers.append(partial(_until, settings.closespider_timeout, limits.began_at))
     if settings.closespider_timeout_no_item and limits.items is not None:
         watchers.append(partial(_while_items_come, settings.closespider_timeout_no_item, limits.items))
     if settings.memusage_limit_mb or settings.memusage_warning_mb:
@@ -74,8 +74,8 @@ def limit_watchers(settings: EngineSettings, limits: CrawlLimits, measure: Measu
     return watchers
 
 
-async def _until(timeout: float, crawl: Crawl) -> None:
-    await trio.sleep_until(crawl.started_at + timeout)
+async def _until(timeout: float, began_at: float, crawl: Crawl) -> None:
+    await trio.sleep_until(min(began_at, crawl.started_at) + timeout)
     crawl.shutdown("closespider_timeout")
 
 

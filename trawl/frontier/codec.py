@@ -10,6 +10,8 @@ job's directory can call nothing but the spider's own callbacks. Nothing that is
 ``not_before`` is an instant of this process's clock, which means nothing to the next one. It is stored as wall time,
 with the wait that was left: a record read back waits until that wall time, and never longer than that wait, whatever
 was done to the machine's clock in between (P10).
+
+Length: values that may be stored, and the record that they are parts of, are one form.
 """
 
 from __future__ import annotations

@@ -17,15 +17,15 @@ The store hands parts out; sessions come and go. Whoever runs the crawl reads on
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import Protocol, TypeAlias
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import NamedTuple, Protocol, TypeAlias
 
 import attrs
 import msgspec
 
 from trawl.frontier.base import LaneKey
 
-__all__ = ["Arrived", "Change", "Gained", "Items", "Losing", "Over", "Reads", "SessionState", "Share"]
+__all__ = ["Arrived", "Change", "Counts", "Gained", "Items", "Losing", "Over", "Reads", "SessionState", "Share"]
 
 
 @attrs.frozen
@@ -93,6 +93,22 @@ class Items:
     end: int
 
 
+class Counts(NamedTuple):
+    """What sessions have counted since the first of those began that work on the job now.
+
+    Attributes:
+        pages: Pages, as ``CLOSESPIDER_PAGECOUNT`` counts them.
+        in_flight: Requests on the wire.
+        items: Items.
+        errors: Callbacks that failed.
+    """
+
+    pages: int = 0
+    in_flight: int = 0
+    items: int = 0
+    errors: int = 0
+
+
 Change: TypeAlias = Gained | Losing | Arrived | Items | Reads | Over
 
 
@@ -115,6 +131,11 @@ class Share(Protocol):
     @property
     def is_alone(self) -> bool:
         """No other session is there now, as far as is known."""
+        ...
+
+    @property
+    def began_at(self) -> float:
+        """When the first of the sessions that work on the job now began, on the run clock."""
         ...
 
     def part_of(self, origin: str) -> int:
@@ -157,6 +178,17 @@ class Share(Protocol):
 
     def say(self, words: bytes) -> None:
         """Have what this session says of itself stored with its next renewal, for those who look at the job."""
+        ...
+
+    def count(self, counts: Callable[[], Counts], others: Callable[[Counts], None]) -> None:
+        """Have what this session counts told to the others, and what they have counted to this one.
+
+        That is each quarter of a second while others are there.
+
+        Args:
+            counts: Gives what this session has counted so far.
+            others: Is called with what all others have, those included that are gone.
+        """
         ...
 
     async def other_wish(self, known: str) -> str:

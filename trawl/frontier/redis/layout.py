@@ -7,10 +7,11 @@ key                     type    content
                                 the number of the last session, the server's run id and since when, the latest time
                                 and how far it is ahead of a clock that was set back, parts owned, sessions that
                                 take none (guests) and that starve, marks, the last item, the last one that the feeds
-                                have, who reads ``start()`` (or ``done``), who exports the items
+                                have, who reads ``start()`` (or ``done``), who exports the items; when the first of
+                                those began that work now, and pages, requests in flight, items and errors since then
 ``{JOB}:u``             zset    sessions by the end of their leases
 ``{JOB}:n``             hash    of each session: ``SESSION name``, ``works``, ``parts``, ``step``, ``takings``,
-                                ``arrived``, ``says``, ``starves``
+                                ``arrived``, ``says``, ``starves``, ``counts``
 ``{JOB}:own``           hash    the session that owns a part; ``!``: one that did not give it back; none: it is free
 ``{JOB}:q``             zset    requests, ordered by their bytes: lane (8: part and hash), minus priority (8), minus
                                 share (8), order (8), record

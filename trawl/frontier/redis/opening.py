@@ -190,9 +190,10 @@ async def _join(server: StoreServer, run_id: str, address: Address, keys: Keys, 
     worker = f"{socket.gethostname()}:{os.getpid()}"
     terms = msgspec.json.encode(dict(part.terms)) if part.works else b""
     arguments: list[bytes | str | int] = [worker, int(part.lease * 1e6), int(part.works), terms, run_id]
-    ((session, elapsed, others),) = await server.run([("join", keys.of_join, arguments)])
+    ((session, elapsed, others, worked),) = await server.run([("join", keys.of_join, arguments)])
     share = Membership(keys, session, int(elapsed), works=part.works, exports=part.exports, shown=address.shown)
     share.run_id = run_id
+    share.began_at -= int(worked) / 1e6
     if part.works and (words := _differences(part.terms, others)):
         await server.run([share.call(None, takes=False, leaves="clean")])
         raise UsageError(f"job {address.shown}: {words}")

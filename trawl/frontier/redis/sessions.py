@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -33,7 +33,7 @@ from trawl.frontier.job import HeldLane, LaneRow, Row
 from trawl.frontier.parts import is_held, part_in, part_of
 from trawl.frontier.redis.client import Call
 from trawl.frontier.redis.layout import KEY_BYTES, Keys, place_of
-from trawl.frontier.share import Arrived, Change, Gained, Items, Losing, Over, Reads
+from trawl.frontier.share import Arrived, Change, Counts, Gained, Items, Losing, Over, Reads
 
 if TYPE_CHECKING:
     from trawl.frontier.redis.job import RedisJob
@@ -62,6 +62,7 @@ class Membership:
         shown: The job, for messages.
 
     Attributes:
+        began_at: When the first of the sessions that work on the job now began, on the run clock.
         owned: Its parts, each with the number of the last arrival when it was taken.
         exporter: Who exports the items: the session, the name of its process, and microseconds of its lease.
         heard: The number of the last arrival that was heard.
@@ -74,6 +75,7 @@ class Membership:
 
     def __init__(self, keys: Keys, session: int, elapsed: int, *, works: bool, exports: bool, shown: str) -> None:
         self.session: int = session
+        self.began_at: float = trio.current_time()
         self.owned: dict[int, int] = {}
         self.exporter: tuple[str, str, int] = ("", "", 0)
         self.heard: int = 0
@@ -98,6 +100,9 @@ class Membership:
         self._idle_since = math.inf
         self._is_over = False
         self._said = b""
+        self._counts: Callable[[], Counts] | None = None
+        self._hear_others: Callable[[Counts], None] = lambda others: None
+        self._counted = Counts()
         self.wish: str = ""
         self._wished = trio.Event()
         self._polled_at = -math.inf
@@ -174,6 +179,10 @@ class Membership:
     def say(self, words: bytes) -> None:
         """Have what this session says of itself stored with its next renewal."""
         self._said = words
+
+    def count(self, counts: Callable[[], Counts], others: Callable[[Counts], None]) -> None:
+        """Have what this session counts told to the others, and what they have counted to this one."""
+        self._counts, self._hear_others = counts, others
 
     async def other_wish(self, known: str) -> str:
         """Wait until the job's processes are told to do something else than ``known``. A checkpoint."""
@@ -259,8 +268,14 @@ class Membership:
         flags = [int(flag) for flag in (takes, self._exports, self._is_idle and not self._is_over)]
         starves = takes and trio.current_time() - self._idle_since >= STARVED
         args = [self.session, self._takings, length, *flags, self.heard, self.run_id, said, leaves]
-        args += [int(self.was_away), int(starves)]
+        args += [int(self.was_away), int(starves), self._count()]
         return "share", self._keys.of_share, args
+
+    def _count(self) -> str:
+        if self._counts is None:
+            return ""
+        self._counted = self._counts()
+        return " ".join(map(str, self._counted))
 
     def hear(self, answer: Sequence[Any]) -> int:
         """Take in its answer. Returns the position of the last item.
@@ -271,7 +286,7 @@ class Membership:
         if answer[0] != b"ok":
             raise self.ended(answer[0])
         _, takings, last, arrived, more, working, too_many, start, over, end, exporter, name, left, *taken = answer
-        *taken, wish, starving = taken
+        *taken, wish, starving, counts = taken
         self._polled_at = trio.current_time()
         self.was_away = False
         self._more = bool(more)
@@ -286,6 +301,9 @@ class Membership:
             self._hear_taken(int(last), *taken)
         self._choose(int(too_many), is_joined=is_joined)
         self._feed(int(starving))
+        if self._counts is not None:
+            told = zip(map(int, counts.split()), self._counted, strict=True)
+            self._hear_others(Counts(*[together - own for together, own in told]))
         if over and self._is_idle and not self._is_over:
             self._is_over = True
             self._tell(Over())

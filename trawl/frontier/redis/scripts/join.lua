@@ -2,9 +2,10 @@
 -- KEYS 1 head  2 deadlines  3 sessions
 -- ARGV 1 name of the process  2 length of the lease in microseconds  3 whether it takes parts
 --      4 its terms: what all that work on the job must have in common  5 the server's run id
--- Returns {session, microseconds since the job began, {name of an earlier session that works, its terms...}}
+-- Returns {session, microseconds since the job began, {name of an earlier session that works, its terms...},
+--          microseconds since the first of those that work now began}
 local time = redis.call('TIME')
-local head = redis.call('HMGET', KEYS[1], 'begun', 'latest', 'ahead', 'run')
+local head = redis.call('HMGET', KEYS[1], 'begun', 'latest', 'ahead', 'run', 'first')
 local now = time[1] * 1000000 + time[2] + (head[3] or 0)
 if now < tonumber(head[2] or '0') then now = tonumber(head[2]) end -- the time of a job never goes back
 local others = {}
@@ -22,6 +23,13 @@ local another = head[4] and head[4] ~= ARGV[5]
 local session = string.format('%.0f', redis.call('HINCRBY', KEYS[1], 'sessions', another and 1001 or 1))
 redis.call('ZADD', KEYS[2], string.format('%.0f', now + ARGV[2]), session)
 redis.call('HSET', KEYS[3], session .. ' name', ARGV[1], session .. ' works', ARGV[3], session .. ' terms', ARGV[4])
-if ARGV[3] == '0' then redis.call('HINCRBY', KEYS[1], 'guests', 1) end
+local first = head[5] or now
+if ARGV[3] == '0' then
+  redis.call('HINCRBY', KEYS[1], 'guests', 1)
+elseif #others == 0 then -- what earlier ones have counted is over
+  first = now
+  redis.call('HSET', KEYS[1], 'first', string.format('%.0f', now))
+  redis.call('HDEL', KEYS[1], 'counts')
+end
 redis.call('HSET', KEYS[1], 'latest', string.format('%.0f', now))
-return {tonumber(session), string.format('%.0f', now - head[1]), others}
+return {tonumber(session), string.format('%.0f', now - head[1]), others, string.format('%.0f', now - first)}

@@ -7,11 +7,13 @@
 --      10 '', or it leaves: 'clean', or 'unclean' where it is not known what it sent last
 --      11 whether the server was away from it since it last heard
 --      12 whether it has had nothing to do for a while: it takes free parts with something pending beyond its share
+--      13 its pages, requests in flight, items and errors; '': it does not count
 -- Returns {'ok', takings, last arrival, {arrived...}, is there more, sessions that work, parts too many, who reads
 --          start(), whether all is over, last item, exporter, its name, microseconds of its lease,
 --          {part; with '!' where its last owner is gone...}, {what is kept of it...},
 --          {how many requests a lane has, its first one...}, what all are to do,
---          how many others have had nothing to do for a while, where no part is free} or {'fenced'} or {'behind'}
+--          how many others have had nothing to do for a while, where no part is free,
+--          what all together have counted, those included that are gone} or {'fenced'} or {'behind'}
 local LANES, ARRIVALS = 500, 1000
 local head, deadlines, sessions, owners, queue, arrivals, values = unpack(KEYS)
 local session = ARGV[1]
@@ -23,7 +25,7 @@ if takings < said then return {'behind'} end
 if takings > said + 1 then return {'fenced'} end
 local mine = tonumber(given[2] or '0')
 local h = redis.call('HMGET', head, 'parts', 'run', 'since', 'latest', 'guests', 'owned', 'start', 'exporter', 'end',
-                     'wish', 'ahead', 'starving')
+                     'wish', 'ahead', 'starving', 'counts')
 if not h[1] then return {'fenced'} end
 local parts, owned, start, exporter = tonumber(h[1]), tonumber(h[6] or '0'), h[7] or '', h[8] or ''
 local starves, starving = ARGV[12] == '1', tonumber(h[12] or '0')
@@ -52,6 +54,21 @@ if h[2] ~= ARGV[8] or ARGV[11] == '1' or (length > 0 and now - tonumber(h[4] or 
   redis.call('HSET', head, 'run', ARGV[8])
 end
 
+local COUNTS = '^(%-?%d+) (%-?%d+) (%-?%d+) (%-?%d+)$'
+local counts = h[13] or '0 0 0 0'
+local function count(was, is)
+  local p, f, i, e = string.match(counts, COUNTS)
+  local p0, f0, i0, e0 = string.match(was, COUNTS)
+  local p1, f1, i1, e1 = string.match(is, COUNTS)
+  counts = string.format('%.0f %.0f %.0f %.0f', p - p0 + p1, f - f0 + f1, i - i0 + i1, e - e0 + e1)
+  redis.call('HSET', head, 'counts', counts)
+end
+local counted = redis.call('HGET', sessions, session .. ' counts') or '0 0 0 0'
+if ARGV[13] ~= '' and ARGV[13] ~= counted then
+  count(counted, ARGV[13])
+  redis.call('HSET', sessions, session .. ' counts', ARGV[13])
+end
+
 local function every_owner()
   local fields = {}
   for part = 0, parts - 1 do fields[part + 1] = part end
@@ -71,7 +88,9 @@ local function forget(gone, is_clean)
   if redis.call('HGET', sessions, gone .. ' starves') == '1' then
     starving = redis.call('HINCRBY', head, 'starving', -1)
   end
-  for _, what in ipairs({'name', 'works', 'terms', 'parts', 'step', 'takings', 'arrived', 'says', 'starves'}) do
+  local its = redis.call('HGET', sessions, gone .. ' counts')
+  if its then count(its, (string.gsub(its, ' %-?%d+', ' 0', 1))) end -- nothing of it is in flight any more
+  for _, what in ipairs({'name', 'works', 'terms', 'parts', 'step', 'takings', 'arrived', 'says', 'starves', 'counts'}) do
     redis.call('HDEL', sessions, gone .. ' ' .. what)
   end
   redis.call('ZREMRANGEBYLEX', arrivals, '[' .. gone .. ':', '(' .. gone .. ';')
@@ -185,4 +204,4 @@ if #arrived == ARRIVALS then more = 1 end
 local over = ARGV[6] == '1' and start == 'done' and redis.call('ZCARD', queue) == 0
 return {'ok', takings, redis.call('HGET', sessions, session .. ' arrived') or '0', arrived, more, working,
         math.max(0, mine - fair), start, over and 1 or 0, h[9] or '0', exporter, exporter_name, exporter_left,
-        taken, kept, lanes, h[10] or '', owned == parts and starving - (starves and 1 or 0) or 0}
+        taken, kept, lanes, h[10] or '', owned == parts and starving - (starves and 1 or 0) or 0, counts}
