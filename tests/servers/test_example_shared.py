@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -14,10 +15,11 @@ import pytest
 from tests.cli.test_demo import demo
 from tests.docs.given import ROOT
 from tests.servers.stores import running_store
+from trawl.frontier.redis.report import inspect_job, wish
 from trawl.testing.demo import DEMO_HOST
 
 pytestmark = pytest.mark.servers
-PATIENCE = 60.0  # seconds
+PATIENCE = 120.0  # seconds
 
 
 def test_two_processes_share_a_job_and_one_feed_has_what_both_found(tmp_path: Path) -> None:
@@ -25,20 +27,29 @@ def test_two_processes_share_a_job_and_one_feed_has_what_both_found(tmp_path: Pa
         port = urlsplit(site).port
         text = (ROOT / "examples" / "shared.py").read_text("utf-8")
         (tmp_path / "shared.py").write_text(text.replace(DEMO_HOST.rpartition(":")[2], str(port)), "utf-8")
-        # One host has five pages: the other process is to be there before they are done.
         url, quick = store.url("shared"), ("-s", "DOWNLOAD_DELAY=1.5", "-s", "JOB_LEASE=4")
         command = (sys.executable, "-m", "trawl")
         first = (*command, "crawl", "shared.py", "--job", url, "-o", "pages.jsonl", "--stats", "first.json", *quick)
         second = (*command, "worker", url, "--spider", "shared.py", "--stats", "second.json", *quick)
         running = []
-        for number, line in enumerate((first, second)):
+
+        def begin(number: int, line: tuple[str, ...]) -> None:
             with (tmp_path / f"log-{number}").open("wb") as log:
                 running.append(subprocess.Popen(line, cwd=tmp_path, stderr=log))
-            until = time.monotonic() + PATIENCE
-            while number == 0 and "new" not in (said := (tmp_path / "log-0").read_text("utf-8")):
-                assert time.monotonic() < until, said
+
+        def until(is_so: Callable[[], object]) -> None:
+            deadline = time.monotonic() + PATIENCE
+            while not is_so():
+                assert time.monotonic() < deadline, [path.read_text("utf-8") for path in tmp_path.glob("log-*")]
                 time.sleep(0.02)
+
         try:
+            begin(0, first)
+            until(lambda: "new" in (tmp_path / "log-0").read_text("utf-8"))
+            wish(url, "pause")  # one host has five pages: the other process is to be there before they are done
+            begin(1, second)
+            until(lambda: sum(session.parts > 0 for session in inspect_job(url).sessions) == len(running))
+            wish(url, "")
             statuses = [process.wait(PATIENCE) for process in running]
         finally:
             for process in running:
