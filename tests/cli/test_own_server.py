@@ -50,6 +50,7 @@ def test_it_keeps_a_job_from_one_command_to_the_next_and_ends_with_each(tmp_path
     async def visit() -> int:
         async with open_own_server(directory) as server:
             assert (directory / FOLDER / "socket").is_socket()
+            assert Address.parse(server.url).shown == str(directory)  # as messages name the job, and commands accept it
             return await kept(server)
 
     assert [trio.run(visit), trio.run(visit)] == [1, 2]

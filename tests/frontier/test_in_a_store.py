@@ -484,6 +484,8 @@ def test_addresses() -> None:
     assert "a@b" not in repr(there)
     socket = Address.parse("redis+unix:///run/valkey.sock?job=books")
     assert (socket.job, socket.options) == ("books", {"db": 0, "unix_socket_path": "/run/valkey.sock"})
+    assert socket.shown == "redis+unix:///run/valkey.sock?job=books"
+    assert Address.parse("redis+unix:///run/s?job=books&shown=jobs%2Fa%20b%0A").shown == "jobs/a b%0A"
     assert "ssl_context" in Address.parse("rediss://store/books").options
 
 

@@ -106,7 +106,7 @@ class OwnServer:
         lifeline: A descriptor for the workers to inherit: the server runs as long as one of them has it.
     """
 
-    def __init__(self, folder: Path, short: Path, program: str, *, is_lasting: bool) -> None:
+    def __init__(self, folder: Path, short: Path, program: str, directory: Path | None) -> None:
         self._folder = folder
         self._socket = short / _SOCKET
         self._end, lifeline = os.pipe()
@@ -114,12 +114,12 @@ class OwnServer:
         self._command = [
             *("/bin/sh", "-c", _GUARD, "sh", program),
             *("--port", "0", "--unixsocket", str(self._socket), "--unixsocketperm", "700", "--dir", str(folder)),
-            *("--save", "", "--appendonly", "yes" if is_lasting else "no", "--appendfsync", "always"),
+            *("--save", "", "--appendonly", "no" if directory is None else "yes", "--appendfsync", "always"),
             *("--maxmemory-policy", "noeviction", "--set-max-intset-entries", "512"),
             *("--daemonize", "no", "--loglevel", "warning", "--logfile", str(folder / _LOG)),
         ]
         self._process: trio.Process | None = None
-        self.url: str = _url(self._socket)
+        self.url: str = _url(self._socket, directory)
 
     async def start(self) -> None:
         """Start it, and return when it answers; it reads its file first. A checkpoint.
@@ -211,7 +211,7 @@ async def open_own_server(directory: Path | None) -> AsyncGenerator[OwnServer, N
     program = find_server()
     raised: Exception | None = None
     with _folder_of(directory) as folder, _short(folder) as short:
-        server = OwnServer(folder, short, program, is_lasting=directory is not None)
+        server = OwnServer(folder, short, program, directory)
         await server.end_earlier()
         try:
             await server.start()
@@ -243,7 +243,7 @@ async def reach_own_server(directory: Path) -> AsyncGenerator[str, None]:
             yield server.url
         return
     with _short(_folder_in(directory)) as short:
-        yield _url(short / _SOCKET)
+        yield _url(short / _SOCKET, directory)
 
 
 def with_server(job: str, act: Callable[[str], T]) -> T:
@@ -277,8 +277,9 @@ def _folder_in(directory: Path) -> Path:
     return directory.absolute() / FOLDER
 
 
-def _url(path: Path) -> str:
-    return f"redis+unix://{quote(str(path))}?job=job"
+def _url(path: Path, directory: Path | None) -> str:
+    shown = "" if directory is None else f"&shown={quote(str(directory), safe='')}"  # what the commands accept
+    return f"redis+unix://{quote(str(path))}?job=job{shown}"
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> Exception:

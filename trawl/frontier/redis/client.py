@@ -114,6 +114,8 @@ class Address:
     def parse(cls, url: str) -> Address:
         """Read ``redis://[user:password@]host[:port]/JOB``, ``rediss://`` or ``redis+unix://[...]/path/to/socket?job=JOB``.
 
+        After a socket's job, ``&shown=DIR`` is what messages call it: the directory of a job with a server of its own.
+
         Raises:
             UsageError: It is not such an address; the message does not repeat a password.
         """
@@ -129,14 +131,15 @@ class Address:
         job = query.pop("job", "") if is_socket else unquote(parts.path.lstrip("/"))
         database = query.pop("db", "0")
         certificates = query.pop("ca", "")
+        directory = query.pop("shown", "") if is_socket else ""
         try:
             port = parts.port or 6379
         except ValueError:
             port = 0
         host = parts.hostname or ""
         place = parts.path if is_socket else f"{f'[{host}]' if ':' in host else host}:{port}"
-        named = "".join([char if char.isprintable() else quote(char) for char in job])  # a line end may fake a log line
-        shown = f"{parts.scheme}://{place}{f'?job={named}' if is_socket else f'/{named}'}"
+        named = _printable(job)
+        shown = _printable(directory) or f"{parts.scheme}://{place}{f'?job={named}' if is_socket else f'/{named}'}"
         if not job or not port or (not is_socket and not host) or not database.isdecimal() or query:
             is_encoded = "@" not in f"{parts.path}{parts.query}{parts.fragment}"
             wrong = f"its {next(iter(query))!r} is not known" if query and is_encoded else "a part is missing or wrong"
@@ -160,6 +163,10 @@ class Address:
 
 Connect: TypeAlias = "Callable[[Address], AbstractAsyncContextManager[StoreServer]]"
 """Makes a connection to the server of a job."""
+
+
+def _printable(name: str) -> str:
+    return "".join([char if char.isprintable() else quote(char) for char in name])  # a line end may fake a log line
 
 
 class Server:
