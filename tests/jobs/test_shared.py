@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import random
+import socket
 from collections import Counter, defaultdict
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -414,6 +416,24 @@ async def test_the_time_of_a_crawl_is_that_of_all_processes_of_its_job(
         nursery.start_soon(partial(fleet.work, 1))
     assert trio.current_time() - began < 2.0
     assert {result.reason for result in fleet.results.values()} == {"closespider_timeout"}
+
+
+async def test_why_names_the_process_that_sends_to_a_host(
+    tmp_path: Path, autojump_clock: MockClock, store: SimulatedStore
+) -> None:
+    fleet = Fleet(tmp_path, store)
+    said = set()
+
+    async def ask(crawl: Crawl) -> None:
+        await trio.sleep(3.0)
+        reasons = [crawl.why(f"host{host}.example") for host in range(HOSTS)]
+        said.update([reason.source for reason in reasons if reason is not None and reason.limit == "store"])
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(partial(fleet.work, 0, feed=True, watchers=[ask]))
+        nursery.start_soon(partial(fleet.work, 1))
+    name = f"{socket.gethostname()}:{os.getpid()}"
+    assert said == {f"{name} sends to it: `trawl job --why` says what that waits for"}
 
 
 async def test_a_process_that_has_nothing_to_do_gets_hosts_of_one_that_has_many(

@@ -186,8 +186,21 @@ def _share(rng: random.Random, keys: Keys, session: int, takings: dict[int, int]
     counts = rng.choice(("", f"{rng.randrange(9)} {rng.randrange(9)} 2 0"))
     run, leaves = rng.choice((*"aaaaaaab",)), rng.choice((*[""] * 30, "clean", "unclean"))
     away, starves = rng.randrange(2), rng.randrange(2)
-    args = [session, heard, lease, *flags, rng.randrange(3), run, b"I am", leaves, away, starves, counts]
-    yield "share", keys.of_share, args
+    args = [
+        session,
+        heard,
+        lease,
+        *flags,
+        rng.randrange(3),
+        run,
+        b"I am",
+        leaves,
+        away,
+        starves,
+        counts,
+        rng.randrange(9),
+    ]
+    yield "share", keys.of_share, [*args, rng.randrange(9)]
 
 
 def _timeless(call: Call, answer: Any) -> Any:

@@ -206,9 +206,11 @@ class Crawl:
         share = None if self._context.job is None else self._context.job.job.share
         if share is None or not is_host_like(host) or self._throttle.is_shared(host):
             return None
-        if share.owns(share.part_of(f"//{host}")):
+        part = share.part_of(f"//{host}")
+        if share.owns(part):
             return None
-        return Reason(host, "store", math.inf, "another process of the job sends to it: `trawl job JOB --why` names it")
+        owner = share.owner_of(part) or "another process"
+        return Reason(host, "store", math.inf, f"{owner} sends to it: `trawl job JOB --why` says what that waits for")
 
     def _why_scope_or_host(self, subject: str, now: float) -> Reason | None:
         """Of a host, its own scope first, then that of its address, then whatever scopes its requests have."""

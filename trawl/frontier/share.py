@@ -146,6 +146,10 @@ class Share(Protocol):
         """Return whether a part is this session's."""
         ...
 
+    def owner_of(self, part: int) -> str:
+        """Return the name of the process that has a part, as far as is known; "" where nobody has it."""
+        ...
+
     def changes_so_far(self) -> Sequence[Change]:
         """Take out the changes that nobody has read yet: what they brought is in the frontier's counts."""
         ...

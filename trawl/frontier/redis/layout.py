@@ -8,7 +8,8 @@ key                     type    content
                                 and how far it is ahead of a clock that was set back, parts owned, sessions that
                                 take none (guests) and that starve, marks, the last item, the last one that the feeds
                                 have, who reads ``start()`` (or ``done``), who exports the items; when the first of
-                                those began that work now, and pages, requests in flight, items and errors since then
+                                those began that work now, pages, requests in flight, items and errors since then;
+                                how often parts have changed hands
 ``{JOB}:u``             zset    sessions by the end of their leases
 ``{JOB}:n``             hash    of each session: ``SESSION name``, ``works``, ``parts``, ``step``, ``takings``,
                                 ``arrived``, ``says``, ``starves``, ``counts``

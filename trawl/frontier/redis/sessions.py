@@ -32,7 +32,7 @@ from trawl.frontier.base import LaneKey
 from trawl.frontier.job import HeldLane, LaneRow, Row
 from trawl.frontier.parts import is_held, part_in, part_of
 from trawl.frontier.redis.client import Call
-from trawl.frontier.redis.layout import KEY_BYTES, Keys, place_of
+from trawl.frontier.redis.layout import KEY_BYTES, Keys, place_of, texts_of
 from trawl.frontier.share import Arrived, Change, Counts, Gained, Items, Losing, Over, Reads
 
 if TYPE_CHECKING:
@@ -100,6 +100,9 @@ class Membership:
         self._idle_since = math.inf
         self._is_over = False
         self._said = b""
+        self._moved = 0
+        self._owners: Sequence[bytes] = ()
+        self._names: Mapping[str, str] = {}
         self._counts: Callable[[], Counts] | None = None
         self._hear_others: Callable[[Counts], None] = lambda others: None
         self._counted = Counts()
@@ -132,6 +135,10 @@ class Membership:
     def owns(self, part: int) -> bool:
         """Return whether a part is this session's."""
         return part in self.owned
+
+    def owner_of(self, part: int) -> str:
+        """Return the name of the process that has a part, as far as is known; "" where nobody has it."""
+        return self._names.get(self._owners[part].decode(), "") if self._owners else ""
 
     def changes_so_far(self) -> Sequence[Change]:
         """Take out the changes that nobody has read yet."""
@@ -268,7 +275,7 @@ class Membership:
         flags = [int(flag) for flag in (takes, self._exports, self._is_idle and not self._is_over)]
         starves = takes and trio.current_time() - self._idle_since >= STARVED
         args = [self.session, self._takings, length, *flags, self.heard, self.run_id, said, leaves]
-        args += [int(self.was_away), int(starves), self._count()]
+        args += [int(self.was_away), int(starves), self._count(), self._moved]
         return "share", self._keys.of_share, args
 
     def _count(self) -> str:
@@ -286,7 +293,9 @@ class Membership:
         if answer[0] != b"ok":
             raise self.ended(answer[0])
         _, takings, last, arrived, more, working, too_many, start, over, end, exporter, name, left, *taken = answer
-        *taken, wish, starving, counts = taken
+        *taken, wish, starving, counts, moved, owners, names = taken
+        if owners:
+            self._moved, self._owners, self._names = int(moved), owners, texts_of(names)
         self._polled_at = trio.current_time()
         self.was_away = False
         self._more = bool(more)

@@ -116,6 +116,7 @@ if last == number - 1 then
         redis.call('HDEL', owners, first)
         redis.call('HINCRBY', sessions, session .. ' parts', -1)
         redis.call('HINCRBY', head, 'owned', -1)
+        redis.call('HINCRBY', head, 'moved', 1)
         owner_of[tonumber(first)] = '!'
       end
       at = at + 3

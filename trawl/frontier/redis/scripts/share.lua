@@ -8,12 +8,15 @@
 --      11 whether the server was away from it since it last heard
 --      12 whether it has had nothing to do for a while: it takes free parts with something pending beyond its share
 --      13 its pages, requests in flight, items and errors; '': it does not count
+--      14 the state of ownership that it has heard of
 -- Returns {'ok', takings, last arrival, {arrived...}, is there more, sessions that work, parts too many, who reads
 --          start(), whether all is over, last item, exporter, its name, microseconds of its lease,
 --          {part; with '!' where its last owner is gone...}, {what is kept of it...},
 --          {how many requests a lane has, its first one...}, what all are to do,
 --          how many others have had nothing to do for a while, where no part is free,
---          what all together have counted, those included that are gone} or {'fenced'} or {'behind'}
+--          what all together have counted, those included that are gone,
+--          the state of ownership, which is another one after each change; {who owns each part; '': nobody...} and
+--          {session, name of its process...} where that is news} or {'fenced'} or {'behind'}
 local LANES, ARRIVALS = 500, 1000
 local head, deadlines, sessions, owners, queue, arrivals, values = unpack(KEYS)
 local session = ARGV[1]
@@ -25,7 +28,7 @@ if takings < said then return {'behind'} end
 if takings > said + 1 then return {'fenced'} end
 local mine = tonumber(given[2] or '0')
 local h = redis.call('HMGET', head, 'parts', 'run', 'since', 'latest', 'guests', 'owned', 'start', 'exporter', 'end',
-                     'wish', 'ahead', 'starving', 'counts')
+                     'wish', 'ahead', 'starving', 'counts', 'moved')
 if not h[1] then return {'fenced'} end
 local parts, owned, start, exporter = tonumber(h[1]), tonumber(h[6] or '0'), h[7] or '', h[8] or ''
 local starves, starving = ARGV[12] == '1', tonumber(h[12] or '0')
@@ -69,6 +72,7 @@ if ARGV[13] ~= '' and ARGV[13] ~= counted then
   redis.call('HSET', sessions, session .. ' counts', ARGV[13])
 end
 
+local moved = tonumber(h[14] or '0')
 local function every_owner()
   local fields = {}
   for part = 0, parts - 1 do fields[part + 1] = part end
@@ -83,6 +87,7 @@ local function forget(gone, is_clean)
     end
   end
   redis.call('HSET', head, 'owned', owned)
+  moved = redis.call('HINCRBY', head, 'moved', 1)
   redis.call('ZREM', deadlines, gone)
   if redis.call('HGET', sessions, gone .. ' works') == '0' then redis.call('HINCRBY', head, 'guests', -1) end
   if redis.call('HGET', sessions, gone .. ' starves') == '1' then
@@ -177,6 +182,7 @@ elseif ARGV[4] == '1' then
       redis.call('HSET', sessions, session .. ' parts', mine,
                  session .. ' takings', string.format('%.0f ', takings) .. table.concat(taken, ' '))
       redis.call('HSET', head, 'owned', owned)
+      moved = redis.call('HINCRBY', head, 'moved', 1)
     end
   end
 end
@@ -201,7 +207,17 @@ local heard = string.format('%s%016.0f:', prefix, tonumber(ARGV[7]) + 1)
 redis.call('ZREMRANGEBYLEX', arrivals, '[' .. prefix, '(' .. heard)
 local arrived = redis.call('ZRANGE', arrivals, '[' .. heard, '(' .. session .. ';', 'BYLEX', 'LIMIT', 0, ARRIVALS)
 if #arrived == ARRIVALS then more = 1 end
+local its, names = {}, {}
+if ARGV[14] ~= tostring(moved) and working > 1 then
+  local found = every_owner()
+  for at = 1, parts do its[at] = found[at] or '' end
+  local live = redis.call('ZRANGE', deadlines, 0, -1, 'WITHSCORES')
+  for at = 1, #live, 2 do
+    names[at] = live[at]
+    names[at + 1] = redis.call('HGET', sessions, live[at] .. ' name') or ''
+  end
+end
 local over = ARGV[6] == '1' and start == 'done' and redis.call('ZCARD', queue) == 0
 return {'ok', takings, redis.call('HGET', sessions, session .. ' arrived') or '0', arrived, more, working,
         math.max(0, mine - fair), start, over and 1 or 0, h[9] or '0', exporter, exporter_name, exporter_left,
-        taken, kept, lanes, h[10] or '', owned == parts and starving - (starves and 1 or 0) or 0, counts}
+        taken, kept, lanes, h[10] or '', owned == parts and starving - (starves and 1 or 0) or 0, counts, moved, its, names}
