@@ -12,8 +12,8 @@ counts. So no page need be given back; but one that has no end would not come to
 :data:`MAX_BEYOND` items more than are missing.
 
 In a job that several processes share, what they count is summed in the store, each quarter of a second. A process has
-no more in flight than pages are missing then, those that others have in flight left out. So the limits are passed by
-what the others begin in that time at the most.
+no more in flight than pages are missing then, those that others have in flight left out. So the limit of pages is
+passed by what the others begin in that time at the most, and those of items and errors also by what is in flight then.
 
 Each limit ends the crawl as the first Ctrl-C does, for a reason of Scrapy's name.
 """
