@@ -547,7 +547,7 @@ async def test_why_tells_of_a_host_that_another_process_sends_to(
         for subjects in (hosts, [trawl.Request(f"http://{host}/9") for host in hosts]):
             reasons = zip(hosts, map(crawl.why, subjects), strict=True)
             words = {host: reason.text(0.0) for host, reason in reasons if reason is not None}
-            told.append({host for host, text in words.items() if f"{host} store (another process of" in text})
+            told.append({host for host, text in words.items() if f"{host} store (" in text and "sends to it" in text})
         assert crawl.why("account") is None
 
     async with trio.open_nursery() as nursery:
