@@ -434,7 +434,7 @@ async def test_why_names_the_process_that_sends_to_a_host(
         nursery.start_soon(partial(fleet.work, 0, feed=True, watchers=[ask]))
         nursery.start_soon(partial(fleet.work, 1))
     name = f"{socket.gethostname()}:{os.getpid()}"
-    assert said == {f"{name} sends to it: `trawl job --why` says what that waits for"}
+    assert said == {f"{name} sends to it: `trawl job JOB --why` says what that waits for"}
 
 
 async def test_a_process_that_has_nothing_to_do_gets_hosts_of_one_that_has_many(
