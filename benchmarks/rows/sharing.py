@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from hashlib import blake2b
 from typing import BinaryIO
@@ -39,6 +39,8 @@ MARKS = 2_000_000
 AT_ONCE = 1_000
 MODELLED = (8, 64)
 """Numbers of processes that the model is asked for."""
+CONFIRMED = (4, 8)
+"""Numbers of processes by which it is confirmed."""
 
 BUSY = f"""
 import time
@@ -51,18 +53,21 @@ class Busy(trawl.Spider):
         "CONCURRENT_REQUESTS_PER_DOMAIN": 4, "DOWNLOAD_DELAY": 0.0, "DOWNLOAD_DELAY_PER_SLOT": 0.0,
     }}
 
-    def __init__(self, hosts, pages):
+    def __init__(self, hosts, pages, waits=""):
         super().__init__()
         self.hosts = hosts.split()
         self.pages = int(pages)
+        self.waits = waits
 
     async def start(self):
         for host in self.hosts:
             yield trawl.Request(f"http://{{host}}/small/0", cb_kwargs={{"host": host, "number": 0}})
 
     def parse(self, response, host, number):
+        if self.waits:
+            time.sleep({PARSING})  # the process does nothing else meanwhile, and needs no core for it
         until = time.thread_time() + {PARSING}
-        while time.thread_time() < until:
+        while not self.waits and time.thread_time() < until:
             sum(range(10_000))
         yield {{"url": response.url}}
         for next in (2 * number + 1, 2 * number + 2):
@@ -72,36 +77,62 @@ class Busy(trawl.Spider):
 
 
 def processes(bench: Bench) -> list[Figure]:
-    """A spider that computes for 20 ms a page, by one process without a job and by two with a server of their own."""
-    hosts, pages = (8, 5) if bench.is_quick else (HOSTS, PAGES_A_HOST)
+    """A spider that computes for 20 ms a page, by one process without a job and by two with a server of their own.
+
+    What more processes come to, with a core each, is computed from that. To confirm it on few cores, each process then
+    stands still for 20 ms a page instead of computing, so that as many processes run side by side as on so many cores.
+    """
+    hosts = 8 if bench.is_quick else HOSTS
     folder = bench.folder / "processes"
     folder.mkdir()
     (folder / "busy.py").write_text(BUSY, encoding="utf-8")
-    names = " ".join([address(number, bench.site.port) for number in range(hosts)])
     rates: dict[int, list[float]] = {1: [], 2: []}
     for _ in range(bench.rounds):
         for count, found in rates.items():
-            options = [] if count == 1 else ["--processes", str(count)]
-            words = [sys.executable, "-m", "trawl", "crawl", "busy.py", "-a", f"hosts={names}", "-a", f"pages={pages}"]
-            words += ["-O", "items.jsonl", "--stats", "stats.json", "--quiet", *options]
-            subprocess.run(words, cwd=folder, check=True)
-            stats = json.loads((folder / "stats.json").read_text("utf-8"))
-            if stats["item_scraped_count"] != hosts * pages:
-                raise RuntimeError(f"{stats['item_scraped_count']} items in place of {hosts * pages}")
-            found.append(hosts * pages / stats["elapsed_seconds"])
-            bench.say(f"  {count} processes: {found[-1]:,.1f} pages/s")
+            found.append(_crawled(bench, count, hosts))
     ratio = ratio_of("two against one", rates[2], rates[1], least=1.7)
     costs = _costs(bench)
-    shares = ratio.value / 2.0, PARSING + costs["own"] / 1e6, costs["store"] / 1e6
+    standing = {
+        count: _crawled(bench, count, hosts * max(1, count // 2), "-a", "waits=1") for count in (1, 2, *CONFIRMED)
+    }
+    page, store = PARSING + costs["own"] / 1e6, costs["store"] / 1e6
     return [
         median_of("one process", rates[1], "pages/s"),
         median_of("two processes", rates[2], "pages/s"),
         ratio,
-        *(_expected(count, *shares) for count in MODELLED),
+        *(_expected(count, ratio.value / 2.0, page, store) for count in MODELLED),
+        *(_confirmed(count, standing, page, store) for count in CONFIRMED),
     ]
 
 
-def _expected(count: int, share: float, page: float, store: float) -> Figure:
+def _crawled(bench: Bench, count: int, hosts: int, *options: str) -> float:
+    """Pages a second of a crawl by so many processes."""
+    folder, pages = bench.folder / "processes", 5 if bench.is_quick else PAGES_A_HOST
+    names = " ".join([address(number, bench.site.port) for number in range(hosts)])
+    words = [
+        sys.executable,
+        "-m",
+        "trawl",
+        "crawl",
+        "busy.py",
+        "-a",
+        f"hosts={names}",
+        "-a",
+        f"pages={pages}",
+        *options,
+    ]
+    words += ["-O", "items.jsonl", "--stats", "stats.json", "--quiet"]
+    words += [] if count == 1 else ["--processes", str(count)]
+    subprocess.run(words, cwd=folder, check=True)
+    stats = json.loads((folder / "stats.json").read_text("utf-8"))
+    if stats["item_scraped_count"] != hosts * pages:
+        raise RuntimeError(f"{stats['item_scraped_count']} items in place of {hosts * pages}")
+    rate = float(hosts * pages / stats["elapsed_seconds"])
+    bench.say(f"  {count} processes {' '.join(options)}: {rate:,.1f} pages/s")
+    return rate
+
+
+def _model(count: int, share: float, page: float, store: float) -> float:
     """What so many processes come to, each on a core of its own: they add up until the store's core is full.
 
     Args:
@@ -110,10 +141,23 @@ def _expected(count: int, share: float, page: float, store: float) -> Figure:
         page: Seconds of a worker's processor that a page takes.
         store: Seconds of the store's.
     """
-    full = page / store
-    value = min(count * share, full)
+    return min(count * share, page / store)
+
+
+def _expected(count: int, share: float, page: float, store: float) -> Figure:
+    value, full = _model(count, share, page, store), page / store
     note = f"computed: {share:.2f} a process, as measured with two, and at most {full:,.0f}, where the store is full"
     return Figure(name=f"{count} processes against one, each on a core", value=value, unit="x", note=note)
+
+
+def _confirmed(count: int, rates: Mapping[int, float], page: float, store: float) -> Figure:
+    """What so many processes that stand still came to, against what the model makes of two of them."""
+    expected = _model(count, rates[2] / rates[1] / 2.0, page, store)
+    measured = rates[count] / rates[1]
+    note = f"{measured:.2f} x one, where the model says {expected:.2f}; each stands still for 20 ms a page"
+    return Figure(
+        name=f"{count} processes: measured against the model", value=measured / expected, unit="x", least=0.9, note=note
+    )
 
 
 def _costs(bench: Bench) -> dict[str, float]:
