@@ -79,8 +79,8 @@ class Busy(trawl.Spider):
 def processes(bench: Bench) -> list[Figure]:
     """A spider that computes for 20 ms a page, by one process without a job and by two with a server of their own.
 
-    What more processes come to, with a core each, is computed from that. To confirm it on few cores, each process then
-    stands still for 20 ms a page instead of computing, so that as many processes run side by side as on so many cores.
+    What more of them come to once they run, with a core each, is computed. To confirm it on few cores, each process
+    stands still for 20 ms a page instead of computing, so that they run side by side as on so many cores.
     """
     hosts = 8 if bench.is_quick else HOSTS
     folder = bench.folder / "processes"
@@ -89,24 +89,32 @@ def processes(bench: Bench) -> list[Figure]:
     rates: dict[int, list[float]] = {1: [], 2: []}
     for _ in range(bench.rounds):
         for count, found in rates.items():
-            found.append(_crawled(bench, count, hosts))
-    ratio = ratio_of("two against one", rates[2], rates[1], least=1.7)
+            crawled, took = _crawl(bench, count, hosts)
+            found.append(crawled / took)
+            bench.say(f"  {count} processes: {found[-1]:,.1f} pages/s")
     costs = _costs(bench)
-    standing = {
-        count: _crawled(bench, count, hosts * max(1, count // 2), "-a", "waits=1") for count in (1, 2, *CONFIRMED)
-    }
-    page, store = PARSING + costs["own"] / 1e6, costs["store"] / 1e6
+    full = (PARSING + costs["own"] / 1e6) / (costs["store"] / 1e6)
+    steady = {count: _steady(bench, count) for count in (1, 2, *CONFIRMED)}
     return [
         median_of("one process", rates[1], "pages/s"),
         median_of("two processes", rates[2], "pages/s"),
-        ratio,
-        *(_expected(count, ratio.value / 2.0, page, store) for count in MODELLED),
-        *(_confirmed(count, standing, page, store) for count in CONFIRMED),
+        ratio_of("two against one", rates[2], rates[1], least=1.7),
+        *(_confirmed(count, steady, full) for count in CONFIRMED),
+        *(_expected(count, steady, full) for count in MODELLED),
     ]
 
 
-def _crawled(bench: Bench, count: int, hosts: int, *options: str) -> float:
-    """Pages a second of a crawl by so many processes."""
+def _steady(bench: Bench, count: int) -> float:
+    """Pages a second of so many processes that stand still, once they run: a long crawl less a short one."""
+    few, many = (1, 2) if bench.is_quick else (30, 120)
+    (pages, took), (more, longer) = (_crawl(bench, count, hosts * count, "-a", "waits=1") for hosts in (few, many))
+    rate = (more - pages) / (longer - took)
+    bench.say(f"  {count} processes that stand still: {rate:,.1f} pages/s, after {took - pages / rate:.1f} s")
+    return rate
+
+
+def _crawl(bench: Bench, count: int, hosts: int, *options: str) -> tuple[int, float]:
+    """Crawl with so many processes; the pages, and the seconds."""
     folder, pages = bench.folder / "processes", 5 if bench.is_quick else PAGES_A_HOST
     names = " ".join([address(number, bench.site.port) for number in range(hosts)])
     words = [
@@ -127,37 +135,31 @@ def _crawled(bench: Bench, count: int, hosts: int, *options: str) -> float:
     stats = json.loads((folder / "stats.json").read_text("utf-8"))
     if stats["item_scraped_count"] != hosts * pages:
         raise RuntimeError(f"{stats['item_scraped_count']} items in place of {hosts * pages}")
-    rate = float(hosts * pages / stats["elapsed_seconds"])
-    bench.say(f"  {count} processes {' '.join(options)}: {rate:,.1f} pages/s")
-    return rate
+    return hosts * pages, float(stats["elapsed_seconds"])
 
 
-def _model(count: int, share: float, page: float, store: float) -> float:
-    """What so many processes come to, each on a core of its own: they add up until the store's core is full.
+def _model(count: int, steady: Mapping[int, float], full: float) -> float:
+    """What so many processes come to against one, each on a core: they add up until the store's core is full.
 
     Args:
         count: The number of processes.
-        share: What each of two came to, against one alone.
-        page: Seconds of a worker's processor that a page takes.
-        store: Seconds of the store's.
+        steady: The pages a second of one process and of two.
+        full: So many processes keep the store's core busy.
     """
-    return min(count * share, page / store)
+    return min(count * steady[2] / steady[1] / 2.0, full)
 
 
-def _expected(count: int, share: float, page: float, store: float) -> Figure:
-    value, full = _model(count, share, page, store), page / store
-    note = f"computed: {share:.2f} a process, as measured with two, and at most {full:,.0f}, where the store is full"
-    return Figure(name=f"{count} processes against one, each on a core", value=value, unit="x", note=note)
+def _expected(count: int, steady: Mapping[int, float], full: float) -> Figure:
+    note = f"computed from two, which come to {_model(2, steady, full):.2f}; the store is full with {full:,.0f}"
+    return Figure(name=f"{count} processes against one", value=_model(count, steady, full), unit="x", note=note)
 
 
-def _confirmed(count: int, rates: Mapping[int, float], page: float, store: float) -> Figure:
-    """What so many processes that stand still came to, against what the model makes of two of them."""
-    expected = _model(count, rates[2] / rates[1] / 2.0, page, store)
-    measured = rates[count] / rates[1]
-    note = f"{measured:.2f} x one, where the model says {expected:.2f}; each stands still for 20 ms a page"
-    return Figure(
-        name=f"{count} processes: measured against the model", value=measured / expected, unit="x", least=0.9, note=note
-    )
+def _confirmed(count: int, steady: Mapping[int, float], full: float) -> Figure:
+    """What so many processes that stand still come to, against what the model makes of two of them."""
+    expected, measured = _model(count, steady, full), steady[count] / steady[1]
+    note = f"{measured:.2f} x one, where the model says {expected:.2f}"
+    name = f"{count} processes: measured against the model"
+    return Figure(name=name, value=measured / expected, unit="x", least=0.9, note=note)
 
 
 def _costs(bench: Bench) -> dict[str, float]:
