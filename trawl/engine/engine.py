@@ -59,7 +59,7 @@ from trawl.engine.crawl import Crawl
 from trawl.engine.direct import DirectFetches
 from trawl.engine.dispatch import Dispatcher
 from trawl.engine.fetcher import Fetcher, ScopeLimiters
-from trawl.engine.hooks import Hooks, IdleHooks
+from trawl.engine.hooks import Hooks, IdleRounds
 from trawl.engine.items import ItemWriter, Processor
 from trawl.engine.job import JobState
 from trawl.engine.job_items import JobItemWriter
@@ -155,7 +155,7 @@ class Engine:
         self.start_requests: StartRequests = StartRequests(
             context, self.leases, items, self.job_state, self.hooks.start
         )
-        self.idle_rounds: IdleHooks = IdleHooks(self.hooks, self.leases, context.shields, state)
+        self.idle_rounds: IdleRounds = IdleRounds(self.hooks, self.leases, context.shields, state)
         self.sharing: Sharing | None = self._sharing(admission, prefetcher)
         self.dispatcher: Dispatcher = Dispatcher(
             scheduler=self.scheduler,
