@@ -150,8 +150,17 @@ class CrawlLimits:
     """
 
     __slots__ = (
-        *("_changed", "_counted", "_errors", "_failed", "_others", "_pages", "_places", "_scheduler", "_state"),
-        *("began_at", "items"),
+        "_changed",
+        "_counted",
+        "_errors",
+        "_failed",
+        "_others",
+        "_pages",
+        "_places",
+        "_scheduler",
+        "_state",
+        "began_at",
+        "items",
     )
 
     def __init__(

@@ -82,9 +82,7 @@ _PAST = 1.05  # a window of forty answers goes so far past the refused rate: two
 _DELAYED = 0.6  # delays used to this part are what limited: with jitter two of them allow less than either alone
 _FULL = 0.75  # slots that were busy for this part of the window are
 _ANSWERS = 40  # in a window whose length is not configured: enough to tell a rate by
-_ANSWERS_REFUSED = (
-    60  # ... if one of them was refused: where the rate holds with one in each, these are 1.7 in a hundred
-)
+_ANSWERS_REFUSED = 60  # ... if one of them was refused: with one in each window, 1.7 in a hundred are
 _LEAST_WINDOW = 1.0  # seconds; a shorter one would count what a burst lets through
 _ROUND = 5  # good answers in a round of slow start, and its factor: twice the rate after ten of them
 _GROWTH = math.sqrt(2.0)
