@@ -224,13 +224,11 @@ def test_b07_c05_an_outage_whose_every_answer_says_when_to_come_back_is_one(
     plain = {"DOWNLOAD_DELAY": 0.2, "DOWNLOAD_DELAY_PER_SLOT": 0.0}
     web: dict[str, Any] = {"limit": RateLimit(rate=5.0, burst=5)} if is_ramped else {}
     sim = crawled(900, RAMPED if is_ramped else plain, handler=handler, **web)
-    assert (
-        back_within(sim, 60.0 + lasts, 5.0) <= 75.0
-    )  # plain backing off too: it has doubled its delay as often as it could
+    # Plain backing off too: it has doubled its delay as often as it could.
+    assert back_within(sim, 60.0 + lasts, 5.0) <= 75.0
     refused = [send.time for send in sim.sends if send.status == status and 60.0 <= send.time < 60.0 + lasts]
-    assert len(refused) <= (
-        14 if status == 503 else 20
-    )  # for a minute a 429 speaks of a limit, whose falls are smaller
+    # For a minute a 429 speaks of a limit, whose falls are smaller.
+    assert len(refused) <= (14 if status == 503 else 20)
     assert min(later - earlier for earlier, later in pairwise(refused)) >= float(seconds)
 
 
