@@ -20,7 +20,7 @@ from w3lib.url import safe_url_string
 
 from trawl.addresses import AddressGuard
 from trawl.cli.checks.asyncio_uses import asyncio_uses
-from trawl.cli.checks.scrapy_only import is_of_headers
+from trawl.cli.checks.scrapy_only import is_bytes, is_of_headers
 from trawl.cli.checks.source import CheckMessage, SpiderSource
 from trawl.compat import GUIDE, MOVED, changes, name_advice, project_files
 from trawl.compat.crawler import Crawler, CrawlerEngine
@@ -349,12 +349,12 @@ class _Reader(ast.NodeVisitor):
                 if _last(function.value) == "meta":
                     self._key_of_meta(node.args[0], function.value)
             by_pattern = _last(function.value) in self._patterns or _is_pattern_of_bytes(function.value)
-            of_bytes = _last(function.value) == "re" and node.args and _is_bytes(node.args[0])
+            of_bytes = _last(function.value) == "re" and node.args and is_bytes(node.args[0])
             if function.attr in _MATCHES and (by_pattern or of_bytes) and any(map(self._is_value, node.args)):
                 self._tell(node, _NO_B)
             if function.attr == "get_stats" and _last(function.value) == "stats":
                 self._tell(node, _ALL_STATISTICS, is_wrong=False)
-            if function.attr == "join" and _is_bytes(function.value) and any(map(self._is_value, node.args)):
+            if function.attr == "join" and is_bytes(function.value) and any(map(self._is_value, node.args)):
                 self._tell(node, _NO_B)
         if _last(function) in _REQUESTS or _last(function) == "follow":
             self._request(node)
@@ -460,12 +460,8 @@ def _assigned(nodes: Iterable[ast.AST], is_it: Callable[[ast.expr], bool]) -> se
     return {target.id for node in found for target in node.targets if isinstance(target, ast.Name)}
 
 
-def _is_bytes(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and isinstance(node.value, bytes)
-
-
 def _is_pattern_of_bytes(node: ast.expr) -> bool:
-    return isinstance(node, ast.Call) and _last(node.func) == "compile" and bool(node.args) and _is_bytes(node.args[0])
+    return isinstance(node, ast.Call) and _last(node.func) == "compile" and bool(node.args) and is_bytes(node.args[0])
 
 
 def _last(node: ast.AST | None) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from trawl.cli.checks.source import CheckMessage, SpiderSource
 
-__all__ = ["check_scrapy_only", "is_of_headers"]
+__all__ = ["check_scrapy_only", "is_bytes", "is_of_headers"]
 
 _REQUESTS = frozenset({"Request", "FormRequest", "JsonRequest"})
 
@@ -64,23 +64,19 @@ def _taken_for_bytes(call: ast.Call) -> Iterator[str]:
         return
     if function.attr == "decode":
         yield f"{_TEXTS} remove decode()"
-    elif not _are_headers(function.value) and any(map(_is_bytes, call.args)):
+    elif not _are_headers(function.value) and any(map(is_bytes, call.args)):
         yield f"{_TEXTS} remove the b before the quotes"
 
 
 def _compared_with_bytes(node: ast.Compare) -> Iterator[str]:
     sides = [node.left, *node.comparators]
     parts = [part for side in sides for part in (side.elts if isinstance(side, ast.Tuple | ast.List) else [side])]
-    if any(map(_is_bytes, parts)) and any(is_of_headers(side) and not _are_headers(side) for side in sides):
+    if any(map(is_bytes, parts)) and any(is_of_headers(side) and not _are_headers(side) for side in sides):
         yield f"{_TEXTS} remove the b before the quotes"
 
 
 def _are_headers(node: ast.expr) -> bool:
     return isinstance(node, ast.Attribute) and node.attr == "headers"
-
-
-def _is_bytes(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and isinstance(node.value, bytes)
 
 
 def _wrong(call: ast.Call) -> Iterator[str]:
@@ -97,6 +93,11 @@ def _wrong(call: ast.Call) -> Iterator[str]:
             yield f"{name}() does not support 'flags'; use meta instead"
         if len(call.args) > 2:
             yield f"{name}() takes only url and callback as positional arguments; pass the rest by keyword"
+
+
+def is_bytes(node: ast.expr) -> bool:
+    """Return True for a literal of bytes."""
+    return isinstance(node, ast.Constant) and isinstance(node.value, bytes)
 
 
 def is_of_headers(node: ast.expr) -> bool:
