@@ -224,15 +224,18 @@ class Admission:
         if self._frontier.statistics().pending:
             self._restored_at = trio.current_time()
 
-    def leased(self, record: Record) -> Grant:
-        """The core's grant for a leased record, with the gate of its origin seen to."""
-        grant = Grant.of_record(record)
+    def grant_for(self, record: Record) -> Grant:
+        """Make the core's grant for a leased record, and see to the gate of its origin."""
         # The scopes of a restored one were not named in this run, and some are known as hosts only by that. So it is
         # with those that another process has found.
         if self.is_foreign is not None or (self._restored_at > -math.inf and self._is_restored(record)):
-            self._throttle.resolver.of_nowait(record.request)
-        self._gates.ensure(grant)
-        return grant
+            self._throttle.resolver.note_own_host(record.request)
+        self._gates.ensure(record.origin)
+        return Grant.of_record(record)
+
+    def ask_early(self, record: Record) -> None:
+        """Have the robots.txt of a record's origin asked for before its time has come, so that it can go then."""
+        self._gates.ensure(record.origin)
 
     # -- what takes the place of another
 
@@ -341,7 +344,8 @@ class Admission:
         # Before the gate is seen to: what a cache answers needs no robots.txt.
         if self._cache_lookup is not None and await self._cache_lookup.took(grant):
             return
-        self._gates.ensure(grant)
+        if not grant.passes_gate:
+            self._gates.ensure(grant.origin)
         self._scheduler.push(grant, trio.current_time(), not_before)
         self._state.wakeup.set()
 

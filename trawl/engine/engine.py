@@ -137,7 +137,7 @@ class Engine:
         if cache is not None:
             self.cache_lookup = CacheLookup(cache, limits=self.limits, state=state)
         admission = Admission(context, self.throttle, self._gates, self.scheduler, self.cache_lookup)
-        prefetcher = Prefetcher(context.frontier, self.scheduler, admission.leased, self.cache_lookup)
+        prefetcher = Prefetcher(context.frontier, self.scheduler, admission.grant_for, self.cache_lookup)
         self.leases: Leases = Leases(context, admission, prefetcher)
         self.direct: DirectFetches = DirectFetches(context, admission, self.scheduler)
         # The crawl as users see it, and then their own classes: a manager may ask everything of it when it is made.

@@ -221,8 +221,8 @@ class Leases:
 
     def _stored(self, records: Sequence[Record]) -> bool:
         for record in records:
-            if record.not_before:  # its origin's robots.txt is asked for now, so that it can go when its time has come
-                self._admission.leased(record)
+            if record.not_before:
+                self._admission.ask_early(record)
         may_go = self._prefetcher.pushed(records)
         if may_go:  # where the frontier waited for a disk, the dispatcher has looked before
             self._state.wakeup.set()

@@ -133,10 +133,9 @@ class RobotsGates:
         """Return True if requests to an origin, as :meth:`origin_of` names it, wait for its robots.txt."""
         return bool(origin) and not origin.startswith("//")
 
-    def ensure(self, grant: Grant) -> None:
-        """Close the gate of a grant's origin, and note it to be asked, unless its rules are known and fresh."""
-        origin = grant.origin
-        if grant.passes_gate or not self.has_gate(origin):
+    def ensure(self, origin: str) -> None:
+        """Close the gate of an origin, and note it to be asked, unless it has none or its rules are known and fresh."""
+        if not self.has_gate(origin):
             return
         known = self._origins.get(origin)
         if known is None:
