@@ -138,8 +138,7 @@ class IdleRounds:
     def begin(self) -> None:
         """Count the next round as open; :meth:`run` is to be started next."""
         self._scope = trio.CancelScope()
-        self._state.opened(1)
-        self._state.is_reading = True
+        self._state.reading_began()
 
     def stop(self) -> None:
         """Cancel the hook; the requests that it was given are stored."""
@@ -152,9 +151,7 @@ class IdleRounds:
                 await trio.lowlevel.checkpoint()  # the hook is not called if the crawl has been ended meanwhile
                 self._is_over = not await self._hooks.idle(self._store)
         finally:
-            self._state.is_reading = False
-            self._state.ended()
-            self._state.wakeup.set()
+            self._state.reading_ended()
 
     async def _store(self, requests: list[Request]) -> None:
         with self._shields.shielded():

@@ -155,10 +155,9 @@ async def _crawl(context: CrawlContext, engine: Engine) -> None:
             engine.leases.restore()
             read_start = partial(inner.start_soon, engine.start_requests.run, engine.dispatcher.between(inner))
             if engine.sharing is None:
-                state.opened(1)  # start() itself
+                state.reading_began()
                 read_start()
             else:  # one process of the job reads it, and all are open until the job is over
-                state.is_reading = False
                 engine.sharing.begin(read_start)
                 inner.start_soon(engine.sharing.run)
             state.begin()

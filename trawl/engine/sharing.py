@@ -205,8 +205,7 @@ class Sharing:
         self._some_go.set()
 
     def _begin_start(self) -> None:
-        self._state.is_reading = True
-        self._state.opened(1)
+        self._state.reading_began()
         self._read_start()
 
     async def _give_parts(self) -> None:

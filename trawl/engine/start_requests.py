@@ -91,9 +91,7 @@ class StartRequests:
                 raise
             self._failed(group)
         finally:
-            self._state.is_reading = False
-            self._state.ended()
-            self._state.wakeup.set()
+            self._state.reading_ended()
 
     async def _read(self, grant_ready: Callable[[], Awaitable[None]] | None) -> None:
         outlet = self._items.of(None)

@@ -200,7 +200,7 @@ class State:
         callbacks: Callbacks that run now.
         most_callbacks: At so many, no further page is sent.
         is_paused: No page is sent.
-        is_reading: ``start()`` has not come to its end, or receivers of ``spider_idle`` are asked.
+        is_reading: Requests come from ``start()``, or from receivers of ``spider_idle``, and more may come.
         is_begun: What an earlier run has left is taken up, so that requests may be added.
         is_over: No more requests are taken in.
         keepers: Blocks that keep the crawl from ending while nothing is open.
@@ -230,7 +230,7 @@ class State:
     def __init__(self, most_callbacks: int) -> None:
         self.most_callbacks: int = most_callbacks
         self.is_paused: bool = False
-        self.is_reading: bool = True
+        self.is_reading: bool = False
         self.is_begun: bool = False
         self.is_over: bool = False
         self.keepers: int = 0
@@ -244,6 +244,17 @@ class State:
         self._idle: trio.Event | None = None
         self._room: trio.Event | None = None
         self._low = 1  # with so many open, or fewer, somebody may wait for the end of a request
+
+    def reading_began(self) -> None:
+        """``start()`` or a round of ``spider_idle`` is about to begin: it counts as one open request."""
+        self.is_reading = True
+        self.open += 1
+
+    def reading_ended(self) -> None:
+        """It has come to its end; the dispatcher is told."""
+        self.is_reading = False
+        self.ended()
+        self.wakeup.set()
 
     def opened(self, n: int) -> None:
         """``n`` requests were admitted."""
