@@ -288,7 +288,7 @@ class Fetcher:
         if any(scope.held_until > now or scope.counts_sends for scope in scopes):
             return True
         for scope in scopes:
-            scope.last_sent = now
+            scope.resent(now)
         self._count_sent(grant)
         return False
 

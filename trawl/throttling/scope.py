@@ -228,22 +228,21 @@ class Scope:
 
     def reason(self, now: float, amount: float = 1.0) -> Reason:
         """Explain the answer of :meth:`gate`; with an empty ``limit`` if the scope is open at ``now``."""
-        at = self.gate(now, amount)
+        if limit := self.full:
+            return Reason(self.id, limit, inf, self.concurrency_source if limit == "concurrency" else self.quota_source)
+        refilled = -inf if self.quota is None else self.quota.ready_at(now, amount)
+        limit, at = self._last_to_open(refilled, self.lead)
         if at <= now:
             return Reason(self.id, "", at, "")
-        if self.in_flight >= self.concurrency:
-            return Reason(self.id, "concurrency", inf, self.concurrency_source)
-        if self.pages is not None and self.pages.is_awaited:
-            return Reason(self.id, "pages", inf, self.quota_source)
-        if self.quota is not None and self.quota.ready_at(now, amount) == at:
+        if refilled == at:
             return Reason(self.id, "quota", at, self.quota_source)
         if self.held_until == at and self.hold_reason is not None:
             return self.hold_reason
-        if self.delay > 0.0 and (at == inf or self._spaced_at() - self.lead == at):
-            limit, source = self._spacing()
-            return Reason(self.id, limit, at + self.lead, source)
-        source = self.delay_source if self.delay_limit == "delay" else self.quota_source  # backoff leaves it alone
-        return Reason(self.id, "delay_per_slot", at + self.lead, source)
+        if limit == "delay_per_slot":
+            source = self.delay_source if self.delay_limit == "delay" else self.quota_source  # backoff leaves it alone
+        else:
+            source = self._spacing()[1]
+        return Reason(self.id, limit, at + self.lead, source)
 
     @property
     def full(self) -> str:
@@ -367,7 +366,7 @@ class Scope:
 
     def take(self, now: float, amount: float = 1.0) -> int:
         """Occupy a place, which :meth:`gate` said is free. Returns the number of the slot, from 1."""
-        limit, opened_at = self._due(now, amount)
+        limit, opened_at = self._last_to_open(self.waits.refilled(now, amount) if self.waits.refills else -inf, 0.0)
         self.waits.taken(now, limit, opened_at)
         if limit == "quota":
             self._refilled_at = opened_at
@@ -466,6 +465,10 @@ class Scope:
             self._applied_at = now
         return min(now - due, self.delay) if is_late else 0.0
 
+    def resent(self, now: float) -> None:
+        """Count a request that goes again, at ``now``, where its first send was in vain and no limit counts sends."""
+        self.last_sent = now
+
     def draw(self, drawn: float | None = None) -> float:
         """Draw the number for the next send, from 0 to 1; or take ``drawn``, which another scope drew for it."""
         if drawn is None:
@@ -552,16 +555,23 @@ class Scope:
 
     # -- inside
 
-    def _due(self, now: float, amount: float) -> tuple[str, float]:
-        """Of the holds, the delays and the quota, which one opened last for the request that goes now, and when."""
+    def _last_to_open(self, refilled: float, lead: float) -> tuple[str, float]:
+        """Name the one that opens last of the holds, the delays and the quota, and say when.
+
+        :meth:`gate` has the same instants without the names, for speed.
+
+        Args:
+            refilled: The instant at which the quota has room, or has had; ``-inf``: it is not in the way.
+            lead: Seconds by which a request may leave before its delays are over.
+        """
         limit, at = "", self.held_until
         if self.hold_reason is not None:
             limit = self.hold_reason.limit
-        if self.delay > 0.0 and (spaced := self._spaced_at()) > at:
+        if self.delay > 0.0 and (spaced := self._spaced_at() - lead) > at:
             limit, at = self._spacing()[0], spaced
-        if self.delay_per_slot > 0.0 and (rested := self._slot_ready_at()) > at:
+        if self.delay_per_slot > 0.0 and (rested := self._slot_ready_at() - lead) > at:
             limit, at = "delay_per_slot", rested
-        if self.waits.refills and (refilled := self.waits.refilled(now, amount)) >= at:
+        if at <= refilled != -inf:
             limit, at = "quota", refilled
         return limit, at
 
