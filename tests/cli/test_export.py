@@ -11,12 +11,12 @@ import trio
 from trio.testing import MockClock
 
 from tests.jobs.test_shared import EVERYTHING, URL, Fleet
+from tests.simulated_store import SimulatedStore
 from trawl.cli import main
 from trawl.cli.export import copy_items
 from trawl.errors import SessionEnded
 from trawl.feeds import FeedsSettings
 from trawl.frontier.job import Job
-from trawl.testing.store import SimulatedStore
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from rich.console import Console
 from trio.testing import MockClock
 
 from tests.jobs.site import Runs, all_urls, site
+from tests.simulated_store import SimulatedStore
 from trawl.cli import main
 from trawl.cli.top import top_command, waiting_lines, workers_table
 from trawl.engine import Crawl
@@ -21,7 +22,6 @@ from trawl.frontier.redis import report
 from trawl.frontier.redis.client import Address, Call
 from trawl.frontier.redis.layout import Keys
 from trawl.frontier.share import SessionState
-from trawl.testing.store import SimulatedStore
 
 URL = "redis://store/job"
 SLOW = {"a.example": {"delay": 1.0, "concurrency": 1}, "b.example": {"delay": 1.0, "concurrency": 1}}

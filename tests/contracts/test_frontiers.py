@@ -11,6 +11,7 @@ import pytest
 import trio
 
 from tests.contracts.team import Team, opened_as_team
+from tests.simulated_store import SimulatedStore
 from trawl.blocking import InlineBlocking
 from trawl.clock import WallClock
 from trawl.frontier import Frontier, MemoryFrontier
@@ -22,7 +23,6 @@ from trawl.frontier.redis.opening import open_job as open_redis_job
 from trawl.frontier.sqlite import open_job
 from trawl.frontier.stored import open_frontier
 from trawl.testing.frontier_contract import FrontierContract, Opener
-from trawl.testing.store import SimulatedStore
 
 
 @asynccontextmanager

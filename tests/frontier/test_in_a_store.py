@@ -18,6 +18,7 @@ from trio.testing import MockClock
 
 from tests.jobs.site import Linked, Runs, all_urls, site
 from tests.jobs.test_every_step import ITEMS, items_of, runs_in
+from tests.simulated_store import SimulatedStore
 from trawl.blocking import InlineBlocking
 from trawl.clock import WallClock
 from trawl.engine import Crawl
@@ -32,7 +33,6 @@ from trawl.frontier.redis.report import export_pending, failures, inspect_job, r
 from trawl.frontier.stored import open_frontier
 from trawl.http import Request
 from trawl.testing import SimulatedWeb
-from trawl.testing.store import SimulatedStore
 
 URL = "redis://user:secret@store/job"
 HERE = Address.parse(URL)

@@ -17,11 +17,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
+from tests.simulated_store import SimulatedStore
 from trawl.frontier.job import Lease
 from trawl.frontier.redis.client import Address, Call, StoreServer
 from trawl.frontier.redis.line import StoreLine
 from trawl.testing.clock import seeded_scheduling
-from trawl.testing.store import SimulatedStore
 from trawl.throttling.line import SharedLimits, Token
 
 Connect = Callable[[Address], AbstractAsyncContextManager[StoreServer]]

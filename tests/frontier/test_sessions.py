@@ -11,6 +11,7 @@ import trio
 from trio.testing import MockClock
 
 from tests.jobs.site import Linked
+from tests.simulated_store import SimulatedStore
 from trawl.clock import WallClock
 from trawl.errors import JobError, SessionEnded
 from trawl.frontier.base import Record
@@ -23,7 +24,6 @@ from trawl.frontier.redis.opening import open_job
 from trawl.frontier.share import Arrived, Gained, Items, Losing, Over, Reads
 from trawl.frontier.stored import StoredFrontier, open_frontier
 from trawl.http import Request
-from trawl.testing.store import SimulatedStore
 
 HERE = Address.parse("redis://store/job")
 LEASE = 15.0

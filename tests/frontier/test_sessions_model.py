@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from trio.testing import MockClock
 
 from tests.jobs.site import Linked
+from tests.simulated_store import SimulatedStore
 from trawl.clock import WallClock
 from trawl.errors import JobError
 from trawl.frontier.base import Record
@@ -32,7 +33,6 @@ from trawl.frontier.share import Losing, Reads
 from trawl.frontier.stored import StoredFrontier, open_frontier
 from trawl.http import Request
 from trawl.testing.clock import seeded_scheduling
-from trawl.testing.store import SimulatedStore
 
 HERE = Address.parse("redis://store/job")
 LEASE = 15.0

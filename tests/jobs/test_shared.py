@@ -21,6 +21,7 @@ from trio.testing import MockClock
 
 import trawl
 from tests.jobs.site import START_UTC
+from tests.simulated_store import SimulatedStore
 from trawl._run import CrawlResult, crawl_with
 from trawl.blocking import InlineBlocking
 from trawl.cli.worker import rejoining
@@ -33,7 +34,6 @@ from trawl.http import Outcome, Response
 from trawl.scheduler import Grant
 from trawl.settings import Layer, load
 from trawl.testing import SimulatedWeb
-from trawl.testing.store import SimulatedStore
 from trawl.transport import OnSent, Transport
 
 HOSTS, PAGES = 12, 10

@@ -13,6 +13,7 @@ import trio
 from trio.testing import MockClock
 
 import trawl
+from tests.simulated_store import SimulatedStore
 from trawl._run import CrawlResult, crawl_with
 from trawl.blocking import InlineBlocking
 from trawl.engine import Crawl
@@ -24,7 +25,6 @@ from trawl.http import Fetch, Outcome, Request
 from trawl.scheduler import Grant
 from trawl.settings import Layer, load
 from trawl.testing import SimulatedWeb
-from trawl.testing.store import SimulatedStore
 
 from .site import START_UTC
 

@@ -12,10 +12,10 @@ from itertools import count
 import pytest
 import tldextract  # noqa: F401 - its import takes 0.1 s, which a limit of a test would feel
 
+from tests.simulated_store import SimulatedStore
 from trawl.frontier.redis.client import Address
 from trawl.settings import Layer, Settings, load
 from trawl.testing.sends import rounded
-from trawl.testing.store import SimulatedStore
 
 LATE = 1e-5
 """Seconds."""
@@ -122,7 +122,7 @@ def in_a_store(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) 
         "trawl.frontier.redis.opening.connect_server",
         lambda address: _store_of(stores, address).connect(address),
     )
-    monkeypatch.setattr("trawl.testing.run.load", load_with_a_job)
+    monkeypatch.setattr("trawl.testing.simulation.load", load_with_a_job)
     monkeypatch.setattr("trawl.frontier.redis.line._ROUNDING", 0.0)
     if request.node.originalname in AS_THEY_ARE:
         return

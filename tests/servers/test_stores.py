@@ -21,6 +21,7 @@ import trio
 
 from tests.contracts.team import opened_as_team
 from tests.servers.stores import KINDS, StoreProcess, running_store
+from tests.simulated_store import SimulatedStore
 from trawl.clock import WallClock
 from trawl.errors import JobError, UsageError
 from trawl.frontier import Frontier
@@ -34,7 +35,6 @@ from trawl.frontier.redis.report import inspect_job
 from trawl.frontier.share import Counts, SessionState
 from trawl.frontier.stored import open_frontier
 from trawl.testing.frontier_contract import FrontierContract, Opener
-from trawl.testing.store import SimulatedStore
 
 pytestmark = pytest.mark.servers
 
