@@ -20,7 +20,7 @@ from trawl.http import Fetch, Outcome, Replace, Request
 from trawl.settings import Layer, load
 from trawl.testing import Send
 from trawl.testing.clock import VirtualClock, seeded_scheduling
-from trawl.testing.recorder import Recorder
+from trawl.testing.sends import Recorder
 
 __all__ = ["Look", "Trace", "run_mixture"]
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trawl.testing import Send, Span
-from trawl.testing.recorder import merge_stretches
+from trawl.testing.sends import merge_stretches
 from trawl.testing.svg import BARS, SHADES, Scale, axis_marks, axis_step, draw, make_tracks
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -15,10 +15,9 @@ if TYPE_CHECKING:
     from trawl.testing.latency import LogNormal, Outage, Uniform
     from trawl.testing.limits import RateLimit
     from trawl.testing.plot import Rate
-    from trawl.testing.recorder import Span
     from trawl.testing.responses import SimulatedResponse
     from trawl.testing.run import simulate
-    from trawl.testing.sends import Send
+    from trawl.testing.sends import Send, Span
     from trawl.testing.simulation import Simulation
     from trawl.testing.transport import SimulatedTransport
     from trawl.testing.watchdog import Stuck
@@ -57,7 +56,7 @@ _HOMES = {
     "SimulatedTransport": "transport",
     "SimulatedWeb": "web",
     "Simulation": "simulation",
-    "Span": "recorder",
+    "Span": "sends",
     "Stuck": "watchdog",
     "NotSimulated": "guard",
     "Uniform": "latency",

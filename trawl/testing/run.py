@@ -14,8 +14,7 @@ from trawl.blocking import InlineBlocking
 from trawl.settings import Layer, Settings, load, of_spider
 from trawl.testing.clock import VirtualClock, seeded_scheduling, seeded_scheduling_here
 from trawl.testing.guard import guarded
-from trawl.testing.recorder import Recorder
-from trawl.testing.sends import rounded
+from trawl.testing.sends import Recorder, rounded
 from trawl.testing.simulation import Simulation
 from trawl.testing.transport import WALL_START_UTC
 from trawl.testing.watchdog import Watchdog

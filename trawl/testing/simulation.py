@@ -22,8 +22,7 @@ from trawl.testing.plot import (
     window_for,
     write_picture,
 )
-from trawl.testing.recorder import Span
-from trawl.testing.sends import Send, rounded, timeline
+from trawl.testing.sends import Send, Span, rounded, timeline
 from trawl.testing.svg import draw
 
 if TYPE_CHECKING:

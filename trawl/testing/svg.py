@@ -14,8 +14,7 @@ from html import escape
 import attrs
 
 from trawl.observe import printable
-from trawl.testing.recorder import Kind, Span, merge_stretches
-from trawl.testing.sends import Send
+from trawl.testing.sends import Kind, Send, Span, merge_stretches
 
 __all__ = [
     "Scale",
