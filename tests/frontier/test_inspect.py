@@ -64,7 +64,7 @@ async def test_a_report_tells_what_the_last_transaction_left_while_the_job_is_wo
     assert report.oldest_lease is not None
     assert (report.oldest_lease.url, report.oldest_lease.since_utc) == ("http://a.example/2", NOON)
     assert report.kept["mine"] == b"kept"
-    assert failures(tmp_path, 9) == [Failure("http://a.example/1", "it is broken", NOON)]
+    assert failures(tmp_path, 9) == [Failure("http://a.example/1", "it is broken")]
     job.abandon()
     report = inspect_job(tmp_path)
     assert (report.is_running, report.leased) == (False, 1)

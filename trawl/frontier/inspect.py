@@ -70,12 +70,10 @@ class Failure:
     Attributes:
         url: Its URL.
         reason: Why it failed, in a sentence.
-        failed_utc: When.
     """
 
     url: str
     reason: str
-    failed_utc: datetime
 
 
 @attrs.frozen(kw_only=True)
@@ -87,7 +85,6 @@ class SessionReport:
         name: Its machine and process.
         works: It sends requests; otherwise it copies items, or looks after the job.
         exports: It copies the items to feeds.
-        reads: It reads ``start()``.
         parts: How many of the 1,024 parts of the hosts it has.
         lease_left: Seconds of its lease; below 0 it is late, and others may take its parts.
         saying: What it says of itself; None: nothing yet.
@@ -97,7 +94,6 @@ class SessionReport:
     name: str
     works: bool = True
     exports: bool = False
-    reads: bool = False
     parts: int = 0
     lease_left: float = 0.0
     saying: SessionState | None = None
@@ -178,12 +174,9 @@ def failures(directory: str | PathLike[str], limit: int) -> list[Failure]:
         JobError: It is damaged, of a newer version, or can't be read.
         UsageError: There is no job.
     """
-    statement = "SELECT record, reason, failed_at FROM failed ORDER BY failed_at DESC, ord LIMIT ?"
+    statement = "SELECT record, reason FROM failed ORDER BY failed_at DESC, ord LIMIT ?"
     with _reading(Path(directory)) as connection:
-        return [
-            Failure(unpack(record).url, reason, datetime.fromtimestamp(failed_at, UTC))
-            for record, reason, failed_at in connection.execute(statement, (limit,))
-        ]
+        return [Failure(unpack(record).url, reason) for record, reason in connection.execute(statement, (limit,))]
 
 
 def requeue_failed(directory: str | PathLike[str], now_utc: datetime) -> int:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar
 
@@ -55,7 +55,7 @@ def failures(url: str, limit: int) -> list[Failure]:
 
     async def ask(ask: _Ask, keys: Keys, _: Address) -> list[Failure]:
         found = await ask(("failed", [keys.failed], [0, limit]))
-        return [_failure(member, float(at)) for member, at in zip(found[::2], found[1::2], strict=True)]
+        return [_failure(member) for member in found[::2]]
 
     return _asked(url, ask)
 
@@ -198,7 +198,6 @@ def _sessions(head: Mapping[str, str], left: Sequence[bytes], notes: Mapping[byt
             name=told["name"].decode("utf-8", "replace") or "?",
             works=told["works"] != b"0",
             exports=head.get("exporter") == number,
-            reads=head.get("start") == number,
             parts=int(told["parts"] or 0),
             lease_left=int(microseconds) / 1e6,
             saying=SessionState.decode(told["says"]) if told["says"] else None,
@@ -245,6 +244,6 @@ def _parts(member: bytes) -> tuple[bytes, bytes]:
     return member[start:end], member[end:]
 
 
-def _failure(member: bytes, at: float) -> Failure:
+def _failure(member: bytes) -> Failure:
     reason, record = _parts(member)
-    return Failure(unpack(record).url, reason.decode("utf-8", "replace"), datetime.fromtimestamp(at, UTC))
+    return Failure(unpack(record).url, reason.decode("utf-8", "replace"))
