@@ -26,13 +26,12 @@ from typing import Any
 import attrs
 import trio
 
-from trawl.engine.company import company_of
 from trawl.engine.context import CrawlContext
 from trawl.engine.crawl import Crawl, Watcher
 from trawl.engine.engine import Engine
 from trawl.engine.hooks import Hooks
 from trawl.engine.items import Writer
-from trawl.engine.watchers import limit_watchers, own_watchers
+from trawl.engine.watchers import job_watchers, limit_watchers, own_watchers
 from trawl.errors import FeedError
 from trawl.scheduler import pending_pages
 from trawl.spiders import Spider
@@ -111,11 +110,11 @@ async def run_crawl(context: CrawlContext) -> Ended:
 
 
 def _begun(context: CrawlContext, engine: Engine) -> list[Watcher]:
-    """What watches a crawl."""
+    """Begin what runs beside a crawl, and return the tasks that watch it."""
     own = own_watchers(context.engine.watchers, engine.crawl)
     engine.hooks.begin(context.events)
-    company = company_of(context.job, context.wall)
-    return [*company, *context.watchers, *limit_watchers(context.engine, engine.limits), *own]
+    others = job_watchers(context.job, context.wall)
+    return [*others, *context.watchers, *limit_watchers(context.engine, engine.limits), *own]
 
 
 async def _written(context: CrawlContext, engine: Engine, writing: _WriterTask) -> None:

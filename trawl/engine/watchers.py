@@ -1,7 +1,8 @@
-"""The tasks that watch a crawl: limits of time, of items that do not come and of memory, and those of ``WATCHERS``.
+"""The tasks that watch a crawl: its limits, the other processes of a shared job, and those of ``WATCHERS``.
 
-Each runs beside the crawl, and is cancelled when that has ended. One that holds a limit sleeps until it could be
-reached, and ends the crawl as the first Ctrl-C does.
+Each runs beside the crawl, and is cancelled when that has ended. One that holds a limit (of time, of items that do not
+come, of memory) sleeps until it could be reached, and ends the crawl as the first Ctrl-C does. Where the job is in a
+server, others may look at it and tell its processes what to do: one task says how this crawl goes, and does as told.
 """
 
 from __future__ import annotations
@@ -10,11 +11,12 @@ import inspect
 import logging
 import os
 import sys
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import trio
 
@@ -22,10 +24,17 @@ from trawl.engine.crawl import Crawl, Watcher
 from trawl.engine.limits import CrawlLimits, ItemLimit
 from trawl.engine.settings import EngineSettings
 from trawl.errors import IgnoreRequest, SettingsError
+from trawl.frontier.share import SessionState
 from trawl.middleware.factory import accepts_arguments, entry_name, make_instance
+from trawl.observe import Progress, clipped, speed_between
 from trawl.plugins import load_plugin
 
-__all__ = ["MEBIBYTE", "held_bytes", "limit_watchers", "own_watchers"]
+if TYPE_CHECKING:
+    from trawl.clock import WallClock
+    from trawl.engine.job import OpenJob
+    from trawl.frontier.share import Share
+
+__all__ = ["MEBIBYTE", "held_bytes", "job_watchers", "limit_watchers", "own_watchers", "watch_job"]
 
 logger: logging.Logger = logging.getLogger("trawl.engine")
 
@@ -150,3 +159,66 @@ async def _watched(watcher: Callable[[Crawl], Awaitable[None]], name: str, crawl
             return  # it had more to add, and the crawl has come to its end
         logger.exception("the watcher %s failed; the crawl goes on without it", name)
         crawl.stats.inc("watcher_exceptions")
+
+
+SAY_EVERY = 1.0
+"""Seconds; what is said is stored with the next renewal."""
+
+SMOOTHING = 15.0
+"""Seconds over which the rate is measured."""
+
+IDLE_FOR = 20.0
+"""The pause after a look, as a multiple of its duration, which is long with many thousand hosts."""
+
+_REASONS = 5
+_REASON_CHARACTERS = 120
+
+
+def job_watchers(opened: OpenJob | None, wall: WallClock) -> list[Watcher]:
+    """Return the watcher that speaks with those who look at a job; none where there is no job that they could reach."""
+    share = None if opened is None else opened.job.share
+    return [] if share is None else [partial(watch_job, share, wall)]
+
+
+async def watch_job(share: Share, wall: WallClock, crawl: Crawl) -> None:
+    """Say each second how the crawl goes, and pause, go on or end when the job's processes are told to."""
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_say, share, wall, crawl)
+        nursery.start_soon(_heed, share, crawl)
+
+
+async def _say(share: Share, wall: WallClock, crawl: Crawl) -> None:
+    since = wall.to_epoch(crawl.started_at)
+    seen: deque[Progress] = deque()
+    while True:
+        began_at = trio.current_time()
+        held = crawl.waiting(_REASONS)
+        now = Progress.of(crawl.stats, at=crawl.elapsed, queued=crawl.queued, in_flight=crawl.in_flight)
+        seen.append(now)
+        while len(seen) > 1 and now.at - seen[1].at > SMOOTHING:
+            seen.popleft()
+        saying = SessionState(
+            since=since,
+            at=now.at,
+            pages=now.pages,
+            items=now.items,
+            queued=now.queued,
+            in_flight=now.in_flight,
+            errors=now.errors,
+            rate=speed_between(seen[0], now).pages,
+            waiting=[(one.count, clipped(one.reason.text(began_at), _REASON_CHARACTERS)) for one in held],
+        )
+        share.say(saying.encode())
+        await trio.sleep(max(SAY_EVERY, (trio.current_time() - began_at) * IDLE_FOR))
+
+
+async def _heed(share: Share, crawl: Crawl) -> None:
+    wish = ""
+    while wish != "stop":
+        wish = await share.other_wish(wish)
+        if wish == "stop":
+            logger.warning("the job is stopped: sending nothing new; `trawl job JOB --resume` lets it go on")
+            crawl.shutdown("stopped")
+        else:
+            logger.warning("the job is %s", "paused: sending nothing new" if wish == "pause" else "resumed")
+            crawl.pause(is_paused=wish == "pause")
