@@ -9,7 +9,7 @@ import pytest
 
 from trawl.cli import main
 from trawl.cli.checks import check_spider
-from trawl.cli.checks.asyncio_uses import asyncio_uses
+from trawl.cli.checks.scrapy_only import asyncio_uses
 from trawl.cli.load import load_spiders
 from trawl.settings import Layer, load, of_spider
 

@@ -26,7 +26,7 @@ from typing import Any, Protocol, TypeVar, Union, get_args, get_origin, get_type
 
 import attrs
 
-from trawl.cli.checks.asyncio_uses import asyncio_advice, own_nodes
+from trawl.cli.checks.scrapy_only import asyncio_advice, own_nodes
 from trawl.cli.checks.source import CheckMessage, Function, Method, SpiderSource
 from trawl.http import Request
 from trawl.items import is_item_type

@@ -19,8 +19,7 @@ from typing import Any
 from w3lib.url import safe_url_string
 
 from trawl.addresses import AddressGuard
-from trawl.cli.checks.asyncio_uses import asyncio_uses
-from trawl.cli.checks.scrapy_only import is_bytes, is_of_headers
+from trawl.cli.checks.scrapy_only import asyncio_uses, is_bytes, is_of_headers
 from trawl.cli.checks.source import CheckMessage, SpiderSource
 from trawl.compat import GUIDE, MOVED, changes, name_advice, project_files
 from trawl.compat.crawler import Crawler, CrawlerEngine
