@@ -15,7 +15,7 @@ from tests.cli.fake_crawl import FakeCrawl, FakeEngine
 from tests.cli.simulated import FOLLOWER, QUICK, crawl_on
 from trawl import __version__
 from trawl.cli import main
-from trawl.cli.outcome import StatsFile
+from trawl.cli.summary import StatsFile
 from trawl.errors import ConnectFailed, TrawlError
 from trawl.observe import Stats
 from trawl.testing import SimulatedWeb
