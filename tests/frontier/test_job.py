@@ -20,9 +20,9 @@ from trawl.clock import WallClock
 from trawl.errors import JobError, UsageError
 from trawl.frontier import Record
 from trawl.frontier.inspect import export_pending, inspect_job
-from trawl.frontier.schema import SCHEMA_VERSION, connect_to_read
 from trawl.frontier.sqlite import SqliteJob, open_job
 from trawl.frontier.stored import StoredFrontier, open_frontier
+from trawl.frontier.tables import SCHEMA_VERSION, connect_to_read
 from trawl.http import Request
 
 LANE = (("a.example",), "http://a.example")

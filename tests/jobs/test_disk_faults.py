@@ -17,7 +17,7 @@ from trawl.cli import main
 from trawl.errors import JobError
 from trawl.feeds.storages import FileStorage
 from trawl.frontier.inspect import export_pending
-from trawl.frontier.schema import connect
+from trawl.frontier.tables import connect
 
 FAST = {"CONCURRENT_REQUESTS_PER_DOMAIN": 4, "DOWNLOAD_DELAY": 0, "DOWNLOAD_DELAY_PER_SLOT": 0, "ROBOTSTXT_OBEY": False}
 

@@ -34,11 +34,14 @@ from trawl.frontier.errors import DATABASE_ERRORS, job_error
 from trawl.frontier.job import Job, LaneHead, Outbox, Place, Snapshot, Step, Written
 from trawl.frontier.lock import LOCK_NAME, JobLock
 from trawl.frontier.parts import HELD
-from trawl.frontier.schema import BUSY_SECONDS, DATABASE_NAME, SCHEMA_VERSION, connect
 from trawl.frontier.sections import damage_error
 from trawl.frontier.tables import (
+    BUSY_SECONDS,
+    DATABASE_NAME,
+    SCHEMA_VERSION,
     RowCounts,
     bring_forward,
+    connect,
     due,
     is_clock_set_back,
     put_items,
