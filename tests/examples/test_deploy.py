@@ -20,7 +20,7 @@ from tests.docs.not_run import understood
 from tests.servers.stores import running_store
 from trawl.cli import main
 from trawl.engine import EngineSettings
-from trawl.engine.run import CLOSE_GRACE
+from trawl.engine.run import CLOSE_STEP_GRACE
 from trawl.frontier.redis import Address, open_job
 from trawl.settings import assignments, load
 from trawl.testing import SimulatedWeb
@@ -50,7 +50,7 @@ def instructions() -> list[tuple[str, str]]:
     return [(line.split(" ", 1)[0], line.split(" ", 1)[1]) for line in lines if line and not line.startswith("#")]
 
 
-LONGEST = EngineSettings().shutdown_timeout + MOST_CLOSING * CLOSE_GRACE
+LONGEST = EngineSettings().shutdown_timeout + MOST_CLOSING * CLOSE_STEP_GRACE
 """Seconds that a drain may take."""
 
 

@@ -21,7 +21,7 @@ from trawl.errors import FeedError, SettingsError
 from trawl.exporters import BaseItemExporter
 from trawl.feeds import FeedMapping, Feeds, FeedsSettings, open_feeds, open_outbox
 from trawl.feeds.storages import FileStorage
-from trawl.feeds.writer import CLOSE_GRACE
+from trawl.feeds.writer import FEEDS_CLOSE_GRACE
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -163,7 +163,7 @@ async def test_an_object_whose_turn_did_not_come_in_time_is_kept_if_it_can_be_re
 
     def put_slowly(*args: Any, **keywords: Any) -> None:
         put_file(*args, **keywords)
-        autojump_clock.jump(CLOSE_GRACE + 1)
+        autojump_clock.jump(FEEDS_CLOSE_GRACE + 1)
 
     monkeypatch.setattr(type(store), "put_file", put_slowly)
     uris = "memory://bucket/1.jsonl", f"memory://bucket/2.{ending}"

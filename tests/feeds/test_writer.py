@@ -19,7 +19,7 @@ from tests.feeds.fakes import STARTED_UTC, Slow, opened, started, write_all
 from trawl.blocking import InlineBlocking, ThreadBlocking
 from trawl.errors import FeedError, ItemLost
 from trawl.feeds import FeedMapping, FeedOptions, Feeds, FeedsSettings, open_feeds
-from trawl.feeds.writer import BUFFER_BYTES, CLOSE_GRACE, FLUSH_INTERVAL
+from trawl.feeds.writer import BUFFER_BYTES, FEEDS_CLOSE_GRACE, FLUSH_INTERVAL
 from trawl.observe import Stats
 
 T = TypeVar("T")
@@ -251,7 +251,7 @@ async def test_a_reader_that_does_not_read_holds_up_a_cancelled_crawl_for_a_limi
         feeds.put_nowait({"n": 1})
         await trio.sleep(1)
         nursery.cancel_scope.cancel()
-    assert trio.current_time() == pytest.approx(1 + CLOSE_GRACE)
+    assert trio.current_time() == pytest.approx(1 + FEEDS_CLOSE_GRACE)
     assert stream.is_closed
     assert "feed -: its end was not taken within 5 s and is missing" in caplog.text
 

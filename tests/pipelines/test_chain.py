@@ -10,7 +10,7 @@ import trio
 from trio.testing import MockClock
 
 from trawl.errors import DropItem, SettingsError
-from trawl.pipelines import CLOSE_GRACE, Pipelines, PipelinesSettings
+from trawl.pipelines import PIPELINES_CLOSE_GRACE, Pipelines, PipelinesSettings
 
 Item = dict[str, object]
 SPIDER = object()
@@ -173,7 +173,7 @@ async def test_one_that_never_closes_holds_up_the_end_for_a_limited_time(
 
     async with Pipelines([Stays()]).opened(SPIDER):
         pass
-    assert trio.current_time() == CLOSE_GRACE
+    assert trio.current_time() == PIPELINES_CLOSE_GRACE
     assert "did not close within 30 s" in caplog.text
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CacheSettings", "open_cache"]
 
-CLOSE_GRACE = 5.0
+CACHE_CLOSE_GRACE = 5.0
 """Seconds that closing the file may take."""
 
 
@@ -119,5 +119,5 @@ async def open_cache(
             prepare=prepare,
         )
     finally:
-        with trio.move_on_after(CLOSE_GRACE, shield=True):
+        with trio.move_on_after(CACHE_CLOSE_GRACE, shield=True):
             await blocking.run(store.close)

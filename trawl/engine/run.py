@@ -43,7 +43,7 @@ logger: logging.Logger = logging.getLogger("trawl.engine")
 EVENTS_GRACE = 5.0
 """Seconds that readers of events have to come to an end when the crawl has."""
 
-CLOSE_GRACE = 10.0
+CLOSE_STEP_GRACE = 10.0
 """Seconds that each step of closing may take: a pipeline's or a spider's own closing, the last write of the feeds."""
 
 
@@ -231,11 +231,13 @@ class _WriterTask:
         if not self._running:
             self.ended.set()
         if scope.cancelled_caught:
-            self._failed(FeedError(f"a feed was not closed within {CLOSE_GRACE:g} s: its last records may be missing"))
+            self._failed(
+                FeedError(f"a feed was not closed within {CLOSE_STEP_GRACE:g} s: its last records may be missing")
+            )
 
     def hurry(self) -> None:
         """The crawl is cancelled: the writers have a limited time to end, from the first cancel on."""
-        self._until = min(self._until, trio.current_time() + CLOSE_GRACE)
+        self._until = min(self._until, trio.current_time() + CLOSE_STEP_GRACE)
         for scope in self._scopes:
             scope.deadline = self._until
 
@@ -266,7 +268,7 @@ async def _closing(what: str, close: Callable[[], Awaitable[None]], crawl: Crawl
 
     Cancelling the ``crawl`` once more, by another Ctrl-C say, ends the step at once.
     """
-    with trio.move_on_after(CLOSE_GRACE, shield=True) as scope:
+    with trio.move_on_after(CLOSE_STEP_GRACE, shield=True) as scope:
         if crawl is not None:
             crawl.when_cancelled(scope.cancel)
         try:
@@ -274,4 +276,6 @@ async def _closing(what: str, close: Callable[[], Awaitable[None]], crawl: Crawl
         except Exception:
             logger.exception("closing %s failed", what)
     if scope.cancelled_caught:
-        logger.error("closing %s was given up: it took more than %g s, or the crawl was cancelled", what, CLOSE_GRACE)
+        logger.error(
+            "closing %s was given up: it took more than %g s, or the crawl was cancelled", what, CLOSE_STEP_GRACE
+        )

@@ -26,7 +26,7 @@ from trawl.feeds.item_errors import Counts, ItemErrors, ItemOrigin, reason_of
 from trawl.feeds.options import feed_options
 from trawl.feeds.settings import FeedsSettings
 
-__all__ = ["BUFFER_BYTES", "CLOSE_GRACE", "FLUSH_INTERVAL", "Feeds", "WriterWakeup", "open_feeds"]
+__all__ = ["BUFFER_BYTES", "FEEDS_CLOSE_GRACE", "FLUSH_INTERVAL", "Feeds", "WriterWakeup", "open_feeds"]
 
 FLUSH_INTERVAL = 0.02
 """Seconds that items may gather before they are written."""
@@ -34,7 +34,7 @@ FLUSH_INTERVAL = 0.02
 BUFFER_BYTES = 1 << 20
 """Bytes that may wait to be written; the item that passes the bound is still taken."""
 
-CLOSE_GRACE = 5.0
+FEEDS_CLOSE_GRACE = 5.0
 """Seconds that a cancelled crawl gives its feeds to write what they have; a pipe that nobody reads loses it."""
 
 logger: logging.Logger = logging.getLogger("trawl.feeds")
@@ -195,7 +195,7 @@ class Feeds:
     async def write(self) -> None:
         """Write what comes until :meth:`close`, then the feeds' ends. The one writer task of a crawl.
 
-        Cancelling it, or a feed that fails, still writes and closes the others, for at most ``CLOSE_GRACE`` seconds.
+        Cancelling it, or a feed that fails, still writes and closes the others, for at most ``FEEDS_CLOSE_GRACE`` seconds.
 
         Raises:
             FeedError: A feed can't be written. ``put`` raises it from then on too.
@@ -258,7 +258,7 @@ class Feeds:
             await self._finish_one()
 
     async def aclose(self) -> None:
-        """Write the rest and the end of what is open still, and close it, in ``CLOSE_GRACE``. Always a checkpoint."""
+        """Write the rest and the end of what is open still, and close it, in ``FEEDS_CLOSE_GRACE``. Always a checkpoint."""
         self.close()
         await self._finish_in_haste()
         await trio.lowlevel.checkpoint()
@@ -314,8 +314,8 @@ class Feeds:
         logger.info("feed %s: %d items written as %s", report.uri, report.records, report.format)
 
     async def _finish_in_haste(self) -> None:
-        """Finish what a cancelled crawl, or one with a failed feed, left open, within ``CLOSE_GRACE``."""
-        with trio.move_on_after(CLOSE_GRACE, shield=True):
+        """Finish what a cancelled crawl, or one with a failed feed, left open, within ``FEEDS_CLOSE_GRACE``."""
+        with trio.move_on_after(FEEDS_CLOSE_GRACE, shield=True):
             if not self._is_started and not self._waiting_bytes:
                 await self._blocking.run(_abandon_all, tuple(self._unfinished))
                 self._unfinished.clear()
@@ -326,7 +326,7 @@ class Feeds:
                 except FeedError as error:
                     logger.error("%s", error)
         for feed in self._unfinished:
-            logger.error("feed %s: its end was not taken within %g s and is missing", feed.uri, CLOSE_GRACE)
+            logger.error("feed %s: its end was not taken within %g s and is missing", feed.uri, FEEDS_CLOSE_GRACE)
             feed.close()
         self._unfinished.clear()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from trawl.pipelines.chain import CLOSE_GRACE, Pipelines
+from trawl.pipelines.chain import PIPELINES_CLOSE_GRACE, Pipelines
 from trawl.pipelines.settings import PipelinesSettings
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from trawl.pipelines.media import FileError, MediaInfo, MediaPipeline
 
 __all__ = [
-    "CLOSE_GRACE",
+    "PIPELINES_CLOSE_GRACE",
     "FileError",
     "FilesPipeline",
     "ImagesPipeline",

@@ -22,9 +22,9 @@ from trawl.items import InvalidItem
 from trawl.middleware.factory import entry_name, make_instance
 from trawl.pipelines.settings import PipelinesSettings
 
-__all__ = ["CLOSE_GRACE", "Pipelines"]
+__all__ = ["PIPELINES_CLOSE_GRACE", "Pipelines"]
 
-CLOSE_GRACE = 30.0
+PIPELINES_CLOSE_GRACE = 30.0
 """Seconds that all ``close_spider`` together may take."""
 
 logger: logging.Logger = logging.getLogger("trawl.pipelines")
@@ -117,7 +117,7 @@ class Pipelines:
     async def opened(self, spider: object) -> AsyncGenerator[None, None]:
         """Open all of them; at the end close, last first, those that were opened.
 
-        Closing happens when the crawl is cancelled too, within ``CLOSE_GRACE`` seconds; one that fails is logged, and
+        Closing happens when the crawl is cancelled too, within ``PIPELINES_CLOSE_GRACE`` seconds; one that fails is logged, and
         the others are closed all the same.
 
         Raises:
@@ -138,7 +138,7 @@ class Pipelines:
 
 
 async def _close(stages: list[_Stage], spider: object) -> None:
-    with trio.move_on_after(CLOSE_GRACE, shield=True) as grace:
+    with trio.move_on_after(PIPELINES_CLOSE_GRACE, shield=True) as grace:
         while stages:
             stage = stages.pop()
             try:
@@ -146,7 +146,7 @@ async def _close(stages: list[_Stage], spider: object) -> None:
             except Exception:
                 logger.exception("close_spider of the item pipeline %s failed", stage.name)
     if grace.cancelled_caught:
-        logger.error("the item pipelines did not close within %g s", CLOSE_GRACE)
+        logger.error("the item pipelines did not close within %g s", PIPELINES_CLOSE_GRACE)
 
 
 async def _call(method: Method | None, *arguments: object) -> None:

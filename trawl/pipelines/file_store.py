@@ -33,7 +33,7 @@ from trawl.file_sync import make_folder, sync_content, sync_file, sync_folder
 from trawl.http import FileResponse, Response
 
 __all__ = [
-    "CLOSE_GRACE",
+    "DISCARD_GRACE",
     "FileRecord",
     "FileStore",
     "IncompleteFile",
@@ -346,7 +346,7 @@ def _decoded(content: bytes, url: str) -> FileRecord | None:
     return known if known.url == url else None
 
 
-CLOSE_GRACE = 5.0
+DISCARD_GRACE = 5.0
 """Seconds that removing a temporary file may wait for the disk."""
 
 
@@ -430,7 +430,7 @@ class IncompleteFile:
         """Remove the file unless kept, and refuse writes. A checkpoint, and shielded, if a file was created."""
         self._is_closed = True
         if self._temporary is not None or self._file is not None or self._lock.locked():
-            with trio.move_on_after(CLOSE_GRACE, shield=True):
+            with trio.move_on_after(DISCARD_GRACE, shield=True):
                 await self.discard()
         self._readable = None
 

@@ -32,9 +32,9 @@ from trawl.errors import SettingsError, UsageError
 from trawl.http import FileResponse, Outcome, Request, Response
 from trawl.transport.base import OnSent, Transport
 
-__all__ = ["CLOSE_GRACE", "WarcEntry", "WarcTransport", "WarcWriter", "open_archive"]
+__all__ = ["ARCHIVE_CLOSE_GRACE", "WarcEntry", "WarcTransport", "WarcWriter", "open_archive"]
 
-CLOSE_GRACE = 5.0
+ARCHIVE_CLOSE_GRACE = 5.0
 """Seconds that a crawl at its end gives the last records."""
 
 _SECRET_FIELDS = frozenset({"authorization", "cookie", "proxy-authorization"})
@@ -199,7 +199,7 @@ class WarcTransport:
 
     async def aclose(self) -> None:
         """Write the remaining records and close the transport. Always a checkpoint."""
-        with trio.move_on_after(CLOSE_GRACE, shield=True):
+        with trio.move_on_after(ARCHIVE_CLOSE_GRACE, shield=True):
             await self._write()
         await self._transport.aclose()
 
