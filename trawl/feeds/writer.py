@@ -195,7 +195,7 @@ class Feeds:
     async def write(self) -> None:
         """Write what comes until :meth:`close`, then the feeds' ends. The one writer task of a crawl.
 
-        Cancelling it, or a feed that fails, still writes and closes the others, for at most ``FEEDS_CLOSE_GRACE`` seconds.
+        Cancelling it, or a feed that fails, still writes and closes the others, within ``FEEDS_CLOSE_GRACE`` seconds.
 
         Raises:
             FeedError: A feed can't be written. ``put`` raises it from then on too.
@@ -258,7 +258,7 @@ class Feeds:
             await self._finish_one()
 
     async def aclose(self) -> None:
-        """Write the rest and the end of what is open still, and close it, in ``FEEDS_CLOSE_GRACE``. Always a checkpoint."""
+        """Write the rest and the end of what is open, and close it, in ``FEEDS_CLOSE_GRACE``. Always a checkpoint."""
         self.close()
         await self._finish_in_haste()
         await trio.lowlevel.checkpoint()

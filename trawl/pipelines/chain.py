@@ -117,8 +117,8 @@ class Pipelines:
     async def opened(self, spider: object) -> AsyncGenerator[None, None]:
         """Open all of them; at the end close, last first, those that were opened.
 
-        Closing happens when the crawl is cancelled too, within ``PIPELINES_CLOSE_GRACE`` seconds; one that fails is logged, and
-        the others are closed all the same.
+        Closing happens when the crawl is cancelled too, within ``PIPELINES_CLOSE_GRACE`` seconds; one that fails is
+        logged, and the others are closed all the same.
 
         Raises:
             Exception: What an ``open_spider`` raised, with a note that names the pipeline.
