@@ -12,7 +12,7 @@ from trawl.engine import Crawl
 from trawl.events import ItemScraped
 from trawl.feeds import FeedOptions
 from trawl.feeds.formats import JsonLines
-from trawl.frontier import MemoryFrontier, Record, Stored
+from trawl.frontier import MemoryFrontier, PushResult, Record
 from trawl.http import Fetch, Outcome, Request
 
 
@@ -47,7 +47,7 @@ class CountingFrontier(MemoryFrontier):
 
     pushed = 0
 
-    async def push_many(self, records: Sequence[Record]) -> Stored:
+    async def push_many(self, records: Sequence[Record]) -> PushResult:
         """Store them."""
         self.pushed += len(records)
         return await super().push_many(records)

@@ -15,7 +15,7 @@ from trio.testing import MockClock
 
 from trawl.clock import WallClock
 from trawl.frontier import Frontier, LaneKey, Record
-from trawl.frontier.base import FrontierStatistics, SortKey, Stored
+from trawl.frontier.base import FrontierStatistics, PushResult, SortKey
 from trawl.frontier.lane_cache import Bounds
 from trawl.frontier.parts import part_of_lane
 from trawl.frontier.redis.client import Address
@@ -101,7 +101,7 @@ class Team(Frontier):
         """Ask the finder."""
         return self._finder.refusal(record)
 
-    async def push_many(self, records: Sequence[Record]) -> Stored:
+    async def push_many(self, records: Sequence[Record]) -> PushResult:
         """Store what the finder has found; each goes to its owner."""
         return await self._settled(await self._finder.push_many(records), records)
 
@@ -115,7 +115,7 @@ class Team(Frontier):
 
     async def acknowledge(
         self, lease: Record, outputs: Sequence[Record] = (), items: Sequence[bytes] = (), failure: str | None = None
-    ) -> Stored:
+    ) -> PushResult:
         """End a lease; each output goes to its owner."""
         return await self._settled(await self._of(lease.lane).acknowledge(lease, outputs, items, failure), outputs)
 
@@ -177,11 +177,11 @@ class Team(Frontier):
         for session in self.sessions:
             await session.frontier.aclose()
 
-    async def _settled(self, stored: Stored, records: Sequence[Record]) -> Stored:
+    async def _settled(self, stored: PushResult, records: Sequence[Record]) -> PushResult:
         """Return what is pending with any of the sessions."""
         await settle(self.sessions, self._job)
         seen = {id(record) for record in stored.seen}
-        return Stored([record for record in records if id(record) not in seen], stored.seen)
+        return PushResult([record for record in records if id(record) not in seen], stored.seen)
 
     def _of(self, lane: LaneKey) -> StoredFrontier:
         part = part_of_lane(lane)

@@ -15,7 +15,7 @@ from trawl.blocking import InlineBlocking
 from trawl.engine import Crawl
 from trawl.engine.hooks import Hooks, Store
 from trawl.events import Events, ResponseReceived
-from trawl.frontier import MemoryFrontier, Record, Stored
+from trawl.frontier import MemoryFrontier, PushResult, Record
 from trawl.http import Request, Response
 from trawl.settings import Layer, load
 from trawl.testing import SimulatedWeb, Simulation, simulate
@@ -95,7 +95,7 @@ def test_hooks_that_do_nothing_leave_a_crawl_as_it_is(monkeypatch: pytest.Monkey
 class Distant(MemoryFrontier):
     """A frontier that takes a second to store requests."""
 
-    async def push_many(self, records: Sequence[Record]) -> Stored:
+    async def push_many(self, records: Sequence[Record]) -> PushResult:
         await trio.sleep(1.0)
         return await super().push_many(records)
 

@@ -60,7 +60,7 @@ def dispatcher_of(state: State, prefetcher: Prefetcher, *, next_event: float) ->
 @pytest.mark.interpreted
 async def test_a_change_just_before_the_alarm_goes_off_is_not_worked_on_under_it(mock_clock: MockClock) -> None:
     state, prefetcher = State(1), Prefetcher()
-    state.opened(1)
+    state.admitted(1)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(dispatcher_of(state, prefetcher, next_event=10.0).run, nursery)
         await wait_all_tasks_blocked()

@@ -16,7 +16,7 @@ from trawl._run import crawl_with
 from trawl.blocking import InlineBlocking
 from trawl.engine import Crawl
 from trawl.engine.fetcher import ScopeLimiters
-from trawl.frontier import LaneKey, MemoryFrontier, Record, Stored
+from trawl.frontier import LaneKey, MemoryFrontier, PushResult, Record
 from trawl.http import Request, Response
 from trawl.settings import Layer, load
 from trawl.testing import SimulatedWeb
@@ -141,7 +141,7 @@ async def test_a_deadline_around_a_yield_in_start_does_not_reach_the_look_up_in_
 class Remote(MemoryFrontier):
     """One of a user's own, which waits."""
 
-    async def push_many(self, records: Sequence[Record]) -> Stored:
+    async def push_many(self, records: Sequence[Record]) -> PushResult:
         await trio.sleep(0.1)
         return await super().push_many(records)
 

@@ -22,7 +22,7 @@ from trawl.engine.admission import Admission, not_before
 from trawl.engine.context import CrawlContext
 from trawl.errors import DownloadError, IgnoreRequest
 from trawl.frontier import Record
-from trawl.frontier.base import Stored
+from trawl.frontier.base import PushResult
 from trawl.http import Outcome, Replace, Request, Response
 from trawl.http.notes import NO_NOTES, notes_of, set_notes, with_meta_or_notes
 from trawl.scheduler import Grant, Prefetcher
@@ -97,7 +97,7 @@ class Leases:
         if not records:
             return False
         # Before the await: what is about to be stored keeps the crawl from looking idle.
-        self._state.opened(len(records))
+        self._state.admitted(len(records))
         return self._heard(records, await self._frontier.push_many(records))
 
     async def finish(
@@ -124,7 +124,7 @@ class Leases:
         records = await self._admission.admit(requests, depth=depth, source=source) if requests else []
         # Before its page counts as ended, so that the crawl is not idle between the two.
         if records:
-            self._state.opened(len(records))
+            self._state.admitted(len(records))
         await trio.lowlevel.checkpoint_if_cancelled()  # here, or a page that is not acknowledged has its items counted
         stored = await self._frontier.acknowledge(lease, records, items(), failure)
         if records:
@@ -190,7 +190,7 @@ class Leases:
     def restore(self) -> None:
         """Take up what an earlier run has left in the frontier; it passes the throttle like any other."""
         self._admission.restore()
-        self._state.opened(self._frontier.statistics().pending)
+        self._state.admitted(self._frontier.statistics().pending)
         self._prefetcher.restored(self._frontier.lanes())
 
     def abandon(self, lease: Record) -> None:
@@ -208,7 +208,7 @@ class Leases:
         if leases:
             await self._frontier.release(leases)
 
-    def _heard(self, records: Sequence[Record], stored: Stored) -> bool:
+    def _heard(self, records: Sequence[Record], stored: PushResult) -> bool:
         """Count only those of ``records``, which count as open, that are pending here."""
         here = stored.here
         if here is not records and len(here) < len(records):

@@ -196,7 +196,7 @@ class Sharing:
             self._release()
 
     def _came(self, change: Gained | Arrived) -> None:
-        self._state.opened(change.pending)
+        self._state.admitted(change.pending)
         self._prefetcher.restored(change.lanes)
         self._state.wakeup.set()
 

@@ -256,7 +256,7 @@ class State:
         self.ended()
         self.wakeup.set()
 
-    def opened(self, n: int) -> None:
+    def admitted(self, n: int) -> None:
         """``n`` requests were admitted."""
         self.open += n
 

@@ -6,10 +6,10 @@ from trawl.frontier.base import (
     FrontierStatistics,
     LaneKey,
     OutboxItem,
+    PushResult,
     Record,
     Scopes,
     SortKey,
-    Stored,
     lane_key,
 )
 from trawl.frontier.memory import MemoryFrontier
@@ -29,7 +29,7 @@ __all__ = [
     "Scopes",
     "Section",
     "SortKey",
-    "Stored",
+    "PushResult",
     "lane_key",
     "named_frontier",
 ]

@@ -38,10 +38,10 @@ __all__ = [
     "FrontierStatistics",
     "LaneKey",
     "OutboxItem",
+    "PushResult",
     "Record",
     "Scopes",
     "SortKey",
-    "Stored",
     "lane_key",
 ]
 
@@ -212,7 +212,7 @@ class FrontierStatistics:
 
 
 @attrs.frozen
-class Stored:
+class PushResult:
     """The result of storing requests.
 
     Attributes:
@@ -234,7 +234,7 @@ class Frontier(Protocol):
         """Mark ``fingerprints`` as seen; True for each that was new. The same one twice in a call is new once.
 
         A frontier that would have to ask a server for it may say that one is new which was stored long ago, or by
-        another process: then the call that is to store the request does not, and says so (:attr:`Stored.seen`).
+        another process: then the call that is to store the request does not, and says so (:attr:`PushResult.seen`).
         """
         ...
 
@@ -249,7 +249,7 @@ class Frontier(Protocol):
         """
         ...
 
-    async def push_many(self, records: Sequence[Record]) -> Stored:
+    async def push_many(self, records: Sequence[Record]) -> PushResult:
         """Store ``records``, whose fingerprints are claimed, in this order; their claims become lasting with it.
 
         Returns:
@@ -274,7 +274,7 @@ class Frontier(Protocol):
 
     async def acknowledge(
         self, lease: Record, outputs: Sequence[Record] = (), items: Sequence[bytes] = (), failure: str | None = None
-    ) -> Stored:
+    ) -> PushResult:
         """End a lease, and store what came of it, in one step: requests, their claims, and items for the outbox.
 
         Args:

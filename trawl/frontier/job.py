@@ -58,7 +58,7 @@ __all__ = [
     "Row",
     "Snapshot",
     "Step",
-    "Written",
+    "StepResult",
     "hash_of",
     "wall_time",
 ]
@@ -154,7 +154,7 @@ class Step:
 
 
 @attrs.frozen
-class Written:
+class StepResult:
     """The result of a step.
 
     Attributes:
@@ -436,7 +436,7 @@ class Job:
     def follow(self, follower: StoredFrontier) -> None:
         """Tell ``follower`` of each change of a shared job before anybody else hears of it, of those so far at once."""
 
-    async def apply(self, step: Step, applied: Callable[[Written], T]) -> T:
+    async def apply(self, step: Step, applied: Callable[[StepResult], T]) -> T:
         """Write a step; on disk when it returns. A checkpoint.
 
         Cancelling is heard before the step is handed in. After that it is carried out, unless the store is away.

@@ -10,7 +10,7 @@ from heapq import heappop, heappush
 from itertools import count
 from math import inf
 
-from trawl.frontier.base import FrontierStatistics, LaneKey, Record, SortKey, Stored
+from trawl.frontier.base import FrontierStatistics, LaneKey, PushResult, Record, SortKey
 from trawl.frontier.lane_queue import LaneQueue, RecordEncoder, SeenMarks
 from trawl.http import Request
 
@@ -55,12 +55,12 @@ class MemoryFrontier:
         """Return None: memory takes every record."""
         return None
 
-    async def push_many(self, records: Sequence[Record]) -> Stored:
+    async def push_many(self, records: Sequence[Record]) -> PushResult:
         """Store ``records`` in this order; all of them are pending here."""
         for record in records:
             record.order = self._sign * self._next_order()
             self._store(record)
-        return Stored(records)
+        return PushResult(records)
 
     async def lease_many(self, lane: LaneKey, limit: int) -> list[Record]:
         """Take up to ``limit`` of a lane's records, best first."""
@@ -84,7 +84,7 @@ class MemoryFrontier:
 
     async def acknowledge(
         self, lease: Record, outputs: Sequence[Record] = (), items: Sequence[bytes] = (), failure: str | None = None
-    ) -> Stored:
+    ) -> PushResult:
         """End a lease, and store the requests that came of it; a failure is not remembered.
 
         Raises:

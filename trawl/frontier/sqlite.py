@@ -31,7 +31,7 @@ from trawl.errors import JobError, UsageError
 from trawl.file_sync import make_folder
 from trawl.frontier.base import OutboxItem
 from trawl.frontier.errors import DATABASE_ERRORS, job_error
-from trawl.frontier.job import Job, LaneHead, Outbox, Place, Snapshot, Step, Written
+from trawl.frontier.job import Job, LaneHead, Outbox, Place, Snapshot, Step, StepResult
 from trawl.frontier.lock import LOCK_NAME, JobLock
 from trawl.frontier.parts import HELD
 from trawl.frontier.sections import damage_error
@@ -63,7 +63,7 @@ T = TypeVar("T")
 
 logger: logging.Logger = logging.getLogger("trawl.frontier")
 
-_WRITTEN = Written()
+_WRITTEN = StepResult()
 
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
@@ -99,7 +99,7 @@ class SqliteJob(Job):
         """The error after which nothing is written any more."""
         return self.transactions.failure
 
-    async def apply(self, step: Step, applied: Callable[[Written], T]) -> T:
+    async def apply(self, step: Step, applied: Callable[[StepResult], T]) -> T:
         """Write a step in the next transaction. A checkpoint.
 
         Raises:
@@ -120,7 +120,7 @@ class SqliteJob(Job):
             first, last = written
             if step.items or step.is_spilled:
                 self.outbox.added(None if step.is_spilled else step.items, last)
-            return applied(Written(due={HELD: first}) if step.due_of else _WRITTEN)
+            return applied(StepResult(due={HELD: first}) if step.due_of else _WRITTEN)
 
         return await self.transactions.execute(run, hear)
 

@@ -24,9 +24,9 @@ import trio
 
 from trawl.clock import WallClock
 from trawl.errors import JobError
-from trawl.frontier.base import FrontierStatistics, LaneKey, Record, SortKey, Stored
+from trawl.frontier.base import FrontierStatistics, LaneKey, PushResult, Record, SortKey
 from trawl.frontier.codec import RecordCodec
-from trawl.frontier.job import HeldLane, Job, LaneRow, Place, Row, Snapshot, Step, Written, wall_time
+from trawl.frontier.job import HeldLane, Job, LaneRow, Place, Row, Snapshot, Step, StepResult, wall_time
 from trawl.frontier.lane_cache import Bounds, DupeFilter, LaneCache, LaneCaches, LaneReader
 from trawl.frontier.parts import is_held, part_in
 from trawl.frontier.sections import LEASES
@@ -94,11 +94,11 @@ class StoredFrontier:
             return str(error)
         return None
 
-    async def push_many(self, records: Sequence[Record]) -> Stored:
+    async def push_many(self, records: Sequence[Record]) -> PushResult:
         """Store ``records`` and their marks in this order. A checkpoint."""
         rows, marks = self._rows(records, self._sign)
 
-        def applied(written: Written) -> Stored:
+        def applied(written: StepResult) -> PushResult:
             return self._stored(records, rows, written)
 
         return await self._job.apply(Step(rows=rows, marks=marks), applied)
@@ -127,7 +127,7 @@ class StoredFrontier:
 
     async def acknowledge(
         self, lease: Record, outputs: Sequence[Record] = (), items: Sequence[bytes] = (), failure: str | None = None
-    ) -> Stored:
+    ) -> PushResult:
         """End a lease, and store what came of it, in one step. A checkpoint.
 
         Raises:
@@ -141,7 +141,7 @@ class StoredFrontier:
         failed = None if failure is None else (_text(failure), self._now_epoch())
         is_spilled = self._spilled.pop(order, 0) > 0
 
-        def applied(written: Written) -> Stored:
+        def applied(written: StepResult) -> PushResult:
             self._ended(order)
             return self._stored(outputs, rows, written)
 
@@ -160,7 +160,7 @@ class StoredFrontier:
             raise ValueError(f"{lease!r} is not leased")
         rows, marks = self._rows([record], 1, is_leased=True)
 
-        def applied(_: Written) -> bool:
+        def applied(_: StepResult) -> bool:
             self._ended(order)
             if record.fingerprint is not None:
                 self._dupe_filter.stored(record.fingerprint)
@@ -197,7 +197,7 @@ class StoredFrontier:
             self._pending += 1
         if later:
 
-            def applied(_: Written) -> None:
+            def applied(_: StepResult) -> None:
                 for place, (number, until, _share) in later:
                     self._ended(place[0])
                     self._hold(number, until)
@@ -226,7 +226,7 @@ class StoredFrontier:
             for (place, _), record in zip(found, records, strict=True)
         ]
 
-        def applied(written: Written) -> None:
+        def applied(written: StepResult) -> None:
             self._woken([place[1] for place, _ in found], records, written.due)
 
         await self._job.apply(Step(moved=moved, due_of=due_of), applied)
@@ -365,7 +365,7 @@ class StoredFrontier:
                 rows.append((record.order, number, -record.request.priority, -record.share, blob))
         return rows, [record.fingerprint for record in records]
 
-    def _stored(self, records: Sequence[Record], rows: Sequence[Row], written: Written) -> Stored:
+    def _stored(self, records: Sequence[Record], rows: Sequence[Row], written: StepResult) -> PushResult:
         """Take up those records that are pending here now."""
         seen: list[Record] = []
         elsewhere: list[Record] = []
@@ -387,9 +387,9 @@ class StoredFrontier:
                 self.caches.place(self._cache_of(record.lane), _key(record), record)
                 self._pending += 1
         if not seen and not elsewhere:
-            return Stored(records)
+            return PushResult(records)
         others = {id(record) for record in (*seen, *elsewhere)}
-        return Stored([record for record in records if id(record) not in others], seen, elsewhere)
+        return PushResult([record for record in records if id(record) not in others], seen, elsewhere)
 
     def _hold(self, number: int, until: int) -> None:
         """Count one more held record."""

@@ -47,7 +47,7 @@ from trawl.frontier.job import (
     Row,
     Snapshot,
     Step,
-    Written,
+    StepResult,
     hash_of,
     wall_time,
 )
@@ -228,7 +228,7 @@ class RedisJob(Job):
         """Have changes told to ``follower``, those since the job was opened at once."""
         self.share.follow(follower)
 
-    async def apply(self, step: Step, applied: Callable[[Written], T]) -> T:
+    async def apply(self, step: Step, applied: Callable[[StepResult], T]) -> T:
         """Write a step with the next round trip. A checkpoint.
 
         Raises:
@@ -655,7 +655,7 @@ class RedisJob(Job):
         for number, given in enumerate(batch.steps):
             its = given.what.due_of
             is_plain = number not in seen and not its
-            written_now = _WRITTEN if is_plain else Written(seen.get(number, ()), {lane: due[lane] for lane in its})
+            written_now = _WRITTEN if is_plain else StepResult(seen.get(number, ()), {lane: due[lane] for lane in its})
             given.result = given.applied(written_now)
 
     def _hear_end(self, end: int, own: Sequence[bytes] | None = ()) -> None:
@@ -701,11 +701,11 @@ def _write(
     return new
 
 
-def _told(applied: Callable[[], None], _: Written) -> None:
+def _told(applied: Callable[[], None], _: StepResult) -> None:
     applied()
 
 
-_WRITTEN = Written()
+_WRITTEN = StepResult()
 _NOTHING = Step()
 
 
