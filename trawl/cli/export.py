@@ -20,8 +20,8 @@ from rich.console import Console
 from trawl.blocking import ThreadBlocking
 from trawl.cli import INTERRUPTED, OK
 from trawl.cli.load import feeds_layer
+from trawl.cli.local_server import has_server, reach_local_server
 from trawl.cli.logs import Logs
-from trawl.cli.own_server import has_server, reach_own_server
 from trawl.cli.run import log_layer, run_guarded
 from trawl.cli.worker import rejoining
 from trawl.engine.callbacks import without_groups
@@ -124,7 +124,7 @@ async def _export(settings: Settings, follows: bool) -> None:
     elif not has_server(Path(place)):
         raise UsageError(f"job {place}: its items go to the feeds of `trawl crawl SPIDER --job {place}`: run that")
     else:
-        async with reach_own_server(Path(place)) as url:
+        async with reach_local_server(Path(place)) as url:
             await _export_from(url, settings, follows)
 
 

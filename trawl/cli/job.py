@@ -11,7 +11,7 @@ from typing import Any
 import typer
 
 from trawl.cli import FAILED, OK, USAGE
-from trawl.cli.own_server import refuse_directory, with_server
+from trawl.cli.local_server import refuse_directory, with_server
 from trawl.cli.top import stdout_console, waiting_lines, workers_table
 from trawl.errors import TrawlError, UsageError
 from trawl.feeds.outbox import FEED_STATES

@@ -3,7 +3,7 @@
 Theory of operation. This process opens the job, writes the feeds and shows the crawl as always; it is the *leader*. The
 others are workers of the same job, started when its crawl has begun, so that an error of the start is told once::
 
-    leader ── its own server, where the job has no address (trawl.cli.own_server)
+    leader ── its own server, where the job has no address (trawl.cli.local_server)
         ├── worker 2   trawl worker --spider SPIDER --leader FD
         └── worker N   the same
 
@@ -36,7 +36,7 @@ from rich.console import Console
 
 from trawl.cli import USAGE
 from trawl.cli.crawls import CrawlEntry, reports_of_all
-from trawl.cli.own_server import open_own_server
+from trawl.cli.local_server import open_local_server
 from trawl.cli.view import CrawlWith, Watcher, progress_of
 from trawl.cli.worker import JOB_VARIABLE, EndMessage, Messages, rejoining
 from trawl.errors import UsageError
@@ -100,7 +100,7 @@ async def open_store(job: str) -> AsyncGenerator[Store, None]:
     if job.startswith(SCHEMES):
         yield Store(job)
         return
-    async with open_own_server(Path(job) if job else None) as server:
+    async with open_local_server(Path(job) if job else None) as server:
         yield Store(server.url, server.lifeline, is_lasting=bool(job))
 
 

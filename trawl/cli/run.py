@@ -29,8 +29,8 @@ from rich.console import Console
 from trawl.cli import FAILED, INTERRUPTED, OK, UNSATISFACTORY, USAGE, exit_status
 from trawl.cli.crawls import NAME, CrawlEntry, chosen, refuse_clashes, reports_of_all, stats_of, worst
 from trawl.cli.load import STANDARD_OUTPUT, feeds_layer, load_spider, spider_arguments
+from trawl.cli.local_server import has_server
 from trawl.cli.logs import Logs, named_in_log
-from trawl.cli.own_server import has_server
 from trawl.cli.summary import StatsFile, failed_in, scopes_table, summary_table, wanted_failings
 from trawl.cli.view import CrawlWith, Panels, Watcher, can_show, log_watcher, panel_watcher, progress_of
 from trawl.cli.worker import Leader, refuse_directory, rejoining, spider_of_job

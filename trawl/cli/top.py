@@ -19,7 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from trawl.cli import FAILED, OK, USAGE
-from trawl.cli.own_server import refuse_directory, with_server
+from trawl.cli.local_server import refuse_directory, with_server
 from trawl.cli.view import can_show
 from trawl.errors import JobError, TrawlError, UsageError
 from trawl.frontier.inspect import JobReport, SessionReport

@@ -42,11 +42,11 @@ from trawl.frontier.lock import JobLock, read_owner
 
 __all__ = [
     "FOLDER",
-    "OwnServer",
+    "LocalServer",
     "find_server",
     "has_server",
-    "open_own_server",
-    "reach_own_server",
+    "open_local_server",
+    "reach_local_server",
     "refuse_directory",
     "with_server",
 ]
@@ -98,8 +98,8 @@ def has_server(directory: Path) -> bool:
     return (directory / FOLDER).is_dir()
 
 
-class OwnServer:
-    """A server of one's own; :func:`open_own_server` makes it.
+class LocalServer:
+    """A server of one's own; :func:`open_local_server` makes it.
 
     Attributes:
         url: The address of the job.
@@ -198,7 +198,7 @@ class OwnServer:
 
 
 @asynccontextmanager
-async def open_own_server(directory: Path | None) -> AsyncGenerator[OwnServer, None]:
+async def open_local_server(directory: Path | None) -> AsyncGenerator[LocalServer, None]:
     """Hold a server for the job in a directory. It is started again where it ends before the block does.
 
     Args:
@@ -211,7 +211,7 @@ async def open_own_server(directory: Path | None) -> AsyncGenerator[OwnServer, N
     program = find_server()
     raised: Exception | None = None
     with _folder_of(directory) as folder, _short(folder) as short:
-        server = OwnServer(folder, short, program, directory)
+        server = LocalServer(folder, short, program, directory)
         await server.end_earlier()
         try:
             await server.start()
@@ -231,7 +231,7 @@ async def open_own_server(directory: Path | None) -> AsyncGenerator[OwnServer, N
 
 
 @asynccontextmanager
-async def reach_own_server(directory: Path) -> AsyncGenerator[str, None]:
+async def reach_local_server(directory: Path) -> AsyncGenerator[str, None]:
     """Give the address of a job that has a server of its own; where no process works on it, the server is started.
 
     Raises:
@@ -239,7 +239,7 @@ async def reach_own_server(directory: Path) -> AsyncGenerator[str, None]:
         JobError: The server does not start.
     """
     if read_owner(directory) is None:
-        async with open_own_server(directory) as server:
+        async with open_local_server(directory) as server:
             yield server.url
         return
     with _short(_folder_in(directory)) as short:
@@ -257,7 +257,7 @@ def with_server(job: str, act: Callable[[str], T]) -> T:
         return act(job)
 
     async def reached() -> T:
-        async with reach_own_server(Path(job)) as url:
+        async with reach_local_server(Path(job)) as url:
             return await trio.to_thread.run_sync(act, url, abandon_on_cancel=True)
 
     return trio.run(reached)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from trawl.cli.own_server import FOLDER, OwnServer, find_server, has_server, open_own_server
+from trawl.cli.local_server import FOLDER, LocalServer, find_server, has_server, open_local_server
 from trawl.errors import JobError, UsageError
 from trawl.frontier.redis.client import Address
 from trawl.frontier.redis.opening import open_job
@@ -21,7 +21,7 @@ from trawl.frontier.redis.opening import open_job
 pytestmark = pytest.mark.servers
 
 
-async def kept(server: OwnServer) -> int:
+async def kept(server: LocalServer) -> int:
     """Count the visits of a job."""
     async with open_job(Address.parse(server.url)) as job:
         visits = int(job.kept.get("visits", b"0")) + 1
@@ -48,7 +48,7 @@ def test_it_keeps_a_job_from_one_command_to_the_next_and_ends_with_each(tmp_path
     directory = tmp_path / "job"
 
     async def visit() -> int:
-        async with open_own_server(directory) as server:
+        async with open_local_server(directory) as server:
             assert (directory / FOLDER / "socket").is_socket()
             assert Address.parse(server.url).shown == str(directory)  # as messages name the job, and commands accept it
             return await kept(server)
@@ -62,7 +62,7 @@ def test_without_a_directory_nothing_is_left(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
 
     async def visit() -> None:
-        async with open_own_server(None) as server, open_job(Address.parse(server.url), "fast"):
+        async with open_local_server(None) as server, open_job(Address.parse(server.url), "fast"):
             pass
 
     trio.run(visit)
@@ -71,7 +71,7 @@ def test_without_a_directory_nothing_is_left(tmp_path: Path, monkeypatch: pytest
 
 def test_one_that_is_killed_is_started_again_with_all_that_it_had(tmp_path: Path) -> None:
     async def visit() -> int:
-        async with open_own_server(tmp_path) as server:
+        async with open_local_server(tmp_path) as server:
             assert await kept(server) == 1
             kill(tmp_path)
             while True:
@@ -85,7 +85,7 @@ def test_one_that_is_killed_is_started_again_with_all_that_it_had(tmp_path: Path
 
 def test_one_that_ends_again_and_again_ends_the_crawl(tmp_path: Path) -> None:
     async def visit() -> None:
-        async with open_own_server(tmp_path):
+        async with open_local_server(tmp_path):
             for _ in range(5):
                 while not pid_of(tmp_path):  # noqa: ASYNC110
                     await trio.sleep(0.01)
@@ -99,8 +99,8 @@ def test_one_that_ends_again_and_again_ends_the_crawl(tmp_path: Path) -> None:
 
 def test_it_ends_with_a_command_that_is_killed(tmp_path: Path) -> None:
     code = (
-        "import sys, trio\nfrom pathlib import Path\nfrom trawl.cli.own_server import open_own_server\n"
-        "async def main():\n    async with open_own_server(Path(sys.argv[1])):\n        print('up', flush=True)\n"
+        "import sys, trio\nfrom pathlib import Path\nfrom trawl.cli.local_server import open_local_server\n"
+        "async def main():\n    async with open_local_server(Path(sys.argv[1])):\n        print('up', flush=True)\n"
         "        await trio.sleep_forever()\ntrio.run(main)"
     )
     with subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE) as command:
@@ -129,7 +129,7 @@ def test_one_that_was_left_behind_is_ended_first(tmp_path: Path) -> None:
 
 def test_a_long_path_will_do(tmp_path: Path) -> None:
     async def visit(directory: Path) -> int:
-        async with open_own_server(directory) as server:
+        async with open_local_server(directory) as server:
             return await kept(server)
 
     assert trio.run(visit, tmp_path / ("long" * 40)) == 1
@@ -157,7 +157,7 @@ def test_without_a_program_the_error_says_what_to_install(tmp_path: Path, monkey
 
 def test_an_error_in_the_block_comes_as_it_is(tmp_path: Path) -> None:
     async def fail() -> None:
-        async with open_own_server(tmp_path):
+        async with open_local_server(tmp_path):
             raise UsageError("as it is")
 
     with pytest.raises(UsageError, match="as it is"):
@@ -165,5 +165,5 @@ def test_an_error_in_the_block_comes_as_it_is(tmp_path: Path) -> None:
 
 
 async def _open(directory: Path | None) -> None:
-    async with open_own_server(directory):
+    async with open_local_server(directory):
         pass
