@@ -76,8 +76,8 @@ class Layer:
     spider: type | None = None
     is_beside: bool = False
 
-    def place(self, name: str) -> str:
-        """Return the place of ``name`` in this source, for messages."""
+    def location(self, name: str) -> str:
+        """Return the location of ``name`` in this source, for messages."""
         return f"{self.prefix}{name}" if self.prefix else self.source
 
 
@@ -110,14 +110,14 @@ def load(*layers: Layer, tell: Callable[[str], object] = logger.warning) -> Sett
             definition = _definition(name, layer, own, tell)
             if definition is None:
                 _check_plugins(name, value, layer)
-                unused[name] = (value, layer.place(name))
+                unused[name] = (value, layer.location(name))
                 continue
             values[name] = _value(value, definition, layer)
             if layer.is_beside and is_moved:
                 values[name] = {**values[name], **around.get(name, {})}
             if layer.spider is None:
                 around[name] = values[name]
-            sources[name] = layer.place(name)
+            sources[name] = layer.location(name)
     for name, (off, parts) in migration.disabled_by(values).items():
         values[name], sources[name] = off, sources[parts]
     if values.get("SCRAPY_COMPAT") is None:
@@ -302,10 +302,10 @@ def _check_plugins(name: str, value: object, layer: Layer) -> None:
 
 
 def _spot(name: str, layer: Layer) -> str:
-    """Return the place of a setting with its line, where there is a file that has one."""
+    """Return the location of a setting with its line, where there is a file that has one."""
     path, line = line_of(name, layer.source, layer.spider)
-    place = layer.place(name)
-    return place if not line else f"{path}:{line}" if path == place else f"{place}, {path}:{line}"
+    location = layer.location(name)
+    return location if not line else f"{path}:{line}" if path == location else f"{location}, {path}:{line}"
 
 
 def line_of(name: str, source: str, spider: type | None = None) -> tuple[str, int]:
@@ -332,7 +332,7 @@ def _value(value: object, definition: SettingInfo, layer: Layer) -> Any:
             return from_text(value, definition.annotation, definition.name)
         return checked(value, definition.annotation, definition.name)
     except SettingsError as error:
-        raise SettingsError(f"{error} (in {layer.place(definition.name)})", error.name) from error
+        raise SettingsError(f"{error} (in {layer.location(definition.name)})", error.name) from error
 
 
 def _composed(kind: type[msgspec.Struct], values: Mapping[str, Any]) -> msgspec.Struct:

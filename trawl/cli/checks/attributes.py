@@ -50,7 +50,7 @@ def check_starts(spider: type[Spider], source: SpiderSource) -> Iterator[CheckMe
             yield CheckMessage(*source.home(), words)
     elif _reads_nothing(spider, source):
         words = "start() reads start_urls, which is never set: no request will be sent"
-        yield CheckMessage(*source.place("start"), words)
+        yield CheckMessage(*source.location("start"), words)
     elif spider.start is Spider.start and spider.start_requests is Spider.start_requests:
         yield from _parse(spider, source, used)
 
@@ -90,7 +90,7 @@ def _parse(spider: type[Spider], source: SpiderSource, used: set[str]) -> Iterat
     own = [method.node.name for method in source.methods()]
     close = get_close_matches("parse", [name for name in own if name not in used], n=1, cutoff=0.6)
     hint = f"; did you mean {close[0]}()?" if close else ""
-    where = source.place(close[0]) if close else source.home()
+    where = source.location(close[0]) if close else source.home()
     yield CheckMessage(*where, f"{spider.__name__} has no parse(), the callback of start_urls{hint}")
 
 
@@ -101,7 +101,7 @@ def _misspelled(spider: type[Spider], source: SpiderSource, used: set[str]) -> I
             continue
         close = get_close_matches(name, [each for each in _ATTRIBUTES if not source.is_own(each)], n=1, cutoff=_ALIKE)
         if close:
-            yield CheckMessage(*source.place(name), f"unknown attribute {name}; did you mean {close[0]}?")
+            yield CheckMessage(*source.location(name), f"unknown attribute {name}; did you mean {close[0]}?")
 
 
 def _used(source: SpiderSource) -> set[str]:
@@ -145,7 +145,7 @@ def _settings(spider: type[Spider], source: SpiderSource, *, is_moved: bool) -> 
         given = of_spider(spider)
     except Exception as error:  # update_settings() is the user's own
         own = error.__cause__ if isinstance(error, PartLoadError) else error
-        yield CheckMessage(*source.place(attribute), f"{attribute}: {own}")
+        yield CheckMessage(*source.location(attribute), f"{attribute}: {own}")
         return
     wrong = 0
     around = list(_declared_around(spider))
@@ -154,13 +154,13 @@ def _settings(spider: type[Spider], source: SpiderSource, *, is_moved: bool) -> 
             load(*around, attrs.evolve(given, values={name: value}, is_moved=is_moved), tell=_told_elsewhere)
         except UsageError as error:
             wrong += 1
-            yield CheckMessage(*source.place(attribute, name), str(error))
+            yield CheckMessage(*source.location(attribute, name), str(error))
     if wrong:
         return
     try:
         load(*around, attrs.evolve(given, is_moved=is_moved), tell=_told_elsewhere)
     except UsageError as error:
-        yield CheckMessage(*source.place(attribute), str(error))
+        yield CheckMessage(*source.location(attribute), str(error))
 
 
 def _declared_around(spider: type[Spider]) -> Iterator[Layer]:
@@ -179,14 +179,14 @@ def _urls(spider: type[Spider], source: SpiderSource, attribute: str, *, is_used
             check_urls(spider.__name__, attribute, urls if single is not urls else [url])
         except UsageError as error:
             message = str(error).replace(f"{attribute}[0]", f"{attribute}[{i}]", 1)
-            yield CheckMessage(*source.place(attribute, i), message)
+            yield CheckMessage(*source.location(attribute, i), message)
 
 
 def _domains(spider: type[Spider], source: SpiderSource) -> Iterator[CheckMessage]:
     domains: Any = spider.allowed_domains
     if isinstance(domains, str) or not isinstance(domains, Iterable):
         yield CheckMessage(
-            *source.place("allowed_domains"), f"allowed_domains must be a list of domains, not {domains!r}"
+            *source.location("allowed_domains"), f"allowed_domains must be a list of domains, not {domains!r}"
         )
         return
     for i, domain in enumerate(domains):
@@ -194,32 +194,32 @@ def _domains(spider: type[Spider], source: SpiderSource) -> Iterator[CheckMessag
             AdmissionRules(SchedulerSettings(), [domain])
         except (ValueError, AttributeError, TypeError) as error:
             words = error if isinstance(error, ValueError) else f"allowed_domains takes strings, not {domain!r}"
-            yield CheckMessage(*source.place("allowed_domains", i), f"{words} (entry {i})")
+            yield CheckMessage(*source.location("allowed_domains", i), f"{words} (entry {i})")
 
 
 def _statuses(spider: type[Spider], source: SpiderSource) -> Iterator[CheckMessage]:
     statuses: Any = spider.handle_httpstatus_list
     if isinstance(statuses, str) or not isinstance(statuses, Iterable):
         yield CheckMessage(
-            *source.place("handle_httpstatus_list"), f"handle_httpstatus_list must be a list, not {statuses!r}"
+            *source.location("handle_httpstatus_list"), f"handle_httpstatus_list must be a list, not {statuses!r}"
         )
 
 
 def _start(spider: type[Spider], source: SpiderSource) -> Iterator[CheckMessage]:
     if not inspect.isasyncgenfunction(spider.start):
         yield CheckMessage(
-            *source.place("start"), "start() must be an async generator: `async def` with a `yield` in it"
+            *source.location("start"), "start() must be an async generator: `async def` with a `yield` in it"
         )
     older: Any = getattr(spider, "start_requests", None)
     if older is not None and (inspect.iscoroutinefunction(older) or inspect.isasyncgenfunction(older)):
-        yield CheckMessage(*source.place("start_requests"), "start_requests() must not be async; name it start()")
+        yield CheckMessage(*source.location("start_requests"), "start_requests() must not be async; name it start()")
 
 
 def _rules(spider: type[CrawlSpider[Any]], source: SpiderSource) -> Iterator[CheckMessage]:
     rules: Iterable[object] = spider.rules
     for i, rule in enumerate(rules):
         if not isinstance(rule, Rule):
-            yield CheckMessage(*source.place("rules", i), f"rules[{i}] must be a Rule, not {rule!r}")
+            yield CheckMessage(*source.location("rules", i), f"rules[{i}] must be a Rule, not {rule!r}")
             continue
         calls: dict[str, tuple[Any, Mapping[str, Any], int]] = {
             "callback": (rule.callback, rule.cb_kwargs or {}, 1),
@@ -229,13 +229,13 @@ def _rules(spider: type[CrawlSpider[Any]], source: SpiderSource) -> Iterator[Che
         }
         for name, (given, by_name, count) in calls.items():
             if problem := _problem(spider, given, by_name, count):
-                yield CheckMessage(*source.place("rules", i), f"rules[{i}]: {name} {problem}")
+                yield CheckMessage(*source.location("rules", i), f"rules[{i}]: {name} {problem}")
 
 
 def _sitemap_rules(spider: type[SitemapSpider[Any]], source: SpiderSource) -> Iterator[CheckMessage]:
     for i, (pattern, callback) in enumerate(spider.sitemap_rules):
         if problem := _problem(spider, callback, {}, 1):
-            yield CheckMessage(*source.place("sitemap_rules", i), f"sitemap_rules[{i}]: its callback {problem}")
+            yield CheckMessage(*source.location("sitemap_rules", i), f"sitemap_rules[{i}]: its callback {problem}")
         yield from _pattern(source, "sitemap_rules", i, pattern)
     for i, pattern in enumerate(spider.sitemap_follow):
         yield from _pattern(source, "sitemap_follow", i, pattern)
@@ -246,7 +246,7 @@ def _pattern(source: SpiderSource, attribute: str, i: int, pattern: str | re.Pat
         re.compile(pattern)
     except re.error as error:
         words = f"{attribute}[{i}]: {pattern!r} is not a regular expression: {error}"
-        yield CheckMessage(*source.place(attribute, i), words)
+        yield CheckMessage(*source.location(attribute, i), words)
 
 
 def _problem(spider: type[Spider], given: Any, by_name: Mapping[str, Any], count: int) -> str:

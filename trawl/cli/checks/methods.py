@@ -52,11 +52,11 @@ def check_annotations(spider: type[Spider], source: SpiderSource, callbacks: Ite
         if annotation is inspect.Parameter.empty:
             continue
         if problem := _shape_problem(function, annotation):
-            yield CheckMessage(*source.place(name), f"{name}() {problem}")
+            yield CheckMessage(*source.location(name), f"{name}() {problem}")
             continue
         for output in _outputs(annotation):
             if problem := _output_problem(output, items):
-                yield CheckMessage(*source.place(name), f"{name}() is annotated with {_shown(output)}, {problem}")
+                yield CheckMessage(*source.location(name), f"{name}() is annotated with {_shown(output)}, {problem}")
 
 
 def item_type_of(spider: type) -> Any:

@@ -1,4 +1,4 @@
-"""The source of a spider's class: places of its attributes, syntax trees of its methods; a message about a place."""
+"""The source of a spider's class: where its attributes are, the syntax trees of its methods; a message about a line."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class SpiderSource:
     """The source of a spider's class and of its bases, without trawl's own.
 
     Args:
-        spider: The class. Without readable source, every place is the first line of its file.
+        spider: The class. Without readable source, every location is the first line of its file.
     """
 
     def __init__(self, spider: type) -> None:
@@ -67,7 +67,7 @@ class SpiderSource:
         self._classes = [kind for kind in spider.__mro__ if kind.__module__.partition(".")[0] not in _NOT_THE_USERS]
         self._written = {kind: found for kind in self._classes if (found := _written(kind)) is not None}
 
-    def place(self, attribute: str, *keys: object) -> tuple[str, int]:
+    def location(self, attribute: str, *keys: object) -> tuple[str, int]:
         """Return the file and line of an attribute, or of an entry in its list or dictionary."""
         for kind in self._classes:
             if attribute in vars(kind) and kind in self._written:
