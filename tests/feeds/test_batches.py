@@ -63,7 +63,7 @@ async def test_a_batch_that_is_continued_is_as_full_as_it_was(tmp_path: Path) ->
         await feeds.put(number)
         await feeds.sync()
         [feed] = feeds.all
-        positions, batches = feeds.positions, {feed.place: feed.batch or (0, 0)}
+        positions, batches = feeds.positions, {feed.destination: feed.batch or (0, 0)}
         feed.close()
     assert {name: (tmp_path / name).stat().st_size for name in left_in(tmp_path)} == {
         "1.jsonl": 20,

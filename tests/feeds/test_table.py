@@ -311,4 +311,4 @@ async def test_no_compression_is_put_around_a_table(tmp_path: Path) -> None:
 async def test_a_table_feed_says_what_it_wrote(tmp_path: Path) -> None:
     feed = Feed(FeedOptions(uri=str(tmp_path / "x.sqlite"), format="sqlite"), started_utc=STARTED_UTC)
     assert (feed.report.records, feed.report.format, feed.batch, feed.columns) == (0, "sqlite", None, None)
-    assert json.loads(json.dumps(feed.place)) == str(tmp_path / "x.sqlite")
+    assert json.loads(json.dumps(feed.destination)) == str(tmp_path / "x.sqlite")

@@ -86,9 +86,9 @@ class Feed:
         return self._files[0]
 
     @property
-    def place(self) -> str:
+    def destination(self) -> str:
         """Its destination, however spelled: the absolute path; a store's URL; ``-`` for standard output."""
-        return self._options.place
+        return self._options.destination
 
     @property
     def columns(self) -> tuple[str, ...] | None:
@@ -166,7 +166,7 @@ class Feed:
     def _goes_on_with_blank(self, number: int) -> bool:
         """Open the batch of this number if it has no items, because its process was killed before the first."""
         try:
-            path = Path(attrs.evolve(self._options, uri=self._path(number, self._started_utc)).place)
+            path = Path(attrs.evolve(self._options, uri=self._path(number, self._started_utc)).destination)
             if path.stat().st_size > BLANK_BYTES:
                 return False
             self._open_at(number)
@@ -358,7 +358,7 @@ class Feed:
         is_free = self._options.overwrite or self._options.is_remote or not is_numbered(self._options.uri)
         number = at = 1
         while not is_free and at < number + GAP:
-            if Path(attrs.evolve(self._options, uri=self._path(at, self._started_utc)).place).exists():
+            if Path(attrs.evolve(self._options, uri=self._path(at, self._started_utc)).destination).exists():
                 number = at + 1
             at += 1
         return number

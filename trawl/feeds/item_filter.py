@@ -24,12 +24,12 @@ class ItemFilter:
     """Decides which items go to one feed.
 
     Attributes:
-        place: Where the feed goes: its filter's answers are stored under it.
+        destination: Where the feed goes: its filter's answers are stored under it.
         classes: Only items of these; all if empty. Items that are not valid go only where their class is named.
         accepts: Only those that it says yes to; all if None.
     """
 
-    place: str = ""
+    destination: str = ""
     classes: tuple[type, ...] = ()
     accepts: Accepts | None = None
 
@@ -59,7 +59,7 @@ class ItemFilter:
             return False
         if self.accepts is None:
             return True
-        answer = stored.answer(self.place)
+        answer = stored.answer(self.destination)
         return self._accepted(stored.fields) if answer is None else answer
 
     def answer(self, item: object) -> bool | None:

@@ -215,7 +215,7 @@ class FeedOptions:
     exporter: Exporter | None = None
 
     @property
-    def place(self) -> str:
+    def destination(self) -> str:
         """Its destination, however spelled: the absolute path; a store's URL; ``-`` for standard output."""
         return self.uri if self.is_remote or self.path is None else str(self.path.resolve())
 
@@ -258,7 +258,7 @@ class FeedOptions:
     @property
     def item_filter(self) -> ItemFilter:
         """The filter of its items."""
-        return ItemFilter(self.place, self.item_classes, self.accepts)
+        return ItemFilter(self.destination, self.item_classes, self.accepts)
 
 
 def feed_entry(text: str, *, overwrite: bool) -> tuple[str, FeedMapping]:
@@ -464,6 +464,6 @@ def _class(given: Any, where: str) -> type:
 def _check_apart(options: list[FeedOptions]) -> None:
     seen: set[object] = set()
     for one in options:
-        if one.place in seen:
+        if one.destination in seen:
             raise FeedError(f"feed {one.uri}: another feed goes to the same place", one.uri)
-        seen.add(one.place)
+        seen.add(one.destination)

@@ -82,7 +82,7 @@ class FeedState(msgspec.Struct, frozen=True, omit_defaults=True):
         columns: The fields that it can write, where its first item told them.
         batch: The number of the batch that the position is in, and how many items that has.
         relative: Its path from the job's directory; None for a feed that is not a file.
-        earlier: The places where it was before it was moved.
+        earlier: The destinations where it was before it was moved.
     """
 
     position: Annotated[int, msgspec.Meta(ge=0)]
@@ -93,7 +93,7 @@ class FeedState(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 FEED_STATES: Section[dict[str, FeedState]] = Section("feeds", dict[str, FeedState])
-"""States of a job's feeds, by their places: absolute, so that ``-o`` may be spelled otherwise."""
+"""States of a job's feeds, by their destinations: absolute, so that ``-o`` may be spelled otherwise."""
 
 WITHHELD: Section[int] = Section("withheld", int)
 """Position of the last item before those beyond a limit."""
@@ -107,7 +107,7 @@ class OutboxWriter:
         feeds: Open, and cut back to where they were recorded.
         stats: Where items that a feed can't take are counted.
         is_idle: The job has feeds, or another process may have, and none is given here: what waits for them stays.
-        states: How far each feed was written, by its place now; None: as the job has it.
+        states: How far each feed was written, by its destination now; None: as the job has it.
     """
 
     def __init__(
@@ -135,7 +135,7 @@ class OutboxWriter:
         self._collected: list[object] | None = None
         self._is_idle = is_idle
         self._states = dict((FEED_STATES.read(job) or {}) if states is None else states)
-        self._moved = {old: place for place, state in self._states.items() for old in state.earlier}
+        self._moved = {old: destination for destination, state in self._states.items() for old in state.earlier}
         self._batch_items = _BATCH
         self._error: FeedError | None = None
         self._wakeup = WriterWakeup(COPY_INTERVAL)
@@ -179,7 +179,7 @@ class OutboxWriter:
                 failures.append(f"feed {feed.uri}: {error}")
                 answer = False
             if answer is not None:
-                answers[item_filter.place] = answer
+                answers[item_filter.destination] = answer
         if failures and not any(self._may_take(feed, item, answers) for feed in self._feeds.all):
             raise ItemLost(f"{origin} is left out: {'; '.join(failures)}")
         return answers
@@ -188,8 +188,8 @@ class OutboxWriter:
     def _may_take(feed: Feed, item: object, answers: Mapping[str, bool]) -> bool:
         item_filter = feed.item_filter
         return (
-            answers[item_filter.place]
-            if item_filter.place in answers
+            answers[item_filter.destination]
+            if item_filter.destination in answers
             else item_filter.accepts is None and item_filter.takes(item)
         )
 
@@ -340,10 +340,10 @@ class OutboxWriter:
         if self._is_idle:  # another process may have recorded more
             return
         for feed in self._feeds.all:
-            place = feed.place
-            earlier = self._states[place].earlier if place in self._states else ()
-            relative = _relative(place, self._job.directory)
-            self._states[place] = FeedState(feed.position, feed.columns, feed.batch, relative, earlier)
+            destination = feed.destination
+            earlier = self._states[destination].earlier if destination in self._states else ()
+            relative = _relative(destination, self._job.directory)
+            self._states[destination] = FeedState(feed.position, feed.columns, feed.batch, relative, earlier)
         FEED_STATES.keep(self._job, self._states)
 
 
@@ -374,15 +374,15 @@ async def open_outbox(
     if states is None and FEED_STATES.name in job.kept:
         raise job.damaged("the saved positions of its feeds can't be read")
     options = feed_options(settings, spider_name=spider_name, started_utc=started_utc)
-    states = await blocking.run(_located, states or {}, [one.place for one in options], job.directory, job.name)
+    states = await blocking.run(_located, states or {}, [one.destination for one in options], job.directory, job.name)
     feeds = await open_feeds(  # they count nothing: what they do at a bad end is not recorded, and is done again
         settings,
         blocking,
         spider_name=spider_name,
         started_utc=started_utc,
-        positions={place: state.position for place, state in states.items()},
-        columns={place: state.columns for place, state in states.items() if state.columns},
-        batches={place: state.batch for place, state in states.items() if state.batch},
+        positions={destination: state.position for destination, state in states.items()},
+        columns={destination: state.columns for destination, state in states.items() if state.columns},
+        batches={destination: state.batch for destination, state in states.items() if state.batch},
         is_durable=True,
     )
     _tell(job, feeds, states)
@@ -391,55 +391,60 @@ async def open_outbox(
 
 
 def _located(
-    states: Mapping[str, FeedState], places: Sequence[str], directory: Path | None, job: str
+    states: Mapping[str, FeedState], destinations: Sequence[str], directory: Path | None, job: str
 ) -> dict[str, FeedState]:
-    """Return the states by the places of the feeds now. Blocks.
+    """Return the states by the destinations of the feeds now. Blocks.
 
     Raises:
         FeedError: A file may be one of the job's that was moved.
     """
     found = dict(states)
-    for place in places:
-        relative = _relative(place, directory)
-        if place in found or relative is None:
+    for destination in destinations:
+        relative = _relative(destination, directory)
+        if destination in found or relative is None:
             continue
         for old, state in states.items():
-            if state.relative == relative and old not in places and old in found and _may_be(place, old, state):
-                found[place] = msgspec.structs.replace(found.pop(old), earlier=(*state.earlier, old))
+            if (
+                state.relative == relative
+                and old not in destinations
+                and old in found
+                and _may_be(destination, old, state)
+            ):
+                found[destination] = msgspec.structs.replace(found.pop(old), earlier=(*state.earlier, old))
                 break
-    missing = [(old, state) for old, state in found.items() if old not in places and _is_missing(old, state)]
-    for place in places:
-        if place in found or not os.path.isabs(place):
+    missing = [(old, state) for old, state in found.items() if old not in destinations and _is_missing(old, state)]
+    for destination in destinations:
+        if destination in found or not os.path.isabs(destination):
             continue
         for old, state in missing:
-            if _size(place, state):
+            if _size(destination, state):
                 raise FeedError(
-                    f"feed {place}: job {job} does not know this file, and {old}, which it wrote, is gone: if it"
+                    f"feed {destination}: job {job} does not know this file, and {old}, which it wrote, is gone: if it"
                     f" was moved, move it back, or the job's directory with it; if not, give a file that is not there"
                     f" yet",
-                    place,
+                    destination,
                 )
     return found
 
 
-def _relative(place: str, directory: Path | None) -> str | None:
+def _relative(destination: str, directory: Path | None) -> str | None:
     """Return a file's path from the job's directory; None for a feed that is not a file, and without a directory."""
-    return os.path.relpath(place, directory.resolve()) if directory and os.path.isabs(place) else None
+    return os.path.relpath(destination, directory.resolve()) if directory and os.path.isabs(destination) else None
 
 
-def _is_missing(place: str, state: FeedState) -> bool:
-    """Return whether a feed's file was written to, and is not at its place any more."""
+def _is_missing(destination: str, state: FeedState) -> bool:
+    """Return whether a feed's file was written to, and is not at its destination any more."""
     is_written = state.position or (state.batch is not None and state.batch[0] > 1)
-    return bool(is_written) and os.path.isabs(place) and _size(place, state) is None
+    return bool(is_written) and os.path.isabs(destination) and _size(destination, state) is None
 
 
-def _may_be(place: str, old: str, state: FeedState) -> bool:
-    """Return whether the file at a place can be the one of an old place: that is gone, or has the same content."""
+def _may_be(destination: str, old: str, state: FeedState) -> bool:
+    """Return whether the file there can be the one of an old destination: that is gone, or has the same content."""
     if _size(old, state) is None:
         return True
     start = max(0, state.position - _COMPARED_BYTES)
     tails = []
-    for each in (place, old):
+    for each in (destination, old):
         try:
             with _path(each, state).open("rb") as file:
                 file.seek(start)
@@ -449,25 +454,25 @@ def _may_be(place: str, old: str, state: FeedState) -> bool:
     return tails[0] == tails[1]
 
 
-def _path(place: str, state: FeedState) -> Path:
+def _path(destination: str, state: FeedState) -> Path:
     """Return the path of the file; of a feed in batches, of the last one written."""
-    return Path(fill_path(place, batch=state.batch[0]) if state.batch is not None else place)
+    return Path(fill_path(destination, batch=state.batch[0]) if state.batch is not None else destination)
 
 
-def _size(place: str, state: FeedState) -> int | None:
+def _size(destination: str, state: FeedState) -> int | None:
     """Return the size of a feed's file in bytes; None if it is not there."""
     try:
-        return _path(place, state).stat().st_size
+        return _path(destination, state).stat().st_size
     except OSError:
         return None
 
 
 def _tell(job: Job, feeds: Feeds, states: Mapping[str, FeedState]) -> None:
     """Warn of feeds that this run was not given."""
-    given = [feed.place for feed in feeds.all]
-    for place in states:
-        if place not in given and (given or job.share is None):
-            logger.warning("job %s: its feed %s is not given in this run and gets no items", job.name, place)
+    given = [feed.destination for feed in feeds.all]
+    for destination in states:
+        if destination not in given and (given or job.share is None):
+            logger.warning("job %s: its feed %s is not given in this run and gets no items", job.name, destination)
     waiting = job.outbox_end - job.outbox_start
     if waiting and not given and job.share is None:
         logger.warning("job %s: %d items wait for a feed, and this run has none", job.name, waiting)

@@ -19,8 +19,8 @@ there its base; a value of another class (a frozenset, a subclass of ``datetime`
 write otherwise than the value. A field's serializer has acted when the item is stored.
 
 The names are for ``item_classes``: the item's own class, and those of the feeds that it was found to be of. Among them
-is what the ``item_filter`` of each feed said of the item itself: its place after ``+`` or ``-``; and after ``@`` the
-page that it was found on, for messages.
+is what the ``item_filter`` of each feed said of the item itself: its destination after ``+`` or ``-``; and after ``@``
+the page that it was found on, for messages.
 """
 
 from __future__ import annotations
@@ -79,11 +79,11 @@ class StoredItem:
         """The name of its class."""
         return self.classes[0].rpartition(".")[2] if self.classes else "dict"
 
-    def answer(self, place: str) -> bool | None:
-        """Return the answer of the filter of the feed at ``place``; None if it was not asked."""
-        if f"+{place}" in self.classes:
+    def answer(self, destination: str) -> bool | None:
+        """Return the answer of the filter of the feed at ``destination``; None if it was not asked."""
+        if f"+{destination}" in self.classes:
             return True
-        return False if f"-{place}" in self.classes else None
+        return False if f"-{destination}" in self.classes else None
 
     def moved(self, places: Mapping[str, str]) -> StoredItem:
         """Return this item, with the answers of filters under the ``places`` where their feeds are now."""
@@ -126,7 +126,7 @@ def to_stored(
         return _to_json(item)
     names = [class_name(type(item))]
     names += [name for one in classes if isinstance(item, one) and (name := class_name(one)) not in names]
-    names += [f"+{place}" if answer else f"-{place}" for place, answer in (answers or {}).items()]
+    names += [f"+{destination}" if answer else f"-{destination}" for destination, answer in (answers or {}).items()]
     names += [f"@{page}"] if page else []
     written = _to_json(written_fields(item))
     if not is_exact:

@@ -129,8 +129,8 @@ class Feeds:
 
     @property
     def positions(self) -> dict[str, int]:
-        """End of the last whole record written to each feed, in bytes, by its place."""
-        return {feed.place: feed.position for feed in self._feeds}
+        """End of the last whole record written to each feed, in bytes, by its destination."""
+        return {feed.destination: feed.position for feed in self._feeds}
 
     def put_nowait(self, item: object, page: str = "") -> None:
         """Give an item to the feeds. One that a feed can't write is logged and counted, and does no harm.
@@ -351,9 +351,9 @@ async def open_feeds(
         spider_name: Value of ``%(name)s`` in a path.
         started_utc: Value of ``%(time)s`` in a path.
         stats: Where items that a feed can't take are counted.
-        positions: By place (:attr:`Feed.place`), where to cut a feed and go on, as :attr:`Feeds.positions` told it.
-        columns: By place, the fields that such a feed can write, as :attr:`Feed.columns` told them.
-        batches: By place, which batch such a feed was at, as :attr:`Feed.batch` told it.
+        positions: By :attr:`Feed.destination`, where to cut a feed and go on, as :attr:`Feeds.positions` told it.
+        columns: By destination, the fields that such a feed can write, as :attr:`Feed.columns` told them.
+        batches: By destination, which batch such a feed was at, as :attr:`Feed.batch` told it.
         is_durable: They are of a job, whose later runs are to go on with them.
 
     Raises:
@@ -382,7 +382,7 @@ def _open_all(
             opened.append(feed)  # before: opening it may get half way
             feed.open()
         for feed in feeds:
-            feed.locate(positions.get(feed.place), columns.get(feed.place), batches.get(feed.place))
+            feed.locate(positions.get(feed.destination), columns.get(feed.destination), batches.get(feed.destination))
     except BaseException:
         _abandon_all(opened)
         raise
