@@ -29,9 +29,9 @@ from trawl.compat.crawler import Crawler
 from trawl.compat.hooks import CompatCrawl, CompatHooks, hears_idle
 from trawl.compat.middleware import adapted, refer_redirects, tell_download, tell_timeout
 from trawl.compat.moved import ignore_urls
-from trawl.engine import Crawl, CrawlContext, EngineSettings, ItemSink, Recorder, Watcher, run_crawl
+from trawl.engine import Crawl, CrawlContext, EngineSettings, ItemReceiver, Recorder, Watcher, run_crawl
 from trawl.engine.callbacks import without_groups
-from trawl.engine.job import OpenJob, leased, open_job
+from trawl.engine.job import OpenJob, open_job, under_lease
 from trawl.engine.stalls import report_stalls
 from trawl.errors import FeedError
 from trawl.feeds import Feeds, FeedsSettings, open_feeds, with_attributes
@@ -232,7 +232,7 @@ class OpenCrawl(AsyncIterator[Any]):
 
 
 class _Stream:
-    """The sink of an open crawl: a bounded channel to the reader."""
+    """The receiver of the items of an open crawl: a bounded channel to the reader."""
 
     def __init__(self, items: trio.MemorySendChannel[Any]) -> None:
         self._items = items
@@ -278,7 +278,7 @@ async def open_crawl(
     opened = OpenCrawl(inbox)
     values = _settings(spider, settings)
     failure: Exception | None = None
-    running = crawl_with(spider, values, spider_args=spider_args, sinks=[_Stream(outbox)], watchers=[opened.watch])
+    running = crawl_with(spider, values, spider_args=spider_args, receivers=[_Stream(outbox)], watchers=[opened.watch])
     async with trio.open_nursery() as nursery:
         nursery.start_soon(opened.to_its_end, running, outbox)
         with inbox:
@@ -300,7 +300,7 @@ async def crawl_with(
     spider_args: Mapping[str, Any] | None = None,
     collect: bool | None = False,
     watchers: Sequence[Watcher] = (),
-    sinks: Sequence[ItemSink] = (),
+    receivers: Sequence[ItemReceiver] = (),
     handle_signals: bool = False,
     transport: Transport | None = None,
     blocking: Blocking | None = None,
@@ -318,7 +318,7 @@ async def crawl_with(
         spider_args: Arguments of the spider's constructor.
         collect: Keep the items for the result; None: unless there are feeds.
         watchers: Tasks that look at the running crawl; cancelled at its end.
-        sinks: Further receivers of items besides the feeds.
+        receivers: Further receivers of items besides the feeds.
         handle_signals: The process belongs to the crawl: the first SIGINT, SIGTERM or SIGHUP finishes what is in
             flight, the second cancels; warn of callbacks that block. Put :class:`trawl.shutdown.Signals` around
             ``trio.run`` to handle signals before the crawl starts and until its very end.
@@ -366,7 +366,7 @@ async def crawl_with(
             throttling=throttling,
             robots=settings.of(RobotsSettings),
             user_agent=middleware_stack.settings.user_agent,
-            transport=middleware_stack.wire(leased(wire, durable)),
+            transport=middleware_stack.wire(under_lease(wire, durable)),
             middleware_stack=middleware_stack,
             blocking=blocking,
             frontier=durable.frontier if durable else frontier or await _frontier(settings),
@@ -377,7 +377,7 @@ async def crawl_with(
                 extensions=settings.of(EngineSettings).extensions,
             ),
             crawl_class=CompatCrawl,
-            sinks=[*([] if durable or feeds.is_empty else [feeds]), *sinks],
+            receivers=[*([] if durable or feeds.is_empty else [feeds]), *receivers],
             collected=[] if _collects(collect, feeds) else None,
             watchers=[*([heed_signals, report_stalls] if handle_signals else []), *watchers],
             recorder=recorder,

@@ -14,7 +14,7 @@ from trio.testing import MockClock
 import trawl
 from trawl._run import crawl_with
 from trawl.blocking import InlineBlocking
-from trawl.engine import Crawl, ItemSink, Watcher
+from trawl.engine import Crawl, ItemReceiver, Watcher
 from trawl.errors import FeedError, SettingsError, UsageError
 from trawl.frontier import MemoryFrontier
 from trawl.http import Request, Response
@@ -29,7 +29,7 @@ async def crawled(
     settings: Mapping[str, object] = FREE,
     *,
     watcher: Watcher | None = None,
-    sinks: Sequence[ItemSink] = (),
+    receivers: Sequence[ItemReceiver] = (),
 ) -> trawl.CrawlResult:
     """A crawl of :func:`slow_web` with parts that ``web.crawl`` has no arguments for."""
     return await crawl_with(
@@ -40,7 +40,7 @@ async def crawled(
         seed=0,
         collect=True,
         watchers=[watcher] if watcher else [],
-        sinks=sinks,
+        receivers=receivers,
     )
 
 
@@ -243,7 +243,7 @@ class BrokenSink:
 
 
 async def test_a_feed_that_fails_ends_the_crawl_with_feed_error(autojump_clock: MockClock) -> None:
-    run = await crawled(Slow, sinks=[BrokenSink()])
+    run = await crawled(Slow, receivers=[BrokenSink()])
     assert run.reason == "feed_error"
     assert "disk is full" in str(run.error)
     assert run.elapsed == pytest.approx(15, abs=0.1)
@@ -274,7 +274,7 @@ async def test_a_writer_that_hangs_has_its_time_from_the_first_cancel_on(autojum
             await trio.sleep(4)
             crawl.cancel()
 
-    run = await crawled(Slow, sinks=[StuckSink()], watcher=stop)
+    run = await crawled(Slow, receivers=[StuckSink()], watcher=stop)
     assert "not closed within 10 s" in str(run.error)
     assert run.elapsed == pytest.approx(14, abs=0.1)
 
@@ -284,7 +284,7 @@ async def test_a_writer_that_holds_up_a_crawl_that_has_ended_is_cut_off_by_a_can
         await trio.sleep(1000)
         crawl.cancel()
 
-    run = await crawled(Slow, sinks=[StuckSink(3000)], watcher=stop)
+    run = await crawled(Slow, receivers=[StuckSink(3000)], watcher=stop)
     assert run.reason == "feed_error"
     assert run.elapsed == pytest.approx(1010, abs=0.1)
 
@@ -298,7 +298,7 @@ async def test_a_callers_cancel_gives_a_writer_that_hangs_its_time_whatever_the_
         crawl.shutdown()
 
     with trio.move_on_after(at) as scope:
-        await crawled(Slow, sinks=[StuckSink(3000)], watcher=stop)
+        await crawled(Slow, receivers=[StuckSink(3000)], watcher=stop)
     assert scope.cancelled_caught
     assert trio.current_time() == pytest.approx(at + 10, abs=0.1)
 

@@ -102,7 +102,7 @@ async def ended(way: str, at: float, frontier: MemoryFrontier, web: SimulatedWeb
     if way == "caller":
         collected: list[Any] = []
         with trio.move_on_after(at):
-            await run(frontier, web, seed, sinks=[Kept(collected)])
+            await run(frontier, web, seed, receivers=[Kept(collected)])
         return collected
     if way.startswith("CLOSESPIDER"):
         limit = {"settings": {way: int(at * 3) + 1}}

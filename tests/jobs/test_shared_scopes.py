@@ -18,7 +18,7 @@ from trawl._run import CrawlResult, crawl_with
 from trawl.blocking import InlineBlocking
 from trawl.engine import Crawl
 from trawl.errors import SettingsError
-from trawl.frontier.job import Lease
+from trawl.frontier.job import SessionLease
 from trawl.frontier.redis.client import Address, Call, StoreAway, StoreServer
 from trawl.frontier.redis.line import StoreLine
 from trawl.http import Fetch, Outcome, Request
@@ -70,7 +70,7 @@ def store(monkeypatch: pytest.MonkeyPatch, cut: set[int]) -> SimulatedStore:
     for name in ("client.connect", "opening.connect_server"):
         monkeypatch.setattr(f"trawl.frontier.redis.{name}", made.connect)
 
-    def line(address: Address, session: str, *, life: float, lease: Lease, connect: Any) -> StoreLine:
+    def line(address: Address, session: str, *, life: float, lease: SessionLease, connect: Any) -> StoreLine:
         @asynccontextmanager
         async def through(here: Address) -> AsyncGenerator[StoreServer, None]:
             async with connect(here) as server:

@@ -1,4 +1,4 @@
-"""One crawl of the soak: run, measured on the wire and at the sinks, and held to every promise at its end."""
+"""One crawl of the soak: run, measured on the wire and where its items go, and held to every promise at its end."""
 
 from __future__ import annotations
 
@@ -323,7 +323,7 @@ async def _crawled(world: World, seed: int) -> _Run:
             values,
             spider_args={"world": world},
             watchers=[keep, memory.watch],
-            sinks=[items],
+            receivers=[items],
             transport=transport,
             frontier=frontier,
             blocking=InlineBlocking(),

@@ -3,7 +3,7 @@
 from trawl.engine.context import CrawlContext
 from trawl.engine.crawl import Crawl, Waiting, Watcher
 from trawl.engine.fetcher import Recorder
-from trawl.engine.items import ItemSink, Processor
+from trawl.engine.items import ItemReceiver, Processor
 from trawl.engine.run import Ended, run_crawl
 from trawl.engine.settings import EngineSettings
 
@@ -11,7 +11,7 @@ __all__ = [
     "Crawl",
     "Ended",
     "EngineSettings",
-    "ItemSink",
+    "ItemReceiver",
     "CrawlContext",
     "Processor",
     "Recorder",

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from trawl.engine.crawl import Crawl, Watcher
     from trawl.engine.fetcher import Recorder
     from trawl.engine.hooks import Hooks
-    from trawl.engine.items import ItemSink, Processor, Writer
+    from trawl.engine.items import ItemReceiver, Processor, Writer
     from trawl.engine.job import OpenJob
     from trawl.engine.settings import EngineSettings
     from trawl.frontier import Frontier
@@ -56,7 +56,7 @@ class CrawlContext:
         pipelines: Makes the item pipelines for the crawl.
         hooks: Makes the hooks of the crawl, the check of its items included.
         crawl_class: The class of the running crawl.
-        sinks: Where finished items go.
+        receivers: Where finished items go.
         collected: Keeps finished items too, if given.
         watchers: Tasks that look at the running crawl.
         recorder: Told of each send and its end.
@@ -88,7 +88,7 @@ class CrawlContext:
     pipelines: Callable[[Crawl], Processor]
     hooks: Callable[[Crawl, ItemCheck | None], Hooks]
     crawl_class: type[Crawl]
-    sinks: Sequence[ItemSink]
+    receivers: Sequence[ItemReceiver]
     collected: list[object] | None
     watchers: Sequence[Watcher]
     recorder: Recorder | None
@@ -112,4 +112,4 @@ class CrawlContext:
     @property
     def writers(self) -> Sequence[Writer]:
         """The tasks that move items on."""
-        return self.sinks if self.job is None else [*self.sinks, self.job.outbox]
+        return self.receivers if self.job is None else [*self.receivers, self.job.outbox]

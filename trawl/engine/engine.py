@@ -196,12 +196,12 @@ class Engine:
 
     def _item_writer(self) -> ItemWriter | JobItemWriter:
         context, limit, processor = self.context, self.limits.items, self.processor
-        spider, sinks, stats, events = context.spider, context.sinks, context.stats, context.events
+        spider, receivers, stats, events = context.spider, context.receivers, context.stats, context.events
         if context.job is None:
-            return ItemWriter(processor, spider, sinks, context.collected, stats, limit, events=events)
-        # What goes to another sink than the job is gone before its page has ended: there each item is checked.
-        at_once, at_end = (limit, None) if sinks else (None, limit)
-        writer = ItemWriter(processor, spider, sinks, None, stats, at_once, is_held=True, events=events)
+            return ItemWriter(processor, spider, receivers, context.collected, stats, limit, events=events)
+        # What goes to another receiver than the job is gone before its page has ended: there each item is checked.
+        at_once, at_end = (limit, None) if receivers else (None, limit)
+        writer = ItemWriter(processor, spider, receivers, None, stats, at_once, is_held=True, events=events)
         job = context.job
         return JobItemWriter(writer, job.outbox, context.frontier, job.job, stats, context.collected, at_end)
 

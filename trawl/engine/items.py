@@ -22,7 +22,7 @@ from trawl.observe import Stats
 if TYPE_CHECKING:
     from trawl.feeds.item_errors import Counts
 
-__all__ = ["ItemSink", "ItemWriter", "Processor", "Writer"]
+__all__ = ["ItemReceiver", "ItemWriter", "Processor", "Writer"]
 
 logger: logging.Logger = logging.getLogger("trawl.items")
 
@@ -39,7 +39,7 @@ class Writer(Protocol):
         ...
 
 
-class ItemSink(Writer, Protocol):
+class ItemReceiver(Writer, Protocol):
     """Takes finished items: the feeds, or a stream that a caller reads."""
 
     def put_nowait(self, item: object, page: str = "") -> None:
@@ -82,7 +82,7 @@ class Processor(Protocol):
 
 
 _BROKEN = (FeedError, trio.BrokenResourceError, trio.ClosedResourceError)
-"""What a sink says whose writer has failed."""
+"""What a receiver says whose writer has failed."""
 
 
 class ItemWriter:
@@ -91,10 +91,10 @@ class ItemWriter:
     Args:
         processor: The pipelines.
         spider: What pipelines are told besides the item.
-        sinks: Where finished items go, one after the other.
+        receivers: Where finished items go, one after the other.
         collected: Keeps every finished item too, if given.
         stats: Counts ``item_scraped_count``, ``item_lost_count``, ``item_dropped_count`` and ``item_error_count``.
-        limit: Lets items through between the pipelines and the sinks; None: all.
+        limit: Lets items through between the pipelines and the receivers; None: all.
         is_held: Items are held until they are acknowledged, and counted then.
         events: Told of items that do not go on.
     """
@@ -106,7 +106,7 @@ class ItemWriter:
         "_is_held",
         "_limit",
         "_processor",
-        "_sinks",
+        "_receivers",
         "_spider",
         "_stats",
         "_tells",
@@ -116,7 +116,7 @@ class ItemWriter:
         self,
         processor: Processor,
         spider: object,
-        sinks: Sequence[ItemSink],
+        receivers: Sequence[ItemReceiver],
         collected: list[object] | None,
         stats: Stats,
         limit: ItemLimit | None = None,
@@ -127,14 +127,14 @@ class ItemWriter:
         self._events = Events() if events is None else events
         self._processor = processor
         self._spider = spider
-        self._sinks = tuple(sinks)
+        self._receivers = tuple(receivers)
         self._collected = collected
         self._stats = stats
         self._limit = limit
         self._is_held = is_held
         self._tells = logger.isEnabledFor(logging.DEBUG)
-        # One sink refuses an item before anything has taken it; of two, the first would have it already.
-        self._is_direct = processor.is_empty and len(self._sinks) <= 1 and limit is None
+        # One receiver refuses an item before anything has taken it; of two, the first would have it already.
+        self._is_direct = processor.is_empty and len(self._receivers) <= 1 and limit is None
 
     @property
     def is_lasting(self) -> bool:
@@ -162,9 +162,9 @@ class ItemWriter:
         """
         if not self._is_direct:
             return False
-        if self._sinks:
+        if self._receivers:
             try:
-                self._sinks[0].put_nowait(item, page)
+                self._receivers[0].put_nowait(item, page)
             except (trio.WouldBlock, *_BROKEN):
                 return False
             except ItemLost as error:
@@ -174,7 +174,7 @@ class ItemWriter:
         return True
 
     async def put(self, item: object, page: str = "", counts: Counts | None = None) -> object | None:
-        """Take an item, waiting for the pipelines and for room in the sinks; the item as it went on. A checkpoint.
+        """Take an item, waiting for the pipelines and for room in the receivers; the item as it went on. A checkpoint.
 
         Args:
             item: Of any kind.
@@ -207,9 +207,9 @@ class ItemWriter:
                 in_pipelines.reset(token)
         if limit is not None:
             limit.take()
-        for sink in self._sinks:
+        for receiver in self._receivers:
             try:
-                await sink.put(item, page)
+                await receiver.put(item, page)
             except ItemLost as error:
                 if limit is not None:
                     limit.give_back()

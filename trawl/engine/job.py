@@ -53,9 +53,9 @@ from trawl.transport import OnSent, Transport
 
 if TYPE_CHECKING:
     from trawl.feeds.outbox import OutboxWriter
-    from trawl.frontier.job import Job, Lease
+    from trawl.frontier.job import Job, SessionLease
 
-__all__ = ["INTERVAL", "JobFacts", "JobState", "LeasedTransport", "OpenJob", "facts_of", "leased", "open_job"]
+__all__ = ["INTERVAL", "JobFacts", "JobState", "LeasedTransport", "OpenJob", "facts_of", "open_job", "under_lease"]
 
 
 class JobFacts:
@@ -410,7 +410,7 @@ class LeasedTransport:
         lease: The lease of the job.
     """
 
-    def __init__(self, transport: Transport, lease: Lease) -> None:
+    def __init__(self, transport: Transport, lease: SessionLease) -> None:
         self._transport = transport
         self._lease = lease
 
@@ -424,7 +424,7 @@ class LeasedTransport:
         await self._transport.aclose()
 
 
-def leased(transport: Transport, opened: OpenJob | None) -> Transport:
+def under_lease(transport: Transport, opened: OpenJob | None) -> Transport:
     """Have a transport send under the lease of a job, where it has one."""
     lease = None if opened is None else opened.job.lease
     return transport if lease is None else LeasedTransport(transport, lease)

@@ -200,7 +200,7 @@ async def _last_tasks(context: CrawlContext, engine: Engine, inner: trio.Nursery
 
 
 class _WriterTask:
-    """The sinks' writers: shielded, so that a cancelled crawl still ends on whole records, and then in a limited time.
+    """The receivers' writers, shielded: a cancelled crawl still ends on whole records, and then in a limited time.
 
     A crawl that ended by itself waits for its writers as long as they take: a pipe whose reader pauses loses nothing.
 
@@ -219,12 +219,12 @@ class _WriterTask:
         if not self._running:
             self.ended.set()
 
-    async def write(self, sink: Writer) -> None:
-        """Run one sink's writer; if it fails, the crawl ends with ``feed_error``."""
+    async def write(self, receiver: Writer) -> None:
+        """Run one receiver's writer; if it fails, the crawl ends with ``feed_error``."""
         with trio.CancelScope(shield=True, deadline=self._until) as scope:
             self._scopes.append(scope)
             try:
-                await sink.write()
+                await receiver.write()
             except FeedError as error:
                 self._failed(error)
         self._running -= 1

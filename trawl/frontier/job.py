@@ -52,10 +52,10 @@ __all__ = [
     "Job",
     "LaneHead",
     "LaneRow",
-    "Lease",
     "Outbox",
     "Place",
     "Row",
+    "SessionLease",
     "Snapshot",
     "Step",
     "StepResult",
@@ -236,7 +236,7 @@ class Outbox:
             self._tail_bytes -= len(self._tail.popleft().item)
 
 
-class Lease:
+class SessionLease:
     """The time for which a job, and the places of shared scopes, are surely this process's.
 
     Attributes:
@@ -336,7 +336,7 @@ class Job:
     is_new: bool
     last_error: str = ""
     was_killed: bool = False
-    lease: Lease | None = None
+    lease: SessionLease | None = None
     share: Share | None = None
     line: Line | None = None
 

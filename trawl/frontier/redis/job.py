@@ -41,10 +41,10 @@ from trawl.frontier.job import (
     SAFE,
     Job,
     LaneHead,
-    Lease,
     Outbox,
     Place,
     Row,
+    SessionLease,
     Snapshot,
     Step,
     StepResult,
@@ -176,7 +176,7 @@ class RedisJob(Job):
 
     def __init__(self, address: Address, opened: Opened, *, lease: float, replicas: int) -> None:
         super().__init__(address.shown, opened.kept, Outbox(opened.start, opened.end), is_new=opened.is_new)
-        self.lease: Lease = Lease()
+        self.lease: SessionLease = SessionLease()
         self.share = opened.share
         self.was_killed: bool = opened.share.unclean
         self._kept_of = opened.share.kept

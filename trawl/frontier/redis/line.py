@@ -28,7 +28,7 @@ from urllib.parse import quote, unquote
 import attrs
 import trio
 
-from trawl.frontier.job import SAFE, Lease
+from trawl.frontier.job import SAFE, SessionLease
 from trawl.frontier.redis.client import Address, Connect, StoreAway, StoreServer
 from trawl.frontier.redis.layout import text_of
 from trawl.throttling.explain import Reason
@@ -97,7 +97,7 @@ class StoreLine:
         connect: Makes a connection.
     """
 
-    def __init__(self, address: Address, session: str, *, life: float, lease: Lease, connect: Connect) -> None:
+    def __init__(self, address: Address, session: str, *, life: float, lease: SessionLease, connect: Connect) -> None:
         tag = f"{{{quote(address.job, safe='')}}}:x:"
         self._keys = [tag + name for name in "slakmdown"]
         self._news = f"{tag}n{session}"
