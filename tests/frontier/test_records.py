@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trawl.clock import WallClock
-from trawl.frontier import Record, Scopes
+from trawl.frontier import Record, ScopeAmounts
 from trawl.frontier.codec import RecordCodec, StoredRecord, pack, repack, unpack
 from trawl.http import FormRequest, JsonRequest, Request
 from trawl.http.notes import NO_NOTES, RequestNotes, notes_of, set_notes
@@ -53,7 +53,7 @@ def test_what_was_diverted_comes_back_as_such_and_takes_places_though_it_is_exem
 @pytest.mark.parametrize("url", ["http://a.example/", "http://a.example?b//c", "HTTP://A.example:80/x", "data:,a"])
 @pytest.mark.parametrize("origin", ["//a.example", "//a.example:80", "http://a.example", ""])
 @pytest.mark.parametrize("scopes", [(), (("a.example", None),), (("a.example", 1.0),), (("", None), ("b", None))])
-def test_scopes_and_origin_come_back_whatever_the_url_has_of_them(url: str, origin: str, scopes: Scopes) -> None:
+def test_scopes_and_origin_come_back_whatever_the_url_has_of_them(url: str, origin: str, scopes: ScopeAmounts) -> None:
     again = there_and_back(Record(Request(url), scopes, origin))
     assert (again.scopes, again.origin) == (scopes, origin)
 

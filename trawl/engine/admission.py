@@ -40,7 +40,7 @@ from trawl.engine.robots_gate import RobotsGates
 from trawl.engine.state import RequestTask, Waiter
 from trawl.errors import DownloadError, IgnoreRequest, UsageError
 from trawl.events import RequestDropped, RequestScheduled
-from trawl.frontier import MemoryFrontier, Record, Scopes
+from trawl.frontier import MemoryFrontier, Record, ScopeAmounts
 from trawl.http import Drop, Outcome, Replace, Request, Response, fingerprint
 from trawl.http.request import FINGERPRINT_BYTES
 from trawl.scheduler import AdmissionRules, Grant, Scheduler
@@ -67,7 +67,7 @@ class Requirements(NamedTuple):
         is_exempt: It takes no place in its scopes (``dont_throttle``).
     """
 
-    scopes: Scopes
+    scopes: ScopeAmounts
     origin: str
     is_exempt: bool
 
@@ -117,7 +117,7 @@ class Admission:
         self._cache_lookup = cache_lookup
         self._found_at = -math.inf
         self._restored_at = -math.inf
-        self.is_foreign: Callable[[Request, Scopes], bool] | None = None
+        self.is_foreign: Callable[[Request, ScopeAmounts], bool] | None = None
 
     @property
     def never_waits(self) -> bool:
@@ -133,7 +133,7 @@ class Admission:
             return None
         return Requirements(scopes, self._gates.origin_of(request), bool(request.meta_get("dont_throttle")))
 
-    async def _requirements_of(self, request: Request, before: Scopes | None = None) -> Requirements:
+    async def _requirements_of(self, request: Request, before: ScopeAmounts | None = None) -> Requirements:
         """Return the scopes and the origin that an admitted request needs.
 
         Every request gets its scopes here: a page, a redirect, a retry, a direct fetch, robots.txt. Only one that its
@@ -312,7 +312,7 @@ class Admission:
             waiter=waiter,
         )
 
-    def check_ours(self, request: Request, scopes: Scopes) -> None:
+    def check_ours(self, request: Request, scopes: ScopeAmounts) -> None:
         """Check that this process may send a request that nobody else would send for it.
 
         Raises:
@@ -536,7 +536,7 @@ def _counted(amount: float | None) -> float:
     return 1.0 if amount is None else amount
 
 
-def _united(these: Scopes, those: Scopes) -> Scopes:
+def _united(these: ScopeAmounts, those: ScopeAmounts) -> ScopeAmounts:
     """All the scopes of both, each with the larger of its amounts."""
     amounts = dict(these)
     for id, amount in those:

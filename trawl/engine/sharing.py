@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from trawl.engine.leases import Leases
     from trawl.engine.robots_gate import RobotsGates
     from trawl.engine.start_requests import StartRequests
-    from trawl.frontier import LaneKey, Scopes
+    from trawl.frontier import LaneKey, ScopeAmounts
     from trawl.frontier.share import Change, Share
     from trawl.http import Request
     from trawl.scheduler import Grant, Prefetcher, Scheduler
@@ -156,7 +156,7 @@ class Sharing:
         """Tell if nothing of a lane is to be sent any more: it goes to another process."""
         return bool(self._losing) and part_of_lane(lane) in self._losing
 
-    def is_foreign(self, request: Request, scopes: Scopes) -> bool:
+    def is_foreign(self, request: Request, scopes: ScopeAmounts) -> bool:
         """Tell if a request, with its scopes, is for another process to send.
 
         Shared scopes are granted to all. A host whose own scope is one is anybody's too.

@@ -8,7 +8,7 @@ from trawl.frontier.base import (
     OutboxItem,
     PushResult,
     Record,
-    Scopes,
+    ScopeAmounts,
     SortKey,
     lane_key,
 )
@@ -26,7 +26,7 @@ __all__ = [
     "OutboxItem",
     "Record",
     "SCHEMES",
-    "Scopes",
+    "ScopeAmounts",
     "Section",
     "SortKey",
     "PushResult",

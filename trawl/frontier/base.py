@@ -31,6 +31,7 @@ from typing import Any, Protocol, TypeAlias
 import attrs
 
 from trawl.http import Request
+from trawl.throttling.scopes import ScopeAmounts
 
 __all__ = [
     "Amounts",
@@ -40,16 +41,10 @@ __all__ = [
     "OutboxItem",
     "PushResult",
     "Record",
-    "Scopes",
+    "ScopeAmounts",
     "SortKey",
     "lane_key",
 ]
-
-Scopes: TypeAlias = "tuple[tuple[str, float | None], ...]"
-"""Scope ids, sorted, each with its expected amount (None: not named, counts 1.0).
-
-What a user's manager may return is :data:`trawl.throttling.Scopes`; the throttle makes this of it.
-"""
 
 Amounts: TypeAlias = "tuple[float | None, ...]"
 """The amounts that a request names, in the order of its scopes; None: not named. Empty: none is."""
@@ -63,7 +58,7 @@ SortKey: TypeAlias = "tuple[int, float, int]"
 _ORDINARY: tuple[float, float, bool, bool] = (0.0, 0.0, False, False)
 
 
-def lane_key(scopes: Scopes, origin: str, amounts: Amounts = (), *, is_exempt: bool = False) -> LaneKey:
+def lane_key(scopes: ScopeAmounts, origin: str, amounts: Amounts = (), *, is_exempt: bool = False) -> LaneKey:
     """Make the key of the lane for requests of these scopes, origin and amounts.
 
     An exempt request needs none of its scopes, so those that do need them must not be before it: it is in the lane of
@@ -101,7 +96,7 @@ class Record:
     def __init__(
         self,
         request: Request,
-        scopes: Scopes,
+        scopes: ScopeAmounts,
         origin: str,
         fingerprint: bytes | None = None,
         not_before: float = 0.0,
@@ -111,7 +106,7 @@ class Record:
         is_diverted: bool = False,
     ) -> None:
         self.request: Request = request
-        self.scopes: Scopes = scopes
+        self.scopes: ScopeAmounts = scopes
         self.fingerprint: bytes | None = fingerprint
         self.order: int = 0
         self.found_at: float | None = None
@@ -126,7 +121,7 @@ class Record:
     def ordinary(
         cls,
         request: Request,
-        scopes: Scopes,
+        scopes: ScopeAmounts,
         lane: LaneKey,
         fingerprint: bytes | None,
         order: int,

@@ -26,7 +26,7 @@ from uuid import UUID
 import msgspec
 
 from trawl.clock import WallClock
-from trawl.frontier.base import Amounts, Record, Scopes
+from trawl.frontier.base import Amounts, Record, ScopeAmounts
 from trawl.http import Request
 from trawl.http.notes import NO_NOTES, RequestNotes, notes_of, set_notes
 
@@ -320,7 +320,7 @@ class StoredRecord(msgspec.Struct, array_like=True, frozen=True):
         return _place_in(self.url) if self.origin is None else self.origin
 
     @property
-    def its_scopes(self) -> Scopes:
+    def its_scopes(self) -> ScopeAmounts:
         """Its throttling scopes and amounts, wherever they are stored."""
         return _host_alone(self.its_origin) if self.scopes is None else tuple(self.scopes)
 
@@ -330,7 +330,7 @@ def _place_in(url: str) -> str:
     return f"//{url.split('/', 3)[2]}" if url.count("/") >= 2 else ""
 
 
-def _host_alone(origin: str) -> Scopes:
+def _host_alone(origin: str) -> ScopeAmounts:
     return ((origin[2:], None),)
 
 

@@ -15,7 +15,7 @@ from types import FunctionType, MethodType
 
 import msgspec
 
-from trawl.frontier.base import LaneKey, Record, Scopes, SortKey
+from trawl.frontier.base import LaneKey, Record, ScopeAmounts, SortKey
 from trawl.http import Request
 from trawl.http.request import FINGERPRINT_BYTES, Callback
 
@@ -191,7 +191,7 @@ class RecordEncoder:
         except (OverflowError, ValueError, TypeError):  # more than 64 bits, half a surrogate pair, what has no hash
             return None
 
-    def unpack(self, packed: bytes, scopes: Scopes, lane: LaneKey) -> Record:
+    def unpack(self, packed: bytes, scopes: ScopeAmounts, lane: LaneKey) -> Record:
         """Return the record again.
 
         Args:

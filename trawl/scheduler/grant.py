@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
-from trawl.frontier import Amounts, LaneKey, Record, Scopes, lane_key
+from trawl.frontier import Amounts, LaneKey, Record, ScopeAmounts, lane_key
 
 if TYPE_CHECKING:
     from trawl.scheduler.lanes import Lane
@@ -20,7 +20,7 @@ LaneId: TypeAlias = "LaneKey | tuple[LaneKey, int]"
 """The frontier's key for a lane of pages; with the kind for the others."""
 
 
-def amounts_of(scopes: Scopes) -> Amounts:
+def amounts_of(scopes: ScopeAmounts) -> Amounts:
     """The amounts that a request names.
 
     Those of scopes without a quota count as well: it may get one while the request waits.
@@ -106,7 +106,7 @@ class Grant:
     def __init__(
         self,
         request: Any,
-        scopes: Scopes,
+        scopes: ScopeAmounts,
         *,
         origin: str = "",
         priority: int = 0,
@@ -122,7 +122,7 @@ class Grant:
         found_at: float | None = None,
     ) -> None:
         self.request: Any = request
-        self.scopes: Scopes = scopes
+        self.scopes: ScopeAmounts = scopes
         self.origin: str = origin
         self.priority: int = priority
         self.is_direct: bool = is_direct or passes_gate

@@ -40,7 +40,7 @@ ScopeBackoff = None | str | Iterable[str] | Mapping[str, Mapping[str, float] | N
 """What the backoff methods may return (E09)."""
 
 ScopeAmounts = tuple[tuple[str, float | None], ...]
-"""The scopes of one request, sorted by id, with the amount expected of each."""
+"""The scopes of one request, sorted by id, each with its expected amount (None: not named, counts 1.0)."""
 
 _LABELS = re.compile(r"(?P<host>[^\s/:@\[\]?#%\\]+)(?::(?P<port>\d{1,5}))?")
 _BRACKETS = re.compile(r"\[(?P<host>[0-9A-Fa-f:.]+)\](?::(?P<port>\d{1,5}))?")
@@ -223,8 +223,8 @@ def scope_cache(method: _Method) -> _Method:
     """
     name = f"_scope_cache_{method.__qualname__}"
 
-    def answers_of(manager: Any) -> _Answers:
-        kept: _Answers = vars(manager).setdefault(name, _Answers())
+    def answers_of(manager: Any) -> _ScopeCache:
+        kept: _ScopeCache = vars(manager).setdefault(name, _ScopeCache())
         return kept
 
     if iscoroutinefunction(method):
@@ -248,7 +248,7 @@ def scope_cache(method: _Method) -> _Method:
     return cast(_Method, ask_nowait)
 
 
-class _Answers:
+class _ScopeCache:
     """Answers of ``get_scopes`` by request object: weakly where a request can be, else the latest ones."""
 
     __slots__ = ("_latest", "_weak")
