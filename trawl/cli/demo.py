@@ -75,7 +75,7 @@ class DemoServer(ThreadingTCPServer):
         self._site = DemoSite(time.monotonic)
         self._lock = threading.Lock()
         self._closed = threading.Event()
-        super().__init__((bind, port), _Answering)
+        super().__init__((bind, port), _Handler)
         name = f"[{bind}]" if ":" in bind else bind
         self.url: str = f"http://{name}:{self.server_address[1]}/"
 
@@ -114,7 +114,7 @@ def open_server(bind: str, port: int, *, is_verbose: bool = False) -> DemoServer
         raise UsageError(f"port {port} of {bind} {why}; give another with --port, 0 for a free one") from error
 
 
-class _Answering(BaseHTTPRequestHandler):
+class _Handler(BaseHTTPRequestHandler):
     """One connection, in a thread of its own."""
 
     protocol_version = "HTTP/1.1"
@@ -166,7 +166,7 @@ class _Answering(BaseHTTPRequestHandler):
             print(printable(format % arguments), file=sys.stderr, flush=True)
 
 
-class _Ended(BaseException):
+class _Shutdown(BaseException):
     """SIGTERM or Ctrl-C has come."""
 
 
@@ -175,12 +175,12 @@ def _ended_by_sigterm() -> Iterator[None]:
     """Leave what is inside at the first SIGTERM or Ctrl-C."""
 
     def end(number: int, frame: FrameType | None) -> None:
-        raise _Ended
+        raise _Shutdown
 
     before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         yield
-    except _Ended:
+    except _Shutdown:
         pass
     finally:
         for number, handler in before.items():
