@@ -4,12 +4,12 @@ from trawl.engine.context import CrawlContext
 from trawl.engine.crawl import Crawl, Waiting, Watcher
 from trawl.engine.fetcher import Recorder
 from trawl.engine.items import ItemReceiver, Processor
-from trawl.engine.run import Ended, run_crawl
+from trawl.engine.run import CrawlEnd, run_crawl
 from trawl.engine.settings import EngineSettings
 
 __all__ = [
     "Crawl",
-    "Ended",
+    "CrawlEnd",
     "EngineSettings",
     "ItemReceiver",
     "CrawlContext",

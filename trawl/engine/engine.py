@@ -129,7 +129,7 @@ class Engine:
             share=None if context.job is None else context.job.job.share,
         )
         self.job_state: JobState | None = None if context.job is None else JobState(context, self.throttle)
-        known_robots = None if self.job_state is None else self.job_state.learned.robots
+        known_robots = None if self.job_state is None else self.job_state.host_state.robots
         self._gates = RobotsGates(context, self.throttle, self.scheduler, known_robots)
         # The way in.
         cache = context.middleware_stack.cache

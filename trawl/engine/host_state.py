@@ -23,7 +23,7 @@ from trawl.frontier import Section
 from trawl.frontier.parts import PARTS
 from trawl.robots import RobotsCache, RobotsEntry
 from trawl.throttling.restore import moved, split
-from trawl.throttling.snapshot import QuotaAhead, ThrottleSnapshot
+from trawl.throttling.snapshot import QuotaAllowance, ThrottleSnapshot
 
 if TYPE_CHECKING:
     from trawl.clock import WallClock
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from trawl.frontier.share import Gained
     from trawl.throttling import Throttle
 
-__all__ = ["Learned"]
+__all__ = ["HostState"]
 
 logger: logging.Logger = logging.getLogger("trawl.engine")
 
@@ -49,7 +49,7 @@ PAGES: Section[dict[str, int]] = Section("pages", dict[str, int])
 
 ROBOTS: Section[dict[str, RobotsEntry]] = Section("robots", dict[str, RobotsEntry])
 
-AHEAD: Section[QuotaAhead] = Section("ahead", QuotaAhead)
+AHEAD: Section[QuotaAllowance] = Section("ahead", QuotaAllowance)
 
 COOKIES: Section[list[tuple[JarName, list[Cookie]]]] = Section("cookies", list[tuple[JarName, list[Cookie]]])
 
@@ -57,7 +57,7 @@ SMALL = 16_384
 """Bytes of cookies that go with every transaction after which they changed."""
 
 
-class Learned:
+class HostState:
     """Keeps what one crawl has learned of hosts in its job, and takes up what another has.
 
     Args:
@@ -145,7 +145,7 @@ class Learned:
     def keep_ahead(self, amounts: Mapping[str, float], until: float) -> None:
         """Keep what may be spent of quotas until the wall time ``until``, in epoch seconds, beyond the state."""
         by_part = self._by_part(dict(amounts), _host_of) if amounts else {}
-        self._keep(AHEAD, {part: QuotaAhead(until=until, amounts=spent) for part, spent in by_part.items()})
+        self._keep(AHEAD, {part: QuotaAllowance(until=until, amounts=spent) for part, spent in by_part.items()})
 
     def keep_cookies(self) -> None:
         """Keep the cookies."""
@@ -163,7 +163,7 @@ class Learned:
         """Return what the next owners of parts are to read, and keep no more of them. Nothing of them is under way."""
         by_part: list[tuple[Section[Any], Mapping[Any, Any], Any]] = [
             (THROTTLE, self._states(now, None), ThrottleSnapshot(at=0.0)),
-            (AHEAD, {}, QuotaAhead(until=-math.inf)),
+            (AHEAD, {}, QuotaAllowance(until=-math.inf)),
             (ROBOTS, self._by_part(self.robots.to_state(now, self._epoch), str), {}),
             (PAGES, self._by_part(self._throttle.pages.counts(), _host_of), {}),
             (COOKIES, self._cookies(), []),

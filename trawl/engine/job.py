@@ -31,7 +31,7 @@ import trio
 from trawl.blocking import Blocking
 from trawl.clock import WallClock
 from trawl.engine.context import CrawlContext
-from trawl.engine.learned import Learned
+from trawl.engine.host_state import HostState
 from trawl.errors import UsageError
 from trawl.feeds import Feeds, FeedsSettings, open_outbox
 from trawl.frontier import SCHEMES, Frontier, JobSettings
@@ -153,7 +153,7 @@ class JobState:
 
     Attributes:
         note: What the job says of itself.
-        learned: What is known of hosts.
+        host_state: What is known of hosts.
     """
 
     def __init__(self, context: CrawlContext, throttle: Throttle) -> None:
@@ -161,7 +161,7 @@ class JobState:
         self.note: JobFacts = context.job.note
         self._job = context.job.job
         jars, max_age = context.middleware_stack.jars, context.robots.robotstxt_max_age
-        self.learned: Learned = Learned(self._job, throttle, jars, context.wall, max_age)
+        self.host_state: HostState = HostState(self._job, throttle, jars, context.wall, max_age)
         self._statistics = statistics_section(self._job)
         self._stats = context.stats
         self._wall = context.wall
@@ -191,7 +191,7 @@ class JobState:
         statistics.pop("finish_reason", None)
         self._stats.restore(statistics)
         self._stats.set("job_run_count", self.note.runs)
-        self.learned.restore(now)
+        self.host_state.restore(now)
         self._throttle.spend_by(self._allowances)
         # Last: an earlier transaction would store the throttle as it is before it is restored.
         job.before_commit(self.save)
@@ -215,16 +215,16 @@ class JobState:
         """Called before each transaction: keep what belongs to it."""
         self._stats.set("elapsed_seconds", self.elapsed)
         self._statistics.keep(self._job, self._stats.storable())
-        self.learned.keep_pages()
+        self.host_state.keep_pages()
         now = trio.current_time()
         was_raised, self._is_raising = self._is_raising, False
         if was_raised:
             self._allowances.promise(now)
         if now >= self._due_at:
-            self._learned(is_last=False)
+            self._keep_host_state(is_last=False)
         else:
             self._wanted.set()
-            self.learned.keep_changed_cookies()
+            self.host_state.keep_changed_cookies()
             if was_raised:
                 self._keep_ahead()
 
@@ -247,11 +247,11 @@ class JobState:
         self._asked.set()
 
     def _keep_ahead(self) -> None:
-        self.learned.keep_ahead(self._allowances.ahead(), self._wall.to_epoch(self._allowances.promised_until))
+        self.host_state.keep_ahead(self._allowances.ahead(), self._wall.to_epoch(self._allowances.promised_until))
 
     async def _write_when_due(self) -> None:
         while True:
-            # _learned() moves this deadline whenever a transaction has stored the state.
+            # _keep_host_state() moves this deadline whenever a transaction has stored the state.
             with trio.CancelScope(deadline=self._next_at) as self._alarm:
                 await self._wanted.wait()
                 await trio.sleep_until(self._due_at)
@@ -290,22 +290,22 @@ class JobState:
         self._stats.set("finish_reason", reason)
         self._stats.set("elapsed_seconds", self.elapsed)
         self._statistics.keep(self._job, self._stats.storable())
-        self._learned(is_last=True)
+        self._keep_host_state(is_last=True)
         self._job.was_killed = False
         # The closing transaction calls save() once more, which must not store this as a state that others follow.
         self._due_at = self._next_at = math.inf
         self.note.ended(self._job, reason)
 
-    def _learned(self, *, is_last: bool) -> None:
+    def _keep_host_state(self, *, is_last: bool) -> None:
         now = trio.current_time()
-        interval = max(INTERVAL, self.learned.size_bytes / _BYTES_A_SECOND)
+        interval = max(INTERVAL, self.host_state.size_bytes / _BYTES_A_SECOND)
         self._quiet = min(2.0 * self._quiet, max(interval, LONGEST_QUIET)) if self._is_quiet else interval
         self._is_quiet = False
         self._due_at = now + interval
         self._next_at = self._alarm.deadline = now + self._quiet
-        self.learned.keep(now, None if is_last else self._quiet + _LATE)
+        self.host_state.keep(now, None if is_last else self._quiet + _LATE)
         if is_last:
-            self.learned.keep_ahead({}, 0.0)
+            self.host_state.keep_ahead({}, 0.0)
         else:
             self._allowances.state_stored()
             self._keep_ahead()

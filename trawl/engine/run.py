@@ -36,7 +36,7 @@ from trawl.errors import FeedError
 from trawl.scheduler import pending_pages
 from trawl.spiders import Spider
 
-__all__ = ["Ended", "run_crawl"]
+__all__ = ["CrawlEnd", "run_crawl"]
 
 logger: logging.Logger = logging.getLogger("trawl.engine")
 
@@ -48,7 +48,7 @@ CLOSE_STEP_GRACE = 10.0
 
 
 @attrs.frozen
-class Ended:
+class CrawlEnd:
     """The end of a crawl.
 
     Attributes:
@@ -64,7 +64,7 @@ class Ended:
     feed_error: FeedError | None
 
 
-async def run_crawl(context: CrawlContext) -> Ended:
+async def run_crawl(context: CrawlContext) -> CrawlEnd:
     """Run a crawl to its end. A checkpoint; cancelling drops what is in flight and ends the feeds on whole records."""
     engine: Engine | None = None
     try:
@@ -106,7 +106,7 @@ async def run_crawl(context: CrawlContext) -> Ended:
         stats = engine.crawl.stats
         stats.set("finish_reason", reason)
         stats.set("elapsed_seconds", engine.crawl.elapsed if engine.job_state is None else engine.job_state.elapsed)
-    return Ended(reason, stats.as_dict(), engine.crawl.elapsed, writing.error)
+    return CrawlEnd(reason, stats.as_dict(), engine.crawl.elapsed, writing.error)
 
 
 def _begun(context: CrawlContext, engine: Engine) -> list[Watcher]:

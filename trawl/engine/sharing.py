@@ -85,7 +85,7 @@ class Sharing:
         self._state = context.state
         self._stats = context.stats
         self._share = share
-        self._learned = job_state.learned
+        self._host_state = job_state.host_state
         self._scheduler = scheduler
         self._prefetcher = prefetcher
         self._leases = leases
@@ -111,7 +111,7 @@ class Sharing:
         self.hold()
         for change in self._share.changes_so_far():
             if isinstance(change, Gained):
-                self._learned.gained(change, trio.current_time())
+                self._host_state.gained(change, trio.current_time())
             elif isinstance(change, Losing):
                 self._lose(change)
             elif isinstance(change, Reads):
@@ -180,7 +180,7 @@ class Sharing:
 
     async def _follow(self, change: Change) -> None:
         if isinstance(change, Gained):
-            self._learned.gained(change, trio.current_time())
+            self._host_state.gained(change, trio.current_time())
             self._came(change)
         elif isinstance(change, Arrived):
             self._came(change)
@@ -238,10 +238,10 @@ class Sharing:
 
     async def _give_back(self, parts: Collection[int]) -> None:
         """Give back all that are free at once: one after the other they would take as many round trips."""
-        pending = await self._share.give_back(self._learned.leave(parts, trio.current_time()))
+        pending = await self._share.give_back(self._host_state.leave(parts, trio.current_time()))
         for part in parts:
             del self._losing[part]
-        self._learned.forget({part for part in parts if not self._share.owns(part)}, trio.current_time())
+        self._host_state.forget({part for part in parts if not self._share.owns(part)}, trio.current_time())
         self._state.left(pending)
 
 

@@ -55,7 +55,7 @@ from trawl.throttling.explain import Reason
 from trawl.throttling.failure_timer import FailureTimer
 from trawl.throttling.hints import told_by
 from trawl.throttling.managers import BackoffSignal, call_user, call_user_number
-from trawl.throttling.policy import ScopeState, ToldLimit
+from trawl.throttling.policy import ScopeState, ServerLimit
 from trawl.throttling.scope import Scope
 
 if TYPE_CHECKING:
@@ -495,7 +495,7 @@ def tell(scope: Scope, state: ScopeState, outcome: Outcome, now: float, utc: dat
     if doubts >= MAX_DOUBTS:
         logger.info("%s: what it says remains is not believed any more, because it does not hold: %s", scope.id, source)
         delay, until = 0.0, math.inf
-    state.told = ToldLimit(delay, max(until, now + 1.0), source, sent_at, now, capped, doubts)
+    state.told = ServerLimit(delay, max(until, now + 1.0), source, sent_at, now, capped, doubts)
     was_slowed = scope.delay_limit == "hint"
     has_moved = state.apply(scope)
     if scope.delay_limit == "hint":

@@ -139,7 +139,7 @@ class ScopePolicy:
 
 
 @attrs.frozen
-class ToldLimit:
+class ServerLimit:
     """A server's limit, as the headers of its latest good answer told it.
 
     Attributes:
@@ -231,7 +231,7 @@ class ScopeState:
         self.made_at: float = now
         self.last_latency: float = 0.0
         self.robots: float = 0.0
-        self.told: ToldLimit | None = None
+        self.told: ServerLimit | None = None
         self.manager: Any = None
         self.requests: int = 0
         self.sends: int = 0

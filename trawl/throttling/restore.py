@@ -21,17 +21,17 @@ import msgspec
 from trawl.throttling.backoff import BackoffState
 from trawl.throttling.explain import LimitName, Reason
 from trawl.throttling.failure_timer import FailureTimer
-from trawl.throttling.policy import ScopeState, ToldLimit
+from trawl.throttling.policy import ScopeState, ServerLimit
 from trawl.throttling.quota import PageBudgets
 from trawl.throttling.scope import Scope
 from trawl.throttling.snapshot import (
     BackoffSnapshot,
-    QuotaAhead,
+    QuotaAllowance,
     QuotaSnapshot,
     ScopeSnapshot,
     SendSnapshot,
+    ServerLimitSnapshot,
     ThrottleSnapshot,
-    ToldSnapshot,
 )
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ def _moved(snapshot: QuotaSnapshot, clock: Clock) -> QuotaSnapshot:
     )
 
 
-def with_ahead(snapshot: ThrottleSnapshot, ahead: QuotaAhead) -> ThrottleSnapshot:
+def with_ahead(snapshot: ThrottleSnapshot, ahead: QuotaAllowance) -> ThrottleSnapshot:
     """The state of a run that was killed, with all counted as spent that it may have spent since it stored that."""
     scopes = dict(snapshot.scopes)
     for id, amount in ahead.amounts.items():
@@ -225,8 +225,8 @@ def _backoff(backoff: BackoffState, kind: type[BackoffSnapshot], clock: Clock) -
     return kind(**fields | {name: clock(fields[name]) for name in _INSTANTS})
 
 
-def _told(fields: dict[str, Any], clock: Clock) -> ToldSnapshot:
-    return ToldSnapshot(**fields | {name: clock(fields[name]) for name in _TOLD_INSTANTS})
+def _told(fields: dict[str, Any], clock: Clock) -> ServerLimitSnapshot:
+    return ServerLimitSnapshot(**fields | {name: clock(fields[name]) for name in _TOLD_INSTANTS})
 
 
 class RestoredScopes:
@@ -296,7 +296,9 @@ class RestoredScopes:
                 told = _told(msgspec.structs.asdict(snapshot.told), self._from_epoch)
                 if told.until > now:
                     sent_at, heard_at = min(told.sent_at, now), min(told.heard_at, now)
-                    state.told = ToldLimit(**msgspec.structs.asdict(told) | {"sent_at": sent_at, "heard_at": heard_at})
+                    state.told = ServerLimit(
+                        **msgspec.structs.asdict(told) | {"sent_at": sent_at, "heard_at": heard_at}
+                    )
             state.apply(scope)
         # What the run before had drawn is not known; nor is its quota asked, of which all that was spent is.
         opens_at = max(scope.held_until, scope.last_sent + scope.shortest)

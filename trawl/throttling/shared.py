@@ -56,7 +56,7 @@ def check_shared(policy: ScopePolicy, *, path: str) -> None:
         raise SettingsError(words, path)
 
 
-class _Learned(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class _SharedState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The knowledge that one process's policies have of a scope; instants are seconds before it was written.
 
     Attributes:
@@ -79,7 +79,7 @@ class _Learned(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 _INSTANTS = ("quiet_from", "good_at", "recovered_at")
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(_Learned).decode
+_decode = msgspec.msgpack.Decoder(_SharedState).decode
 
 
 def shared_limits(scope: Scope, now: float) -> SharedLimits:
@@ -87,7 +87,7 @@ def shared_limits(scope: Scope, now: float) -> SharedLimits:
     state: ScopeState = scope.state
     configured = state.policy.limits
     backoff, hold, reason = state.backoff, max(0.0, scope.held_until - now), scope.hold_reason
-    learned = _Learned(
+    learned = _SharedState(
         backoff=None if backoff is None else _moved(backoff, -now),
         step=scope.step,
         source=state.trigger_source,

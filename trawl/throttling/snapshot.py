@@ -13,13 +13,13 @@ import msgspec
 
 __all__ = [
     "BackoffSnapshot",
-    "QuotaAhead",
+    "QuotaAllowance",
     "QuotaSnapshot",
     "RampupSnapshot",
     "ScopeSnapshot",
     "SendSnapshot",
+    "ServerLimitSnapshot",
     "ThrottleSnapshot",
-    "ToldSnapshot",
 ]
 
 
@@ -71,7 +71,7 @@ class QuotaSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     unknown_at: float = -inf
 
 
-class QuotaAhead(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class QuotaAllowance(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Amounts that may have been spent beyond what a :class:`ThrottleSnapshot` holds.
 
     Attributes:
@@ -139,8 +139,8 @@ class SendSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     held_source: str = ""
 
 
-class ToldSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The fields of :class:`trawl.throttling.policy.ToldLimit`, as a job stores them.
+class ServerLimitSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The fields of :class:`trawl.throttling.policy.ServerLimit`, as a job stores them.
 
     Attributes:
         delay: Seconds between two sends that it leads to.
@@ -192,7 +192,7 @@ class ScopeSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     auto: float | None = None
     last_latency: float = 0.0
     learned: RampupSnapshot | None = None
-    told: ToldSnapshot | None = None
+    told: ServerLimitSnapshot | None = None
 
 
 class ThrottleSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -65,7 +65,7 @@ from trawl.throttling.scopes import ScopeAmounts
 from trawl.throttling.settings import ThrottlingSettings
 from trawl.throttling.shared import adopt, check_shared, is_slower, shared_limits
 from trawl.throttling.shared_scope import SharedScope
-from trawl.throttling.snapshot import QuotaAhead, ThrottleSnapshot
+from trawl.throttling.snapshot import QuotaAllowance, ThrottleSnapshot
 
 if TYPE_CHECKING:
     from trawl.clock import WallClock
@@ -547,7 +547,7 @@ class Throttle:
         return -math.inf if restored is None else restored.unknown_until
 
     def restore(
-        self, state: ThrottleSnapshot, now: float, ahead: QuotaAhead | None = None, part: int | None = None
+        self, state: ThrottleSnapshot, now: float, ahead: QuotaAllowance | None = None, part: int | None = None
     ) -> None:
         """Go on from the state of an earlier run, or of another process; best before the first of its scopes is made.
 
