@@ -14,7 +14,7 @@ from typing import Any
 
 import trio
 
-from trawl.frontier.redis.client import Address, Call, StoreAway, StoreServer
+from trawl.frontier.redis.client import Address, Call, StoreConnectionError, StoreServer
 from trawl.frontier.redis.layout import scripts
 
 __all__ = ["SimulatedStore"]
@@ -71,7 +71,7 @@ class SimulatedStore:
         """Hold a connection."""
         await trio.sleep(self.latency)
         if self.is_away:
-            raise StoreAway("connection refused")
+            raise StoreConnectionError("connection refused")
         yield _Connection(self)
 
     def refuses(self) -> bool:
@@ -263,11 +263,11 @@ class _Connection:
         fault = store.fault(store.round_trips)
         await trio.sleep(store.latency / 2.0)
         if fault == "unsent" or store.refuses():
-            raise StoreAway("connection lost")
+            raise StoreConnectionError("connection lost")
         answers = [store.run(*call) for call in calls]
         await trio.sleep(store.latency / 2.0)
         if fault == "unanswered" or store.refuses():
-            raise StoreAway("connection lost")
+            raise StoreConnectionError("connection lost")
         return answers
 
     async def read_stream(self, key: str, after: str, seconds: float) -> list[tuple[str, Mapping[bytes, bytes]]]:
@@ -280,7 +280,7 @@ class _Connection:
         found = self._found(key, after)
         await trio.sleep(store.latency / 2.0)
         if store.refuses():
-            raise StoreAway("connection lost")
+            raise StoreConnectionError("connection lost")
         return found
 
     def _found(self, key: str, after: str) -> list[tuple[str, Mapping[bytes, bytes]]]:

@@ -26,7 +26,7 @@ from trawl.errors import JobError, SettingsError, UsageError
 from trawl.feeds import FeedsSettings, open_outbox
 from trawl.frontier import JobSettings
 from trawl.frontier.base import Record
-from trawl.frontier.redis.client import Address, Server, StoreAway, _Mapped, connect
+from trawl.frontier.redis.client import Address, Server, StoreConnectionError, _Mapped, connect
 from trawl.frontier.redis.layout import Keys, key_of, mark_of, place_of
 from trawl.frontier.redis.opening import open_job
 from trawl.frontier.redis.report import export_pending, failures, inspect_job, requeue_failed
@@ -414,7 +414,7 @@ def test_an_address_that_is_not_one_is_refused_and_no_password_is_repeated(url: 
     ],
 )
 def test_a_server_that_can_not_answer_now_is_away(line: str) -> None:
-    with pytest.raises(StoreAway, match=line.split(" ", 2)[2].partition("(")[0]), _Mapped(HERE):
+    with pytest.raises(StoreConnectionError, match=line.split(" ", 2)[2].partition("(")[0]), _Mapped(HERE):
         raise Parser().parse_error(line)
 
 
@@ -447,7 +447,7 @@ async def test_a_server_that_is_replaced_while_it_is_given_the_scripts_is_asked_
 
     server = Server(Client(), HERE)
     if times == 2:
-        with pytest.raises(StoreAway, match="it has lost the scripts"):
+        with pytest.raises(StoreConnectionError, match="it has lost the scripts"):
             await server.run([("state", [], [])])
     assert await server.run([("state", [], [])]) == ["done"]
     assert asked.count("run") == times + 1
@@ -462,7 +462,7 @@ def test_a_line_end_in_a_jobs_name_begins_no_line_of_the_log() -> None:
 async def test_the_client_does_not_say_in_the_log_what_is_said_here(monkeypatch: pytest.MonkeyPatch) -> None:
     theirs = logging.getLogger("coredis")
     monkeypatch.setattr(theirs, "level", logging.NOTSET)
-    with suppress(StoreAway):
+    with suppress(StoreConnectionError):
         async with connect(Address.parse("redis://127.0.0.1:1/job")):
             pass
     assert theirs.level == logging.WARNING

@@ -25,7 +25,7 @@ from trawl.frontier.base import Record
 from trawl.frontier.codec import unpack
 from trawl.frontier.lane_cache import Bounds
 from trawl.frontier.parts import part_of_lane
-from trawl.frontier.redis.client import Address, Call, StoreAway, StoreServer
+from trawl.frontier.redis.client import Address, Call, StoreConnectionError, StoreServer
 from trawl.frontier.redis.job import RedisJob
 from trawl.frontier.redis.layout import KEY_BYTES, Keys
 from trawl.frontier.redis.opening import open_job
@@ -54,10 +54,10 @@ class Wire:
 
     async def run(self, calls: Sequence[Call], replicas: int = 0) -> list[Any]:
         if self._session.is_cut:
-            raise StoreAway("cut")
+            raise StoreConnectionError("cut")
         answers = await self._server.run(calls, replicas)
         if self._session.is_cut:
-            raise StoreAway("cut")
+            raise StoreConnectionError("cut")
         return answers
 
     async def read_stream(self, key: str, after: str, seconds: float) -> list[tuple[str, Mapping[bytes, bytes]]]:
@@ -65,7 +65,7 @@ class Wire:
 
     async def facts(self) -> Mapping[str, str]:
         if self._session.is_cut:
-            raise StoreAway("cut")
+            raise StoreConnectionError("cut")
         return await self._server.facts()
 
 

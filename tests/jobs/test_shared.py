@@ -28,7 +28,7 @@ from trawl.cli.worker import rejoining
 from trawl.engine import Crawl
 from trawl.errors import IgnoreRequest, JobError, UsageError
 from trawl.frontier.parts import PARTS, part_of
-from trawl.frontier.redis.client import Address, Call, StoreAway, StoreServer
+from trawl.frontier.redis.client import Address, Call, StoreConnectionError, StoreServer
 from trawl.frontier.redis.job import RedisJob
 from trawl.http import Outcome, Response
 from trawl.scheduler import Grant
@@ -281,7 +281,7 @@ class Cuttable:
             async def run_unless_cut(calls: Sequence[Call], replicas: int = 0) -> list[Any]:
                 if number in self.cut:
                     await trio.sleep(1.0)
-                    raise StoreAway("cut off")
+                    raise StoreConnectionError("cut off")
                 return await run(calls, replicas)
 
             monkeyed: Any = server

@@ -19,7 +19,7 @@ from trawl.blocking import InlineBlocking
 from trawl.engine import Crawl
 from trawl.errors import SettingsError
 from trawl.frontier.job import SessionLease
-from trawl.frontier.redis.client import Address, Call, StoreAway, StoreServer
+from trawl.frontier.redis.client import Address, Call, StoreConnectionError, StoreServer
 from trawl.frontier.redis.line import StoreLine
 from trawl.http import Fetch, Outcome, Request
 from trawl.scheduler import Grant
@@ -47,7 +47,7 @@ class Cut:
         if self._number in self._cut:
             while self._number in self._cut:  # noqa: ASYNC110 - a set tells nobody
                 await trio.sleep(1.0)
-            raise StoreAway("it was cut off")
+            raise StoreConnectionError("it was cut off")
         return await self._server.run(calls, replicas)
 
     async def read_stream(self, key: str, after: str, seconds: float) -> list[tuple[str, Mapping[bytes, bytes]]]:

@@ -18,7 +18,7 @@ import trio
 from tests.cli.trees import SPIDER, WITHIN, site, until_items
 from tests.servers.stores import KINDS, StoreProcess, running_store
 from trawl.errors import JobError, SessionEnded, TrawlError
-from trawl.frontier.redis.client import Address, Call, StoreAway, StoreServer, connect
+from trawl.frontier.redis.client import Address, Call, StoreConnectionError, StoreServer, connect
 from trawl.frontier.redis.job import RedisJob
 from trawl.frontier.redis.opening import open_job
 
@@ -180,7 +180,7 @@ class Failing:
         if self._rng.random() < self.chance:
             Failing.cuts += 1
             self._store.cut_power(confirmed, self._rng)
-            raise StoreAway("its power was cut")
+            raise StoreConnectionError("its power was cut")
         return answers
 
     async def read_stream(self, key: str, after: str, seconds: float) -> list[tuple[str, Mapping[bytes, bytes]]]:

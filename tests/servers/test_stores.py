@@ -27,7 +27,7 @@ from trawl.errors import JobError, UsageError
 from trawl.frontier import Frontier
 from trawl.frontier.lane_cache import Bounds
 from trawl.frontier.parts import HELD, number_in
-from trawl.frontier.redis.client import Address, Call, StoreAway, connect
+from trawl.frontier.redis.client import Address, Call, StoreConnectionError, connect
 from trawl.frontier.redis.job import RedisJob
 from trawl.frontier.redis.layout import Keys, key_of
 from trawl.frontier.redis.opening import open_job
@@ -377,7 +377,7 @@ async def test_a_lost_connection_is_known_for_what_it_is(tmp_path: Path, kind: s
             store.kill()
             await server.read_stream("news", "0", 1.0)
 
-    with running_store(kind, tmp_path) as store, pytest.raises(StoreAway):
+    with running_store(kind, tmp_path) as store, pytest.raises(StoreConnectionError):
         await read()
 
 

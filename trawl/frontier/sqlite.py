@@ -78,7 +78,7 @@ class SqliteJob(Job):
 
     directory: Path
 
-    def __init__(self, directory: Path, opened: _Opened, blocking: Blocking) -> None:
+    def __init__(self, directory: Path, opened: _DirectoryState, blocking: Blocking) -> None:
         outbox = Outbox(opened.outbox_start, opened.outbox_end)
         super().__init__(str(directory), opened.kept, outbox, is_new=opened.is_new)
         self.directory: Path = directory
@@ -242,10 +242,10 @@ async def open_job(
         UsageError: It is not a directory, or holds other files.
     """
     path = Path(directory)
-    return SqliteJob(path, await blocking.run(_Opened, path, busy_seconds), blocking)
+    return SqliteJob(path, await blocking.run(_DirectoryState, path, busy_seconds), blocking)
 
 
-class _Opened:
+class _DirectoryState:
     """State read from the disk while a job is opened. The constructor blocks."""
 
     def __init__(self, directory: Path, busy_seconds: float) -> None:

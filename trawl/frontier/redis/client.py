@@ -26,7 +26,7 @@ __all__ = [
     "Call",
     "Connect",
     "Durability",
-    "StoreAway",
+    "StoreConnectionError",
     "StoreServer",
     "check_server",
     "connect",
@@ -50,7 +50,7 @@ ROUND_SECONDS = 5.0
 """How long a server may take for a connection, and for an answer."""
 
 
-class StoreAway(Exception):
+class StoreConnectionError(Exception):
     """The server does not answer, or can't now: nobody knows what became of what was asked."""
 
 
@@ -69,7 +69,7 @@ class StoreServer(Protocol):
             replicas: Replicas that must have it before it counts.
 
         Raises:
-            StoreAway: Any part of it may have been done.
+            StoreConnectionError: Any part of it may have been done.
             JobError: The server refuses.
         """
         ...
@@ -83,7 +83,7 @@ class StoreServer(Protocol):
             Of each entry its id, and its values by name.
 
         Raises:
-            StoreAway: The server does not answer.
+            StoreConnectionError: The server does not answer.
         """
         ...
 
@@ -91,7 +91,7 @@ class StoreServer(Protocol):
         """Return what the server says of itself and of its configuration. A checkpoint.
 
         Raises:
-            StoreAway: It does not answer.
+            StoreConnectionError: It does not answer.
         """
         ...
 
@@ -187,7 +187,7 @@ class Server:
         try:
             return await self._run(calls, replicas)
         except errors.NoScriptError as error:  # it became another one meanwhile
-            raise StoreAway("it has lost the scripts that it was just given") from error
+            raise StoreConnectionError("it has lost the scripts that it was just given") from error
 
     async def _run(self, calls: Sequence[Call], replicas: int) -> list[Any]:
         with self._mapped():
@@ -200,7 +200,7 @@ class Server:
                     confirmed = ask(b"WAIT", replicas, int(ROUND_SECONDS * 500)) if replicas else None
                 answers = [await each for each in asked]
                 if confirmed is not None and int(await confirmed) < replicas:
-                    raise StoreAway("no replica has confirmed the last step")
+                    raise StoreConnectionError("no replica has confirmed the last step")
                 return answers
 
     async def read_stream(self, key: str, after: str, seconds: float) -> list[tuple[str, Mapping[bytes, bytes]]]:
@@ -252,13 +252,13 @@ class _Mapped:
         raised = error
         while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
             error = error.exceptions[0]
-        if isinstance(error, StoreAway | TrawlError) and error is not raised:
+        if isinstance(error, StoreConnectionError | TrawlError) and error is not raised:
             raise error  # without the group of the client's nursery, so that it is known for what it is
-        if error is None or isinstance(error, StoreAway | errors.NoScriptError):
+        if error is None or isinstance(error, StoreConnectionError | errors.NoScriptError):
             return
         words = str(error) or type(error).__name__
         if isinstance(error, trio.TooSlowError | TimeoutError):
-            raise StoreAway(f"no answer within {ROUND_SECONDS:g} s") from error
+            raise StoreConnectionError(f"no answer within {ROUND_SECONDS:g} s") from error
         is_refusal = isinstance(error, errors.AuthenticationError)
         lost = errors.ConnectionError | OSError | trio.BrokenResourceError | trio.ClosedResourceError
         tls = _tls_error(error)
@@ -269,12 +269,12 @@ class _Mapped:
                 f"job {shown}: the server's certificate is refused ({tls.verify_message}): {what_to_do}", shown
             )
         if isinstance(error, lost) and not is_refusal:
-            raise StoreAway(words if tls is None else f"{words} (TLS: {tls.reason or tls})") from error
+            raise StoreConnectionError(words if tls is None else f"{words} (TLS: {tls.reason or tls})") from error
         if isinstance(error, errors.RedisError):
             # The client takes its word away from these. Unblocked is who waits at a server that becomes a replica.
             later = errors.ReadOnlyError | errors.UnblockedError | errors.ClusterDownError | errors.TryAgainError
             if isinstance(error, later) or _AWAY.search(words):
-                raise StoreAway(words) from error
+                raise StoreConnectionError(words) from error
             shown = self._address.shown
             raise JobError(f"job {shown}: the server refuses: {told(words)}", shown) from error
 
@@ -293,10 +293,10 @@ def told(words: str) -> str:
     """Return what a server says when it refuses, with what to do.
 
     Raises:
-        StoreAway: It refuses now, and may not later.
+        StoreConnectionError: It refuses now, and may not later.
     """
     if _AWAY.search(words):
-        raise StoreAway(words)
+        raise StoreConnectionError(words)
     return ": ".join([words, *[hint for pattern, hint in _HINTS.items() if re.search(pattern, words)]])
 
 

@@ -52,7 +52,7 @@ from trawl.frontier.job import (
     wall_time,
 )
 from trawl.frontier.parts import HELD, number_in, part_in, part_of_lane
-from trawl.frontier.redis.client import Address, Call, StoreAway, StoreServer
+from trawl.frontier.redis.client import Address, Call, StoreConnectionError, StoreServer
 from trawl.frontier.redis.layout import (
     KEY_BYTES,
     Keys,
@@ -69,7 +69,7 @@ from trawl.frontier.redis.sessions import Membership, packed
 if TYPE_CHECKING:
     from trawl.frontier.stored import StoredFrontier
 
-__all__ = ["Opened", "RedisJob"]
+__all__ = ["RedisJob", "ServerState"]
 
 logger: logging.Logger = logging.getLogger("trawl.frontier")
 
@@ -80,7 +80,7 @@ _LANES_AT_ONCE = 32
 
 
 @attrs.frozen(kw_only=True)
-class Opened:
+class ServerState:
     """The state of a job when it is taken.
 
     Attributes:
@@ -104,7 +104,7 @@ class Opened:
     orphans: list[str]
 
 
-class _Given(Generic[T]):
+class _PendingCall(Generic[T]):
     """A step or a reading that was handed in, and what memory made of its answer."""
 
     __slots__ = ("applied", "result", "what")
@@ -125,9 +125,9 @@ class _Batch:
     __slots__ = ("_is_away", "_is_done", "_waiting", "calls", "new", "readings", "steps")
 
     def __init__(self) -> None:
-        self.steps: list[_Given[Any]] = []
+        self.steps: list[_PendingCall[Any]] = []
         self.new: list[tuple[int, int]] = []  # requests whose marks decide: the number of the step, and of the row
-        self.readings: list[_Given[Any]] = []
+        self.readings: list[_PendingCall[Any]] = []
         self.calls: list[Call] | None = None  # once they are made; the same ones are repeated
         self._waiting: list[trio.lowlevel.Task] = []
         self._is_away = False
@@ -174,7 +174,7 @@ class RedisJob(Job):
     share: Membership
     decides_seen: bool = True
 
-    def __init__(self, address: Address, opened: Opened, *, lease: float, replicas: int) -> None:
+    def __init__(self, address: Address, opened: ServerState, *, lease: float, replicas: int) -> None:
         super().__init__(address.shown, opened.kept, Outbox(opened.start, opened.end), is_new=opened.is_new)
         self.lease: SessionLease = SessionLease()
         self.share = opened.share
@@ -236,7 +236,7 @@ class RedisJob(Job):
         """
         await trio.lowlevel.checkpoint_if_cancelled()
         self.check()
-        given = _Given(step, applied)
+        given = _PendingCall(step, applied)
         self._open.steps.append(given)
         await self._carried_out()
         return given.result
@@ -376,7 +376,7 @@ class RedisJob(Job):
     async def _read(self, call: Call, hear: Callable[[Any], T]) -> T:
         await trio.lowlevel.checkpoint_if_cancelled()
         self.check()
-        given = _Given(call, hear)
+        given = _PendingCall(call, hear)
         self._open.readings.append(given)
         await self._carried_out()
         return given.result
@@ -449,7 +449,7 @@ class RedisJob(Job):
 
     # The long task.
 
-    async def rounds(self, server: StoreServer) -> StoreAway | None:
+    async def rounds(self, server: StoreServer) -> StoreConnectionError | None:
         """Do round trips until the job is closed, has failed, or the server is away, which is returned."""
         try:
             while self._failure is None:
@@ -459,7 +459,7 @@ class RedisJob(Job):
             if self._failure is None:
                 leaves = "unclean" if self.was_killed else "clean"
                 await server.run([self.share.call(None, takes=False, leaves=leaves)])
-        except StoreAway as away:
+        except StoreConnectionError as away:
             if not self._is_closing:
                 return away
         except SessionEnded as error:
@@ -471,11 +471,11 @@ class RedisJob(Job):
         self.end()
         return None
 
-    async def _ended(self, server: StoreServer, error: SessionEnded) -> StoreAway | None:
+    async def _ended(self, server: StoreServer, error: SessionEnded) -> StoreConnectionError | None:
         """Fail, as the session was ended, or as there is no such job any more."""
         try:
             (head,) = await server.run([("head", [self._keys.head], [0])])
-        except StoreAway as away:  # asked again once it is back
+        except StoreConnectionError as away:  # asked again once it is back
             return away
         begun = texts_of(head).get("begun")
         if begun == self._begun:
@@ -546,7 +546,7 @@ class RedisJob(Job):
             logger.info("job %s: its server is back after %.0f s", self.name, now - lease.away_since)
             lease.away_since = None
 
-    def went_away(self, why: StoreAway) -> None:
+    def went_away(self, why: StoreConnectionError) -> None:
         """Say that the server is away; steps wait, and whoever is cancelled waits no more."""
         self._renew_at = -math.inf
         self.share.was_away = True
@@ -608,7 +608,7 @@ class RedisJob(Job):
         for some, applied in given:
             for part, kept in some:
                 args += ("G", part, kept)
-            batch.steps.append(_Given(_NOTHING, partial(_told, applied)))
+            batch.steps.append(_PendingCall(_NOTHING, partial(_told, applied)))
         if self._has_started:
             self._has_started = False
             args.append("B")

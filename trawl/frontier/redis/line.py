@@ -29,7 +29,7 @@ import attrs
 import trio
 
 from trawl.frontier.job import SAFE, SessionLease
-from trawl.frontier.redis.client import Address, Connect, StoreAway, StoreServer
+from trawl.frontier.redis.client import Address, Connect, StoreConnectionError, StoreServer
 from trawl.frontier.redis.layout import text_of
 from trawl.throttling.explain import Reason
 from trawl.throttling.line import SharedLimits, Token
@@ -56,7 +56,7 @@ _PRIORITIES = 1 << 63
 
 
 @attrs.define(eq=False)
-class _Ask:
+class _TokenRequest:
     """An ask, from its number to its end.
 
     Attributes:
@@ -77,7 +77,7 @@ class _Ask:
 
 
 @attrs.define(eq=False)
-class _Sent:
+class _SendRecord:
     """A send that is to be told: when it was, and how long each scope rests after it."""
 
     number: int
@@ -109,10 +109,10 @@ class StoreLine:
         self._connect = connect
         self._came: Callable[[Token], None] = lambda token: None
         self._adopt: Callable[[str, bytes, float], None] = lambda id, learned, age: None
-        self._asks: dict[int, _Ask] = {}
+        self._asks: dict[int, _TokenRequest] = {}
         self._operations: list[Any] = []
         self._versions: dict[str, int] = {}
-        self._sends: dict[int, _Sent] = {}
+        self._sends: dict[int, _SendRecord] = {}
         self._number = 0
         self._corrections = 0
         self._heard = "0-0"
@@ -137,7 +137,7 @@ class StoreLine:
         self._number += 1
         written = [(quote(id, safe=""), amount) for id, amount in scopes]
         reason = Reason(scopes[0][0], "line", math.inf, "the store is asked")
-        self._asks[self._number] = _Ask(written, f"{_PRIORITIES - priority:016x}", lead, reason)
+        self._asks[self._number] = _TokenRequest(written, f"{_PRIORITIES - priority:016x}", lead, reason)
         self._put(("A", self._number))
         return self._number
 
@@ -158,7 +158,7 @@ class StoreLine:
         if send is not None:
             send.at = now
         elif ask is not None:
-            send = self._sends[number] = _Sent(number, now, ask.intervals)
+            send = self._sends[number] = _SendRecord(number, now, ask.intervals)
             self._put(send)
 
     def given_back(self, number: int) -> None:
@@ -234,7 +234,7 @@ class StoreLine:
                     pause = _FIRST_PAUSE
                     await use(server)
                     return
-            except StoreAway as error:
+            except StoreConnectionError as error:
                 if pause >= _SAID_AT > pause / 2.0 and self._lease.away_since is None:  # that is said by the job
                     words = "job %s: its server does not answer for shared scopes (%s): nothing that needs them is sent"
                     logger.warning(words, self._address.shown, error)
@@ -261,7 +261,7 @@ class StoreLine:
         (answer,) = await server.run([self._call([*told, *looks])])
         del self._operations[: len(told)]
         for each in told:
-            if isinstance(each, _Sent) and self._sends.get(each.number) is each:
+            if isinstance(each, _SendRecord) and self._sends.get(each.number) is each:
                 del self._sends[each.number]
         # Put to the end of the dict, whose first are looked at.
         for _, number in looks:  # others are looked at next time
@@ -305,7 +305,7 @@ class StoreLine:
         args: list[bytes | str | int] = [self._session, heard, _micro(self._life + HEARTBEAT), _micro(TOKEN_SECONDS)]
         now = trio.current_time()
         for each in operations:
-            if isinstance(each, _Sent):
+            if isinstance(each, _SendRecord):
                 age = math.floor((now - each.at) * 1e6)  # down: it does not count from before it was
                 args += ("S", each.number, age, len(each.intervals), *map(_micro, each.intervals))
             elif each[0] == "A":

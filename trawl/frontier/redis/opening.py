@@ -31,14 +31,14 @@ from trawl.frontier.redis.client import (
     Address,
     Connect,
     Durability,
-    StoreAway,
+    StoreConnectionError,
     StoreServer,
     check_server,
     tell_durability,
     told,
 )
 from trawl.frontier.redis.client import connect as connect_server
-from trawl.frontier.redis.job import Opened, RedisJob
+from trawl.frontier.redis.job import RedisJob, ServerState
 from trawl.frontier.redis.layout import FORMAT, SUBSETS, Keys, kept_of, text_of, texts_of
 from trawl.frontier.redis.line import StoreLine
 from trawl.frontier.redis.sessions import Membership
@@ -133,7 +133,7 @@ async def _serve(
         pause = _FIRST_PAUSE
         while job is None or not job.is_over:
             raised: TrawlError | None = None
-            away: StoreAway | None = None
+            away: StoreConnectionError | None = None
             try:
                 async with connect(address) as server:
                     try:
@@ -146,9 +146,9 @@ async def _serve(
                         away = await job.rounds(server)
                     except (JobError, UsageError) as error:
                         raised = error
-                    except StoreAway as error:
+                    except StoreConnectionError as error:
                         away = error
-            except StoreAway as error:
+            except StoreConnectionError as error:
                 away = error
             if job is None:
                 raise raised or JobError(f"job {address.shown}: its server can't be reached: {away}", address.shown)
@@ -185,7 +185,7 @@ async def _open(
     return RedisJob(address, opened, lease=part.lease, replicas=replicas)
 
 
-async def _join(server: StoreServer, run_id: str, address: Address, keys: Keys, part: _Part) -> Opened:
+async def _join(server: StoreServer, run_id: str, address: Address, keys: Keys, part: _Part) -> ServerState:
     """Begin a session, and have it take what it is to have."""
     worker = f"{socket.gethostname()}:{os.getpid()}"
     terms = msgspec.json.encode(dict(part.terms)) if part.works else b""
@@ -207,7 +207,7 @@ async def _join(server: StoreServer, run_id: str, address: Address, keys: Keys, 
     (state,) = await server.run([("state", keys.of_state, [])])
     head = texts_of(state[0])
     live = {text_of(live) for live in state[5][::2]}
-    return Opened(
+    return ServerState(
         is_new=session == 1,
         begun=head.get("begun", ""),
         share=share,

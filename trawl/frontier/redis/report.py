@@ -18,7 +18,7 @@ from trawl.frontier.codec import unpack
 from trawl.frontier.inspect import Failure, JobReport, SessionReport, afresh, line
 from trawl.frontier.parts import is_held
 from trawl.frontier.redis import client
-from trawl.frontier.redis.client import Address, Call, StoreAway, StoreServer
+from trawl.frontier.redis.client import Address, Call, StoreConnectionError, StoreServer
 from trawl.frontier.redis.layout import KEY_BYTES, Keys, end_of_lane, kept_of, place_of, start_of_lane, texts_of
 from trawl.frontier.redis.opening import check_head, open_job
 from trawl.frontier.share import SessionState
@@ -147,9 +147,9 @@ def _asked(url: str, read: Callable[[_Ask, Keys, Address], Awaitable[T]]) -> T:
                     raised = JobError(words, address.shown)
                 except Exception as error:  # raised outside of the client's nursery
                     raised = error
-        except StoreAway as error:
+        except StoreConnectionError as error:
             raised = error
-        if isinstance(raised, StoreAway):
+        if isinstance(raised, StoreConnectionError):
             raise JobError(f"job {address.shown}: its server can't be reached: {raised}", address.shown)
         raise raised
 
