@@ -19,6 +19,8 @@ from trawl.testing import Send
 __all__ = ["overdrawn", "violations"]
 
 EPSILON = 1e-6
+MAX_WAIT = 5.0
+"""Seconds for which a request waits at most for its instant, when its middleware has run."""
 WINDOW = 60.0
 """``THROTTLING_WINDOW``'s default."""
 
@@ -46,6 +48,10 @@ class _Checker:
         self.trace = trace
         self.sends = trace.sends
         self.connect = max(site.connect for site in mixture.sites.values())
+        # What a request may take from when it begins to when it is sent, waits for its place or its instant included.
+        self.way = self.connect + (0.0 if mixture.awaits is None else mixture.awaits[1] + MAX_WAIT)
+        # One that its middleware turns to another host is on its way until then, and not sent, or much later.
+        self.ends_unsent = mixture.awaits is not None and any(step.kind == "rewrite" for step in mixture.steps)
         self.of_scope: dict[str, list[tuple[Send, float]]] = defaultdict(list)
         for send in self.sends:
             for scope, amount in self.scopes_of(send.url).items():
@@ -152,8 +158,15 @@ class _Checker:
                 gap = send.time - before.time
                 least = 0.0 if self.moves(scope) else min(_least(config) for config in self.around(scope, send.time))
                 wish = min(self.crawl_delay(scope, before.time), self.crawl_delay(scope, send.time))
+                if any("rate" in each for each in self.around(scope, send.time)):
+                    least = 0.0  # it may be late by its way to the wire, which is made up for: see below
                 if gap < max(least, wish) - EPSILON:
                     yield f"{scope}: {gap:.6f} s before {send.time:.3f}, at least {least:g}, robots.txt {wish:g}"
+            for (before, _), (_, _), (send, _) in zip(sends, sends[1:], sends[2:], strict=False):
+                # By one interval at once: that of three sends holds one whole one.
+                least = 0.0 if self.moves(scope) else min(_least(config) for config in self.around(scope, send.time))
+                if send.time - before.time < least - EPSILON:
+                    yield f"{scope}: {send.time - before.time:.6f} s for three sends until {send.time:.3f}"
             if not self.moves(scope) and not any(change.scope == scope for change in self.mixture.changes):
                 yield from self._rested(scope, sends)
 
@@ -331,16 +344,16 @@ class _Checker:
                 return f"{pending} pending requests have that scope at the most"
         if reason.limit == "places":
             most = self.mixture.settings["CONCURRENT_REQUESTS"]
-            busy = sum(s.time - self.connect <= now + EPSILON and s.finished >= now - EPSILON for s in self.sends)
-            return "" if most and busy >= most else f"{busy} on their way, of {most}"
+            busy = sum(s.time - self.way <= now + EPSILON and s.finished >= now - EPSILON for s in self.sends)
+            return "" if most and (busy >= most or self.ends_unsent) else f"{busy} on their way, of {most}"
         if reason.limit == "concurrency":
             on_wire = [
                 s
                 for s, _ in self.of_scope[reason.scope]
-                if s.time - self.connect <= now + EPSILON and s.finished >= now - EPSILON
+                if s.time - self.way <= now + EPSILON and s.finished >= now - EPSILON
             ]
-            cut = any(now <= kill <= now + self.connect for kill in self.trace.kills)  # before what connects was sent
-            return "" if on_wire or cut else "none of its requests is on the way"
+            cut = any(now <= kill <= now + self.way for kill in self.trace.kills)  # before what connects was sent
+            return "" if on_wire or cut or self.ends_unsent else "none of its requests is on the way"
         if reason.limit in ("hint", "backoff") and not any(
             s.finished <= now + EPSILON for s in self.triggers(reason.scope)
         ):
@@ -353,7 +366,7 @@ class _Checker:
             early = [
                 s.time
                 for s, _ in self.of_scope[reason.scope]
-                if now + self.connect + EPSILON < s.time < look.until - EPSILON
+                if now + self.way + EPSILON < s.time < look.until - EPSILON
             ]
             return f"sent at {early[0]:.3f}, before {look.until:.3f}" if early else ""
         return ""

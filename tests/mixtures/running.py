@@ -123,10 +123,12 @@ def spider_of(mixture: Mixture) -> type[trawl.Spider]:
 
 
 def turns_elsewhere(mixture: Mixture) -> Callable[[Fetch], Fetch]:
-    """A middleware that answers with another host's page, before the send or after it."""
+    """A middleware that answers with another host's page, before the send or after it, and awaits something before."""
 
     def middleware(fetch: Fetch) -> Fetch:
         async def send(request: Request) -> Outcome:
+            if mixture.awaits is not None:
+                await trio.sleep(mixture.awaited(request.url))
             kind, _, number = request.url.partition("//")[2].partition("/")[2].partition("/")
             if kind == "rewrite":
                 request = request.replace(url=mixture.steps[int(number)].target)

@@ -116,6 +116,7 @@ class Mixture:
         changes: Changes of limits, in order.
         kills: The steps of Trio's tasks at which a run is killed, one a run; none: it is not, and there is no job.
         down: Seconds between a kill and the next run.
+        awaits: Between these, in seconds, is what a middleware awaits before it sends a request; None: nothing.
     """
 
     def __init__(self, seed: int) -> None:
@@ -149,6 +150,13 @@ class Mixture:
         self.kills: list[int] = [draw.randrange(20, 2_000) for _ in range(kills)]
         self.down: float = draw.choice([0.0, 0.5, 5.0, 40.0])
         self.looks: list[float] = sorted(draw.uniform(0.0, 60.0) for _ in range(40))
+        self.awaits: tuple[float, float] | None = draw.choice([None, None, (0.1, 0.1), (0.0, 1.0), (0.1, 8.0)])
+        if is_plain:
+            self.awaits = None
+
+    def awaited(self, url: str) -> float:
+        """Seconds that a middleware awaits before it sends the request for ``url``."""
+        return 0.0 if self.awaits is None else random.Random(f"awaits:{self.seed}:{url}").uniform(*self.awaits)
 
     @property
     def scope_settings(self) -> dict[str, Mapping[str, Any]]:

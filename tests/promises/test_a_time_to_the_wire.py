@@ -81,14 +81,16 @@ ONE_SLOT: dict[str, Any] = {**EIGHT_SLOTS, "concurrency": 1}
     ("limits", "seconds", "least", "most"),
     [
         (EIGHT_SLOTS, (3.0,), 0.99, 1.0),
-        (EIGHT_SLOTS, (0.1, 3.0), 0.95, 1.0),
-        (EIGHT_SLOTS, SLOW_AND_QUICK, 0.95, 1.0),
+        (EIGHT_SLOTS, (0.1, 3.0), 0.99, 1.0),
+        (EIGHT_SLOTS, SLOW_AND_QUICK, 0.99, 1.0),
         (EIGHT_SLOTS, (8.0,), 0.74, 0.76),  # a lead of 5 s: eight seconds of each request, five of them ahead
         ({"rate": 5}, (3.0,), 4.95, 5.0),
-        ({"rate": 5}, (0.1, 3.0), 4.4, 5.0),
-        ({"rate": 5}, SLOW_AND_QUICK, 4.0, 5.0),
-        (ONE_SLOT, (1.0,), 0.83, 0.84),  # it holds the one place: an answer takes 0.2 s
-        (ONE_SLOT, (3.0,), 0.31, 0.32),
+        ({"rate": 5}, (0.1, 3.0), 4.9, 5.0),
+        ({"rate": 5}, SLOW_AND_QUICK, 4.9, 5.0),
+        (ONE_SLOT, (1.0,), 0.99, 1.0),
+        (ONE_SLOT, (3.0,), 0.99, 1.0),
+        (ONE_SLOT, (0.1, 3.0), 0.99, 1.0),
+        (ONE_SLOT, SLOW_AND_QUICK, 0.99, 1.0),
     ],
 )
 def test_however_long_a_middleware_awaits_nothing_is_early_and_the_rate_is_what_the_docs_say(
@@ -121,8 +123,7 @@ def test_of_two_scopes_each_is_kept_while_a_middleware_awaits_now_more_and_now_l
     assert rate_of(sim) >= 0.9 / 0.75
 
 
-@pytest.mark.parametrize(("places", "within"), [(16, 50.0), (32, 21.0)])
-def test_a_middleware_that_awaits_holds_a_place_of_all(places: int, within: float) -> None:
+def test_a_middleware_that_awaits_holds_no_place_of_another_host() -> None:
     def slow_for_one(fetch: Fetch) -> Fetch:
         async def send(request: trawl.Request) -> Outcome:
             await trio.sleep(3.0 if A in request.url else 0.0)
@@ -133,13 +134,13 @@ def test_a_middleware_that_awaits_holds_a_place_of_all(places: int, within: floa
     free: dict[str, Any] = {"delay": 0.0, "delay_per_slot": 0.0, "concurrency": 4}
     settings = {
         **SPACED,
-        "CONCURRENT_REQUESTS": places,
+        "CONCURRENT_REQUESTS": 16,
         "THROTTLING_SCOPES": {A: {"rate": 5}, "b.example": free},
         "DOWNLOADER_MIDDLEWARES": {slow_for_one: 560},
     }
     urls = [url for number in range(200) for url in (*pages(1, A, number), *pages(2, "b.example", 2 * number))]
     sim = crawl(web_of(A, "b.example", latency=0.2), urls, settings)
-    assert sim.times("b.example")[-1] <= within  # alone 20 s
+    assert sim.times("b.example")[-1] <= 24.0  # alone 20 s; until the first has come to the wire, its places are held
 
 
 def test_both_together_and_with_the_defaults() -> None:

@@ -7,8 +7,7 @@ last argument. The differences from Scrapy:
 * Headers are text, in a moved crawl text that is equal to its bytes; Twisted's Deferreds do not work.
 * A request that is returned replaces the one that it answers, in one step, and is looked up among the seen ones unless
   it says ``dont_filter``, as in Scrapy.
-* ``process_request`` holds a place in its scopes while it awaits, and a request of its own that it waits for may need
-  that very place. Fetch tokens in ``start()``, or in a callback.
+* What ``process_request`` awaits, a page of its own for example, holds no place in its scopes.
 * Once a middleware further inside has replaced a request (a retry, a redirect), those further outside are not asked.
 
 ``SPIDER_MIDDLEWARES`` names hooks (:mod:`trawl.engine.hooks`) and spider middleware classes, which become hooks. Two of

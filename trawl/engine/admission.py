@@ -30,7 +30,7 @@ from collections.abc import Callable, Iterable, Sequence
 from hashlib import blake2b
 from itertools import compress
 from operator import not_
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import trio
 
@@ -46,6 +46,9 @@ from trawl.http.request import FINGERPRINT_BYTES
 from trawl.scheduler import AdmissionRules, Grant, Scheduler
 from trawl.scheduler.grant import amounts_of
 from trawl.throttling import Throttle
+
+if TYPE_CHECKING:
+    from trawl.engine.fetcher import ScopeLimiters
 
 __all__ = ["Admission", "Requirements", "not_before"]
 
@@ -81,6 +84,7 @@ class Admission:
         gates: Names origins, and closes the gate of one whose robots.txt is not read.
         scheduler: Has what waits for its turn.
         cache_lookup: Takes what need not be sent; None: everything is.
+        limiters: The places of what is under way.
 
     Attributes:
         is_foreign: Says if another process of the job is to send a request with these scopes; None: there is none.
@@ -96,6 +100,7 @@ class Admission:
         gates: RobotsGates,
         scheduler: Scheduler,
         cache_lookup: CacheLookup | None,
+        limiters: ScopeLimiters,
     ) -> None:
         try:
             self._rules = AdmissionRules(context.scheduler, context.spider.allowed_domains, context.guard)
@@ -115,6 +120,7 @@ class Admission:
         self._gates = gates
         self._scheduler = scheduler
         self._cache_lookup = cache_lookup
+        self._limiters = limiters
         self._found_at = -math.inf
         self._restored_at = -math.inf
         self.is_foreign: Callable[[Request, ScopeAmounts], bool] | None = None
@@ -344,10 +350,27 @@ class Admission:
         # Before the gate is seen to: what a cache answers needs no robots.txt.
         if self._cache_lookup is not None and await self._cache_lookup.took(grant):
             return
+        if grant.waiter is not None and (parent := grant.waiter.parent) is not None:
+            self._put_off(parent, grant)
         if not grant.passes_gate:
             self._gates.ensure(grant.origin)
         self._scheduler.push(grant, trio.current_time(), not_before)
         self._state.wakeup.set()
+
+    def _put_off(self, parent: Grant, grant: Grant) -> None:
+        """Have ``parent`` give its places and its instant back, if it is not sent and ``grant`` may need them.
+
+        Its middleware waits for that one (for a token of the same host), or its manager does: neither would ever go.
+        """
+        if not parent.is_in_flight or parent.task.is_going or parent.is_put_off:
+            return
+        scheduler = self._scheduler
+        needed = {id for id, _ in grant.scopes}
+        if scheduler.in_flight < scheduler.places and needed.isdisjoint([id for id, _ in parent.scopes]):
+            return
+        had_places = not parent.is_preparing
+        if scheduler.put_off(parent, trio.current_time()) and had_places:
+            self._limiters.give_back(parent)
 
     # -- at the send
 

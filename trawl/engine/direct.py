@@ -107,7 +107,10 @@ class DirectFetches:
                 forget_the_last([request], waiter.parent.request)
         elif not in_pipelines.get():
             self._admission.begin_at(request)
-        waiter.grant = grant = await self._admission.direct_grant(request, waiter)  # a manager may fetch to name scopes
+        # For a robots.txt, whose middleware waits for it, it passes the gate too: that opens when both are read.
+        passes_gate = waiter.parent is not None and waiter.parent.passes_gate
+        # A manager may fetch to name scopes.
+        waiter.grant = grant = await self._admission.direct_grant(request, waiter, passes_gate=passes_gate)
         async with self._let_in(waiter.parent):
             self._waiting[waiter] = None
             try:

@@ -3,7 +3,7 @@
 Place first, then decide, then start, with no await between: the core grants only what has a place in every scope and
 among all, at the instant ``now``, and the request's task is started in the same step. Between decisions the dispatcher
 sleeps under a cancel scope whose deadline is the next instant at which the core could answer otherwise; a change wakes
-it.
+it. Where middleware awaits, a request's task starts first, and its place is taken here when its middleware has run.
 
 The task that reads ``start()`` decides too, after each request that may go, so that neither waits for a turn of the
 other. It does so only where no step of that waits: a cancel scope that the spider has open across its ``yield`` would
@@ -95,6 +95,11 @@ class Dispatcher:
         start_soon: Start = nursery.start_soon
         return partial(self._grant_between, nursery, partial(copy_context().run, start_soon))
 
+    def let_go(self) -> None:
+        """The crawl sends nothing new: let those go on without a place that are prepared and wait for one."""
+        for grant in self._scheduler.prepared:
+            grant.task.places.set()
+
     def _next_look(self) -> float:
         """Let ``start()`` be read while there is room; return when the scheduler may answer otherwise."""
         if self._sharing is not None:
@@ -137,6 +142,11 @@ class Dispatcher:
             # In the loop: what was leased above may have closed further gates.
             for origin, pause in self._gates.unasked():
                 start_soon(self._admission.ask_robots, origin, pause)
+            if scheduler.prepared:
+                for prepared in scheduler.take_places(now, pages=state.may_page):
+                    if not prepared.is_preparing:
+                        self._limiters.take(prepared)
+                    prepared.task.places.set()
             verdict = scheduler.grant(now, pages=state.may_page)
             if verdict is None:
                 return
@@ -154,7 +164,8 @@ class Dispatcher:
             grant.task = RequestTask(grant.request)
             state.task_began(is_page=grant.is_page)
             # It raises where the scheduler has granted a place that there is not: the check on its counters.
-            self._limiters.take(grant)
+            if not grant.is_preparing:
+                self._limiters.take(grant)
             start_soon(self._worker.run, grant, name=REQUEST_TASK)
             self._gone(grant)
 

@@ -13,7 +13,7 @@ lease     The first few of each lane are leased from the frontier; what   :mod:`
 decide    The scheduler grants what may be sent now, or says not before   :mod:`trawl.engine.dispatch` asks
           when; the dispatcher starts one task for each grant             :mod:`trawl.scheduler.scheduler`
 send      The task takes the request through the middleware to the        :mod:`trawl.engine.worker`,
-          transport, once                                                 :mod:`trawl.engine.fetcher`
+          transport, once; what a middleware awaits holds no place        :mod:`trawl.engine.fetcher`
 hear      The throttle hears of the answer, then the places are free      :meth:`Fetcher.send
           again                                                           <trawl.engine.fetcher.Fetcher.send>`
 call      The callback, or the errback, is called with the answer         :meth:`Worker.run
@@ -136,7 +136,7 @@ class Engine:
         self.cache_lookup: CacheLookup | None = None
         if cache is not None:
             self.cache_lookup = CacheLookup(cache, limits=self.limits, state=state)
-        admission = Admission(context, self.throttle, self._gates, self.scheduler, self.cache_lookup)
+        admission = Admission(context, self.throttle, self._gates, self.scheduler, self.cache_lookup, self._limiters)
         prefetcher = Prefetcher(context.frontier, self.scheduler, admission.grant_for, self.cache_lookup)
         self.leases: Leases = Leases(context, admission, prefetcher)
         self.direct: DirectFetches = DirectFetches(context, admission, self.scheduler)

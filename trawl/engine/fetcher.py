@@ -3,14 +3,16 @@
 What the middleware hands on is compared with what was granted; where it needs something else it is not sent
 (:meth:`~trawl.engine.admission.Admission.objection`).
 
-From the grant to the wire there is no await but those of middleware and of the connection, and no delay is longer for
-it: a scope with spacing grants a request earlier by the time that others took to the wire, and the request waits there,
-connected, for its instant. A scope that was closed meanwhile, by a refusal (D01, B03), a much longer delay, a lower
-quota or concurrency (I12), is still obeyed: the request is not sent, gives its places back, and waits for another turn,
-while the connection is left to the next request. So does one whose old connection was dead, where its scopes count
-sends: going again is another send. When the body has been read, the throttle hears the outcome first and the places are
-given back second, in one step without a send between, so that the request which takes the place already obeys the
-backoff; both come before any callback, so that a callback may wait for a direct fetch at concurrency 1.
+From the grant to the wire there is no await but the connection's, and no delay is longer for it: a scope with spacing
+grants a request earlier by the time that others took to the wire, and the request waits there, connected, for its
+instant. What a middleware awaits comes before that: once one has awaited, the requests of the crawl begin without
+places, and wait here for them (:meth:`~trawl.scheduler.scheduler.Scheduler.take_places`). A scope that was closed
+meanwhile, by a refusal (D01, B03), a much longer delay, a lower quota or concurrency (I12), is still obeyed: the
+request is not sent, gives its places back, and waits for another turn, while the connection is left to the next
+request. So does one whose old connection was dead, where its scopes count sends: going again is another send. When the
+body has been read, the throttle hears the outcome first and the places are given back second, in one step without a
+send between, so that the request which takes the place already obeys the backoff; both come before any callback, so
+that a callback may wait for a direct fetch at concurrency 1.
 
 Beside the scheduler's counters, the places of a scope are a lock of Trio's. The scheduler decides; a scope's
 :class:`trio.CapacityLimiter` would raise if the scheduler were wrong, and is what Trio's introspection shows. It is
@@ -39,7 +41,7 @@ from trawl.observe import times_words
 from trawl.scheduler import Grant, Scheduler
 from trawl.throttling import Scope, Throttle
 from trawl.throttling.explain import add_parsing, add_times, add_wasted_send
-from trawl.throttling.scope import MAX_LEAD
+from trawl.throttling.scope import MAX_LEAD, MIN_LEAD
 
 __all__ = ["Fetcher", "Recorder", "ScopeLimiters"]
 
@@ -203,18 +205,16 @@ class Fetcher:
             task.read_at, task.times = outcome.ended_at, _NONE
             self._count(grant, outcome)
             return outcome
+        if task.began_at is not None and not await self._has_places(grant, task.began_at):
+            return self._held(grant, Outcome(request))
+        task.is_going = True
         write = _Write(self._sent, grant)
         outcome = await self._transport.send(request, write)
         # Not written: a scope was closed at the wire. It waits for another turn, and gives its spacing back.
         if outcome.sent_at is None and outcome.is_held:
             if write.asked_at is not None and grant.lane is not None:  # a transport that does not wait
                 grant.lane.forget_lead()
-            if grant.sent_at is not None:
-                # It was sent, and met a dead connection: its next turn must not meet another one.
-                note(grant.request, needs_new_connection=True)
-            outcome.then = Replace(grant.request, reason="held")
-            self.give_back(grant, outcome)
-            return outcome
+            return self._held(grant, outcome)
         if write.needs_new_connection:  # it had one
             for each in (grant.request, request):
                 note(each, needs_new_connection=False)
@@ -237,6 +237,34 @@ class Fetcher:
         self.give_back(grant, outcome, now)
         return outcome
 
+    def _held(self, grant: Grant, outcome: Outcome) -> Outcome:
+        """End a turn without a send: a scope was closed meanwhile, or the crawl ends. It waits for another turn."""
+        if grant.sent_at is not None:
+            # It was sent, and met a dead connection: its next turn must not meet another one.
+            note(grant.request, needs_new_connection=True)
+        outcome.then = Replace(grant.request, reason="held")
+        self.give_back(grant, outcome)
+        return outcome
+
+    async def _has_places(self, grant: Grant, began_at: float) -> bool:
+        """Wait until a grant has its places whose middleware has run; False: the crawl is ending, and it gets none.
+
+        The first that has awaited has the scheduler begin others without: from then on they hold nothing meanwhile.
+        """
+        now = trio.current_time()
+        if now - began_at > MIN_LEAD:
+            self._scheduler.prepares = True
+        if not grant.is_preparing:
+            return True
+        grant.prepared_for = now - grant.granted_at
+        task: RequestTask = grant.task
+        task.places = trio.Event()
+        self._scheduler.wait_for_places(grant)
+        self._state.wakeup.set()
+        await task.places.wait()
+        grant.waited(trio.current_time() - now)
+        return not grant.is_preparing
+
     def give_back(self, grant: Grant, outcome: Outcome | None = None, now: float | None = None) -> None:
         """Give the places of a turn back, if it holds any; what was never sent gives its spacing back too."""
         if not grant.is_in_flight:
@@ -244,7 +272,8 @@ class Fetcher:
         now = trio.current_time() if now is None else now
         if self._recorder is not None and grant.sent_at is not None:
             self._recorder(grant, outcome, now)
-        self._limiters.give_back(grant)
+        if not grant.is_preparing:
+            self._limiters.give_back(grant)
         self._scheduler.give_back(grant, now)
         if self._state.is_reading:  # each free place may be a permit for start(): the dispatcher looks now
             self._state.wakeup.set()
@@ -270,7 +299,8 @@ class Fetcher:
 
     def _look_later(self, now: float) -> None:
         """Have the dispatcher look when something may go; at once where somebody became ready, who has no timer."""
-        if self._scheduler.queues.ready and self._scheduler.in_flight < self._scheduler.places:
+        scheduler = self._scheduler
+        if scheduler.prepared or (scheduler.queues.ready and scheduler.in_flight < scheduler.places):
             self._state.wakeup.set()
         else:
             self._state.wakeup.set_by(self._scheduler.next_event(now))

@@ -248,7 +248,8 @@ class CrawlLimits:
         self._limit_places()
 
     def _limit_places(self) -> None:
-        self._scheduler.places = min(self._places, max(0.0, self._pages - self._others.in_flight))
+        self._scheduler.pages_left = left = max(0.0, self._pages - self._others.in_flight)
+        self._scheduler.places = min(self._places, left)
 
     def _end_if_reached(self) -> None:
         if self._pages <= 0:

@@ -80,11 +80,12 @@ class _Origin:
 class RobotsWaiter:
     """Waits for one robots.txt."""
 
-    __slots__ = ("_heard", "grant")
+    __slots__ = ("_heard", "grant", "parent")
 
     def __init__(self, heard: Callable[[Outcome], None]) -> None:
         self._heard = heard
         self.grant: Grant | None = None
+        self.parent: Grant | None = None
 
     def deliver(self, outcome: Outcome) -> None:
         """Take the outcome."""

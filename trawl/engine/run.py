@@ -192,6 +192,7 @@ async def _last_tasks(context: CrawlContext, engine: Engine, inner: trio.Nursery
             engine.start_requests.stop()
             engine.idle_rounds.stop()
             inner.cancel_scope.deadline = trio.current_time() + context.engine.shutdown_timeout
+        engine.dispatcher.let_go()
         engine.direct.give_up()  # one that was on the wire may have been redirected meanwhile
         if not state.tasks and not state.is_reading:
             return

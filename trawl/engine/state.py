@@ -74,6 +74,7 @@ class Waiter(Protocol):
     """Gets the outcome of a direct fetch instead of a callback."""
 
     grant: Grant | None
+    parent: Grant | None
 
     def deliver(self, outcome: Outcome) -> None:
         """Take the outcome; must not wait."""
@@ -94,10 +95,13 @@ class RequestTask:
         times: Where its time went so far; None where nothing was sent, nor answered instead of the wire.
         read_at: When the body had been read, or the error came; None before.
         is_used: The fetcher was asked to send it: one grant is good for one send.
+        is_going: It has its places and is with the transport.
         is_stopped: It was not sent, because it was granted for another request.
         is_counted: Its response was counted as a page.
         is_decided: It is known if it was one.
         is_done: It ended by itself, its outputs are stored.
+        began_at: When it began, where a middleware of the user's may await before the send; else None.
+        places: Set when it has its places, or gets none; made when it waits for them.
     """
 
     __slots__ = (
@@ -105,13 +109,16 @@ class RequestTask:
         "_meta",
         "_method",
         "_scope",
+        "began_at",
         "diverted",
         "is_cancelled",
         "is_counted",
         "is_decided",
         "is_done",
+        "is_going",
         "is_stopped",
         "is_used",
+        "places",
         "read_at",
         "responder",
         "times",
@@ -126,10 +133,13 @@ class RequestTask:
         self.times: Times | None = None
         self.read_at: float | None = None
         self.is_used: bool = False
+        self.is_going: bool = False
         self.is_stopped: bool = False
         self.is_counted: bool = False
         self.is_decided: bool = False
         self.is_done: bool = False
+        self.began_at: float | None = None
+        self.places: trio.Event | None = None
         self.url: str = request.url
         self._method = request.method
         self._body = request.body

@@ -129,7 +129,7 @@ class _Reasons:
             return where.reason
         if isinstance(where, TokenQueue):
             return where.reason()
-        if where is READY and scheduler.in_flight >= scheduler.places:
+        if where is READY and scheduler.is_full():
             return NO_PLACE  # what its scopes say is looked at when a place is free
         last: Scope | None = None
         opens_at = self._now
@@ -143,7 +143,7 @@ class _Reasons:
             return Reason(where.scope.id, "claim", inf, "a request of several scopes goes first")
         if isinstance(where, ScopeQueue) and where.saves(lane, self._now):
             return Reason(where.scope.id, "quota", where.kept_until(self._now), "a larger amount goes first")
-        if scheduler.in_flight >= scheduler.places:
+        if scheduler.is_full():
             return NO_PLACE
         return NO_PAGES if lane.kind == PAGE and scheduler.left_by is NO_PAGES else None
 

@@ -62,12 +62,15 @@ class Grant:
         pushed_at: When it was pushed last.
         granted_at: When it was granted.
         left_by: Why it was left though its scopes were open, before it was granted; None: it was not.
+        prepared_for: Seconds for which its middleware ran before it had places.
         throttled: Seconds for which it was first in its line and could not have gone with a free place: see
             :class:`trawl.http.Times`. Known when it is granted.
         sent_at: When it went to the wire; None if it did not (yet).
         is_page: It is a page of the frontier; False for what a waiter waits for: a direct fetch, or robots.txt.
         is_pending: Pushed, and neither granted, refused nor withdrawn.
-        is_in_flight: Granted, and its places not given back.
+        is_in_flight: It has begun, and not ended: granted, and its places not given back; or preparing.
+        is_preparing: It has begun, its middleware runs, and it has no places yet.
+        is_put_off: It has given back what it had taken, and takes it all at its send: its middleware fetches something.
         is_vetted: It was asked already if it may go at all.
         task: What its task notes of it; None until that is started.
     """
@@ -81,6 +84,8 @@ class Grant:
         "is_in_flight",
         "is_page",
         "is_pending",
+        "is_preparing",
+        "is_put_off",
         "is_vetted",
         "lane",
         "lane_id",
@@ -90,6 +95,7 @@ class Grant:
         "order",
         "origin",
         "passes_gate",
+        "prepared_for",
         "priority",
         "pushed_at",
         "request",
@@ -151,6 +157,9 @@ class Grant:
         self.is_pending: bool = False
         self.is_vetted: bool = False
         self.is_in_flight: bool = False
+        self.is_preparing: bool = False
+        self.is_put_off: bool = False
+        self.prepared_for: float = 0.0
         self.task: Any = None  # the engine's own: the scheduler knows neither Trio nor what is above it
 
     @classmethod

@@ -210,7 +210,7 @@ class Lane:
             scope.need_no_more(amount, now)
 
     def grant(self, grant: Grant, now: float) -> None:
-        """Occupy a place in each of its scopes for ``grant``, which was its first."""
+        """Begin ``grant``, which was its first, in each of its scopes; with a place, unless it is prepared first."""
         grant.granted_at = now
         held = self.held
         if grant.not_before:
@@ -227,10 +227,44 @@ class Lane:
             scope = scopes[0]
             grant.steps = (scope.step,)
             amount = grant.scopes[0][1]
-            grant.slots = (scope.take(now, 1.0 if amount is None else amount),)
+            grant.slots = (scope.take(now, 1.0 if amount is None else amount, is_preparing=grant.is_preparing),)
         else:
             grant.steps = tuple([scope.step for scope in scopes])
-            grant.slots = tuple([scope.take(now, grant.amount(index)) for index, scope in enumerate(scopes)])
+            grant.slots = tuple(
+                [
+                    scope.take(now, grant.amount(index), is_preparing=grant.is_preparing)
+                    for index, scope in enumerate(scopes)
+                ]
+            )
+
+    def prepared(self, number: int) -> None:
+        """Tell its scopes that so many more of its grants wait for their places."""
+        for scope in self.scopes:
+            scope.prepared += number
+
+    def has_places(self, grant: Grant, now: float) -> bool:
+        """Return True if each of its scopes has a place for ``grant``, which is prepared."""
+        if grant.is_put_off:
+            return all(scope.gate(now, amount) < inf for scope, amount in self._amounts(grant))
+        return all(scope.has_place(slot) for slot, scope in zip(grant.slots, self.scopes, strict=True))
+
+    def place_at(self, grant: Grant, now: float) -> float:
+        """Return the instant from which a prepared ``grant`` may occupy its places (:meth:`Scope.place_at`)."""
+        if grant.is_put_off:
+            return max([scope.gate(now, amount) for scope, amount in self._amounts(grant)], default=-inf)
+        slots = zip(grant.slots, self._amounts(grant), strict=True)
+        return max([scope.place_at(slot, now, amount) for slot, (scope, amount) in slots], default=-inf)
+
+    def occupy(self, grant: Grant, now: float) -> None:
+        """Occupy a place in each of its scopes for ``grant``, which is prepared."""
+        if grant.slots:
+            grant.slots = tuple([scope.occupy(slot, now) for slot, scope in zip(grant.slots, self.scopes, strict=True)])
+        else:
+            grant.slots = tuple([scope.take(now, amount) for scope, amount in self._amounts(grant)])
+
+    def _amounts(self, grant: Grant) -> list[tuple[Scope, float]]:
+        """Its scopes, each with what ``grant`` is expected to use of it."""
+        return [(scope, grant.amount(index)) for index, scope in enumerate(self.scopes)]
 
     def opens_at(self, grant: Grant, now: float) -> float:
         """Return the instant from which ``grant`` may be written; ``inf``: not by this grant (:meth:`Scope.opens_at`).
@@ -256,7 +290,7 @@ class Lane:
         """
         draw: float | None = None
         for slot, scope, (_, amount) in zip(grant.slots, self.scopes, grant.scopes, strict=False):
-            scope.sent(slot, now, 1.0 if amount is None else amount, grant.granted_at, due_at)
+            scope.sent(slot, now, 1.0 if amount is None else amount, grant.granted_at, due_at, grant.prepared_for)
             if scope.jitter != EXACT and len(self.scopes) > 1 and scope.delay + scope.delay_per_slot > 0.0:
                 draw = scope.draw(draw)
 

@@ -8,6 +8,12 @@ with no await in between (R18), and sleeps until :meth:`Scheduler.next_event` wh
 The order: direct fetches before pages, then by priority, then lanes in turn, and inside a lane the oldest first (F12).
 :mod:`trawl.scheduler.queues` tells how lanes wait and are woken, :mod:`trawl.scheduler.scope_queue` how requests of
 several scopes are kept from starving.
+
+Where a middleware awaits before the send, a grant has two steps: :meth:`Scheduler.grant` begins it, which plans its
+instant and reserves its amounts, and its middleware runs; then :meth:`Scheduler.take_places` gives it its places, at
+its instant less the time to connect. So what a middleware awaits holds nothing.
+
+Length: one object decides over all lanes and places; what could stand apart (queues, starvation, explanations) does.
 """
 
 from __future__ import annotations
@@ -23,6 +29,7 @@ from trawl.scheduler.grant import DIRECT, PAGE, PASSING, Grant, LaneId
 from trawl.scheduler.lanes import READY, Lane, OriginGate, Refused
 from trawl.scheduler.queues import BACKOFF_PATIENCE, LaneQueues, LaterQueue
 from trawl.scheduler.scope_queue import PASSES, ScopeQueue
+from trawl.throttling.scope import MAX_LEAD
 
 if TYPE_CHECKING:
     from trawl.frontier import LaneKey, SortKey
@@ -58,6 +65,10 @@ class Scheduler:
         pending: Grants that wait.
         pending_direct: Those of them that are direct.
         in_flight: Those that were granted and not given back.
+        prepares: Begin a grant without its places: what its middleware awaits is awaited before it takes them.
+        preparing: Those that have begun and have no places yet, but for those that are put off.
+        prepared: Those of them that wait for their places, in the order of coming.
+        pages_left: At most so many are under way, preparing and in flight: more pages are not wanted. May be set.
         grants: The number ever granted.
         looks: Lanes ever looked at.
         queues: The ready and the waiting lanes, for explanations and tests, to be read only; so are the next three.
@@ -72,6 +83,7 @@ class Scheduler:
         "_next_order",
         "_next_turn",
         "_now",
+        "_places_at",
         "_scope_of",
         "_sign",
         "_vet",
@@ -83,9 +95,13 @@ class Scheduler:
         "later",
         "left_by",
         "looks",
+        "pages_left",
         "pending",
         "pending_direct",
         "places",
+        "prepared",
+        "prepares",
+        "preparing",
         "queues",
     )
 
@@ -101,6 +117,10 @@ class Scheduler:
         self.pending: int = 0
         self.pending_direct: int = 0
         self.in_flight: int = 0
+        self.prepares: bool = False
+        self.preparing: int = 0
+        self.prepared: list[Grant] = []
+        self.pages_left: float = inf
         self.grants: int = 0
         self.looks: int = 0
         self._scope_of = scope_of
@@ -109,6 +129,7 @@ class Scheduler:
         self._next_order = count(1).__next__
         self._next_turn = count(1).__next__
         self._now = -inf
+        self._places_at = inf
         self.queues: LaneQueues = LaneQueues()
         self.lanes: dict[LaneId, Lane] = {}
         self.later: LaterQueue = LaterQueue()
@@ -140,7 +161,7 @@ class Scheduler:
 
         With ``pages`` false only direct grants go. A :class:`Refused` comes out instead of a grant that may not go.
         """
-        if self.in_flight >= self.places:
+        if self.is_full() if self.prepares else self.in_flight >= self.places:
             self.left_by = NO_PLACE if self.queues.ready else None
             return None
         self._now = now
@@ -183,12 +204,78 @@ class Scheduler:
         if not grant.is_in_flight:
             return
         grant.is_in_flight = False
-        self.in_flight -= 1
         self._now = now
         lane = grant.lane
         assert lane is not None
+        if grant.is_preparing:
+            if grant in self.prepared:
+                self.prepared.remove(grant)
+                lane.prepared(-1)
+            self.preparing -= not grant.is_put_off
+        else:
+            self.in_flight -= 1
         lane.give_back(grant, now)
+        grant.is_preparing = grant.is_put_off = False
         self._wake(lane, now)
+
+    def put_off(self, grant: Grant, now: float) -> bool:
+        """Have ``grant``, which is not sent, give back what it has taken: what its middleware fetches may need it.
+
+        Returns True if it has done so; False: it holds what it could not get again.
+        """
+        lane = grant.lane
+        assert lane is not None
+        if grant.is_preparing:
+            self.preparing -= 1
+        else:
+            self.in_flight -= 1
+        lane.give_back(grant, now)
+        grant.slots = ()
+        grant.is_preparing = grant.is_put_off = True
+        self._wake(lane, now)
+        return True
+
+    def wait_for_places(self, grant: Grant) -> None:
+        """Have ``grant``, whose middleware hands its request on, wait for its places (:meth:`take_places`)."""
+        assert grant.lane is not None
+        self.prepared.append(grant)
+        grant.lane.prepared(1)
+
+    def take_places(self, now: float, *, pages: bool = True) -> list[Grant]:
+        """Take the places of prepared grants that are free; returns the grants that go on, with places or without.
+
+        Direct fetches first, then who came first. One that waits for a place is passed by none that needs a scope of
+        its own too, so a grant of several scopes does not starve. One whose instant has not come waits without places;
+        one that is not to go for long goes on without, and is not sent. With ``pages`` false only direct grants get
+        theirs.
+        """
+        self._places_at = inf
+        going: list[Grant] = []
+        kept: set[Scope] = set()
+        for grant in sorted(self.prepared, key=_is_page):
+            if self.in_flight >= self.places or (not pages and not grant.is_direct):
+                break
+            lane = grant.lane
+            assert lane is not None
+            if not kept.isdisjoint(lane.scopes) or not lane.has_places(grant, now):
+                kept.update(lane.scopes)
+                continue
+            at = lane.place_at(grant, now)
+            if now < at <= now + MAX_LEAD:
+                self._places_at = min(self._places_at, at)
+                continue
+            self.prepared.remove(grant)
+            lane.prepared(-1)
+            going.append(grant)
+            if at <= now:
+                self.preparing -= not grant.is_put_off
+                self.in_flight += 1
+                grant.is_preparing = grant.is_put_off = False
+                lane.occupy(grant, now)
+        for grant in going:
+            assert grant.lane is not None
+            self._wake(grant.lane, now)
+        return going
 
     def withdraw(self, grant: Grant, now: float | None = None) -> bool:
         """Take a pending grant out again (its waiter was cancelled); returns True if it was pending."""
@@ -227,7 +314,7 @@ class Scheduler:
         if queue is not None:
             self.queues.wake(queue, now)
         self.queues.check_kept(scope, now)
-        return queue is not None
+        return queue is not None or bool(self.prepared)
 
     def changed(self, scope: Scope, now: float) -> None:
         """Note that limits of ``scope`` moved: its waiting lanes are looked at again at once (I12, P13)."""
@@ -275,9 +362,23 @@ class Scheduler:
 
         While no place is free it is ``inf``: a deadline that has passed would make the caller spin.
         """
-        if self.in_flight >= self.places:
-            return inf
-        return min(self.queues.next_timer(), self.later.next_at())
+        if not self.prepares:
+            return inf if self.in_flight >= self.places else min(self.queues.next_timer(), self.later.next_at())
+        places_at = self._places_at if self.prepared else inf
+        return places_at if self.is_full() else min(places_at, self.queues.next_timer(), self.later.next_at())
+
+    def is_full(self) -> bool:
+        """Return True if none may begin, because no place is free.
+
+        Where grants are prepared, as many may be prepared as there are places, but while all of these are taken none
+        that would have to wait behind another.
+        """
+        is_taken = self.in_flight >= self.places
+        if not self.prepares:
+            return is_taken
+        if self.preparing >= self.places or self.in_flight + self.preparing >= self.pages_left:
+            return True
+        return is_taken and bool(self.prepared)
 
     def has_ready(self) -> bool:
         """Return False if it is certain that no lane waits to be looked at now."""
@@ -410,7 +511,9 @@ class Scheduler:
         lane.drop_head()
         lane.version += 1
         lane.where = None
-        self.in_flight += 1
+        grant.is_preparing = self.prepares
+        self.preparing += self.prepares
+        self.in_flight += not self.prepares
         self.grants += 1
         grant.is_in_flight = True
         # It was ready before this instant, and no place or no callback was free then.
@@ -482,3 +585,7 @@ class Scheduler:
             # A scope in common counts other crawls' lanes too, which are in their own queues.
             if not scope.lanes or (scope.holders and not queues.is_needed(scope)):
                 queues.close_queue(scope)
+
+
+def _is_page(grant: Grant) -> bool:
+    return not grant.is_direct

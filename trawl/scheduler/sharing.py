@@ -109,6 +109,10 @@ class SharingScheduler(Scheduler):
         else:
             self._line.given_back(token.number)
 
+    def put_off(self, grant: Grant, now: float) -> bool:
+        """Have ``grant`` give back what it has taken, unless it has a token: others would get that."""
+        return grant not in self._tokens and super().put_off(grant, now)
+
     def next_event(self, now: float) -> float:
         """The instant at which :meth:`grant` may have something new."""
         following = super().next_event(now)

@@ -9,7 +9,8 @@ Theory of operation. A request *takes* the scope, goes to the wire (*sent*), and
 read. Spacing counts sends, not takes: the next instant counts from the send. A request that takes its time to the wire
 (middleware, a new connection) takes the scope earlier by its *lead*, the time that others took, and waits at the wire
 for its instant; so may those behind it, as many as come to the wire within a lead. Without one, a scope with a delay is
-closed from a take until that request is sent, or fails before it was. ::
+closed from a take until that request is sent, or fails before it was. Where a middleware awaits, a request takes the
+scope without a place, and *occupies* one when its middleware has run. ::
 
              take                            opens_at, sent                         give
       open ───────► closed (on the way to the wire) ──► closed until sent + delay - lead ──► open
@@ -50,6 +51,10 @@ MAX_LEAD = 5.0
 MIN_LEAD = 0.001
 """Seconds. Below it the way to the wire is not worth an earlier grant."""
 
+QUICK, PATIENT = 32.0, 512.0
+"""The part of the difference by which a lead becomes shorter with each send: of requests that hold places meanwhile,
+and of such that are prepared without."""
+
 MAX_AHEAD = 64
 """Maximum number of requests of a scope with a delay that are on their way to the wire at once."""
 
@@ -76,10 +81,13 @@ class Scope:
         jitter: The range of the factor for both delays, now.
         lead: Seconds that a request takes from its grant to the wire, as measured: with spacing it is granted so much
             earlier.
+        connect: The part of it that it has a place for, where its middleware runs before it has one.
         quota: The quota, or None.
         pages: The page budget, or None.
-        in_flight: Requests that have taken it and not given it back.
-        unsent: Those of them that are not on the wire yet.
+        in_flight: Requests that have taken a place and not given it back.
+        preparing: Requests that have begun and have no place yet: their middleware runs, or they wait for the place.
+        prepared: Those of them that wait for the place.
+        unsent: Requests that have begun and are not on the wire yet, with a place or without.
         reserved: The amount these are expected to use, also without a quota: one may be set before they are sent.
         step: The number of backoff steps; each send remembers the one it was granted under (B19).
         grants: The number of times it was taken.
@@ -105,6 +113,7 @@ class Scope:
         "_drawn",
         "_made_up",
         "_planned",
+        "_prepares",
         "_refilled_at",
         "_seed",
         "_slots",
@@ -113,6 +122,7 @@ class Scope:
         "_stream",
         "concurrency",
         "concurrency_source",
+        "connect",
         "delay",
         "delay_limit",
         "delay_per_slot",
@@ -132,6 +142,8 @@ class Scope:
         "lead",
         "limits",
         "pages",
+        "prepared",
+        "preparing",
         "quota",
         "quota_source",
         "reserved",
@@ -145,12 +157,15 @@ class Scope:
     def __init__(self, id: str, limits: Limits, *, seed: int | str = 0) -> None:
         self.id: str = id
         self.in_flight: int = 0
+        self.preparing: int = 0
+        self.prepared: int = 0
         self.unsent: int = 0
         self.reserved: float = 0.0
         self.step: int = 0
         self.grants: int = 0
         self.last_sent: float = -inf
         self.lead: float = 0.0
+        self.connect: float = 0.0
         self.held_until: float = -inf
         self.hold_reason: Reason | None = None
         self.hint: Reason | None = None
@@ -170,6 +185,7 @@ class Scope:
         self._stream: RandomStream | None = None
         self._drawn: float | None = None
         self._planned = -inf
+        self._prepares = False  # a request has begun without a place, and others may
         self._refilled_at = -inf  # when its quota last let something go that waited for it
         self._stopped_at = inf
         self._stopped_for = 0.0
@@ -208,7 +224,7 @@ class Scope:
         Returns:
             The earliest instant; at or before ``now``: it may go; ``inf``: only a give-back or a send helps.
         """
-        if self.in_flight >= self.concurrency:
+        if self.in_flight + self.preparing >= self.concurrency and self._is_full():
             return inf
         # Not for ever: the end of each one under way is told to the scheduler.
         if self.pages is not None and self.pages.is_awaited:
@@ -242,19 +258,22 @@ class Scope:
             source = self.delay_source if self.delay_limit == "delay" else self.quota_source  # backoff leaves it alone
         else:
             source = self._spacing()[1]
+            if self._prepares:
+                # Of what is prepared the quicker go first: only what was sent tells when the next may be.
+                return Reason(self.id, limit, max(at, self.last_sent + self.interval()), source)
         return Reason(self.id, limit, at + self.lead, source)
 
     @property
     def full(self) -> str:
         """The limit that lets no request through until something is given back; "" for none."""
-        if self.in_flight >= self.concurrency:
+        if self._is_full():
             return "concurrency"
         return "pages" if self.pages is not None and self.pages.is_awaited else ""
 
     def is_tight(self) -> bool:
         """Return True if one more could be in another's way: it has spacing or a quota, or one place is left."""
         return (
-            self.concurrency - self.in_flight <= 1
+            self.concurrency - self.in_flight - self.preparing <= 1
             or self.delay > 0.0
             or self.delay_per_slot > 0.0
             or self.quota is not None
@@ -304,6 +323,7 @@ class Scope:
         """Return True if forgetting it loses nothing that matters at ``now``, its policies' state left out."""
         return (
             not self.in_flight
+            and not self.preparing
             and not self.lanes
             and self.held_until <= now
             and (self.quota is None or not self.quota.spent(now))
@@ -364,8 +384,11 @@ class Scope:
 
     # -- the life of a request
 
-    def take(self, now: float, amount: float = 1.0) -> int:
-        """Occupy a place, which :meth:`gate` said is free. Returns the number of the slot, from 1."""
+    def take(self, now: float, amount: float = 1.0, *, is_preparing: bool = False) -> int:
+        """Begin a request that :meth:`gate` lets through, and occupy a place, unless its middleware runs before that.
+
+        Returns the number of its slot, from 1; 0 where it has none yet.
+        """
         limit, opened_at = self._last_to_open(self.waits.refilled(now, amount) if self.waits.refills else -inf, 0.0)
         self.waits.taken(now, limit, opened_at)
         if limit == "quota":
@@ -380,6 +403,24 @@ class Scope:
             self.pages.under_way += 1
         if self.quota is not None:
             self.quota.reserve(amount)
+        if is_preparing:
+            self._prepares = True
+            self.preparing += 1
+            return 0
+        return self._occupy(now)
+
+    def has_place(self, slot: int) -> bool:
+        """Return True if a prepared request, in ``slot``, has a place here already, or may occupy one."""
+        return slot > 0 or self.in_flight < self.concurrency
+
+    def occupy(self, slot: int, now: float) -> int:
+        """Occupy a place, which is free, for a prepared request, unless ``slot`` says it has one. Returns its slot."""
+        if slot:
+            return slot
+        self.preparing -= 1
+        return self._occupy(now)
+
+    def _occupy(self, now: float) -> int:
         self.in_flight += 1
         at = now + self.lead
         if self._slots is not None:
@@ -412,14 +453,26 @@ class Scope:
             at = max(at, self.last_sent + self.interval())
         return max(at, self._rested_at(slot)) if self.delay_per_slot > 0.0 else at
 
-    def sent(self, slot: int, now: float, amount: float = 1.0, granted_at: float = inf, due_at: float = -inf) -> None:
+    def sent(
+        self,
+        slot: int,
+        now: float,
+        amount: float = 1.0,
+        granted_at: float = inf,
+        due_at: float = -inf,
+        prepared_for: float = 0.0,
+    ) -> None:
         """Note that the request in ``slot`` went to the wire: spacing, rest and the quota's window count from here.
 
-        Its other scopes, holds and quotas let it through from ``due_at`` on.
+        Its other scopes, holds and quotas let it through from ``due_at`` on. Of the time since it began it had no place
+        for ``prepared_for`` seconds.
         """
         self.unsent -= 1
         if self.delay + self.delay_per_slot > 0.0 and (now - granted_at > MIN_LEAD or self.lead):
-            self._measure(min(now - granted_at, MAX_LEAD))
+            took = now - granted_at
+            self.lead = _followed(self.lead, min(took, MAX_LEAD), PATIENT if self._prepares else QUICK)
+            if self._prepares:
+                self.connect = _followed(self.connect, min(took - prepared_for, MAX_LEAD), QUICK)
         # Exactly 0.0 where none is left: a sum of floats keeps a rest.
         self.reserved = self.reserved - amount if self.unsent else 0.0
         self.waits.sent(now, self.last_sent)
@@ -435,18 +488,6 @@ class Scope:
             if logger.isEnabledFor(logging.DEBUG) and self.quota.spent(now) > self.quota.quota - amount:
                 left = self.quota.quota - self.quota.spent(now)
                 logger.debug("%s: its quota of %g is spent, %.3g is left", self.id, self.quota.quota, max(left, 0.0))
-
-    def _measure(self, took: float) -> None:
-        """Have the lead follow a request that took so many seconds to the wire: quickly up, slowly down.
-
-        The first one counts whole. Then up by half of the difference, so that one look-up that hangs does not bring
-        several requests forward; and down by a thirty-second, so that where the times vary most requests come to the
-        wire before their instant. Down by an eighth, a tenth of a rate was lost.
-        """
-        lead = self.lead + (took - self.lead) / (2.0 if took > self.lead else 32.0) if self.lead else took
-        self.lead = took if abs(took - lead) < MIN_LEAD else lead
-        if self.lead < MIN_LEAD:
-            self.lead = 0.0
 
     def _late_by(self, now: float, due_at: float) -> float:
         """Return the seconds by which the next interval of a rate is shorter, for a send at ``now``.
@@ -478,6 +519,19 @@ class Scope:
         self._drawn = drawn
         return drawn
 
+    def place_at(self, slot: int, now: float, amount: float = 1.0) -> float:
+        """Decide when a prepared request may occupy its place, to be at the wire at its instant.
+
+        Returns:
+            The earliest instant; at or before ``now``, it may now; ``inf``: it needs another grant.
+        """
+        if slot:  # it has one, and waits at the wire
+            return now
+        at = self.opens_at(slot, now, amount)
+        if self.delay > 0.0 and (placed := self.unsent - self.preparing) > 0:
+            at += placed * self.shortest  # they are before it
+        return at - self.connect
+
     def written(self, slot: int, sent_at: float, now: float) -> None:
         """Count what ``slot`` sent at ``sent_at`` from ``now``, when its write has ended: a server sees the later one.
 
@@ -497,13 +551,16 @@ class Scope:
 
         What was never sent gives its spacing and its amount back.
         """
-        self.in_flight -= 1
+        if slot:
+            self.in_flight -= 1
+        else:
+            self.preparing -= 1
         if not was_sent:
             self.unsent -= 1
             self.reserved = self.reserved - amount if self.unsent else 0.0
             if self.quota is not None:
                 self.quota.release(amount)
-        if self._slots is not None:
+        if slot and self._slots is not None:
             self._slots.give(slot)
 
     # -- what policy moves
@@ -554,6 +611,22 @@ class Scope:
                 self._slots.open(is_busy=False, sent_at=at)
 
     # -- inside
+
+    def _is_full(self) -> bool:
+        """Return True if none may begin until a place is given back, or a prepared request has got one.
+
+        Without a place one more may begin than there are places, so that one whose middleware hangs keeps no other from
+        the only one; with a delay as many as come to the wire within a lead. While all places are taken none begins
+        that would wait behind another: it would get old. A slot that rests is chosen by how long it has rested, so who
+        needs one begins when it is there.
+        """
+        if self.in_flight + self.preparing < self.concurrency:
+            return False
+        if not self._prepares or self.delay_per_slot > 0.0:
+            return True
+        if self.prepared and self.in_flight >= self.concurrency:
+            return True
+        return self.delay <= 0.0 and self.preparing > self.concurrency
 
     def _last_to_open(self, refilled: float, lead: float) -> tuple[str, float]:
         """Name the one that opens last of the holds, the delays and the quota, and say when.
@@ -606,7 +679,9 @@ class Scope:
         return max(self.last_sent + self.interval(), self._planned + step)
 
     def _rested_at(self, slot: int) -> float:
-        """Return the instant at which a taken slot will have rested, by the draw at its grant."""
+        """Return the instant at which a taken slot will have rested, by the draw at its grant; 0: none is taken."""
+        if not slot:
+            return -inf
         if self._slots is None:
             return self.last_sent + self._rest()
         return max(self._slots.rested_at(slot), self._slots.last_sent(slot) + self.delay_per_slot * self.jitter[0])
@@ -618,3 +693,16 @@ class Scope:
         if self.concurrency > 1 or self.in_flight:
             return -inf
         return self.last_sent + self._rest()
+
+
+def _followed(lead: float, took: float, patience: float) -> float:
+    """Have a lead follow a request that took so many seconds to the wire: quickly up, slowly down.
+
+    The first one counts whole. Then up by half of the difference, so that one look-up that hangs does not bring several
+    requests forward; and down by ``1 / patience`` of it, so that where the times vary most requests come to the wire
+    before their instant. Down by an eighth, a tenth of a rate was lost.
+    """
+    followed = lead + (took - lead) / (2.0 if took > lead else patience) if lead else took
+    if abs(took - followed) < MIN_LEAD:
+        followed = took
+    return 0.0 if followed < MIN_LEAD else followed

@@ -1,0 +1,296 @@
+"""What a middleware awaits before the send is awaited before the request has places, and holds nothing."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+import trawl
+from tests.promises.pacing import EXACT, SPACED, A, B, crawl, pages, web_of
+from trawl.http import Fetch, Middleware, Outcome
+from trawl.testing import SimulatedResponse, SimulatedWeb, Simulation, simulate
+from trawl.throttling import ThrottlingManager
+
+EARLY = 1e-9
+NO_DELAY: dict[str, Any] = {"delay": 0.0, "delay_per_slot": 0.0}
+
+
+def awaiting(seconds: Callable[[str], float]) -> Middleware:
+    """A middleware that awaits so long before the send, by the URL."""
+
+    def middleware(fetch: Fetch) -> Fetch:
+        async def send(request: trawl.Request) -> Outcome:
+            await trio.sleep(seconds(request.url))
+            return await fetch(request)
+
+        return send
+
+    return middleware
+
+
+def drawn(least: float, most: float) -> Middleware:
+    draws = random.Random(2)
+    return awaiting(lambda url: draws.uniform(least, most))
+
+
+def with_login(address: str) -> tuple[type[trawl.Spider], Middleware]:
+    """A spider, and a middleware of it that asks for a page of its own before each one."""
+
+    class Pages(trawl.Spider):
+        name = "pages"
+        running: trawl.Spider
+
+        async def start(self) -> AsyncGenerator[trawl.Request, None]:
+            Pages.running = self
+            for url in pages(20):
+                yield trawl.Request(url)
+
+        def parse(self, response: trawl.Response) -> Any:
+            yield {"url": response.url}
+
+    def middleware(fetch: Fetch) -> Fetch:
+        async def send(request: trawl.Request) -> Outcome:
+            if "login" not in request.url:
+                await Pages.running.fetch(trawl.Request(f"{address}?{request.url[-2:]}"))
+            return await fetch(request)
+
+        return send
+
+    return Pages, middleware
+
+
+def test_a_request_in_its_middleware_keeps_no_other_from_the_one_slot() -> None:
+    slow = awaiting(lambda url: 10.0 if url.endswith("/5") else 0.1)
+    limits = {A: {**NO_DELAY, "concurrency": 1}}
+    sim = crawl(
+        web_of(latency=0.2), pages(30), {**SPACED, "THROTTLING_SCOPES": limits, "DOWNLOADER_MIDDLEWARES": {slow: 560}}
+    )
+    assert [send.url[-2:] for send in sim.sends[-1:]] == ["/5"]
+    assert sim.most_in_flight(A) == 1
+    assert sim.elapsed < 12.0
+
+
+@pytest.mark.parametrize("where", [A, B])
+@pytest.mark.parametrize(
+    "limits",
+    [
+        {},
+        {**NO_DELAY, "concurrency": 1},
+        {"delay": 0.5, "delay_per_slot": 0.0, "concurrency": 4},
+        {"delay": 0.0, "delay_per_slot": 1.0, "concurrency": 2},
+        {"quota": 4, "window": 10.0},
+        {"rate": 2, "rampup": True},
+    ],
+)
+def test_a_middleware_may_fetch_a_page_of_the_host_that_its_request_is_for(where: str, limits: dict[str, Any]) -> None:
+    spider, middleware = with_login(f"http://{where}/login")
+    settings: dict[str, Any] = {  # jitter on, as it is by default
+        "ROBOTSTXT_OBEY": False,
+        "THROTTLING_SCOPES": {A: limits},
+        "DOWNLOADER_MIDDLEWARES": {middleware: 560},
+        "CLOSESPIDER_TIMEOUT": 2_000,
+    }
+    sim = simulate(spider, web_of(A, B, latency=0.2), settings=settings)
+    assert sim.reason == "finished"
+    assert len(sim.sends) == 40
+    assert len(sim.items) == 20
+    if not limits:
+        assert min(sim.gaps(A)) >= 0.5 - EARLY
+        assert sim.most_in_flight(A) == 1
+
+
+@pytest.mark.parametrize("where", [A, B])
+def test_a_middleware_may_fetch_a_page_before_robots_txt(where: str) -> None:
+    spider, middleware = with_login(f"http://{where}/login")
+    web = SimulatedWeb()
+    for host in (A, B):
+        web.add_host(host, latency=0.2, robots="User-agent: *\nDisallow: /1")
+    sim = simulate(spider, web, settings={"DOWNLOADER_MIDDLEWARES": {middleware: 560}, "CLOSESPIDER_TIMEOUT": 2_000})
+    assert sim.reason == "finished"
+    assert len(sim.items) == 9  # /0 and /2 to /9
+    assert min(sim.gaps(A)) >= 0.5 - EARLY
+
+
+def test_a_manager_may_fetch_at_the_send_a_page_of_the_host_that_the_request_is_for() -> None:
+    class Asks(ThrottlingManager):
+        crawl: Any
+
+        @classmethod
+        def from_crawler(cls, crawl: Any) -> Any:
+            manager = cls()
+            manager.crawl = crawl
+            return manager
+
+        async def get_scopes(self, request: trawl.Request) -> Any:
+            if request.url.endswith("/changed"):
+                await self.crawl.fetch(trawl.Request(f"http://{A}/who"))
+            return await super().get_scopes(request)
+
+    def changes(fetch: Fetch) -> Fetch:
+        async def send(request: trawl.Request) -> Outcome:
+            return await fetch(request if "who" in request.url else request.replace(url=f"{request.url}/changed"))
+
+        return send
+
+    settings = {
+        "ROBOTSTXT_OBEY": False,
+        "THROTTLING_MANAGER": Asks,
+        "DOWNLOADER_MIDDLEWARES": {changes: 560},
+        "CLOSESPIDER_TIMEOUT": 500,
+    }
+    sim = crawl(web_of(latency=0.2), pages(10), settings)
+    assert sim.reason == "finished"
+    assert len(sim.sends) == 20
+    assert sim.most_in_flight(A) == 1
+
+
+@pytest.mark.parametrize("places", [1, 3, 16])
+def test_the_number_of_pages_is_exact(places: int) -> None:
+    settings = {
+        **SPACED,
+        "CONCURRENT_REQUESTS": places,
+        "CONCURRENT_REQUESTS_PER_DOMAIN": 4,
+        "DOWNLOAD_DELAY": 0.1,
+        "CLOSESPIDER_PAGECOUNT": 10,
+        "DOWNLOADER_MIDDLEWARES": {drawn(0.0, 1.0): 560},
+    }
+    sim = crawl(web_of(latency=0.3), pages(50), settings)
+    assert sim.reason == "closespider_pagecount"
+    assert len(sim.sends) == 10
+
+
+def test_what_is_prepared_when_the_crawl_ends_is_not_sent_and_stays_in_its_job(tmp_path: Path) -> None:
+    def parse(spider: trawl.Spider, response: trawl.Response) -> Any:
+        if response.url.endswith("/7"):
+            raise trawl.CloseSpider("enough")
+
+    settings = {
+        **SPACED,
+        "JOB_DIR": str(tmp_path),
+        "THROTTLING_SCOPES": {A: {"rate": 2, "concurrency": 1}},
+        "DOWNLOADER_MIDDLEWARES": {drawn(0.0, 3.0): 560},
+    }
+    first = crawl(web_of(latency=0.2), pages(20), settings, parse=parse)
+    assert first.reason == "enough"
+    ended_at = next(send.finished for send in first.sends if send.url.endswith("/7"))
+    assert all(send.time <= ended_at for send in first.sends)
+    assert first.elapsed <= ended_at + 3.0  # the longest that a middleware takes
+    second = crawl(web_of(latency=0.2), pages(20), settings)
+    assert Counter(send.url for send in (*first.sends, *second.sends)) == Counter(pages(20))
+
+
+def test_nothing_that_is_prepared_goes_while_the_crawl_is_paused() -> None:
+    paused: list[str] = []
+
+    async def parse(spider: trawl.Spider, response: trawl.Response) -> Any:
+        yield {"url": response.url}
+        if not paused and response.url.endswith("/9"):
+            paused.append(response.url)
+            spider.crawl.pause()
+            await trio.sleep(20.0)
+            spider.crawl.pause(is_paused=False)
+
+    settings = {**SPACED, "DOWNLOAD_DELAY": 0.5, "DOWNLOADER_MIDDLEWARES": {drawn(0.5, 2.0): 560}}
+    sim = crawl(web_of(latency=0.2), pages(40), settings, parse=parse)
+    assert len(sim.sends) == 40
+    (ninth,) = [send for send in sim.sends if send.url.endswith("/9")]
+    since = [send.time for send in sim.sends if send.time > ninth.finished]
+    assert ninth.finished + 20.0 - EARLY <= since[0] <= ninth.finished + 20.5
+
+
+def test_a_refusal_takes_back_what_is_prepared_and_its_middleware_runs_again() -> None:
+    asked: list[str] = []
+    began: Counter[str] = Counter()
+
+    def answers(request: trawl.Request) -> SimulatedResponse:
+        asked.append(request.url)
+        return SimulatedResponse(429, headers={"Retry-After": "30"}) if len(asked) == 10 else SimulatedResponse()
+
+    def seconds(url: str) -> float:
+        began[url] += 1
+        return 2.0
+
+    settings = {**SPACED, "DOWNLOAD_DELAY": 1.0, "DOWNLOADER_MIDDLEWARES": {awaiting(seconds): 560}}
+    sim = crawl(web_of(latency=0.2, handler=answers), pages(30), settings)
+    (refused,) = [send for send in sim.sends if send.status == 429]
+    following = [send.time for send in sim.sends if send.time > refused.time]
+    assert following[0] >= refused.finished + 30.0
+    assert sim.stats["response_status_count/200"] == 30
+    assert 2 <= sum(count - 1 for count in began.values()) <= 5  # the refused one, and those that were on their way
+
+
+def test_a_direct_fetch_that_is_given_up_while_it_waits_for_its_place_gives_everything_back() -> None:
+    async def parse(spider: trawl.Spider, response: trawl.Response) -> AsyncGenerator[Any, None]:
+        if response.url.endswith("/3"):
+            with trio.move_on_after(1.0):
+                await spider.fetch(trawl.Request(f"http://{B}/given-up"))
+        yield {"url": response.url}
+
+    def long_for_one(url: str) -> float:
+        return 0.5 if B in url else 0.1
+
+    web = web_of(latency=0.2)
+    web.add_host(B, latency=lambda request: 30.0 if request.url.endswith("/long") else 0.1)
+    limits = {B: {**NO_DELAY, "concurrency": 1}, A: {**NO_DELAY, "concurrency": 2}}
+    settings = {
+        **SPACED,
+        "THROTTLING_SCOPES": limits,
+        "DOWNLOADER_MIDDLEWARES": {awaiting(long_for_one): 560},
+    }
+    sim = crawl(web, [f"http://{B}/long", *pages(10), f"http://{B}/last"], settings, parse=parse)
+    assert [send.url for send in sim.sends if send.host == B] == [f"http://{B}/long", f"http://{B}/last"]
+    assert sim.most_in_flight(B) == 1
+    assert len(sim.items) == 12
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_every_limit_is_kept_where_requests_of_several_scopes_are_prepared(seed: int) -> None:
+    draws = random.Random(seed)
+    hosts = [A, B, "c.example"]
+    limits: dict[str, Any] = {
+        A: {"delay": 0.3, "delay_per_slot": 0.0, "concurrency": 1},
+        B: {**NO_DELAY, "concurrency": 3},
+        "c.example": {"delay": 0.0, "delay_per_slot": 0.7, "concurrency": 2},
+        "x": {"concurrency": 2},
+        "y": {"delay": 0.1},
+    }
+    requests = []
+    for number in range(150):
+        host = draws.choice(hosts)
+        others = [name for name in ("x", "y") if draws.random() < 0.4]
+        requests.append(trawl.Request(f"http://{host}/{number}", meta={"throttling_scopes": [host, *others]}))
+    settings = {
+        **EXACT,
+        "CONCURRENT_REQUESTS": draws.choice([2, 4, 16]),
+        "THROTTLING_SCOPES": limits,
+        "DOWNLOADER_MIDDLEWARES": {drawn(0.0, 2.0): 560},
+    }
+    web = web_of(*hosts, latency=lambda request: draws.uniform(0.05, 1.0), connect=0.1, keep_alive=0.5)
+    sim: Simulation = crawl(web, requests, settings, seed)
+    assert len(sim.sends) == 150
+    assert sim.most_in_flight(A) == 1
+    assert sim.most_in_flight(B) <= 3
+    assert sim.most_in_flight("c.example") <= 2
+    assert sim.most_in_flight("x") <= 2
+    assert sim.most_in_flight() <= settings["CONCURRENT_REQUESTS"]
+    assert min(sim.gaps(A)) >= 0.3 - EARLY
+    assert min(sim.gaps("y")) >= 0.1 - EARLY
+
+
+def test_a_request_of_several_scopes_gets_its_places_though_each_is_busy_all_the_time() -> None:
+    both = trawl.Request(f"http://{A}/both", meta={"throttling_scopes": [A, B]})
+    requests: list[str | trawl.Request] = [*pages(20), *pages(20, B), both]
+    for number in range(20, 200):
+        requests += [*pages(1, A, number), *pages(1, B, number)]
+    limits = {A: {**NO_DELAY, "concurrency": 1}, B: {**NO_DELAY, "concurrency": 1}}
+    settings = {**SPACED, "THROTTLING_SCOPES": limits, "DOWNLOADER_MIDDLEWARES": {awaiting(lambda url: 0.1): 560}}
+    web = web_of(A, B, latency=lambda request: 0.2 if A in request.url else 0.33)
+    sim = crawl(web, requests, settings)
+    place = [send.url for send in sim.sends].index(f"http://{A}/both")
+    assert place < 80
