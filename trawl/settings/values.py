@@ -133,9 +133,9 @@ class Settings(Mapping[str, Any]):
         self._sections = dict(sections)
         self._sources = dict(sources)
         self._values = {
-            field.encode_name: getattr(section, field.name)
+            name: getattr(section, field)
             for kind, section in sections.items()
-            for field in msgspec.structs.fields(kind)
+            for field, name in zip(kind.__struct_fields__, kind.__struct_encode_fields__, strict=True)
         }
         self._own: Mapping[str, Any] = dict(own or {})
         self._values.update(self._own)
