@@ -34,6 +34,7 @@ SPIDER = "\n\nclass Shop(Spider):\n    name = 'shop'\n"
         "from trawl import Spider\nfrom trawl.linkextractors import LinkExtractor",
         "import trawl.item\nfrom trawl.spiders import Spider",
         "from trawl.spiders import Spider\n\ndef late():\n    from trawl.selector import Selector",
+        "from trawl.spiders import Spider\nimport json, trawl . \\\n  utils",
     ],
 )
 def test_a_spider_with_scrapys_imports_is_moved(tmp_path: Path, imports: str) -> None:

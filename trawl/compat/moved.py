@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import logging
+import re
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -29,6 +30,9 @@ NO_DOMAIN = "none.invalid"
 
 FACES = frozenset({"item", "link", "linkextractors", "selector", "utils"})
 """Modules of trawl that only Scrapy's users import: not ``loader``, ``exporters``, ``crawler``, which all may use."""
+
+_NAMES_FACE = re.compile(rf"\btrawl[\s\\]*\.[\s\\]*({'|'.join(sorted(FACES))})\b")
+"""Found in the text of each file that imports one, and in few others: those alone are parsed."""
 
 _EXPORTERS = {
     "json": "trawl.exporters.JsonItemExporter",
@@ -77,7 +81,7 @@ def _imports_face(file: str | None) -> bool:
     """Look for an import of one of :data:`FACES` in a file: the imported names do not tell where they come from."""
     try:
         text = Path(file or "").read_text("utf-8")
-        nodes = list(ast.walk(ast.parse(text))) if "trawl." in text else []
+        nodes = list(ast.walk(ast.parse(text))) if _NAMES_FACE.search(text) else []
     except (OSError, SyntaxError, ValueError):  # compiled, in an archive, or typed at a prompt
         return False
     sources = {node.module for node in nodes if isinstance(node, ast.ImportFrom) and not node.level}
