@@ -11,8 +11,11 @@ from trawl.blocking import InlineBlocking
 from trawl.testing import SimulatedWeb
 from trawl.transport import TransportSettings
 
-QUICK = ("-s", "DOWNLOAD_DELAY=0", "-s", "DOWNLOAD_DELAY_PER_SLOT=0", "-s", "RETRY_ENABLED=false")
+WITHOUT_DELAY = ("-s", "DOWNLOAD_DELAY=0", "-s", "DOWNLOAD_DELAY_PER_SLOT=0")
 """The clock is the real one: nothing waits for a delay."""
+
+QUICK = (*WITHOUT_DELAY, "-s", "RETRY_ENABLED=false")
+"""Nor is anything sent again."""
 
 FOLLOWER = """
 import trawl

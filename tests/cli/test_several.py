@@ -15,7 +15,7 @@ import pytest
 import trio
 from rich.console import Console
 
-from tests.cli.simulated import QUICK, crawl_on
+from tests.cli.simulated import QUICK, WITHOUT_DELAY, crawl_on
 from trawl.cli import main
 from trawl.cli.crawls import worst
 from trawl.cli.run import CrawlOptions, crawl_command
@@ -204,7 +204,7 @@ def test_on_a_terminal_the_panels_give_way_to_the_summaries() -> None:
     for name in ("books", "prices"):
         written(name)
     console = Console(file=io.StringIO(), force_terminal=True, color_system=None, width=99, _environ={"TERM": "xterm"})
-    options = CrawlOptions(targets=("books", "prices"), settings=("DOWNLOAD_DELAY=0", "ROBOTSTXT_OBEY=false"))
+    options = CrawlOptions(targets=("books", "prices"), settings=(*WITHOUT_DELAY[1::2], "ROBOTSTXT_OBEY=false"))
     assert crawl_command(options, crawl_on(a_web()), console) == 0
     assert isinstance(console.file, io.StringIO)
     assert console.file.getvalue().count("finished") == 4  # as each ends, and in its summary

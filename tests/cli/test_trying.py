@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.cli.fake_crawl import FakeEngine
-from tests.cli.simulated import QUICK, crawl_on
+from tests.cli.simulated import QUICK, WITHOUT_DELAY, crawl_on
 from trawl.cli import main
 from trawl.cli import shell as asking
 from trawl.cli.fetch import exchange_lines
@@ -394,7 +394,7 @@ def test_fetch_prints_the_first_answer_whatever_it_is(
     project: str, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     (tmp_path / "pyproject.toml").write_text(f"[tool.trawl]\n{project}", "utf-8")
-    words = ["fetch", "https://busy.example/", "-s", "DOWNLOAD_DELAY=0", "--log-level", "ERROR"]
+    words = ["fetch", "https://busy.example/", *WITHOUT_DELAY, "--log-level", "ERROR"]
     assert main(words, crawl_with=crawl_on(a_refusing_web())) == 1
     out, err = capfdbinary.readouterr()
     assert out == b"busy"
@@ -404,7 +404,7 @@ def test_fetch_prints_the_first_answer_whatever_it_is(
 @pytest.mark.parametrize("words", [["fetch"], ["shell", "-c", "1"]])
 def test_a_robots_txt_that_answers_503_is_told_of_at_once(words: list[str], capfd: pytest.CaptureFixture[str]) -> None:
     web = a_refusing_web(robots=SimulatedResponse(status=503))
-    command = [*words, "https://busy.example/", "-s", "DOWNLOAD_DELAY=0", "--log-level", "CRITICAL"]
+    command = [*words, "https://busy.example/", *WITHOUT_DELAY, "--log-level", "CRITICAL"]
     assert main(command, crawl_with=crawl_on(web)) == 1
     assert capfd.readouterr().err == (
         "trawl: GET https://busy.example/: robots.txt could not be read: answered 503"
@@ -414,7 +414,7 @@ def test_a_robots_txt_that_answers_503_is_told_of_at_once(words: list[str], capf
 
 @pytest.mark.parametrize("words", [["shell", "-c", "response.status"], ["parse", "--spider", "quotes.py"]])
 def test_shell_and_parse_take_the_first_answer_too(words: list[str], capfd: pytest.CaptureFixture[str]) -> None:
-    command = [*words, "https://busy.example/", "-s", "DOWNLOAD_DELAY=0", "--log-level", "CRITICAL"]
+    command = [*words, "https://busy.example/", *WITHOUT_DELAY, "--log-level", "CRITICAL"]
     main(command, crawl_with=crawl_on(a_refusing_web()))
     captured = capfd.readouterr()
     assert "503" in captured.out + captured.err
@@ -422,7 +422,7 @@ def test_shell_and_parse_take_the_first_answer_too(words: list[str], capfd: pyte
 
 def test_a_soft_block_is_printed_too(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     words = ["fetch", "https://a.example/next", "-s", "SOFT_BLOCK_DETECTOR=builtins.bool", *UNHEARD]
-    assert main([*words, "-s", "DOWNLOAD_DELAY=0"], crawl_with=crawl_on(a_web())) == 0
+    assert main([*words, *WITHOUT_DELAY], crawl_with=crawl_on(a_web())) == 0
     assert capfdbinary.readouterr().out == b"<title>Next</title>"
 
 
@@ -430,14 +430,14 @@ def test_with_wait_a_page_is_sent_again_as_a_crawl_does(capfdbinary: pytest.Capt
     answers = iter([SimulatedResponse(status=503), SimulatedResponse(status=429), SimulatedResponse(body="at last")])
     web = SimulatedWeb()
     web.add_host("busy.example", handler=lambda request: next(answers))
-    quick = [f"BACKOFF_{name}=0.001" for name in ("MIN_DELAY", "MAX_DELAY")]
-    settings = [word for each in [*quick, "DOWNLOAD_DELAY=0", "RETRY_DELAY=0"] for word in ("-s", each)]
-    words = ["fetch", "https://busy.example/", "--wait", *settings, "--log-level", "ERROR"]
+    quick = ["BACKOFF_MIN_DELAY=0.001", "BACKOFF_MAX_DELAY=0.001", "RETRY_DELAY=0"]
+    settings = [word for each in quick for word in ("-s", each)]
+    words = ["fetch", "https://busy.example/", "--wait", *settings, *WITHOUT_DELAY, "--log-level", "ERROR"]
     assert main(words, crawl_with=crawl_on(web)) == 0
     assert capfdbinary.readouterr() == (b"at last", b"")
 
 
 def test_the_status_of_robots_txt_is_not_the_pages(capfd: pytest.CaptureFixture[str]) -> None:
     command = ["parse", "https://busy.example/", "--spider", "quotes.py", "--log-level", "ERROR"]
-    assert main([*command, "-s", "DOWNLOAD_DELAY=0"], crawl_with=crawl_on(a_refusing_web())) == 1
+    assert main([*command, *WITHOUT_DELAY], crawl_with=crawl_on(a_refusing_web())) == 1
     assert capfd.readouterr().err.startswith("trawl: answered 503, which is not in handle_httpstatus_list")

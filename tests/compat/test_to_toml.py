@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.simulated import crawl_on
+from tests.cli.simulated import QUICK, crawl_on
 from trawl.cli import main
 from trawl.compat.to_toml import to_toml
 from trawl.settings import Layer, load
@@ -189,11 +189,11 @@ def web() -> SimulatedWeb:
 def test_a_project_whose_settings_were_not_moved_is_told_so(
     project: Path, web: SimulatedWeb, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["crawl", "shop/only_one.py", "--quiet"], crawl_with=crawl_on(web)) == 0
+    assert main(["crawl", "shop/only_one.py", "--quiet", *QUICK], crawl_with=crawl_on(web)) == 0
     assert "shop/settings.py is not read; " in (said := capfd.readouterr().err)
     assert "`trawl settings --move shop/settings.py` converts them" in said
     (project / "pyproject.toml").write_text("[tool.trawl]\nDOWNLOAD_DELAY = 2\n", "utf-8")
-    assert main(["crawl", "shop/only_one.py", "--quiet"], crawl_with=crawl_on(web)) == 0
+    assert main(["crawl", "shop/only_one.py", "--quiet", *QUICK], crawl_with=crawl_on(web)) == 0
     assert capfd.readouterr().err == ""
 
 
@@ -202,5 +202,5 @@ def test_one_that_has_no_settings_file_is_left_alone(
     project: Path, web: SimulatedWeb, config: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (project / "scrapy.cfg").write_text(config, "utf-8")
-    assert main(["crawl", "shop/only_one.py", "--quiet"], crawl_with=crawl_on(web)) == 0
+    assert main(["crawl", "shop/only_one.py", "--quiet", *QUICK], crawl_with=crawl_on(web)) == 0
     assert capfd.readouterr().err == ""
