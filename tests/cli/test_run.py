@@ -74,6 +74,7 @@ def test_a_crawl_is_given_everything_that_was_typed() -> None:
     assert (engine.settings["LOGSTATS_INTERVAL"], engine.settings["LOG_LEVEL"]) == (5.0, "DEBUG")
 
 
+@pytest.mark.usefixtures("garbage_collector")
 def test_objects_that_a_long_collection_has_left_are_not_looked_at_again() -> None:
     before = gc.callbacks.copy()
     takes = 0.009
@@ -107,6 +108,7 @@ class Frozen:
         return await FakeEngine()(*arguments, **options)  # type: ignore[arg-type]
 
 
+@pytest.mark.usefixtures("garbage_collector")
 def test_the_command_alone_sets_the_garbage_collector() -> None:
     before = len(gc.callbacks)
     noted = Frozen()
