@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,9 @@ def dotted(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
+@cache
 def parsed(path: Path) -> ast.Module:
+    """A module's tree: a dozen tests look at each."""
     return ast.parse(path.read_text(encoding="utf-8"), str(path))
 
 
