@@ -52,6 +52,8 @@ def install(session: nox.Session, group: str, *, project: str = ".[brotli,cache,
 
     The groups are read here: the pip of a fresh Python 3.11 does not know ``--group``.
     """
+    # Where it is set, each of a hundred processes that the tests start would compile all that it imports.
+    session.env["PYTHONDONTWRITEBYTECODE"] = ""
     requirements = nox.project.dependency_groups(PYPROJECT, group)
     session.install(*requirements, *(["-e"] if editable else []), project)
 

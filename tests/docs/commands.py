@@ -302,15 +302,14 @@ def fresh_modules(folder: Path) -> Iterator[None]:
 
     Nor is anything known there that other tests have imported from folders of theirs.
     """
-    path, writes_no_bytecode = [*sys.path], sys.dont_write_bytecode
+    path = [*sys.path]
     others = {name: module for name, module in sys.modules.items() if is_from(module, folder.parent)}
     forget(others)
     known = {*sys.modules}
-    sys.dont_write_bytecode = True
     try:
         yield
     finally:
-        sys.path[:], sys.dont_write_bytecode = path, writes_no_bytecode
+        sys.path[:] = path
         new = {name: module for name, module in sys.modules.items() if name not in known}
         forget([name for name, module in new.items() if is_from(module, folder, ROOT / "examples")])
         sys.modules.update(others)
