@@ -102,6 +102,31 @@ def test_follow_all_goes_through_a_query_and_leaves_out_what_makes_no_url() -> N
     assert urls(page().follow_all(page().css("a"))) == wanted
 
 
+@pytest.mark.parametrize("query", ["a", "body > a", "a[name], a", "a:not([name])", "map area, a", "*", "p, link, area"])
+def test_follow_all_follows_what_the_elements_of_a_query_link_to(query: str) -> None:
+    found = [each for each in page().css(query) if each.root.tag in {"a", "area", "link"}]
+    assert urls(page().follow_all(css=query)) == urls(page().follow_all(found))
+
+
+@pytest.mark.parametrize(
+    "link", ["b", " b ", "/", "//b.example", "https://b.example/c", "?q=1#f", "..", "mailto:x@a.example"]
+)
+def test_follow_all_makes_the_requests_that_follow_makes(link: str) -> None:
+    def parse(response: Response) -> None: ...
+
+    def slots(request: Request) -> dict[str, object]:
+        return {name: getattr(request, name) for name in Request.__slots__ if name != "__weakref__"}
+
+    [request] = page().follow_all([link], parse)
+    assert slots(request) == slots(page().follow(link, parse))
+    assert request.lacks_path is (link == "//b.example")
+
+
+def test_follow_all_refuses_a_callback_that_is_none() -> None:
+    with pytest.raises(TypeError, match="callback must be a function or None"):
+        list(page().follow_all(["x"], "parse"))  # type: ignore[arg-type]
+
+
 def test_follow_all_takes_links_of_every_kind() -> None:
     links: list[LinkTarget] = ["x", Found("y"), page().css("area")[0], "http://["]
     assert urls(page().follow_all(links)) == ["http://a.example/p/x", "http://a.example/p/y", "http://a.example/p/f"]

@@ -227,6 +227,31 @@ class Request:
             self.lacks_path = True
 
     @classmethod
+    def of_link(cls, link: str, callback: Callback | None, base: str) -> Self:
+        """Make the request that ``cls(link, callback, base=base)`` makes, in a third of the time.
+
+        Raises:
+            ValueError: They make no URL.
+            TypeError: The callback can't be called.
+        """
+        url = join_url(base, link)
+        if callback is not None:
+            _check_callable("callback", callback)
+        request = cls.__new__(cls)
+        request.url = url
+        request.method = "GET"
+        request.body = b""
+        request.callback = callback
+        request.errback = None
+        request.priority = 0
+        request.dont_filter = False
+        request.depth = 0
+        request._headers = request._meta = request._cb_kwargs = request._optional = None
+        if url[-1] == "/" and link[-1:] != "/" and lacks_path(link):
+            request.lacks_path = True
+        return request
+
+    @classmethod
     def json(cls, url: str, payload: Any, callback: Callback | None = None, **options: Unpack[RequestOptions]) -> Self:
         """Make a request that sends ``payload`` as JSON; the default method is POST.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator
-from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypedDict, TypeVar, Unpack, overload
 
 import msgspec
@@ -96,7 +95,6 @@ def _followable(
         ValueError: ``options`` make no request.
     """
     base = page.base_url
-    request_of = partial(Request, callback=callback, base=base, **options)
     for target in targets:
         if type(target) is str and "?" not in target:
             text = target
@@ -106,7 +104,9 @@ def _followable(
             except ValueError:
                 continue
         try:
-            request = request_of(text)
+            request = (
+                Request(text, callback, base=base, **options) if options else Request.of_link(text, callback, base)
+            )
         except ValueError:
             if is_joinable(base, text):
                 raise
@@ -400,7 +400,7 @@ class Response:
         Raises:
             ValueError: Not exactly one of ``urls``, ``css`` and ``xpath`` is given, or a query is invalid.
         """
-        if sum(given is not None for given in (urls, css, xpath)) != 1:
+        if (urls is None) + (css is None) + (xpath is None) != 2:
             raise ValueError("follow_all takes exactly one of urls, css and xpath")
         targets: Iterable[Any]
         if css is not None:
