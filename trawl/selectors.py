@@ -217,5 +217,9 @@ def find_links(selector: Selector, css: str) -> list[Any]:
     query = css_to_xpath(css)
     evaluate = None
     if selector.type == "html" and "|" not in css:  # a namespace: the selector knows its prefix
-        evaluate = _compiled(query if "::" in css else f"({query})[self::a or self::area or self::link]/@href")
+        if "::" not in css:
+            # What selects only <a>, as most do, need not be asked what it has selected, which takes half as long again.
+            is_named = query.endswith(("::a", "/a")) and "|" not in query
+            query = f"{query}/@href" if is_named else f"({query})[self::a or self::area or self::link]/@href"
+        evaluate = _compiled(query)
     return [each.root for each in selector.css(css)] if evaluate is None else list(evaluate(selector.root))
