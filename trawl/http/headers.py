@@ -171,11 +171,14 @@ class Headers(MutableMapping[str, str]):
         """
         fields = self._fields
         if defaults is not None:
-            more = {key: field for key, field in defaults._fields.items() if key not in fields}
-            fields = {**fields, **more} if more else fields
-        return "".join(
-            [f"{field[0]}: {value}\r\n" for key, field in fields.items() if key not in without for value in field[1:]]
-        )
+            fields = {**fields, **defaults._fields, **fields}  # a name stays where it came first
+        text = ""
+        for key, field in fields.items():
+            if key not in without:
+                name = field[0]
+                for value in field[1:]:
+                    text += f"{name}: {value}\r\n"
+        return text
 
     def has_any(self, names: Set[str]) -> bool:
         """Return True if one of ``names``, in lower case, is set, be it to None."""
