@@ -72,6 +72,9 @@ _NORMAL = re.compile(
 )
 """A URL that is in normal form as it stands: matching takes a fraction of parsing, and most URLs match."""
 
+_PAGE = re.compile(r"[A-Za-z0-9_~-][A-Za-z0-9_~.-]*+")
+"""The end of a path that needs no encoding, and is neither ``.`` nor ``..``."""
+
 _PLAIN = re.compile(r"(?:(?:/?[A-Za-z0-9_~-][A-Za-z0-9_~.-]*+)++/?|/)(?:\?[A-Za-z0-9_~.=&+%,;-]*)?")
 """A path, with or without a query, that needs no encoding, has no ``/.`` and no ``//``, no scheme and no fragment."""
 
@@ -160,11 +163,22 @@ def _joined(root: str, folder: str, url: str) -> str:
 @lru_cache(maxsize=_BASES)
 def _places_of(base: str) -> tuple[str, str]:
     """Return the origin of ``base``, user info included, and its folder, in normal form; empty for other schemes."""
-    normal = base if _NORMAL.fullmatch(base) else ada_url.normalize_url(base)
+    normal = base if _is_normal_page(base) or _NORMAL.fullmatch(base) else ada_url.normalize_url(base)
     if not normal.startswith(("http://", "https://")):
         return "", ""
     path = normal.partition("#")[0].partition("?")[0]
     return path[: path.find("/", len("https://"))], path[: path.rfind("/") + 1]
+
+
+def _is_normal_page(url: str) -> bool:
+    """Return True if ``url`` is in normal form for certain: it names a page of a folder whose form is known."""
+    end = url.rfind("/") + 1
+    return _PAGE.fullmatch(url, end) is not None and _is_normal_folder(url[:end])
+
+
+@lru_cache(maxsize=_BASES)
+def _is_normal_folder(url: str) -> bool:
+    return _NORMAL.fullmatch(url) is not None
 
 
 def is_joinable(base: str, url: str) -> bool:
