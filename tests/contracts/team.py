@@ -21,7 +21,7 @@ from trawl.frontier.parts import part_of_lane
 from trawl.frontier.redis.client import Address
 from trawl.frontier.redis.job import RedisJob
 from trawl.frontier.redis.layout import Keys, texts_of
-from trawl.frontier.share import Losing
+from trawl.frontier.share import PartsWanted
 from trawl.frontier.stored import StoredFrontier, open_frontier
 from trawl.http import Request
 
@@ -50,7 +50,7 @@ class Session:
         before = set(share.owned), share.heard
         told = texts_of((await self.job.call("state", keys.of_state, []))[6])
         for change in share.changes_so_far():
-            if isinstance(change, Losing):
+            if isinstance(change, PartsWanted):
                 self.losing.update(change.parts)
         free = self.losing - {*share.leased_parts()}
         self.losing -= free

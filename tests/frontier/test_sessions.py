@@ -21,7 +21,7 @@ from trawl.frontier.redis.client import Address
 from trawl.frontier.redis.job import RedisJob
 from trawl.frontier.redis.layout import Keys
 from trawl.frontier.redis.opening import open_job
-from trawl.frontier.share import Arrived, Gained, Items, Losing, Over, Reads
+from trawl.frontier.share import ItemsArrived, JobOver, PartsGained, PartsWanted, RequestsArrived, StartAssigned
 from trawl.frontier.stored import StoredFrontier, open_frontier
 from trawl.http import Request
 
@@ -84,18 +84,18 @@ class Worker:
         share = self.job.share
         while not self.is_over:
             change = await share.next_change()
-            if isinstance(change, Losing):
+            if isinstance(change, PartsWanted):
                 self.losing.update(change.parts)
-            elif isinstance(change, Gained):
+            elif isinstance(change, PartsGained):
                 self.unclean.update(change.unclean)
-            elif isinstance(change, Items):
+            elif isinstance(change, ItemsArrived):
                 self.items_seen = change.end
-            elif isinstance(change, Reads):
+            elif isinstance(change, StartAssigned):
                 await self.frontier.claim_many([b"%16d" % 0])
                 await self.frontier.push_many([record(0)])
                 share.started()
                 await self.job.commit()
-            self.is_over = isinstance(change, Over)
+            self.is_over = isinstance(change, JobOver)
 
     async def _work(self) -> None:
         frontier, share = self.frontier, self.job.share
@@ -231,14 +231,14 @@ async def test_a_dead_sessions_parts_come_within_a_lease_and_a_quarter_and_are_u
         await until(lambda: len(two.share.owned) == PARTS)
         assert 0.9 * LEASE - LEASE / 4 < trio.current_time() - began < 1.25 * LEASE
         unclean = {
-            part for change in two.share.changes_so_far() if isinstance(change, Gained) for part in change.unclean
+            part for change in two.share.changes_so_far() if isinstance(change, PartsGained) for part in change.unclean
         }
         assert len(unclean) == PARTS // 2
 
 
 async def hand_over(job: RedisJob) -> None:
     """Give back the parts that are named next."""
-    while not isinstance(change := await job.share.next_change(), Losing):
+    while not isinstance(change := await job.share.next_change(), PartsWanted):
         pass
     await job.share.give_back({part: {"throttle": b"of %d" % part} for part in change.parts})
 
@@ -259,7 +259,7 @@ async def test_a_part_goes_with_what_was_kept_of_it_and_its_requests(autojump_cl
             other = await open_frontier(two, Linked(), WallClock.started(0.0))
             await hand_over(one)
             await until(lambda: bool(two.share.owned))
-            (gained,) = [each for each in two.share.changes_so_far() if isinstance(each, Gained)]
+            (gained,) = [each for each in two.share.changes_so_far() if isinstance(each, PartsGained)]
             assert sorted(gained.parts) == sorted(two.share.owned)
             assert {domain_of(lane[1].partition("//")[2]) for lane in gained.lanes} == {
                 host for host in HOSTS if part_of(f"http://{host}") in two.share.owned
@@ -289,7 +289,7 @@ async def test_what_one_session_finds_in_anothers_part_arrives_there(autojump_cl
         stored = await mine.push_many([found])
         assert (stored.here, stored.elsewhere, stored.seen) == ([], [found], [])
         change = await two.share.next_change()
-        assert change == Arrived([found.lane], 1)
+        assert change == RequestsArrived([found.lane], 1)
         assert await theirs.claim_many([b"%16d" % host]) == [True], "it does not know it"
         stored = await theirs.push_many([record(host)])
         assert (stored.here, len(stored.seen)) == ([], 1)
@@ -299,9 +299,9 @@ async def test_what_one_session_finds_in_anothers_part_arrives_there(autojump_cl
         here = next(n for n, name in enumerate(HOSTS) if part_of(f"http://{name}") in one.share.owned)
         assert not await theirs.replace(lease, record(here))
         assert theirs.statistics().leased == 0
-        while not isinstance(change := await one.share.next_change(), Arrived):
+        while not isinstance(change := await one.share.next_change(), RequestsArrived):
             pass
-        assert change == Arrived([record(here).lane], 1)
+        assert change == RequestsArrived([record(here).lane], 1)
 
 
 async def test_start_is_read_again_where_its_reader_died(autojump_clock: MockClock) -> None:
@@ -312,15 +312,15 @@ async def test_start_is_read_again_where_its_reader_died(autojump_clock: MockClo
     ):
         for job in (one, two):
             await open_frontier(job, Linked(), WallClock.started(0.0))
-        assert Reads() in one.share.changes_so_far()
-        assert Reads() not in two.share.changes_so_far()
+        assert StartAssigned() in one.share.changes_so_far()
+        assert StartAssigned() not in two.share.changes_so_far()
         one.abandon()
         await until(lambda: len(two.share.owned) == PARTS)
-        assert Reads() in two.share.changes_so_far()
+        assert StartAssigned() in two.share.changes_so_far()
         two.share.started()
         await two.commit()
         two.share.ask_if_over(is_idle=True)
-        assert await two.share.next_change() == Over()
+        assert await two.share.next_change() == JobOver()
 
 
 async def test_nobody_is_taken_for_dead_by_a_server_that_has_just_come(autojump_clock: MockClock) -> None:
@@ -373,9 +373,9 @@ async def test_only_one_session_exports_and_others_may_look_on(
         assert worker.share.is_alone
         assert not exporter.share.owned
         await worker.give([b"1", b"2"])
-        while not isinstance(change := await exporter.share.next_change(), Items):
+        while not isinstance(change := await exporter.share.next_change(), ItemsArrived):
             pass
-        assert change == Items(2)
+        assert change == ItemsArrived(2)
         assert [item.item for item in await exporter.outbox_after(0, 9)] == [b"1", b"2"]
         exporter.outbox_done(2)
         await exporter.commit()

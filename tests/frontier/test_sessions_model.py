@@ -29,7 +29,7 @@ from trawl.frontier.redis.client import Address, Call, StoreConnectionError, Sto
 from trawl.frontier.redis.job import RedisJob
 from trawl.frontier.redis.layout import KEY_BYTES, Keys
 from trawl.frontier.redis.opening import open_job
-from trawl.frontier.share import Losing, Reads
+from trawl.frontier.share import PartsWanted, StartAssigned
 from trawl.frontier.stored import StoredFrontier, open_frontier
 from trawl.http import Request
 from trawl.testing.clock import seeded_scheduling
@@ -114,10 +114,10 @@ class Session:
     async def _follow(self) -> None:
         while True:
             change = await self.job.share.next_change()
-            if isinstance(change, Losing):
+            if isinstance(change, PartsWanted):
                 self.losing.update(change.parts)
                 await self.give_back()
-            elif isinstance(change, Reads):
+            elif isinstance(change, StartAssigned):
                 self.job.share.started()
 
     async def give_back(self) -> None:

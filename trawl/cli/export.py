@@ -30,7 +30,7 @@ from trawl.feeds import FeedsSettings, open_outbox
 from trawl.frontier import SCHEMES, JobSettings
 from trawl.frontier.job import Job
 from trawl.frontier.sections import JOB_INFO
-from trawl.frontier.share import Items, Over
+from trawl.frontier.share import ItemsArrived, JobOver
 from trawl.observe import ObserveSettings, counted
 from trawl.settings import Layer, Settings, ambient, assignments, load
 
@@ -179,9 +179,9 @@ async def copy_items(job: Job, settings: FeedsSettings, *, follows: bool) -> Non
         share.ask_if_over(is_idle=True)
         while follows:
             change = await share.next_change()
-            if isinstance(change, Items):
+            if isinstance(change, ItemsArrived):
                 outbox.others_gave(change.end)
-            elif isinstance(change, Over):
+            elif isinstance(change, JobOver):
                 break
         outbox.others_gave(job.outbox_end)
         outbox.close()

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from trawl.frontier.parts import part_of, part_of_lane
-from trawl.frontier.share import Arrived, Gained, Items, Losing, Over, Reads
+from trawl.frontier.share import ItemsArrived, JobOver, PartsGained, PartsWanted, RequestsArrived, StartAssigned
 from trawl.http import origin_of
 from trawl.scheduler import pending_pages
 
@@ -110,11 +110,11 @@ class Sharing:
         self._read_start = read_start
         self.hold()
         for change in self._share.changes_so_far():
-            if isinstance(change, Gained):
+            if isinstance(change, PartsGained):
                 self._host_state.gained(change, trio.current_time())
-            elif isinstance(change, Losing):
+            elif isinstance(change, PartsWanted):
                 self._lose(change)
-            elif isinstance(change, Reads):
+            elif isinstance(change, StartAssigned):
                 self._begin_start()
         if not self._share.is_alone:
             self._stats.set("shared/joined", True)
@@ -179,28 +179,28 @@ class Sharing:
                     await self._follow(await self._share.next_change())
 
     async def _follow(self, change: Change) -> None:
-        if isinstance(change, Gained):
+        if isinstance(change, PartsGained):
             self._host_state.gained(change, trio.current_time())
             self._came(change)
-        elif isinstance(change, Arrived):
+        elif isinstance(change, RequestsArrived):
             self._came(change)
-        elif isinstance(change, Losing):
+        elif isinstance(change, PartsWanted):
             self._lose(change)
-        elif isinstance(change, Items):
+        elif isinstance(change, ItemsArrived):
             self._outbox.others_gave(change.end)
-        elif isinstance(change, Reads):
+        elif isinstance(change, StartAssigned):
             await self._job.refresh()  # how far another process came with it
             self._begin_start()
-        elif isinstance(change, Over):
+        elif isinstance(change, JobOver):
             self._outbox.others_gave(self._job.outbox_end)
             self._release()
 
-    def _came(self, change: Gained | Arrived) -> None:
+    def _came(self, change: PartsGained | RequestsArrived) -> None:
         self._state.admitted(change.pending)
         self._prefetcher.restored(change.lanes)
         self._state.wakeup.set()
 
-    def _lose(self, change: Losing) -> None:
+    def _lose(self, change: PartsWanted) -> None:
         self._losing.update(dict.fromkeys(change.parts))
         self._some_go.set()
 

@@ -6,13 +6,13 @@ throttle of that process is exact for them. A request that another session finds
 
 The store hands parts out; sessions come and go. Whoever runs the crawl reads one change after the other::
 
-    gained   parts are ours: their lanes are in the frontier's memory, with what was kept of them
-    losing   parts go to another session: nothing more is sent to their hosts; when nothing of a part is under way any
-             more it is given back, with what is to be kept of it
-    arrived  requests that other sessions have found are in the frontier's memory
-    items    that other sessions have given are in the outbox of the one that exports
-    reads    this session is to read ``start()``
-    over     nothing is pending in the job, nothing is under way and ``start()`` was read: the crawl ends
+    parts gained      parts are ours: their lanes are in the frontier's memory, with what was kept of them
+    parts wanted      by another session: nothing more is sent to their hosts; when nothing of a part is under way any
+                      more it is given back, with what is to be kept of it
+    requests arrived  that other sessions have found: they are in the frontier's memory
+    items arrived     that other sessions have given: they are in the outbox of the one that exports
+    start assigned    this session is to read ``start()``
+    job over          nothing is pending in the job, nothing is under way and ``start()`` was read: the crawl ends
 """
 
 from __future__ import annotations
@@ -25,11 +25,22 @@ import msgspec
 
 from trawl.frontier.base import LaneKey
 
-__all__ = ["Arrived", "Change", "Counts", "Gained", "Items", "Losing", "Over", "Reads", "SessionState", "Share"]
+__all__ = [
+    "Change",
+    "Counts",
+    "ItemsArrived",
+    "JobOver",
+    "PartsGained",
+    "PartsWanted",
+    "RequestsArrived",
+    "SessionState",
+    "Share",
+    "StartAssigned",
+]
 
 
 @attrs.frozen
-class Gained:
+class PartsGained:
     """Parts that are this session's from now on.
 
     Attributes:
@@ -49,7 +60,7 @@ class Gained:
 
 
 @attrs.frozen
-class Losing:
+class PartsWanted:
     """Parts that other sessions wait for: they are still ours, and are to be given back, each as soon as it is free.
 
     Attributes:
@@ -60,7 +71,7 @@ class Losing:
 
 
 @attrs.frozen
-class Arrived:
+class RequestsArrived:
     """Requests that other sessions have stored in parts of ours; the frontier has them.
 
     Attributes:
@@ -73,17 +84,17 @@ class Arrived:
 
 
 @attrs.frozen
-class Reads:
+class StartAssigned:
     """This session is to read ``start()``: no other does, or the one that did is gone."""
 
 
 @attrs.frozen
-class Over:
+class JobOver:
     """Nothing is pending or under way in the whole job, and ``start()`` was read."""
 
 
 @attrs.frozen
-class Items:
+class ItemsArrived:
     """Items of other sessions are in the outbox; only where this session exports them.
 
     Attributes:
@@ -94,7 +105,7 @@ class Items:
 
 
 class Counts(NamedTuple):
-    """What sessions have counted since the first of those began that work on the job now.
+    """The counts of all sessions since the first of those began that work on the job now.
 
     Attributes:
         pages: Pages, as ``CLOSESPIDER_PAGECOUNT`` counts them.
@@ -109,7 +120,7 @@ class Counts(NamedTuple):
     errors: int = 0
 
 
-Change: TypeAlias = Gained | Losing | Arrived | Items | Reads | Over
+Change: TypeAlias = PartsGained | PartsWanted | RequestsArrived | ItemsArrived | StartAssigned | JobOver
 
 
 class Share(Protocol):
@@ -118,7 +129,7 @@ class Share(Protocol):
     ::
 
         change = await job.share.next_change()      in one task, one after the other
-        if isinstance(change, Losing):
+        if isinstance(change, PartsWanted):
             ...                                     let nothing more go to their hosts, wait for what is under way
             await job.share.give_back({part: {"throttle": blob}})
     """

@@ -33,7 +33,16 @@ from trawl.frontier.job import HeldLane, LaneRow, Row
 from trawl.frontier.parts import is_held, part_in, part_of
 from trawl.frontier.redis.client import Call
 from trawl.frontier.redis.layout import KEY_BYTES, Keys, place_of, texts_of
-from trawl.frontier.share import Arrived, Change, Counts, Gained, Items, Losing, Over, Reads
+from trawl.frontier.share import (
+    Change,
+    Counts,
+    ItemsArrived,
+    JobOver,
+    PartsGained,
+    PartsWanted,
+    RequestsArrived,
+    StartAssigned,
+)
 
 if TYPE_CHECKING:
     from trawl.frontier.redis.job import RedisJob
@@ -315,7 +324,7 @@ class Membership:
             self._hear_others(Counts(*[together - own for together, own in told]))
         if over and self._is_idle and not self._is_over:
             self._is_over = True
-            self._tell(Over())
+            self._tell(JobOver())
         return int(end)
 
     def ended(self, status: bytes) -> SessionEnded:
@@ -355,9 +364,9 @@ class Membership:
     def hear_end(self, end: int) -> None:
         """Tell that others' items are in the outbox."""
         if self.is_exporter:
-            if self._changes and isinstance(self._changes[-1], Items):
+            if self._changes and isinstance(self._changes[-1], ItemsArrived):
                 self._changes.pop()
-            self._tell(Items(end))
+            self._tell(ItemsArrived(end))
 
     def _hear_wish(self, wish: str) -> None:
         if wish != self.wish:
@@ -369,7 +378,7 @@ class Membership:
         if self._start not in (start, "done"):
             self._start = start
             if start == str(self.session):
-                self._tell(Reads())
+                self._tell(StartAssigned())
 
     def _hear_taken(self, last: int, tokens: Sequence[bytes], kept: Sequence[bytes], lanes: Sequence[Any]) -> None:
         parts, unclean = [], []
@@ -398,7 +407,7 @@ class Membership:
         found = self._follower.gained(rows, held)
         pending = sum(count for count, _ in rows) + sum(lane.count for lane in held)
         told = {part: dict(self.kept[part]) for part in parts if part in self.kept}
-        self._tell(Gained(parts, found, pending, told, frozenset(unclean)))
+        self._tell(PartsGained(parts, found, pending, told, frozenset(unclean)))
 
     def _choose(self, too_many: int, *, is_joined: bool) -> None:
         """Name the parts that are to be given back.
@@ -435,14 +444,14 @@ class Membership:
 
     def _lose(self, parts: Sequence[int]) -> None:
         self._losing.update(parts)
-        self._tell(Losing(parts))
+        self._tell(PartsWanted(parts))
 
     def _tell_arrived(self, lanes: Sequence[LaneKey], pending: int) -> None:
         last = self._changes[-1] if self._changes else None
-        if isinstance(last, Arrived):  # nobody has read it yet: one for both
+        if isinstance(last, RequestsArrived):  # nobody has read it yet: one for both
             self._changes.pop()
             lanes, pending = list(dict.fromkeys([*last.lanes, *lanes])), last.pending + pending
-        self._tell(Arrived(lanes, pending))
+        self._tell(RequestsArrived(lanes, pending))
 
     def _tell(self, change: Change) -> None:
         self._changes.append(change)
