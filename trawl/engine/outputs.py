@@ -1,4 +1,4 @@
-"""What a callback gives: its requests in batches to the leases, its items to their writer.
+"""The outputs of a callback: its requests in batches to the leases, its items to their writer.
 
 An output is taken without waiting where that can be done. Requests are held until the callback has ended, and stored
 with its acknowledgement; those of a callback that gives many are stored on the way.

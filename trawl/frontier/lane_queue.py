@@ -1,4 +1,4 @@
-"""What a frontier in memory holds: the records of each lane, packed where they are many, and the fingerprints.
+"""The content of a frontier in memory: the records of each lane, packed where they are many, and the fingerprints.
 
 Nearly all records of a lane have one priority and come in order: they are in a list, at eight bytes each, which needs
 no key for each. Records of another priority, or that return to an old place, are in a heap beside it; the best

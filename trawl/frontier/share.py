@@ -146,7 +146,7 @@ class Share(Protocol):
 
     @property
     def began_at(self) -> float:
-        """When the first of the sessions that work on the job now began, on the run clock."""
+        """The instant on the run clock at which the first session began of those that work on the job now."""
         ...
 
     def part_of(self, origin: str) -> int:
