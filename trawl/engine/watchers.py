@@ -3,6 +3,8 @@
 Each runs beside the crawl, and is cancelled when that has ended. One that holds a limit (of time, of items that do not
 come, of memory) sleeps until it could be reached, and ends the crawl as the first Ctrl-C does. Where the job is in a
 server, others may look at it and tell its processes what to do: one task says how this crawl goes, and does as told.
+
+Only :mod:`trawl.engine.run` starts them: nothing else of the engine knows of a watcher.
 """
 
 from __future__ import annotations
