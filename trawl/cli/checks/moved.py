@@ -2,9 +2,7 @@
 
 The files are those of the spider, of the parts that its settings name, and of what these import from the project. Each
 rule is a difference that is not removed for moved crawls: where the code or the settings meet it, a line says so.
-Only the package of checks runs it, apart from the checks of one spider, whether moved or not.
-
-Length: one reader goes through each file once, and a rule is a few lines of it beside its words.
+Only the package of checks runs it. Length: one reader goes through each file once; a rule is a few lines of it.
 """
 
 from __future__ import annotations
