@@ -63,6 +63,8 @@ ON_TWO_CORES = ("-n", "2", "--dist", "worksteal")
 # A server is started once a file, and most of the time is spent waiting.
 BY_FILE = ("-n", "3", "--dist", "loadfile")
 
+SERVED = re.compile(r"\bmark\.servers\b")
+
 ASYNCHRONOUS = re.compile(r"^\s*async (def|for|with)\b|\bawait\b", re.MULTILINE)
 
 
@@ -178,7 +180,8 @@ def coverage(session: nox.Session) -> None:
 def servers(session: nox.Session) -> None:
     """The tests against real servers from the system's packages."""
     install(session, "servers", editable=True)
-    session.run("pytest", "-m", "servers", *(session.posargs or BY_FILE))
+    files = [path for path in files_with(SERVED, folders=["tests"]) if Path(path).name.startswith("test_")]
+    session.run("pytest", "-m", "servers", *(session.posargs or (*BY_FILE, *files)))
 
 
 @nox.session
