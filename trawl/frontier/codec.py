@@ -20,6 +20,7 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
@@ -27,7 +28,7 @@ import msgspec
 
 from trawl.clock import WallClock
 from trawl.frontier.base import Amounts, Record, ScopeAmounts
-from trawl.http import Request
+from trawl.http import Request, SharedHeaders
 from trawl.http.notes import NO_NOTES, RequestNotes, notes_of, set_notes
 
 __all__ = [
@@ -380,6 +381,9 @@ def split(stored: Any) -> tuple[dict[Any, Any] | None, RequestNotes]:
 
 _LEAST = -(2**63) + 1
 
+_FIELDS = 256
+"""Sets of headers that are remembered."""
+
 _encoder = msgspec.msgpack.Encoder()
 
 _record_decoder = msgspec.msgpack.Decoder(StoredRecord, ext_hook=ext_hook)
@@ -410,6 +414,12 @@ def unpack(blob: bytes) -> StoredRecord:
         ValueError: It is not a stored record.
     """
     return _record_decoder.decode(blob)
+
+
+@lru_cache(maxsize=_FIELDS)
+def _headers_of(fields: tuple[tuple[str, ...], ...]) -> SharedHeaders:
+    """Return the headers of a request, checked. The links of one page have the same."""
+    return SharedHeaders({name: values for name, *values in fields})
 
 
 def _portion(amount: float | None) -> float | None:
@@ -489,7 +499,7 @@ class RecordCodec:
             stored.url,
             self._names.callback(stored.callback),
             method=stored.method,
-            headers=None if stored.headers is None else {field[0]: field[1:] for field in stored.headers},
+            headers=None if stored.headers is None else _headers_of(tuple(map(tuple, stored.headers))),
             body=stored.body,
             cookies=stored.cookies,
             meta=meta,

@@ -117,7 +117,7 @@ def normalize_url(url: str) -> str:
         TypeError: ``url`` is not a str.
     """
     try:
-        if type(url) is str and _NORMAL.fullmatch(url):  # a text of lxml holds its page, and can't be stored
+        if type(url) is str and _is_normal(url):  # a text of lxml holds its page, and can't be stored
             return url
         return ada_url.normalize_url(url)
     except (ValueError, AttributeError, TypeError):
@@ -163,17 +163,19 @@ def _joined(root: str, folder: str, url: str) -> str:
 @lru_cache(maxsize=_BASES)
 def _places_of(base: str) -> tuple[str, str]:
     """Return the origin of ``base``, user info included, and its folder, in normal form; empty for other schemes."""
-    normal = base if _is_normal_page(base) or _NORMAL.fullmatch(base) else ada_url.normalize_url(base)
+    normal = base if _is_normal(base) else ada_url.normalize_url(base)
     if not normal.startswith(("http://", "https://")):
         return "", ""
     path = normal.partition("#")[0].partition("?")[0]
     return path[: path.find("/", len("https://"))], path[: path.rfind("/") + 1]
 
 
-def _is_normal_page(url: str) -> bool:
-    """Return True if ``url`` is in normal form for certain: it names a page of a folder whose form is known."""
+def _is_normal(url: str) -> bool:
+    """Return True if ``url`` is in normal form for certain; most name a page of a folder whose form is known."""
     end = url.rfind("/") + 1
-    return _PAGE.fullmatch(url, end) is not None and _is_normal_folder(url[:end])
+    if _PAGE.fullmatch(url, end) and _is_normal_folder(url[:end]):
+        return True
+    return _NORMAL.fullmatch(url) is not None
 
 
 @lru_cache(maxsize=_BASES)
