@@ -49,6 +49,10 @@ def compiled(modules: list[str], folder: Path) -> list[Path]:
     extensions = mypycify(
         [*options, *modules], opt_level="2", debug_level="0", multi_file=True, target_dir=str(work / "c")
     )
+    if os.name == "posix":
+        for extension in extensions:
+            # Nobody else calls the functions inside: calls between modules are direct, and the code is smaller.
+            extension.extra_compile_args.append("-fvisibility=hidden")
     command = build_ext(Distribution({"name": "trawl", "ext_modules": extensions}))
     command.build_temp, command.build_lib = str(work / "objects"), str(folder / "lib")
     command.ensure_finalized()
