@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated, Any, Literal, TypedDict
 
@@ -11,6 +12,7 @@ from msgspec import Meta, Struct
 __all__ = ["AuthConfig", "MiddlewareSettings", "SessionConfig"]
 
 
+@cache  # it reads a file
 def _user_agent() -> str:
     try:
         number = version("trawl-crawler")
