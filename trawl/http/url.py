@@ -135,8 +135,8 @@ def join_url(base: str, url: str) -> str:
         TypeError: One of them is not a str.
     """
     try:
-        root, folder = _places_of(base)
-        if root and type(url) is str and (joined := _joined(root, folder, url)):  # a text of lxml can't be stored
+        folder = _folder_of(base)
+        if folder and type(url) is str and (joined := _joined(folder, url)):  # a text of lxml can't be stored
             return joined
         return ada_url.join_url(base, url)
     except (ValueError, AttributeError, TypeError):
@@ -146,11 +146,12 @@ def join_url(base: str, url: str) -> str:
 
 
 @lru_cache(maxsize=_LINKS)
-def _joined(root: str, folder: str, url: str) -> str:
+def _joined(folder: str, url: str) -> str:
     """Join a link by concatenation, in a third of the time: most can be, and stand on other pages of their folder, too.
 
     Returns "" for those that need parsing: dots, a second slash, a character that is encoded, another origin.
     """
+    root = folder[: folder.find("/", len("https://"))]
     start = len(root) if url.startswith(root) else 0
     if _PLAIN.fullmatch(url, start):
         if url[start] == "/":
@@ -161,13 +162,13 @@ def _joined(root: str, folder: str, url: str) -> str:
 
 
 @lru_cache(maxsize=_BASES)
-def _places_of(base: str) -> tuple[str, str]:
-    """Return the origin of ``base``, user info included, and its folder, in normal form; empty for other schemes."""
+def _folder_of(base: str) -> str:
+    """Return the folder of ``base``, up to the last slash of its path, in normal form; empty for other schemes."""
     normal = base if _is_normal(base) else ada_url.normalize_url(base)
     if not normal.startswith(("http://", "https://")):
-        return "", ""
+        return ""
     path = normal.partition("#")[0].partition("?")[0]
-    return path[: path.find("/", len("https://"))], path[: path.rfind("/") + 1]
+    return path[: path.rfind("/") + 1]
 
 
 def _is_normal(url: str) -> bool:
