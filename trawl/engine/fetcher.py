@@ -41,9 +41,12 @@ from trawl.observe import times_words
 from trawl.scheduler import Grant, Scheduler
 from trawl.throttling import Scope, Throttle
 from trawl.throttling.explain import add_parsing, add_times, add_wasted_send
-from trawl.throttling.scope import MAX_LEAD, MIN_LEAD
+from trawl.throttling.scope import MAX_LEAD
 
 __all__ = ["Fetcher", "Recorder", "ScopeLimiters"]
+
+AWAITED = 0.001
+"""Seconds. A middleware that takes longer before the send is taken for one that awaits."""
 
 MAX_KEPT = 256
 """Limiters up to which one is kept that has nothing in flight."""
@@ -252,7 +255,7 @@ class Fetcher:
         The first that has awaited has the scheduler begin others without: from then on they hold nothing meanwhile.
         """
         now = trio.current_time()
-        if now - began_at > MIN_LEAD:
+        if now - began_at > AWAITED:
             self._scheduler.prepares = True
         if not grant.is_preparing:
             return True

@@ -48,8 +48,8 @@ logger: logging.Logger = logging.getLogger("trawl.throttling")
 MAX_LEAD = 5.0
 """Seconds. A request is granted at most so much before it may be sent, and waits at the wire for at most so long."""
 
-MIN_LEAD = 0.001
-"""Seconds. Below it the way to the wire is not worth an earlier grant."""
+MIN_LEAD = 0.0001
+"""Seconds. Below it the way to the wire is not worth an earlier grant: of a delay of 0.1 s it is a thousandth."""
 
 QUICK, PATIENT = 32.0, 512.0
 """The part of the difference by which a lead becomes shorter with each send: of requests that hold places meanwhile,
