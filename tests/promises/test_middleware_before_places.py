@@ -105,6 +105,66 @@ def test_a_middleware_may_fetch_a_page_of_the_host_that_its_request_is_for(where
         assert sim.most_in_flight(A) == 1
 
 
+@pytest.mark.parametrize(
+    "limits",
+    [
+        {"delay": 10.0},
+        {"delay": 0.0, "delay_per_slot": 10.0},
+        {"quota": 1, "window": 10.0},
+        {"quota": 1, "window": 10.0, "sliding": True},
+    ],
+)
+def test_the_page_that_a_middleware_fetches_is_fetched_once_however_long_its_request_waits_then(
+    limits: dict[str, Any],
+) -> None:
+    spider, middleware = with_login(f"http://{A}/login")
+    settings: dict[str, Any] = {
+        "ROBOTSTXT_OBEY": False,
+        "THROTTLING_SCOPES": {A: limits},
+        "DOWNLOADER_MIDDLEWARES": {middleware: 560},
+        "CLOSESPIDER_TIMEOUT": 2_000,
+    }
+    sim = simulate(spider, web_of(latency=0.2), settings=settings)
+    assert sim.reason == "finished"
+    assert len(sim.sends) == 40
+
+
+@pytest.mark.parametrize("concurrency", [1, 2, 3])
+def test_a_request_that_was_put_off_does_not_wait_for_those_behind_it(concurrency: int) -> None:
+    """They wait for it, where as many are being prepared as may be."""
+
+    class Pages(trawl.Spider):
+        name = "pages"
+        running: trawl.Spider
+        start_urls = pages(30)
+
+        def parse(self, response: trawl.Response) -> Any:
+            Pages.running = self
+            yield {"url": response.url}
+
+    def middleware(fetch: Fetch) -> Fetch:
+        async def send(request: trawl.Request) -> Outcome:
+            if "login" not in request.url:
+                number = int(request.url.rpartition("/")[2])
+                if number and number % 3 == 0:
+                    await Pages.running.fetch(trawl.Request(f"http://{A}/login?{number}"))
+                else:
+                    await trio.sleep(1.0)
+            return await fetch(request)
+
+        return send
+
+    settings: dict[str, Any] = {
+        "ROBOTSTXT_OBEY": False,
+        "THROTTLING_SCOPES": {A: {**NO_DELAY, "concurrency": concurrency}},
+        "DOWNLOADER_MIDDLEWARES": {middleware: 560},
+        "CLOSESPIDER_TIMEOUT": 500,
+    }
+    sim = simulate(Pages, web_of(latency=0.2), settings=settings)
+    assert sim.reason == "finished"
+    assert len(sim.items) == 30
+
+
 @pytest.mark.parametrize("where", [A, B])
 def test_a_middleware_may_fetch_a_page_before_robots_txt(where: str) -> None:
     spider, middleware = with_login(f"http://{where}/login")

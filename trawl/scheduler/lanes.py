@@ -242,16 +242,15 @@ class Lane:
         for scope in self.scopes:
             scope.prepared += number
 
-    def has_places(self, grant: Grant, now: float) -> bool:
+    def has_places(self, grant: Grant) -> bool:
         """Return True if each of its scopes has a place for ``grant``, which is prepared."""
-        if grant.is_put_off:
-            return all(scope.gate(now, amount) < inf for scope, amount in self._amounts(grant))
-        return all(scope.has_place(slot) for slot, scope in zip(grant.slots, self.scopes, strict=True))
+        slots = grant.slots or (0,) * len(self.scopes)
+        return all(scope.has_place(slot) for slot, scope in zip(slots, self.scopes, strict=True))
 
     def place_at(self, grant: Grant, now: float) -> float:
         """Return the instant from which a prepared ``grant`` may occupy its places (:meth:`Scope.place_at`)."""
         if grant.is_put_off:
-            return max([scope.gate(now, amount) for scope, amount in self._amounts(grant)], default=-inf)
+            return max([scope.retaken_at(now, amount) for scope, amount in self._amounts(grant)], default=-inf)
         slots = zip(grant.slots, self._amounts(grant), strict=True)
         return max([scope.place_at(slot, now, amount) for slot, (scope, amount) in slots], default=-inf)
 

@@ -246,8 +246,9 @@ class Scheduler:
 
         Direct fetches first, then who came first. One that waits for a place is passed by none that needs a scope of
         its own too, so a grant of several scopes does not starve. One whose instant has not come waits without places;
-        one that is not to go for long goes on without, and is not sent. With ``pages`` false only direct grants get
-        theirs.
+        one that is not to go for long goes on without, and is not sent; but one that was put off waits as long as it
+        takes: at another turn its middleware would fetch that page again, which takes its instant. With ``pages`` false
+        only direct grants get theirs.
         """
         self._places_at = inf
         going: list[Grant] = []
@@ -257,11 +258,11 @@ class Scheduler:
                 break
             lane = grant.lane
             assert lane is not None
-            if not kept.isdisjoint(lane.scopes) or not lane.has_places(grant, now):
+            if not kept.isdisjoint(lane.scopes) or not lane.has_places(grant):
                 kept.update(lane.scopes)
                 continue
             at = lane.place_at(grant, now)
-            if now < at <= now + MAX_LEAD:
+            if now < at and (at <= now + MAX_LEAD or grant.is_put_off):
                 self._places_at = min(self._places_at, at)
                 continue
             self.prepared.remove(grant)

@@ -394,8 +394,8 @@ class Scope:
         if limit == "quota":
             self._refilled_at = opened_at
         # Before it counts as unsent, which _spaced_at() looks at.
-        if self.lead > 0.0 and self.delay > 0.0:
-            self._planned = max(now + self.lead, self._spaced_at())
+        if self.lead > 0.0 and self.delay > 0.0 and (spaced := self._spaced_at()) < inf:  # inf: it was put off
+            self._planned = max(now + self.lead, spaced)
         self.grants += 1
         self.unsent += 1
         self.reserved += amount
@@ -527,9 +527,26 @@ class Scope:
         """
         if slot:  # it has one, and waits at the wire
             return now
-        at = self.opens_at(slot, now, amount)
-        if self.delay > 0.0 and (placed := self.unsent - self.preparing) > 0:
-            at += placed * self.shortest  # they are before it
+        return inf if self.opens_at(slot, now, amount) == inf else self._prepared_at()
+
+    def retaken_at(self, now: float, amount: float = 1.0) -> float:
+        """Decide when a prepared request that was put off may take the scope anew, and occupy its place.
+
+        Returns:
+            The earliest instant; at or before ``now``, it may now; ``inf``: only what others do helps.
+        """
+        if self.pages is not None and self.pages.is_awaited:
+            return inf
+        at = max(self.held_until, self._prepared_at())
+        return at if self.quota is None else max(at, self.quota.ready_at(now, amount))
+
+    def _prepared_at(self) -> float:
+        """Return the instant for a place by the delays alone, behind those that have one and are not at the wire."""
+        at = -inf
+        if self.delay > 0.0:
+            at = self.last_sent + self.interval() + max(0, self.unsent - self.preparing) * self.shortest
+        if self.delay_per_slot > 0.0:
+            at = max(at, self._slot_ready_at())
         return at - self.connect
 
     def written(self, slot: int, sent_at: float, now: float) -> None:
