@@ -165,6 +165,21 @@ def test_a_request_that_was_put_off_does_not_wait_for_those_behind_it(concurrenc
     assert len(sim.items) == 30
 
 
+@pytest.mark.parametrize(("budget", "items"), [(1, 0), (5, 1), (39, 19), (40, 20)])
+def test_a_page_that_a_middleware_fetches_and_its_request_keep_a_page_budget_together(budget: int, items: int) -> None:
+    spider, middleware = with_login(f"http://{A}/login")
+    settings: dict[str, Any] = {
+        "ROBOTSTXT_OBEY": False,
+        "PAGES_PER_DOMAIN": budget,
+        "DOWNLOADER_MIDDLEWARES": {middleware: 560},
+        "CLOSESPIDER_TIMEOUT": 500,
+    }
+    sim = simulate(spider, web_of(latency=0.2), settings=settings)
+    assert sim.reason == "finished"
+    assert len(sim.sends) == budget
+    assert items <= len(sim.items) <= budget // 2  # those that several requests had begun with are pages as well
+
+
 @pytest.mark.parametrize("where", [A, B])
 def test_a_middleware_may_fetch_a_page_before_robots_txt(where: str) -> None:
     spider, middleware = with_login(f"http://{where}/login")

@@ -216,7 +216,7 @@ class CrawlLimits:
         lane = grant.lane
         assert lane is not None
         is_page = outcome is not None and _is_page(grant, outcome)
-        for scope in lane.scopes:
+        for scope in lane.scopes if grant.slots else ():  # one that was put off is under way in none
             if scope.pages is not None:
                 self._decide(scope, scope.pages, is_page=is_page and outcome is not None and not outcome.is_cached)
         if is_page:

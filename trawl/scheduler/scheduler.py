@@ -230,6 +230,9 @@ class Scheduler:
         else:
             self.in_flight -= 1
         lane.give_back(grant, now)
+        for scope in lane.scopes:
+            if scope.pages is not None:
+                scope.pages.under_way -= 1
         grant.slots = ()
         grant.is_preparing = grant.is_put_off = True
         self._wake(lane, now)
@@ -261,8 +264,10 @@ class Scheduler:
             if not kept.isdisjoint(lane.scopes) or not lane.has_places(grant):
                 kept.update(lane.scopes)
                 continue
-            at = lane.place_at(grant, now)
-            if now < at and (at <= now + MAX_LEAD or grant.is_put_off):
+            # Of its page budget it had nothing meanwhile: all pages may have come.
+            is_refused = grant.is_put_off and self._objection(grant, now) is not None
+            at = inf if is_refused else lane.place_at(grant, now)
+            if now < at and not is_refused and (at <= now + MAX_LEAD or grant.is_put_off):
                 self._places_at = min(self._places_at, at)
                 continue
             self.prepared.remove(grant)
