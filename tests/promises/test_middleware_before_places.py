@@ -180,6 +180,97 @@ def test_a_page_that_a_middleware_fetches_and_its_request_keep_a_page_budget_tog
     assert items <= len(sim.items) <= budget // 2  # those that several requests had begun with are pages as well
 
 
+@pytest.mark.parametrize("places", [1, 2, 16])
+@pytest.mark.parametrize("before", [0.0, 3.0])
+@pytest.mark.parametrize("limits", [{}, {**NO_DELAY, "concurrency": 1}, {"rate": 2}])
+def test_several_may_wait_for_one_token_whatever_they_have_taken(
+    limits: dict[str, Any], before: float, places: int
+) -> None:
+    class Pages(trawl.Spider):
+        name = "pages"
+        running: trawl.Spider
+
+        async def start(self) -> AsyncGenerator[trawl.Request, None]:
+            Pages.running = self
+            for number in range(20):
+                yield trawl.Request(f"http://{A}/{number}")
+                yield trawl.Request(f"http://{B}/{number}")
+
+        def parse(self, response: trawl.Response) -> Any:
+            yield {"url": response.url}
+
+    lock, asked = trio.Lock(), Counter[str]()
+
+    def middleware(fetch: Fetch) -> Fetch:
+        async def send(request: trawl.Request) -> Outcome:
+            await trio.sleep(before)
+            if "token" not in request.url:
+                async with lock:
+                    if asked["pages"] % 7 == 0:  # it has expired
+                        await Pages.running.fetch(trawl.Request(f"http://{B}/token?{asked['pages']}"))
+                    asked["pages"] += 1
+            return await fetch(request)
+
+        return send
+
+    settings: dict[str, Any] = {
+        "ROBOTSTXT_OBEY": False,
+        "CONCURRENT_REQUESTS": places,
+        "THROTTLING_SCOPES": {A: limits, B: limits},
+        "DOWNLOADER_MIDDLEWARES": {middleware: 560},
+        "CLOSESPIDER_TIMEOUT": 1_000,
+    }
+    sim = simulate(Pages, web_of(A, B, latency=0.2), settings=settings)
+    assert sim.reason == "finished"
+    assert len(sim.items) == 40
+    assert sim.most_in_flight() <= places
+
+
+@pytest.mark.parametrize("room", [1, 2])
+def test_callbacks_that_fetch_keep_no_middleware_from_it(room: int) -> None:
+    async def parse(spider: trawl.Spider, response: trawl.Response) -> AsyncGenerator[Any, None]:
+        await spider.fetch(trawl.Request(f"http://{A}/login?direct{response.url[-1:]}"))
+        yield {"url": response.url}
+
+    spider, middleware = with_login(f"http://{A}/login")
+    settings: dict[str, Any] = {
+        "ROBOTSTXT_OBEY": False,
+        "DIRECT_FETCHES_LIMIT": room,
+        "THROTTLING_SCOPES": {A: {**NO_DELAY, "concurrency": 1}},
+        "DOWNLOADER_MIDDLEWARES": {middleware: 560},
+        "CLOSESPIDER_TIMEOUT": 500,
+    }
+    spider.parse = parse  # type: ignore[method-assign]
+    sim = simulate(spider, web_of(latency=0.2), settings=settings)
+    assert sim.reason == "finished"
+    assert len(sim.items) == 20
+
+
+def test_no_more_requests_begin_than_there_are_places_while_their_middleware_fetches() -> None:
+    spider, middleware = with_login(f"http://{A}/login")
+    most: list[int] = []
+
+    def counted(fetch: Fetch) -> Fetch:
+        async def send(request: trawl.Request) -> Outcome:
+            most.append(most[-1] + 1 if most else 1)
+            try:
+                return await middleware(fetch)(request)
+            finally:
+                most.append(most[-1] - 1)
+
+        return send
+
+    settings: dict[str, Any] = {
+        "ROBOTSTXT_OBEY": False,
+        "CONCURRENT_REQUESTS": 4,
+        "THROTTLING_SCOPES": {A: {**NO_DELAY, "concurrency": 1}},
+        "DOWNLOADER_MIDDLEWARES": {counted: 560},
+    }
+    sim = simulate(spider, web_of(latency=5.0), settings=settings)
+    assert len(sim.items) == 20
+    assert max(most) <= 9  # four, with a page that each of them fetches, and the one at the wire
+
+
 @pytest.mark.parametrize("where", [A, B])
 def test_a_middleware_may_fetch_a_page_before_robots_txt(where: str) -> None:
     spider, middleware = with_login(f"http://{where}/login")

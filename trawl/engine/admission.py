@@ -350,27 +350,23 @@ class Admission:
         # Before the gate is seen to: what a cache answers needs no robots.txt.
         if self._cache_lookup is not None and await self._cache_lookup.took(grant):
             return
-        if grant.waiter is not None and (parent := grant.waiter.parent) is not None:
-            self._put_off(parent, grant)
+        if grant.waiter is not None and grant.waiter.parent in self._scheduler.begun:
+            self._make_room(grant)
         if not grant.passes_gate:
             self._gates.ensure(grant.origin)
         self._scheduler.push(grant, trio.current_time(), not_before)
         self._state.wakeup.set()
 
-    def _put_off(self, parent: Grant, grant: Grant) -> None:
-        """Have ``parent`` give its places and its instant back, if it is not sent and ``grant`` may need them.
+    def _make_room(self, grant: Grant) -> None:
+        """Have those give back what ``grant`` may need whose middleware runs: it, or a manager, waits for ``grant``.
 
-        Its middleware waits for that one (for a token of the same host), or its manager does: neither would ever go.
+        That is for a token of the same host, say; neither would ever go. And where one of them fetches a token, others
+        may wait for that (by a lock).
         """
-        if not parent.is_in_flight or parent.task.is_going or parent.is_put_off:
-            return
-        scheduler = self._scheduler
-        needed = {id for id, _ in grant.scopes}
-        if scheduler.in_flight < scheduler.places and needed.isdisjoint([id for id, _ in parent.scopes]):
-            return
-        had_places = not parent.is_preparing
-        if scheduler.put_off(parent, trio.current_time()) and had_places:
-            self._limiters.give_back(parent)
+        for each in self._scheduler.holding_up(grant):
+            had_places = not each.is_preparing
+            if self._scheduler.put_off(each, trio.current_time()) and had_places:
+                self._limiters.give_back(each)
 
     # -- at the send
 

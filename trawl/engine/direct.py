@@ -131,8 +131,8 @@ class DirectFetches:
         return outcome.response
 
     def _let_in(self, parent: Grant | None) -> AbstractAsyncContextManager[object]:
-        """The limiter of a fetch that ``parent`` asks for: none, if that is a direct fetch itself."""
-        return nullcontext() if parent is not None and parent.is_direct else self._room
+        """The limiter of a fetch that ``parent`` asks for: none, if that is a direct fetch itself, or on its way."""
+        return nullcontext() if parent is not None and (parent.is_direct or parent.is_in_flight) else self._room
 
     def used_parts(self) -> set[int]:
         """Return the parts of the job to whose hosts one waits for its turn or is on its way."""

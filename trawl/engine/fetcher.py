@@ -210,7 +210,7 @@ class Fetcher:
             return outcome
         if task.began_at is not None and not await self._has_places(grant, task.began_at):
             return self._held(grant, Outcome(request))
-        task.is_going = True
+        self._scheduler.handed_on(grant)
         write = _Write(self._sent, grant)
         outcome = await self._transport.send(request, write)
         # Not written: a scope was closed at the wire. It waits for another turn, and gives its spacing back.

@@ -95,7 +95,6 @@ class RequestTask:
         times: Where its time went so far; None where nothing was sent, nor answered instead of the wire.
         read_at: When the body had been read, or the error came; None before.
         is_used: The fetcher was asked to send it: one grant is good for one send.
-        is_going: It has its places and is with the transport.
         is_stopped: It was not sent, because it was granted for another request.
         is_counted: Its response was counted as a page.
         is_decided: It is known if it was one.
@@ -115,7 +114,6 @@ class RequestTask:
         "is_counted",
         "is_decided",
         "is_done",
-        "is_going",
         "is_stopped",
         "is_used",
         "places",
@@ -133,7 +131,6 @@ class RequestTask:
         self.times: Times | None = None
         self.read_at: float | None = None
         self.is_used: bool = False
-        self.is_going: bool = False
         self.is_stopped: bool = False
         self.is_counted: bool = False
         self.is_decided: bool = False

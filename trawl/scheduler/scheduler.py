@@ -65,9 +65,11 @@ class Scheduler:
         pending: Grants that wait.
         pending_direct: Those of them that are direct.
         in_flight: Those that were granted and not given back.
+        begun: Those whose middleware runs and has not handed the request on.
         prepares: Begin a grant without its places: what its middleware awaits is awaited before it takes them.
         preparing: Those that have begun and have no places yet, but for those that are put off.
         prepared: Those of them that wait for their places, in the order of coming.
+        put_offs: Those that are put off.
         pages_left: At most so many are under way, preparing and in flight: more pages are not wanted. May be set.
         grants: The number ever granted.
         looks: Lanes ever looked at.
@@ -87,6 +89,7 @@ class Scheduler:
         "_scope_of",
         "_sign",
         "_vet",
+        "begun",
         "closed",
         "grants",
         "holder",
@@ -102,6 +105,7 @@ class Scheduler:
         "prepared",
         "prepares",
         "preparing",
+        "put_offs",
         "queues",
     )
 
@@ -118,7 +122,9 @@ class Scheduler:
         self.pending_direct: int = 0
         self.in_flight: int = 0
         self.prepares: bool = False
+        self.begun: dict[Grant, None] = {}
         self.preparing: int = 0
+        self.put_offs: int = 0
         self.prepared: list[Grant] = []
         self.pages_left: float = inf
         self.grants: int = 0
@@ -161,7 +167,8 @@ class Scheduler:
 
         With ``pages`` false only direct grants go. A :class:`Refused` comes out instead of a grant that may not go.
         """
-        if self.is_full() if self.prepares else self.in_flight >= self.places:
+        is_full = self.is_full() if self.prepares else self.in_flight >= self.places
+        if is_full and not self._may_begin_direct():
             self.left_by = NO_PLACE if self.queues.ready else None
             return None
         self._now = now
@@ -178,8 +185,8 @@ class Scheduler:
                 heappop(ready)
                 continue
             # Direct fetches rank before pages, so behind this one there is none.
-            if ticket[0] and not pages:
-                self.left_by = NO_PAGES
+            if ticket[0] and (is_full or not pages):
+                self.left_by = NO_PLACE if is_full else NO_PAGES
                 return None
             heappop(ready)
             self.looks += 1
@@ -204,6 +211,7 @@ class Scheduler:
         if not grant.is_in_flight:
             return
         grant.is_in_flight = False
+        self.begun.pop(grant, None)
         self._now = now
         lane = grant.lane
         assert lane is not None
@@ -212,6 +220,7 @@ class Scheduler:
                 self.prepared.remove(grant)
                 lane.prepared(-1)
             self.preparing -= not grant.is_put_off
+            self.put_offs -= grant.is_put_off
         else:
             self.in_flight -= 1
         lane.give_back(grant, now)
@@ -219,10 +228,11 @@ class Scheduler:
         self._wake(lane, now)
 
     def put_off(self, grant: Grant, now: float) -> bool:
-        """Have ``grant``, which is not sent, give back what it has taken: what its middleware fetches may need it.
+        """Have ``grant``, whose middleware runs, give back what it has taken: what that waits for may need it.
 
         Returns True if it has done so; False: it holds what it could not get again.
         """
+        self.prepares = True
         lane = grant.lane
         assert lane is not None
         if grant.is_preparing:
@@ -235,12 +245,28 @@ class Scheduler:
                 scope.pages.under_way -= 1
         grant.slots = ()
         grant.is_preparing = grant.is_put_off = True
+        self.put_offs += 1
         self._wake(lane, now)
         return True
+
+    def holding_up(self, grant: Grant) -> list[Grant]:
+        """Return those whose middleware runs and that have taken what ``grant`` needs: a scope, or a place of all."""
+        needed = {id for id, _ in grant.scopes}
+        is_full = self.in_flight >= self.places or self.in_flight + self.preparing >= self.pages_left
+        return [
+            each
+            for each in self.begun
+            if not each.is_put_off and (is_full or not needed.isdisjoint([id for id, _ in each.scopes]))
+        ]
+
+    def handed_on(self, grant: Grant) -> None:
+        """Note that the middleware of ``grant`` has run, and that it has its places."""
+        self.begun.pop(grant, None)
 
     def wait_for_places(self, grant: Grant) -> None:
         """Have ``grant``, whose middleware hands its request on, wait for its places (:meth:`take_places`)."""
         assert grant.lane is not None
+        del self.begun[grant]
         self.prepared.append(grant)
         grant.lane.prepared(1)
 
@@ -275,6 +301,7 @@ class Scheduler:
             going.append(grant)
             if at <= now:
                 self.preparing -= not grant.is_put_off
+                self.put_offs -= grant.is_put_off
                 self.in_flight += 1
                 grant.is_preparing = grant.is_put_off = False
                 lane.occupy(grant, now)
@@ -371,10 +398,12 @@ class Scheduler:
         if not self.prepares:
             return inf if self.in_flight >= self.places else min(self.queues.next_timer(), self.later.next_at())
         places_at = self._places_at if self.prepared else inf
-        return places_at if self.is_full() else min(places_at, self.queues.next_timer(), self.later.next_at())
+        if self.is_full() and not self._may_begin_direct():
+            return places_at
+        return min(places_at, self.queues.next_timer(), self.later.next_at())
 
     def is_full(self) -> bool:
-        """Return True if none may begin, because no place is free.
+        """Return True if no page may begin, because no place is free.
 
         Where grants are prepared, as many may be prepared as there are places, but while all of these are taken none
         that would have to wait behind another.
@@ -382,9 +411,15 @@ class Scheduler:
         is_taken = self.in_flight >= self.places
         if not self.prepares:
             return is_taken
-        if self.preparing >= self.places or self.in_flight + self.preparing >= self.pages_left:
+        if self.preparing + self.put_offs >= self.places:
+            return True
+        if self.in_flight + self.preparing + self.pending_direct >= self.pages_left:
             return True
         return is_taken and bool(self.prepared)
+
+    def _may_begin_direct(self) -> bool:
+        """Return True if a direct fetch may begin though no page may: those that are prepared may wait for it."""
+        return self.prepares and self.pending_direct > 0 and self.in_flight + self.preparing < self.pages_left
 
     def has_ready(self) -> bool:
         """Return False if it is certain that no lane waits to be looked at now."""
@@ -522,6 +557,7 @@ class Scheduler:
         self.in_flight += not self.prepares
         self.grants += 1
         grant.is_in_flight = True
+        self.begun[grant] = None
         # It was ready before this instant, and no place or no callback was free then.
         grant.left_by = self.left_by if lane.mark < now else None
         lane.grant(grant, now)
