@@ -13,7 +13,7 @@ import trio
 
 import trawl
 from tests.promises.pacing import EXACT, SPACED, A, B, crawl, pages, web_of
-from trawl.http import Fetch, Middleware, Outcome
+from trawl.http import Drop, Fetch, Middleware, Outcome
 from trawl.testing import SimulatedResponse, SimulatedWeb, Simulation, simulate
 from trawl.throttling import ThrottlingManager
 
@@ -269,6 +269,48 @@ def test_no_more_requests_begin_than_there_are_places_while_their_middleware_fet
     sim = simulate(spider, web_of(latency=5.0), settings=settings)
     assert len(sim.items) == 20
     assert max(most) <= 9  # four, with a page that each of them fetches, and the one at the wire
+
+
+@pytest.mark.parametrize("limits", [{}, {**NO_DELAY, "concurrency": 1}, {"quota": 1, "window": 5.0}])
+def test_a_middleware_that_gives_its_send_up_holds_nothing_from_then_on(limits: dict[str, Any]) -> None:
+    """Whether it waits for its places by then or for the answer; it fetches something else instead."""
+
+    class Pages(trawl.Spider):
+        name = "pages"
+        running: trawl.Spider
+        start_urls = pages(12)
+
+        async def start(self) -> AsyncGenerator[trawl.Request, None]:
+            Pages.running = self
+            async for request in super().start():
+                yield request
+
+        def parse(self, response: trawl.Response) -> Any:
+            yield {"url": response.url}
+
+    def middleware(fetch: Fetch) -> Fetch:
+        async def send(request: trawl.Request) -> Outcome:
+            await trio.sleep(0.1)
+            if "instead" in request.url:
+                return await fetch(request)
+            with trio.move_on_after(0.3):
+                return await fetch(request)
+            await Pages.running.fetch(trawl.Request(f"http://{A}/instead?{request.url[-2:]}"))
+            return Outcome(request, then=Drop("given_up"))
+
+        return send
+
+    settings: dict[str, Any] = {
+        "ROBOTSTXT_OBEY": False,
+        "THROTTLING_SCOPES": {A: limits},
+        "DOWNLOADER_MIDDLEWARES": {middleware: 560},
+        "CLOSESPIDER_TIMEOUT": 500,
+    }
+    web = web_of(latency=lambda request: 0.2 if "instead" in request.url else 0.4)
+    sim = simulate(Pages, web, settings=settings)
+    assert sim.reason == "finished"
+    assert sim.stats["given_up"] == len([send for send in sim.sends if "instead" in send.url]) == 12
+    assert sim.most_in_flight(A) == 1
 
 
 @pytest.mark.parametrize("where", [A, B])

@@ -136,6 +136,11 @@ class _Write:
             self.asked_at = now
         return answer
 
+    def had_new_connection(self, request: Request) -> None:
+        """Note that ``request``, which the middleware made of the grant's, needs no new connection any more."""
+        for each in (self._grant.request, request):
+            note(each, needs_new_connection=False)
+
     def written(self) -> None:
         """It has been written, or the next part of it."""
         now = trio.current_time()
@@ -208,19 +213,22 @@ class Fetcher:
             task.read_at, task.times = outcome.ended_at, _NONE
             self._count(grant, outcome)
             return outcome
-        if task.began_at is not None and not await self._has_places(grant, task.began_at):
-            return self._held(grant, Outcome(request))
-        self._scheduler.handed_on(grant)
         write = _Write(self._sent, grant)
-        outcome = await self._transport.send(request, write)
+        try:
+            if (task.began_at is not None or grant.is_preparing) and not await self._has_places(grant):
+                return self._held(grant, Outcome(request))
+            self._scheduler.handed_on(grant)
+            outcome = await self._transport.send(request, write)
+        except BaseException:  # cancelled, by a time limit in a middleware: it is good for no other send
+            self.give_back(grant)
+            raise
         # Not written: a scope was closed at the wire. It waits for another turn, and gives its spacing back.
         if outcome.sent_at is None and outcome.is_held:
             if write.asked_at is not None and grant.lane is not None:  # a transport that does not wait
                 grant.lane.forget_lead()
             return self._held(grant, outcome)
-        if write.needs_new_connection:  # it had one
-            for each in (grant.request, request):
-                note(each, needs_new_connection=False)
+        if write.needs_new_connection:
+            write.had_new_connection(request)
         if outcome.response is not None:
             # Before its places are given back, so that no page too many is granted meanwhile.
             self._limits.answered(grant)
@@ -249,18 +257,18 @@ class Fetcher:
         self.give_back(grant, outcome)
         return outcome
 
-    async def _has_places(self, grant: Grant, began_at: float) -> bool:
+    async def _has_places(self, grant: Grant) -> bool:
         """Wait until a grant has its places whose middleware has run; False: the crawl is ending, and it gets none.
 
         The first that has awaited has the scheduler begin others without: from then on they hold nothing meanwhile.
         """
+        task: RequestTask = grant.task
         now = trio.current_time()
-        if now - began_at > AWAITED:
+        if task.began_at is not None and now - task.began_at > AWAITED:
             self._scheduler.prepares = True
         if not grant.is_preparing:
             return True
         grant.prepared_for = now - grant.granted_at
-        task: RequestTask = grant.task
         task.places = trio.Event()
         self._scheduler.wait_for_places(grant)
         self._state.wakeup.set()
