@@ -17,6 +17,7 @@ from trawl._run import _COMMON, crawl_with
 from trawl.blocking import InlineBlocking
 from trawl.engine import Crawl
 from trawl.errors import UsageError
+from trawl.http import Fetch, Outcome
 from trawl.settings import Layer, load
 from trawl.testing import SimulatedResponse, SimulatedWeb
 from trawl.transport import TransportSettings
@@ -107,6 +108,29 @@ async def test_two_crawls_of_a_host_never_pass_its_places(autojump_clock: MockCl
             nursery.start_soon(wire.crawl, number, settings)
     assert (wire.most, len(wire.sent)) == (3, 40)
     assert wire.sent[-1][0] - wire.sent[0][0] == pytest.approx(13.0)  # no place was left free
+
+
+@pytest.mark.parametrize("delay", [0, 0.2])
+@pytest.mark.parametrize("concurrency", [1, 3])
+async def test_two_crawls_of_a_host_never_pass_its_places_where_a_middleware_of_one_awaits(
+    autojump_clock: MockClock, concurrency: int, delay: float
+) -> None:
+    def middleware(fetch: Fetch) -> Fetch:
+        async def send(request: trawl.Request) -> Outcome:
+            await trio.sleep(0.7)
+            return await fetch(request)
+
+        return send
+
+    wire = Wire(a_web(latency=1.0))
+    settings = {"THROTTLING_SCOPES": {"a.example": {"concurrency": concurrency}}, "DOWNLOAD_DELAY": delay}
+    with trio.fail_after(200.0):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(wire.crawl, 0, {**settings, "DOWNLOADER_MIDDLEWARES": {middleware: 560}}, 20)
+            nursery.start_soon(wire.crawl, 1, settings, 40)
+    assert (wire.most, len(wire.sent)) == (concurrency, 60)
+    assert wire.sent[-1][0] - wire.sent[0][0] <= 62.0 / concurrency
+    assert {result.reason for result in wire.results.values()} == {"finished"}
 
 
 @pytest.mark.parametrize("sliding", [False, True])

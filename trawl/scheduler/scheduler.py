@@ -552,6 +552,8 @@ class Scheduler:
         lane.drop_head()
         lane.version += 1
         lane.where = None
+        if self.holder is not None and not self.prepares:
+            self.prepares = any(scope.prepares for scope in lane.scopes)  # by another crawl
         grant.is_preparing = self.prepares
         self.preparing += self.prepares
         self.in_flight += not self.prepares

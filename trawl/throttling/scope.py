@@ -87,6 +87,7 @@ class Scope:
         in_flight: Requests that have taken a place and not given it back.
         preparing: Requests that have begun and have no place yet: their middleware runs, or they wait for the place.
         prepared: Those of them that wait for the place.
+        prepares: A request has begun without a place, and others may.
         unsent: Requests that have begun and are not on the wire yet, with a place or without.
         reserved: The amount these are expected to use, also without a quota: one may be set before they are sent.
         step: The number of backoff steps; each send remembers the one it was granted under (B19).
@@ -113,7 +114,6 @@ class Scope:
         "_drawn",
         "_made_up",
         "_planned",
-        "_prepares",
         "_refilled_at",
         "_seed",
         "_slots",
@@ -143,6 +143,7 @@ class Scope:
         "limits",
         "pages",
         "prepared",
+        "prepares",
         "preparing",
         "quota",
         "quota_source",
@@ -159,6 +160,7 @@ class Scope:
         self.in_flight: int = 0
         self.preparing: int = 0
         self.prepared: int = 0
+        self.prepares: bool = False
         self.unsent: int = 0
         self.reserved: float = 0.0
         self.step: int = 0
@@ -185,7 +187,6 @@ class Scope:
         self._stream: RandomStream | None = None
         self._drawn: float | None = None
         self._planned = -inf
-        self._prepares = False  # a request has begun without a place, and others may
         self._refilled_at = -inf  # when its quota last let something go that waited for it
         self._stopped_at = inf
         self._stopped_for = 0.0
@@ -258,7 +259,7 @@ class Scope:
             source = self.delay_source if self.delay_limit == "delay" else self.quota_source  # backoff leaves it alone
         else:
             source = self._spacing()[1]
-            if self._prepares:
+            if self.prepares:
                 # Of what is prepared the quicker go first: only what was sent tells when the next may be.
                 return Reason(self.id, limit, max(at, self.last_sent + self.interval()), source)
         return Reason(self.id, limit, at + self.lead, source)
@@ -404,7 +405,7 @@ class Scope:
         if self.quota is not None:
             self.quota.reserve(amount)
         if is_preparing:
-            self._prepares = True
+            self.prepares = True
             self.preparing += 1
             return 0
         return self._occupy(now)
@@ -470,8 +471,8 @@ class Scope:
         self.unsent -= 1
         if self.delay + self.delay_per_slot > 0.0 and (now - granted_at > MIN_LEAD or self.lead):
             took = now - granted_at
-            self.lead = _followed(self.lead, min(took, MAX_LEAD), PATIENT if self._prepares else QUICK)
-            if self._prepares:
+            self.lead = _followed(self.lead, min(took, MAX_LEAD), PATIENT if self.prepares else QUICK)
+            if self.prepares:
                 self.connect = _followed(self.connect, min(took - prepared_for, MAX_LEAD), QUICK)
         # Exactly 0.0 where none is left: a sum of floats keeps a rest.
         self.reserved = self.reserved - amount if self.unsent else 0.0
@@ -639,7 +640,7 @@ class Scope:
         """
         if self.in_flight + self.preparing < self.concurrency:
             return False
-        if not self._prepares or self.delay_per_slot > 0.0:
+        if not self.prepares or self.delay_per_slot > 0.0:
             return True
         if self.prepared and self.in_flight >= self.concurrency:
             return True
