@@ -200,8 +200,7 @@ class Fetcher:
         if grant is None or grant.task.is_used:
             raise RuntimeError(f"{request!r}: one turn is one send; to send again, return then=Replace(...)")
         task: RequestTask = grant.task
-        # Before the first await: a middleware may call it from two tasks at once.
-        task.is_used = True
+        task.is_used = True  # before the first await: a middleware may call it from two tasks at once
         if self._admission.is_in_doubt(grant, request):
             stopped = await self._admission.objection(grant, request)
             if stopped is not None:
