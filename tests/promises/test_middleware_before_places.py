@@ -313,6 +313,25 @@ def test_a_middleware_that_gives_its_send_up_holds_nothing_from_then_on(limits: 
     assert sim.most_in_flight(A) == 1
 
 
+@pytest.mark.parametrize("concurrency", [1, 8])
+def test_what_was_put_off_takes_no_more_of_a_rate_than_its_send(concurrency: int) -> None:
+    spider, middleware = with_login(f"http://{A}/login")
+
+    def slow(fetch: Fetch) -> Fetch:
+        async def send(request: trawl.Request) -> Outcome:
+            await trio.sleep(3.0)
+            return await middleware(fetch)(request)
+
+        return send
+
+    limits = {"delay": 1.0, "delay_per_slot": 0.0, "concurrency": concurrency}
+    settings: dict[str, Any] = {**SPACED, "THROTTLING_SCOPES": {A: limits}, "DOWNLOADER_MIDDLEWARES": {slow: 560}}
+    sim = simulate(spider, web_of(latency=0.2), settings=settings)
+    assert len(sim.sends) == 40
+    assert min(sim.gaps(A)) >= 1.0 - EARLY
+    assert sim.elapsed <= 50.0  # 40 of them are one a second; until the first has come to the wire, none begins early
+
+
 @pytest.mark.parametrize("where", [A, B])
 def test_a_middleware_may_fetch_a_page_before_robots_txt(where: str) -> None:
     spider, middleware = with_login(f"http://{where}/login")

@@ -259,7 +259,7 @@ class Lane:
         if grant.slots:
             grant.slots = tuple([scope.occupy(slot, now) for slot, scope in zip(grant.slots, self.scopes, strict=True)])
         else:
-            grant.slots = tuple([scope.take(now, amount) for scope, amount in self._amounts(grant)])
+            grant.slots = tuple([scope.take(now, amount, is_prepared=True) for scope, amount in self._amounts(grant)])
 
     def _amounts(self, grant: Grant) -> list[tuple[Scope, float]]:
         """Its scopes, each with what ``grant`` is expected to use of it."""

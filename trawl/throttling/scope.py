@@ -385,9 +385,10 @@ class Scope:
 
     # -- the life of a request
 
-    def take(self, now: float, amount: float = 1.0, *, is_preparing: bool = False) -> int:
+    def take(self, now: float, amount: float = 1.0, *, is_preparing: bool = False, is_prepared: bool = False) -> int:
         """Begin a request that :meth:`gate` lets through, and occupy a place, unless its middleware runs before that.
 
+        With ``is_prepared`` it has run: the request was put off, and goes between those that have an instant.
         Returns the number of its slot, from 1; 0 where it has none yet.
         """
         limit, opened_at = self._last_to_open(self.waits.refilled(now, amount) if self.waits.refills else -inf, 0.0)
@@ -395,8 +396,8 @@ class Scope:
         if limit == "quota":
             self._refilled_at = opened_at
         # Before it counts as unsent, which _spaced_at() looks at.
-        if self.lead > 0.0 and self.delay > 0.0 and (spaced := self._spaced_at()) < inf:  # inf: it was put off
-            self._planned = max(now + self.lead, spaced)
+        if self.lead > 0.0 and self.delay > 0.0 and not is_prepared:
+            self._planned = max(now + self.lead, self._spaced_at())
         self.grants += 1
         self.unsent += 1
         self.reserved += amount
