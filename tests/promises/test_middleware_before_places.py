@@ -240,7 +240,7 @@ def test_callbacks_that_fetch_keep_no_middleware_from_it(room: int) -> None:
         "DOWNLOADER_MIDDLEWARES": {middleware: 560},
         "CLOSESPIDER_TIMEOUT": 500,
     }
-    spider.parse = parse  # type: ignore[method-assign]
+    spider.parse = parse  # type: ignore[assignment, method-assign]
     sim = simulate(spider, web_of(latency=0.2), settings=settings)
     assert sim.reason == "finished"
     assert len(sim.items) == 20
