@@ -66,7 +66,8 @@ class ScopeLimiters:
         Raises:
             trio.WouldBlock: The core granted what the limits do not allow: a defect of trawl.
         """
-        for scope in _scopes(grant):
+        assert grant.lane is not None
+        for scope in grant.lane.scopes:
             limiter = self._limiters.get(scope.id)
             if limiter is None:
                 limiter = self._limiters[scope.id] = trio.CapacityLimiter(_tokens(scope))
@@ -76,7 +77,8 @@ class ScopeLimiters:
 
     def give_back(self, grant: Grant) -> None:
         """Give the places of ``grant`` back."""
-        for scope in _scopes(grant):
+        assert grant.lane is not None
+        for scope in grant.lane.scopes:
             limiter = self._limiters[scope.id]
             limiter.release_on_behalf_of(grant)
             if len(self._limiters) > MAX_KEPT and not limiter.borrowed_tokens:
@@ -98,11 +100,6 @@ def _tokens(scope: Scope) -> int | float:
     if scope.concurrency == math.inf:
         return math.inf
     return max(1, int(scope.concurrency))  # Trio takes no other float
-
-
-def _scopes(grant: Grant) -> tuple[Scope, ...]:
-    assert grant.lane is not None
-    return grant.lane.scopes
 
 
 logger: logging.Logger = logging.getLogger("trawl.engine")
@@ -216,7 +213,6 @@ class Fetcher:
         try:
             if (task.began_at is not None or grant.is_preparing) and not await self._has_places(grant):
                 return self._held(grant, Outcome(request))
-            self._scheduler.handed_on(grant)
             outcome = await self._transport.send(request, write)
         except BaseException:  # cancelled, by a time limit in a middleware: it is good for no other send
             self.give_back(grant)
@@ -263,6 +259,7 @@ class Fetcher:
         """
         task: RequestTask = grant.task
         now = trio.current_time()
+        self._scheduler.begun.pop(grant, None)
         if task.began_at is not None and now - task.began_at > AWAITED:
             self._scheduler.prepares = True
         if not grant.is_preparing:

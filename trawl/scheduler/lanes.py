@@ -227,7 +227,9 @@ class Lane:
             scope = scopes[0]
             grant.steps = (scope.step,)
             amount = grant.scopes[0][1]
-            grant.slots = (scope.take(now, 1.0 if amount is None else amount, is_preparing=grant.is_preparing),)
+            slot = scope.take(now, 1.0 if amount is None else amount, is_preparing=grant.is_preparing)
+            grant.slots = (slot,)
+            grant.is_preparing = grant.is_preparing or not slot
         else:
             grant.steps = tuple([scope.step for scope in scopes])
             grant.slots = tuple(
@@ -236,6 +238,7 @@ class Lane:
                     for index, scope in enumerate(scopes)
                 ]
             )
+            grant.is_preparing = grant.is_preparing or 0 in grant.slots
 
     def prepared(self, number: int) -> None:
         """Tell its scopes that so many more of its grants wait for their places."""

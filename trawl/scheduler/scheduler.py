@@ -65,7 +65,7 @@ class Scheduler:
         pending: Grants that wait.
         pending_direct: Those of them that are direct.
         in_flight: Those that were granted and not given back.
-        begun: Those whose middleware runs and has not handed the request on.
+        begun: Those that have begun, until a middleware of the user's has handed the request on, if there is one.
         prepares: Begin a grant without its places: what its middleware awaits is awaited before it takes them.
         preparing: Those that have begun and have no places yet, but for those that are put off.
         prepared: Those of them that wait for their places, in the order of coming.
@@ -259,14 +259,9 @@ class Scheduler:
             if not each.is_put_off and (is_full or not needed.isdisjoint([id for id, _ in each.scopes]))
         ]
 
-    def handed_on(self, grant: Grant) -> None:
-        """Note that the middleware of ``grant`` has run, and that it has its places."""
-        self.begun.pop(grant, None)
-
     def wait_for_places(self, grant: Grant) -> None:
         """Have ``grant``, whose middleware hands its request on, wait for its places (:meth:`take_places`)."""
         assert grant.lane is not None
-        del self.begun[grant]
         self.prepared.append(grant)
         grant.lane.prepared(1)
 
@@ -552,17 +547,16 @@ class Scheduler:
         lane.drop_head()
         lane.version += 1
         lane.where = None
-        if self.holder is not None and not self.prepares:
-            self.prepares = any(scope.prepares for scope in lane.scopes)  # by another crawl
-        grant.is_preparing = self.prepares
-        self.preparing += self.prepares
-        self.in_flight += not self.prepares
         self.grants += 1
         grant.is_in_flight = True
+        grant.is_preparing = self.prepares
         self.begun[grant] = None
         # It was ready before this instant, and no place or no callback was free then.
         grant.left_by = self.left_by if lane.mark < now else None
         lane.grant(grant, now)
+        self.prepares = grant.is_preparing  # also where another crawl prepares that has a scope in common with this one
+        self.preparing += grant.is_preparing
+        self.in_flight += not grant.is_preparing
         if grant.is_exempt:
             # It took none of its scopes, but its answer may be a trigger for them (B19).
             grant.steps = tuple([self._scope_of(id, now).step for id, _ in grant.scopes])

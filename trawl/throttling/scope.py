@@ -405,7 +405,7 @@ class Scope:
             self.pages.under_way += 1
         if self.quota is not None:
             self.quota.reserve(amount)
-        if is_preparing:
+        if is_preparing or (self.prepares and not is_prepared):
             self.prepares = True
             self.preparing += 1
             return 0
