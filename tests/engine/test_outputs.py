@@ -7,6 +7,7 @@ import logging
 import pytest
 import trio
 
+from trawl.engine.callbacks import InvalidOutput
 from trawl.engine.items import ItemWriter
 from trawl.engine.outputs import BATCH, CallbackOutputs
 from trawl.errors import DropItem
@@ -121,7 +122,7 @@ async def test_dropped_and_failing_items_are_counted_and_go_no_further() -> None
 def test_none_is_nothing_and_anything_else_is_refused() -> None:
     outputs = CallbackOutputs(outlet(), Store(), 1)
     assert outputs.take_nowait(None)
-    with pytest.raises(TypeError, match="not str"):
+    with pytest.raises(InvalidOutput, match="not str"):
         outputs.take_nowait("text")
 
 

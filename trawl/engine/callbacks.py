@@ -51,8 +51,8 @@ AWAIT = "an `await` is missing before the call that gave the coroutine"
 ASYNC_FOR = "an async generator is read with `async for`"
 
 
-class InvalidOutput(TypeError):
-    """A callback, or ``start()``, gave what is neither a request nor an item."""
+class InvalidOutput(Exception):
+    """A callback, or ``start()``, gave what is neither a request nor an item; the user gets :meth:`told`."""
 
     def __init__(self, output: object) -> None:
         super().__init__(
