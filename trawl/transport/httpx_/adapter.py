@@ -21,7 +21,7 @@ import trio
 from trawl.errors import ConnectFailed, DownloadError, ResponseBroken
 from trawl.http import SAFE_METHODS
 from trawl.transport.connect import ConnectOptions
-from trawl.transport.errors import words_of
+from trawl.transport.errors import system_error, words_of
 from trawl.transport.http11.connection import Connection
 from trawl.transport.http11.network_stream import NetworkStream
 from trawl.transport.http11.parser import ConnectionClosedError, ReasonParser
@@ -137,7 +137,7 @@ class HTTP11Transport(httpx.AsyncBaseTransport):
             except ConnectionClosedError as error:
                 connection.close()
                 if not is_reused or _has_body(request) or request.method not in SAFE_METHODS:
-                    kind = httpx.ReadError if isinstance(error.__cause__, OSError) else httpx.RemoteProtocolError
+                    kind = httpx.ReadError if system_error(error) else httpx.RemoteProtocolError
                     raise kind(str(error), request=request) from error
                 connection, is_reused = None, False
             except BaseException:
