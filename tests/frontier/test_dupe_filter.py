@@ -12,37 +12,42 @@ def marks(count: int) -> list[bytes]:
     return [b"%16d" % number for number in range(count)]
 
 
+def claim(dupe_filter: DupeFilter, mark: bytes) -> bool | None:
+    [answer] = dupe_filter.claim_many([mark])
+    return answer
+
+
 def test_while_all_fit_nothing_has_to_be_asked() -> None:
     dupe_filter = DupeFilter(marks(5), 5, generation=10)
-    assert [dupe_filter.claim(mark) for mark in marks(10)] == [False] * 5 + [True] * 5
+    assert dupe_filter.claim_many(marks(10)) == [False] * 5 + [True] * 5
     assert dupe_filter.count == 10
 
 
 def test_once_some_were_dropped_what_is_not_remembered_has_to_be_asked_for() -> None:
     dupe_filter = DupeFilter((), 0, generation=2)
     for mark in marks(6):
-        dupe_filter.claim(mark)
+        claim(dupe_filter, mark)
         dupe_filter.stored(mark)
-    assert dupe_filter.claim(marks(6)[5]) is False
-    assert dupe_filter.claim(marks(6)[0]) is None
+    assert claim(dupe_filter, marks(6)[5]) is False
+    assert claim(dupe_filter, marks(6)[0]) is None
     dupe_filter.settle(marks(6)[0], was_stored=True)
-    assert dupe_filter.claim(marks(6)[0]) is False
+    assert claim(dupe_filter, marks(6)[0]) is False
     assert dupe_filter.count == 6
-    assert dupe_filter.claim(b"new") is None
+    assert claim(dupe_filter, b"new") is None
     dupe_filter.settle(b"new", was_stored=False)
     assert dupe_filter.count == 7
 
 
 def test_a_claim_is_not_dropped_before_it_is_stored() -> None:
     dupe_filter = DupeFilter((), 0, generation=1)
-    assert dupe_filter.claim(b"claimed") is True
+    assert claim(dupe_filter, b"claimed") is True
     for mark in marks(9):
         dupe_filter.stored(mark)
-    assert dupe_filter.claim(b"claimed") is False
+    assert claim(dupe_filter, b"claimed") is False
 
 
 def test_too_many_to_remember_are_all_asked_for() -> None:
-    assert DupeFilter(None, 10**6, generation=2).claim(b"any") is None
+    assert claim(DupeFilter(None, 10**6, generation=2), b"any") is None
 
 
 @given(st.lists(st.tuples(st.integers(0, 8), st.booleans()), max_size=60), st.integers(1, 4))
@@ -50,7 +55,7 @@ def test_with_a_store_to_ask_the_answers_are_those_of_a_set(steps: list[tuple[in
     dupe_filter, known, stored = DupeFilter((), 0, generation), set[int](), set[int]()
     for number, is_pushed in steps:
         mark = b"%d" % number
-        answer = dupe_filter.claim(mark)
+        answer = claim(dupe_filter, mark)
         if answer is None:
             answer = number not in stored
             dupe_filter.settle(mark, was_stored=not answer)

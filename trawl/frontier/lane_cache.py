@@ -71,16 +71,21 @@ class DupeFilter:
         self._generation = generation
         self.count: int = count
 
-    def claim(self, fingerprint: bytes) -> bool | None:
-        """Claim a fingerprint. Returns whether it was new; None: tell :meth:`settle` what the store says."""
-        if fingerprint in self._claimed or fingerprint in self._young:
-            return False
-        if fingerprint in self._old:
-            self._remember(fingerprint)
-            return False
-        self._claimed.add(fingerprint)
-        self.count += 1
-        return True if self._is_complete else None
+    def claim_many(self, fingerprints: Iterable[bytes]) -> list[bool | None]:
+        """Claim fingerprints. Returns of each whether it was new; None: tell :meth:`settle` what the store says."""
+        claimed = self._claimed
+        answers: list[bool | None] = []
+        for fingerprint in fingerprints:
+            if fingerprint in claimed or fingerprint in self._young:
+                answers.append(False)
+            elif fingerprint in self._old:
+                self._remember(fingerprint)
+                answers.append(False)
+            else:
+                claimed.add(fingerprint)
+                self.count += 1
+                answers.append(True if self._is_complete else None)
+        return answers
 
     def settle(self, fingerprint: bytes, *, was_stored: bool) -> None:
         """Take the store's answer to a claim that memory could not decide."""

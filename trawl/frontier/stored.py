@@ -71,10 +71,9 @@ class StoredFrontier:
 
     async def claim_many(self, fingerprints: Sequence[bytes]) -> list[bool]:
         """Mark ``fingerprints`` as seen; True for each that was new."""
-        dupe_filter = self._dupe_filter
-        answers = [dupe_filter.claim(fingerprint) for fingerprint in fingerprints]
-        asked = [mark for mark, answer in zip(fingerprints, answers, strict=True) if answer is None]
-        if asked:
+        answers = self._dupe_filter.claim_many(fingerprints)
+        if None in answers:
+            asked = [mark for mark, answer in zip(fingerprints, answers, strict=True) if answer is None]
             known = await self._ask(asked, answers, fingerprints)
             return [
                 answer is not False and mark not in known for mark, answer in zip(fingerprints, answers, strict=True)
