@@ -145,7 +145,7 @@ def test_what_can_not_be_written_is_refused_when_it_is_stored() -> None:
 
 
 def test_damaged_items_are_refused() -> None:
-    assert from_stored(b"{}") == StoredItem({})
+    assert from_stored(b"{}") == StoredItem({}, ())
     for damaged in (b"", b"[]", b"{", b'[{},"a"]', b"\xff", b"[1,2]"):
         with pytest.raises(ValueError):  # noqa: PT011 - a msgspec error says what
             from_stored(damaged)

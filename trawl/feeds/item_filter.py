@@ -10,13 +10,15 @@ from typing import Any
 import attrs
 
 from trawl.errors import SettingsError
-from trawl.feeds.stored_items import StoredItem
+from trawl.feeds.stored_items import StoredItem, class_name
 from trawl.items import InvalidItem
 
 __all__ = ["Accepts", "ItemFilter", "load_accepts"]
 
 Accepts = Callable[[Any], object]
 """Says whether a feed takes an item."""
+
+_INVALID = class_name(InvalidItem)
 
 
 @attrs.frozen
@@ -55,7 +57,7 @@ class ItemFilter:
         if self.classes:
             if not stored.is_of(self.classes):
                 return False
-        elif stored.is_of((InvalidItem,)):
+        elif _INVALID in stored.classes:
             return False
         if self.accepts is None:
             return True

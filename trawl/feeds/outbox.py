@@ -158,16 +158,17 @@ class OutboxWriter:
         Raises:
             ItemLost: It can't be written, or the filters of all feeds that may want it failed; logged and counted.
         """
-        origin = ItemOrigin(page, type(item).__name__)
-        answers = self._answers(item, origin, counts) if self._filtered else None
+        answers = self._answers(item, page, counts) if self._filtered else None
         try:
             return to_stored(item, self._classes, answers, page, is_exact=self._is_exact)
         except Exception as error:  # of the item's own library, or of a value's
+            origin = ItemOrigin(page, type(item).__name__)
             self._item_errors.refused(self._feeds.all[0].uri if self._feeds.all else "-", origin, error, counts)
             raise ItemLost(f"{origin} is left out: {reason_of(error)}") from error
 
-    def _answers(self, item: object, origin: ItemOrigin, counts: Counts | None) -> dict[str, bool]:
+    def _answers(self, item: object, page: str, counts: Counts | None) -> dict[str, bool]:
         """Return the answers of the feeds' filters: they see the item itself, not its stored form."""
+        origin = ItemOrigin(page, type(item).__name__)
         answers: dict[str, bool] = {}
         failures: list[str] = []
         for feed in self._feeds.all:
@@ -304,7 +305,6 @@ class OutboxWriter:
 
     def _add(self, item: OutboxItem) -> list[_Refusal]:
         """Give an item to the feeds. Returns the refusals."""
-        origin = ItemOrigin(kind="")
         try:
             stored = from_stored(item.item)
             if self._moved:
@@ -312,7 +312,7 @@ class OutboxWriter:
         except (msgspec.DecodeError, TypeError) as error:
             raise self._job.damaged(f"its item {item.position} can't be read: {error}") from error
         except ValueError as error:
-            return [("-", origin, error)]
+            return [("-", ItemOrigin(kind=""), error)]
         origin = ItemOrigin(stored.page, stored.kind)
         if self._collected is not None and self._released[0] < item.position <= self._released[1]:
             self._collected.append(stored.fields)

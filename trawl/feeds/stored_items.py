@@ -33,7 +33,6 @@ from functools import lru_cache
 from math import isfinite
 from typing import Any
 
-import attrs
 import msgspec
 
 from trawl.feeds.to_json import serialized_fields, to_builtins, to_json, written_fields, wrong_field
@@ -44,8 +43,7 @@ __all__ = ["StoredItem", "class_name", "from_stored", "to_stored"]
 Fields = dict[str, object]
 
 
-@attrs.frozen
-class StoredItem:
+class StoredItem(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
     """An item of the outbox.
 
     Attributes:
@@ -57,7 +55,7 @@ class StoredItem:
     """
 
     fields: Fields
-    classes: tuple[str, ...] = ()
+    classes: tuple[str, ...]
     exact: tuple[Fields, tuple[str, ...]] | None = None
 
     @property
@@ -72,7 +70,8 @@ class StoredItem:
     @property
     def page(self) -> str:
         """The URL of the page that the item was found on; "" if it is not known."""
-        return next((name[1:] for name in self.classes if name[:1] == "@"), "")
+        last = self.classes[-1] if self.classes else ""
+        return last[1:] if last[:1] == "@" else ""
 
     @property
     def kind(self) -> str:
@@ -125,9 +124,12 @@ def to_stored(
     if type(item) is dict and not answers and not page and not is_exact:
         return _to_json(item)
     names = [class_name(type(item))]
-    names += [name for one in classes if isinstance(item, one) and (name := class_name(one)) not in names]
-    names += [f"+{destination}" if answer else f"-{destination}" for destination, answer in (answers or {}).items()]
-    names += [f"@{page}"] if page else []
+    if classes:
+        names += [name for one in classes if isinstance(item, one) and (name := class_name(one)) not in names]
+    if answers:
+        names += [f"+{destination}" if answer else f"-{destination}" for destination, answer in answers.items()]
+    if page:
+        names.append(f"@{page}")
     written = _to_json(written_fields(item))
     if not is_exact:
         return b"[%b,%b]" % (written, to_json(names))
@@ -223,21 +225,12 @@ def from_stored(stored: bytes) -> StoredItem:
     """
     try:
         if stored[:1] == b"{":
-            return StoredItem(_FIELDS.decode(stored))
-        whole = _WHOLE.decode(stored)
+            return StoredItem(_FIELDS.decode(stored), ())
+        return _WHOLE.decode(stored)
     except RecursionError as error:
         raise ValueError("an item is nested too deep") from error
-    return StoredItem(whole.fields, whole.names, whole.exact)
 
 
 _DICT = class_name(dict)
 _FIELDS = msgspec.json.Decoder(Fields)
-
-
-class _FullItem(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
-    fields: Fields
-    names: tuple[str, ...]
-    exact: tuple[Fields, tuple[str, ...]] | None = None
-
-
-_WHOLE = msgspec.json.Decoder(_FullItem)
+_WHOLE = msgspec.json.Decoder(StoredItem)
