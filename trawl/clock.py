@@ -25,6 +25,11 @@ class WallClock:
 
     anchor_utc: datetime
     anchor_at: float
+    _anchor_epoch: float = attrs.field(init=False, repr=False, eq=False)
+
+    @_anchor_epoch.default
+    def _its_epoch(self) -> float:
+        return self.anchor_utc.timestamp()
 
     @classmethod
     def started(cls, now: float, now_utc: datetime | None = None) -> WallClock:
@@ -37,8 +42,8 @@ class WallClock:
 
     def to_epoch(self, at: float) -> float:
         """Return the wall time of an instant of the run clock as seconds since 1970, for storage; infinities stay."""
-        return at - self.anchor_at + self.anchor_utc.timestamp()
+        return at - self.anchor_at + self._anchor_epoch
 
     def from_epoch(self, epoch: float) -> float:
         """Return the instant on the run clock of a wall time in seconds since 1970; infinities stay."""
-        return epoch - self.anchor_utc.timestamp() + self.anchor_at
+        return epoch - self._anchor_epoch + self.anchor_at
