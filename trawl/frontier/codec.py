@@ -296,7 +296,7 @@ class StoredRecord(msgspec.Struct, array_like=True, frozen=True):
     url: str
     method: str
     body: bytes | None
-    headers: list[list[str]] | None
+    headers: tuple[tuple[str, ...], ...] | None
     cookies: Any
     meta: Any
     cb_kwargs: Any
@@ -305,13 +305,13 @@ class StoredRecord(msgspec.Struct, array_like=True, frozen=True):
     priority: int
     dont_filter: bool
     depth: int
-    scopes: list[tuple[str, float | None]] | None
+    scopes: ScopeAmounts | None
     origin: str | None
     fingerprint: bytes | None
     until: float | None
     wait: float
     share: float
-    amounts: list[float | None]
+    amounts: Amounts
     found: float | None = None
     is_diverted: bool = False
 
@@ -323,7 +323,7 @@ class StoredRecord(msgspec.Struct, array_like=True, frozen=True):
     @property
     def its_scopes(self) -> ScopeAmounts:
         """Its throttling scopes and amounts, wherever they are stored."""
-        return _host_alone(self.its_origin) if self.scopes is None else tuple(self.scopes)
+        return _host_alone(self.its_origin) if self.scopes is None else self.scopes
 
 
 def _place_in(url: str) -> str:
@@ -474,13 +474,13 @@ class RecordCodec:
                 request.priority,
                 request.dont_filter,
                 request.depth,
-                None if scopes == _host_alone(origin) else [(scope, _portion(amount)) for scope, amount in scopes],
+                None if scopes == _host_alone(origin) else tuple([(id, _portion(amount)) for id, amount in scopes]),
                 None if origin == _place_in(url) else origin,
                 record.fingerprint,
                 until,
                 wait or 0,  # a whole number is a byte, a float nine
                 record.share or 0,
-                [_portion(amount) for amount in record.amounts],
+                tuple([_portion(amount) for amount in record.amounts]),
                 self._wall.to_epoch(now if record.found_at is None else record.found_at),
                 record.is_diverted,
             )
@@ -499,7 +499,7 @@ class RecordCodec:
             stored.url,
             self._names.callback(stored.callback),
             method=stored.method,
-            headers=None if stored.headers is None else _headers_of(tuple(map(tuple, stored.headers))),
+            headers=None if stored.headers is None else _headers_of(stored.headers),
             body=stored.body,
             cookies=stored.cookies,
             meta=meta,
@@ -510,7 +510,6 @@ class RecordCodec:
         )
         request.depth = stored.depth
         set_notes(request, notes)
-        amounts: Amounts = tuple(stored.amounts)
         not_before = 0.0
         if stored.until is not None:
             # The clock may have been set back since: nothing waits longer than it had to when it was stored.
@@ -522,7 +521,7 @@ class RecordCodec:
             stored.fingerprint,
             not_before,
             stored.share,
-            amounts,
+            stored.amounts,
             is_diverted=stored.is_diverted,
         )
         if stored.found is not None:  # the time between two runs does not count

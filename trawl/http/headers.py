@@ -201,9 +201,9 @@ class Headers(MutableMapping[str, str]):
         """Return all fields, one pair a value: in the order of the names' first use, then of the values."""
         return [(field[0], value) for field in self._fields.values() for value in field[1:]]
 
-    def as_set(self) -> list[list[str]]:
+    def as_set(self) -> tuple[tuple[str, ...], ...]:
         """Return each field as it was set: its name, then its values; a field set to None has none."""
-        return [field.copy() for field in self._fields.values()]
+        return tuple(map(tuple, self._fields.values()))
 
     def copy(self) -> Headers:
         """Return headers that can be changed without changing these."""
