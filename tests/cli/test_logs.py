@@ -10,9 +10,11 @@ from types import SimpleNamespace
 from typing import Literal
 
 import pytest
+import trio
 from rich.console import Console
 
 from trawl.cli.logs import Logs, is_expected
+from trawl.engine.callbacks import Shields, consume
 from trawl.engine.outputs import CallbackOutputs
 from trawl.errors import DownloadError, UsageError
 from trawl.http import Request
@@ -76,7 +78,7 @@ def test_an_expected_error_has_its_traceback_at_debug(logs: Logs, stream: io.Str
 def test_an_output_that_is_none_is_expected_too(given: object) -> None:
     outputs = CallbackOutputs(SimpleNamespace(), SimpleNamespace(), 0)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=rf"or None, not {type(given).__name__}: {given!r}$") as caught:
-        outputs.take_nowait(given)
+        trio.run(consume, [given], outputs, Shields())
     assert is_expected(caught.value)
 
 

@@ -34,7 +34,7 @@ logger: logging.Logger = logging.getLogger("trawl")
 _CHATTY = ("httpx", "httpcore", "hpack")
 _REFUSING = (
     "trawl.http",
-    *(f"trawl.engine.{name}" for name in ("callbacks", "direct", "outputs", "start_requests")),
+    *(f"trawl.engine.{name}" for name in ("callbacks", "direct", "start_requests")),
 )
 """Modules that refuse wrong input with ValueError or TypeError; elsewhere these are defects, and show a traceback."""
 
