@@ -114,9 +114,9 @@ class Run:
         return self.hits[-1].at - self.hits[0].at
 
     def rate(self, start: float, end: float) -> float:
-        """Pages a second that nginx served between two instants, in seconds since the first hit."""
+        """Pages a second that nginx served after one instant and up to another, in seconds since the first hit."""
         begun = self.hits[0].at
-        served = [hit for hit in self.hits if hit.status == 200 and start <= hit.at - begun < end]
+        served = [hit for hit in self.hits if hit.status == 200 and start < hit.at - begun <= end]
         return len(served) / (end - start)
 
 
