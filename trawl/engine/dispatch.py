@@ -142,7 +142,7 @@ class Dispatcher:
             # In the loop: what was leased above may have closed further gates.
             for origin, pause in self._gates.unasked():
                 start_soon(self._admission.ask_robots, origin, pause)
-            if scheduler.prepared:
+            if scheduler.prepares:
                 for prepared in scheduler.take_places(now, pages=state.may_page):
                     if not prepared.is_preparing:
                         self._limiters.take(prepared)

@@ -307,7 +307,8 @@ class Fetcher:
     def _look_later(self, now: float) -> None:
         """Have the dispatcher look when something may go; at once where somebody became ready, who has no timer."""
         scheduler = self._scheduler
-        if scheduler.prepared or (scheduler.queues.ready and scheduler.in_flight < scheduler.places):
+        is_ready = scheduler.queues.ready and scheduler.in_flight < scheduler.places
+        if is_ready or (scheduler.prepares and scheduler.prepared):
             self._state.wakeup.set()
         else:
             self._state.wakeup.set_by(self._scheduler.next_event(now))

@@ -250,12 +250,20 @@ class Lane:
         slots = grant.slots or (0,) * len(self.scopes)
         return all(scope.has_place(slot) for slot, scope in zip(slots, self.scopes, strict=True))
 
-    def place_at(self, grant: Grant, now: float) -> float:
-        """Return the instant from which a prepared ``grant`` may occupy its places (:meth:`Scope.place_at`)."""
-        if grant.is_put_off:
-            return max([scope.retaken_at(now, amount) for scope, amount in self._amounts(grant)], default=-inf)
-        slots = zip(grant.slots, self._amounts(grant), strict=True)
-        return max([scope.place_at(slot, now, amount) for slot, (scope, amount) in slots], default=-inf)
+    def place_at(self, grant: Grant, now: float) -> tuple[float, tuple[Scope, ...]]:
+        """Return the instant from which a prepared ``grant`` may occupy its places, and the scope that opens last.
+
+        See :meth:`Scope.place_at`; an exempt one has no scope.
+        """
+        at, last = -inf, self.scopes[:1]
+        for index, (scope, amount) in enumerate(self._amounts(grant)):
+            if grant.is_put_off:
+                opens_at = scope.retaken_at(now, amount)
+            else:
+                opens_at = scope.place_at(grant.slots[index], now, amount)
+            if opens_at > at:
+                at, last = opens_at, (scope,)
+        return at, last
 
     def occupy(self, grant: Grant, now: float) -> None:
         """Occupy a place in each of its scopes for ``grant``, which is prepared."""

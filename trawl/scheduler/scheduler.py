@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING
 from trawl.scheduler.explain import NO_PAGES, NO_PLACE, StoredCount, waiting, why, why_host, why_next
 from trawl.scheduler.grant import DIRECT, PAGE, PASSING, Grant, LaneId
 from trawl.scheduler.lanes import READY, Lane, OriginGate, Refused
+from trawl.scheduler.prepared import PreparedQueue
 from trawl.scheduler.queues import BACKOFF_PATIENCE, LaneQueues, LaterQueue
 from trawl.scheduler.scope_queue import PASSES, ScopeQueue
 from trawl.throttling.scope import MAX_LEAD
@@ -85,7 +86,6 @@ class Scheduler:
         "_next_order",
         "_next_turn",
         "_now",
-        "_places_at",
         "_scope_of",
         "_sign",
         "_vet",
@@ -125,7 +125,7 @@ class Scheduler:
         self.begun: dict[Grant, None] = {}
         self.preparing: int = 0
         self.put_offs: int = 0
-        self.prepared: list[Grant] = []
+        self.prepared: PreparedQueue = PreparedQueue()
         self.pages_left: float = inf
         self.grants: int = 0
         self.looks: int = 0
@@ -135,7 +135,6 @@ class Scheduler:
         self._next_order = count(1).__next__
         self._next_turn = count(1).__next__
         self._now = -inf
-        self._places_at = inf
         self.queues: LaneQueues = LaneQueues()
         self.lanes: dict[LaneId, Lane] = {}
         self.later: LaterQueue = LaterQueue()
@@ -216,8 +215,7 @@ class Scheduler:
         lane = grant.lane
         assert lane is not None
         if grant.is_preparing:
-            if grant in self.prepared:
-                self.prepared.remove(grant)
+            if self.prepared.discard(grant):
                 lane.prepared(-1)
             self.preparing -= not grant.is_put_off
             self.put_offs -= grant.is_put_off
@@ -262,7 +260,7 @@ class Scheduler:
     def wait_for_places(self, grant: Grant) -> None:
         """Have ``grant``, whose middleware hands its request on, wait for its places (:meth:`take_places`)."""
         assert grant.lane is not None
-        self.prepared.append(grant)
+        self.prepared.add(grant)
         grant.lane.prepared(1)
 
     def take_places(self, now: float, *, pages: bool = True) -> list[Grant]:
@@ -274,24 +272,24 @@ class Scheduler:
         takes: at another turn its middleware would fetch that page again, which takes its instant. With ``pages`` false
         only direct grants get theirs.
         """
-        self._places_at = inf
         going: list[Grant] = []
         kept: set[Scope] = set()
-        for grant in sorted(self.prepared, key=_is_page):
+        for grant in self.prepared.looks(now):
             if self.in_flight >= self.places or (not pages and not grant.is_direct):
                 break
             lane = grant.lane
             assert lane is not None
             if not kept.isdisjoint(lane.scopes) or not lane.has_places(grant):
                 kept.update(lane.scopes)
+                self.prepared.wait(grant, lane.scopes)
                 continue
             # Of its page budget it had nothing meanwhile: all pages may have come.
             is_refused = grant.is_put_off and self._objection(grant, now) is not None
-            at = inf if is_refused else lane.place_at(grant, now)
+            at, last = (inf, ()) if is_refused else lane.place_at(grant, now)
             if now < at and not is_refused and (at <= now + MAX_LEAD or grant.is_put_off):
-                self._places_at = min(self._places_at, at)
+                self.prepared.wait(grant, last, at)
                 continue
-            self.prepared.remove(grant)
+            self.prepared.discard(grant)
             lane.prepared(-1)
             going.append(grant)
             if at <= now:
@@ -338,6 +336,7 @@ class Scheduler:
 
     def opened(self, scope: Scope, now: float) -> bool:
         """Note that another crawl, which holds ``scope`` too, gave a place back or sent. True: a lane waits for it."""
+        self.prepared.stir(scope)
         queue = self.queues.scope_queues.get(scope.id)
         if queue is not None:
             self.queues.wake(queue, now)
@@ -347,6 +346,7 @@ class Scheduler:
     def changed(self, scope: Scope, now: float) -> None:
         """Note that limits of ``scope`` moved: its waiting lanes are looked at again at once (I12, P13)."""
         self._now = now
+        self.prepared.stir(scope)
         if scope.quota is not None and scope.quota.is_late:
             scope.quota.is_late = False
             self.queues.line_up_anew(scope, self.lanes.values(), now)
@@ -392,7 +392,7 @@ class Scheduler:
         """
         if not self.prepares:
             return inf if self.in_flight >= self.places else min(self.queues.next_timer(), self.later.next_at())
-        places_at = self._places_at if self.prepared else inf
+        places_at = self.prepared.next_at()
         if self.is_full() and not self._may_begin_direct():
             return places_at
         return min(places_at, self.queues.next_timer(), self.later.next_at())
@@ -589,6 +589,8 @@ class Scheduler:
                 queues.wake(queue, now)
             if queues.keeping:
                 queues.check_kept(scope, now)
+            if self.prepares:
+                self.prepared.stir(scope)
             if scope.holders:
                 for holder in scope.holders:
                     if holder is not self.holder:
@@ -623,7 +625,3 @@ class Scheduler:
             # A scope in common counts other crawls' lanes too, which are in their own queues.
             if not scope.lanes or (scope.holders and not queues.is_needed(scope)):
                 queues.close_queue(scope)
-
-
-def _is_page(grant: Grant) -> bool:
-    return not grant.is_direct
