@@ -521,3 +521,43 @@ def test_a_request_of_several_scopes_gets_its_places_though_each_is_busy_all_the
     sim = crawl(web, requests, settings)
     place = [send.url for send in sim.sends].index(f"http://{A}/both")
     assert place < 80
+
+
+@pytest.mark.parametrize("where", [A, B])
+@pytest.mark.parametrize(
+    ("limit", "reason", "most"),
+    [("CLOSESPIDER_PAGECOUNT", "closespider_pagecount", 5), ("PAGES_PER_DOMAIN", "finished", 10)],
+)
+def test_a_fetch_after_the_send_that_reached_a_limit_of_pages_does_not_wait_for_ever(
+    where: str, limit: str, reason: str, most: int
+) -> None:
+    class Pages(trawl.Spider):
+        name = "pages"
+        running: trawl.Spider
+
+        async def start(self) -> AsyncGenerator[trawl.Request, None]:
+            Pages.running = self
+            for url in pages(20):
+                yield trawl.Request(url)
+
+        def parse(self, response: trawl.Response) -> Any:
+            yield {"url": response.url}
+
+    def middleware(fetch: Fetch) -> Fetch:
+        async def send(request: trawl.Request) -> Outcome:
+            outcome = await fetch(request)
+            if "after" not in request.url:
+                await Pages.running.fetch(trawl.Request(f"http://{where}/after?{request.url[-2:]}"))
+            return outcome
+
+        return send
+
+    settings = {
+        "ROBOTSTXT_OBEY": False,
+        "DOWNLOADER_MIDDLEWARES": {middleware: 560},
+        "CLOSESPIDER_TIMEOUT": 500,
+        limit: 5,
+    }
+    sim = simulate(Pages, web_of(A, B, latency=0.2), settings=settings)
+    assert sim.reason == reason
+    assert len(sim.sends) == (most if where == B else 5)

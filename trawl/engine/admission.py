@@ -49,6 +49,7 @@ from trawl.throttling import Throttle
 
 if TYPE_CHECKING:
     from trawl.engine.fetcher import ScopeLimiters
+    from trawl.engine.limits import CrawlLimits
 
 __all__ = ["Admission", "Requirements", "not_before"]
 
@@ -85,6 +86,7 @@ class Admission:
         scheduler: Has what waits for its turn.
         cache_lookup: Takes what need not be sent; None: everything is.
         limiters: The places of what is under way.
+        limits: The limits of the crawl in pages.
 
     Attributes:
         is_foreign: Says if another process of the job is to send a request with these scopes; None: there is none.
@@ -101,6 +103,7 @@ class Admission:
         scheduler: Scheduler,
         cache_lookup: CacheLookup | None,
         limiters: ScopeLimiters,
+        limits: CrawlLimits,
     ) -> None:
         try:
             self._rules = AdmissionRules(context.scheduler, context.spider.allowed_domains, context.guard)
@@ -121,6 +124,7 @@ class Admission:
         self._scheduler = scheduler
         self._cache_lookup = cache_lookup
         self._limiters = limiters
+        self._limits = limits
         self._found_at = -math.inf
         self._restored_at = -math.inf
         self.is_foreign: Callable[[Request, ScopeAmounts], bool] | None = None
@@ -350,8 +354,10 @@ class Admission:
         # Before the gate is seen to: what a cache answers needs no robots.txt.
         if self._cache_lookup is not None and await self._cache_lookup.took(grant):
             return
-        if grant.waiter is not None and grant.waiter.parent in self._scheduler.begun:
-            self._make_room(grant)
+        if grant.waiter is not None and (parent := grant.waiter.parent) is not None:
+            if parent in self._scheduler.begun:
+                self._make_room(grant)
+            self._limits.decide_early(parent)
         if not grant.passes_gate:
             self._gates.ensure(grant.origin)
         self._scheduler.push(grant, trio.current_time(), not_before)

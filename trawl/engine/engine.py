@@ -136,7 +136,9 @@ class Engine:
         self.cache_lookup: CacheLookup | None = None
         if cache is not None:
             self.cache_lookup = CacheLookup(cache, limits=self.limits, state=state)
-        admission = Admission(context, self.throttle, self._gates, self.scheduler, self.cache_lookup, self._limiters)
+        admission = Admission(
+            context, self.throttle, self._gates, self.scheduler, self.cache_lookup, self._limiters, self.limits
+        )
         prefetcher = Prefetcher(context.frontier, self.scheduler, admission.grant_for, self.cache_lookup)
         self.leases: Leases = Leases(context, admission, prefetcher)
         self.direct: DirectFetches = DirectFetches(context, admission, self.scheduler)

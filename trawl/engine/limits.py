@@ -227,6 +227,23 @@ class CrawlLimits:
             self._take_pages(-1)
             self._state.wakeup.set()
 
+    def decide_early(self, grant: Grant) -> None:
+        """Have the answer to ``grant``, whose middleware fetches after it, be a page if none is left for that fetch.
+
+        It would wait for a page to be left, and its middleware for it.
+        """
+        task: RequestTask = grant.task
+        lane = grant.lane
+        if not task.is_counted or task.is_decided or lane is None:
+            return
+        budgets = [(scope, scope.pages) for scope in lane.scopes if scope.pages is not None]
+        if self._pages - self._others.in_flight > 0 and not any(pages.is_awaited for _, pages in budgets):
+            return
+        task.is_decided = True
+        for scope, pages in budgets:
+            self._decide(scope, pages, is_page=True)
+        self._end_if_reached()
+
     def _decide(self, scope: Scope, pages: PageBudget, *, is_page: bool) -> None:
         if not pages.decide(is_page=is_page):
             return
