@@ -253,8 +253,9 @@ class Fetcher:
         return outcome
 
     async def _has_places(self, grant: Grant) -> bool:
-        """Wait until a grant has its places whose middleware has run; False: the crawl is ending, and it gets none.
+        """Wait until a grant has its places whose middleware has run; False: it gets none, and is not sent.
 
+        That is where the crawl is ending, or a scope was closed for longer than a request waits at the wire.
         The first that has awaited has the scheduler begin others without: from then on they hold nothing meanwhile.
         """
         task: RequestTask = grant.task
