@@ -171,9 +171,10 @@ MEASURED = """
 Crawlers take turns, round by round, each in a process of its own, and each has to write all 5,000 items into its feed.
 The spider is the same for trawl and Scrapy: it yields the page's title and follows every link. Crawlee keeps its items
 in memory and writes them at the end. The bare loop has its list of URLs beforehand: it parses each page for title and
-links, and follows none. Task steps and I/O waits are counted by a Trio instrument in a round of its own. Memory is what
-Python's `tracemalloc` counts. Instructions are counted by valgrind, by a clock that is as slow as valgrind makes the
-crawl: by the true one each callback would take long.
+links, and follows none. Each crawler's garbage collector is as its command sets it: `trawl crawl` has it look less
+often, the others leave it as Python has it. Task steps and I/O waits are counted by a Trio instrument in a round of its
+own. Memory is what Python's `tracemalloc` counts. Instructions are counted by valgrind, by a clock that is as slow as
+valgrind makes the crawl: by the true one each callback would take long.
 """
 
 

@@ -15,6 +15,7 @@ import trio
 
 import trawl
 from trawl._run import crawl_with
+from trawl.cli.run import short_collections
 from trawl.settings import Layer, load
 
 SETTINGS: dict[str, object] = {
@@ -121,7 +122,9 @@ def main() -> None:
     parser.add_argument("--job", default="", help="a job's directory or address")
     parser.add_argument("--cache", default="", help="the folder of an HTTP cache")
     parser.add_argument("--slowed", type=float, default=1, help="the crawl's clock is so many times slower")
-    print(json.dumps(crawled(**vars(parser.parse_args()))))
+    given = parser.parse_args()
+    with short_collections():  # as the command has them
+        print(json.dumps(crawled(**vars(given))))
 
 
 if __name__ == "__main__":

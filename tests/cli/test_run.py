@@ -76,7 +76,7 @@ def test_a_crawl_is_given_everything_that_was_typed() -> None:
 
 @pytest.mark.usefixtures("garbage_collector")
 def test_objects_that_a_long_collection_has_left_are_not_looked_at_again() -> None:
-    before = gc.callbacks.copy()
+    before, thresholds = gc.callbacks.copy(), gc.get_threshold()
     takes = 0.009
     clock = 0.0
 
@@ -86,6 +86,7 @@ def test_objects_that_a_long_collection_has_left_are_not_looked_at_again() -> No
         return clock
 
     with short_collections(seconds):
+        assert gc.get_threshold() == (max(thresholds[0], 2000), *thresholds[1:])
         imported = gc.get_freeze_count()
         grown = [[i] for i in range(1000)]
         gc.collect()
@@ -94,7 +95,16 @@ def test_objects_that_a_long_collection_has_left_are_not_looked_at_again() -> No
         gc.collect()
         assert gc.get_freeze_count() >= imported + len(grown)
     assert gc.get_freeze_count() == 0
-    assert gc.callbacks == before
+    assert (gc.callbacks, gc.get_threshold()) == (before, thresholds)
+
+
+@pytest.mark.usefixtures("garbage_collector")
+def test_a_threshold_that_was_set_to_0_or_higher_stays() -> None:
+    for thresholds in ((0, 10, 10), (5000, 20, 20)):
+        gc.set_threshold(*thresholds)
+        with short_collections():
+            assert gc.get_threshold() == thresholds
+        assert gc.get_threshold() == thresholds
 
 
 class Frozen:
