@@ -11,6 +11,7 @@ import trio
 
 import trawl
 from tests.promises.pacing import SPACED, crawl, pages, web_of
+from trawl.frontier.base import lane_key
 from trawl.http import Fetch, Outcome
 from trawl.scheduler import Grant
 from trawl.scheduler.lanes import Lane
@@ -23,8 +24,9 @@ ONE, OTHER = (Scope(name, Limits()) for name in ("one", "other"))
 
 def grant_of(*scopes: Scope, is_direct: bool = False) -> Grant:
     """A grant in a lane of these scopes."""
-    grant = Grant("request", tuple((scope.id, None) for scope in scopes), is_direct=is_direct)
-    grant.lane = Lane("lane", scopes)  # type: ignore[arg-type]
+    amounts = tuple((scope.id, None) for scope in scopes)
+    grant = Grant("request", amounts, is_direct=is_direct)
+    grant.lane = Lane(lane_key(amounts, ""), scopes)
     return grant
 
 
