@@ -73,13 +73,14 @@ class DupeFilter:
 
     def claim_many(self, fingerprints: Iterable[bytes]) -> list[bool | None]:
         """Claim fingerprints. Returns of each whether it was new; None: tell :meth:`settle` what the store says."""
-        claimed = self._claimed
+        claimed, young, old = self._claimed, self._young, self._old
         answers: list[bool | None] = []
         for fingerprint in fingerprints:
-            if fingerprint in claimed or fingerprint in self._young:
+            if fingerprint in young or fingerprint in claimed:
                 answers.append(False)
-            elif fingerprint in self._old:
+            elif fingerprint in old:
                 self._remember(fingerprint)
+                young, old = self._young, self._old  # a new generation may have begun
                 answers.append(False)
             else:
                 claimed.add(fingerprint)

@@ -217,7 +217,8 @@ class StoredFrontier:
         # The others stay due, so that this is called again at once.
         due_of = [number for number, held in self._held.items() if held.due <= wall][:_LANES_AT_ONCE]
         found = await self._job.read_due(due_of, wall)
-        records = [self._decoded(place[0], blob) for place, blob in found]
+        read_at = trio.current_time()
+        records = [self._decoded(place[0], blob, read_at) for place, blob in found]
         lanes = {record.lane: None for record in records}
         numbers = {lane: self._job.number_of(lane) for lane in lanes}
         moved = [
@@ -285,8 +286,9 @@ class StoredFrontier:
     def gained(self, lanes: Sequence[tuple[int, LaneRow]], held: Sequence[HeldLane]) -> list[LaneKey]:
         """Take up lanes that earlier processes, or other sessions, have left; their keys."""
         found = []
+        now = trio.current_time()
         for pending, (number, priority, share, order, blob) in lanes:
-            record = self._decoded(order, blob)
+            record = self._decoded(order, blob, now)
             lane = record.lane
             if lane in self.caches.by_lane:
                 raise self._damaged(order, "its lane is not the one that it is stored in")
@@ -307,11 +309,12 @@ class StoredFrontier:
     def arrived(self, rows: Sequence[Row]) -> list[LaneKey]:
         """Take up requests that other sessions have stored; the keys of their lanes."""
         lanes: dict[LaneKey, None] = {}
+        now = trio.current_time()
         for order, number, priority, share, blob in rows:
             if is_held(number):
                 self._hold(number, priority)
                 continue
-            record = self._decoded(order, blob)
+            record = self._decoded(order, blob, now)
             self.caches.place(self._cache_of(record.lane), (priority, share, order), record)
             self._pending += 1
             lanes[record.lane] = None
@@ -346,6 +349,8 @@ class StoredFrontier:
         self, records: Sequence[Record], sign: int, *, is_leased: bool = False
     ) -> tuple[list[Row], list[bytes | None]]:
         """Return the rows and fingerprints to store for ``records``, which get their orders."""
+        if not records:  # of most pages: all that they link to was seen before
+            return [], []
         now = trio.current_time()
         blobs = [record.stored if record.stored is not None else self._codec.encode(record, now) for record in records]
         rows: list[Row] = []
@@ -366,6 +371,8 @@ class StoredFrontier:
 
     def _stored(self, records: Sequence[Record], rows: Sequence[Row], written: StepResult) -> PushResult:
         """Take up those records that are pending here now."""
+        if not records:
+            return PushResult(records)
         seen: list[Record] = []
         elsewhere: list[Record] = []
         is_here = self._job.is_here
@@ -424,22 +431,23 @@ class StoredFrontier:
 
     def _take(self, cache: LaneCache, limit: int) -> list[Record]:
         taken = self.caches.take(cache, limit)
+        now = trio.current_time()
         try:
-            leases = [held if isinstance(held, Record) else self._decoded(key[2], held) for key, held in taken]
+            leases = [held if isinstance(held, Record) else self._decoded(key[2], held, now) for key, held in taken]
         except JobError:
             cache.leased -= len(taken)
             for key, held in taken:
                 self.caches.place(cache, key, held)
             raise
-        since = self._now_epoch()
+        since = self._wall.to_epoch(now)
         for lease, (key, _) in zip(leases, taken, strict=True):
             self._leased[lease.order] = cache, since, (key[2], cache.number, *key[:2])
         self._pending -= len(leases)
         return leases
 
-    def _decoded(self, order: int, blob: bytes) -> Record:
+    def _decoded(self, order: int, blob: bytes, now: float) -> Record:
         try:
-            record = self._codec.decode(blob, trio.current_time())
+            record = self._codec.decode(blob, now)
         except (ValueError, LookupError, TypeError) as error:
             raise self._damaged(order, str(error)) from error
         record.order = order
