@@ -83,7 +83,7 @@ ONE_SLOT: dict[str, Any] = {**EIGHT_SLOTS, "concurrency": 1}
         (EIGHT_SLOTS, (3.0,), 0.99, 1.0),
         (EIGHT_SLOTS, (0.1, 3.0), 0.99, 1.0),
         (EIGHT_SLOTS, SLOW_AND_QUICK, 0.99, 1.0),
-        (EIGHT_SLOTS, (8.0,), 0.74, 0.76),  # a lead of 5 s: eight seconds of each request, five of them ahead
+        (EIGHT_SLOTS, (8.0,), 0.99, 1.0),
         ({"rate": 5}, (3.0,), 4.95, 5.0),
         ({"rate": 5}, (0.1, 3.0), 4.9, 5.0),
         ({"rate": 5}, SLOW_AND_QUICK, 4.9, 5.0),

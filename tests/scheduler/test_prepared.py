@@ -19,7 +19,7 @@ from trawl.scheduler.prepared import PreparedQueue
 from trawl.throttling.limits import Limits
 from trawl.throttling.scope import Scope
 
-ONE, OTHER = (Scope(name, Limits()) for name in ("one", "other"))
+ONE, OTHER, THIRD = (Scope(name, Limits()) for name in ("one", "other", "third"))
 
 
 def grant_of(*scopes: Scope, is_direct: bool = False) -> Grant:
@@ -35,8 +35,8 @@ def test_what_comes_is_looked_at_direct_fetches_first_then_in_the_order_of_comin
     first, second, direct = grant_of(ONE), grant_of(OTHER), grant_of(OTHER, is_direct=True)
     for grant in (first, second, direct):
         queue.add(grant)
-    assert queue.looks(0.0) == [direct, first, second]
-    assert queue.looks(0.0) == [direct, first, second]  # nothing was decided of them
+    assert queue.to_look(0.0) == [direct, first, second]
+    assert queue.to_look(0.0) == [direct, first, second]  # nothing was decided of them
     assert len(queue) == 3
 
 
@@ -45,47 +45,60 @@ def test_who_waits_is_looked_at_when_its_scope_is_stirred_and_no_other_is() -> N
     first, second = grant_of(ONE), grant_of(OTHER)
     for grant in (first, second):
         queue.add(grant)
-        queue.wait(grant, [ONE if grant is first else OTHER])
-    assert queue.looks(10.0) == []
+        queue.wait_for_place(grant)
+    assert queue.to_look(5.0) == []
     queue.stir(ONE)
-    assert queue.looks(10.0) == [first]
+    assert queue.is_stirred
+    assert queue.to_look(10.0) == [first]
 
 
 def test_who_waits_for_an_instant_is_looked_at_then() -> None:
     queue = PreparedQueue()
     grant = grant_of(ONE)
     queue.add(grant)
-    queue.wait(grant, [ONE], 5.0)
+    queue.wait_until(grant, 5.0, [ONE])
     assert queue.next_at() == 5.0
-    assert queue.looks(4.9) == []
-    assert queue.looks(5.0) == [grant]
+    assert queue.to_look(4.9) == []
+    assert queue.to_look(5.0) == [grant]
     assert queue.next_at() == inf
 
 
-def test_one_that_comes_or_whose_instant_has_come_is_looked_at_behind_an_older_one_of_its_scope() -> None:
-    queue = PreparedQueue()
-    older, timed, newcomer = grant_of(ONE, OTHER), grant_of(OTHER), grant_of(ONE)
-    queue.add(older)
-    queue.wait(older, [ONE, OTHER])  # for a place
-    queue.add(timed)
-    queue.wait(timed, [OTHER], 5.0)
-    queue.wait(older, [ONE, OTHER])
-    assert queue.looks(5.0) == [older, timed]
-    queue.wait(older, [ONE, OTHER])
-    queue.wait(timed, [OTHER], 9.0)
-    queue.add(newcomer)
-    assert queue.looks(6.0) == [older, newcomer]
-
-
-def test_who_has_gone_is_looked_at_no_more() -> None:
+def test_the_instant_of_an_earlier_wait_is_forgotten() -> None:
     queue = PreparedQueue()
     grant = grant_of(ONE)
     queue.add(grant)
-    queue.wait(grant, [ONE], 5.0)
-    assert queue.discard(grant)
-    assert not queue.discard(grant)
+    for _ in range(1000):
+        queue.wait_until(grant, 5.0, [ONE])
+    queue.wait_until(grant, 7.0, [ONE])
+    assert queue.next_at() == 7.0
+    assert queue.to_look(6.0) == []
+    assert len(queue._timers) < 200
+
+
+def test_who_waits_for_a_place_is_passed_by_none_that_came_later_and_needs_a_scope_of_it() -> None:
+    queue = PreparedQueue()
+    older, newcomer, direct, other = grant_of(ONE, OTHER), grant_of(ONE), grant_of(ONE, is_direct=True), grant_of(THIRD)
+    for grant in (older, newcomer, direct, other):
+        queue.add(grant)
+    queue.wait_for_place(older)
+    assert [queue.is_behind(grant) for grant in (older, newcomer, direct, other)] == [False, True, False, False]
+    queue.wait_until(older, 5.0, [OTHER])  # for its own instant it keeps nobody
+    assert not queue.is_behind(newcomer)
+
+
+def test_who_has_gone_is_looked_at_no_more_and_keeps_nobody() -> None:
+    queue = PreparedQueue()
+    grant, behind = grant_of(ONE), grant_of(ONE)
+    for each in (grant, behind):
+        queue.add(each)
+    queue.wait_until(grant, 5.0, [ONE])
+    queue.wait_for_place(grant)
+    queue.wait_for_place(behind)
+    queue.discard(grant)
     queue.stir(ONE)
-    assert queue.looks(5.0) == []
+    assert queue.to_look(5.0) == [behind]
+    assert not queue.is_behind(behind)
+    queue.discard(behind)
     assert queue.next_at() == inf
     assert not queue
 

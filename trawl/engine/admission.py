@@ -48,7 +48,6 @@ from trawl.scheduler.grant import amounts_of
 from trawl.throttling import Throttle
 
 if TYPE_CHECKING:
-    from trawl.engine.fetcher import ScopeLimiters
     from trawl.engine.limits import CrawlLimits
 
 __all__ = ["Admission", "Requirements", "not_before"]
@@ -85,7 +84,6 @@ class Admission:
         gates: Names origins, and closes the gate of one whose robots.txt is not read.
         scheduler: Has what waits for its turn.
         cache_lookup: Takes what need not be sent; None: everything is.
-        limiters: The places of what is under way.
         limits: The limits of the crawl in pages.
 
     Attributes:
@@ -102,7 +100,6 @@ class Admission:
         gates: RobotsGates,
         scheduler: Scheduler,
         cache_lookup: CacheLookup | None,
-        limiters: ScopeLimiters,
         limits: CrawlLimits,
     ) -> None:
         try:
@@ -123,7 +120,6 @@ class Admission:
         self._gates = gates
         self._scheduler = scheduler
         self._cache_lookup = cache_lookup
-        self._limiters = limiters
         self._limits = limits
         self._found_at = -math.inf
         self._restored_at = -math.inf
@@ -355,24 +351,12 @@ class Admission:
         if self._cache_lookup is not None and await self._cache_lookup.took(grant):
             return
         if grant.waiter is not None and (parent := grant.waiter.parent) is not None:
-            if parent in self._scheduler.begun:
-                self._make_room(grant)
-            self._limits.decide_early(parent)
+            parent.has_fetched = True
+            self._limits.decide_early(parent, grant)
         if not grant.passes_gate:
             self._gates.ensure(grant.origin)
         self._scheduler.push(grant, trio.current_time(), not_before)
         self._state.wakeup.set()
-
-    def _make_room(self, grant: Grant) -> None:
-        """Have those give back what ``grant`` may need whose middleware runs: it, or a manager, waits for ``grant``.
-
-        That is for a token of the same host, say; neither would ever go. And where one of them fetches a token, others
-        may wait for that (by a lock).
-        """
-        for each in self._scheduler.holding_up(grant):
-            had_places = not each.is_preparing
-            if self._scheduler.put_off(each, trio.current_time()) and had_places:
-                self._limiters.give_back(each)
 
     # -- at the send
 

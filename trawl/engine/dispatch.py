@@ -3,7 +3,8 @@
 Place first, then decide, then start, with no await between: the core grants only what has a place in every scope and
 among all, at the instant ``now``, and the request's task is started in the same step. Between decisions the dispatcher
 sleeps under a cancel scope whose deadline is the next instant at which the core could answer otherwise; a change wakes
-it. Where middleware awaits, a request's task starts first, and its place is taken here when its middleware has run.
+it. Where a user's own code runs before the send, a request's task starts first, and its place is taken when that has
+run: at its send, or here if it has to wait.
 
 The task that reads ``start()`` decides too, after each request that may go, so that neither waits for a turn of the
 other. It does so only where no step of that waits: a cancel scope that the spider has open across its ``yield`` would
@@ -97,7 +98,7 @@ class Dispatcher:
 
     def let_go(self) -> None:
         """The crawl sends nothing new: let those go on without a place that are prepared and wait for one."""
-        for grant in self._scheduler.prepared:
+        for grant in self._scheduler.waiting_for_places():
             grant.task.places.set()
 
     def _next_look(self) -> float:
@@ -144,14 +145,15 @@ class Dispatcher:
                 start_soon(self._admission.ask_robots, origin, pause)
             if scheduler.prepares:
                 for prepared in scheduler.take_places(now, pages=state.may_page):
-                    if not prepared.is_preparing:
-                        self._limiters.take(prepared)
-                    prepared.task.places.set()
+                    self._go_on(prepared)
             verdict = scheduler.grant(now, pages=state.may_page)
             if verdict is None:
                 return
+            grant = verdict.grant if isinstance(verdict, Refused) else verdict
+            if grant.task is not None:  # it has begun before
+                self._go_on(grant)
+                continue
             if isinstance(verdict, Refused):
-                grant = verdict.grant
                 state.task_began(is_page=grant.is_page)
                 start_soon(self._worker.refuse, grant, verdict.reason, self._gates.failure_of(grant))
                 self._gone(grant)
@@ -160,14 +162,19 @@ class Dispatcher:
                     state.wakeup.set()
                     return
                 continue
-            grant = verdict
             grant.task = RequestTask(grant.request)
             state.task_began(is_page=grant.is_page)
             # It raises where the scheduler has granted a place that there is not: the check on its counters.
-            if not grant.is_preparing:
+            if grant.has_places:
                 self._limiters.take(grant)
             start_soon(self._worker.run, grant, name=REQUEST_TASK)
             self._gone(grant)
+
+    def _go_on(self, grant: Grant) -> None:
+        """Let the task of ``grant`` go on, with its places or without."""
+        if grant.has_places:
+            self._limiters.take(grant)
+        grant.task.places.set()
 
     def _gone(self, grant: Grant) -> None:
         if grant.lease is not None:

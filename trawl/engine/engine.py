@@ -136,9 +136,7 @@ class Engine:
         self.cache_lookup: CacheLookup | None = None
         if cache is not None:
             self.cache_lookup = CacheLookup(cache, limits=self.limits, state=state)
-        admission = Admission(
-            context, self.throttle, self._gates, self.scheduler, self.cache_lookup, self._limiters, self.limits
-        )
+        admission = Admission(context, self.throttle, self._gates, self.scheduler, self.cache_lookup, self.limits)
         prefetcher = Prefetcher(context.frontier, self.scheduler, admission.grant_for, self.cache_lookup)
         self.leases: Leases = Leases(context, admission, prefetcher)
         self.direct: DirectFetches = DirectFetches(context, admission, self.scheduler)
@@ -146,6 +144,8 @@ class Engine:
         self.crawl: Crawl = context.crawl_class(context, self.scheduler, self.throttle, self.direct, self.leases)
         context.spider.bind(self.crawl)  # which is older than its crawl: the settings are read by its attributes
         self.throttle.make_managers(self.crawl)
+        has_middleware = bool(context.middleware_stack.settings.downloader_middlewares)
+        self.scheduler.prepares = has_middleware or self.throttle.asks_manager  # users' own, which may await and fetch
         self.hooks: Hooks = context.hooks(self.crawl, item_check(context.spider, context.settings, stats))
         self.processor: Processor = context.pipelines(self.crawl)
         # What runs: the reader of start(), a worker for each grant, and the dispatcher, which starts it.

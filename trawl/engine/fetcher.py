@@ -5,8 +5,8 @@ What the middleware hands on is compared with what was granted; where it needs s
 
 From the grant to the wire there is no await but the connection's, and no delay is longer for it: a scope with spacing
 grants a request earlier by the time that others took to the wire, and the request waits there, connected, for its
-instant. What a middleware awaits comes before that: once one has awaited, the requests of the crawl begin without
-places, and wait here for them (:meth:`~trawl.scheduler.scheduler.Scheduler.take_places`). A scope that was closed
+instant. What a user's middleware awaits comes before that: where there is one the requests of the crawl begin without
+places, and get them here (:meth:`~trawl.scheduler.scheduler.Scheduler.place`). A scope that was closed
 meanwhile, by a refusal (D01, B03), a much longer delay, a lower quota or concurrency (I12), is still obeyed: the
 request is not sent, gives its places back, and waits for another turn, while the connection is left to the next
 request. So does one whose old connection was dead, where its scopes count sends: going again is another send. When the
@@ -44,9 +44,6 @@ from trawl.throttling.explain import add_parsing, add_times, add_wasted_send
 from trawl.throttling.scope import MAX_LEAD
 
 __all__ = ["Fetcher", "Recorder", "ScopeLimiters"]
-
-AWAITED = 0.001
-"""Seconds. A middleware that takes longer before the send is taken for one that awaits."""
 
 MAX_KEPT = 256
 """Limiters up to which one is kept that has nothing in flight."""
@@ -113,13 +110,14 @@ Recorder = Callable[[Grant, "Outcome | None", float], None]
 class _Write:
     """Called by the transport at both ends of a write; scopes count from the later end."""
 
-    __slots__ = ("_began", "_began_at", "_grant", "asked_at", "needs_new_connection")
+    __slots__ = ("_began", "_began_at", "_grant", "asked_at", "needs_new_connection", "opens_at")
 
     def __init__(self, began: Callable[[Grant, float], bool | float], grant: Grant) -> None:
         self._began = began
         self._grant = grant
         self._began_at = -math.inf
         self.asked_at: float | None = None  # since when it waits at the wire
+        self.opens_at: float = -math.inf  # until when
         self.needs_new_connection: bool = notes_of(grant.request).needs_new_connection
 
     def __call__(self) -> bool | float:
@@ -130,7 +128,7 @@ class _Write:
             self.asked_at = None
         answer = self._began(self._grant, now)
         if answer and answer is not True:
-            self.asked_at = now
+            self.asked_at, self.opens_at = now, answer
         return answer
 
     def had_new_connection(self, request: Request) -> None:
@@ -211,7 +209,7 @@ class Fetcher:
             return outcome
         write = _Write(self._sent, grant)
         try:
-            if (task.began_at is not None or grant.is_preparing) and not await self._has_places(grant):
+            if not grant.has_places and not await self._places(grant):
                 return self._held(grant, Outcome(request))
             outcome = await self._transport.send(request, write)
         except BaseException:  # cancelled, by a time limit in a middleware: it is good for no other send
@@ -219,7 +217,7 @@ class Fetcher:
             raise
         # Not written: a scope was closed at the wire. It waits for another turn, and gives its spacing back.
         if outcome.sent_at is None and outcome.is_held:
-            if write.asked_at is not None and grant.lane is not None:  # a transport that does not wait
+            if grant.lane is not None and trio.current_time() < write.opens_at:  # a transport that does not wait
                 grant.lane.forget_lead()
             return self._held(grant, outcome)
         if write.needs_new_connection:
@@ -252,26 +250,21 @@ class Fetcher:
         self.give_back(grant, outcome)
         return outcome
 
-    async def _has_places(self, grant: Grant) -> bool:
-        """Wait until a grant has its places whose middleware has run; False: it gets none, and is not sent.
+    async def _places(self, grant: Grant) -> bool:
+        """Give a grant its places whose middleware has run, or wait for them; False: it gets none, and is not sent.
 
-        That is where the crawl is ending, or a scope was closed for longer than a request waits at the wire.
-        The first that has awaited has the scheduler begin others without: from then on they hold nothing meanwhile.
+        That is where the crawl is ending, or a scope was closed for longer than a request waits at the wire. A
+        checkpoint only if it waits.
         """
-        task: RequestTask = grant.task
-        now = trio.current_time()
-        self._scheduler.begun.pop(grant, None)
-        if task.began_at is not None and now - task.began_at > AWAITED:
-            self._scheduler.prepares = True
-        if not grant.is_preparing:
+        if self._state.is_ending:
+            return False
+        if self._scheduler.place(grant, trio.current_time(), pages=self._state.may_page):
+            self._limiters.take(grant)
             return True
-        grant.prepared_for = now - grant.granted_at
-        task.places = trio.Event()
-        self._scheduler.wait_for_places(grant)
+        grant.task.places = places = trio.Event()
         self._state.wakeup.set()
-        await task.places.wait()
-        grant.waited(trio.current_time() - now)
-        return not grant.is_preparing
+        await places.wait()
+        return grant.has_places
 
     def give_back(self, grant: Grant, outcome: Outcome | None = None, now: float | None = None) -> None:
         """Give the places of a turn back, if it holds any; what was never sent gives its spacing back too."""
@@ -280,7 +273,7 @@ class Fetcher:
         now = trio.current_time() if now is None else now
         if self._recorder is not None and grant.sent_at is not None:
             self._recorder(grant, outcome, now)
-        if not grant.is_preparing:
+        if grant.has_places:
             self._limiters.give_back(grant)
         self._scheduler.give_back(grant, now)
         if self._state.is_reading:  # each free place may be a permit for start(): the dispatcher looks now
@@ -309,7 +302,7 @@ class Fetcher:
         """Have the dispatcher look when something may go; at once where somebody became ready, who has no timer."""
         scheduler = self._scheduler
         is_ready = scheduler.queues.ready and scheduler.in_flight < scheduler.places
-        if is_ready or (scheduler.prepares and scheduler.prepared):
+        if is_ready or (scheduler.prepares and scheduler.prepared.is_stirred):
             self._state.wakeup.set()
         else:
             self._state.wakeup.set_by(self._scheduler.next_event(now))
@@ -357,7 +350,8 @@ class Fetcher:
         """Note where the time of a send went, now that it has ended."""
         ended_at = outcome.ended_at
         sent_at = ended_at if outcome.sent_at is None else outcome.sent_at
-        times = Times(grant.queued, grant.throttled, sent_at - grant.granted_at, ended_at - sent_at)
+        connecting = grant.prepared_for + sent_at - grant.granted_at
+        times = Times(grant.queued, grant.throttled, connecting, ended_at - sent_at)
         grant.task.read_at, grant.task.times = ended_at, times
         self._stats.times.add(times)
         lane = grant.lane

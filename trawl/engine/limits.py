@@ -159,6 +159,7 @@ class CrawlLimits:
         "_places",
         "_scheduler",
         "_state",
+        "_undecided",
         "began_at",
         "items",
     )
@@ -179,6 +180,7 @@ class CrawlLimits:
         self._pages: float = settings.closespider_pagecount or math.inf
         self._errors: float = settings.closespider_errorcount or math.inf
         self._counted = self._failed = 0
+        self._undecided = 0  # of those counted: whole responses that may yet be no page
         self._others = Counts()
         self.began_at: float = math.inf if share is None else share.began_at
         self.items: ItemLimit | None = None
@@ -197,6 +199,7 @@ class CrawlLimits:
         """Count a whole response as a page until it is known for something else; before its place is given back."""
         if not grant.task.is_counted and not grant.passes_gate:
             grant.task.is_counted = True
+            self._undecided += 1
             self._take_pages(1)
 
     def decided(self, grant: Grant, outcome: Outcome | None) -> None:
@@ -216,19 +219,21 @@ class CrawlLimits:
         lane = grant.lane
         assert lane is not None
         is_page = outcome is not None and _is_page(grant, outcome)
-        for scope in lane.scopes if grant.slots else ():  # one that was put off is under way in none
+        if is_page:
+            self.answered(grant)
+        self._undecided -= task.is_counted
+        for scope in lane.scopes if grant.slots else ():  # one without places is under way in none
             if scope.pages is not None:
                 self._decide(scope, scope.pages, is_page=is_page and outcome is not None and not outcome.is_cached)
         if is_page:
-            self.answered(grant)
             self._end_if_reached()
         elif task.is_counted:
             # One page more is missing again: there may be a place for one that waits.
             self._take_pages(-1)
             self._state.wakeup.set()
 
-    def decide_early(self, grant: Grant) -> None:
-        """Have the answer to ``grant``, whose middleware fetches after it, be a page if none is left for that fetch.
+    def decide_early(self, grant: Grant, fetch: Grant) -> None:
+        """Have the answer to ``grant``, whose middleware waits for ``fetch`` now, be a page if none is left for that.
 
         It would wait for a page to be left, and its middleware for it.
         """
@@ -237,9 +242,12 @@ class CrawlLimits:
         if not task.is_counted or task.is_decided or lane is None:
             return
         budgets = [(scope, scope.pages) for scope in lane.scopes if scope.pages is not None]
-        if self._pages - self._others.in_flight > 0 and not any(pages.is_awaited for _, pages in budgets):
+        needed = {id for id, _ in fetch.scopes}
+        is_awaited = any(pages.is_awaited and scope.id in needed for scope, pages in budgets)
+        if self._pages - self._others.in_flight > 0 and not is_awaited:
             return
         task.is_decided = True
+        self._undecided -= 1
         for scope, pages in budgets:
             self._decide(scope, pages, is_page=True)
         self._end_if_reached()
@@ -269,7 +277,7 @@ class CrawlLimits:
         self._scheduler.places = min(self._places, left)
 
     def _end_if_reached(self) -> None:
-        if self._pages <= 0:
+        if self._pages + self._undecided <= 0:
             self._state.end("closespider_pagecount")
         if self._errors <= 0:
             self._state.end("closespider_errorcount")

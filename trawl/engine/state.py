@@ -99,7 +99,6 @@ class RequestTask:
         is_counted: Its response was counted as a page.
         is_decided: It is known if it was one.
         is_done: It ended by itself, its outputs are stored.
-        began_at: When it began, where a middleware of the user's may await before the send; else None.
         places: Set when it has its places, or gets none; made when it waits for them.
     """
 
@@ -108,7 +107,6 @@ class RequestTask:
         "_meta",
         "_method",
         "_scope",
-        "began_at",
         "diverted",
         "is_cancelled",
         "is_counted",
@@ -135,7 +133,6 @@ class RequestTask:
         self.is_counted: bool = False
         self.is_decided: bool = False
         self.is_done: bool = False
-        self.began_at: float | None = None
         self.places: trio.Event | None = None
         self.url: str = request.url
         self._method = request.method

@@ -144,7 +144,6 @@ class Worker:
             with grant.task:
                 if self._may_fetch or not grant.is_page:
                     grant.task.take_cancels()
-                    grant.task.began_at = trio.current_time()
                 outcome = await self._outcome(grant)
                 # What it was first, its places second: else one page too many could be granted (CLOSESPIDER_PAGECOUNT).
                 self._limits.decided(grant, outcome)

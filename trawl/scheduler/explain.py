@@ -34,7 +34,10 @@ NO_PLACE = Reason("", "places", inf, "CONCURRENT_REQUESTS")
 NO_PAGES = Reason("", "callbacks", inf, "CONCURRENT_CALLBACKS")
 """No page can go until a callback has ended."""
 
-_OF_ALL = (NO_PLACE, NO_PAGES)
+NO_BEGINNING = Reason("", "middleware", inf, "CONCURRENT_REQUESTS")
+"""No page can begin until one that has begun has its places, or has ended."""
+
+_OF_ALL = (NO_PLACE, NO_PAGES, NO_BEGINNING)
 """What holds up every request alike, and is no limit of a scope's."""
 
 
@@ -74,9 +77,10 @@ def why_next(scheduler: Scheduler, grant: Grant, now: float) -> Reason | None:
 
 
 def pending_pages(scheduler: Scheduler) -> list[Grant]:
-    """Every page that waits, in no promised order: at the end of a crawl they are given back."""
+    """Every page that waits and has not begun, in no promised order: at the end of a crawl they are given back."""
     lined = [ticket[-1] for lane in scheduler.lanes.values() for ticket in lane.queue]
-    return [grant for grant in [*lined, *scheduler.later.pending()] if grant.is_pending and not grant.is_direct]
+    pending = [grant for grant in [*lined, *scheduler.later.pending()] if grant.is_pending and not grant.is_direct]
+    return [grant for grant in pending if not grant.is_in_flight]  # those have a task
 
 
 def waiting(scheduler: Scheduler, now: float, max_groups: int, stored: StoredCount | None = None) -> list[Group]:
@@ -130,7 +134,7 @@ class _Reasons:
         if isinstance(where, TokenQueue):
             return where.reason()
         if where is READY and scheduler.is_full():
-            return NO_PLACE  # what its scopes say is looked at when a place is free
+            return scheduler.full_by()  # what its scopes say is looked at when a place is free
         last: Scope | None = None
         opens_at = self._now
         for scope in lane.scopes:
@@ -143,9 +147,16 @@ class _Reasons:
             return Reason(where.scope.id, "claim", inf, "a request of several scopes goes first")
         if isinstance(where, ScopeQueue) and where.saves(lane, self._now):
             return Reason(where.scope.id, "quota", where.kept_until(self._now), "a larger amount goes first")
-        if scheduler.is_full():
-            return NO_PLACE
-        return NO_PAGES if lane.kind == PAGE and scheduler.left_by is NO_PAGES else None
+        return self._of_all(lane)
+
+    def _of_all(self, lane: Lane) -> Reason | None:
+        """Explain why a lane waits whose scopes are open."""
+        where = lane.where
+        if self._scheduler.is_full():
+            return self._scheduler.full_by()
+        if isinstance(where, ScopeQueue) and lane.kind == PAGE and where.scope.begun:
+            return Reason(where.scope.id, "middleware")
+        return NO_PAGES if lane.kind == PAGE and self._scheduler.left_by is NO_PAGES else None
 
     def _of_scope(self, scope: Scope, amount: float) -> Reason:
         key = (scope.id, amount if scope.quota is not None else 1.0)

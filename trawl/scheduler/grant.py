@@ -11,10 +11,11 @@ if TYPE_CHECKING:
     from trawl.scheduler.lanes import Lane
     from trawl.throttling.explain import Reason
 
-__all__ = ["DIRECT", "PAGE", "PASSING", "Grant", "LaneId", "amounts_of"]
+__all__ = ["BEGUN", "DIRECT", "PAGE", "PASSING", "Grant", "LaneId", "amounts_of"]
 
-DIRECT, PASSING, PAGE = range(3)
-"""Kinds of lanes. Exempt pages are in the lane of those that need no scope."""
+DIRECT, PASSING, PAGE, BEGUN = range(4)
+"""Kinds of lanes. Exempt pages are in the lane of those that need no scope; ``BEGUN`` is for pages that have begun, and
+line up again for a token."""
 
 LaneId: TypeAlias = "LaneKey | tuple[LaneKey, int]"
 """The frontier's key for a lane of pages; with the kind for the others."""
@@ -60,17 +61,20 @@ class Grant:
         steps: Each scope's backoff step when it was granted, in the order of ``scopes``.
         found_at: When it was found, on the run clock; unless it is given, when it was pushed first.
         pushed_at: When it was pushed last.
-        granted_at: When it was granted.
+        granted_at: When it was granted its places; while it has none, when it began, or began to wait for them. A wait
+            at the wire is left out.
         left_by: Why it was left though its scopes were open, before it was granted; None: it was not.
-        prepared_for: Seconds for which its middleware ran before it had places.
+        prepared_for: Seconds for which its middleware ran before it asked for its places; 0.0: it had them from the
+            beginning.
         throttled: Seconds for which it was first in its line and could not have gone with a free place: see
             :class:`trawl.http.Times`. Known when it is granted.
         sent_at: When it went to the wire; None if it did not (yet).
         is_page: It is a page of the frontier; False for what a waiter waits for: a direct fetch, or robots.txt.
         is_pending: Pushed, and neither granted, refused nor withdrawn.
-        is_in_flight: It has begun, and not ended: granted, and its places not given back; or preparing.
-        is_preparing: It has begun, its middleware runs, and it has no places yet.
-        is_put_off: It has given back what it had taken, and takes it all at its send: its middleware fetches something.
+        is_in_flight: It has begun, and its places are not given back; it may have none yet.
+        has_places: It is in flight, and has its places.
+        has_fetched: Its middleware has fetched something for it before its send, which it would fetch again at another
+            turn: it waits for its places as long as it takes.
         is_vetted: It was asked already if it may go at all.
         task: What its task notes of it; None until that is started.
     """
@@ -78,14 +82,14 @@ class Grant:
     __slots__ = (
         "found_at",
         "granted_at",
+        "has_fetched",
+        "has_places",
         "is_direct",
         "is_diverted",
         "is_exempt",
         "is_in_flight",
         "is_page",
         "is_pending",
-        "is_preparing",
-        "is_put_off",
         "is_vetted",
         "lane",
         "lane_id",
@@ -157,8 +161,8 @@ class Grant:
         self.is_pending: bool = False
         self.is_vetted: bool = False
         self.is_in_flight: bool = False
-        self.is_preparing: bool = False
-        self.is_put_off: bool = False
+        self.has_places: bool = False
+        self.has_fetched: bool = False
         self.prepared_for: float = 0.0
         self.task: Any = None  # the engine's own: the scheduler knows neither Trio nor what is above it
 
@@ -201,7 +205,7 @@ class Grant:
     def queued(self) -> float:
         """Seconds that it waited, from when it was found, for others and not for a scope; known when it is granted."""
         found_at = self.granted_at if self.found_at is None else self.found_at
-        return self.granted_at - found_at - self.throttled
+        return self.granted_at - found_at - self.throttled - self.prepared_for
 
     def amount(self, index: int) -> float:
         """The amount that it is expected to use of its scope number ``index``; 1.0 where none is named."""

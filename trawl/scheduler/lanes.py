@@ -210,70 +210,84 @@ class Lane:
             scope.need_no_more(amount, now)
 
     def grant(self, grant: Grant, now: float) -> None:
-        """Begin ``grant``, which was its first, in each of its scopes; with a place, unless it is prepared first."""
+        """Take each of its scopes for ``grant``, which was its first."""
+        if self.held or grant.not_before:
+            self._count_held(grant, now)
+        self._take(grant, now)
+
+    def prepare(self, grant: Grant, now: float) -> None:
+        """Begin ``grant``, which was its first, without a place."""
+        if self.held or grant.not_before:
+            self._count_held(grant, now)
         grant.granted_at = now
+        for scope, amount in self._amounts(grant):
+            scope.begin(amount)
+
+    def prepare_no_more(self, grant: Grant) -> None:
+        """Note that ``grant``, which has begun, ends without its places."""
+        for scope, amount in self._amounts(grant):
+            scope.begin_no_more(amount)
+
+    def wait_for_places(self, grant: Grant, now: float) -> None:
+        """Note that ``grant``, which has begun, waits for its places from ``now`` on."""
+        grant.prepared_for = now - grant.granted_at
+        grant.granted_at = now
+        for scope in self.scopes:
+            scope.prepared += 1
+
+    def wait_no_more(self) -> None:
+        """Note that one of its grants waits for its places no more."""
+        for scope in self.scopes:
+            scope.prepared -= 1
+
+    def place_at(self, grant: Grant, now: float) -> tuple[float, tuple[Scope, ...]]:
+        """Return the instant from which ``grant``, which has begun, may have its places, and the scope that opens last.
+
+        ``inf``: only a give-back helps. An exempt one has no scope.
+        """
+        at, last = -inf, self.scopes
+        for scope, amount in self._amounts(grant):
+            if (opens_at := scope.place_at(now, amount)) > at:
+                at, last = opens_at, (scope,)
+        return at, last
+
+    def begins_at(self, grant: Grant, now: float) -> float:
+        """Return the instant from which another one like ``grant`` may begin; ``inf``: only a give-back helps."""
+        return max([scope.gate(now, amount) for scope, amount in self._amounts(grant)], default=-inf)
+
+    def place(self, grant: Grant, now: float) -> None:
+        """Take each of its scopes for ``grant``, which has begun."""
+        grant.throttled += now - grant.granted_at
+        self._take(grant, now, has_begun=True)
+
+    def _count_held(self, grant: Grant, now: float) -> None:
+        """Tell ``grant`` for how long it could not have gone with a free place."""
         held = self.held
         if grant.not_before:
             began_at = grant.pushed_at if grant.found_at is None else grant.found_at
             held += max(0.0, grant.not_before - began_at)
-        if held:
-            self.held = 0.0
-            waited = now if grant.found_at is None else now - grant.found_at
-            grant.throttled = min(held, waited)  # it may have come before one that was held here longer
-        else:
-            grant.throttled = 0.0
+        self.held = 0.0
+        waited = now if grant.found_at is None else now - grant.found_at
+        grant.throttled = min(held, waited)  # it may have come before one that was held here longer
+
+    def _take(self, grant: Grant, now: float, *, has_begun: bool = False) -> None:
+        grant.granted_at = now
+        grant.has_places = True
         scopes = self.scopes
+        if grant.is_exempt:  # it takes none
+            return
         if len(scopes) == 1:  # most lanes have one scope: the loops below cost twice as much
             scope = scopes[0]
             grant.steps = (scope.step,)
             amount = grant.scopes[0][1]
-            slot = scope.take(now, 1.0 if amount is None else amount, is_preparing=grant.is_preparing)
-            grant.slots = (slot,)
-            grant.is_preparing = grant.is_preparing or not slot
+            grant.slots = (scope.take(now, 1.0 if amount is None else amount, has_begun=has_begun),)
         else:
             grant.steps = tuple([scope.step for scope in scopes])
-            grant.slots = tuple(
-                [
-                    scope.take(now, grant.amount(index), is_preparing=grant.is_preparing)
-                    for index, scope in enumerate(scopes)
-                ]
-            )
-            grant.is_preparing = grant.is_preparing or 0 in grant.slots
-
-    def prepared(self, number: int) -> None:
-        """Tell its scopes that so many more of its grants wait for their places."""
-        for scope in self.scopes:
-            scope.prepared += number
-
-    def has_places(self, grant: Grant) -> bool:
-        """Return True if each of its scopes has a place for ``grant``, which is prepared."""
-        slots = grant.slots or (0,) * len(self.scopes)
-        return all(scope.has_place(slot) for slot, scope in zip(slots, self.scopes, strict=True))
-
-    def place_at(self, grant: Grant, now: float) -> tuple[float, tuple[Scope, ...]]:
-        """Return the instant from which a prepared ``grant`` may occupy its places, and the scope that opens last.
-
-        See :meth:`Scope.place_at`; an exempt one has no scope.
-        """
-        at, last = -inf, self.scopes[:1]
-        for index, (scope, amount) in enumerate(self._amounts(grant)):
-            if grant.is_put_off:
-                opens_at = scope.retaken_at(now, amount)
-            else:
-                opens_at = scope.place_at(grant.slots[index], now, amount)
-            if opens_at > at:
-                at, last = opens_at, (scope,)
-        return at, last
-
-    def occupy(self, grant: Grant, now: float) -> None:
-        """Occupy a place in each of its scopes for ``grant``, which is prepared."""
-        if grant.slots:
-            grant.slots = tuple([scope.occupy(slot, now) for slot, scope in zip(grant.slots, self.scopes, strict=True)])
-        else:
-            grant.slots = tuple([scope.take(now, amount, is_prepared=True) for scope, amount in self._amounts(grant)])
+            amounts = self._amounts(grant)
+            grant.slots = tuple([scope.take(now, amount, has_begun=has_begun) for scope, amount in amounts])
 
     def _amounts(self, grant: Grant) -> list[tuple[Scope, float]]:
-        """Its scopes, each with what ``grant`` is expected to use of it."""
+        """Return its scopes, each with what ``grant`` is expected to use of it."""
         return [(scope, grant.amount(index)) for index, scope in enumerate(self.scopes)]
 
     def opens_at(self, grant: Grant, now: float) -> float:
@@ -291,7 +305,7 @@ class Lane:
     def forget_lead(self) -> None:
         """Have its scopes grant nothing early until they have measured again."""
         for scope in self.scopes:
-            scope.lead = 0.0
+            scope.lead = scope.connect = 0.0
 
     def sent(self, grant: Grant, now: float, due_at: float = -inf) -> None:
         """Tell its scopes that ``grant`` went to the wire; all of them had let it through from ``due_at`` on.

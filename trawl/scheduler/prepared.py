@@ -3,16 +3,20 @@
 Only the scheduler imports it: it is a part of the scheduler's state, kept apart from its decisions.
 
 One is looked at when it comes, when its instant has come, and when something has changed in a scope that it waits for.
-To look at all of them at each change would cost a thousandfold where a thousand hosts are crawled at once.
+To look at all of them at each change would cost a thousandfold where a thousand hosts are crawled at once. One that
+waits for a place is passed by none that came later and needs a scope of its own too, so a grant of several scopes does
+not starve; one that waits for an instant is passed, for that is its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from heapq import heappop, heappush
+from collections.abc import Iterator, Sequence
+from heapq import heapify, heappop, heappush
 from itertools import count
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
+
+from trawl.scheduler.scope_queue import ROOM_TO_GROW
 
 if TYPE_CHECKING:
     from trawl.scheduler.grant import Grant
@@ -20,18 +24,23 @@ if TYPE_CHECKING:
 
 __all__ = ["PreparedQueue"]
 
+_Line: TypeAlias = "dict[Grant, None]"
+
 
 class PreparedQueue:
     """Prepared grants, in the order of coming, and what each of them waits for."""
 
-    __slots__ = ("_next", "_numbers", "_timers", "_to_look", "_waiting")
+    __slots__ = ("_bound", "_lines", "_next", "_numbers", "_timers", "_to_look", "_waiting", "_waits")
 
     def __init__(self) -> None:
         self._numbers: dict[Grant, int] = {}
+        self._waits: dict[Grant, int] = {}  # the number of its wait, which a timer is for
         self._next = count().__next__
-        self._to_look: dict[Grant, None] = {}
-        self._waiting: dict[Scope, dict[Grant, None]] = {}
+        self._to_look: _Line = {}
+        self._waiting: dict[Scope, _Line] = {}
+        self._lines: dict[Scope, _Line] = {}  # of those that wait for a place
         self._timers: list[tuple[float, int, Grant]] = []
+        self._bound = ROOM_TO_GROW
 
     def __len__(self) -> int:
         return len(self._numbers)
@@ -39,24 +48,30 @@ class PreparedQueue:
     def __iter__(self) -> Iterator[Grant]:
         return iter(self._numbers)
 
-    def add(self, grant: Grant) -> None:
-        """Take ``grant`` in. It is looked at next, behind those that came before and wait for a scope of its own."""
-        self._numbers[grant] = self._next()
-        self._look(grant)
+    def __contains__(self, grant: object) -> bool:
+        return grant in self._numbers
 
-    def discard(self, grant: Grant) -> bool:
-        """Forget ``grant``: it goes on, or has ended. Returns True if it was here."""
-        if self._numbers.pop(grant, None) is None:
-            return False
+    @property
+    def is_stirred(self) -> bool:
+        """True if one is to be looked at."""
+        return bool(self._to_look)
+
+    def add(self, grant: Grant) -> None:
+        """Take ``grant`` in; it is looked at next."""
+        self._numbers[grant] = self._next()
+        self._to_look[grant] = None
+
+    def discard(self, grant: Grant) -> None:
+        """Forget ``grant``: it goes on, or has ended. Those behind it are looked at when its scopes are stirred."""
+        del self._numbers[grant]
         self._to_look.pop(grant, None)
-        self._forget(grant)
-        return True
+        self._stop_waiting(grant)
 
     def stir(self, scope: Scope) -> None:
         """Note that something changed in ``scope``: those that wait for it are looked at again."""
         self._to_look.update(self._waiting.get(scope, ()))
 
-    def looks(self, now: float) -> list[Grant]:
+    def to_look(self, now: float) -> list[Grant]:
         """Return those to be looked at at ``now``: direct fetches first, then who came first.
 
         Each of them is to be discarded, or put to wait; those that are neither are looked at again.
@@ -64,39 +79,58 @@ class PreparedQueue:
         timers = self._timers
         while timers and timers[0][0] <= now:
             _, number, grant = heappop(timers)
-            if self._numbers.get(grant) == number:
-                self._look(grant)
+            if self._waits.get(grant) == number:
+                self._to_look[grant] = None
         return sorted(self._to_look, key=self._rank)
 
-    def wait(self, grant: Grant, scopes: Iterable[Scope], until: float = inf) -> None:
+    def is_behind(self, grant: Grant) -> bool:
+        """Return True if another one waits for a place that is before ``grant`` and needs a scope of it."""
+        assert grant.lane is not None
+        rank = self._rank(grant)
+        return any(self._rank(other) < rank for scope in grant.lane.scopes for other in self._lines.get(scope, ()))
+
+    def wait_for_place(self, grant: Grant) -> None:
+        """Have ``grant`` wait until something changes in one of its scopes; meanwhile none passes it there."""
+        assert grant.lane is not None
+        self._wait(grant, grant.lane.scopes)
+        for scope in grant.lane.scopes:
+            self._lines.setdefault(scope, {})[grant] = None
+
+    def wait_until(self, grant: Grant, until: float, scopes: Sequence[Scope]) -> None:
         """Have ``grant`` wait until the instant ``until``, or until something changes in one of ``scopes``."""
-        self._to_look.pop(grant, None)
-        self._forget(grant)
-        for scope in scopes:
-            self._waiting.setdefault(scope, {})[grant] = None
-        if until < inf:
-            heappush(self._timers, (until, self._numbers[grant], grant))
+        self._wait(grant, scopes)
+        timers = self._timers
+        heappush(timers, (until, self._waits[grant], grant))
+        if len(timers) > self._bound:
+            timers[:] = [timer for timer in timers if self._waits.get(timer[2]) == timer[1]]
+            heapify(timers)
+            self._bound = 2 * len(timers) + ROOM_TO_GROW
 
     def next_at(self) -> float:
         """The instant at which the next one is to be looked at; ``inf`` for none."""
         timers = self._timers
-        while timers and self._numbers.get(timers[0][2]) != timers[0][1]:
+        while timers and self._waits.get(timers[0][2]) != timers[0][1]:
             heappop(timers)
         return timers[0][0] if timers else inf
-
-    def _look(self, grant: Grant) -> None:
-        """Have ``grant`` looked at, and those that wait for a scope of its: they may have come before it."""
-        assert grant.lane is not None
-        self._to_look[grant] = None
-        for scope in grant.lane.scopes:
-            self.stir(scope)
 
     def _rank(self, grant: Grant) -> tuple[bool, int]:
         return not grant.is_direct, self._numbers[grant]
 
-    def _forget(self, grant: Grant) -> None:
+    def _wait(self, grant: Grant, scopes: Sequence[Scope]) -> None:
+        self._to_look.pop(grant, None)
+        self._stop_waiting(grant)
+        self._waits[grant] = self._next()
+        for scope in scopes:
+            self._waiting.setdefault(scope, {})[grant] = None
+
+    def _stop_waiting(self, grant: Grant) -> None:
         assert grant.lane is not None
+        if self._waits.pop(grant, None) is None:
+            return
         for scope in grant.lane.scopes:
-            waiting = self._waiting.get(scope)
-            if waiting is not None and waiting.pop(grant, self) is None and not waiting:
-                del self._waiting[scope]
+            for lines in (self._waiting, self._lines):
+                line = lines.get(scope)
+                if line is not None:
+                    line.pop(grant, None)
+                    if not line:
+                        del lines[scope]

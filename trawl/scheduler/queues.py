@@ -317,6 +317,9 @@ class LaneQueues:
             # W holds already: the woken lane is ready and no worse than the best that waits.
             if ready is not None and queue.ticket(ready) <= ticket:
                 return ready
+            # Direct fetches rank before pages, so behind this one there is none.
+            if scope.prepares and lane.kind == PAGE and scope.holds_back(now, lane.amount_in(scope)):
+                return ready
             if queue.claim is not None and queue.withholds(lane):
                 # One that a quota is kept from would come back at once, and be made ready again, for ever.
                 if queue.claim.where is queue and (scope.quota is None or queue.fits_at(queue.claim, now) <= now):

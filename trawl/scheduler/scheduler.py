@@ -9,9 +9,10 @@ The order: direct fetches before pages, then by priority, then lanes in turn, an
 :mod:`trawl.scheduler.queues` tells how lanes wait and are woken, :mod:`trawl.scheduler.scope_queue` how requests of
 several scopes are kept from starving.
 
-Where a middleware awaits before the send, a grant has two steps: :meth:`Scheduler.grant` begins it, which plans its
-instant and reserves its amounts, and its middleware runs; then :meth:`Scheduler.take_places` gives it its places, at
-its instant less the time to connect. So what a middleware awaits holds nothing.
+Where a user's own code runs before the send, a grant has two steps: :meth:`Scheduler.grant` begins it, and its
+middleware runs; then it asks for its places (:meth:`~Scheduler.place`), and gets them at once, or by
+:meth:`~Scheduler.take_places` at its instant less the time to connect. So what a middleware awaits holds nothing, and
+keeps nothing from going that it may wait for: others' pages only begin later for it.
 
 Length: one object decides over all lanes and places; what could stand apart (queues, starvation, explanations) does.
 """
@@ -24,8 +25,8 @@ from itertools import count
 from math import inf
 from typing import TYPE_CHECKING
 
-from trawl.scheduler.explain import NO_PAGES, NO_PLACE, StoredCount, waiting, why, why_host, why_next
-from trawl.scheduler.grant import DIRECT, PAGE, PASSING, Grant, LaneId
+from trawl.scheduler.explain import NO_BEGINNING, NO_PAGES, NO_PLACE, StoredCount, waiting, why, why_host, why_next
+from trawl.scheduler.grant import BEGUN, DIRECT, PAGE, PASSING, Grant, LaneId
 from trawl.scheduler.lanes import READY, Lane, OriginGate, Refused
 from trawl.scheduler.prepared import PreparedQueue
 from trawl.scheduler.queues import BACKOFF_PATIENCE, LaneQueues, LaterQueue
@@ -39,6 +40,9 @@ if TYPE_CHECKING:
     from trawl.throttling.scope import Scope
 
 __all__ = ["Refused", "Scheduler", "reconsider"]
+
+HELD = "held"
+"""Why a page goes on without places: its scopes are closed for long. It waits for another turn."""
 
 
 def reconsider(scheduler: Scheduler, scope: Scope, now: float) -> None:
@@ -65,13 +69,12 @@ class Scheduler:
         places: Requests in flight at most.
         pending: Grants that wait.
         pending_direct: Those of them that are direct.
-        in_flight: Those that were granted and not given back.
-        begun: Those that have begun, until a middleware of the user's has handed the request on, if there is one.
-        prepares: Begin a grant without its places: what its middleware awaits is awaited before it takes them.
-        preparing: Those that have begun and have no places yet, but for those that are put off.
-        prepared: Those of them that wait for their places, in the order of coming.
-        put_offs: Those that are put off.
-        pages_left: At most so many are under way, preparing and in flight: more pages are not wanted. May be set.
+        in_flight: Those that were granted their places, and have not given them back.
+        prepares: Begin a grant without its places: what its middleware awaits is awaited before it takes them. May be
+            set.
+        begun: Those that have begun, and have no places yet.
+        prepared: Those of them that wait for their places.
+        pages_left: At most so many are under way, begun and in flight: more pages are not wanted. May be set.
         grants: The number ever granted.
         looks: Lanes ever looked at.
         queues: The ready and the waiting lanes, for explanations and tests, to be read only; so are the next three.
@@ -104,8 +107,6 @@ class Scheduler:
         "places",
         "prepared",
         "prepares",
-        "preparing",
-        "put_offs",
         "queues",
     )
 
@@ -121,15 +122,13 @@ class Scheduler:
         self.pending: int = 0
         self.pending_direct: int = 0
         self.in_flight: int = 0
-        self.prepares: bool = False
-        self.begun: dict[Grant, None] = {}
-        self.preparing: int = 0
-        self.put_offs: int = 0
+        self.begun: int = 0
         self.prepared: PreparedQueue = PreparedQueue()
         self.pages_left: float = inf
         self.grants: int = 0
         self.looks: int = 0
         self._scope_of = scope_of
+        self.prepares: bool = False
         self._vet = vet
         self._sign = -1 if depth_first else 1
         self._next_order = count(1).__next__
@@ -152,23 +151,17 @@ class Scheduler:
         """
         if grant.is_pending or grant.is_in_flight:
             raise ValueError(f"{grant!r} is here already")
-        grant.pushed(now, not_before)
-        self.pending += 1
-        self.pending_direct += grant.is_direct
-        order = self._sign * self._next_order()
-        if not_before > now:
-            self.later.add(grant, not_before, order)
-        else:
-            self._line_up(grant, order, now)
+        self._enter(grant, now, not_before)
 
     def grant(self, now: float, *, pages: bool = True) -> Grant | Refused | None:
         """The best grant that may go at ``now``, with a place and its scopes taken; None when there is none.
 
-        With ``pages`` false only direct grants go. A :class:`Refused` comes out instead of a grant that may not go.
+        Where grants begin without their places, it is the best that may begin. With ``pages`` false only direct grants
+        go. A :class:`Refused` comes out instead of a grant that may not go.
         """
         is_full = self.is_full() if self.prepares else self.in_flight >= self.places
         if is_full and not self._may_begin_direct():
-            self.left_by = NO_PLACE if self.queues.ready else None
+            self.left_by = self.full_by() if self.queues.ready else None
             return None
         self._now = now
         self.queues.advance(now)
@@ -185,7 +178,7 @@ class Scheduler:
                 continue
             # Direct fetches rank before pages, so behind this one there is none.
             if ticket[0] and (is_full or not pages):
-                self.left_by = NO_PLACE if is_full else NO_PAGES
+                self.left_by = self.full_by() if is_full else NO_PAGES
                 return None
             heappop(ready)
             self.looks += 1
@@ -210,103 +203,109 @@ class Scheduler:
         if not grant.is_in_flight:
             return
         grant.is_in_flight = False
-        self.begun.pop(grant, None)
         self._now = now
         lane = grant.lane
         assert lane is not None
-        if grant.is_preparing:
-            if self.prepared.discard(grant):
-                lane.prepared(-1)
-            self.preparing -= not grant.is_put_off
-            self.put_offs -= grant.is_put_off
-        else:
+        if grant.has_places:
+            grant.has_places = False
             self.in_flight -= 1
-        lane.give_back(grant, now)
-        grant.is_preparing = grant.is_put_off = False
+            lane.give_back(grant, now)
+        else:
+            self.begun -= 1
+            self._wait_no_more(grant)
+            lane.prepare_no_more(grant)
         self._wake(lane, now)
 
-    def put_off(self, grant: Grant, now: float) -> bool:
-        """Have ``grant``, whose middleware runs, give back what it has taken: what that waits for may need it.
+    # -- places of what has begun without
 
-        Returns True if it has done so; False: it holds what it could not get again.
+    def place(self, grant: Grant, now: float, *, pages: bool = True) -> bool:
+        """Give ``grant``, which has begun and is about to be sent, its places, or have it wait for them.
+
+        Returns True if it has them; False: :meth:`take_places` says when it goes on.
         """
-        self.prepares = True
         lane = grant.lane
         assert lane is not None
-        if grant.is_preparing:
-            self.preparing -= 1
-        else:
-            self.in_flight -= 1
-        lane.give_back(grant, now)
-        for scope in lane.scopes:
-            if scope.pages is not None:
-                scope.pages.under_way -= 1
-        grant.slots = ()
-        grant.is_preparing = grant.is_put_off = True
-        self.put_offs += 1
-        self._wake(lane, now)
-        return True
-
-    def holding_up(self, grant: Grant) -> list[Grant]:
-        """Return those whose middleware runs and that have taken what ``grant`` needs: a scope, or a place of all."""
-        needed = {id for id, _ in grant.scopes}
-        is_full = self.in_flight >= self.places or self.in_flight + self.preparing >= self.pages_left
-        return [
-            each
-            for each in self.begun
-            if not each.is_put_off and (is_full or not needed.isdisjoint([id for id, _ in each.scopes]))
-        ]
-
-    def wait_for_places(self, grant: Grant) -> None:
-        """Have ``grant``, whose middleware hands its request on, wait for its places (:meth:`take_places`)."""
-        assert grant.lane is not None
+        lane.wait_for_places(grant, now)
         self.prepared.add(grant)
-        grant.lane.prepared(1)
+        # Behind those that wait already: they are looked at in their order.
+        if len(self.prepared) > 1 or self.in_flight >= self.places or not (pages or grant.is_direct):
+            return False
+        if self._objection(grant, now) is not None or lane.place_at(grant, now)[0] > now:
+            return False
+        self._place(grant, now)
+        return True
 
     def take_places(self, now: float, *, pages: bool = True) -> list[Grant]:
         """Take the places of prepared grants that are free; returns the grants that go on, with places or without.
 
-        Direct fetches first, then who came first. One that waits for a place is passed by none that needs a scope of
-        its own too, so a grant of several scopes does not starve. One whose instant has not come waits without places;
-        one that is not to go for long goes on without, and is not sent; but one that was put off waits as long as it
-        takes: at another turn its middleware would fetch that page again, which takes its instant. With ``pages`` false
-        only direct grants get theirs.
+        Direct fetches first, then who came first. One whose instant has not come waits for it; a page that is not to go
+        for long, or at all, goes on without places, and is not sent; but one whose middleware has fetched something
+        waits as long as it takes. With ``pages`` false only direct grants get theirs.
         """
         going: list[Grant] = []
-        kept: set[Scope] = set()
-        for grant in self.prepared.looks(now):
-            if self.in_flight >= self.places or (not pages and not grant.is_direct):
-                break
-            lane = grant.lane
-            assert lane is not None
-            if not kept.isdisjoint(lane.scopes) or not lane.has_places(grant):
-                kept.update(lane.scopes)
-                self.prepared.wait(grant, lane.scopes)
-                continue
-            # Of its page budget it had nothing meanwhile: all pages may have come.
-            is_refused = grant.is_put_off and self._objection(grant, now) is not None
-            at, last = (inf, ()) if is_refused else lane.place_at(grant, now)
-            if now < at and not is_refused and (at <= now + MAX_LEAD or grant.is_put_off):
-                self.prepared.wait(grant, last, at)
-                continue
-            self.prepared.discard(grant)
-            lane.prepared(-1)
-            going.append(grant)
-            if at <= now:
-                self.preparing -= not grant.is_put_off
-                self.put_offs -= grant.is_put_off
-                self.in_flight += 1
-                grant.is_preparing = grant.is_put_off = False
-                lane.occupy(grant, now)
-        for grant in going:
-            assert grant.lane is not None
-            self._wake(grant.lane, now)
+        while self.in_flight < self.places and (grants := self.prepared.to_look(now)):
+            for grant in grants:
+                if self.in_flight >= self.places or not (pages or grant.is_direct):
+                    return going
+                if self._goes_on(grant, now):
+                    going.append(grant)
         return going
 
-    def withdraw(self, grant: Grant, now: float | None = None) -> bool:
-        """Take a pending grant out again (its waiter was cancelled); returns True if it was pending."""
-        if not grant.is_pending:
+    def _goes_on(self, grant: Grant, now: float) -> bool:
+        """Give ``grant`` its places, if they are free, or let it go without; False: it waits."""
+        lane, prepared = grant.lane, self.prepared
+        assert lane is not None
+        if prepared.is_behind(grant):
+            prepared.wait_for_place(grant)
             return False
+        if self._objection(grant, now) is None:
+            at, last = lane.place_at(grant, now)
+            if at <= now:
+                self._place(grant, now)
+                return True
+            if at == inf:
+                prepared.wait_for_place(grant)
+                return False
+            # By when another one may begin: else what is sent back might begin again at once.
+            is_closed = now + MAX_LEAD < lane.begins_at(grant, now) < inf
+            if grant.is_direct or grant.has_fetched or not is_closed:
+                prepared.wait_until(grant, at, last)
+                return False
+        self._wait_no_more(grant)
+        self._wake(lane, now)  # those behind it
+        return True
+
+    def _place(self, grant: Grant, now: float) -> None:
+        assert grant.lane is not None
+        self._wait_no_more(grant)
+        self.begun -= 1
+        self.in_flight += 1
+        grant.lane.place(grant, now)
+        self._wake(grant.lane, now)
+
+    def _wait_no_more(self, grant: Grant) -> None:
+        if grant in self.prepared:
+            self.prepared.discard(grant)
+            assert grant.lane is not None
+            grant.lane.wait_no_more()
+
+    # -- what is pending, taken out again
+
+    def withdraw(self, grant: Grant, now: float | None = None) -> bool:
+        """Take a pending grant out again (its waiter was cancelled); returns True if it was pending.
+
+        False also for one that has begun: its task gives it back.
+        """
+        if not grant.is_pending or grant.is_in_flight:
+            return False
+        self._withdraw(grant, now)
+        return True
+
+    def waiting_for_places(self) -> list[Grant]:
+        """Return those that have begun and wait for their places."""
+        return list(self.prepared)
+
+    def _withdraw(self, grant: Grant, now: float | None = None) -> None:
         now = self._now if now is None else now
         self._leave(grant)
         lane = grant.lane
@@ -314,7 +313,6 @@ class Scheduler:
         if lane is not None and lane.queue[0][3] is grant:
             lane.drop_head()
             self._settle(lane, now)
-        return True
 
     def withdraw_worst(self, lane: LaneKey, max_number: int) -> list[Grant]:
         """Take up to ``max_number`` of the worst pages of a lane out again, its best excepted."""
@@ -341,7 +339,7 @@ class Scheduler:
         if queue is not None:
             self.queues.wake(queue, now)
         self.queues.check_kept(scope, now)
-        return queue is not None or bool(self.prepared)
+        return queue is not None or scope.prepared > 0
 
     def changed(self, scope: Scope, now: float) -> None:
         """Note that limits of ``scope`` moved: its waiting lanes are looked at again at once (I12, P13)."""
@@ -392,29 +390,31 @@ class Scheduler:
         """
         if not self.prepares:
             return inf if self.in_flight >= self.places else min(self.queues.next_timer(), self.later.next_at())
-        places_at = self.prepared.next_at()
+        places_at = self.prepared.next_at() if self.in_flight < self.places else inf
         if self.is_full() and not self._may_begin_direct():
             return places_at
         return min(places_at, self.queues.next_timer(), self.later.next_at())
 
     def is_full(self) -> bool:
-        """Return True if no page may begin, because no place is free.
+        """Return True if no page may go, or begin, because no place is free.
 
-        Where grants are prepared, as many may be prepared as there are places, but while all of these are taken none
-        that would have to wait behind another.
+        Where they begin without, as many may have begun as there are places, but while all of these are taken none that
+        would have to wait behind another.
         """
         is_taken = self.in_flight >= self.places
         if not self.prepares:
             return is_taken
-        if self.preparing + self.put_offs >= self.places:
-            return True
-        if self.in_flight + self.preparing + self.pending_direct >= self.pages_left:
+        if self.begun >= self.places or self.in_flight + self.begun >= self.pages_left:
             return True
         return is_taken and bool(self.prepared)
 
+    def full_by(self) -> Reason:
+        """Return why no page may go, or begin, where :meth:`is_full` says so."""
+        return NO_PLACE if self.in_flight >= self.places else NO_BEGINNING
+
     def _may_begin_direct(self) -> bool:
-        """Return True if a direct fetch may begin though no page may: those that are prepared may wait for it."""
-        return self.prepares and self.pending_direct > 0 and self.in_flight + self.preparing < self.pages_left
+        """Return True if a direct fetch may begin though no page may: those that have begun may wait for it."""
+        return self.prepares and self.pending_direct > 0
 
     def has_ready(self) -> bool:
         """Return False if it is certain that no lane waits to be looked at now."""
@@ -448,12 +448,28 @@ class Scheduler:
 
     # -- inside
 
+    def _enter(self, grant: Grant, now: float, not_before: float = 0.0) -> None:
+        grant.pushed(now, not_before)
+        self.pending += 1
+        self.pending_direct += grant.is_direct
+        order = self._sign * self._next_order()
+        if not_before > now:
+            self.later.add(grant, not_before, order)
+        else:
+            self._line_up(grant, order, now)
+
     def _line_up(self, grant: Grant, order: int, now: float) -> None:
         lane = self.lanes.get(grant.lane_id)
         if lane is None:
             scope_of = self._scope_of
             scopes = () if grant.is_exempt else tuple([scope_of(id, now) for id, _ in grant.scopes])
-            kind = PAGE if not grant.is_direct else PASSING if grant.passes_gate else DIRECT
+            if self.prepares:
+                for scope in scopes:
+                    scope.prepares = True
+            if grant.is_direct:
+                kind = PASSING if grant.passes_gate else DIRECT
+            else:
+                kind = BEGUN if grant.is_in_flight else PAGE
             lane = self.lanes[grant.lane_id] = Lane(grant.lane_id, scopes, grant.origin, kind)
             lane.begin(tuple([amount for _, amount in grant.scopes]) if lane.scopes else (), now)
             lane.add(grant, order)
@@ -494,6 +510,8 @@ class Scheduler:
             return self._refuse(lane, grant, reason, now)
         queue, until = self._obstacle(lane, grant, now)
         if queue is not None:
+            if grant.is_in_flight and now + MAX_LEAD < until < inf and not (grant.is_direct or grant.has_fetched):
+                return self._refuse(lane, grant, HELD, now)
             queues.block(lane, queue, until, now)
             queues.wake_next(lane, now)
             return None
@@ -522,6 +540,7 @@ class Scheduler:
         is_contention, may_claim, rooms = True, len(lane.scopes) > 1, self.queues.scope_queues
         for index, scope in enumerate(lane.scopes):
             amount = 1.0 if scope.quota is None else grant.amount(index)
+            self.prepares |= scope.prepares  # those of another crawl begin without, that has it in common with this one
             until = scope.gate(now, amount)
             if until > now:
                 if may_claim and scope.is_shut(now, amount, BACKOFF_PATIENCE):
@@ -532,6 +551,8 @@ class Scheduler:
             elif rooms and (queue := rooms.get(scope.id)) is not None and queue.keeps_off(lane, now):
                 is_contention = is_contention and not queue.saves(lane, now)
                 at = at or queue
+            elif self.prepares and lane.kind == PAGE and scope.holds_back(now, amount):
+                at = at or self.queues.queue_of(scope)
         if at is not None and may_claim:
             if not is_contention:
                 self.queues.end_claim(lane, now)
@@ -539,7 +560,7 @@ class Scheduler:
                 self.queues.claim(lane)
         return at, worst
 
-    def _take(self, lane: Lane, grant: Grant, now: float) -> Grant:
+    def _take(self, lane: Lane, grant: Grant, now: float) -> Grant:  # noqa: PLR0912 - each call costs at each grant
         queues, rooms = self.queues, self.queues.scope_queues
         # Before the head goes: the rank that this grant had is compared with the claimant's.
         rank = lane.rank() if queues.claims.claimant is not None else None
@@ -548,17 +569,19 @@ class Scheduler:
         lane.version += 1
         lane.where = None
         self.grants += 1
-        grant.is_in_flight = True
-        grant.is_preparing = self.prepares
-        self.begun[grant] = None
         # It was ready before this instant, and no place or no callback was free then.
         grant.left_by = self.left_by if lane.mark < now else None
-        lane.grant(grant, now)
-        self.prepares = grant.is_preparing  # also where another crawl prepares that has a scope in common with this one
-        self.preparing += grant.is_preparing
-        self.in_flight += not grant.is_preparing
+        if grant.is_in_flight:  # it has begun
+            self._place(grant, now)
+        elif self.prepares:
+            self.begun += 1
+            lane.prepare(grant, now)
+        else:
+            self.in_flight += 1
+            lane.grant(grant, now)
+        grant.is_in_flight = True
         if grant.is_exempt:
-            # It took none of its scopes, but its answer may be a trigger for them (B19).
+            # It takes none of its scopes, but its answer may be a trigger for them (B19).
             grant.steps = tuple([self._scope_of(id, now).step for id, _ in grant.scopes])
         if lane.is_kept_for:
             queues.let_go(lane)
@@ -589,7 +612,7 @@ class Scheduler:
                 queues.wake(queue, now)
             if queues.keeping:
                 queues.check_kept(scope, now)
-            if self.prepares:
+            if scope.prepared:
                 self.prepared.stir(scope)
             if scope.holders:
                 for holder in scope.holders:

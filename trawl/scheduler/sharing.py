@@ -11,6 +11,9 @@ a hold)::
                         ▼                                    ▼
                   shared scopes, as known here ─────► granted ──► sent, told to the store ──► given back, told
 
+Where requests begin without their places, that is the way of one whose middleware has run; it begins as ever, for it
+holds nothing.
+
 A token that is not used within ``SLACK`` seconds, because an own scope has closed meanwhile or no place is free, is
 given back; the lane asks again when it is looked at next.
 
@@ -23,14 +26,18 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 from itertools import count
 from math import inf
+from typing import TYPE_CHECKING, cast
 
-from trawl.scheduler.grant import Grant
+from trawl.scheduler.grant import BEGUN, Grant
 from trawl.scheduler.lanes import Lane, Refused
 from trawl.scheduler.scheduler import Scheduler
 from trawl.scheduler.scope_queue import ScopeQueue, TokenQueue
 from trawl.throttling.line import Line, Token
 from trawl.throttling.scope import Scope
 from trawl.throttling.shared_scope import SharedScope
+
+if TYPE_CHECKING:
+    from trawl.frontier import LaneKey
 
 __all__ = ["SLACK", "SharingScheduler"]
 
@@ -49,7 +56,7 @@ class SharingScheduler(Scheduler):
         vet: Says why a grant may not go at all now, or None.
     """
 
-    __slots__ = ("_asks", "_by_number", "_line", "_next_timer", "_timers", "_tokens")
+    __slots__ = ("_asking", "_asks", "_by_number", "_line", "_next_timer", "_timers", "_tokens")
 
     def __init__(
         self,
@@ -65,6 +72,7 @@ class SharingScheduler(Scheduler):
         self._asks: dict[Lane, TokenQueue] = {}
         self._by_number: dict[int, TokenQueue] = {}
         self._tokens: dict[Grant, Token] = {}
+        self._asking: dict[Grant, None] = {}  # those that have begun, and line up again
         self._timers: list[tuple[float, int, TokenQueue]] = []
         self._next_timer = count().__next__
 
@@ -98,6 +106,8 @@ class SharingScheduler(Scheduler):
 
     def give_back(self, grant: Grant, now: float) -> None:
         """Give the places of ``grant`` back, and tell the line of it."""
+        if grant.is_pending and grant.is_in_flight:
+            self._withdraw(grant, now)
         token = self._tokens.pop(grant, None)
         super().give_back(grant, now)
         if token is None:
@@ -109,9 +119,22 @@ class SharingScheduler(Scheduler):
         else:
             self._line.given_back(token.number)
 
-    def put_off(self, grant: Grant, now: float) -> bool:
-        """Have ``grant`` give back what it has taken, unless it has a token: others would get that."""
-        return grant not in self._tokens and super().put_off(grant, now)
+    def place(self, grant: Grant, now: float, *, pages: bool = True) -> bool:
+        """Give ``grant``, which has begun, its places, or have it wait; if it needs a token, it lines up again."""
+        lane = grant.lane
+        assert lane is not None
+        if not any(isinstance(scope, SharedScope) for scope in lane.scopes):
+            return super().place(grant, now, pages=pages)
+        lane.wait_for_places(grant, now)
+        self._asking[grant] = None
+        if not grant.is_direct:
+            grant.lane_id = (cast("LaneKey", grant.lane_id), BEGUN)
+        self._enter(grant, now)
+        return False
+
+    def waiting_for_places(self) -> list[Grant]:
+        """Return those that have begun and wait for their places, or for a token."""
+        return [*super().waiting_for_places(), *self._asking]
 
     def next_event(self, now: float) -> float:
         """The instant at which :meth:`grant` may have something new."""
@@ -122,7 +145,8 @@ class SharingScheduler(Scheduler):
 
     def _obstacle(self, lane: Lane, grant: Grant, now: float) -> tuple[ScopeQueue | None, float]:
         """Return what ``lane`` has to wait for, and until when: its own scopes, a token, or the shared scopes."""
-        if not any(isinstance(scope, SharedScope) for scope in lane.scopes):
+        is_beginning = self.prepares and not grant.is_in_flight
+        if is_beginning or not any(isinstance(scope, SharedScope) for scope in lane.scopes):
             return super()._obstacle(lane, grant, now)
         # Its own scopes first: a token holds for a short time, which would pass while one of them is closed.
         for index, scope in enumerate(lane.scopes):
@@ -190,6 +214,13 @@ class SharingScheduler(Scheduler):
                 scope.tokens[slot] = token_queue.token
         return grant
 
+    def _wait_no_more(self, grant: Grant) -> None:
+        super()._wait_no_more(grant)
+        if grant in self._asking:
+            del self._asking[grant]
+            assert grant.lane is not None
+            grant.lane.wait_no_more()
+
     def _retire(self, lane: Lane, now: float) -> None:
         token_queue = self._asks.get(lane)
         if token_queue is not None:
@@ -199,7 +230,8 @@ class SharingScheduler(Scheduler):
 
 def _lead(lane: Lane) -> float:
     """Return the seconds from the grant of a request of a lane to its send: it takes so long to the wire."""
-    return max([scope.lead for scope in lane.scopes if isinstance(scope, SharedScope)])
+    shared = [scope for scope in lane.scopes if isinstance(scope, SharedScope)]
+    return max([scope.connect if scope.prepares else scope.lead for scope in shared])
 
 
 def _shared(grant: Grant) -> list[tuple[int, SharedScope]]:

@@ -177,6 +177,7 @@ LimitName = Literal[
     "claim",
     "places",
     "callbacks",
+    "middleware",
     "not_before",
     "line",
 ]
@@ -193,6 +194,7 @@ _WORDS: Mapping[str, str] = {
     "claim": "a request of several scopes goes first",
     "places": "CONCURRENT_REQUESTS are in flight",
     "callbacks": "CONCURRENT_CALLBACKS are running",
+    "middleware": "requests before it are in their middleware",
     "not_before": "the request's own delay",
     "line": "the line of a shared scope",
 }

@@ -55,6 +55,10 @@ class PageBudget:
         """True if those under way may be the last pages, so that no other request may go now."""
         return self.counted < self.limit <= self.counted + self.under_way
 
+    def is_awaited_with(self, more: int) -> bool:
+        """Return True if those under way, and so many more, may be the last pages."""
+        return self.counted < self.limit <= self.counted + self.under_way + more
+
     @property
     def is_spent(self) -> bool:
         """True if all pages have come, so that no other request may go at all."""

@@ -9,13 +9,16 @@ Theory of operation. A request *takes* the scope, goes to the wire (*sent*), and
 read. Spacing counts sends, not takes: the next instant counts from the send. A request that takes its time to the wire
 (middleware, a new connection) takes the scope earlier by its *lead*, the time that others took, and waits at the wire
 for its instant; so may those behind it, as many as come to the wire within a lead. Without one, a scope with a delay is
-closed from a take until that request is sent, or fails before it was. Where a middleware awaits, a request takes the
-scope without a place, and *occupies* one when its middleware has run. ::
+closed from a take until that request is sent, or fails before it was. ::
 
              take                            opens_at, sent                         give
       open ───────► closed (on the way to the wire) ──► closed until sent + delay - lead ──► open
         ▲                     │ give, never sent: nothing was used
         └─────────────────────┘
+
+Where a user's own code runs before the send, a request *begins* first, which takes nothing: :meth:`Scope.gate` says
+when it may begin, so that it is there at its instant, and :meth:`Scope.holds_back` that enough pages have begun. When
+that code has run the request takes the scope: :meth:`Scope.place_at` says when.
 
 The answer is an instant: at or before ``now`` means go, later means not before then, ``inf`` means that only another
 request's *sent* or *give* can help. Policies, hints and the user change a limit by setting the attributes in force and
@@ -35,7 +38,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from trawl.throttling.explain import AmountCounter, LimitName, Reason, Waits
-from trawl.throttling.limits import Limits, RandomStream, Slots, lengthening
+from trawl.throttling.limits import EXACT, Limits, RandomStream, Slots, lengthening
 from trawl.throttling.quota import PageBudget, Quota
 
 if TYPE_CHECKING:
@@ -48,12 +51,15 @@ logger: logging.Logger = logging.getLogger("trawl.throttling")
 MAX_LEAD = 5.0
 """Seconds. A request is granted at most so much before it may be sent, and waits at the wire for at most so long."""
 
+MAX_PREPARATION = 30.0
+"""Seconds. A request begins at most so much before it may be sent, where it begins without a place."""
+
 MIN_LEAD = 0.0001
 """Seconds. Below it the way to the wire is not worth an earlier grant: of a delay of 0.1 s it is a thousandth."""
 
 QUICK, PATIENT = 32.0, 512.0
-"""The part of the difference by which a lead becomes shorter with each send: of requests that hold places meanwhile,
-and of such that are prepared without."""
+"""The part of the difference by which a lead becomes shorter with each send: where requests hold places meanwhile, and
+where they hold none."""
 
 MAX_AHEAD = 64
 """Maximum number of requests of a scope with a delay that are on their way to the wire at once."""
@@ -79,16 +85,17 @@ class Scope:
         floor: The part of ``delay`` that is somebody else's wish (robots.txt) or backing off: no interval is drawn
             shorter than it. Seconds; 0.0 for none.
         jitter: The range of the factor for both delays, now.
-        lead: Seconds that a request takes from its grant to the wire, as measured: with spacing it is granted so much
-            earlier.
-        connect: The part of it that it has a place for, where its middleware runs before it has one.
+        lead: Seconds that a request takes from its grant to the wire, or from its beginning where it begins without a
+            place, as measured: with spacing it is granted, or begins, so much earlier.
+        connect: Seconds that a request which began without a place takes from there to the wire.
         quota: The quota, or None.
         pages: The page budget, or None.
         in_flight: Requests that have taken a place and not given it back.
-        preparing: Requests that have begun and have no place yet: their middleware runs, or they wait for the place.
+        prepares: Requests begin without a place.
+        begun: Requests that have begun and have no place yet: their middleware runs, or they wait for the place.
         prepared: Those of them that wait for the place.
-        prepares: A request has begun without a place, and others may.
-        unsent: Requests that have begun and are not on the wire yet, with a place or without.
+        claimed: The amount that those that have begun are expected to use.
+        unsent: Requests that have a place and are not on the wire yet.
         reserved: The amount these are expected to use, also without a quota: one may be set before they are sent.
         step: The number of backoff steps; each send remembers the one it was granted under (B19).
         grants: The number of times it was taken.
@@ -120,6 +127,8 @@ class Scope:
         "_stopped_at",
         "_stopped_for",
         "_stream",
+        "begun",
+        "claimed",
         "concurrency",
         "concurrency_source",
         "connect",
@@ -144,7 +153,6 @@ class Scope:
         "pages",
         "prepared",
         "prepares",
-        "preparing",
         "quota",
         "quota_source",
         "reserved",
@@ -158,9 +166,10 @@ class Scope:
     def __init__(self, id: str, limits: Limits, *, seed: int | str = 0) -> None:
         self.id: str = id
         self.in_flight: int = 0
-        self.preparing: int = 0
-        self.prepared: int = 0
         self.prepares: bool = False
+        self.begun: int = 0
+        self.prepared: int = 0
+        self.claimed: float = 0.0
         self.unsent: int = 0
         self.reserved: float = 0.0
         self.step: int = 0
@@ -220,12 +229,12 @@ class Scope:
     # -- the decision
 
     def gate(self, now: float, amount: float = 1.0) -> float:
-        """Decide when a request of ``amount`` may go.
+        """Decide when a request of ``amount`` may go, or begin where it begins without a place.
 
         Returns:
             The earliest instant; at or before ``now``: it may go; ``inf``: only a give-back or a send helps.
         """
-        if self.in_flight + self.preparing >= self.concurrency and self._is_full():
+        if self.in_flight >= self.concurrency and not self.prepares:
             return inf
         # Not for ever: the end of each one under way is told to the scheduler.
         if self.pages is not None and self.pages.is_awaited:
@@ -259,22 +268,19 @@ class Scope:
             source = self.delay_source if self.delay_limit == "delay" else self.quota_source  # backoff leaves it alone
         else:
             source = self._spacing()[1]
-            if self.prepares:
-                # Of what is prepared the quicker go first: only what was sent tells when the next may be.
-                return Reason(self.id, limit, max(at, self.last_sent + self.interval()), source)
         return Reason(self.id, limit, at + self.lead, source)
 
     @property
     def full(self) -> str:
         """The limit that lets no request through until something is given back; "" for none."""
-        if self._is_full():
+        if self.in_flight >= self.concurrency:
             return "concurrency"
         return "pages" if self.pages is not None and self.pages.is_awaited else ""
 
     def is_tight(self) -> bool:
         """Return True if one more could be in another's way: it has spacing or a quota, or one place is left."""
         return (
-            self.concurrency - self.in_flight - self.preparing <= 1
+            self.concurrency - self.in_flight - self.begun <= 1
             or self.delay > 0.0
             or self.delay_per_slot > 0.0
             or self.quota is not None
@@ -295,6 +301,11 @@ class Scope:
     def shortest(self) -> float:
         """The shortest interval that may be drawn, in seconds, the rest of slots left out."""
         return max(self.delay * self.jitter[0], self.floor)
+
+    @property
+    def usual(self) -> float:
+        """The mean of the intervals that may be drawn, in seconds, the rest of slots left out."""
+        return max(self.delay * (self.jitter[0] + self.jitter[1]) / 2.0, self.floor)
 
     def interval(self) -> float:
         """Seconds from the latest send to the next one, as drawn for that, the rest of slots left out."""
@@ -324,7 +335,7 @@ class Scope:
         """Return True if forgetting it loses nothing that matters at ``now``, its policies' state left out."""
         return (
             not self.in_flight
-            and not self.preparing
+            and not self.begun
             and not self.lanes
             and self.held_until <= now
             and (self.quota is None or not self.quota.spent(now))
@@ -385,46 +396,85 @@ class Scope:
 
     # -- the life of a request
 
-    def take(self, now: float, amount: float = 1.0, *, is_preparing: bool = False, is_prepared: bool = False) -> int:
-        """Begin a request that :meth:`gate` lets through, and occupy a place, unless its middleware runs before that.
+    def begin(self, amount: float = 1.0) -> None:
+        """Count a request that begins without a place: it holds nothing, and a few others that begin wait behind it."""
+        self.grants += 1
+        self.begun += 1
+        self.claimed += amount
 
-        With ``is_prepared`` it has run: the request was put off, and goes between those that have an instant.
-        Returns the number of its slot, from 1; 0 where it has none yet.
+    def begin_no_more(self, amount: float = 1.0) -> None:
+        """Count it no more: it takes the scope, or ends before."""
+        self.begun -= 1
+        # Exactly 0.0 where none is left: a sum of floats keeps a rest.
+        self.claimed = self.claimed - amount if self.begun else 0.0
+
+    def holds_back(self, now: float, amount: float = 1.0) -> bool:
+        """Return True if no page of ``amount`` may begin without a place, though :meth:`gate` lets it through.
+
+        As many have begun as may go soon: one more would only get old. That is one more than there are places, so that
+        one whose middleware hangs keeps no other from the only one; with a delay as many as come to the wire within a
+        lead; and none that waits behind another for a place. A slot that rests is chosen by how long it has rested, so
+        who needs one begins when it is there. What changes the answer is told to the scheduler.
+        """
+        begun, concurrency = self.begun, self.concurrency
+        if self.in_flight + begun >= concurrency and (
+            self.delay_per_slot > 0.0
+            or (self.prepared and self.in_flight >= concurrency)
+            or (self.delay <= 0.0 and begun > concurrency)
+        ):
+            return True
+        if not begun:
+            return False
+        if self.delay > 0.0:
+            ahead = self.unsent + begun
+            covered = ahead * self.usual  # seconds for which there is something to send
+            is_enough = covered >= self.lead if self.jitter == EXACT else covered > self.lead  # the next may be short
+            if self.lead <= 0.0 or is_enough or ahead >= MAX_AHEAD:
+                return True
+        if self.pages is not None and self.pages.is_awaited_with(begun):
+            return True
+        return self.quota is not None and self.quota.ready_at(now, amount + self.claimed) > now
+
+    def place_at(self, now: float, amount: float = 1.0) -> float:
+        """Decide when a request that began without a place may take the scope, to be at the wire at its instant.
+
+        Returns:
+            The earliest instant; at or before ``now``: it may now; ``inf``: only a give-back helps.
+        """
+        if self.in_flight >= self.concurrency or (self.pages is not None and self.pages.is_awaited):
+            return inf
+        at = -inf
+        if self.delay > 0.0:  # behind those that have a place and are not at the wire
+            at = self.last_sent + self.interval() + self.unsent * self.shortest
+        if self.delay_per_slot > 0.0:
+            at = max(at, self._slot_ready_at())
+        at = max(self.held_until, at - self.connect)
+        return at if self.quota is None else max(at, self.quota.ready_at(now, amount))
+
+    def take(self, now: float, amount: float = 1.0, *, has_begun: bool = False) -> int:
+        """Take the scope for a request that :meth:`gate` lets through, or :meth:`place_at` if it ``has_begun``.
+
+        Returns the number of its slot, from 1.
         """
         limit, opened_at = self._last_to_open(self.waits.refilled(now, amount) if self.waits.refills else -inf, 0.0)
         self.waits.taken(now, limit, opened_at)
         if limit == "quota":
             self._refilled_at = opened_at
-        # Before it counts as unsent, which _spaced_at() looks at.
-        if self.lead > 0.0 and self.delay > 0.0 and not is_prepared:
-            self._planned = max(now + self.lead, self._spaced_at())
-        self.grants += 1
+        if has_begun:
+            self.begin_no_more(amount)
+        else:
+            self.grants += 1
+            # Before it counts as unsent, which _spaced_at() looks at.
+            if self.lead > 0.0 and self.delay > 0.0:
+                self._planned = max(now + self.lead, self._spaced_at())
         self.unsent += 1
         self.reserved += amount
         if self.pages is not None:
             self.pages.under_way += 1
         if self.quota is not None:
             self.quota.reserve(amount)
-        if is_preparing or (self.prepares and not is_prepared):
-            self.prepares = True
-            self.preparing += 1
-            return 0
-        return self._occupy(now)
-
-    def has_place(self, slot: int) -> bool:
-        """Return True if a prepared request, in ``slot``, has a place here already, or may occupy one."""
-        return slot > 0 or self.in_flight < self.concurrency
-
-    def occupy(self, slot: int, now: float) -> int:
-        """Occupy a place, which is free, for a prepared request, unless ``slot`` says it has one. Returns its slot."""
-        if slot:
-            return slot
-        self.preparing -= 1
-        return self._occupy(now)
-
-    def _occupy(self, now: float) -> int:
         self.in_flight += 1
-        at = now + self.lead
+        at = now + (self.connect if has_begun else self.lead)
         if self._slots is not None:
             return self._slots.take(at, self.concurrency, self._rest())
         # The only slot, and it has rested: the scope's own times do for it.
@@ -466,15 +516,17 @@ class Scope:
     ) -> None:
         """Note that the request in ``slot`` went to the wire: spacing, rest and the quota's window count from here.
 
-        Its other scopes, holds and quotas let it through from ``due_at`` on. Of the time since it began it had no place
+        Its other scopes, holds and quotas let it through from ``due_at`` on. Before it was granted its middleware ran
         for ``prepared_for`` seconds.
         """
         self.unsent -= 1
-        if self.delay + self.delay_per_slot > 0.0 and (now - granted_at > MIN_LEAD or self.lead):
-            took = now - granted_at
-            self.lead = _followed(self.lead, min(took, MAX_LEAD), PATIENT if self.prepares else QUICK)
-            if self.prepares:
-                self.connect = _followed(self.connect, min(took - prepared_for, MAX_LEAD), QUICK)
+        took = now - granted_at
+        if self.delay + self.delay_per_slot > 0.0 and (took + prepared_for > MIN_LEAD or self.lead):
+            if not self.prepares:
+                self.lead = _followed(self.lead, min(took, MAX_LEAD), QUICK)
+            else:
+                self.connect = _followed(self.connect, min(took, MAX_LEAD), QUICK)
+                self.lead = _followed(self.lead, min(took + prepared_for, MAX_PREPARATION), PATIENT)
         # Exactly 0.0 where none is left: a sum of floats keeps a rest.
         self.reserved = self.reserved - amount if self.unsent else 0.0
         self.waits.sent(now, self.last_sent)
@@ -521,36 +573,6 @@ class Scope:
         self._drawn = drawn
         return drawn
 
-    def place_at(self, slot: int, now: float, amount: float = 1.0) -> float:
-        """Decide when a prepared request may occupy its place, to be at the wire at its instant.
-
-        Returns:
-            The earliest instant; at or before ``now``, it may now; ``inf``: it needs another grant.
-        """
-        if slot:  # it has one, and waits at the wire
-            return now
-        return inf if self.opens_at(slot, now, amount) == inf else self._prepared_at()
-
-    def retaken_at(self, now: float, amount: float = 1.0) -> float:
-        """Decide when a prepared request that was put off may take the scope anew, and occupy its place.
-
-        Returns:
-            The earliest instant; at or before ``now``, it may now; ``inf``: only what others do helps.
-        """
-        if self.pages is not None and self.pages.is_awaited:
-            return inf
-        at = max(self.held_until, self._prepared_at())
-        return at if self.quota is None else max(at, self.quota.ready_at(now, amount))
-
-    def _prepared_at(self) -> float:
-        """Return the instant for a place by the delays alone, behind those that have one and are not at the wire."""
-        at = -inf
-        if self.delay > 0.0:
-            at = self.last_sent + self.interval() + max(0, self.unsent - self.preparing) * self.shortest
-        if self.delay_per_slot > 0.0:
-            at = max(at, self._slot_ready_at())
-        return at - self.connect
-
     def written(self, slot: int, sent_at: float, now: float) -> None:
         """Count what ``slot`` sent at ``sent_at`` from ``now``, when its write has ended: a server sees the later one.
 
@@ -570,16 +592,13 @@ class Scope:
 
         What was never sent gives its spacing and its amount back.
         """
-        if slot:
-            self.in_flight -= 1
-        else:
-            self.preparing -= 1
+        self.in_flight -= 1
         if not was_sent:
             self.unsent -= 1
             self.reserved = self.reserved - amount if self.unsent else 0.0
             if self.quota is not None:
                 self.quota.release(amount)
-        if slot and self._slots is not None:
+        if self._slots is not None:
             self._slots.give(slot)
 
     # -- what policy moves
@@ -630,22 +649,6 @@ class Scope:
                 self._slots.open(is_busy=False, sent_at=at)
 
     # -- inside
-
-    def _is_full(self) -> bool:
-        """Return True if none may begin until a place is given back, or a prepared request has got one.
-
-        Without a place one more may begin than there are places, so that one whose middleware hangs keeps no other from
-        the only one; with a delay as many as come to the wire within a lead. While all places are taken none begins
-        that would wait behind another: it would get old. A slot that rests is chosen by how long it has rested, so who
-        needs one begins when it is there.
-        """
-        if self.in_flight + self.preparing < self.concurrency:
-            return False
-        if not self.prepares or self.delay_per_slot > 0.0:
-            return True
-        if self.prepared and self.in_flight >= self.concurrency:
-            return True
-        return self.delay <= 0.0 and self.preparing > self.concurrency
 
     def _last_to_open(self, refilled: float, lead: float) -> tuple[str, float]:
         """Name the one that opens last of the holds, the delays and the quota, and say when.

@@ -44,13 +44,6 @@ class SharedScope(Scope):
         limits = attrs.evolve(limits, delay=delay, delay_per_slot=0.0, quota=inf, pages=inf, is_rate=False)
         super().apply_limits(limits, now)
 
-    def take(self, now: float, amount: float = 1.0, *, is_preparing: bool = False, is_prepared: bool = False) -> int:
-        """Begin a request, and occupy a place, also where its middleware runs before: its token counts as one.
-
-        Returns the number of its slot, from 1.
-        """
-        return super().take(now, amount, is_prepared=is_prepared)
-
     def opens_at(self, slot: int, now: float, amount: float = 1.0) -> float:
         """Decide once more, at the wire, when the request in ``slot`` may be written: not without a good token."""
         at, token = super().opens_at(slot, now, amount), self.tokens.get(slot)
