@@ -105,11 +105,15 @@ class Fleet:
                 nursery.start_soon(self._crawl, number, seconds)
 
     async def _crawl(self, number: int, seconds: float) -> None:
+        on_the_wire: set[Grant] = set()
+
         def record(grant: Grant, outcome: Outcome | None, now: float) -> None:
-            if outcome is None:
-                self.sends.append((now, number, grant.request.url))
-            else:
+            if grant in on_the_wire:  # one that is cancelled has no outcome
+                on_the_wire.remove(grant)
                 self.ends.append(now)
+            else:
+                on_the_wire.add(grant)
+                self.sends.append((now, number, grant.request.url))
 
         async def stop(crawl: Crawl) -> None:
             self.crawls[number] = crawl

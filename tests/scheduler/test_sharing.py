@@ -198,3 +198,49 @@ def test_a_quota_is_corrected_in_the_store() -> None:
     scope.charge(-2.0, 1.0)
     scope.set_remaining(3.0, 1.0)
     assert line.take() == [("correct", "proxy", -2.0), ("remaining", "proxy", 3.0)]
+
+
+def prepared(rig: Rig) -> Grant:
+    """A grant that has begun, without a token, and whose middleware has run at 2.0."""
+    rig.scheduler.prepares = True
+    grant = rig.push("a", "host", "proxy")
+    assert rig.at(0.0) == "a"
+    assert rig.line.take() == []
+    assert not rig.scheduler.place(grant, 2.0)
+    return grant
+
+
+def test_a_grant_that_has_begun_asks_for_its_token_when_its_middleware_is_done() -> None:
+    rig = Rig(host=Limits(), proxy=Limits(concurrency=1))
+    grant = prepared(rig)
+    assert rig.line.take() == [("ask", 1, [("proxy", 1.0)], 3)]
+    rig.token(1, 2.1, at=2.5)
+    assert rig.scheduler.take_places(2.1) == []
+    assert rig.scheduler.take_places(2.5) == [grant]
+    assert rig.scopes["proxy"].in_flight == 1
+    rig.scheduler.sent(grant, 2.6)
+    rig.scheduler.give_back(grant, 2.9)
+    assert [told[:2] for told in rig.line.take()] == [("sent", 1), ("given back", 1)]
+
+
+def test_a_grant_that_waits_for_its_token_leaves_the_line_when_it_ends() -> None:
+    rig = Rig(host=Limits(), proxy=Limits())
+    grant = prepared(rig)
+    rig.scheduler.give_back(grant, 3.0)
+    assert [told[:2] for told in rig.line.take()] == [("ask", 1), ("drop", 1)]
+    assert rig.scopes["proxy"].begun == rig.scopes["host"].begun == rig.scheduler.begun == 0
+
+
+def test_a_token_that_a_prepared_grant_cannot_use_is_given_back_after_its_slack() -> None:
+    rig = Rig(host=Limits(concurrency=1), proxy=Limits())
+    prepared(rig)
+    rig.scheduler.places = 0  # all of them are taken
+    rig.token(1, 2.1)
+    assert rig.scheduler.take_places(2.1) == []
+    assert rig.scheduler.next_event(2.1) == pytest.approx(2.1 + SLACK)
+    rig.line.take()
+    rig.at(2.1 + SLACK)
+    assert rig.line.take() == [("drop", 1)]
+    rig.scheduler.places = 10
+    rig.scheduler.take_places(3.0)
+    assert [told[:2] for told in rig.line.take()] == [("ask", 2)]

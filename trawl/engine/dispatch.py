@@ -98,7 +98,7 @@ class Dispatcher:
 
     def let_go(self) -> None:
         """The crawl sends nothing new: let those go on without a place that are prepared and wait for one."""
-        for grant in self._scheduler.waiting_for_places():
+        for grant in self._scheduler.prepared:
             grant.task.places.set()
 
     def _next_look(self) -> float:
@@ -145,15 +145,14 @@ class Dispatcher:
                 start_soon(self._admission.ask_robots, origin, pause)
             if scheduler.prepares:
                 for prepared in scheduler.take_places(now, pages=state.may_page):
-                    self._go_on(prepared)
+                    if prepared.has_places:
+                        self._limiters.take(prepared)
+                    prepared.task.places.set()
             verdict = scheduler.grant(now, pages=state.may_page)
             if verdict is None:
                 return
-            grant = verdict.grant if isinstance(verdict, Refused) else verdict
-            if grant.task is not None:  # it has begun before
-                self._go_on(grant)
-                continue
             if isinstance(verdict, Refused):
+                grant = verdict.grant
                 state.task_began(is_page=grant.is_page)
                 start_soon(self._worker.refuse, grant, verdict.reason, self._gates.failure_of(grant))
                 self._gone(grant)
@@ -162,6 +161,7 @@ class Dispatcher:
                     state.wakeup.set()
                     return
                 continue
+            grant = verdict
             grant.task = RequestTask(grant.request)
             state.task_began(is_page=grant.is_page)
             # It raises where the scheduler has granted a place that there is not: the check on its counters.
@@ -169,12 +169,6 @@ class Dispatcher:
                 self._limiters.take(grant)
             start_soon(self._worker.run, grant, name=REQUEST_TASK)
             self._gone(grant)
-
-    def _go_on(self, grant: Grant) -> None:
-        """Let the task of ``grant`` go on, with its places or without."""
-        if grant.has_places:
-            self._limiters.take(grant)
-        grant.task.places.set()
 
     def _gone(self, grant: Grant) -> None:
         if grant.lease is not None:

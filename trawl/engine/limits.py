@@ -22,12 +22,12 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import trio
 
 from trawl.engine.settings import EngineSettings
-from trawl.engine.state import RequestTask, State
+from trawl.engine.state import RequestTask, State, Waiter
 from trawl.errors import CloseSpider
 from trawl.frontier.share import Counts, Share
 from trawl.http import Outcome, Replace
@@ -147,6 +147,7 @@ class CrawlLimits:
         began_at: When the crawl began, on the run clock: the first of all that work on the job now. Infinity: when this
             process did.
         items: Lets items through; None where nothing is to be known of them.
+        waiters: The direct fetches that somebody waits for.
     """
 
     __slots__ = (
@@ -162,6 +163,7 @@ class CrawlLimits:
         "_undecided",
         "began_at",
         "items",
+        "waiters",
     )
 
     def __init__(
@@ -186,6 +188,7 @@ class CrawlLimits:
         self.items: ItemLimit | None = None
         if settings.closespider_itemcount or settings.closespider_timeout_no_item or share is not None:
             self.items = ItemLimit(settings.closespider_itemcount or math.inf, state)
+        self.waiters: Collection[Waiter] = ()
         self._take_pages(0)
         if share is not None:
             share.count(self._counts, self._hear)
@@ -201,6 +204,8 @@ class CrawlLimits:
             grant.task.is_counted = True
             self._undecided += 1
             self._take_pages(1)
+            if self.waiters:
+                self._decide_awaiting(grant)
 
     def decided(self, grant: Grant, outcome: Outcome | None) -> None:
         """Say what became of a grant: a page, or none after all. Safe to call twice.
@@ -231,6 +236,14 @@ class CrawlLimits:
             # One page more is missing again: there may be a place for one that waits.
             self._take_pages(-1)
             self._state.wakeup.set()
+
+    def _decide_awaiting(self, grant: Grant) -> None:
+        """Decide what waits for a fetch that waits for a page to be left: the one that ``grant`` has taken, say."""
+        has_budget = grant.lane is not None and any(scope.pages is not None for scope in grant.lane.scopes)
+        if has_budget or self._pages - self._others.in_flight <= 0:
+            for waiter in list(self.waiters):
+                if waiter.parent is not None and waiter.grant is not None:
+                    self.decide_early(waiter.parent, waiter.grant)
 
     def decide_early(self, grant: Grant, fetch: Grant) -> None:
         """Have the answer to ``grant``, whose middleware waits for ``fetch`` now, be a page if none is left for that.

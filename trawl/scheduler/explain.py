@@ -77,10 +77,9 @@ def why_next(scheduler: Scheduler, grant: Grant, now: float) -> Reason | None:
 
 
 def pending_pages(scheduler: Scheduler) -> list[Grant]:
-    """Every page that waits and has not begun, in no promised order: at the end of a crawl they are given back."""
+    """Every page that waits, in no promised order: at the end of a crawl they are given back."""
     lined = [ticket[-1] for lane in scheduler.lanes.values() for ticket in lane.queue]
-    pending = [grant for grant in [*lined, *scheduler.later.pending()] if grant.is_pending and not grant.is_direct]
-    return [grant for grant in pending if not grant.is_in_flight]  # those have a task
+    return [grant for grant in [*lined, *scheduler.later.pending()] if grant.is_pending and not grant.is_direct]
 
 
 def waiting(scheduler: Scheduler, now: float, max_groups: int, stored: StoredCount | None = None) -> list[Group]:

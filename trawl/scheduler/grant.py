@@ -11,11 +11,10 @@ if TYPE_CHECKING:
     from trawl.scheduler.lanes import Lane
     from trawl.throttling.explain import Reason
 
-__all__ = ["BEGUN", "DIRECT", "PAGE", "PASSING", "Grant", "LaneId", "amounts_of"]
+__all__ = ["DIRECT", "PAGE", "PASSING", "Grant", "LaneId", "amounts_of"]
 
-DIRECT, PASSING, PAGE, BEGUN = range(4)
-"""Kinds of lanes. Exempt pages are in the lane of those that need no scope; ``BEGUN`` is for pages that have begun, and
-line up again for a token."""
+DIRECT, PASSING, PAGE = range(3)
+"""Kinds of lanes. Exempt pages are in the lane of those that need no scope."""
 
 LaneId: TypeAlias = "LaneKey | tuple[LaneKey, int]"
 """The frontier's key for a lane of pages; with the kind for the others."""

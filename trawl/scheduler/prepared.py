@@ -67,6 +67,10 @@ class PreparedQueue:
         self._to_look.pop(grant, None)
         self._stop_waiting(grant)
 
+    def look(self, grant: Grant) -> None:
+        """Have ``grant`` looked at: what it waits for may have come."""
+        self._to_look[grant] = None
+
     def stir(self, scope: Scope) -> None:
         """Note that something changed in ``scope``: those that wait for it are looked at again."""
         self._to_look.update(self._waiting.get(scope, ()))

@@ -26,7 +26,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from trawl.scheduler.explain import NO_BEGINNING, NO_PAGES, NO_PLACE, StoredCount, waiting, why, why_host, why_next
-from trawl.scheduler.grant import BEGUN, DIRECT, PAGE, PASSING, Grant, LaneId
+from trawl.scheduler.grant import DIRECT, PAGE, PASSING, Grant, LaneId
 from trawl.scheduler.lanes import READY, Lane, OriginGate, Refused
 from trawl.scheduler.prepared import PreparedQueue
 from trawl.scheduler.queues import BACKOFF_PATIENCE, LaneQueues, LaterQueue
@@ -40,9 +40,6 @@ if TYPE_CHECKING:
     from trawl.throttling.scope import Scope
 
 __all__ = ["Refused", "Scheduler", "reconsider"]
-
-HELD = "held"
-"""Why a page goes on without places: its scopes are closed for long. It waits for another turn."""
 
 
 def reconsider(scheduler: Scheduler, scope: Scope, now: float) -> None:
@@ -151,7 +148,14 @@ class Scheduler:
         """
         if grant.is_pending or grant.is_in_flight:
             raise ValueError(f"{grant!r} is here already")
-        self._enter(grant, now, not_before)
+        grant.pushed(now, not_before)
+        self.pending += 1
+        self.pending_direct += grant.is_direct
+        order = self._sign * self._next_order()
+        if not_before > now:
+            self.later.add(grant, not_before, order)
+        else:
+            self._line_up(grant, order, now)
 
     def grant(self, now: float, *, pages: bool = True) -> Grant | Refused | None:
         """The best grant that may go at ``now``, with a place and its scopes taken; None when there is none.
@@ -230,7 +234,7 @@ class Scheduler:
         # Behind those that wait already: they are looked at in their order.
         if len(self.prepared) > 1 or self.in_flight >= self.places or not (pages or grant.is_direct):
             return False
-        if self._objection(grant, now) is not None or lane.place_at(grant, now)[0] > now:
+        if self._objection(grant, now) is not None or self._place_at(lane, grant, now)[0] > now:
             return False
         self._place(grant, now)
         return True
@@ -259,7 +263,7 @@ class Scheduler:
             prepared.wait_for_place(grant)
             return False
         if self._objection(grant, now) is None:
-            at, last = lane.place_at(grant, now)
+            at, last = self._place_at(lane, grant, now)
             if at <= now:
                 self._place(grant, now)
                 return True
@@ -274,6 +278,10 @@ class Scheduler:
         self._wait_no_more(grant)
         self._wake(lane, now)  # those behind it
         return True
+
+    def _place_at(self, lane: Lane, grant: Grant, now: float) -> tuple[float, tuple[Scope, ...]]:
+        """Return the instant for the places of a prepared ``grant``, and what opens last (:meth:`Lane.place_at`)."""
+        return lane.place_at(grant, now)
 
     def _place(self, grant: Grant, now: float) -> None:
         assert grant.lane is not None
@@ -292,20 +300,9 @@ class Scheduler:
     # -- what is pending, taken out again
 
     def withdraw(self, grant: Grant, now: float | None = None) -> bool:
-        """Take a pending grant out again (its waiter was cancelled); returns True if it was pending.
-
-        False also for one that has begun: its task gives it back.
-        """
-        if not grant.is_pending or grant.is_in_flight:
+        """Take a pending grant out again (its waiter was cancelled); returns True if it was pending."""
+        if not grant.is_pending:
             return False
-        self._withdraw(grant, now)
-        return True
-
-    def waiting_for_places(self) -> list[Grant]:
-        """Return those that have begun and wait for their places."""
-        return list(self.prepared)
-
-    def _withdraw(self, grant: Grant, now: float | None = None) -> None:
         now = self._now if now is None else now
         self._leave(grant)
         lane = grant.lane
@@ -313,6 +310,7 @@ class Scheduler:
         if lane is not None and lane.queue[0][3] is grant:
             lane.drop_head()
             self._settle(lane, now)
+        return True
 
     def withdraw_worst(self, lane: LaneKey, max_number: int) -> list[Grant]:
         """Take up to ``max_number`` of the worst pages of a lane out again, its best excepted."""
@@ -448,16 +446,6 @@ class Scheduler:
 
     # -- inside
 
-    def _enter(self, grant: Grant, now: float, not_before: float = 0.0) -> None:
-        grant.pushed(now, not_before)
-        self.pending += 1
-        self.pending_direct += grant.is_direct
-        order = self._sign * self._next_order()
-        if not_before > now:
-            self.later.add(grant, not_before, order)
-        else:
-            self._line_up(grant, order, now)
-
     def _line_up(self, grant: Grant, order: int, now: float) -> None:
         lane = self.lanes.get(grant.lane_id)
         if lane is None:
@@ -466,10 +454,7 @@ class Scheduler:
             if self.prepares:
                 for scope in scopes:
                     scope.prepares = True
-            if grant.is_direct:
-                kind = PASSING if grant.passes_gate else DIRECT
-            else:
-                kind = BEGUN if grant.is_in_flight else PAGE
+            kind = PAGE if not grant.is_direct else PASSING if grant.passes_gate else DIRECT
             lane = self.lanes[grant.lane_id] = Lane(grant.lane_id, scopes, grant.origin, kind)
             lane.begin(tuple([amount for _, amount in grant.scopes]) if lane.scopes else (), now)
             lane.add(grant, order)
@@ -510,8 +495,6 @@ class Scheduler:
             return self._refuse(lane, grant, reason, now)
         queue, until = self._obstacle(lane, grant, now)
         if queue is not None:
-            if grant.is_in_flight and now + MAX_LEAD < until < inf and not (grant.is_direct or grant.has_fetched):
-                return self._refuse(lane, grant, HELD, now)
             queues.block(lane, queue, until, now)
             queues.wake_next(lane, now)
             return None
@@ -571,9 +554,7 @@ class Scheduler:
         self.grants += 1
         # It was ready before this instant, and no place or no callback was free then.
         grant.left_by = self.left_by if lane.mark < now else None
-        if grant.is_in_flight:  # it has begun
-            self._place(grant, now)
-        elif self.prepares:
+        if self.prepares:
             self.begun += 1
             lane.prepare(grant, now)
         else:

@@ -35,6 +35,7 @@ from trawl.scheduler.lanes import READY
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from trawl.scheduler.grant import Grant
     from trawl.scheduler.lanes import Lane
     from trawl.throttling.explain import Reason
     from trawl.throttling.line import Token
@@ -292,21 +293,31 @@ class TokenQueue(ScopeQueue):
         lane: The lane.
         number: The number of the ask.
         why: Explains what such an ask waits for.
+        grant: The prepared grant of the lane that asks; None: the lane does, for its first.
 
     Attributes:
         lane: The lane.
+        grant: The prepared grant that asks; None: the lane does.
         number: The number of the ask.
         token: The token, when it has come.
     """
 
-    __slots__ = ("_why", "lane", "number", "token")
+    __slots__ = ("_why", "grant", "lane", "number", "token")
 
-    def __init__(self, scope: Scope, lane: Lane, number: int, why: Callable[[int], Reason]) -> None:
+    def __init__(
+        self, scope: Scope, lane: Lane, number: int, why: Callable[[int], Reason], grant: Grant | None = None
+    ) -> None:
         super().__init__(scope)
         self.lane: Lane = lane
+        self.grant: Grant | None = grant
         self.number: int = number
         self.token: Token | None = None
         self._why = why
+
+    @property
+    def asker(self) -> Lane | Grant:
+        """The one that asks: a prepared grant, or the lane."""
+        return self.lane if self.grant is None else self.grant
 
     def add(self, lane: Lane) -> None:
         """Let the lane wait here: its token wakes it."""

@@ -11,11 +11,11 @@ a hold)::
                         ▼                                    ▼
                   shared scopes, as known here ─────► granted ──► sent, told to the store ──► given back, told
 
-Where requests begin without their places, that is the way of one whose middleware has run; it begins as ever, for it
-holds nothing.
-
 A token that is not used within ``SLACK`` seconds, because an own scope has closed meanwhile or no place is free, is
 given back; the lane asks again when it is looked at next.
+
+Where requests begin without their places, a lane needs no token for that: each of its requests asks for one when its
+middleware has run, in the same way.
 
 Imported by the package's ``__init__`` alone: the engine makes it in place of the plain one, for a job in a server.
 """
@@ -26,18 +26,14 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 from itertools import count
 from math import inf
-from typing import TYPE_CHECKING, cast
 
-from trawl.scheduler.grant import BEGUN, Grant
+from trawl.scheduler.grant import Grant
 from trawl.scheduler.lanes import Lane, Refused
 from trawl.scheduler.scheduler import Scheduler
 from trawl.scheduler.scope_queue import ScopeQueue, TokenQueue
 from trawl.throttling.line import Line, Token
 from trawl.throttling.scope import Scope
 from trawl.throttling.shared_scope import SharedScope
-
-if TYPE_CHECKING:
-    from trawl.frontier import LaneKey
 
 __all__ = ["SLACK", "SharingScheduler"]
 
@@ -56,7 +52,7 @@ class SharingScheduler(Scheduler):
         vet: Says why a grant may not go at all now, or None.
     """
 
-    __slots__ = ("_asking", "_asks", "_by_number", "_line", "_next_timer", "_timers", "_tokens")
+    __slots__ = ("_asks", "_by_number", "_line", "_next_timer", "_timers", "_tokens")
 
     def __init__(
         self,
@@ -69,10 +65,9 @@ class SharingScheduler(Scheduler):
     ) -> None:
         super().__init__(scope_of, places=places, depth_first=depth_first, vet=vet)
         self._line = line
-        self._asks: dict[Lane, TokenQueue] = {}
+        self._asks: dict[Lane | Grant, TokenQueue] = {}
         self._by_number: dict[int, TokenQueue] = {}
         self._tokens: dict[Grant, Token] = {}
-        self._asking: dict[Grant, None] = {}  # those that have begun, and line up again
         self._timers: list[tuple[float, int, TokenQueue]] = []
         self._next_timer = count().__next__
 
@@ -84,7 +79,11 @@ class SharingScheduler(Scheduler):
             self._line.drop(token.number)
             return
         token_queue.token = token
-        self._arm(token_queue, max(now, token.at - _lead(token_queue.lane)))
+        if token_queue.grant is None:
+            self._arm(token_queue, max(now, token.at - _lead(token_queue.lane)))
+        else:
+            self.prepared.look(token_queue.grant)
+            self._arm(token_queue, min(max(now, token.at) + SLACK, token.until))
 
     def grant(self, now: float, *, pages: bool = True) -> Grant | Refused | None:
         """The best grant that may go at ``now``; None when there is none."""
@@ -106,8 +105,9 @@ class SharingScheduler(Scheduler):
 
     def give_back(self, grant: Grant, now: float) -> None:
         """Give the places of ``grant`` back, and tell the line of it."""
-        if grant.is_pending and grant.is_in_flight:
-            self._withdraw(grant, now)
+        token_queue = self._asks.get(grant)
+        if token_queue is not None:  # it ends before it has its token
+            self._drop(token_queue)
         token = self._tokens.pop(grant, None)
         super().give_back(grant, now)
         if token is None:
@@ -119,23 +119,6 @@ class SharingScheduler(Scheduler):
         else:
             self._line.given_back(token.number)
 
-    def place(self, grant: Grant, now: float, *, pages: bool = True) -> bool:
-        """Give ``grant``, which has begun, its places, or have it wait; if it needs a token, it lines up again."""
-        lane = grant.lane
-        assert lane is not None
-        if not any(isinstance(scope, SharedScope) for scope in lane.scopes):
-            return super().place(grant, now, pages=pages)
-        lane.wait_for_places(grant, now)
-        self._asking[grant] = None
-        if not grant.is_direct:
-            grant.lane_id = (cast("LaneKey", grant.lane_id), BEGUN)
-        self._enter(grant, now)
-        return False
-
-    def waiting_for_places(self) -> list[Grant]:
-        """Return those that have begun and wait for their places, or for a token."""
-        return [*super().waiting_for_places(), *self._asking]
-
     def next_event(self, now: float) -> float:
         """The instant at which :meth:`grant` may have something new."""
         following = super().next_event(now)
@@ -145,8 +128,7 @@ class SharingScheduler(Scheduler):
 
     def _obstacle(self, lane: Lane, grant: Grant, now: float) -> tuple[ScopeQueue | None, float]:
         """Return what ``lane`` has to wait for, and until when: its own scopes, a token, or the shared scopes."""
-        is_beginning = self.prepares and not grant.is_in_flight
-        if is_beginning or not any(isinstance(scope, SharedScope) for scope in lane.scopes):
+        if self.prepares or _first_shared(lane) is None:
             return super()._obstacle(lane, grant, now)
         # Its own scopes first: a token holds for a short time, which would pass while one of them is closed.
         for index, scope in enumerate(lane.scopes):
@@ -170,17 +152,55 @@ class SharingScheduler(Scheduler):
             return token_queue, inf
         return super()._obstacle(lane, grant, now)
 
-    def _ask(self, lane: Lane, grant: Grant) -> TokenQueue:
+    def _place_at(self, lane: Lane, grant: Grant, now: float) -> tuple[float, tuple[Scope, ...]]:
+        """Return the instant for the places of a prepared grant, which needs a token as well."""
+        first = _first_shared(lane)
+        if first is None:
+            return super()._place_at(lane, grant, now)
+        for index, scope in enumerate(lane.scopes):  # its own ones first, as in _obstacle()
+            if not isinstance(scope, SharedScope) and (at := scope.place_at(now, grant.amount(index))) > now:
+                return at, (scope,)
+        token_queue = self._asks.get(grant)
+        if token_queue is not None and token_queue.token is not None and token_queue.token.until <= now:
+            self._drop(token_queue)
+            token_queue = None
+        if token_queue is None:
+            token_queue = self._ask(lane, grant, is_prepared=True)
+        token = token_queue.token
+        if token is None:
+            return inf, (first,)
+        at, last = super()._place_at(lane, grant, now)
+        token_at = token.at - _lead(lane)
+        return (at, last) if at > token_at else (token_at, (first,))
+
+    def _place(self, grant: Grant, now: float) -> None:
+        super()._place(grant, now)
+        token_queue = self._asks.pop(grant, None)
+        if token_queue is not None:
+            self._use(grant, token_queue)
+
+    def _ask(self, lane: Lane, grant: Grant, *, is_prepared: bool = False) -> TokenQueue:
         wanted = [
             (scope.id, grant.amount(index)) for index, scope in enumerate(lane.scopes) if isinstance(scope, SharedScope)
         ]
         number = self._line.ask(wanted, grant.priority, _lead(lane))
-        first = next(scope for scope in lane.scopes if isinstance(scope, SharedScope))
-        token_queue = self._asks[lane] = self._by_number[number] = TokenQueue(first, lane, number, self._line.why)
+        first = _first_shared(lane)
+        assert first is not None
+        token_queue = TokenQueue(first, lane, number, self._line.why, grant if is_prepared else None)
+        self._asks[token_queue.asker] = self._by_number[number] = token_queue
         return token_queue
 
+    def _use(self, grant: Grant, token_queue: TokenQueue) -> None:
+        """Give ``grant``, which has its places, the token that came."""
+        token = token_queue.token
+        assert token is not None
+        del self._by_number[token_queue.number]
+        self._tokens[grant] = token
+        for slot, scope in _shared(grant):
+            scope.tokens[slot] = token
+
     def _drop(self, token_queue: TokenQueue) -> None:
-        del self._asks[token_queue.lane]
+        del self._asks[token_queue.asker]
         del self._by_number[token_queue.number]
         self._line.drop(token_queue.number)
 
@@ -191,6 +211,15 @@ class SharingScheduler(Scheduler):
         """Have the lane of a token looked at whose time has come, or give the token back after its slack."""
         token, lane = token_queue.token, token_queue.lane
         if self._by_number.get(token_queue.number) is not token_queue or token is None:
+            return
+        grant = token_queue.grant
+        if grant is not None:
+            at, last = self._place_at(lane, grant, now)
+            if now < at < token.until and isinstance(last[0], SharedScope):  # as below
+                self._arm(token_queue, min(at + SLACK, token.until))
+                return
+            self._drop(token_queue)
+            self.prepared.look(grant)
             return
         where = lane.where
         if where is token_queue:
@@ -208,18 +237,8 @@ class SharingScheduler(Scheduler):
         token_queue = self._asks.pop(lane, None)
         super()._take(lane, grant, now)
         if token_queue is not None and token_queue.token is not None:
-            del self._by_number[token_queue.number]
-            self._tokens[grant] = token_queue.token
-            for slot, scope in _shared(grant):
-                scope.tokens[slot] = token_queue.token
+            self._use(grant, token_queue)
         return grant
-
-    def _wait_no_more(self, grant: Grant) -> None:
-        super()._wait_no_more(grant)
-        if grant in self._asking:
-            del self._asking[grant]
-            assert grant.lane is not None
-            grant.lane.wait_no_more()
 
     def _retire(self, lane: Lane, now: float) -> None:
         token_queue = self._asks.get(lane)
@@ -229,9 +248,17 @@ class SharingScheduler(Scheduler):
 
 
 def _lead(lane: Lane) -> float:
-    """Return the seconds from the grant of a request of a lane to its send: it takes so long to the wire."""
+    """Return the seconds from the places of a request of a lane to its send: it takes so long to the wire."""
     shared = [scope for scope in lane.scopes if isinstance(scope, SharedScope)]
     return max([scope.connect if scope.prepares else scope.lead for scope in shared])
+
+
+def _first_shared(lane: Lane) -> SharedScope | None:
+    """The first of the shared scopes of a lane; None: it has none."""
+    for scope in lane.scopes:
+        if isinstance(scope, SharedScope):
+            return scope
+    return None
 
 
 def _shared(grant: Grant) -> list[tuple[int, SharedScope]]:
