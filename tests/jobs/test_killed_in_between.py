@@ -67,6 +67,28 @@ async def test_statistics_count_what_the_transactions_hold(
     assert result.stats["job_run_count"] == 2
 
 
+@pytest.mark.parametrize(
+    ("answer", "count"),
+    [
+        (SimulatedResponse(302, headers={"Location": "/target"}), "redirect_count"),
+        (SimulatedResponse(503), "backoff_count"),
+        (SimulatedResponse(500), "retry_count"),
+    ],
+)
+async def test_what_takes_the_place_of_a_request_is_counted_with_the_step_that_stores_it(
+    answer: SimulatedResponse, count: str, tmp_path: Path, folder: Path, autojump_clock: MockClock
+) -> None:
+    answers = iter([answer])
+    web = SimulatedWeb()
+    web.add_host("a.example", latency=0.1, handler=lambda request: next(answers, SimulatedResponse()))
+    runs = Runs(folder, web, settings={**EXACT, "DOWNLOAD_DELAY": 5.0})
+    await killed_after(runs, 0.5, tmp_path / "album")  # nothing else was stored since the answer
+    assert runs.sent.total() == 1
+    stats = (await runs.run()).stats
+    assert stats[count] == 1
+    assert stats["response_count"] == runs.sent.total() == 2
+
+
 async def test_c11_a_page_budget_is_not_overshot_by_a_kill(
     tmp_path: Path, folder: Path, autojump_clock: MockClock
 ) -> None:

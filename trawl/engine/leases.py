@@ -145,8 +145,10 @@ class Leases:
         successor = await self._admission.successor(grant, then)
         if isinstance(successor, str):
             return successor
-        is_here = await self._frontier.replace(grant.lease, successor)
+        await trio.lowlevel.checkpoint_if_cancelled()  # here, or what is not stored is counted
+        # Before it is stored: statistics are kept with the step that they count, and a kill may come before the next.
         self._count(grant, then)
+        is_here = await self._frontier.replace(grant.lease, successor)
         if not is_here:
             self._stats.inc("shared/sent_on")
             self._state.left(1)
