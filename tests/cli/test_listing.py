@@ -52,10 +52,32 @@ def test_only_where_one_looks(folder: Path, capsys: pytest.CaptureFixture[str]) 
     assert main(["list", "shop", "none"]) == 2
     captured = capsys.readouterr()
     assert captured.out == "books  shop/books.py:Books\n"
-    assert captured.err == "trawl: none: no such file or folder\n"
+    assert captured.err.splitlines() == [
+        "trawl: none: no such file or folder",
+        "trawl: shop/broken.py, line 1: SyntaxError: invalid syntax; its spiders are not listed",
+    ]
     assert main(["list", "shop/other.py"]) == 0
     captured = capsys.readouterr()
     assert (captured.out, captured.err) == ("", "trawl: no spider in shop/other.py\n")
+
+
+def test_a_file_is_read_in_the_encoding_that_it_declares(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = '# -*- coding: latin-1 -*-\nimport trawl\nclass Caf\u00e9(trawl.Spider): name = "caf\u00e9"\n'
+    (tmp_path / "shop.py").write_bytes(text.encode("latin-1"))
+    assert main(["list", str(tmp_path)]) == 0
+    captured = capsys.readouterr()
+    assert captured.out == f"caf\u00e9  {tmp_path / 'shop.py'}:Caf\u00e9\n"
+    assert captured.err == ""
+
+
+def test_a_file_that_can_not_be_parsed_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "nulls.py").write_bytes(b"class Spider: \0")
+    (tmp_path / "other.py").write_text("class Other(:")  # no spider can be in it
+    assert main(["list", str(tmp_path)]) == 0
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith(f"trawl: {tmp_path / 'nulls.py'}")
+    assert captured.err.endswith("null bytes; its spiders are not listed\n")
 
 
 def test_a_folder_that_may_not_be_entered_is_passed_over(

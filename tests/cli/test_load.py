@@ -179,6 +179,14 @@ def test_the_spiders_that_are_there_are_named(tmp_path: Path) -> None:
     )
 
 
+def test_a_file_that_may_have_the_spider_is_named_where_it_can_not_be_parsed(tmp_path: Path) -> None:
+    write(tmp_path / "shop.py", "import trawl\nclass A(trawl.Spider)\n    name = 'books'\n")
+    why = "can't be read: shop.py, line 2: SyntaxError: expected ':'"
+    assert refusal("books") == f"no file, module or spider is named 'books' ({why})"
+    write(tmp_path / "other.py", "import trawl\nclass B(trawl.Spider):\n    name = 'prices'\n")
+    assert refusal("books") == f"no file, module or spider is named 'books' (spiders here: prices; {why})"
+
+
 def test_a_spider_is_found_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "shop" / "spiders").mkdir(parents=True)

@@ -170,6 +170,13 @@ def test_all_of_an_empty_folder_is_refused(capfd: pytest.CaptureFixture[str]) ->
     assert capfd.readouterr().err == f"trawl: {said}\n"
 
 
+def test_all_leaves_out_no_file_that_can_not_be_parsed(capfd: pytest.CaptureFixture[str]) -> None:
+    written("books")
+    Path("prices_spider.py").write_text("import trawl\nclass Prices(trawl.Spider)\n    name = 'prices'\n")
+    assert crawled("--all") == 1  # nothing else is said: no crawl has begun
+    assert capfd.readouterr().err == "trawl: prices_spider.py, line 2: SyntaxError: expected ':'\n"
+
+
 def test_each_has_a_job_of_its_own() -> None:
     written("books")
     written("prices")

@@ -12,7 +12,7 @@ import typer
 
 from trawl.cli import FAILED, OK, USAGE
 from trawl.cli.checks import CheckMessage, check_imports, check_parts, check_spider
-from trawl.cli.list import files_in, spiders_in
+from trawl.cli.list import files_in, spiders_in, unread_in
 from trawl.cli.load import load_spiders
 from trawl.compat import is_moved
 from trawl.errors import PartLoadError, SettingsError, SpiderLoadError, UsageError
@@ -65,10 +65,14 @@ def check_command(targets: Sequence[str]) -> int:
 
 
 def _files(target: str) -> list[str]:
-    """Return the files with spiders in a folder; none for an ``__init__.py`` without one (``spiders/*.py`` has it)."""
+    """Return the files in a folder that have spiders, or can't be parsed.
+
+    None for an ``__init__.py`` without one (``spiders/*.py`` has it).
+    """
     place = Path(target)
     if place.is_dir():
-        return sorted({found.target.rpartition(":")[0] for found in spiders_in(place)}) or [target]
+        spiders = (found.target.rpartition(":")[0] for found in spiders_in(place))
+        return sorted({*spiders, *(path for path, _ in unread_in(place))}) or [target]
     return [] if place.name == "__init__.py" and place.is_file() and not any(spiders_in(place)) else [target]
 
 

@@ -15,9 +15,9 @@ import attrs
 import trio
 
 from trawl.cli import FAILED, INTERRUPTED, OK, UNSATISFACTORY, USAGE
-from trawl.cli.list import spiders_in
+from trawl.cli.list import spiders_in, unread_in
 from trawl.engine import Crawl
-from trawl.errors import UsageError
+from trawl.errors import SpiderLoadError, UsageError
 from trawl.observe import without_passwords
 from trawl.settings import Layer, Settings
 from trawl.spiders import Spider
@@ -87,6 +87,7 @@ def chosen(typed: Sequence[str], *, takes_all: bool) -> Sequence[str]:
 
     Raises:
         UsageError: None is named, or some are and ``--all`` is given too, or it finds none.
+        SpiderLoadError: ``--all`` finds a file that can't be parsed: its spiders would be left out.
     """
     if typed and takes_all:
         raise UsageError("--all crawls with every spider below this folder: name none beside it")
@@ -94,6 +95,8 @@ def chosen(typed: Sequence[str], *, takes_all: bool) -> Sequence[str]:
         raise UsageError("no spider is named: write its name or FILE.py, or --all (`trawl list` shows those here)")
     if typed:
         return typed
+    for _, why in unread_in(Path()):
+        raise SpiderLoadError(why)
     found = sorted(set(spiders_in(Path())))
     if not found:
         raise UsageError("--all: there is no spider below this folder; `trawl new spider NAME DOMAIN` writes one")

@@ -13,7 +13,7 @@ import typer
 from trawl.cli import OK, USAGE
 from trawl.observe import printable
 
-__all__ = ["Found", "files_in", "list_command", "spiders_in"]
+__all__ = ["Found", "files_in", "list_command", "spiders_in", "unread_in"]
 
 _MAX_BYTES = 1_000_000
 _SKIPPED = frozenset({"__pycache__", "build", "dist", "node_modules", "site-packages"})
@@ -33,15 +33,21 @@ class Found:
 
 
 def list_command(places: Sequence[str]) -> int:
-    """Print the name and target of each spider in ``places``, or say that there is none. Returns the exit status."""
+    """Print the name and target of each spider in ``places``, or say that there is none. Returns the exit status.
+
+    Files that can't be parsed are told on standard error.
+    """
     missing = [place for place in places if not Path(place).exists()]
     for place in missing:
         typer.echo(f"trawl: {printable(place)}: no such file or folder", err=True)
     found = sorted({found for place in places for found in spiders_in(Path(place))})
+    unread = dict(each for place in places for each in unread_in(Path(place)))
     width = max((len(each.name) for each in found), default=0)
     for each in found:
         typer.echo(printable(f"{each.name:{width}}  {each.target}"))
-    if not found and not missing:
+    for why in unread.values():
+        typer.echo(f"trawl: {printable(why)}; its spiders are not listed", err=True)
+    if not found and not missing and not unread:
         typer.echo(f"trawl: no spider in {printable(', '.join(places))}", err=True)
     return USAGE if missing else OK
 
@@ -52,16 +58,36 @@ def spiders_in(place: Path) -> Iterator[Found]:
     A spider is a class with a base whose name ends in ``Spider`` and with a literal ``name``, its own or of a base in
     the same file.
     """
+    for path, classes in _parsed(place):
+        if isinstance(classes, dict):
+            for node in classes.values():
+                if _is_spider(node, classes) and (name := _name_of(node, classes)):
+                    yield Found(name, f"{path}:{node.name}")
+
+
+def unread_in(place: Path) -> Iterator[tuple[str, str]]:
+    """Yield the files that may have spiders and can't be parsed, each with a sentence that says where and why."""
+    for path, error in _parsed(place):
+        if isinstance(error, SyntaxError):
+            yield str(path), f"{path}, line {error.lineno}: {type(error).__name__}: {error.msg}"
+        elif isinstance(error, ValueError):
+            yield str(path), f"{path}: {error}"
+
+
+def _parsed(place: Path) -> Iterator[tuple[Path, dict[str, ast.ClassDef] | SyntaxError | ValueError]]:
+    """Yield the classes of each file in which spiders may be, or why it can't be parsed."""
     for path in [place] if place.is_file() else files_in(place):
         try:
-            if path.stat().st_size > _MAX_BYTES or "Spider" not in (text := path.read_text(encoding="utf-8")):
+            if path.stat().st_size > _MAX_BYTES or b"Spider" not in (source := path.read_bytes()):
                 continue
-            classes = {node.name: node for node in ast.parse(text).body if isinstance(node, ast.ClassDef)}
-        except (OSError, SyntaxError, ValueError):
-            continue  # `trawl check` reports it
-        for node in classes.values():
-            if _is_spider(node, classes) and (name := _name_of(node, classes)):
-                yield Found(name, f"{path}:{node.name}")
+        except OSError:
+            continue  # it may have none
+        try:
+            body = ast.parse(source).body  # bytes: in the encoding that the file declares
+        except (SyntaxError, ValueError) as error:
+            yield path, error
+        else:
+            yield path, {node.name: node for node in body if isinstance(node, ast.ClassDef)}
 
 
 def files_in(folder: Path) -> Iterator[Path]:

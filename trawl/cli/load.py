@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
-from trawl.cli.list import spiders_in
+from trawl.cli.list import spiders_in, unread_in
 from trawl.compat import GUIDE, hint, hint_of_file
 from trawl.errors import SpiderLoadError, SpiderNotFound, UsageError, WrittenForScrapy
 from trawl.settings import Layer
@@ -222,9 +222,11 @@ def _from_name(name: str) -> ModuleType:
 def _spiders_here(name: str) -> str:
     """Return a hint about the spiders below the working directory, none of which is called ``name``."""
     names = sorted({found.name for found in spiders_in(Path())})
-    if close := nearest(name, names):
-        return f" (did you mean {close}?)"
-    return f" (spiders here: {_first(names)})" if names else ""
+    close = nearest(name, names)
+    parts = [f"did you mean {close}?" if close else f"spiders here: {_first(names)}"] if names else []
+    if unread := [why for _, why in unread_in(Path())]:  # it may be in one of those
+        parts.append(f"can't be read: {unread[0]}")
+    return f" ({'; '.join(parts)})" if parts else ""
 
 
 def _first(names: list[str]) -> str:

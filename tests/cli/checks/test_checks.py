@@ -333,6 +333,9 @@ def test_the_command_checks_all_files_with_spiders_of_a_folder(
     assert capsys.readouterr().out == "2 spiders: nothing wrong\n"
     assert main(["check", "shop/__init__.py", "shop/my_first.py"]) == 0
     assert capsys.readouterr().out == "1 spider: nothing wrong\n"
+    Path("shop/broken.py").write_text("import trawl\nclass B(trawl.Spider)\n", "utf-8")
+    assert main(["check", "shop"]) == 1
+    assert capsys.readouterr().out == "broken.py, line 2: SyntaxError: expected ':'\n"
     Path("empty").mkdir()
     assert main(["check", "empty"]) == 2
     assert "empty" in capsys.readouterr().out
