@@ -11,8 +11,8 @@ import trio
 from trio.testing import MockClock
 
 import trawl
-from trawl.exceptions import ConnectFailed, HttpError, NameNotResolved
-from trawl.http import Request, Response
+from trawl.exceptions import ConnectFailed, HttpError, IgnoreRequest, NameNotResolved
+from trawl.http import Fetch, Outcome, Request, Response
 from trawl.testing import SimulatedResponse, SimulatedWeb
 
 FREE = {"DOWNLOAD_DELAY": 0.0, "DOWNLOAD_DELAY_PER_SLOT": 0.0, "CONCURRENT_REQUESTS_PER_DOMAIN": 8}
@@ -49,6 +49,23 @@ async def test_a_response_has_no_fragment_and_neither_have_links_to_its_own_page
     items = (await pages(1).crawl(Fragments, settings=FREE)).items
     links = ["http://a.example/", "http://a.example/?page=2", "http://a.example/#x"]
     assert items == [{"url": "http://a.example/", "request": "http://a.example/#start", "links": links}]
+
+
+async def test_a_page_that_a_middleware_drops_is_named_and_counted(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    def some(fetch: Fetch) -> Fetch:
+        async def send(request: Request) -> Outcome:
+            if request.url.endswith("/1"):
+                raise IgnoreRequest("not wanted")
+            return await fetch(request)
+
+        return send
+
+    run = await pages(3).crawl(Follows, settings={**FREE, "DOWNLOADER_MIDDLEWARES": {some: 543}})
+    assert "<GET http://a.example/1> is dropped: not wanted" in caplog.messages
+    assert run.stats["ignored_count"] == 1
+    assert run.stats["item_scraped_count"] == 3
 
 
 async def test_c6_every_page_is_fetched_once_and_the_crawl_ends_by_itself(autojump_clock: MockClock) -> None:

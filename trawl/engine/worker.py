@@ -194,6 +194,7 @@ class Worker:
         try:
             return await self._fetch(request)
         except IgnoreRequest as error:
+            self._stats.inc("ignored_count")
             return Outcome(request, error=error)
         except Exception as error:  # a user's middleware; the transport's failures are values
             logger.exception("%r: a middleware failed", request)
@@ -268,7 +269,7 @@ class Worker:
             elif response is not None and (is_handled or self._hooks.sees_refused):
                 await self._run(grant, _raised, "", error, None, outputs)
             else:
-                self._unheard(error)
+                self._unheard(request, error)
                 outputs.failure = _failure_of(error)
         if outputs.is_cut:  # too many items: a later run gives the whole page
             grant.task.cancel()
@@ -345,7 +346,7 @@ class Worker:
             elif isinstance(leaf, IgnoreRequest):
                 self._stats.inc("ignored_count")
             elif isinstance(leaf, HttpError):
-                self._unheard(leaf)
+                self._unheard(request, leaf)
                 outputs.failure = _failure_of(leaf)
             else:
                 self._count_failure(request, leaf, outputs)
@@ -361,13 +362,15 @@ class Worker:
         self._events.tell(SpiderError(request, error, outputs.source))
         outputs.failure = f"its callback failed: {error!r}"
 
-    def _unheard(self, error: Exception) -> None:
+    def _unheard(self, request: Request, error: Exception) -> None:
         """An error that no errback takes: say it once, in one line."""
         if isinstance(error, HttpError):
             self._stats.inc("httperror_ignored_count")
             logger.info("%s: ignored, because the spider does not handle this status", error)
-        else:
+        elif isinstance(error, DownloadError) or repr(request) in str(error):
             logger.error("%s", error)
+        else:  # in a middleware's words
+            logger.error("%r is dropped: %s", request, error)
 
 
 def _raised(error: TrawlError) -> None:
