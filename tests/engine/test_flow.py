@@ -51,6 +51,24 @@ async def test_a_response_has_no_fragment_and_neither_have_links_to_its_own_page
     assert items == [{"url": "http://a.example/", "request": "http://a.example/#start", "links": links}]
 
 
+async def test_depth_and_latency_are_in_the_meta_of_a_copy_that_a_middleware_sends(autojump_clock: MockClock) -> None:
+    def signed(fetch: Fetch) -> Fetch:
+        async def send(request: Request) -> Outcome:
+            copy = request.replace()
+            copy.headers["Authorization"] = "token"
+            return await fetch(copy)
+
+        return send
+
+    class Latencies(Follows):
+        def parse(self, response: Response, **kwargs: Any) -> Any:
+            assert response.meta["download_latency"] == response.latency
+            yield from super().parse(response)
+
+    run = await pages(2).crawl(Latencies, settings={**FREE, "DOWNLOADER_MIDDLEWARES": {signed: 560}})
+    assert sorted([item["depth"] for item in run.items]) == [0, 1, 1]
+
+
 async def test_a_page_that_a_middleware_drops_is_named_and_counted(
     autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:

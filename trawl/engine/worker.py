@@ -251,6 +251,9 @@ class Worker:
             # For the callback, which may look there as in Scrapy; a request that only waits has no meta for it.
             meta["depth"] = depth
             meta["download_latency"] = response.latency
+            sent = response.request
+            if sent is not None and sent is not request:  # a middleware's copy, whose meta is the response's
+                sent.meta.update(depth=depth, download_latency=response.latency)
             if not (is_handled := self._statuses.is_handled(request, response.status)):
                 error = HttpError(response)
             elif (error := self._hooks.received(response)) is None:
