@@ -121,6 +121,7 @@ def test_what_one_of_them_came_to_is_a_line_with_its_name(capfd: pytest.CaptureF
     ("arguments", "said"),
     [
         ((), "no spider is named: write its name or FILE.py, or --all (`trawl list` shows those here)"),
+        (("books", "--job", ""), "--job takes a directory or an address, not ''"),
         (("--all", "books"), "--all crawls with every spider below this folder: name none beside it"),
         (("books", "books"), "the spiders Books and Books have the name 'books': give each its own"),
         (

@@ -150,7 +150,7 @@ ELSEWHERE: list[tuple[dict[str, Any], dict[str, Any], str]] = [
         {},
         "shared delay (THROTTLING_SCOPES['shared'])",
     ),
-    ({}, {"CONCURRENT_REQUESTS": 2}, "CONCURRENT_REQUESTS are in flight (CONCURRENT_REQUESTS)"),
+    ({}, {"CONCURRENT_REQUESTS": 2}, "CONCURRENT_REQUESTS are under way (CONCURRENT_REQUESTS)"),
 ]
 
 

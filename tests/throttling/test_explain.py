@@ -26,7 +26,7 @@ from trawl.throttling.explain import LimitName
             "b.example hint 12 s (Retry-After: 12, 429 of /x)",
         ),
         (Reason("a.example", "concurrency", math.inf), "a.example all slots are busy"),
-        (Reason("", "places", math.inf), "CONCURRENT_REQUESTS are in flight"),
+        (Reason("", "places", math.inf), "CONCURRENT_REQUESTS are under way"),
         (Reason("a.example", "delay", 3.0), "a.example delay 0 s"),
         (Reason("a.example", "", 3.0), "a.example may go"),
     ],

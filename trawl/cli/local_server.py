@@ -270,7 +270,10 @@ def refuse_directory(address: str) -> None:
         UsageError: It is not in a server.
     """
     if not address.startswith(SCHEMES):
-        raise UsageError(f"job {address}: it is in a directory, where its process is told by its log and by signals")
+        raise UsageError(
+            f"job {address}: it is in a directory, and one process has it: `trawl job {address}` shows its state, the"
+            " log of its crawl what it waits for, and Ctrl-C or SIGTERM stops it"
+        )
 
 
 def _folder_in(directory: Path) -> Path:

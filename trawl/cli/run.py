@@ -218,6 +218,8 @@ def _planned(
         UsageError: What was typed does not fit it, or its settings are wrong.
     """
     spider = load_spider(target)
+    if options.job == "":  # an empty variable in a script, say: a kill would lose what was to be kept
+        raise UsageError("--job takes a directory or an address, not ''")
     job = None if options.job is None else options.job.replace(NAME, spider.name)
     more = (
         *typed,

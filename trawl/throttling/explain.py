@@ -192,7 +192,7 @@ _WORDS: Mapping[str, str] = {
     "robots": "robots.txt",
     "gate": "robots.txt is being read",
     "claim": "a request of several scopes goes first",
-    "places": "CONCURRENT_REQUESTS are in flight",
+    "places": "CONCURRENT_REQUESTS are under way",
     "callbacks": "CONCURRENT_CALLBACKS are running",
     "middleware": "requests before it are in their middleware",
     "not_before": "the request's own delay",

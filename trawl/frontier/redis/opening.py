@@ -242,8 +242,9 @@ async def _export(server: StoreServer, share: Membership, address: Address, leas
         its_until = trio.current_time() + left / 1e6
         if until == -math.inf:
             until = its_until
-            words = "job %s: %s has it; if that was killed, its lease is over in %.0f s: waiting"
-            logger.warning(words, address.shown, name, max(0.0, left / 1e6))
+            # `left` is no answer: a server that was started anew gives nobody up for a whole lease.
+            words = "job %s: %s has it; if that was killed, this process goes on within %.0f s: waiting"
+            logger.warning(words, address.shown, name, max(lease, left / 1e6))
         elif its_until > until + lease / 20.0:  # it has prolonged its lease: it lives
             break
         await trio.sleep(min(max(left / 1e6, 0.0) + 0.05, lease / 4.0))
