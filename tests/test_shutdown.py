@@ -71,6 +71,20 @@ async def test_the_first_lets_what_is_in_flight_end(number: signal.Signals, auto
     assert result.elapsed == pytest.approx(20.0)
 
 
+async def test_callbacks_that_are_waited_for_are_told(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Busy(Slow):
+        async def parse(self, response: Response, **kwargs: Any) -> Any:
+            await trio.sleep(100.0)
+            yield {"url": response.url}
+
+    result = await crawled((15.0, signal.SIGINT), spider=Busy)
+    assert result.reason == "shutdown"
+    words = "SIGINT: sending nothing new, waiting for 1 in flight and 1 in callbacks; once more to stop at once"
+    assert words in caplog.messages
+
+
 async def test_the_second_cancels(autojump_clock: MockClock) -> None:
     class Shielded(Slow):
         async def start(self) -> AsyncGenerator[Any, None]:

@@ -103,10 +103,12 @@ class Signals:
         self.has_heard = True
         running = [crawl for crawl in self._crawls if crawl.reason is None]
         if running:
+            callbacks = sum(crawl.callbacks for crawl in self._crawls)
             logger.warning(
-                "%s: sending nothing new, waiting for %d in flight; once more to stop at once",
+                "%s: sending nothing new, waiting for %d in flight%s; once more to stop at once",
                 signal.Signals(number).name,
                 sum(crawl.in_flight for crawl in self._crawls),
+                f" and {callbacks} in callbacks" if callbacks else "",
             )
             for crawl in running:
                 crawl.shutdown()

@@ -33,6 +33,7 @@ class FakeCrawl:
     elapsed: float = 0.0
     queued: int = 0
     in_flight: int = 0
+    callbacks: int = 0
     held: tuple[Held, ...] = ()
     reports: tuple[ScopeReport, ...] = ()
 

@@ -32,6 +32,7 @@ PLACEHOLDERS = {
     "NAME": "quotes",
     "SPIDER": "quotes.py",
     "URL": HOME,
+    "{address}": JOB,
     "{found[1]}": "quotes.py",
     "{kind}": "quotes",
     "{place}": JOB,

@@ -154,6 +154,11 @@ class Crawl:
         return self._scheduler.in_flight
 
     @property
+    def callbacks(self) -> int:
+        """Callbacks that run now, or whose items pass the pipelines."""
+        return self._state.callbacks
+
+    @property
     def reason(self) -> str | None:
         """The reason for which the crawl is ending; None while it is not."""
         return self._state.reason
