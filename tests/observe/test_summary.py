@@ -120,6 +120,8 @@ DONE = {"finish_reason": "finished", "request_count": 3}
 def test_a_crawl_without_any_result_is_told(stats: dict[str, object], words: str) -> None:
     assert came_to_nothing("finished", {**DONE, **stats}) == words
     assert not came_to_nothing("shutdown", {**DONE, **stats})
+    at_limit = words if words.startswith("no server") else ""
+    assert came_to_nothing("closespider_timeout", {**DONE, **stats}) == at_limit
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,23 @@ def test_a_text_is_read_as_json_where_it_can_be(text: str, annotation: Any, valu
         ("", float, "NAME must be a number, not ''"),
         ("1e999", float, "NAME must be a number, not '1e999'"),
         ("yes", bool, "NAME must be true or false, not 'yes'"),
-        ("{1}", dict[str, int], "NAME must be a mapping of texts to whole numbers, not '{1}'"),
+        (
+            "{'a': 1}",
+            dict[str, int],
+            "NAME must be a mapping of texts to whole numbers, not \"{'a': 1}\", which is not JSON: Expecting property"
+            " name enclosed in double quotes: line 1 column 2 (char 1)",
+        ),
+        (
+            "[NaN]",
+            list[int],
+            "NAME must be a list of whole numbers, not '[NaN]', which is not JSON: it has no such values",
+        ),
+        (
+            "[1",
+            dict[Any, str],
+            "NAME must be a mapping whose values are texts, not '[1', which is not JSON: Expecting ',' delimiter: line"
+            " 1 column 3 (char 2)",
+        ),
     ],
 )
 def test_a_text_that_fits_in_no_reading_is_refused(text: str, annotation: Any, sentence: str) -> None:

@@ -228,19 +228,20 @@ def failings(stats: Mapping[str, object]) -> dict[str, str]:
 def came_to_nothing(reason: str, stats: Mapping[str, object]) -> str:
     """Return a sentence about a crawl that ended by itself without any result, and why; else "".
 
-    Without a result is a crawl that sent nothing, that reached no server, or that gave no item while something failed.
+    Without a result is a crawl that sent nothing, that reached no server, or that gave no item while something failed;
+    at a limit, which may be why there is no more, one that reached no server.
 
     Args:
         reason: The reason it ended with.
         stats: Its statistics, with those of a job's earlier runs.
     """
-    if reason != "finished" or "finish_reason" not in stats:
+    if "finish_reason" not in stats or not (reason == "finished" or reason.startswith("closespider_")):
         return ""
     if words := _nothing_sent(reason, stats):
         return words
     found = failings(stats)
-    if "unreachable" in found:
-        return found["unreachable"]
+    if "unreachable" in found or reason != "finished":
+        return found.get("unreachable", "")
     return f"{found['no-items']}: {found['errors']}" if {"no-items", "errors"} <= found.keys() else ""
 
 

@@ -13,6 +13,7 @@ In words, ``Annotated[float, Meta(ge=0)]`` is "a number" with the range "at leas
 
 from __future__ import annotations
 
+import json
 import math
 import types
 from collections.abc import Iterable, Iterator, Mapping
@@ -86,6 +87,8 @@ def _one_type(annotation: Any) -> str:
         return "a mapping"
     base = origin or inner
     if isinstance(base, type) and issubclass(base, Mapping):
+        if args and args[0] is Any:
+            return f"a mapping whose values are {_plural(args[1])}"
         return f"a mapping of {_plural(args[0])} to {_plural(args[1])}" if args else "a mapping"
     if base is tuple and args and Ellipsis not in args:
         return "a list of " + " and ".join(_one_type(arg) for arg in args)
@@ -306,7 +309,18 @@ def from_text(text: str, annotation: Any, path: str) -> Any:
             return checked(reading, annotation, path)
         except SettingsError as error:
             refusal = refusal or error
+    if refusal is not None and text.startswith(("{", "[")) and readings[0] is text:
+        raise SettingsError(f"{refusal}, which is not JSON: {_json_error(text)}", path) from refusal
     raise refusal or SettingsError(f"{path}: no value", path)
+
+
+def _json_error(text: str) -> str:
+    """Return why ``text`` is not JSON; Python's own words say more than msgspec's."""
+    try:
+        json.loads(text)
+    except ValueError as error:
+        return str(error)
+    return "it has no such values"  # NaN, say
 
 
 def from_json(text: str) -> object:
