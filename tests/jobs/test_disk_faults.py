@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import sqlite3
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from trio.testing import MockClock
 
 import trawl.frontier.sqlite
-from tests.jobs.site import Runs, all_urls, site
+from tests.jobs.site import Linked, Runs, all_urls, site
 from trawl.cli import main
 from trawl.errors import JobError
 from trawl.feeds.storages import FileStorage
@@ -53,6 +54,26 @@ async def test_c1_a_disk_that_fills_up_ends_the_crawl_and_with_room_it_goes_on(
     assert runs.urls == all_urls(150)
     again = {url for url, times in runs.sent.items() if times > 1}
     assert again <= pending
+
+
+async def test_a_full_disk_is_told_once_where_start_meets_it(
+    tmp_path: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def small(directory: Path, **options: Any) -> tuple[sqlite3.Connection, bool]:
+        connection, is_new = connect(directory, **options)
+        pages = connection.execute("PRAGMA page_count").fetchone()[0]
+        connection.execute(f"PRAGMA max_page_count = {pages}")
+        return connection, is_new
+
+    class Listed(Linked):
+        start_urls: Sequence[str] = [f"http://a.example/{number}" for number in range(2000)]
+
+    runs = Runs(tmp_path, site(1), Listed, settings=FAST)
+    with monkeypatch.context() as patched:
+        patched.setattr(trawl.frontier.sqlite, "connect", small)
+        with pytest.raises(JobError, match="the disk is full"):
+            await runs.run()
+    assert "start() failed" not in caplog.text
 
 
 async def test_c7_a_job_whose_last_items_are_not_in_its_feed_is_not_finished(
@@ -101,7 +122,10 @@ async def test_c7_a_batch_that_the_disk_has_no_room_for_ends_the_run_with_that_e
         patched.setattr(FileStorage, step, full)
         assert (await runs.run(FEEDS=feeds)).reason == "feed_error"
     errors = [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
-    assert errors == [f"feed {tmp_path / 'items-003.jsonl'}: No space left on device"]
+    assert errors == [
+        f"feed {tmp_path / 'items-003.jsonl'}: No space left on device;"
+        " nothing is lost: put that right, and start the job again"
+    ]
     assert (await runs.run(FEEDS=feeds)).stats["item_scraped_count"] == 9
     rows = batches_in(tmp_path)
     assert [len(urls) for urls in rows] == [2, 2, 2, 2, 1]

@@ -244,8 +244,13 @@ class _WriterTask:
 
     def _failed(self, error: FeedError) -> None:
         self.error = self.error or error
-        logger.error("%s", error)
+        has_job = self._engine.context.job is not None
+        logger.error("%s; %s", error, _WITH_JOB if has_job else _WITHOUT_JOB)
         self._engine.crawl.cancel("feed_error")
+
+
+_WITH_JOB = "nothing is lost: put that right, and start the job again"
+_WITHOUT_JOB = "what was not written yet is lost: with a job (--job) it is not"
 
 
 def _keep_last_word(engine: Engine, reason: str) -> None:

@@ -22,7 +22,7 @@ from trawl.engine.job import JobState
 from trawl.engine.job_items import JobItemWriter
 from trawl.engine.leases import MAX_PENDING, Leases
 from trawl.engine.outputs import BATCH, CallbackOutputs
-from trawl.errors import CloseSpider
+from trawl.errors import CloseSpider, JobError
 from trawl.http import Request
 
 __all__ = ["StartRequests"]
@@ -152,6 +152,8 @@ class StartRequests:
                 return
         self.has_failed = True
         for leaf in leaf_errors(failure):
+            if isinstance(leaf, JobError):  # nothing goes on: it ends the run, and is told there
+                continue
             said = advice(leaf, None)
             words = f"{self._spider!r}: start() failed: what it gave before goes on{f': {said}' if said else ''}"
             logger.error("%s", words, exc_info=leaf)
