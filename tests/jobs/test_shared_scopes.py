@@ -212,6 +212,142 @@ async def test_a_delay_is_used_though_a_middleware_awaits_before_the_wire(
     assert len(gaps) / sum(gaps) >= share * 2.0
 
 
+class TokenFirst:
+    """Fetches a page before others are sent: once, under a lock, or one for each of them.
+
+    Attributes:
+        scopes: What the fetched page needs.
+        is_once: It is fetched once.
+    """
+
+    scopes: Sequence[str] = ("proxy a",)
+    is_once = True
+
+    def __init__(self, crawl: Any) -> None:
+        self.crawl = crawl
+        self.lock = trio.Lock()
+        self.token = ""
+
+    @classmethod
+    def from_crawler(cls, crawl: Any) -> TokenFirst:
+        return cls(crawl)
+
+    async def fetched(self, request: Request) -> str:
+        url = f"http://h0.site{self.crawl.spider.number}.example/token"
+        meta = {"throttling_scopes": [*self.scopes], "is_token": True}
+        return (await self.crawl.fetch(Request(url, meta=meta))).text or "token"
+
+    def __call__(self, fetch: Fetch) -> Fetch:
+        async def send(request: Request) -> Outcome:
+            if request.meta.get("is_token"):
+                return await fetch(request)
+            if not self.is_once:
+                await self.fetched(request)
+            else:
+                async with self.lock:
+                    self.token = self.token or await self.fetched(request)
+            return await fetch(request)
+
+        return send
+
+
+class TokenEach(TokenFirst):
+    is_once = False
+
+
+class Few(Many):
+    """Asks for six pages."""
+
+    async def start(self) -> Any:
+        for page in range(6):
+            host = f"h{page % 5}.site{self.number}.example"
+            yield Request(f"http://{host}/{page}", meta={"throttling_scopes": [host, "proxy a"]})
+
+    def parse(self, response: Any, **kwargs: Any) -> Any:
+        yield {"url": response.url}
+
+
+@pytest.mark.parametrize("crawls", [1, 2])
+@pytest.mark.parametrize(
+    ("middleware", "limits", "sends"),
+    [
+        (TokenFirst, {"concurrency": 1}, 7),
+        (TokenFirst, {"concurrency": 1, "delay": 1.0}, 7),
+        (TokenFirst, {"concurrency": 3}, 7),
+        (TokenEach, {"concurrency": 1}, 12),
+        (TokenEach, {"concurrency": 2, "delay": 0.5}, 12),
+        (TokenEach, {"concurrency": 1, "quota": 4, "window": 5.0}, 12),
+    ],
+)
+async def test_a_page_holds_no_token_while_its_middleware_fetches_another(
+    middleware: type[TokenFirst],
+    limits: Mapping[str, float],
+    sends: int,
+    crawls: int,
+    autojump_clock: MockClock,
+    store: SimulatedStore,
+) -> None:
+    store.latency = 0.005
+    fleet = Fleet(web(), {"proxy a": limits}, Few, DOWNLOADER_MIDDLEWARES={middleware: 560})
+    await fleet.run(crawls, 300.0)
+    assert [result.reason for result in fleet.results.values()] == ["finished"] * crawls
+    assert [result.stats["item_scraped_count"] for result in fleet.results.values()] == [6] * crawls
+    assert fleet.by_crawl == [sends] * crawls
+    assert fleet.most_in_flight() <= limits["concurrency"]
+    if "delay" in limits:
+        assert min(fleet.gaps()) >= limits["delay"] * 0.5 - 1e-9
+
+
+class Crossed(TokenFirst):
+    """Fetches through the one proxy for a page of the other."""
+
+    is_once = False
+
+    async def fetched(self, request: Request) -> str:
+        self.scopes = ["proxy b"] if self.crawl.spider.number == "0" else ["proxy a"]
+        return await super().fetched(request)
+
+
+class OneProxyEach(Few):
+    """Asks for six pages, through another proxy in each crawl."""
+
+    async def start(self) -> Any:
+        for page in range(6):
+            host = f"h{page % 5}.site{self.number}.example"
+            proxy = "proxy a" if self.number == "0" else "proxy b"
+            yield Request(f"http://{host}/{page}", meta={"throttling_scopes": [host, proxy]})
+
+
+async def test_two_crawls_do_not_wait_for_each_others_tokens(autojump_clock: MockClock, store: SimulatedStore) -> None:
+    store.latency = 0.005
+    scopes = {"proxy a": {"concurrency": 1}, "proxy b": {"concurrency": 1}}
+    fleet = Fleet(web(), scopes, OneProxyEach, DOWNLOADER_MIDDLEWARES={Crossed: 560})
+    await fleet.run(2, 300.0)
+    assert [result.reason for result in fleet.results.values()] == ["finished"] * 2
+    assert fleet.by_crawl == [12, 12]
+
+
+@pytest.mark.parametrize("seconds", [4.0, 8.0, 20.0])
+async def test_a_token_that_is_over_when_a_middleware_is_done_is_asked_for_anew(
+    seconds: float, autojump_clock: MockClock, store: SimulatedStore
+) -> None:
+    calls = 0
+
+    def slow(fetch: Fetch) -> Fetch:
+        async def send(request: Request) -> Outcome:
+            nonlocal calls
+            calls += 1
+            await trio.sleep(seconds)
+            return await fetch(request)
+
+        return send
+
+    fleet = Fleet(web(), {"proxy a": {"concurrency": 1}}, Few, DOWNLOADER_MIDDLEWARES={slow: 560})
+    await fleet.run(1, 500.0)
+    assert fleet.results[0].reason == "finished"
+    assert (len(fleet.sends), calls) == (6, 6)
+
+
 async def test_places_are_shared_by_all_crawls_and_all_are_used(
     autojump_clock: MockClock, store: SimulatedStore
 ) -> None:
