@@ -76,6 +76,41 @@ def test_a_request_in_its_middleware_keeps_no_other_from_the_one_slot() -> None:
     assert sim.elapsed < 12.0
 
 
+@pytest.mark.parametrize(
+    "limits",
+    [
+        {},
+        {"delay": 0.0, "delay_per_slot": 1.0, "concurrency": 4},
+        {"delay": 0.3, "delay_per_slot": 1.0, "concurrency": 4},
+    ],
+)
+def test_what_a_middleware_awaits_does_not_come_on_top_of_a_delay_per_slot(limits: dict[str, Any]) -> None:
+    settings = {**EXACT, "THROTTLING_SCOPES": {A: limits}}
+    web = web_of(latency=0.2)
+    plain = crawl(web, pages(60), settings)
+    sim = crawl(web, pages(60), {**settings, "DOWNLOADER_MIDDLEWARES": {awaiting(lambda url: 3.0): 560}})
+    assert sim.times(A)[-1] - sim.times(A)[20] <= 1.02 * (plain.times(A)[-1] - plain.times(A)[20])
+    assert sim.most_in_flight(A) <= plain.most_in_flight(A)
+
+
+def test_fetches_that_wait_for_the_instant_of_their_host_keep_no_page_of_another_from_its_middleware() -> None:
+    async def parse(spider: trawl.Spider, response: trawl.Response) -> AsyncGenerator[Any, None]:
+        if "from" in response.url:
+            await spider.fetch(trawl.Request(f"http://{B}/{response.url[-2:]}"))
+        yield {"url": response.url}
+
+    settings = {
+        **SPACED,
+        "CONCURRENT_REQUESTS": 4,
+        "THROTTLING_SCOPES": {A: {**NO_DELAY, "concurrency": 2}, B: {"delay": 20.0}},
+        "DOWNLOADER_MIDDLEWARES": {awaiting(lambda url: 0.1): 560},
+    }
+    fetching = [f"http://{A}/from{number:02}" for number in range(10)]
+    sim = crawl(web_of(A, B, latency=0.2), [*fetching, *pages(90)], settings, parse=parse)
+    assert len(sim.items) == 100
+    assert sim.times(A)[-1] <= 11.0  # ten a second; those of the other host take 180 s
+
+
 @pytest.mark.parametrize("where", [A, B])
 @pytest.mark.parametrize(
     "limits",

@@ -396,13 +396,14 @@ class Scheduler:
     def is_full(self) -> bool:
         """Return True if no page may go, or begin, because no place is free.
 
-        Where they begin without, as many may have begun as there are places, but while all of these are taken none that
-        would have to wait behind another.
+        Where they begin without, the middleware of as many may run as there are places; those that wait for an instant
+        of their own run none, and may be many. While all places are taken none begins that would have to wait behind
+        another.
         """
         is_taken = self.in_flight >= self.places
         if not self.prepares:
             return is_taken
-        if self.begun >= self.places or self.in_flight + self.begun >= self.pages_left:
+        if self.begun - len(self.prepared) >= self.places or self.in_flight + self.begun >= self.pages_left:
             return True
         return is_taken and bool(self.prepared)
 

@@ -242,8 +242,9 @@ class Scope:
         at = self.held_until
         if self.delay > 0.0:
             at = max(at, self._spaced_at() - self.lead)
-        if self.delay_per_slot > 0.0:
-            at = max(at, self._slot_ready_at() - self.lead)
+        # Where no slot is free, one that begins without waits for it when it is there.
+        if self.delay_per_slot > 0.0 and ((rested := self._slot_ready_at()) < inf or not self.prepares):
+            at = max(at, rested - self.lead)
         if self.quota is not None:
             refilled = self.quota.ready_at(now, amount)
             # For the account of waits: when it goes, the quota tells nothing of this instant any more.
@@ -412,28 +413,34 @@ class Scope:
         """Return True if no page of ``amount`` may begin without a place, though :meth:`gate` lets it through.
 
         As many have begun as may go soon: one more would only get old. That is one more than there are places, so that
-        one whose middleware hangs keeps no other from the only one; with a delay as many as come to the wire within a
-        lead; and none that waits behind another for a place. A slot that rests is chosen by how long it has rested, so
-        who needs one begins when it is there. What changes the answer is told to the scheduler.
+        one whose middleware hangs keeps no other from the only one; with a delay, or a rest of its slots, as many as
+        come to the wire within a lead; and none that waits behind another for a place. What changes the answer is told
+        to the scheduler.
         """
         begun, concurrency = self.begun, self.concurrency
-        if self.in_flight + begun >= concurrency and (
-            self.delay_per_slot > 0.0
-            or (self.prepared and self.in_flight >= concurrency)
-            or (self.delay <= 0.0 and begun > concurrency)
-        ):
-            return True
+        if self.in_flight + begun >= concurrency:
+            if self.prepared and self.in_flight >= concurrency:
+                return True
+            if self.delay_per_slot > 0.0:
+                rest = self.delay_per_slot * (self.jitter[0] + self.jitter[1]) / 2.0
+                if begun and self._is_covered(rest / concurrency):
+                    return True
+            elif self.delay <= 0.0 and begun > concurrency:
+                return True
         if not begun:
             return False
-        if self.delay > 0.0:
-            ahead = self.unsent + begun
-            covered = ahead * self.usual  # seconds for which there is something to send
-            is_enough = covered >= self.lead if self.jitter == EXACT else covered > self.lead  # the next may be short
-            if self.lead <= 0.0 or is_enough or ahead >= MAX_AHEAD:
-                return True
+        if self.delay > 0.0 and self._is_covered(self.usual):
+            return True
         if self.pages is not None and self.pages.is_awaited_with(begun):
             return True
         return self.quota is not None and self.quota.ready_at(now, amount + self.claimed) > now
+
+    def _is_covered(self, interval: float) -> bool:
+        """Return True if as many are on their way as are sent within a lead, one each ``interval`` seconds."""
+        ahead = self.unsent + self.begun
+        covered = ahead * interval
+        is_enough = covered >= self.lead if self.jitter == EXACT else covered > self.lead  # the next may be short
+        return self.lead <= 0.0 or is_enough or ahead >= MAX_AHEAD
 
     def place_at(self, now: float, amount: float = 1.0) -> float:
         """Decide when a request that began without a place may take the scope, to be at the wire at its instant.
