@@ -93,6 +93,25 @@ def test_what_a_middleware_awaits_does_not_come_on_top_of_a_delay_per_slot(limit
     assert sim.most_in_flight(A) <= plain.most_in_flight(A)
 
 
+@pytest.mark.parametrize("limits", [{**NO_DELAY, "concurrency": 8}, {"rate": 8}])
+@pytest.mark.parametrize("awaits", [0.0, 0.1])
+def test_a_request_that_waits_for_a_busy_scope_keeps_no_page_from_the_other_of_its_scopes(
+    awaits: float, limits: dict[str, Any]
+) -> None:
+    requests: list[str | trawl.Request] = []
+    for number in range(0, 210, 7):
+        both = trawl.Request(f"http://{A}/both{number}", meta={"throttling_scopes": [A, "proxy"]})
+        requests += [both, *pages(7, A, number)]
+    settings = {
+        **EXACT,
+        "THROTTLING_SCOPES": {A: limits, "proxy": {"concurrency": 1}},
+        "DOWNLOADER_MIDDLEWARES": {awaiting(lambda url: awaits): 560},
+    }
+    sim = crawl(web_of(latency=1.0), requests, settings)
+    assert len(sim.sends) == 240
+    assert sim.elapsed <= 34.0  # 30 through the proxy, one a second; with seven of the others beside each
+
+
 def test_fetches_that_wait_for_the_instant_of_their_host_keep_no_page_of_another_from_its_middleware() -> None:
     async def parse(spider: trawl.Spider, response: trawl.Response) -> AsyncGenerator[Any, None]:
         if "from" in response.url:
@@ -697,6 +716,37 @@ def test_a_token_may_be_fetched_under_a_lock_when_a_page_was_refused(limits: dic
     sim = simulate(spider, web, settings=settings)
     assert sim.reason == "finished"
     assert len(sim.items) == 12
+
+
+@pytest.mark.parametrize("room", [1, 2])
+def test_a_token_for_a_refused_page_does_not_wait_for_callbacks_that_fetch(room: int) -> None:
+    """What these fetch waits at the lock, and takes all the room."""
+    spider, middleware = under_a_lock(again=True)
+    asked: Counter[str] = Counter()
+
+    async def parse(spider: trawl.Spider, response: trawl.Response) -> AsyncGenerator[Any, None]:
+        await spider.fetch(trawl.Request(f"http://{B}/{response.url[-1:]}"))
+        yield {"url": response.url}
+
+    def answer(request: trawl.Request) -> SimulatedResponse:
+        kind = "login" if "login" in request.url else "page" if A in request.url else "other"
+        asked[kind] += 1
+        return SimulatedResponse(status=401 if kind == "page" and asked["page"] > 3 and not asked["login"] else 200)
+
+    spider.parse = parse  # type: ignore[assignment, method-assign]
+    web = SimulatedWeb()
+    for host in (A, B):
+        web.add_host(host, handler=answer, latency=0.2)
+    settings: dict[str, Any] = {
+        "ROBOTSTXT_OBEY": False,
+        "DIRECT_FETCHES_LIMIT": room,
+        "THROTTLING_SCOPES": {A: {**NO_DELAY, "concurrency": 3}},
+        "DOWNLOADER_MIDDLEWARES": {middleware: 560},
+        "CLOSESPIDER_TIMEOUT": 500,
+    }
+    sim = simulate(spider, web, settings=settings)
+    assert sim.reason == "finished"
+    assert (asked["login"], len(sim.items)) == (1, 12)
 
 
 def test_an_answer_that_is_no_page_after_all_does_not_count_for_the_last_one() -> None:

@@ -16,6 +16,7 @@ from trawl.http import Fetch, Outcome
 from trawl.scheduler import Grant
 from trawl.scheduler.lanes import Lane
 from trawl.scheduler.prepared import PreparedQueue
+from trawl.scheduler.scope_queue import PASSES
 from trawl.throttling.limits import Limits
 from trawl.throttling.scope import Scope
 
@@ -27,6 +28,13 @@ def grant_of(*scopes: Scope, is_direct: bool = False) -> Grant:
     amounts = tuple((scope.id, None) for scope in scopes)
     grant = Grant("request", amounts, is_direct=is_direct)
     grant.lane = Lane(lane_key(amounts, ""), scopes)
+    return grant
+
+
+def grant_added(queue: PreparedQueue, *scopes: Scope) -> Grant:
+    """A grant of these scopes that has come to ``queue``."""
+    grant = grant_of(*scopes)
+    queue.add(grant)
     return grant
 
 
@@ -75,15 +83,38 @@ def test_the_instant_of_an_earlier_wait_is_forgotten() -> None:
     assert len(queue._timers) < 200
 
 
-def test_who_waits_for_a_place_is_passed_by_none_that_came_later_and_needs_a_scope_of_it() -> None:
+def test_who_waits_for_a_place_was_passed_often_enough_when_others_need_its_last_place() -> None:
+    scopes = [Scope("tight", Limits(concurrency=1)), Scope("wide", Limits(concurrency=8))]
     queue = PreparedQueue()
-    older, newcomer, direct, other = grant_of(ONE, OTHER), grant_of(ONE), grant_of(ONE, is_direct=True), grant_of(THIRD)
-    for grant in (older, newcomer, direct, other):
+    older, newcomer = grant_of(*scopes), grant_of(scopes[0])
+    direct, beside, other = grant_of(scopes[0], is_direct=True), grant_of(scopes[1]), grant_of(THIRD)
+    waiting = (older, newcomer, direct, beside, other)
+    for grant in waiting:
         queue.add(grant)
     queue.wait_for_place(older)
-    assert [queue.is_behind(grant) for grant in (older, newcomer, direct, other)] == [False, True, False, False]
-    queue.wait_until(older, 5.0, [OTHER])  # for its own instant it keeps nobody
+    for number in range(PASSES):
+        assert not any(queue.is_behind(grant) for grant in waiting)
+        queue.passed(other)  # which is not in its way
+        queue.passed(grant_added(queue, *scopes[number % 2 :]))
+    assert [queue.is_behind(grant) for grant in waiting] == [False, True, False, False, False]
+    queue.wait_until(older, 5.0, [scopes[1]])  # for its own instant it keeps nobody
     assert not queue.is_behind(newcomer)
+
+
+def test_who_waits_for_one_scope_is_not_counted_among_those_that_the_other_awaits() -> None:
+    scopes = [Scope("here", Limits()), Scope("there", Limits())]
+    queue = PreparedQueue()
+    grant = grant_of(*scopes)
+    queue.add(grant)
+    queue.wait_for_place(grant, scopes[1:])
+    assert [scope.elsewhere for scope in scopes] == [1, 0]
+    queue.wait_until(grant, 5.0, scopes[:1])
+    assert [scope.elsewhere for scope in scopes] == [0, 1]
+    queue.wait_for_place(grant)
+    assert [scope.elsewhere for scope in scopes] == [0, 0]
+    queue.wait_for_place(grant, scopes[1:])
+    queue.discard(grant)
+    assert [scope.elsewhere for scope in scopes] == [0, 0]
 
 
 def test_who_has_gone_is_looked_at_no_more_and_keeps_nobody() -> None:

@@ -7,8 +7,8 @@ ever.
 
 At most ``DIRECT_FETCHES_LIMIT`` of them wait for their turn or are on their way. Further fetches wait until one ends,
 first come first served, instead of being refused: a task that fetches waits anyway, and an error would make the
-spider fail when it is busiest. One that is asked for on the way of another (by a middleware or a manager, for a token)
-is let in at once: the other one could not end before it.
+spider fail when it is busiest. One that is asked for on the way of another (by a middleware or a manager, for a token,
+before its send or after it) is let in at once: the other one could not end before it.
 """
 
 from __future__ import annotations
@@ -134,8 +134,12 @@ class DirectFetches:
         return outcome.response
 
     def _let_in(self, parent: Grant | None) -> AbstractAsyncContextManager[object]:
-        """The limiter of a fetch that ``parent`` asks for: none, if that is a direct fetch itself, or on its way."""
-        return nullcontext() if parent is not None and (parent.is_direct or parent.is_in_flight) else self._room
+        """The limiter of a fetch that ``parent`` asks for: none, if that is a direct fetch, or still in its middleware.
+
+        What its callback fetches may wait at a lock for what this one is for, with all the room taken.
+        """
+        is_on_its_way = parent is not None and (parent.is_direct or not parent.task.is_decided)
+        return nullcontext() if is_on_its_way else self._room
 
     def used_parts(self) -> set[int]:
         """Return the parts of the job to whose hosts one waits for its turn or is on its way."""

@@ -174,6 +174,7 @@ class Worker:
             outcome = Outcome(request, error=AddressRefused("refused: its address is not public", url=request.url))
         # The dispatcher makes tasks for what is granted, which this was not.
         grant.task = RequestTask(grant.request)
+        grant.task.is_decided = True
         current_grant.set(grant)
         try:
             with grant.task:

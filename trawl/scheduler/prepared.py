@@ -4,8 +4,9 @@ Only the scheduler imports it: it is a part of the scheduler's state, kept apart
 
 One is looked at when it comes, when its instant has come, and when something has changed in a scope that it waits for.
 To look at all of them at each change would cost a thousandfold where a thousand hosts are crawled at once. One that
-waits for a place is passed by none that came later and needs a scope of its own too, so a grant of several scopes does
-not starve; one that waits for an instant is passed, for that is its own.
+waits for a place is passed ``PASSES`` times by others that came later and need a scope of its own too, and then by none
+that could be in its way, so a grant of several scopes does not starve; one that waits for an instant is passed, for
+that is its own.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from itertools import count
 from math import inf
 from typing import TYPE_CHECKING, TypeAlias
 
-from trawl.scheduler.scope_queue import ROOM_TO_GROW
+from trawl.scheduler.scope_queue import PASSES, ROOM_TO_GROW
 
 if TYPE_CHECKING:
     from trawl.scheduler.grant import Grant
@@ -30,7 +31,18 @@ _Line: TypeAlias = "dict[Grant, None]"
 class PreparedQueue:
     """Prepared grants, in the order of coming, and what each of them waits for."""
 
-    __slots__ = ("_bound", "_lines", "_next", "_numbers", "_timers", "_to_look", "_waiting", "_waits")
+    __slots__ = (
+        "_bound",
+        "_elsewhere",
+        "_lines",
+        "_next",
+        "_numbers",
+        "_passes",
+        "_timers",
+        "_to_look",
+        "_waiting",
+        "_waits",
+    )
 
     def __init__(self) -> None:
         self._numbers: dict[Grant, int] = {}
@@ -39,6 +51,8 @@ class PreparedQueue:
         self._to_look: _Line = {}
         self._waiting: dict[Scope, _Line] = {}
         self._lines: dict[Scope, _Line] = {}  # of those that wait for a place
+        self._passes: dict[Grant, int] = {}  # how often each of these was passed
+        self._elsewhere: dict[Grant, list[Scope]] = {}  # the scopes of each that it does not wait for
         self._timers: list[tuple[float, int, Grant]] = []
         self._bound = ROOM_TO_GROW
 
@@ -65,6 +79,7 @@ class PreparedQueue:
         """Forget ``grant``: it goes on, or has ended. Those behind it are looked at when its scopes are stirred."""
         del self._numbers[grant]
         self._to_look.pop(grant, None)
+        self._passes.pop(grant, None)
         self._stop_waiting(grant)
 
     def look(self, grant: Grant) -> None:
@@ -88,21 +103,41 @@ class PreparedQueue:
         return sorted(self._to_look, key=self._rank)
 
     def is_behind(self, grant: Grant) -> bool:
-        """Return True if another one waits for a place that is before ``grant`` and needs a scope of it."""
+        """Return True if ``grant`` is kept off by another one before it that waits for a place, and was passed often.
+
+        As a claim, that lets through who can't be in its way: there is a place to spare, and no delay to wait for.
+        """
+        assert grant.lane is not None
+        rank, passes = self._rank(grant), self._passes
+        return any(
+            passes.get(other, 0) >= PASSES and self._rank(other) < rank
+            for scope in grant.lane.scopes
+            if scope in self._lines and scope.is_tight(begun=0)
+            for other in self._lines[scope]
+        )
+
+    def passed(self, grant: Grant) -> None:
+        """Note that ``grant`` gets its places: it passes those before it that wait for a place in its scopes."""
         assert grant.lane is not None
         rank = self._rank(grant)
-        return any(self._rank(other) < rank for scope in grant.lane.scopes for other in self._lines.get(scope, ()))
+        others = {other: None for scope in grant.lane.scopes for other in self._lines.get(scope, ())}
+        for other in others:
+            if self._rank(other) < rank:
+                self._passes[other] = self._passes.get(other, 0) + 1
 
-    def wait_for_place(self, grant: Grant) -> None:
-        """Have ``grant`` wait until something changes in one of its scopes; meanwhile none passes it there."""
+    def wait_for_place(self, grant: Grant, full: Sequence[Scope] = ()) -> None:
+        """Have ``grant`` wait until something changes in one of its scopes; few pass it there meanwhile.
+
+        ``full`` are those that it waits for; empty: all of them.
+        """
         assert grant.lane is not None
-        self._wait(grant, grant.lane.scopes)
+        self._wait(grant, grant.lane.scopes, full or grant.lane.scopes)
         for scope in grant.lane.scopes:
             self._lines.setdefault(scope, {})[grant] = None
 
     def wait_until(self, grant: Grant, until: float, scopes: Sequence[Scope]) -> None:
         """Have ``grant`` wait until the instant ``until``, or until something changes in one of ``scopes``."""
-        self._wait(grant, scopes)
+        self._wait(grant, scopes, scopes)
         timers = self._timers
         heappush(timers, (until, self._waits[grant], grant))
         if len(timers) > self._bound:
@@ -120,17 +155,24 @@ class PreparedQueue:
     def _rank(self, grant: Grant) -> tuple[bool, int]:
         return not grant.is_direct, self._numbers[grant]
 
-    def _wait(self, grant: Grant, scopes: Sequence[Scope]) -> None:
+    def _wait(self, grant: Grant, scopes: Sequence[Scope], closed: Sequence[Scope]) -> None:
+        assert grant.lane is not None
         self._to_look.pop(grant, None)
         self._stop_waiting(grant)
         self._waits[grant] = self._next()
         for scope in scopes:
             self._waiting.setdefault(scope, {})[grant] = None
+        if len(grant.lane.scopes) > len(closed):
+            self._elsewhere[grant] = others = [scope for scope in grant.lane.scopes if scope not in closed]
+            for scope in others:
+                scope.elsewhere += 1
 
     def _stop_waiting(self, grant: Grant) -> None:
         assert grant.lane is not None
         if self._waits.pop(grant, None) is None:
             return
+        for scope in self._elsewhere.pop(grant, ()):
+            scope.elsewhere -= 1
         for scope in grant.lane.scopes:
             for lines in (self._waiting, self._lines):
                 line = lines.get(scope)

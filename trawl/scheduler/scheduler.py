@@ -268,12 +268,14 @@ class Scheduler:
                 self._place(grant, now)
                 return True
             if at == inf:
-                prepared.wait_for_place(grant)
+                prepared.wait_for_place(grant, last)
+                self._wake_behind(lane, now)
                 return False
             # By when another one may begin: else what is sent back might begin again at once.
             is_closed = now + MAX_LEAD < lane.begins_at(grant, now) < inf
             if grant.is_direct or grant.has_fetched or not is_closed:
                 prepared.wait_until(grant, at, last)
+                self._wake_behind(lane, now)
                 return False
         self._wait_no_more(grant)
         self._wake(lane, now)  # those behind it
@@ -285,11 +287,18 @@ class Scheduler:
 
     def _place(self, grant: Grant, now: float) -> None:
         assert grant.lane is not None
+        self.prepared.passed(grant)
         self._wait_no_more(grant)
         self.begun -= 1
         self.in_flight += 1
         grant.lane.place(grant, now)
         self._wake(grant.lane, now)
+
+    def _wake_behind(self, lane: Lane, now: float) -> None:
+        """Wake those that may begin, because a prepared grant of ``lane`` waits for another scope than theirs."""
+        for scope in lane.scopes if len(lane.scopes) > 1 else ():
+            if (queue := self.queues.scope_queues.get(scope.id)) is not None:
+                self.queues.wake(queue, now)
 
     def _wait_no_more(self, grant: Grant) -> None:
         if grant in self.prepared:

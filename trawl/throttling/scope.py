@@ -94,6 +94,7 @@ class Scope:
         prepares: Requests begin without a place.
         begun: Requests that have begun and have no place yet: their middleware runs, or they wait for the place.
         prepared: Those of them that wait for the place.
+        elsewhere: Those of these that have a place here when another scope lets them.
         claimed: The amount that those that have begun are expected to use.
         unsent: Requests that have a place and are not on the wire yet.
         reserved: The amount these are expected to use, also without a quota: one may be set before they are sent.
@@ -136,6 +137,7 @@ class Scope:
         "delay_limit",
         "delay_per_slot",
         "delay_source",
+        "elsewhere",
         "floor",
         "floor_source",
         "grants",
@@ -169,6 +171,7 @@ class Scope:
         self.prepares: bool = False
         self.begun: int = 0
         self.prepared: int = 0
+        self.elsewhere: int = 0
         self.claimed: float = 0.0
         self.unsent: int = 0
         self.reserved: float = 0.0
@@ -278,10 +281,13 @@ class Scope:
             return "concurrency"
         return "pages" if self.pages is not None and self.pages.is_awaited else ""
 
-    def is_tight(self) -> bool:
-        """Return True if one more could be in another's way: it has spacing or a quota, or one place is left."""
+    def is_tight(self, begun: int | None = None) -> bool:
+        """Return True if one more could be in another's way: it has spacing or a quota, or one place is left.
+
+        ``begun`` is how many of those that have begun take a place before; None: all of them.
+        """
         return (
-            self.concurrency - self.in_flight - self.begun <= 1
+            self.concurrency - self.in_flight - (self.begun if begun is None else begun) <= 1
             or self.delay > 0.0
             or self.delay_per_slot > 0.0
             or self.quota is not None
@@ -417,9 +423,9 @@ class Scope:
         come to the wire within a lead; and none that waits behind another for a place. What changes the answer is told
         to the scheduler.
         """
-        begun, concurrency = self.begun, self.concurrency
+        begun, concurrency = self.begun - self.elsewhere, self.concurrency
         if self.in_flight + begun >= concurrency:
-            if self.prepared and self.in_flight >= concurrency:
+            if self.prepared > self.elsewhere and self.in_flight >= concurrency:
                 return True
             if self.delay_per_slot > 0.0:
                 rest = self.delay_per_slot * (self.jitter[0] + self.jitter[1]) / 2.0
@@ -427,17 +433,17 @@ class Scope:
                     return True
             elif self.delay <= 0.0 and begun > concurrency:
                 return True
-        if not begun:
+        if not self.begun:
             return False
-        if self.delay > 0.0 and self._is_covered(self.usual):
+        if begun and self.delay > 0.0 and self._is_covered(self.usual):
             return True
-        if self.pages is not None and self.pages.is_awaited_with(begun):
+        if self.pages is not None and self.pages.is_awaited_with(self.begun):
             return True
         return self.quota is not None and self.quota.ready_at(now, amount + self.claimed) > now
 
     def _is_covered(self, interval: float) -> bool:
         """Return True if as many are on their way as are sent within a lead, one each ``interval`` seconds."""
-        ahead = self.unsent + self.begun
+        ahead = self.unsent + self.begun - self.elsewhere
         covered = ahead * interval
         is_enough = covered >= self.lead if self.jitter == EXACT else covered > self.lead  # the next may be short
         return self.lead <= 0.0 or is_enough or ahead >= MAX_AHEAD

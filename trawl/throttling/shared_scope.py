@@ -51,7 +51,7 @@ class SharedScope(Scope):
             return at
         return inf if token.until <= now else max(at, token.at)
 
-    def is_tight(self) -> bool:
+    def is_tight(self, begun: int | None = None) -> bool:
         """Return False: the store's line says who goes first, and a claim of this process would keep tokens waiting."""
         return False
 
