@@ -201,3 +201,54 @@ async def test_a_shutdown_gives_back_what_waits_for_a_token(
     assert {result.reason for result in fleet.results.values()} == {"shutdown"}
     assert max(result.elapsed for result in fleet.results.values()) <= seconds + 1.0
     assert_nothing_is_kept(fleet)
+
+
+class TellsBegun:
+    """A middleware that notes in its spider which requests have begun."""
+
+    def __init__(self, spider: Any) -> None:
+        self.begun: list[str] = spider.begun
+
+    @classmethod
+    def from_crawler(cls, crawl: Any) -> Middleware:
+        return cls(crawl.spider)
+
+    def __call__(self, fetch: Fetch) -> Fetch:
+        async def send(request: Request) -> Outcome:
+            self.begun.append(request.url)
+            await trio.sleep(0.1)
+            return await fetch(request)
+
+        return send
+
+
+async def test_no_more_begin_than_may_where_the_tokens_of_a_quota_are_spent(
+    autojump_clock: MockClock, store: SimulatedStore
+) -> None:
+    begun: list[str] = []
+
+    class Pages(trawl.Spider):
+        name = "pages"
+        number: str
+
+        async def start(self) -> AsyncGenerator[Request, None]:
+            for page in range(200):
+                host = f"h0.site{page % 3}.example"
+                yield Request(f"http://{host}/{page}", meta={"throttling_scopes": ["proxy"]})
+
+        def parse(self, response: trawl.Response) -> Any:
+            return None
+
+    store.latency = 0.005
+    Pages.begun = begun  # type: ignore[attr-defined]
+    fleet = Fleet(
+        site(),
+        {"proxy": {"quota": 3, "window": 60.0}},
+        Pages,
+        CONCURRENT_REQUESTS=4,
+        DOWNLOADER_MIDDLEWARES={TellsBegun: 560},
+    )
+    await fleet.run(1, 30.0)
+    assert len(fleet.sends) == 3
+    assert len(begun) <= 3 + 4
+    assert_nothing_is_kept(fleet)
