@@ -243,9 +243,10 @@ class Lane:
     def place_at(self, grant: Grant, now: float) -> tuple[float, tuple[Scope, ...]]:
         """Return the instant from which ``grant``, which has begun, may have its places, and the scope that opens last.
 
-        ``inf``: only a give-back helps. An exempt one has no scope.
+        ``inf``: only a give-back helps; ``-inf``, and no scope: none keeps it from them.
         """
-        at, last = -inf, self.scopes
+        at: float = -inf
+        last: tuple[Scope, ...] = ()
         for scope, amount in self._amounts(grant):
             if (opens_at := scope.place_at(now, amount)) > at:
                 at, last = opens_at, (scope,)
