@@ -237,7 +237,7 @@ class History:
         elif chance < 0.6:
             scope.delay_per_slot = rng.choice([0.0, 0.5, 1.5])
         elif chance < 0.75:
-            scope.charge(rng.choice([-3.0, -1.0, 1.0]), rig.now)
+            scope.correct(rng.choice([-3.0, -1.0, 1.0]), rig.now)
             self.corrected.add(name)
         elif chance < 0.85:
             rig.scheduler.places = rng.choice([1, 2, 4, 16, inf])

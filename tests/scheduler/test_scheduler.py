@@ -599,7 +599,7 @@ def test_f04_a_correction_wakes_those_that_now_fit() -> None:
     rig.push("ten", "cost=10")
     rig.push("four", "cost=4")
     assert rig.grant_all() == ["ten"]
-    rig.scope("cost").charge(-5.0, rig.now, sent_at=0.0)
+    rig.scope("cost").correct(-5.0, rig.now, sent_at=0.0)
     rig.scheduler.changed(rig.scope("cost"), rig.now)
     assert rig.grant_all() == ["four"]
 

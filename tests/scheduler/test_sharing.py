@@ -195,7 +195,7 @@ def test_a_quota_is_corrected_in_the_store() -> None:
     line = NotedLine()
     scope = SharedScope("proxy", Limits(quota=10.0), line)
     assert scope.quota is None
-    scope.charge(-2.0, 1.0)
+    scope.correct(-2.0, 1.0)
     scope.set_remaining(3.0, 1.0)
     assert line.take() == [("correct", "proxy", -2.0), ("remaining", "proxy", 3.0)]
 

@@ -251,7 +251,7 @@ def test_a_scope_is_idle_when_forgetting_it_loses_nothing() -> None:
 
 def test_corrections_without_a_quota_do_nothing() -> None:
     scope = Scope("a", Limits())
-    scope.charge(5.0, 0.0)
+    scope.correct(5.0, 0.0)
     scope.set_remaining(0.0, 0.0)
     assert scope.gate(0.0) <= 0.0
 
@@ -260,7 +260,7 @@ def test_corrections_reach_the_quota() -> None:
     # F04
     scope = Scope("a", Limits(quota=5.0))
     passed(scope, 0.0)
-    scope.charge(4.0, 1.0, sent_at=0.0)
+    scope.correct(4.0, 1.0, sent_at=0.0)
     assert scope.gate(1.0) == 60.0
     scope.set_remaining(2.0, 1.0)
     assert scope.gate(1.0) <= 1.0

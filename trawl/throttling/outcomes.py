@@ -278,7 +278,7 @@ def correct(scope: Scope, signal: BackoffSignal, now: float, *, expected: float 
     if signal.consumed is not None:
         difference = signal.consumed - (expected or 0.0)
         scope.state.used += difference
-        scope.charge(difference, now, sent_at)
+        scope.correct(difference, now, sent_at)
     if signal.remaining is not None:
         scope.set_remaining(signal.remaining, now)
     return signal.consumed is not None or signal.remaining is not None

@@ -631,7 +631,7 @@ class Scope:
         self.hold_reason = self.hint
         self.held_until = -inf if self.hint is None else self.hint.until
 
-    def charge(self, difference: float, now: float, sent_at: float | None = None) -> None:
+    def correct(self, difference: float, now: float, sent_at: float | None = None) -> None:
         """Correct the quota by ``difference`` (negative: a refund) for a request sent at ``sent_at``.
 
         Without a quota it has no effect.

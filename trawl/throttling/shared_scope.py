@@ -72,7 +72,7 @@ class SharedScope(Scope):
         if token is not None:
             self._line.written(token.number, now)
 
-    def charge(self, difference: float, now: float, sent_at: float | None = None) -> None:
+    def correct(self, difference: float, now: float, sent_at: float | None = None) -> None:
         """Correct the quota by ``difference``."""
         self._line.correct(self.id, difference)
 
