@@ -47,7 +47,7 @@ class Grant:
         is_diverted: Its scopes and origin are those of what its middleware last made of its request.
         passes_gate: Does not wait for its origin's gate: it is what opens it. Implies ``is_direct``.
         share: The first amount that it names: the larger goes first in a lane, if a lane has several.
-        order: Its place among equals, less first; None: the order of coming. Grants of one lane have all one or all
+        order: Its rank among equals, less first; None: the order of coming. Grants of one lane have all one or all
             none.
         lease: The frontier's record of a page; None for a direct fetch.
         lane_id: The lane that it lines up in; None: it is made of the other arguments.

@@ -93,7 +93,7 @@ class Lane:
         scopes: Its scopes, sorted by id: no policy iterates a set.
         queue: A heap of its grants.
         turn: When it last came to the end of the line: lanes of equal priority take turns.
-        version: Moves whenever the lane changes its place, so that what heaps remember of it goes stale.
+        version: Moves whenever the lane goes elsewhere, so that what heaps remember of it goes stale.
         where: None (nowhere), READY, the queue of the one scope it waits for, or its origin's closed gate.
         held: Seconds for which its first could not have gone with a free place, since the one before it went.
         mark: What it counts ``held`` from, where it waits; when it became ready, where it is that.
@@ -152,7 +152,7 @@ class Lane:
         return self.queue[0][3]
 
     def rank(self) -> Rank:
-        """Its place among lanes, by its best grant."""
+        """Its rank among lanes, by its best grant."""
         return (self.kind >= PAGE, self.queue[0][0], self.turn)
 
     def add(self, grant: Grant, order: int) -> bool:
@@ -172,10 +172,10 @@ class Lane:
 
     def drop_worst(self, max_number: int) -> list[Grant]:
         """Remove up to ``max_number`` of the worst pending grants, never its best, and all that were withdrawn."""
-        line = sorted([place for place in self.queue if place[3].is_pending])
+        line = sorted([item for item in self.queue if item[3].is_pending])
         keep = max(1, len(line) - max_number)
         self.queue[:] = line[:keep]  # sorted, it is a heap
-        return [place[3] for place in line[keep:]]
+        return [item[3] for item in line[keep:]]
 
     def wait_at(self, where: ScopeQueue | OriginGate, now: float) -> None:
         """Note that it waits there from ``now`` on."""
@@ -187,7 +187,7 @@ class Lane:
                 scope.stop(now)
 
     def leave(self, now: float) -> None:
-        """Count how long the place where it waited was closed, if it waited; to be called before it goes elsewhere."""
+        """Count for how long what it waited for was closed, if it waited; to be called before it goes elsewhere."""
         where = self.where
         if where is not None and not isinstance(where, str):
             self.held += max(0.0, where.closed_for(now) - self.mark)

@@ -60,7 +60,7 @@ class LaterQueue:
         self._heap: list[tuple[float, int, Grant]] = []
 
     def add(self, grant: Grant, not_before: float, order: int) -> None:
-        """Keep ``grant``, whose place among equals is ``order``, until the instant ``not_before``."""
+        """Keep ``grant``, whose rank among equals is ``order``, until the instant ``not_before``."""
         heappush(self._heap, (not_before, order, grant))
 
     def due(self, now: float) -> Iterator[tuple[Grant, int]]:
@@ -257,7 +257,7 @@ class LaneQueues:
             self._mark(lane)
 
     def end_claim(self, lane: Lane, now: float) -> None:
-        """Drop the claim of ``lane``, or its place in line; the next gets the claim, and held-up lanes are woken."""
+        """End the claim of ``lane``, or its wait for one; the next gets the claim, and held-up lanes are woken."""
         if not lane.is_claiming:
             lane.is_starving = False
             return

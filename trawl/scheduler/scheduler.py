@@ -176,7 +176,7 @@ class Scheduler:
         while ready:
             ticket = ready[0]
             lane = ticket[5]
-            # Stale: the lane has another place by now.
+            # Stale: the lane has gone elsewhere since.
             if ticket[4] != lane.version:
                 heappop(ready)
                 continue

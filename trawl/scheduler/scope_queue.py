@@ -96,7 +96,7 @@ class ClaimQueue:
 
 
 Ticket: TypeAlias = "tuple[bool, int, float, int, int, Lane]"
-"""A lane's place in a heap: page, minus priority, minus share (0.0 but at a quota), turn, version, and the lane."""
+"""A lane's rank in a heap: page, minus priority, minus share (0.0 but at a quota), turn, version, and the lane."""
 
 ROOM_TO_GROW = 64
 """A heap is cleaned when it has doubled, and has more than this many records."""
@@ -193,7 +193,7 @@ class ScopeQueue:
         self.woken = None
 
     def ticket(self, lane: Lane) -> Ticket:
-        """The place of ``lane`` among those here."""
+        """The rank of ``lane`` among those here."""
         return ticket_of(lane, 0.0 if self.scope.quota is None else lane.share_in(self.scope))
 
     def withholds(self, lane: Lane) -> bool:
@@ -221,7 +221,7 @@ class ScopeQueue:
         scope = self.scope
         at = scope.gate(now, lane.amount_in(scope))
         if at > now:
-            # Once for each of its places: each look would add another ticket.
+            # Once for each of its versions: each look would add another ticket.
             if lane.passed_at != lane.version:
                 lane.passed_at = lane.version
                 self._note(self.passed, ticket_of(lane, 0.0))
@@ -286,7 +286,7 @@ class ScopeQueue:
 
 
 class TokenQueue(ScopeQueue):
-    """A lane's ask for shared scopes, and its place while it waits for the token.
+    """A lane's ask for shared scopes, and the queue that it waits in for the token.
 
     Args:
         scope: The first of the shared scopes.
@@ -332,5 +332,5 @@ class TokenQueue(ScopeQueue):
 
 
 def ticket_of(lane: Lane, share: float) -> Ticket:
-    """The place of ``lane`` in a heap in which its share is this."""
+    """The rank of ``lane`` in a heap in which its share is this."""
     return (lane.kind >= PAGE, lane.queue[0][0], -share, lane.turn, lane.version, lane)
