@@ -96,7 +96,8 @@ class Lane:
         version: Moves whenever the lane goes elsewhere, so that what heaps remember of it goes stale.
         where: None (nowhere), READY, the queue of the one scope it waits for, or its origin's closed gate.
         held: Seconds for which its first could not have gone with a free place, since the one before it went.
-        mark: What it counts ``held`` from, where it waits; when it became ready, where it is that.
+        closed_before: The ``closed_for`` of what it waits for, when its wait began, in seconds.
+        ready_at: When it became ready, where it is that.
         bases: The scopes' grant counters at its turn, for lanes of several scopes or a quota: how often was it passed?
         is_claiming: True if it is the claimant.
         is_starving: True if it is in line to be the claimant.
@@ -107,16 +108,17 @@ class Lane:
     __slots__ = (
         "asks",
         "bases",
+        "closed_before",
         "held",
         "id",
         "is_claiming",
         "is_kept_for",
         "is_starving",
         "kind",
-        "mark",
         "origin",
         "passed_at",
         "queue",
+        "ready_at",
         "scopes",
         "turn",
         "version",
@@ -134,7 +136,8 @@ class Lane:
         self.version: int = 0
         self.where: str | ScopeQueue | OriginGate | None = None
         self.held: float = 0.0
-        self.mark: float = 0.0
+        self.closed_before: float = 0.0
+        self.ready_at: float = 0.0
         self.bases: list[int] | None = None
         self.is_claiming: bool = False
         self.is_starving: bool = False
@@ -181,7 +184,7 @@ class Lane:
         """Note that it waits there from ``now`` on."""
         self.version += 1
         self.where = where
-        self.mark = where.closed_for(now)
+        self.closed_before = where.closed_for(now)
         if isinstance(where, OriginGate):
             for scope in self.scopes:
                 scope.stop(now)
@@ -190,7 +193,7 @@ class Lane:
         """Count for how long what it waited for was closed, if it waited; to be called before it goes elsewhere."""
         where = self.where
         if where is not None and not isinstance(where, str):
-            self.held += max(0.0, where.closed_for(now) - self.mark)
+            self.held += max(0.0, where.closed_for(now) - self.closed_before)
             if isinstance(where, OriginGate):
                 for scope in self.scopes:
                     scope.go_on(now)

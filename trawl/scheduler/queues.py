@@ -163,7 +163,7 @@ class LaneQueues:
             lane.leave(now)
         lane.version += 1
         lane.where = READY
-        lane.mark = now
+        lane.ready_at = now
         ready = self.ready
         heappush(ready, (lane.kind >= PAGE, lane.queue[0][0], 0.0, lane.turn, lane.version, lane))
         if len(ready) > self._bound:

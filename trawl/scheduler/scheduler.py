@@ -563,7 +563,7 @@ class Scheduler:
         lane.where = None
         self.grants += 1
         # It was ready before this instant, and no place or no callback was free then.
-        grant.left_by = self.left_by if lane.mark < now else None
+        grant.left_by = self.left_by if lane.ready_at < now else None
         if self.prepares:
             self.begun += 1
             lane.prepare(grant, now)
