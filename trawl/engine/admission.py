@@ -142,10 +142,10 @@ class Admission:
     async def _requirements_of(self, request: Request, before: ScopeAmounts | None = None) -> Requirements:
         """Return the scopes and the origin that an admitted request needs.
 
-        Every request gets its scopes here: a page, a redirect, a retry, a direct fetch, robots.txt. Only one that its
-        middleware sends elsewhere keeps those too that it was granted with (:meth:`objection`). The rule itself (meta,
-        manager, host) is :class:`~trawl.throttling.scope_amounts.ScopeResolver`. A checkpoint only where what has to be
-        asked waits.
+        Every request gets its scopes here (a page, a redirect, a retry, a direct fetch, robots.txt) but what a
+        middleware makes of one: that is asked about in :meth:`objection`, and may keep the scopes of its grant too. The
+        rule itself (meta, manager, host) is :class:`~trawl.throttling.scope_amounts.ScopeResolver`. A checkpoint only
+        where what has to be asked waits.
 
         Args:
             request: The request.

@@ -27,7 +27,8 @@ Three questions that are asked first, and the one place that answers each:
 * A redirect, as every other request, gets its scopes in :meth:`Admission._requirements_of
   <trawl.engine.admission.Admission>`. :meth:`Admission.successor <trawl.engine.admission.Admission.successor>` asks for
   a page's redirect, :meth:`Admission.direct_grant <trawl.engine.admission.Admission.direct_grant>` for that of a
-  ``fetch()`` or a robots.txt.
+  ``fetch()`` or a robots.txt. Only what a middleware makes of a request is asked about elsewhere, before it is sent:
+  :meth:`Admission.objection <trawl.engine.admission.Admission.objection>`.
 * A scope's delay is decided in :meth:`Scope.gate <trawl.throttling.scope.Scope.gate>`: the instant before which it lets
   nothing through. The scheduler asks each scope of a request, and takes the latest. A delay of the request's own (meta
   ``delay``, a retry's) comes before that: the frontier does not lease the page earlier; a direct fetch waits for it in
