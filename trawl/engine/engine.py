@@ -33,10 +33,11 @@ Three questions that are asked first, and the one place that answers each:
   nothing through. The scheduler asks each scope of a request, and takes the latest. A delay of the request's own (meta
   ``delay``, a retry's) comes before that: the frontier does not lease the page earlier; a direct fetch waits for it in
   the scheduler.
-* An item leaves in :meth:`ItemWriter.put <trawl.engine.items.ItemWriter.put>`, or where nothing has to wait in its twin
-  ``put_nowait``: pipelines first, then the feeds, whose writer task (``trawl.feeds.writer.Feeds.write``) writes it.
-  With a job, the pipelines' result is stored with the page's acknowledgement (:mod:`trawl.engine.job_items`), and the
-  feeds get it from that outbox (``trawl.feeds.outbox.OutboxWriter.write``).
+* An item is put into a file in ``trawl.feeds.feed.Feed._add``, and a task writes the file
+  (``trawl.feeds.files.FeedFile.write``). On its way there it passes :meth:`ItemWriter.put
+  <trawl.engine.items.ItemWriter.put>`, or where nothing has to wait its twin ``put_nowait``: pipelines first, then the
+  feeds (``trawl.feeds.writer.Feeds``). With a job, the pipelines' result is stored with the page's acknowledgement
+  (:mod:`trawl.engine.job_items`), and the feeds get it from that outbox (``trawl.feeds.outbox.OutboxWriter``).
 
 One object stands for a request under way: a :class:`~trawl.scheduler.grant.Grant`. It waits in a lane, is granted, and
 is carried to its end by one task. :class:`Engine` makes the objects above in the order in which they need each other,

@@ -1,7 +1,7 @@
 """Items: through the pipelines, into the feeds, and into the list of collected items.
 
-Every item of a crawl is written here: in :meth:`ItemWriter.put`, or in :meth:`ItemWriter.put_nowait` where there is
-nothing to wait for.
+Every item of a crawl passes here: in :meth:`ItemWriter.put`, or in :meth:`ItemWriter.put_nowait` where there is
+nothing to wait for. It is put into a file by ``trawl.feeds.feed.Feed._add``.
 """
 
 from __future__ import annotations
