@@ -12,8 +12,11 @@ lease     The first few of each lane are leased from the frontier; what   :mod:`
           the cache can answer leaves the queue here                      :mod:`trawl.engine.cache_lookup`
 decide    The scheduler grants what may be sent now, or says not before   :mod:`trawl.engine.dispatch` asks
           when; the dispatcher starts one task for each grant             :mod:`trawl.scheduler.scheduler`
-send      The task takes the request through the middleware to the        :mod:`trawl.engine.worker`,
-          transport, once; what a middleware awaits holds no place        :mod:`trawl.engine.fetcher`
+begin     The task takes the request through the middleware; where that   :mod:`trawl.engine.worker`
+          has users' own, it has no places yet
+place     If so, it asks for its places now, and waits for them           :meth:`Scheduler.place
+                                                                          <trawl.scheduler.scheduler.Scheduler.place>`
+send      The transport sends it, once                                    :mod:`trawl.engine.fetcher`
 hear      The throttle hears of the answer, then the places are free      :meth:`Fetcher.send
           again                                                           <trawl.engine.fetcher.Fetcher.send>`
 call      The callback, or the errback, is called with the answer         :meth:`Worker.run
@@ -30,20 +33,26 @@ Three questions that are asked first, and the one place that answers each:
   ``fetch()`` or a robots.txt. Only what a middleware makes of a request is asked about elsewhere, before it is sent:
   :meth:`Admission.objection <trawl.engine.admission.Admission.objection>`.
 * A scope's delay is decided in :meth:`Scope.gate <trawl.throttling.scope.Scope.gate>`: the instant before which it lets
-  nothing through. The scheduler asks each scope of a request, and takes the latest. A delay of the request's own (meta
-  ``delay``, a retry's) comes before that: the frontier does not lease the page earlier; a direct fetch waits for it in
-  the scheduler.
+  nothing through. The scheduler asks each scope of a request, and takes the latest. It asks again where a request takes
+  its places later (:meth:`Scope.place_at <trawl.throttling.scope.Scope.place_at>`), and at the wire
+  (:meth:`Scope.opens_at <trawl.throttling.scope.Scope.opens_at>`). A delay of the request's own (meta ``delay``, a
+  retry's) comes before that: the frontier does not lease the page earlier; a direct fetch waits for it in the
+  scheduler.
 * An item is put into a file in ``trawl.feeds.feed.Feed._add``, and a task writes the file
   (``trawl.feeds.files.FeedFile.write``). On its way there it passes :meth:`ItemWriter.put
   <trawl.engine.items.ItemWriter.put>`, or where nothing has to wait its twin ``put_nowait``: pipelines first, then the
   feeds (``trawl.feeds.writer.Feeds``). With a job, the pipelines' result is stored with the page's acknowledgement
   (:mod:`trawl.engine.job_items`), and the feeds get it from that outbox (``trawl.feeds.outbox.OutboxWriter``).
 
-One object stands for a request under way: a :class:`~trawl.scheduler.grant.Grant`. It waits in a lane, is granted, and
-is carried to its end by one task. :class:`Engine` makes the objects above in the order in which they need each other,
-and users' classes last, when the crawl is whole. :mod:`trawl.engine.run`, which alone makes it, has the nurseries, and
-the order of closing. Where several processes share a job, each sends to the hosts of its own part:
-:mod:`trawl.engine.sharing` follows what comes to it, and what goes.
+A request under way is a :class:`~trawl.scheduler.grant.Grant`, which has all else that is known of it. It waits in a
+lane, is granted, and is carried to its end by one task, whose notes are its ``task``
+(:class:`~trawl.engine.state.RequestTask`). The ``lease`` of a page is its record in the frontier
+(:class:`~trawl.frontier.Record`); the ``waiter`` of a ``fetch()``, or of a robots.txt, gets the outcome.
+
+:class:`Engine` makes the objects above in the order in which they need each other, and users' classes last, when the
+crawl is whole. :mod:`trawl.engine.run`, which alone makes it, has the nurseries, and the order of closing. Where
+several processes share a job, each sends to the hosts of its own part: :mod:`trawl.engine.sharing` follows what comes
+to it, and what goes.
 
 Length: ``Engine.__init__`` is one list of what a crawl is made of; its order is what there is to see.
 """
