@@ -1,9 +1,10 @@
 """The scheduler: chooses the request that goes next, all its scopes at once, or the instant before which none may.
 
-Pure: no clock, no Trio. The caller has a free place and the time, asks :meth:`Scheduler.grant`, starts what comes out
-with no await in between (R18), and sleeps until :meth:`Scheduler.next_event` when nothing does. It reports every change
-(:meth:`~Scheduler.push`, :meth:`~Scheduler.sent`, :meth:`~Scheduler.give_back`, :meth:`~Scheduler.changed`,
-:meth:`~Scheduler.open_gate`) and asks again.
+Pure: no clock, no Trio. The caller has the time, asks :meth:`Scheduler.grant`, starts what comes out with no await in
+between (R18), and sleeps until :meth:`Scheduler.next_event` when nothing does. It reports every change
+(:meth:`~Scheduler.push`, :meth:`~Scheduler.withdraw`, :meth:`~Scheduler.sent`, :meth:`~Scheduler.give_back`,
+:meth:`~Scheduler.changed`, :meth:`~Scheduler.opened`, :meth:`~Scheduler.close_gate`, :meth:`~Scheduler.open_gate`) and
+asks again.
 
 The order: direct fetches before pages, then by priority, then lanes in turn, and inside a lane the oldest first (F12).
 :mod:`trawl.scheduler.queues` tells how lanes wait and are woken, :mod:`trawl.scheduler.scope_queue` how requests of
