@@ -34,7 +34,7 @@ class FetchWaiter:
 
     Attributes:
         grant: Its grant in the core, or that of the redirect or retry that took its place.
-        parent: The grant whose callback asked; None outside callbacks.
+        parent: The grant in whose task it was asked for: by a callback, middleware, pipeline or manager; None: in none.
         outcome: What became of it.
     """
 

@@ -71,7 +71,12 @@ Responder = Callable[[Request], Awaitable[Outcome]]
 
 
 class Waiter(Protocol):
-    """Gets the outcome of a direct fetch instead of a callback."""
+    """Gets the outcome of a direct fetch, or of a robots.txt, instead of a callback.
+
+    Attributes:
+        grant: The grant that it waits for; None before it is made.
+        parent: The grant in whose task it was asked for; None: in none.
+    """
 
     grant: Grant | None
     parent: Grant | None
