@@ -125,25 +125,31 @@ class PreparedQueue:
             if self._rank(other) < rank:
                 self._passes[other] = self._passes.get(other, 0) + 1
 
-    def wait_for_place(self, grant: Grant, full: Sequence[Scope] = ()) -> None:
+    def wait_for_place(self, grant: Grant, full: Sequence[Scope] = ()) -> Sequence[Scope]:
         """Have ``grant`` wait until something changes in one of its scopes; few pass it there meanwhile.
 
-        ``full`` are those that it waits for; empty: all of them.
+        ``full`` are those that it waits for; empty: all of them. Returns those that it waits for no more, where others
+        may begin.
         """
         assert grant.lane is not None
-        self._wait(grant, grant.lane.scopes, full or grant.lane.scopes)
+        left = self._wait(grant, grant.lane.scopes, full or grant.lane.scopes)
         for scope in grant.lane.scopes:
             self._lines.setdefault(scope, {})[grant] = None
+        return left
 
-    def wait_until(self, grant: Grant, until: float, scopes: Sequence[Scope]) -> None:
-        """Have ``grant`` wait until the instant ``until``, or until something changes in one of ``scopes``."""
-        self._wait(grant, scopes, scopes)
+    def wait_until(self, grant: Grant, until: float, scopes: Sequence[Scope]) -> Sequence[Scope]:
+        """Have ``grant`` wait until the instant ``until``, or until something changes in one of ``scopes``.
+
+        Returns those of its scopes that it waits for no more, where others may begin.
+        """
+        left = self._wait(grant, scopes, scopes)
         timers = self._timers
         heappush(timers, (until, self._waits[grant], grant))
         if len(timers) > self._bound:
             timers[:] = [timer for timer in timers if self._waits.get(timer[2]) == timer[1]]
             heapify(timers)
             self._bound = 2 * len(timers) + ROOM_TO_GROW
+        return left
 
     def next_at(self) -> float:
         """The instant at which the next one is to be looked at; ``inf`` for none."""
@@ -155,17 +161,20 @@ class PreparedQueue:
     def _rank(self, grant: Grant) -> tuple[bool, int]:
         return not grant.is_direct, self._numbers[grant]
 
-    def _wait(self, grant: Grant, scopes: Sequence[Scope], closed: Sequence[Scope]) -> None:
+    def _wait(self, grant: Grant, scopes: Sequence[Scope], closed: Sequence[Scope]) -> Sequence[Scope]:
         assert grant.lane is not None
+        before = self._elsewhere.get(grant, ())
         self._to_look.pop(grant, None)
         self._stop_waiting(grant)
         self._waits[grant] = self._next()
         for scope in scopes:
             self._waiting.setdefault(scope, {})[grant] = None
-        if len(grant.lane.scopes) > len(closed):
-            self._elsewhere[grant] = others = [scope for scope in grant.lane.scopes if scope not in closed]
-            for scope in others:
-                scope.elsewhere += 1
+        if len(grant.lane.scopes) == len(closed):
+            return ()
+        self._elsewhere[grant] = others = [scope for scope in grant.lane.scopes if scope not in closed]
+        for scope in others:
+            scope.elsewhere += 1
+        return [scope for scope in others if scope not in before]
 
     def _stop_waiting(self, grant: Grant) -> None:
         assert grant.lane is not None

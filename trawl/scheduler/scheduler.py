@@ -20,7 +20,7 @@ Length: one object decides over all lanes and places; what could stand apart (qu
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from heapq import heappop
 from itertools import count
 from math import inf
@@ -269,14 +269,12 @@ class Scheduler:
                 self._place(grant, now)
                 return True
             if at == inf:
-                prepared.wait_for_place(grant, last)
-                self._wake_behind(lane, now)
+                self._wake_behind(prepared.wait_for_place(grant, last), now)
                 return False
             # By when another one may begin: else what is sent back might begin again at once.
             is_closed = now + MAX_LEAD < lane.begins_at(grant, now) < inf
             if grant.is_direct or grant.has_fetched or not is_closed:
-                prepared.wait_until(grant, at, last)
-                self._wake_behind(lane, now)
+                self._wake_behind(prepared.wait_until(grant, at, last), now)
                 return False
         self._wait_no_more(grant)
         self._wake(lane, now)  # those behind it
@@ -295,11 +293,17 @@ class Scheduler:
         grant.lane.place(grant, now)
         self._wake(grant.lane, now)
 
-    def _wake_behind(self, lane: Lane, now: float) -> None:
-        """Wake those that may begin, because a prepared grant of ``lane`` waits for another scope than theirs."""
-        for scope in lane.scopes if len(lane.scopes) > 1 else ():
+    def _wake_behind(self, scopes: Sequence[Scope], now: float) -> None:
+        """Wake those that may begin in ``scopes``, because a prepared grant waits for another scope of its own."""
+        for scope in scopes:
             if (queue := self.queues.scope_queues.get(scope.id)) is not None:
                 self.queues.wake(queue, now)
+            self._tell_holders(scope, now)
+
+    def _tell_holders(self, scope: Scope, now: float) -> None:
+        for holder in scope.holders:
+            if holder is not self.holder:
+                holder.opened(scope, now)
 
     def _wait_no_more(self, grant: Grant) -> None:
         if grant in self.prepared:
@@ -607,9 +611,7 @@ class Scheduler:
             if scope.prepared:
                 self.prepared.stir(scope)
             if scope.holders:
-                for holder in scope.holders:
-                    if holder is not self.holder:
-                        holder.opened(scope, now)
+                self._tell_holders(scope, now)
 
     def _leave(self, grant: Grant) -> None:
         grant.is_pending = False
