@@ -134,6 +134,50 @@ def test_who_has_gone_is_looked_at_no_more_and_keeps_nobody() -> None:
     assert not queue
 
 
+def test_of_those_that_wait_for_the_same_only_the_first_is_looked_at() -> None:
+    scopes = [Scope("here", Limits()), Scope("there", Limits())]
+    queue = PreparedQueue()
+    first, second, third = (grant_of(*scopes) for _ in range(3))
+    for grant in (first, second, third):
+        queue.add(grant, "alike")
+    assert queue.to_look(0.0) == [first]
+    assert list(queue.wait_for_place(first, scopes[1:])) == scopes[:1]
+    assert [scope.elsewhere for scope in scopes] == [3, 0]
+    queue.discard(second)
+    queue.stir(scopes[1])
+    assert queue.to_look(0.0) == [first]
+    queue.discard(first)
+    assert queue.to_look(0.0) == [third]
+    queue.discard(third)
+    assert [scope.elsewhere for scope in scopes] == [0, 0]
+    assert not queue
+
+
+@pytest.mark.interpreted
+def test_a_fetch_costs_the_same_looks_with_many_of_one_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = 0
+    place_at = Lane.place_at
+
+    def counted(*arguments: Any) -> Any:
+        nonlocal looks
+        looks += 1
+        return place_at(*arguments)
+
+    monkeypatch.setattr(Lane, "place_at", counted)
+
+    async def parse(spider: trawl.Spider, response: trawl.Response) -> None:
+        async with trio.open_nursery() as nursery:
+            for url in pages(200, "b.example"):
+                nursery.start_soon(spider.fetch, trawl.Request(url))
+
+    def plain(fetch: Fetch) -> Fetch:
+        return fetch
+
+    settings = {**SPACED, "DOWNLOAD_DELAY": 0.1, "DOWNLOADER_MIDDLEWARES": {plain: 560}}
+    assert len(crawl(web_of("a.example", "b.example"), pages(1), settings, parse=parse).sends) == 201
+    assert looks <= 1_200  # 60,000, where all of them are looked at each time
+
+
 @pytest.mark.interpreted
 def test_a_page_costs_the_same_looks_with_many_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
     looks = 0

@@ -3,7 +3,9 @@
 Only the scheduler imports it: it is a part of the scheduler's state, kept apart from its decisions.
 
 One is looked at when it comes, when its instant has come, and when something has changed in a scope that it waits for.
-To look at all of them at each change would cost a thousandfold where a thousand hosts are crawled at once. One that
+To look at all of them at each change would cost a thousandfold where a thousand hosts are crawled at once. Of those
+that wait for the same things only the first is looked at, as in a lane: else a thousand direct fetches of one host cost
+a minute. One that
 waits for a place is passed ``PASSES`` times by others that came later and need a scope of its own too, and then by none
 that could be in its way, so a grant of several scopes does not starve; one that waits for an instant is passed, for
 that is its own.
@@ -28,12 +30,26 @@ __all__ = ["PreparedQueue"]
 _Line: TypeAlias = "dict[Grant, None]"
 
 
+class _Alike:
+    """Prepared grants that wait for the same things, in the order of coming, and the scopes that they don't wait for."""
+
+    __slots__ = ("elsewhere", "grants")
+
+    def __init__(self) -> None:
+        self.grants: _Line = {}
+        self.elsewhere: Sequence[Scope] = ()
+
+    def first(self) -> Grant:
+        return next(iter(self.grants))
+
+
 class PreparedQueue:
     """Prepared grants, in the order of coming, and what each of them waits for."""
 
     __slots__ = (
+        "_alike",
         "_bound",
-        "_elsewhere",
+        "_kinds",
         "_lines",
         "_next",
         "_numbers",
@@ -52,7 +68,8 @@ class PreparedQueue:
         self._waiting: dict[Scope, _Line] = {}
         self._lines: dict[Scope, _Line] = {}  # of those that wait for a place
         self._passes: dict[Grant, int] = {}  # how often each of these was passed
-        self._elsewhere: dict[Grant, list[Scope]] = {}  # the scopes of each that it does not wait for
+        self._kinds: dict[object, _Alike] = {}
+        self._alike: dict[Grant, tuple[object, _Alike]] = {}
         self._timers: list[tuple[float, int, Grant]] = []
         self._bound = ROOM_TO_GROW
 
@@ -70,13 +87,32 @@ class PreparedQueue:
         """True if one is to be looked at."""
         return bool(self._to_look)
 
-    def add(self, grant: Grant) -> None:
-        """Take ``grant`` in; it is looked at next."""
+    def add(self, grant: Grant, kind: object = None) -> None:
+        """Take ``grant`` in; it is looked at next, or behind those of its ``kind``, which wait for the same.
+
+        A kind of None is its own.
+        """
+        key = grant if kind is None else kind
+        alike = self._kinds.setdefault(key, _Alike())
+        alike.grants[grant] = None
+        self._alike[grant] = key, alike
         self._numbers[grant] = self._next()
-        self._to_look[grant] = None
+        for scope in alike.elsewhere:
+            scope.elsewhere += 1
+        if len(alike.grants) == 1:
+            self._to_look[grant] = None
 
     def discard(self, grant: Grant) -> None:
-        """Forget ``grant``: it goes on, or has ended. Those behind it are looked at when its scopes are stirred."""
+        """Forget ``grant``: it goes on, or has ended. Others behind it are looked at when its scopes are stirred."""
+        key, alike = self._alike.pop(grant)
+        was_first = alike.first() is grant
+        del alike.grants[grant]
+        for scope in alike.elsewhere:
+            scope.elsewhere -= 1
+        if not alike.grants:
+            del self._kinds[key]
+        elif was_first:
+            self._to_look[alike.first()] = None
         del self._numbers[grant]
         self._to_look.pop(grant, None)
         self._passes.pop(grant, None)
@@ -163,25 +199,26 @@ class PreparedQueue:
 
     def _wait(self, grant: Grant, scopes: Sequence[Scope], closed: Sequence[Scope]) -> Sequence[Scope]:
         assert grant.lane is not None
-        before = self._elsewhere.get(grant, ())
         self._to_look.pop(grant, None)
         self._stop_waiting(grant)
         self._waits[grant] = self._next()
         for scope in scopes:
             self._waiting.setdefault(scope, {})[grant] = None
-        if len(grant.lane.scopes) == len(closed):
+        _, alike = self._alike[grant]
+        before, number = alike.elsewhere, len(alike.grants)
+        if not before and len(grant.lane.scopes) == len(closed):
             return ()
-        self._elsewhere[grant] = others = [scope for scope in grant.lane.scopes if scope not in closed]
-        for scope in others:
-            scope.elsewhere += 1
-        return [scope for scope in others if scope not in before]
+        alike.elsewhere = [scope for scope in grant.lane.scopes if scope not in closed]
+        for scope in before:
+            scope.elsewhere -= number
+        for scope in alike.elsewhere:
+            scope.elsewhere += number
+        return [scope for scope in alike.elsewhere if scope not in before]
 
     def _stop_waiting(self, grant: Grant) -> None:
         assert grant.lane is not None
         if self._waits.pop(grant, None) is None:
             return
-        for scope in self._elsewhere.pop(grant, ()):
-            scope.elsewhere -= 1
         for scope in grant.lane.scopes:
             for lines in (self._waiting, self._lines):
                 line = lines.get(scope)

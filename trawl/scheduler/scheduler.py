@@ -231,7 +231,7 @@ class Scheduler:
         lane = grant.lane
         assert lane is not None
         lane.wait_for_places(grant, now)
-        self.prepared.add(grant)
+        self.prepared.add(grant, self._kind_of(grant))
         # Behind those that wait already: they are looked at in their order.
         if len(self.prepared) > 1 or self.in_flight >= self.places or not (pages or grant.is_direct):
             return False
@@ -279,6 +279,10 @@ class Scheduler:
         self._wait_no_more(grant)
         self._wake(lane, now)  # those behind it
         return True
+
+    def _kind_of(self, grant: Grant) -> object:
+        """Return what those prepared grants have in common that wait for the same, however long; None: its own."""
+        return grant.lane_id, grant.has_fetched
 
     def _place_at(self, lane: Lane, grant: Grant, now: float) -> tuple[float, tuple[Scope, ...]]:
         """Return the instant for the places of a prepared ``grant``, and what opens last (:meth:`Lane.place_at`)."""

@@ -152,6 +152,11 @@ class SharingScheduler(Scheduler):
             return token_queue, inf
         return super()._obstacle(lane, grant, now)
 
+    def _kind_of(self, grant: Grant) -> object:
+        """Return what those have in common that wait for the same; each that needs a token waits for its own."""
+        lane = grant.lane
+        return None if lane is not None and _first_shared(lane) is not None else super()._kind_of(grant)
+
     def _place_at(self, lane: Lane, grant: Grant, now: float) -> tuple[float, tuple[Scope, ...]]:
         """Return the instant for the places of a prepared grant, which needs a token as well."""
         first = _first_shared(lane)
