@@ -31,7 +31,7 @@ _Line: TypeAlias = "dict[Grant, None]"
 
 
 class _Alike:
-    """Prepared grants that wait for the same things, in the order of coming, and the scopes that they don't wait for."""
+    """Prepared grants that wait for the same things, by age, and the scopes that they don't wait for."""
 
     __slots__ = ("elsewhere", "grants")
 
