@@ -89,7 +89,8 @@ def sent(throttle: Throttle, request: Request, now: float) -> Grant:
 
 def heard(throttle: Throttle, grant: Grant, outcome: Outcome, now: float) -> None:
     """Let a throttle hear an outcome, and give the places back."""
-    at_once(throttle.record_outcome(grant, outcome, now))
+    if not throttle.record_outcome_nowait(grant, outcome, now):
+        at_once(throttle.record_outcome(grant, outcome, now))
     give_back(throttle, grant, now)
 
 

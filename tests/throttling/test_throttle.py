@@ -154,14 +154,6 @@ def test_b14_only_the_scopes_for_which_it_is_a_trigger_back_off() -> None:
     assert [throttle.scope(id, 9.0).delay for id in ("api", A)] == [2.0, 2.0]
 
 
-def test_b16_a_cached_response_says_nothing() -> None:
-    throttle = throttle_of()
-    outcome = outcome_of(grant_of(throttle, request()), 0.0, 429)
-    outcome.is_cached = True
-    assert throttle.record_outcome_nowait(sent_grant(request(), ((A, None),)), outcome, 0.0)
-    assert throttle.scope(A, 0.0).delay == 1.0
-
-
 def test_b07_b08_recovery_is_felt_at_its_instant_and_reported() -> None:
     told: list[tuple[float, float]] = []
     throttle = throttle_of(changed=lambda scope, now: told.append((now, scope.delay)))

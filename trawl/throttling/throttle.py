@@ -2,9 +2,10 @@
 
 Theory of operation. Before a request is queued, :attr:`Throttle.resolver` names its scopes and amounts. The scheduler
 gets the scopes themselves (:meth:`Throttle.scope`) and decides on them alone. When a body has been read, and before
-the places are given back, :meth:`Throttle.record_outcome` asks the manager for the meaning of the outcome, applies it
-to each scope (the order is in :mod:`trawl.throttling.outcomes`) and reports the scopes that changed. Windows that pass
-need no task: :meth:`Throttle.next_change` is part of the dispatcher's deadline and lets what is due take effect.
+the places are given back, :meth:`Throttle.record_outcome_nowait` (or :meth:`Throttle.record_outcome`, where a user's
+manager is awaited) asks the manager for the meaning of the outcome, applies it to each scope (the order is in
+:mod:`trawl.throttling.outcomes`) and reports the scopes that changed. Windows that pass need no task:
+:meth:`Throttle.next_change` is part of the dispatcher's deadline and lets what is due take effect.
 
 With the default manager everything here is synchronous.
 
@@ -250,26 +251,26 @@ class Throttle:
             self._moved(scope, now)
 
     def record_outcome_nowait(self, grant: Grant, outcome: Outcome, now: float) -> bool:
-        """Record an outcome without asking a user's manager; False: nothing was done, call :meth:`record_outcome`."""
+        """Record an outcome: after the body is read, before the places are given back.
+
+        Sets ``is_trigger``, ``is_excused``, ``is_hopeless`` and ``pause`` of the outcome. False: a user's manager is to
+        be asked first, and nothing was done: call :meth:`record_outcome`.
+        """
         self._now = max(self._now, now)
-        if self._manager_calls.is_custom and not outcome.is_cached:
+        if self._manager_calls.is_custom:
             return False
-        if outcome.is_cached:  # B16: it took no slot and says nothing of the server
-            return True
         lane = grant.lane
+        # Most have those of their lane: for them it saves a call for each page.
         scopes = self._scopes_of(grant, now) if lane is None or grant.is_exempt else lane.scopes
         self._apply(grant, scopes, outcome, self._manager_calls.own_signals(grant, outcome, scopes), now)
         return True
 
     async def record_outcome(self, grant: Grant, outcome: Outcome, now: float) -> None:
-        """Record an outcome: after the body is read, before the places are given back.
+        """Ask a user's manager, and record an outcome that :meth:`record_outcome_nowait` left.
 
-        Sets ``is_trigger``, ``is_excused``, ``is_hopeless`` and ``pause`` of the outcome.
         A checkpoint only if the manager's answer is one. When the manager raises, the default manager decides, and
         the exception is raised.
         """
-        if self.record_outcome_nowait(grant, outcome, now):
-            return
         try:
             signals: dict[str, BackoffSignal] | None = await self._manager_calls.ask(grant, outcome)
         except Exception:
