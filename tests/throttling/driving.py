@@ -26,7 +26,9 @@ START_UTC = datetime(2025, 1, 1, tzinfo=UTC)
 
 def throttle_of(**given: Any) -> Throttle:
     """A throttle at instant 0.0; settings by their field names, exact unless they say otherwise."""
-    own = {key: given.pop(key) for key in ("manager", "crawl", "changed", "resolve", "seed") if key in given}
+    own = {key: given.pop(key) for key in ("crawl", "changed", "resolve", "seed") if key in given}
+    if "manager" in given:
+        given["throttling_manager"] = _class_of(given.pop("manager"))
     crawl = own.pop("crawl", None)
     throttle = Throttle(
         ThrottlingSettings(**{**EXACT, **given}),
@@ -37,6 +39,13 @@ def throttle_of(**given: Any) -> Throttle:
     )
     throttle.make_managers(crawl)
     return throttle
+
+
+def _class_of(manager: Any) -> type:
+    """The class of a manager; of an object, one that makes this very object."""
+    if isinstance(manager, type):
+        return manager
+    return type("Made", (type(manager),), {"from_crawler": classmethod(lambda cls, crawl: manager)})
 
 
 def sent_grant(

@@ -48,10 +48,10 @@ def test_what_is_connecting_counts_and_what_failed_before_it_was_sent_does_not()
     quota = Quota(1.0, 60.0)
     quota.reserve(1.0)
     assert quota.ready_at(0.0, 1.0) == inf
-    assert quota.remaining(0.0) == 0.0
+    assert quota.reserved == 1.0
     quota.release(1.0)
     assert quota.ready_at(0.0, 1.0) == -inf
-    assert quota.remaining(0.0) == 1.0
+    assert quota.reserved == 0.0
 
 
 def test_the_window_counts_from_the_send_not_from_the_grant() -> None:
@@ -91,9 +91,9 @@ def test_what_the_server_says_remains_is_set_both_ways() -> None:
     quota.set_remaining(0.0, 1.0)
     assert quota.ready_at(1.0, 1.0) == 60.0
     quota.set_remaining(4.0, 2.0)
-    assert quota.remaining(2.0) == 4.0
+    assert quota.spent(2.0) == 6.0
     quota.set_remaining(99.0, 3.0)
-    assert quota.remaining(3.0) == 10.0
+    assert quota.spent(3.0) == 0.0
 
 
 def test_an_amount_above_the_whole_quota_goes_when_nothing_is_spent() -> None:

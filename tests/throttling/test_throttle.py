@@ -371,7 +371,7 @@ async def test_e06_e09_e11_f04_what_was_consumed_corrects_the_quota_without_a_st
     await hear(throttle, 2.0, X_Actual_Cost="0")
     assert scope.quota.spent(2.0) == 45.0
     await hear(throttle, 3.0, X_Left="5")
-    assert scope.quota.remaining(3.0) == 5.0
+    assert scope.quota.spent(3.0) == 95.0
     assert scope.step == 0
     await hear(throttle, 70.0, 429)  # E07: the default's word, through super()
     assert (scope.step, scope.delay) == (1, 2.0)

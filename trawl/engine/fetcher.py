@@ -87,11 +87,6 @@ class ScopeLimiters:
         if limiter is not None:
             limiter.total_tokens = _tokens(scope)
 
-    def borrowed(self, scope_id: str) -> int:
-        """Count the places of a scope that are taken."""
-        limiter = self._limiters.get(scope_id)
-        return 0 if limiter is None else limiter.borrowed_tokens
-
 
 def _tokens(scope: Scope) -> int | float:
     if scope.concurrency == math.inf:

@@ -83,11 +83,6 @@ class Slots:
         self._is_by_age = False
         self._max_slots = inf
 
-    @property
-    def opened(self) -> int:
-        """The number of slots that were ever used: the highest number."""
-        return len(self._busy)
-
     def open(self, *, is_busy: bool, sent_at: float) -> int:
         """Open a slot beyond those there are. Returns its number."""
         self._busy.append(is_busy)

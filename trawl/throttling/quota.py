@@ -180,10 +180,6 @@ class Quota:
         self._pass_time(now)
         return self._spent
 
-    def remaining(self, now: float) -> float:
-        """Return the amount left at ``now``; never negative."""
-        return max(0.0, self.quota - self.spent(now) - self.reserved)
-
     def ready_at(self, now: float, amount: float) -> float:
         """Return the instant from which ``amount`` fits; ``-inf``: it fits now, ``inf``: only a give-back makes room.
 

@@ -84,11 +84,9 @@ class Throttle:
     Args:
         settings: The limits and policies.
         seed: The run's seed; every scope derives its own stream of draws from it.
-        manager: A manager, or the class of one, instead of ``THROTTLING_MANAGER``.
         changed: Called with a scope whose limits changed, and ``now``.
         why_next: Explains why the next request with the scopes of a grant waits; None: it does not.
         wall: The wall clock, for dates in headers.
-        concurrent_requests: The cap on requests in flight in all, for the warnings; ``inf`` for none.
         resolve: Returns the address of a host, for ``CONCURRENT_REQUESTS_PER_IP`` (I05); None: scopes stay hosts.
         failed: Called when a user's scope manager or strategy fails; the default is used then.
         common: The scopes that the crawls of this event loop have in common; None: all are this crawl's own.
@@ -115,8 +113,6 @@ class Throttle:
         wall: WallClock,
         changed: Callable[[Scope, float], None],
         why_next: WhyNext = lambda grant, now: None,
-        manager: object | None = None,
-        concurrent_requests: float | None = None,
         resolve: AddressOf | None = None,
         failed: OnFailure = ignore_failure,
         common: CommonScopes | None = None,
@@ -130,7 +126,6 @@ class Throttle:
         self._why_next = why_next
         self._now = wall.anchor_at
         self._table = ScopeTable(ScopePolicies(settings, failed), seed=seed)
-        self._manager_class = settings.throttling_manager if manager is None else manager
         self._default = ThrottlingManager()
         self._manager: Any = self._default
         self._default.bind(self)
@@ -151,9 +146,7 @@ class Throttle:
         self._told_cap = settings.throttling_ratelimit_max_delay if obeys else 0.0
         self.pages: PageBudgets = self._table.pages
         max_requests = float(settings.concurrent_requests) or math.inf
-        self.diagnostics: Diagnostics = Diagnostics(
-            settings, max_requests=max_requests if concurrent_requests is None else concurrent_requests
-        )
+        self.diagnostics: Diagnostics = Diagnostics(settings, max_requests=max_requests)
 
     def make_managers(self, crawl: object) -> None:
         """Make the throttling manager, and give ``crawl`` to its ``from_crawler`` and to those of scope managers.
@@ -166,7 +159,7 @@ class Throttle:
             Exception: Whatever the manager's class raises.
         """
         self._table.crawl = crawl
-        manager = manager_of(self._manager_class, crawl)
+        manager = manager_of(self.settings.throttling_manager, crawl)
         if isinstance(manager, ThrottlingManager):
             manager.bind(self)
         self._manager = manager
