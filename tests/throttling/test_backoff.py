@@ -48,7 +48,7 @@ def recovery(standing: BackoffState, base: Base, strategy: Backoff = DEFAULT) ->
     steps = []
     state: BackoffState | None = answered(standing, standing.quiet_from, base, strategy)
     while state is not None:
-        at = state.due_at(strategy, base)
+        at = state.due_at(strategy)
         state = state.recovered(strategy, base)
         if state is not None:
             steps.append((at, state.delay))
@@ -77,16 +77,16 @@ def test_b08_a_step_that_would_land_under_the_minimum_lands_on_the_base() -> Non
 
 def test_b07_without_a_good_answer_since_the_trigger_no_window_counts() -> None:
     standing = escalated(BackoffState.at(Base(1.0)), Base(1.0), 0)
-    assert standing.due_at(DEFAULT, Base(1.0)) == math.inf
-    assert answered(standing, 500.0).due_at(DEFAULT, Base(1.0)) == 560.0
-    assert answered(standing, 10.0).due_at(DEFAULT, Base(1.0)) == 70.0
+    assert standing.due_at(DEFAULT) == math.inf
+    assert answered(standing, 500.0).due_at(DEFAULT) == 560.0
+    assert answered(standing, 10.0).due_at(DEFAULT) == 70.0
 
 
 def test_b07_b19_a_trigger_of_the_same_incident_takes_no_step_but_restarts_the_window() -> None:
     standing = answered(escalated(BackoffState.at(Base(1.0)), Base(1.0), 0), 1.0).repeated(30.0)
     assert standing.delay == 2.0
-    assert standing.due_at(DEFAULT, Base(1.0)) == math.inf
-    assert answered(standing, 31.0).due_at(DEFAULT, Base(1.0)) == 91.0
+    assert standing.due_at(DEFAULT) == math.inf
+    assert answered(standing, 31.0).due_at(DEFAULT) == 91.0
 
 
 def test_b15_at_the_longest_delay_slots_go_and_come_back_first() -> None:
@@ -176,7 +176,7 @@ def test_b09_whatever_happens_the_delay_stays_between_base_and_maximum(
     standing: BackoffState | None = None
     for is_trigger, pause in script:
         now += pause
-        while standing is not None and standing.due_at(DEFAULT, resting) <= now:
+        while standing is not None and standing.due_at(DEFAULT) <= now:
             eased = standing.recovered(DEFAULT, resting)
             assert eased is None or eased.delay <= standing.delay  # recovery never slows down
             standing = eased

@@ -414,7 +414,7 @@ class BackoffState:
             returned=returned,
         )
 
-    def due_at(self, strategy: Backoff, base: Base) -> float:
+    def due_at(self, strategy: Backoff) -> float:
         """Return the instant at which the current window takes effect; ``inf`` without a good answer yet (B07)."""
         if not self.has_good:
             return math.inf
@@ -424,7 +424,7 @@ class BackoffState:
         """Return the state after the quiet window that ends at :meth:`due_at`; None: backing off is over."""
         if not self.is_backing_off(base):
             return None
-        at = self.due_at(strategy, base)
+        at = self.due_at(strategy)
         if self.is_cut:
             more = strategy.more(self.concurrency, self.cut_from)
             return self._back(at, base, concurrency=self.full if more >= self.cut_from else more, delay=self.delay)

@@ -338,11 +338,11 @@ class ScopeState:
 
     # -- time
 
-    def due_at(self, scope: Scope) -> float:
+    def due_at(self) -> float:
         """The next instant at which the passing of time alone moves it; ``inf`` for none."""
         due = math.inf if self.failure_timer is None else self.failure_timer.due_at(self.policy.give_up_after)
         if self.backoff is not None:
-            due = min(due, self.backoff.due_at(self.policy.backoff, self.base(scope)))
+            due = min(due, self.backoff.due_at(self.policy.backoff))
         if self.rampup is not None:
             due = min(due, self.rampup.due_at)
         return due
@@ -386,11 +386,10 @@ class ScopeState:
         """Take the steps back that are due. Returns True if there were any."""
         was = self.backoff
         for _ in range(_MAX_STEPS):
-            base = self.base(scope)
             before = self.backoff
-            if before is None or before.due_at(self.policy.backoff, base) > now:
+            if before is None or before.due_at(self.policy.backoff) > now:
                 break
-            self.backoff = before.recovered(self.policy.backoff, base)
+            self.backoff = before.recovered(self.policy.backoff, self.base(scope))
             if self.backoff is None and self.rampup is not None and self.rampup.has_fallen_back:
                 self.rampup.take_back()
             if self.backoff is not None and self.backoff.pace == before.pace:

@@ -76,7 +76,7 @@ class ScopeTimers:
 
     def arm(self, scope: Scope) -> None:
         """Note anew when ``scope`` is due."""
-        at = scope.state.due_at(scope)
+        at = scope.state.due_at()
         if at == scope.state.armed:
             return
         scope.state.armed = at
