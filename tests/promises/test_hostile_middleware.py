@@ -58,10 +58,10 @@ class Pages(trawl.Spider):
     async def parse(self, response: trawl.Response) -> AsyncGenerator[Any, None]:
         kind, number, other = response.url.split("/")[3:]
         if int(number) % 4 == 1:
-            with trio.move_on_after(5.0):
+            with trio.move_on_after(50.0 if int(number) % 8 == 1 else 5.0):
                 async with trio.open_nursery() as nursery:
                     for count in range(3):
-                        nursery.start_soon(self.fetch, trawl.Request(f"http://{other}/plain/{number}{count}/{other}"))
+                        nursery.start_soon(self.fetch, trawl.Request(f"http://{other}/locked/{number}{count}/{other}"))
         yield {"number": number, "kind": kind}
 
 
@@ -187,7 +187,7 @@ def schedulers_made(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return made
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", [*range(20), 139])  # the last: a fetch that is given up as it is answered with 429
 def test_a_crawl_with_hostile_middleware_ends_and_keeps_its_limits(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     check(seed, monkeypatch)
 

@@ -185,6 +185,8 @@ class Leases:
             return
         if then.delay:
             until = max(until, trio.current_time() + then.delay)
+        if grant.task.is_cancelled:  # at this very moment: nobody would take the successor out again
+            return
         waiter.grant = successor
         self._count(grant, then)
         await self._admission.line_up(successor, until)
