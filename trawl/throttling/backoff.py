@@ -12,13 +12,14 @@ first. ::
          └────────────────────────┴────────────────────────────────────────┘
 
 An *outage* is another matter than a limit: everything is refused, then everything is well. Three incidents in a row
-without a good answer between them are one, unless there is a 429 among them: that speaks of a limit, until what it says
-was waited for three times, for a minute or more, in vain. A request granted after the last of them and answered well is
-a probe that succeeded. The rate that was known before (the base) is then
-taken up again in three steps: a quarter of it at the first good answer, half at the fourth, all of it at the eighth
-(the maximum filter of BBR, draft-ietf-ccwg-bbr, and ``w_max`` of CUBIC, RFC 9438 4.2). A trigger on that way puts the
-delay back to where the outage had it, and what follows goes by windows: a server that still refuses some is met by
-eight requests more than by windows, once.
+are one, if no good answer came between them. A 429 among them speaks of a limit, so then they are none. That ends once
+the times that servers asked for were waited for in vain: three of them, over a minute at least.
+
+An outage is over when a request that was granted after its last incident is answered well. The rate that was known
+before (the base) is then taken up again in three steps: a quarter of it at the first good answer, half at the fourth,
+all of it at the eighth (the maximum filter of BBR, draft-ietf-ccwg-bbr, and ``w_max`` of CUBIC, RFC 9438 4.2). A
+trigger on that way puts the delay back to where the outage had it, and what follows goes by windows: a server that
+still refuses some is met by eight requests more than by windows, once.
 
 A scope whose true limit lies between two of these states would go back and forth for ever. So a step back that is
 answered by a trigger within its window leaves a mark, the *refused delay*, and later steps go half-way to it, in rate
