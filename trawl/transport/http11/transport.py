@@ -104,7 +104,7 @@ class Http11Transport:
         self._pool.close()
         await trio.lowlevel.checkpoint()
 
-    async def _exchange(
+    async def _exchange(  # noqa: PLR0912 - each call costs at each request
         self, request: Request, outcome: Outcome, on_sent: OnSent, deadline: RequestDeadline
     ) -> Response | None:
         await trio.lowlevel.checkpoint_if_cancelled()
@@ -140,7 +140,10 @@ class Http11Transport:
                         await self._send_rest(connection, data[sent:], message, body, deadline)
                 finally:
                     tell_written(on_sent)
-                deadline.reading(trio.current_time()) if body else deadline.still_reading()
+                if body:
+                    deadline.reading(trio.current_time())
+                else:
+                    deadline.still_reading()
                 response = await read_response(connection, outcome, self._limits.for_request(request), deadline)
             except ConnectionClosedError as error:
                 connection.close()
