@@ -87,7 +87,7 @@ class Scope:
         jitter: The range of the factor for both delays, now.
         lead: Seconds that a request takes from its grant to the wire, or from its beginning where it begins without a
             place, as measured: with spacing it is granted, or begins, so much earlier.
-        connect: Seconds that a request which began without a place takes from there to the wire.
+        connect: Seconds that a request which began without a place takes from its place to the wire, as measured.
         quota: The quota, or None.
         pages: The page budget, or None.
         in_flight: Requests that have taken a place and not given it back.
@@ -239,7 +239,7 @@ class Scope:
         """
         if self.in_flight >= self.concurrency and not self.prepares:
             return inf
-        # Not for ever: the end of each one under way is told to the scheduler.
+        # When one of those under way has ended, the scheduler is told, and asks again.
         if self.pages is not None and self.pages.is_awaited:
             return inf
         at = self.held_until
