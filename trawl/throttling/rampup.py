@@ -1,4 +1,4 @@
-"""Rampup: finds the rate that a server allows, and stays there.
+r"""Rampup: finds the rate that a server allows, and stays there.
 
 Theory of operation. The controller is CUBIC (RFC 9438), with a window of the scope instead of a round trip, the rate
 instead of the congestion window, and incidents instead of losses. It works in rate: a step multiplies every interval
@@ -6,32 +6,57 @@ by one number. docs/explanation/rampup.md tells it at length. A window ends with
 with its sixtieth if one of them was refused, and after ``BACKOFF_WINDOW`` seconds at the latest: a scope that is slow
 because of errors, which no rate cures, must find back. A window that the user gave ends after so many seconds.
 
-- *Starting* (slow start; RFC 9438, 4.10): until the first trigger, ten good answers double the rate, in two rounds of
-  five answers and half of the 2.5 latencies at least that a doubling takes. Not where the user gave the window.
-- *Searching*: no rate was refused yet. A window with fewer triggers than wanted speeds up what limited it by the factor
-  0.8: the delays, or the slots, or both where both were full.
-- *Refused* (multiplicative decrease; 4.6): more triggers in a window than wanted. The rate falls at once, below the
-  refused one: to 0.95 of it, and further with each further incident of the same window, so that a limit that dropped
-  tenfold is met within one window. It never falls below 0.95 of what the server gave good answers to between the
-  latest incidents: between two refusals a token bucket is empty, so that is the rate at which it fills (the delivery
-  rate of BBR, draft-ietf-ccwg-bbr). Nor is the refused rate that is remembered lowered past it.
-  Where ten good answers tell it, it falls to 1.1 of it at once. A 429 that ends slow start takes its last round back,
-  within the target too, and half-way to the rate before it is what is remembered: the limit is between the two.
-  So it is where the fall was deep, the fourth of its window or a later one. With ten requests in flight slow start
-  falls to half: what is in flight comes back refused at every incident, so a flood must not last for several of them.
-- *Closing in* (4.2, 4.4, 4.5): each window below the target moves the rate along
-  ``top - (top - bottom) * ((K - n) / K) ** 3``: fast where it is far from the refused rate, almost flat where it is
-  near, and past it, because limits move: slowly, or by 1.05 a window where the user gave none and no hold is dear.
-- *Kept below*: a refusal whose header holds the scope for a quarter of a window's answers costs more than a rate that
-  is a little too low. The rate falls to 0.9 of what was refused and returns to 0.97 of it, in so many windows that the
-  hold is a tenth of them; after slow start to 0.5 and 0.6, because that had just doubled the rate.
-- *Past it* by a tenth without being refused, the mark is obsolete: starting, or searching, again.
-- *Fallen back*: three incidents in a row without a good answer, none of which is a 429, or a whole window
-  with triggers and no good answer. That is an outage, not a limit: what fell in it comes back, and backing off moves
-  the scope from there until it is over. A refusal on the way back is of a limit that fell: rampup takes the scope back,
-  slower, and the falls go on. Forty good answers later it is trusted again; before that the next outage takes twice as
-  many incidents in a row, in which the rate falls to a third: a limit gives good answers among them. So nothing swings
-  between both.
+===========  =====================================  ==========================================  ======================
+Name         Event                                  Effect on the rate                          Constants
+===========  =====================================  ==========================================  ======================
+starting     Until the first trigger, where the     Ten good answers double it, in two rounds   ``_ROUND``,
+             user gave no window (slow start;       of five and half of the 2.5 latencies at    ``_GROWTH``,
+             4.10)                                  least that a doubling takes                 ``_LATENCIES``
+searching    A window with fewer triggers than      What limited it goes faster by the factor   ``delay_factor``,
+             wanted, while no rate was refused      0.8: the delays, or the slots, or both      ``_DELAYED``,
+                                                    where both were full                        ``_FULL``
+refused      More triggers in a window than wanted  Falls at once to 0.95 of the refused one,   ``_FALLS``,
+             (multiplicative decrease; 4.6)         and further with each further incident of   ``_IS_LOWER``
+                                                    the window; from the fourth on, half-way
+                                                    is remembered as refused
+\            ... with good answers between the      Falls no lower than 0.95 of their rate,     ``_MARKS``,
+             latest incidents                       nor is the remembered one lowered past it;  ``_TELLING``,
+                                                    where they are ten, to 1.1 of it at once    ``_OBSOLETE``
+                                                    (a)
+\            ... by a 429 or a hold that ends slow  Its last round is taken back, and half-way  ``_GROWTH``,
+             start, within the target too           to the rate before it is remembered: the    ``_BETWEEN``
+                                                    limit is between the two
+\            ... in slow start with ten requests    Falls to half: all of them come back        ``_UNDONE``
+             in flight                              refused, and the flood must not last for
+                                                    several incidents
+closing in   A window below the target, after a     Moves along a cubic (below): fast far from  ``_WINDOWS``,
+             refusal (4.2, 4.4, 4.5)                the refused rate, almost flat near it, and  ``_SPARE``,
+                                                    past it, because limits move: slowly, or    ``_MAX_WINDOWS``,
+                                                    by 1.05 a window where the user gave none   ``_PAST``
+                                                    and no hold is dear
+kept below   A refusal whose header holds the       Falls to 0.9 of the refused one and         ``_DEAR``,
+             scope for a quarter of a window's      returns to 0.97 of it, in so many windows   ``_OVERSHOT``,
+             answers                                that the hold is a tenth of them; to 0.5    ``_HELD``
+                                                    and 0.6 where it cost a window or more,
+                                                    after slow start
+past it      A tenth past the refused rate,         The mark is dropped: starting, or           ``_OBSOLETE``
+             without being refused                  searching, again
+fallen back  Three incidents in a row without a     What fell comes back, and backing off       ``OUTAGE``
+             good answer, none of them a 429; or a  moves the scope until the outage is over
+             whole window with triggers and no      (b)
+             good answer
+taken back   A refusal on the way back from an      Rampup moves the scope again, slower, and   ``take_back``
+             outage                                 the falls go on: it was a limit that fell
+===========  =====================================  ==========================================  ======================
+
+The cubic is ``top - (top - bottom) * ((K - n) / K) ** 3``, in the ``n``-th of ``K`` windows since the fall.
+
+(a) Between two refusals a token bucket is empty, so that is the rate at which it fills (the delivery rate of BBR,
+draft-ietf-ccwg-bbr). A limit that dropped tenfold gives no good answers between them, and is met within one window.
+
+(b) An outage says nothing of rates. Forty good answers after it rampup is trusted again; before that the next outage
+takes twice as many incidents in a row, in which the rate falls to a third: a limit gives good answers among them. So
+nothing swings between both.
 
 Why it settles. Within the target nothing moves. Above it the rate falls below what was refused, so the mean of the
 rate over a cycle of K windows or more is within some 2 % of the refused one, and a cycle has its few triggers in one
@@ -70,7 +95,7 @@ _IS_LOWER = 3  # a fall or two soon after the first are of a bucket that is stil
 _MARKS = 2  # incidents before this one, between which good answers are counted: one interval is too few to count on
 _WINDOWS = 4  # K: windows from a fall back to the refused rate
 _MAX_WINDOWS = 16  # ... where a fall cost many answers: they are spread over more windows
-_SPARE = 1.5
+_SPARE = 1.5  # times the windows in which the target allows what a fall cost: the next fall may cost more
 _UNDONE = 0.5  # of the rate that slow start was refused at, where ten requests were in flight: one doubling unheard
 _TELLING = 10  # good answers between two incidents that tell the rate of delivery: no rate far above it is kept
 _HELD = 0.1  # a hold that a header asks for costs this part of the answers at most: so many windows go before the next
@@ -155,7 +180,8 @@ class RampupState:
         delay_per_slot: The delay per slot now.
         concurrency: The slots now.
         floor: The least delay that robots.txt allows, in seconds (C05).
-        has_fallen_back: True if backoff moves the scope, because a window had triggers and no good answer (C05).
+        has_fallen_back: True if backoff moves the scope (C05): a window had triggers and no good answer, or three
+            incidents, no 429 among them, came in a row without one (six soon after an outage).
         sends: Requests of the window that runs that were sent, or failed to connect.
         refused: The last refused rate, in requests a second; None where none was.
     """
