@@ -60,6 +60,7 @@ class Grant:
         steps: Each scope's backoff step when it was granted, in the order of ``scopes``.
         found_at: When it was found, on the run clock; unless it is given, when it was pushed first.
         pushed_at: When it was pushed last.
+        not_before: The instant before which it does not go, as it was pushed last; 0.0: at once.
         granted_at: When it was granted its places; while it has none, when it began, or began to wait for them. A wait
             at the wire is left out.
         left_by: Why it was left though its scopes were open, before it was granted; None: it was not.

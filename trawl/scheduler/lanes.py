@@ -91,6 +91,8 @@ class Lane:
         id: Its key.
         asks: What its requests ask of each of its scopes; None where they name no amount.
         scopes: Its scopes, sorted by id: no policy iterates a set.
+        origin: The origin whose gate its grants wait for.
+        kind: DIRECT, PASSING or PAGE: what its grants are.
         queue: A heap of its grants.
         turn: When it last came to the end of the line: lanes of equal priority take turns.
         version: Moves whenever the lane goes elsewhere, so that what heaps remember of it goes stale.
