@@ -602,6 +602,16 @@ def test_b20_a_scope_that_its_own_refusals_keep_silent_is_given_up_all_the_same(
     assert A in throttle.given_up
 
 
+@pytest.mark.parametrize(("begun", "is_given_up"), [(0, True), (1, False)])
+def test_b20_time_in_which_what_began_was_kept_from_its_send_does_not_count(*, begun: int, is_given_up: bool) -> None:
+    throttle = throttle_of()
+    send(throttle, 0.0, 503)
+    for _ in range(begun):
+        throttle.scope(A, 0.0).begin()
+    throttle.tick(1802.0)
+    assert (A in throttle.given_up) is is_given_up
+
+
 def test_b20_the_last_try_is_put_off_to_the_end_of_the_patience_and_awaited() -> None:
     throttle = throttle_of(backoff_max_delay=500.0, backoff_min_delay=500.0)
     send(throttle, 0.0, 429)

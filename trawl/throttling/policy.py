@@ -351,12 +351,13 @@ class ScopeState:
         """Return True if it gave no good answer for so long that it is given up (B20).
 
         What was not asked can't answer: if requests were pending and it was open for half of that time, but another
-        scope or a spent quota kept them, that time is left out.
+        scope, a spent quota or a middleware kept them, that time is left out.
         """
         failure_timer, after = self.failure_timer, self.policy.give_up_after
         if failure_timer is None or failure_timer.due_at(after) > now:
             return False
-        return not (scope.lanes and not scope.in_flight and failure_timer.unasked(now, at_least=after / 2.0))
+        is_unasked = (scope.lanes or scope.begun) and not scope.in_flight
+        return not (is_unasked and failure_timer.unasked(now, at_least=after / 2.0))
 
     def settle(self, scope: Scope, now: float) -> bool:
         """Let every window that is over at ``now`` take effect, except for giving up. Returns True if a limit moved."""
