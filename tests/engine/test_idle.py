@@ -11,7 +11,7 @@ from trio.testing import MockClock
 
 import trawl
 from trawl.engine import Crawl
-from trawl.http import Request, Response
+from trawl.http import Fetch, Outcome, Request, Response
 from trawl.testing import SimulatedWeb, simulate
 
 FREE = {"DOWNLOAD_DELAY": 0.0, "DOWNLOAD_DELAY_PER_SLOT": 0.0, "ROBOTSTXT_OBEY": False}
@@ -162,6 +162,35 @@ def test_a_callback_that_waits_for_the_crawl_to_be_idle_is_told_that_it_never_is
     web.add_host("a.example")
     assert simulate(Waits, web, FREE).stats["spider_exceptions"] == 1
     assert "until_idle() waits for ever in the callback of <GET http://a.example/>: ask in start()" in caplog.text
+
+
+def test_what_waits_in_a_users_middleware_is_queued_still_and_not_in_flight() -> None:
+    seen: list[tuple[int, int]] = []
+
+    async def look(crawl: Crawl) -> None:
+        for _ in range(4):
+            await trio.sleep(2.0)
+            seen.append((crawl.queued, crawl.in_flight))
+
+    def waits(fetch: Fetch) -> Fetch:
+        async def send(request: Request) -> Outcome:
+            await trio.sleep(3.0 if "direct" not in request.url else 2.0)
+            return await fetch(request)
+
+        return send
+
+    class Counts(trawl.Spider):
+        name = "counts"
+        start_urls = ("http://a.example/",)
+        custom_settings: ClassVar[Any] = {"WATCHERS": {look: 1}, "DOWNLOADER_MIDDLEWARES": {waits: 560}}
+
+        async def parse(self, response: Response, **kwargs: Any) -> None:
+            await self.fetch(Request("http://a.example/direct"))
+
+    web = SimulatedWeb()
+    web.add_host("a.example", latency=2.0)
+    assert simulate(Counts, web, FREE).stats["request_count"] == 2
+    assert seen == [(1, 0), (0, 1), (0, 0), (0, 1)]  # begun, sent, the fetch has begun, it is sent
 
 
 def test_what_is_queued_counts_pages_only_whatever_else_is_on_its_way() -> None:

@@ -130,7 +130,8 @@ class Crawl:
 
         Direct fetches and requests for robots.txt are not among them.
         """
-        return self._state.queued
+        scheduler = self._scheduler
+        return self._state.queued + scheduler.begun - scheduler.begun_direct  # these are not sent yet
 
     @property
     def is_idle(self) -> bool:

@@ -348,7 +348,7 @@ class State:
 
     @property
     def queued(self) -> int:
-        """Admitted requests whose turn has not come, or that wait for another one."""
+        """Admitted requests that have not begun, or wait for another turn."""
         return max(0, self.open - self.is_reading - self.page_tasks)
 
     def callback_began(self) -> None:

@@ -71,6 +71,7 @@ class Scheduler:
         prepares: Begin a grant without its places: what its middleware awaits is awaited before it takes them. May be
             set.
         begun: Those that have begun, and have no places yet.
+        begun_direct: Those of them that are direct.
         prepared: Those of them that wait for their places.
         pages_left: At most so many are under way, begun and in flight: more pages are not wanted. May be set.
         grants: The number ever granted.
@@ -91,6 +92,7 @@ class Scheduler:
         "_sign",
         "_vet",
         "begun",
+        "begun_direct",
         "closed",
         "grants",
         "holder",
@@ -121,6 +123,7 @@ class Scheduler:
         self.pending_direct: int = 0
         self.in_flight: int = 0
         self.begun: int = 0
+        self.begun_direct: int = 0
         self.prepared: PreparedQueue = PreparedQueue()
         self.pages_left: float = inf
         self.grants: int = 0
@@ -217,6 +220,7 @@ class Scheduler:
             lane.give_back(grant, now)
         else:
             self.begun -= 1
+            self.begun_direct -= grant.is_direct
             self._wait_no_more(grant)
             lane.prepare_no_more(grant)
         self._wake(lane, now)
@@ -293,6 +297,7 @@ class Scheduler:
         self.prepared.passed(grant)
         self._wait_no_more(grant)
         self.begun -= 1
+        self.begun_direct -= grant.is_direct
         self.in_flight += 1
         grant.lane.place(grant, now)
         self._wake(grant.lane, now)
@@ -575,6 +580,7 @@ class Scheduler:
         grant.left_by = self.left_by if lane.ready_at < now else None
         if self.prepares:
             self.begun += 1
+            self.begun_direct += grant.is_direct
             lane.prepare(grant, now)
         else:
             self.in_flight += 1
