@@ -64,6 +64,38 @@ def test_a_request_without_a_place_says_so() -> None:
     assert rig.scheduler.waiting(0.0, 5) == [(1, reason)]
 
 
+def test_a_request_that_has_begun_says_which_scope_it_waits_for() -> None:
+    rig = Rig({"a": Limits(concurrency=1), "b": Limits(delay=9.0)})
+    rig.scheduler.prepares = True
+    first, second = rig.push(0, "a"), rig.push(1, "a")
+    assert rig.grant() is first
+    assert rig.grant() is second
+    assert rig.scheduler.why(second, 0.0) is None  # its middleware runs
+    assert rig.scheduler.place(first, 0.0)
+    assert not rig.scheduler.place(second, 0.0)
+    assert rig.scheduler.why(second, 0.0) == Reason("a", "concurrency", inf, "configuration")
+    assert rig.scheduler.why(second.request, 0.0) == Reason("a", "concurrency", inf, "configuration")
+    early = rig.push(2, "b")
+    assert rig.grant() is early
+    rig.scope("b").last_sent = 0.0
+    rig.scope("b").connect, rig.scope("b").lead = 1.0, 8.0  # its middleware takes the rest
+    assert not rig.scheduler.place(early, 2.0)
+    assert rig.scheduler.why(early, 2.0) == Reason("b", "delay", 9.0, "configuration")
+    rig.scope("b").unsent = 1  # another has its place, and goes at that instant
+    assert rig.scheduler.why(early, 8.5) == Reason("b", "delay", 18.0, "configuration")
+
+
+def test_a_request_that_has_begun_says_that_no_place_is_free() -> None:
+    rig = Rig(places=1)
+    rig.scheduler.prepares = True
+    first, second = rig.push(0, "a"), rig.push(1, "b")
+    assert rig.grant() is first
+    assert rig.scheduler.place(first, 0.0)
+    assert rig.grant() is second
+    assert not rig.scheduler.place(second, 0.0)
+    assert rig.scheduler.why(second, 0.0) == Reason("", "places", inf, "CONCURRENT_REQUESTS")
+
+
 def test_an_open_scope_has_nothing_in_the_way() -> None:
     rig = Rig(places=0)
     rig.push(0, "a")

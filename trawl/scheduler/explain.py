@@ -44,8 +44,9 @@ _OF_ALL = (NO_PLACE, NO_PAGES, NO_BEGINNING)
 def why(scheduler: Scheduler, subject: object, now: float) -> Reason | None:
     """Explain why a pending grant, its request, a lane of pages, or a scope (by its id) waits; None: it does not.
 
-    A grant behind others of its lane waits for what the first of them waits for. A request is searched for among all
-    that are pending. A scope that is open waits for what its requests wait for; one that is not in use for nothing.
+    A grant behind others of its lane waits for what the first of them waits for; a prepared one waits for its places. A
+    request is searched for among all that wait. A scope that is open waits for what its requests wait for; one that is
+    not in use for nothing.
     """
     if isinstance(subject, str):
         return _why_scope(scheduler, subject, now)
@@ -53,6 +54,8 @@ def why(scheduler: Scheduler, subject: object, now: float) -> Reason | None:
         lane = scheduler.lanes.get(subject)
         return None if lane is None else _Reasons(scheduler, now).why(lane)
     grant = subject if isinstance(subject, Grant) else _grant_of(scheduler, subject)
+    if grant is not None and grant in scheduler.prepared:
+        return _why_prepared(scheduler, grant, now)
     if grant is None or not grant.is_pending:
         return None
     if grant.lane is None:
@@ -165,9 +168,22 @@ class _Reasons:
         return known
 
 
-def _reason(scheduler: Scheduler, scope: Scope, now: float, amount: float) -> Reason:
+def _why_prepared(scheduler: Scheduler, grant: Grant, now: float) -> Reason | None:
+    """Explain why a grant that has begun has no places: the last of its scopes to open; else none is free."""
+    lane = grant.lane
+    assert lane is not None
+    at, last = lane.place_at(grant, now)
+    if at > now:
+        amount = grant.amount(lane.scopes.index(last[0]))
+        return _reason(scheduler, last[0], now, amount, has_begun=True)
+    if scheduler.in_flight >= scheduler.places:
+        return NO_PLACE
+    return NO_PAGES if not grant.is_direct and scheduler.left_by is NO_PAGES else None
+
+
+def _reason(scheduler: Scheduler, scope: Scope, now: float, amount: float, *, has_begun: bool = False) -> Reason:
     """Explain why a scope is closed, and name the other crawls that it is shared with."""
-    reason = scope.reason(now, amount)
+    reason = scope.reason(now, amount, has_begun=has_begun)
     others = [holder.name for holder in scope.holders if holder is not scheduler.holder]
     return attrs.evolve(reason, shared_with=tuple(others)) if others and reason.limit else reason
 
@@ -190,4 +206,5 @@ def _grant_of(scheduler: Scheduler, request: object) -> Grant | None:
         for item in lane.queue:
             if item[3].request is request:
                 return item[3]
-    return next((grant for grant in scheduler.later.pending() if grant.request is request), None)
+    others = [*scheduler.prepared, *scheduler.later.pending()]
+    return next((grant for grant in others if grant.request is request), None)

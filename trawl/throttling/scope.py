@@ -256,12 +256,18 @@ class Scope:
             at = max(at, refilled)
         return at
 
-    def reason(self, now: float, amount: float = 1.0) -> Reason:
-        """Explain the answer of :meth:`gate`; with an empty ``limit`` if the scope is open at ``now``."""
+    def reason(self, now: float, amount: float = 1.0, *, has_begun: bool = False) -> Reason:
+        """Explain the answer of :meth:`gate`, or of :meth:`place_at` if the request ``has_begun``.
+
+        Its ``limit`` is empty if the scope is open at ``now``.
+        """
         if limit := self.full:
             return Reason(self.id, limit, inf, self.concurrency_source if limit == "concurrency" else self.quota_source)
         refilled = -inf if self.quota is None else self.quota.ready_at(now, amount)
-        limit, at = self._last_to_open(refilled, self.lead)
+        lead = self.connect if has_begun else self.lead
+        limit, at = self._last_to_open(refilled, lead)
+        if has_begun:
+            at = self.place_at(now, amount)  # behind those that have a place and are not sent, too
         if at <= now:
             return Reason(self.id, "", at, "")
         if refilled == at:
@@ -272,7 +278,7 @@ class Scope:
             source = self.delay_source if self.delay_limit == "delay" else self.quota_source  # backoff leaves it alone
         else:
             source = self._spacing()[1]
-        return Reason(self.id, limit, at + self.lead, source)
+        return Reason(self.id, limit, at + lead, source)
 
     @property
     def full(self) -> str:
