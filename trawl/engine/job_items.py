@@ -120,7 +120,12 @@ class CallbackItems:
         """
         holder = self._holder
         # A page may be cut off at the limit, which `put` alone does.
-        if self._is_full or holder.limit is not None or holder.store.is_behind:
+        if (
+            len(self._items) >= MAX_ITEMS
+            or self._bytes >= MAX_BYTES
+            or holder.limit is not None
+            or holder.store.is_behind
+        ):
             return False
         if not holder.outlet.put_nowait(item, page):
             return False

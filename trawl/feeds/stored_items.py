@@ -123,16 +123,17 @@ def to_stored(
     """
     if type(item) is dict and not answers and not page and not is_exact:
         return _to_json(item)
-    names = [class_name(type(item))]
+    names = [_DICT if type(item) is dict else class_name(type(item))]
     if classes:
         names += [name for one in classes if isinstance(item, one) and (name := class_name(one)) not in names]
     if answers:
         names += [f"+{destination}" if answer else f"-{destination}" for destination, answer in answers.items()]
     if page:
         names.append(f"@{page}")
-    written = _to_json(written_fields(item))
+    written = _to_json(item if type(item) is dict else written_fields(item))
     if not is_exact:
-        return b"[%b,%b]" % (written, to_json(names))
+        # Half a surrogate pair may be in the place of a feed alone.
+        return b"[%b,%b]" % (written, to_json(names) if answers else _encode(names))
     exact = {name: _tagged(value) for name, value in serialized_fields(item).items()}
     metadata = field_metadata(type(item))  # type: ignore[arg-type]  # mypy: a class has no hash
     serialized = {name for name in exact if "serializer" in metadata.get(name, ())}
@@ -232,5 +233,6 @@ def from_stored(stored: bytes) -> StoredItem:
 
 
 _DICT = class_name(dict)
+_encode = msgspec.json.Encoder().encode
 _FIELDS = msgspec.json.Decoder(Fields)
 _WHOLE = msgspec.json.Decoder(StoredItem)

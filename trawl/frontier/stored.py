@@ -38,6 +38,10 @@ _LANES_AT_ONCE = 16
 """Lanes of held requests that are looked into by one reading."""
 
 
+_NONE_STORED = PushResult(())
+"""The result of a page without new links."""
+
+
 class StoredFrontier:
     """Pending requests of a job; :func:`open_frontier` makes it.
 
@@ -136,13 +140,14 @@ class StoredFrontier:
         known = self._leased.get(order)
         if known is None:
             raise ValueError(f"{lease!r} is not leased")
-        rows, marks = self._rows(outputs, self._sign)
+        # Of most pages all links were seen before.
+        rows, marks = self._rows(outputs, self._sign) if outputs else ((), ())
         failed = None if failure is None else (_text(failure), self._now_epoch())
         is_spilled = self._spilled.pop(order, 0) > 0
 
         def applied(written: StepResult) -> PushResult:
             self._ended(order)
-            return self._stored(outputs, rows, written)
+            return self._stored(outputs, rows, written) if outputs else _NONE_STORED
 
         step = Step(ended=known[2], failed=failed, rows=rows, marks=marks, items=items, is_spilled=is_spilled)
         return await self._job.apply(step, applied)
@@ -349,8 +354,6 @@ class StoredFrontier:
         self, records: Sequence[Record], sign: int, *, is_leased: bool = False
     ) -> tuple[list[Row], list[bytes | None]]:
         """Return the rows and fingerprints to store for ``records``, which get their orders."""
-        if not records:  # of most pages: all that they link to was seen before
-            return [], []
         now = trio.current_time()
         blobs = [record.stored if record.stored is not None else self._codec.encode(record, now) for record in records]
         rows: list[Row] = []
@@ -371,8 +374,6 @@ class StoredFrontier:
 
     def _stored(self, records: Sequence[Record], rows: Sequence[Row], written: StepResult) -> PushResult:
         """Take up those records that are pending here now."""
-        if not records:
-            return PushResult(records)
         seen: list[Record] = []
         elsewhere: list[Record] = []
         is_here = self._job.is_here
