@@ -244,3 +244,18 @@ def test_a_token_that_a_prepared_grant_cannot_use_is_given_back_after_its_slack(
     rig.scheduler.places = 10
     rig.scheduler.take_places(3.0)
     assert [told[:2] for told in rig.line.take()] == [("ask", 2)]
+
+
+def test_a_prepared_grant_whose_token_has_lost_its_time_asks_for_another() -> None:
+    rig = Rig(host=Limits(), proxy=Limits(delay=10.0))
+    grant = prepared(rig)
+    rig.line.take()
+    rig.token(1, 2.1, at=2.5, until=4.0)
+    rig.scheduler.places = 0  # all of them are taken until the token is of no use
+    rig.scheduler.take_places(4.0)
+    assert rig.line.take() == [("drop", 1)]
+    rig.scheduler.places = 10
+    assert rig.scheduler.take_places(4.0) == []
+    assert [told[:2] for told in rig.line.take()] == [("ask", 2)]
+    rig.token(2, 4.1)
+    assert rig.scheduler.take_places(4.1) == [grant]

@@ -88,10 +88,13 @@ class SharingScheduler(Scheduler):
     def grant(self, now: float, *, pages: bool = True) -> Grant | Refused | None:
         """The best grant that may go at ``now``; None when there is none."""
         # First: a lane whose token may go now is among those that are chosen from.
-        timers = self._timers
-        while timers and timers[0][0] <= now:
-            self._passed(heappop(timers)[2], now)
+        self._advance(now)
         return super().grant(now, pages=pages)
+
+    def take_places(self, now: float, *, pages: bool = True) -> list[Grant]:
+        """Take the places of prepared grants that are free; one whose token was given back asks again."""
+        self._advance(now)
+        return super().take_places(now, pages=pages)
 
     def sent(self, grant: Grant, now: float, due_at: float = -inf) -> None:
         """Note that ``grant`` went to the wire at ``now``, and tell the line of it."""
@@ -151,6 +154,12 @@ class SharingScheduler(Scheduler):
             self._arm(token_queue, at)
             return token_queue, inf
         return super()._obstacle(lane, grant, now)
+
+    def _advance(self, now: float) -> None:
+        """Look at the tokens whose time has come."""
+        timers = self._timers
+        while timers and timers[0][0] <= now:
+            self._passed(heappop(timers)[2], now)
 
     def _kind_of(self, grant: Grant) -> object:
         """Return what those have in common that wait for the same; each that needs a token waits for its own."""
@@ -219,10 +228,11 @@ class SharingScheduler(Scheduler):
             return
         grant = token_queue.grant
         if grant is not None:
-            at, last = self._place_at(lane, grant, now)
-            if now < at < token.until and isinstance(last[0], SharedScope):  # as below
-                self._arm(token_queue, min(at + SLACK, token.until))
-                return
+            if now < token.until:
+                at, last = self._place_at(lane, grant, now)
+                if now < at < token.until and isinstance(last[0], SharedScope):  # as below
+                    self._arm(token_queue, min(at + SLACK, token.until))
+                    return
             self._drop(token_queue)
             self.prepared.look(grant)
             return
