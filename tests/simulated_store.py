@@ -121,6 +121,9 @@ class SimulatedStore:
         now = int((trio.current_time() + self.clock_ahead + 1_000_000_000) * 1e6)
         return [b"%d" % (now // 10**6), b"%d" % (now % 10**6)]
 
+    def _info(self, section: bytes) -> bytes:
+        return f"run_id:{self.facts['run_id']}\r\n".encode()
+
     def _exists(self, key: bytes) -> int:
         return int(key in self.content)
 

@@ -441,11 +441,26 @@ async def test_numbers_of_sessions_are_not_given_again_once_another_has_heard_of
         older = store.saved()
         async with open_job(HERE, connect=store.connect, exports=False) as forgotten:
             store.restart(older, run_id="2")
-            one.share.run_id = "2"  # it has connected again
             await trio.sleep(LEASE / 2.0)
             assert one.failure is None
             async with open_job(HERE, connect=store.connect, exports=False) as another:
                 assert another.share.session > forgotten.share.session + 100
+
+
+async def test_who_was_killed_is_given_up_though_its_server_was_started_anew_unnoticed(
+    autojump_clock: MockClock,
+) -> None:
+    """A client connects again by itself, and its session hears nothing of it; one that joins then does."""
+    store = SimulatedStore()
+    async with open_job(HERE, connect=store.connect, exports=False) as lives:
+        async with open_job(HERE, connect=store.connect) as killed:
+            await killed.commit()
+            killed.abandon()
+        store.restart(store.saved(), run_id="2")
+        with trio.fail_after(5.0 * LEASE):
+            async with open_job(HERE, connect=store.connect) as heir:
+                assert heir.share.is_exporter
+        assert lives.failure is None
 
 
 @pytest.mark.parametrize("is_made_again", [False, True])

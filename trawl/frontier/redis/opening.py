@@ -137,12 +137,10 @@ async def _serve(
             try:
                 async with connect(address) as server:
                     try:
-                        facts = await server.facts()
                         if job is None:
-                            job = await _open(server, facts, address, durability, part)
+                            job = await _open(server, await server.facts(), address, durability, part)
                             job.serving, scope.shield = scope, True
                             task_status.started(job)
-                        job.share.run_id = facts.get("run_id", "")
                         away = await job.rounds(server)
                     except (JobError, UsageError) as error:
                         raised = error
@@ -176,7 +174,7 @@ async def _open(
     await server.read_stream(keys.tried, "0", 0.0)  # this user may: the shared scopes will
     try:
         check_head((await server.run([("head", [keys.head], [1, *head])]))[0], address)
-        opened = await _join(server, facts.get("run_id", ""), address, keys, part)
+        opened = await _join(server, address, keys, part)
     except (ValueError, TypeError, LookupError) as error:
         words = f"job {address.shown}: it is damaged (what is stored in it can't be read: {error!r})"
         raise JobError(words, address.shown) from error
@@ -185,14 +183,13 @@ async def _open(
     return RedisJob(address, opened, lease=part.lease, replicas=replicas)
 
 
-async def _join(server: StoreServer, run_id: str, address: Address, keys: Keys, part: _Part) -> ServerState:
+async def _join(server: StoreServer, address: Address, keys: Keys, part: _Part) -> ServerState:
     """Begin a session, and have it take what it is to have."""
     worker = f"{socket.gethostname()}:{os.getpid()}"
     terms = msgspec.json.encode(dict(part.terms)) if part.works else b""
-    arguments: list[bytes | str | int] = [worker, int(part.lease * 1e6), int(part.works), terms, run_id]
+    arguments: list[bytes | str | int] = [worker, int(part.lease * 1e6), int(part.works), terms]
     ((session, elapsed, others, worked),) = await server.run([("join", keys.of_join, arguments)])
     share = Membership(keys, session, int(elapsed), works=part.works, exports=part.exports, shown=address.shown)
-    share.run_id = run_id
     share.began_at -= int(worked) / 1e6
     if part.works and (words := _differences(part.terms, others)):
         await server.run([share.call(None, takes=False, leaves="clean")])

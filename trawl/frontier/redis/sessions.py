@@ -77,7 +77,6 @@ class Membership:
         heard: The number of the last arrival that was heard.
         kept: What is kept of each part.
         unclean: It has taken parts that no owner gave back.
-        run_id: The server's, of this connection.
         was_away: The server was away since it was last heard.
         wish: ``pause``, ``stop``, or "".
     """
@@ -90,7 +89,6 @@ class Membership:
         self.heard: int = 0
         self.kept: dict[int, dict[str, bytes]] = {}
         self.unclean: bool = False
-        self.run_id: str = ""
         self.was_away: bool = False
         self._keys = keys
         self._works = works
@@ -283,7 +281,7 @@ class Membership:
         takes = takes and self._works
         flags = [int(flag) for flag in (takes, self._exports, self._is_idle and not self._is_over)]
         starves = takes and trio.current_time() - self._idle_since >= STARVED
-        args = [self.session, self._takings, length, *flags, self.heard, self.run_id, said, leaves]
+        args = [self.session, self._takings, length, *flags, self.heard, said, leaves]
         args += [int(self.was_away), int(starves), self._count(), self._moved]
         return "share", self._keys.of_share, args
 

@@ -1,7 +1,7 @@
 -- Begin a session.
 -- KEYS 1 head  2 deadlines  3 sessions
 -- ARGV 1 name of the process  2 length of the lease in microseconds  3 whether it takes parts
---      4 its terms: what all that work on the job must have in common  5 the server's run id
+--      4 its terms: what all that work on the job must have in common
 -- Returns {session, microseconds since the job began, {name of an earlier session that works, its terms...},
 --          microseconds since the first of those that work now began}
 local time = redis.call('TIME')
@@ -19,7 +19,7 @@ for at = 1, #deadlines, 2 do
   end
 end
 -- Another server, or a new start of it, may have forgotten sessions that live: their numbers are not given again.
-local another = head[4] and head[4] ~= ARGV[5]
+local another = head[4] and head[4] ~= (string.match(redis.call('INFO', 'server'), 'run_id:(%w+)') or '')
 local session = string.format('%.0f', redis.call('HINCRBY', KEYS[1], 'sessions', another and 1001 or 1))
 redis.call('ZADD', KEYS[2], string.format('%.0f', now + ARGV[2]), session)
 redis.call('HSET', KEYS[3], session .. ' name', ARGV[1], session .. ' works', ARGV[3], session .. ' terms', ARGV[4])

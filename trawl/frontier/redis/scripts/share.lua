@@ -3,12 +3,12 @@
 -- KEYS 1 head  2 deadlines  3 sessions  4 owners  5 queue  6 arrivals  7 kept of parts
 -- ARGV 1 session  2 how many takings it has heard of  3 length of the lease in microseconds; '': it is not renewed
 --      4 whether it takes parts  5 whether it wants to export  6 whether it asks if all is over
---      7 the last arrival that it has heard  8 the server's run id  9 what it says of itself; '': as before
---      10 '', or it leaves: 'clean', or 'unclean' where it is not known what it sent last
---      11 whether the server was away from it since it last heard
---      12 whether it has had nothing to do for a while: it takes free parts with something pending beyond its share
---      13 its pages, requests in flight, items and errors; '': it does not count
---      14 the state of ownership that it has heard of
+--      7 the last arrival that it has heard  8 what it says of itself; '': as before
+--      9 '', or it leaves: 'clean', or 'unclean' where it is not known what it sent last
+--      10 whether the server was away from it since it last heard
+--      11 whether it has had nothing to do for a while: it takes free parts with something pending beyond its share
+--      12 its pages, requests in flight, items and errors; '': it does not count
+--      13 the state of ownership that it has heard of
 -- Returns {'ok', takings, last arrival, {arrived...}, is there more, sessions that work, parts too many, who reads
 --          start(), whether all is over, last item, exporter, its name, microseconds of its lease,
 --          {part; with '!' where its last owner is gone...}, {what is kept of it...},
@@ -31,7 +31,7 @@ local h = redis.call('HMGET', head, 'parts', 'run', 'since', 'latest', 'guests',
                      'wish', 'ahead', 'starving', 'counts', 'moved')
 if not h[1] then return {'fenced'} end
 local parts, owned, start, exporter = tonumber(h[1]), tonumber(h[6] or '0'), h[7] or '', h[8] or ''
-local starves, starving = ARGV[12] == '1', tonumber(h[12] or '0')
+local starves, starving = ARGV[11] == '1', tonumber(h[12] or '0')
 local starved = redis.call('HGET', sessions, session .. ' starves') == '1'
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2] + (h[11] or 0)
@@ -43,18 +43,20 @@ end
 if ARGV[3] ~= '' then
   redis.call('ZADD', deadlines, number(now + ARGV[3]), session)
   redis.call('HSET', head, 'latest', number(now))
-  if ARGV[9] ~= '' then redis.call('HSET', sessions, session .. ' says', ARGV[9]) end
+  if ARGV[8] ~= '' then redis.call('HSET', sessions, session .. ' says', ARGV[8]) end
 end
+-- Asked here: a session does not notice when its client has connected again to a new start.
+local run = string.match(redis.call('INFO', 'server'), 'run_id:(%w+)') or ''
 local since, length = tonumber(h[3] or '0'), tonumber(ARGV[3]) or 0
-if h[2] ~= ARGV[8] or ARGV[11] == '1' or (length > 0 and now - tonumber(h[4] or now) > length) then
+if h[2] ~= run or ARGV[10] == '1' or (length > 0 and now - tonumber(h[4] or now) > length) then
   -- Another server, or a new start of it, may know older renewals; one that was away could not hear any; and where nobody
   -- renewed for a lease, the machine of all of them slept. Nobody is late for one lease.
   if h[2] then
     since = now
     redis.call('HSET', head, 'since', number(now))
-    if h[2] ~= ARGV[8] then redis.call('HINCRBY', head, 'sessions', 1000) end -- it may have forgotten some that live
+    if h[2] ~= run then redis.call('HINCRBY', head, 'sessions', 1000) end -- it may have forgotten some that live
   end
-  redis.call('HSET', head, 'run', ARGV[8])
+  redis.call('HSET', head, 'run', run)
 end
 
 local COUNTS = '^(%-?%d+) (%-?%d+) (%-?%d+) (%-?%d+)$'
@@ -67,9 +69,9 @@ local function count(was, is)
   redis.call('HSET', head, 'counts', counts)
 end
 local counted = redis.call('HGET', sessions, session .. ' counts') or '0 0 0 0'
-if ARGV[13] ~= '' and ARGV[13] ~= counted then
-  count(counted, ARGV[13])
-  redis.call('HSET', sessions, session .. ' counts', ARGV[13])
+if ARGV[12] ~= '' and ARGV[12] ~= counted then
+  count(counted, ARGV[12])
+  redis.call('HSET', sessions, session .. ' counts', ARGV[12])
 end
 
 local moved = tonumber(h[14] or '0')
@@ -108,8 +110,8 @@ local function forget(gone, is_clean)
     redis.call('HDEL', head, 'exporter')
   end
 end
-if ARGV[10] ~= '' then
-  forget(session, ARGV[10] == 'clean')
+if ARGV[9] ~= '' then
+  forget(session, ARGV[9] == 'clean')
   return {'ok'}
 end
 if length > 0 and (since == 0 or now - since >= length) then
@@ -208,7 +210,7 @@ redis.call('ZREMRANGEBYLEX', arrivals, '[' .. prefix, '(' .. heard)
 local arrived = redis.call('ZRANGE', arrivals, '[' .. heard, '(' .. session .. ';', 'BYLEX', 'LIMIT', 0, ARRIVALS)
 if #arrived == ARRIVALS then more = 1 end
 local its, names = {}, {}
-if ARGV[14] ~= tostring(moved) and working > 1 then
+if ARGV[13] ~= tostring(moved) and working > 1 then
   local found = every_owner()
   for at = 1, parts do its[at] = found[at] or '' end
   local live = redis.call('ZRANGE', deadlines, 0, -1, 'WITHSCORES')
