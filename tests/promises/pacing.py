@@ -79,3 +79,21 @@ def changes(times: Iterable[float]) -> list[tuple[float, float]]:
         if not made or made[-1][1] != gap:
             made.append((earlier, gap))
     return made
+
+
+def running_spider(urls: Iterable[str]) -> Any:
+    """A spider of these pages; its ``running`` is the one that crawls, for middleware that is a function."""
+
+    class Pages(trawl.Spider):
+        name = "pages"
+        running: trawl.Spider
+
+        async def start(self) -> AsyncGenerator[trawl.Request, None]:
+            Pages.running = self
+            for url in urls:
+                yield trawl.Request(url)
+
+        def parse(self, response: trawl.Response) -> Any:
+            yield {"url": response.url}
+
+    return Pages

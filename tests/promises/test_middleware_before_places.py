@@ -12,7 +12,7 @@ import pytest
 import trio
 
 import trawl
-from tests.promises.pacing import EXACT, SPACED, A, B, crawl, pages, web_of
+from tests.promises.pacing import EXACT, SPACED, A, B, crawl, pages, running_spider, web_of
 from trawl.http import Drop, Fetch, Middleware, Outcome, Replace
 from trawl.testing import SimulatedResponse, SimulatedWeb, Simulation, simulate
 from trawl.throttling import ThrottlingManager
@@ -42,17 +42,7 @@ def drawn(least: float, most: float) -> Middleware:
 def with_login(address: str) -> tuple[type[trawl.Spider], Middleware]:
     """A spider, and a middleware of it that asks for a page of its own before each one."""
 
-    class Pages(trawl.Spider):
-        name = "pages"
-        running: trawl.Spider
-
-        async def start(self) -> AsyncGenerator[trawl.Request, None]:
-            Pages.running = self
-            for url in pages(20):
-                yield trawl.Request(url)
-
-        def parse(self, response: trawl.Response) -> Any:
-            yield {"url": response.url}
+    Pages = running_spider(pages(20))
 
     def middleware(fetch: Fetch) -> Fetch:
         async def send(request: trawl.Request) -> Outcome:
@@ -187,17 +177,7 @@ def test_the_page_that_a_middleware_fetches_is_fetched_once_however_long_its_req
 def test_a_request_whose_middleware_fetches_does_not_wait_for_those_behind_it(concurrency: int) -> None:
     """They wait for it, where as many are being prepared as may be."""
 
-    class Pages(trawl.Spider):
-        name = "pages"
-        running: trawl.Spider
-
-        async def start(self) -> AsyncGenerator[trawl.Request, None]:
-            Pages.running = self
-            for url in pages(30):
-                yield trawl.Request(url)
-
-        def parse(self, response: trawl.Response) -> Any:
-            yield {"url": response.url}
+    Pages = running_spider(pages(30))
 
     def middleware(fetch: Fetch) -> Fetch:
         async def send(request: trawl.Request) -> Outcome:
@@ -243,18 +223,7 @@ def test_a_page_that_a_middleware_fetches_and_its_request_keep_a_page_budget_tog
 def test_several_may_wait_for_one_token_whatever_they_have_taken(
     limits: dict[str, Any], before: float, places: int
 ) -> None:
-    class Pages(trawl.Spider):
-        name = "pages"
-        running: trawl.Spider
-
-        async def start(self) -> AsyncGenerator[trawl.Request, None]:
-            Pages.running = self
-            for number in range(20):
-                yield trawl.Request(f"http://{A}/{number}")
-                yield trawl.Request(f"http://{B}/{number}")
-
-        def parse(self, response: trawl.Response) -> Any:
-            yield {"url": response.url}
+    Pages = running_spider([f"http://{host}/{number}" for number in range(20) for host in (A, B)])
 
     lock, asked = trio.Lock(), Counter[str]()
 
@@ -332,18 +301,7 @@ def test_no_more_requests_begin_than_there_are_places_while_their_middleware_fet
 def test_a_middleware_that_gives_its_send_up_holds_nothing_from_then_on(limits: dict[str, Any]) -> None:
     """Whether it waits for its places by then or for the answer; it fetches something else instead."""
 
-    class Pages(trawl.Spider):
-        name = "pages"
-        running: trawl.Spider
-        start_urls = pages(12)
-
-        async def start(self) -> AsyncGenerator[trawl.Request, None]:
-            Pages.running = self
-            async for request in super().start():
-                yield request
-
-        def parse(self, response: trawl.Response) -> Any:
-            yield {"url": response.url}
+    Pages = running_spider(pages(12))
 
     def middleware(fetch: Fetch) -> Fetch:
         async def send(request: trawl.Request) -> Outcome:
@@ -588,17 +546,7 @@ def test_a_request_of_several_scopes_gets_its_places_though_each_is_busy_all_the
 def test_a_fetch_after_the_send_that_reached_a_limit_of_pages_does_not_wait_for_ever(
     where: str, limit: str, reason: str, most: int
 ) -> None:
-    class Pages(trawl.Spider):
-        name = "pages"
-        running: trawl.Spider
-
-        async def start(self) -> AsyncGenerator[trawl.Request, None]:
-            Pages.running = self
-            for url in pages(20):
-                yield trawl.Request(url)
-
-        def parse(self, response: trawl.Response) -> Any:
-            yield {"url": response.url}
+    Pages = running_spider(pages(20))
 
     def middleware(fetch: Fetch) -> Fetch:
         async def send(request: trawl.Request) -> Outcome:
@@ -618,135 +566,6 @@ def test_a_fetch_after_the_send_that_reached_a_limit_of_pages_does_not_wait_for_
     sim = simulate(Pages, web_of(A, B, latency=0.2), settings=settings)
     assert sim.reason == reason
     assert len(sim.sends) == (most if where == B else 5)
-
-
-def under_a_lock(*, again: bool = False) -> tuple[type[trawl.Spider], Middleware]:
-    """A spider, and a middleware that fetches a token under a lock before the first page, or at a 401."""
-
-    class Pages(trawl.Spider):
-        name = "pages"
-        running: trawl.Spider
-
-        async def start(self) -> AsyncGenerator[trawl.Request, None]:
-            Pages.running = self
-            for url in pages(12):
-                yield trawl.Request(url)
-
-        def parse(self, response: trawl.Response) -> Any:
-            yield {"url": response.url}
-
-    def middleware(fetch: Fetch) -> Fetch:
-        lock, has_token = trio.Lock(), False
-
-        async def token() -> None:
-            nonlocal has_token
-            async with lock:
-                if not has_token:
-                    response = await Pages.running.fetch(trawl.Request(f"http://{A}/login"))
-                    has_token = response.status == 200
-
-        async def send(request: trawl.Request) -> Outcome:
-            if "login" in request.url:
-                return await fetch(request)
-            if not again:
-                await token()
-            else:
-                async with lock:  # a new one is on its way
-                    pass
-            outcome = await fetch(request)
-            if outcome.response is not None and outcome.response.status == 401:
-                await token()
-                outcome.then = Replace(request, reason="logged_in")
-            return outcome
-
-        return send
-
-    return Pages, middleware
-
-
-@pytest.mark.parametrize("jitter", [False, True])
-@pytest.mark.parametrize(
-    "limits",
-    [{}, {"delay": 1.0, "delay_per_slot": 0.0}, {**NO_DELAY, "concurrency": 1}, {**NO_DELAY, "concurrency": 3}],
-)
-def test_a_token_that_comes_at_the_second_try_is_waited_for_by_all(limits: dict[str, Any], jitter: bool) -> None:
-    """Between the two tries the host is open, and other pages begin, which wait at the lock."""
-    spider, middleware = under_a_lock()
-    tries = 0
-
-    def answer(request: trawl.Request) -> SimulatedResponse:
-        nonlocal tries
-        tries += "login" in request.url
-        return SimulatedResponse(status=500 if "login" in request.url and tries == 1 else 200)
-
-    web = SimulatedWeb()
-    web.add_host(A, handler=answer, latency=0.2)
-    settings: dict[str, Any] = {
-        "ROBOTSTXT_OBEY": False,
-        "RANDOMIZE_DOWNLOAD_DELAY": jitter,
-        "THROTTLING_SCOPES": {A: limits},
-        "DOWNLOADER_MIDDLEWARES": {middleware: 560},
-        "CLOSESPIDER_TIMEOUT": 500,
-    }
-    sim = simulate(spider, web, settings=settings)
-    assert sim.reason == "finished"
-    assert len(sim.items) == 12
-    assert tries == 2
-
-
-@pytest.mark.parametrize("limits", [{}, {"delay": 1.0, "delay_per_slot": 0.0}, {**NO_DELAY, "concurrency": 1}])
-def test_a_token_may_be_fetched_under_a_lock_when_a_page_was_refused(limits: dict[str, Any]) -> None:
-    """By then the page has been sent, and others wait at the lock before their send."""
-    spider, middleware = under_a_lock(again=True)
-    logged_in = False
-
-    def answer(request: trawl.Request) -> SimulatedResponse:
-        nonlocal logged_in
-        logged_in |= "login" in request.url
-        return SimulatedResponse(status=200 if logged_in else 401)
-
-    web = SimulatedWeb()
-    web.add_host(A, handler=answer, latency=0.2)
-    settings: dict[str, Any] = {
-        "ROBOTSTXT_OBEY": False,
-        "THROTTLING_SCOPES": {A: limits},
-        "DOWNLOADER_MIDDLEWARES": {middleware: 560},
-        "CLOSESPIDER_TIMEOUT": 500,
-    }
-    sim = simulate(spider, web, settings=settings)
-    assert sim.reason == "finished"
-    assert len(sim.items) == 12
-
-
-@pytest.mark.parametrize("room", [1, 2])
-def test_a_token_for_a_refused_page_does_not_wait_for_callbacks_that_fetch(room: int) -> None:
-    """What these fetch waits at the lock, and takes all the room."""
-    spider, middleware = under_a_lock(again=True)
-    asked: Counter[str] = Counter()
-
-    async def parse(spider: trawl.Spider, response: trawl.Response) -> AsyncGenerator[Any, None]:
-        await spider.fetch(trawl.Request(f"http://{B}/{response.url[-1:]}"))
-        yield {"url": response.url}
-
-    def answer(request: trawl.Request) -> SimulatedResponse:
-        kind = "login" if "login" in request.url else "page" if A in request.url else "other"
-        asked[kind] += 1
-        return SimulatedResponse(status=401 if kind == "page" and asked["page"] > 3 and not asked["login"] else 200)
-
-    spider.parse = parse  # type: ignore[assignment, method-assign]
-    web = SimulatedWeb()
-    for host in (A, B):
-        web.add_host(host, handler=answer, latency=0.2)
-    settings: dict[str, Any] = {
-        "ROBOTSTXT_OBEY": False,
-        "DIRECT_FETCHES_LIMIT": room,
-        "THROTTLING_SCOPES": {A: {**NO_DELAY, "concurrency": 3}},
-        "DOWNLOADER_MIDDLEWARES": {middleware: 560},
-        "CLOSESPIDER_TIMEOUT": 500,
-    }
-    sim = simulate(spider, web, settings=settings)
-    assert sim.reason == "finished"
-    assert (asked["login"], len(sim.items)) == (1, 12)
 
 
 def test_an_answer_that_is_no_page_after_all_does_not_count_for_the_last_one() -> None:
@@ -784,16 +603,7 @@ def test_a_token_of_another_host_takes_nothing_off_the_page_budget() -> None:
 
         return send
 
-    class Pages(trawl.Spider):
-        name = "pages"
-        running: trawl.Spider
-
-        async def start(self) -> AsyncGenerator[trawl.Request, None]:
-            Pages.running = self
-            yield trawl.Request(f"http://{A}/0")
-
-        def parse(self, response: trawl.Response) -> Any:
-            yield {"url": response.url}
+    Pages = running_spider([f"http://{A}/0"])
 
     settings: dict[str, Any] = {**SPACED, "PAGES_PER_DOMAIN": 1, "DOWNLOADER_MIDDLEWARES": {middleware: 560}}
     sim = simulate(Pages, web_of(A, B, latency=0.2), settings=settings)

@@ -11,11 +11,11 @@ import pytest
 import trio
 
 import trawl
-from tests.promises.pacing import A, B, pages, web_of
+from tests.promises.pacing import A, B, pages, running_spider, web_of
 from tests.promises.test_middleware_before_places import EARLY, NO_DELAY
 from trawl.exceptions import IgnoreRequest
-from trawl.http import Fetch, Outcome
-from trawl.testing import SimulatedResponse, simulate
+from trawl.http import Fetch, Middleware, Outcome, Replace
+from trawl.testing import SimulatedResponse, SimulatedWeb, simulate
 
 
 @pytest.mark.parametrize("takes", [0.0, 1.0])
@@ -106,17 +106,7 @@ def test_whoever_holds_the_lock_that_middleware_waits_for_may_fetch(
 def test_a_fetch_beside_the_last_send_of_a_limit_of_pages_does_not_wait_for_ever(
     limit: str, reason: str, number: int, is_free: bool, later: float, where: str
 ) -> None:
-    class Pages(trawl.Spider):
-        name = "pages"
-        running: trawl.Spider
-
-        async def start(self) -> AsyncGenerator[trawl.Request, None]:
-            Pages.running = self
-            for url in pages(20):
-                yield trawl.Request(url)
-
-        def parse(self, response: trawl.Response) -> Any:
-            yield {"url": response.url}
+    Pages = running_spider(pages(20))
 
     def middleware(fetch: Fetch) -> Fetch:
         async def beside(request: trawl.Request) -> None:
@@ -150,16 +140,7 @@ def test_a_fetch_beside_the_last_send_of_a_limit_of_pages_does_not_wait_for_ever
 def test_a_redirect_whose_middleware_fetches_a_page_of_another_host_is_no_page_of_its_own() -> None:
     """Also where its budget has none left beside it."""
 
-    class Pages(trawl.Spider):
-        name = "pages"
-        running: trawl.Spider
-
-        async def start(self) -> AsyncGenerator[trawl.Request, None]:
-            Pages.running = self
-            yield trawl.Request(f"http://{A}/moved")
-
-        def parse(self, response: trawl.Response) -> Any:
-            yield {"url": response.url}
+    Pages = running_spider([f"http://{A}/moved"])
 
     def middleware(fetch: Fetch) -> Fetch:
         async def send(request: trawl.Request) -> Outcome:
@@ -176,3 +157,122 @@ def test_a_redirect_whose_middleware_fetches_a_page_of_another_host_is_no_page_o
     settings = {"ROBOTSTXT_OBEY": False, "DOWNLOADER_MIDDLEWARES": {middleware: 560}, "PAGES_PER_DOMAIN": 1}
     sim = simulate(Pages, web_of(A, B, latency=0.2, handler=answer), settings=settings)
     assert sim.items == [{"url": f"http://{A}/here"}]
+
+
+def under_a_lock(*, again: bool = False) -> tuple[type[trawl.Spider], Middleware]:
+    """A spider, and a middleware that fetches a token under a lock before the first page, or at a 401."""
+
+    Pages = running_spider(pages(12))
+
+    def middleware(fetch: Fetch) -> Fetch:
+        lock, has_token = trio.Lock(), False
+
+        async def token() -> None:
+            nonlocal has_token
+            async with lock:
+                if not has_token:
+                    response = await Pages.running.fetch(trawl.Request(f"http://{A}/login"))
+                    has_token = response.status == 200
+
+        async def send(request: trawl.Request) -> Outcome:
+            if "login" in request.url:
+                return await fetch(request)
+            if not again:
+                await token()
+            else:
+                async with lock:  # a new one is on its way
+                    pass
+            outcome = await fetch(request)
+            if outcome.response is not None and outcome.response.status == 401:
+                await token()
+                outcome.then = Replace(request, reason="logged_in")
+            return outcome
+
+        return send
+
+    return Pages, middleware
+
+
+@pytest.mark.parametrize("jitter", [False, True])
+@pytest.mark.parametrize(
+    "limits",
+    [{}, {"delay": 1.0, "delay_per_slot": 0.0}, {**NO_DELAY, "concurrency": 1}, {**NO_DELAY, "concurrency": 3}],
+)
+def test_a_token_that_comes_at_the_second_try_is_waited_for_by_all(limits: dict[str, Any], jitter: bool) -> None:
+    """Between the two tries the host is open, and other pages begin, which wait at the lock."""
+    spider, middleware = under_a_lock()
+    tries = 0
+
+    def answer(request: trawl.Request) -> SimulatedResponse:
+        nonlocal tries
+        tries += "login" in request.url
+        return SimulatedResponse(status=500 if "login" in request.url and tries == 1 else 200)
+
+    web = SimulatedWeb()
+    web.add_host(A, handler=answer, latency=0.2)
+    settings: dict[str, Any] = {
+        "ROBOTSTXT_OBEY": False,
+        "RANDOMIZE_DOWNLOAD_DELAY": jitter,
+        "THROTTLING_SCOPES": {A: limits},
+        "DOWNLOADER_MIDDLEWARES": {middleware: 560},
+        "CLOSESPIDER_TIMEOUT": 500,
+    }
+    sim = simulate(spider, web, settings=settings)
+    assert sim.reason == "finished"
+    assert len(sim.items) == 12
+    assert tries == 2
+
+
+@pytest.mark.parametrize("limits", [{}, {"delay": 1.0, "delay_per_slot": 0.0}, {**NO_DELAY, "concurrency": 1}])
+def test_a_token_may_be_fetched_under_a_lock_when_a_page_was_refused(limits: dict[str, Any]) -> None:
+    """By then the page has been sent, and others wait at the lock before their send."""
+    spider, middleware = under_a_lock(again=True)
+    logged_in = False
+
+    def answer(request: trawl.Request) -> SimulatedResponse:
+        nonlocal logged_in
+        logged_in |= "login" in request.url
+        return SimulatedResponse(status=200 if logged_in else 401)
+
+    web = SimulatedWeb()
+    web.add_host(A, handler=answer, latency=0.2)
+    settings: dict[str, Any] = {
+        "ROBOTSTXT_OBEY": False,
+        "THROTTLING_SCOPES": {A: limits},
+        "DOWNLOADER_MIDDLEWARES": {middleware: 560},
+        "CLOSESPIDER_TIMEOUT": 500,
+    }
+    sim = simulate(spider, web, settings=settings)
+    assert sim.reason == "finished"
+    assert len(sim.items) == 12
+
+
+@pytest.mark.parametrize("room", [1, 2])
+def test_a_token_for_a_refused_page_does_not_wait_for_callbacks_that_fetch(room: int) -> None:
+    """What these fetch waits at the lock, and takes all the room."""
+    spider, middleware = under_a_lock(again=True)
+    asked: Counter[str] = Counter()
+
+    async def parse(spider: trawl.Spider, response: trawl.Response) -> AsyncGenerator[Any, None]:
+        await spider.fetch(trawl.Request(f"http://{B}/{response.url[-1:]}"))
+        yield {"url": response.url}
+
+    def answer(request: trawl.Request) -> SimulatedResponse:
+        kind = "login" if "login" in request.url else "page" if A in request.url else "other"
+        asked[kind] += 1
+        return SimulatedResponse(status=401 if kind == "page" and asked["page"] > 3 and not asked["login"] else 200)
+
+    spider.parse = parse  # type: ignore[assignment, method-assign]
+    web = SimulatedWeb()
+    for host in (A, B):
+        web.add_host(host, handler=answer, latency=0.2)
+    settings: dict[str, Any] = {
+        "ROBOTSTXT_OBEY": False,
+        "DIRECT_FETCHES_LIMIT": room,
+        "THROTTLING_SCOPES": {A: {**NO_DELAY, "concurrency": 3}},
+        "DOWNLOADER_MIDDLEWARES": {middleware: 560},
+        "CLOSESPIDER_TIMEOUT": 500,
+    }
+    sim = simulate(spider, web, settings=settings)
+    assert sim.reason == "finished"
+    assert (asked["login"], len(sim.items)) == (1, 12)
