@@ -122,7 +122,7 @@ class SimulatedStore:
         return [b"%d" % (now // 10**6), b"%d" % (now % 10**6)]
 
     def _info(self, section: bytes) -> bytes:
-        return f"run_id:{self.facts['run_id']}\r\n".encode()
+        return f"run_id:{self.facts.get('run_id', '')}\r\n".encode()
 
     def _exists(self, key: bytes) -> int:
         return int(key in self.content)

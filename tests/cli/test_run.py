@@ -88,12 +88,12 @@ def test_objects_that_a_long_collection_has_left_are_not_looked_at_again() -> No
     with short_collections(seconds):
         assert gc.get_threshold() == (max(thresholds[0], 2000), *thresholds[1:])
         imported = gc.get_freeze_count()
-        grown = [[i] for i in range(1000)]
+        grown = [[i] for i in range(100_000)]  # many: of what was frozen before, some may be freed meanwhile
         gc.collect()
         assert gc.get_freeze_count() <= imported
         takes = 0.011
         gc.collect()
-        assert gc.get_freeze_count() >= imported + len(grown)
+        assert gc.get_freeze_count() >= imported + 0.9 * len(grown)
     assert gc.get_freeze_count() == 0
     assert (gc.callbacks, gc.get_threshold()) == (before, thresholds)
 

@@ -260,7 +260,7 @@ async def test_a_process_whose_job_was_taken_writes_nothing_more(
         store.restart(killed)
         autojump_clock.jump(LEASE + 1.0)  # frozen
         other = store.run("join", Keys("job").of_join, ["other", 10**9, 1])[0]
-        store.run("share", Keys("job").of_share, [other, 0, 10**9, 1, 1, 0, 0, "1", "", "", 0, 0, "", 0])
+        store.run("share", Keys("job").of_share, [other, 0, 10**9, 1, 1, 0, 0, "", "", 0, 0, "", 0])
         with pytest.raises(JobError, match=r"this process was away for too long, and others go on in its place"):
             await later.commit()
         assert store.content != taken
@@ -283,7 +283,7 @@ async def test_c7_a_process_that_was_frozen_while_another_took_its_job_leaves_th
             outbox.acknowledged(1)
             autojump_clock.jump(60.0)  # frozen
             other = store.run("join", Keys("job").of_join, ["other", 10**9, 1])[0]
-            store.run("share", Keys("job").of_share, [other, 0, 10**9, 1, 1, 0, 0, "1", "", "", 0, 0, "", 0])
+            store.run("share", Keys("job").of_share, [other, 0, 10**9, 1, 1, 0, 0, "", "", 0, 0, "", 0])
             await trio.sleep(1.0)
             outbox.close()
     assert not feed.read_bytes()
