@@ -40,8 +40,8 @@ FINGERPRINT_BYTES = 16
 """Length of a fingerprint: two of a thousand million requests are the same by chance once in 10 ** 20 crawls."""
 
 
-REMEMBERED = 4096
-"""Addresses whose fingerprints are remembered: about a megabyte."""
+REMEMBERED = 16_384
+"""Addresses whose fingerprints are remembered, about 4 MB: the links of a site of some thousand pages come again."""
 
 
 def fingerprint(request: Request) -> bytes:

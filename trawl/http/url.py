@@ -93,8 +93,8 @@ long to find that out."""
 _BASES = 256
 """Bases whose normal form is remembered: the links of a page are joined one after another."""
 
-_LINKS = 4096
-"""Links whose addresses are remembered, by the folder of their page: about a megabyte."""
+_LINKS = 16_384
+"""Links whose addresses are remembered, by the folder of their page: about 4 MB."""
 
 _HTTP = ("http://", "https://")
 """Such a URL in normal form has a path: its ninth character, or a later one, is a slash. A response shows it without
