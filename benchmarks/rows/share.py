@@ -11,7 +11,6 @@ from benchmarks.bench import Bench
 from benchmarks.crawling import loaded, timed
 from benchmarks.figures import Figure, median_of
 from benchmarks.wires import NullTransport
-from trawl.cli.run import short_collections
 from trawl.http import Request
 from trawl.testing import SimulatedWeb, Simulation, simulate
 
@@ -40,15 +39,13 @@ class Null(trawl.Spider):
 def engine(bench: Bench) -> list[Figure]:
     """A request from ``start()`` to the end of its callback, its making included, on a wire that costs nothing.
 
-    The clock is the real one: what the virtual clock costs is a test's, not a crawl's. The garbage collector is as in
-    ``trawl crawl``: else each full pass counts what the rows before this one have imported and kept.
+    The clock is the real one: what the virtual clock costs is a test's, not a crawl's.
     """
     requests = REQUESTS // 10 if bench.is_quick else REQUESTS
     settings = loaded()
     own, making = [], []
     for _ in range(bench.rounds):
-        with short_collections():
-            crawl = timed(Null, settings, spider_args={"pages": requests}, transport=NullTransport())
+        crawl = timed(Null, settings, spider_args={"pages": requests}, transport=NullTransport())
         if crawl.result.stats["response_count"] != requests:
             raise RuntimeError(f"{crawl.result.stats['response_count']} responses in place of {requests}")
         own.append(crawl.own / requests * 1e6)
