@@ -288,7 +288,7 @@ class _Run:
             "in flight in scopes": sum(scope.in_flight + scope.unsent for scope in scopes),
             "reserved": sum(scope.quota.reserved for scope in scopes if scope.quota is not None),
             "on the wire": sum(not ruler.is_empty() for ruler in [*self.wire.rulers.values(), self.wire.all]),
-            "direct fetches": len(self.crawl._direct.waiting),
+            "direct fetches": len(self.crawl._state.waiters),
         }
         return [f"{count} {what}" for what, count in left.items() if count]
 

@@ -70,19 +70,15 @@ class DirectFetches:
         context: Says how many may wait or be on their way at once, and if the crawl is ending.
         admission: Makes their grants, and has them wait for their turn.
         scheduler: Has them wait for their turn.
-
-    Attributes:
-        waiting: Those that were let in and have no outcome yet.
     """
 
-    __slots__ = ("_admission", "_room", "_scheduler", "_state", "waiting")
+    __slots__ = ("_admission", "_room", "_scheduler", "_state")
 
     def __init__(self, context: CrawlContext, admission: Admission, scheduler: Scheduler) -> None:
         self._admission = admission
         self._scheduler = scheduler
         self._state = context.state
         self._room = trio.CapacityLimiter(context.engine.direct_fetches_limit)
-        self.waiting: dict[FetchWaiter, None] = {}
 
     async def fetch(self, request: Request) -> Response:
         """The response to ``request``, of any status, after redirects and retries. A checkpoint.
@@ -115,7 +111,7 @@ class DirectFetches:
         # A manager may fetch to name scopes.
         waiter.grant = grant = await self._admission.direct_grant(request, waiter, passes_gate=passes_gate)
         async with self._let_in(waiter.parent):
-            self.waiting[waiter] = None
+            self._state.waiters[waiter] = None
             try:
                 self._admission.check_ours(request, grant.scopes)  # it may have changed hands while this one waited
                 await self._admission.line_up(grant, not_before(request))
@@ -124,7 +120,7 @@ class DirectFetches:
                     self._give_up(waiter)
                 outcome = await waiter.wait()
             finally:
-                del self.waiting[waiter]
+                del self._state.waiters[waiter]
                 # Cancelled: nobody waits for it any more.
                 if waiter.outcome is None:
                     self._withdraw(waiter)
@@ -143,13 +139,13 @@ class DirectFetches:
 
     def used_parts(self) -> set[int]:
         """Return the parts of the job to whose hosts one waits for its turn or is on its way."""
-        grants = [waiter.grant for waiter in self.waiting if waiter.grant is not None and waiter.outcome is None]
+        grants = [waiter.grant for waiter in self._state.waiters if waiter.grant is not None and waiter.outcome is None]
         origins = {origin_of(grant.request.url) for grant in grants}
         return {*map(part_of, origins), *[part_of(f"//{id}") for grant in grants for id, _ in grant.scopes]}
 
     def give_up(self) -> None:
         """The crawl sends nothing new: end what waits for direct fetches that have not been sent, its callbacks too."""
-        for waiter in list(self.waiting):
+        for waiter in list(self._state.waiters):
             if waiter.is_waiting:
                 self._give_up(waiter)
 

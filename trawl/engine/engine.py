@@ -151,7 +151,6 @@ class Engine:
         prefetcher = Prefetcher(context.frontier, self.scheduler, admission.grant_for, self.cache_lookup)
         self.leases: Leases = Leases(context, admission, prefetcher)
         self.direct: DirectFetches = DirectFetches(context, admission, self.scheduler)
-        self.limits.waiters = self.direct.waiting
         # The crawl as users see it, and then their own classes: a manager may ask everything of it when it is made.
         self.crawl: Crawl = context.crawl_class(context, self.scheduler, self.throttle, self.direct, self.leases)
         context.spider.bind(self.crawl)  # which is older than its crawl: the settings are read by its attributes

@@ -22,12 +22,12 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 
 import trio
 
 from trawl.engine.settings import EngineSettings
-from trawl.engine.state import RequestTask, State, Waiter
+from trawl.engine.state import RequestTask, State
 from trawl.errors import CloseSpider
 from trawl.frontier.share import Counts, Share
 from trawl.http import Outcome, Replace
@@ -147,7 +147,6 @@ class CrawlLimits:
         began_at: When the crawl began, on the run clock: the first of all that work on the job now. Infinity: when this
             process did.
         items: Lets items through; None where nothing is to be known of them.
-        waiters: The direct fetches that somebody waits for.
     """
 
     __slots__ = (
@@ -163,7 +162,6 @@ class CrawlLimits:
         "_undecided",
         "began_at",
         "items",
-        "waiters",
     )
 
     def __init__(
@@ -188,7 +186,6 @@ class CrawlLimits:
         self.items: ItemLimit | None = None
         if settings.closespider_itemcount or settings.closespider_timeout_no_item or share is not None:
             self.items = ItemLimit(settings.closespider_itemcount or math.inf, state)
-        self.waiters: Collection[Waiter] = ()
         self._take_pages(0)
         if share is not None:
             share.count(self._counts, self._hear)
@@ -204,7 +201,7 @@ class CrawlLimits:
             grant.task.is_counted = True
             self._undecided += 1
             self._take_pages(1)
-            if self.waiters:
+            if self._state.waiters:
                 self._decide_awaiting(grant)
 
     def decided(self, grant: Grant, outcome: Outcome | None) -> None:
@@ -241,7 +238,7 @@ class CrawlLimits:
         """Decide what waits for a fetch that waits for a page to be left: the one that ``grant`` has taken, say."""
         has_budget = grant.lane is not None and any(scope.pages is not None for scope in grant.lane.scopes)
         if has_budget or self._pages - self._others.in_flight <= 0:
-            for waiter in list(self.waiters):
+            for waiter in list(self._state.waiters):
                 if waiter.parent is not None and waiter.grant is not None:
                     self.decide_early(waiter.parent, waiter.grant)
 

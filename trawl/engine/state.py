@@ -15,6 +15,7 @@ from trawl.scheduler import Grant
 
 if TYPE_CHECKING:
     from trawl.engine.admission import Requirements
+    from trawl.engine.direct import FetchWaiter
 
 __all__ = ["RequestTask", "Responder", "State", "Waiter", "Wakeup", "current_grant", "in_pipelines"]
 
@@ -213,6 +214,7 @@ class State:
         is_begun: What an earlier run has left is taken up, so that requests may be added.
         is_over: No more requests are taken in.
         keepers: Blocks that keep the crawl from ending while nothing is open.
+        waiters: The direct fetches that were let in and have no outcome yet.
         reason: Why the crawl is ending; None while it is not.
         wakeup: Wakes the dispatcher.
     """
@@ -233,6 +235,7 @@ class State:
         "page_tasks",
         "reason",
         "tasks",
+        "waiters",
         "wakeup",
     )
 
@@ -248,6 +251,7 @@ class State:
         self.page_tasks: int = 0
         self.callbacks: int = 0
         self.reason: str | None = None
+        self.waiters: dict[FetchWaiter, None] = {}
         self.wakeup: Wakeup = Wakeup()
         self._ending: trio.Event = trio.Event()
         self._idle: trio.Event | None = None
