@@ -427,7 +427,7 @@ def _status(plan: CrawlEntry, result: CrawlResult) -> int:
 LONG_COLLECTION = 0.01
 """Seconds that a pass of the garbage collector over all objects may take before those it leaves are frozen."""
 
-YOUNG_OBJECTS = 10_000
+YOUNG_OBJECTS = 5000
 """New objects after which the garbage collector looks for circles among them.
 
 A request in flight has some sixty objects that the collector knows, so by Python's own figure (700; 2,000 from 3.13 on)
