@@ -629,3 +629,61 @@ def test_a_page_whose_middleware_is_quick_after_slow_ones_waits_and_is_not_sent_
     assert len(begun) == len(sim.sends) == 12
     assert min(sim.gaps(A)) >= 20.0 - EARLY
     assert sim.elapsed <= 25.0 + 11 * 20.0 + 10.0
+
+
+@pytest.mark.parametrize(
+    ("settings", "limits", "awaits"),
+    [
+        ({"CONCURRENT_CALLBACKS": 2}, {**NO_DELAY, "concurrency": 8}, 5.0),
+        ({"CONCURRENT_CALLBACKS": 2}, {**NO_DELAY, "concurrency": 3}, 5.0),
+        ({}, {"delay": 2.0, "concurrency": 4}, 0.0),
+        ({}, {"delay": 0.0, "delay_per_slot": 2.0, "concurrency": 2}, 0.0),
+        ({}, {"quota": 4, "window": 10.0}, 0.0),
+    ],
+)
+def test_whoever_waits_for_its_places_is_told_for_what(
+    settings: dict[str, Any], limits: dict[str, Any], awaits: float
+) -> None:
+    waiting: dict[str, trawl.Request] = {}
+    draws = random.Random(3)
+    looks: list[tuple[int, int, int]] = []
+
+    def middleware(fetch: Fetch) -> Fetch:
+        async def send(request: trawl.Request) -> Outcome:
+            await trio.sleep(draws.uniform(0.1, 3.0))
+            waiting[request.url] = request
+            return await fetch(request)
+
+        return send
+
+    def answer(request: trawl.Request) -> SimulatedResponse:
+        del waiting[request.url]
+        return SimulatedResponse()
+
+    class Pages(trawl.Spider):
+        name = "pages"
+
+        async def start(self) -> AsyncGenerator[trawl.Request, None]:
+            for number in range(30):
+                both = {"throttling_scopes": [A, "proxy"]} if number % 3 == 0 else {}
+                yield trawl.Request(f"http://{A}/{number}", meta=both)
+            for _ in range(100):
+                await trio.sleep(0.37)
+                told = [self.crawl.why(request) for request in waiting.values()]
+                looks.append((len(told), told.count(None), sum(group.count for group in self.crawl.waiting(100))))
+
+        async def parse(self, response: trawl.Response) -> AsyncGenerator[Any, None]:
+            await trio.sleep(awaits)
+            yield {"url": response.url}
+
+    given = {
+        **SPACED,
+        "THROTTLING_SCOPES": {A: limits, "proxy": {"concurrency": 1}},
+        "DOWNLOADER_MIDDLEWARES": {middleware: 560},
+        **settings,
+    }
+    sim = simulate(Pages, web_of(latency=0.4, handler=answer), settings=given)
+    assert len(sim.items) == 30
+    assert sum(told for told, _, _ in looks) > 10
+    assert [look for look in looks if look[1]] == []
+    assert [look for look in looks if look[2] < look[0]] == []

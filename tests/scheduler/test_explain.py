@@ -5,6 +5,8 @@ from __future__ import annotations
 from math import inf
 
 from tests.scheduler.rig import Rig
+from trawl.http import Request
+from trawl.scheduler.scope_queue import PASSES
 from trawl.throttling.explain import Reason
 from trawl.throttling.limits import Limits
 
@@ -94,6 +96,68 @@ def test_a_request_that_has_begun_says_that_no_place_is_free() -> None:
     assert rig.grant() is second
     assert not rig.scheduler.place(second, 0.0)
     assert rig.scheduler.why(second, 0.0) == Reason("", "places", inf, "CONCURRENT_REQUESTS")
+
+
+def test_a_request_that_has_begun_says_that_callbacks_run() -> None:
+    rig = Rig()
+    rig.scheduler.prepares = True
+    grant = rig.push(0, "a")
+    assert rig.grant() is grant
+    assert not rig.scheduler.place(grant, 0.0, pages=False)
+    assert rig.scheduler.take_places(0.0, pages=False) == []
+    reason = Reason("", "callbacks", inf, "CONCURRENT_CALLBACKS")
+    assert rig.scheduler.why(grant, 0.0) == reason
+    assert rig.scheduler.waiting(0.0, 5) == [(1, reason)]
+    assert rig.scheduler.why("a", 0.0) is None  # it is no limit of the scope's
+    assert rig.scheduler.take_places(1.0) == [grant]
+    assert rig.scheduler.why(grant, 1.0) is None
+
+
+def test_a_request_that_has_begun_says_that_one_of_several_scopes_goes_first() -> None:
+    rig = Rig({"x": Limits(concurrency=2), "y": Limits(concurrency=1)})
+    rig.scheduler.prepares = True
+    one, holder = rig.push("one", "x"), rig.push("y", "y")
+    both, kept = rig.push("both", "x", "y"), rig.push("kept", "x")
+    for grant in (one, holder, both):
+        assert rig.grant() is grant
+        assert rig.scheduler.place(grant, 0.0) == (grant is not both)
+    assert rig.scheduler.take_places(0.0) == []
+    rig.scheduler.prepared._passes[both] = PASSES
+    assert rig.grant() is kept
+    assert not rig.scheduler.place(kept, 0.0)
+    assert rig.scheduler.take_places(0.0) == []
+    assert rig.scheduler.why(kept, 0.0) == Reason("x", "claim", inf, "a request of several scopes goes first")
+    assert rig.scheduler.why(both, 0.0) == Reason("y", "concurrency", inf, "configuration")
+
+
+def test_what_waits_behind_a_request_that_has_begun_waits_for_the_same() -> None:
+    rig = Rig({"b": Limits(delay=9.0)})
+    rig.scheduler.prepares = True
+    first, second = rig.push(0, "b"), rig.push(1, "b")
+    assert rig.grant() is first
+    rig.scope("b").last_sent = 0.0
+    rig.scope("b").lead = 8.0  # what its middleware takes
+    behind = Reason("b", "middleware")
+    assert rig.grant() is None
+    assert rig.scheduler.why(second, 1.0) == behind
+    assert not rig.scheduler.place(first, 1.0)
+    reason = Reason("b", "delay", 9.0, "configuration")
+    assert [rig.scheduler.why(subject, 1.0) for subject in (first, second, "b")] == [reason] * 3
+    assert rig.scheduler.waiting(1.0, 5) == [(2, reason)]
+    assert rig.scheduler.withdraw(second, 1.0)
+    assert rig.scheduler.why("b", 1.0) == reason
+    assert rig.scheduler.waiting(1.0, 5) == [(1, reason)]
+
+
+def test_a_host_under_another_name_is_explained_by_what_has_begun_too() -> None:
+    rig = Rig({"site": Limits(concurrency=1)})
+    rig.scheduler.prepares = True
+    first, second = (rig.push(Request(f"http://a.example/{number}"), "site") for number in range(2))
+    for grant in (first, second):
+        assert rig.grant() is grant
+        assert rig.scheduler.place(grant, 0.0) == (grant is first)
+    assert rig.scheduler.why_host("a.example", 0.0) == Reason("site", "concurrency", inf, "configuration")
+    assert rig.scheduler.why_host("b.example", 0.0) is None
 
 
 def test_an_open_scope_has_nothing_in_the_way() -> None:

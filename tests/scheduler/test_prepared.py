@@ -93,12 +93,12 @@ def test_who_waits_for_a_place_was_passed_often_enough_when_others_need_its_last
         queue.add(grant)
     queue.wait_for_place(older)
     for number in range(PASSES):
-        assert not any(queue.is_behind(grant) for grant in waiting)
+        assert [queue.kept_in(grant) for grant in waiting] == [None] * 5
         queue.passed(other)  # which is not in its way
         queue.passed(grant_added(queue, *scopes[number % 2 :]))
-    assert [queue.is_behind(grant) for grant in waiting] == [False, True, False, False, False]
+    assert [queue.kept_in(grant) for grant in waiting] == [None, scopes[0], None, None, None]
     queue.wait_until(older, 5.0, [scopes[1]])  # for its own instant it keeps nobody
-    assert not queue.is_behind(newcomer)
+    assert queue.kept_in(newcomer) is None
 
 
 def test_who_waits_for_one_scope_is_not_counted_among_those_that_the_other_awaits() -> None:
@@ -128,7 +128,7 @@ def test_who_has_gone_is_looked_at_no_more_and_keeps_nobody() -> None:
     queue.discard(grant)
     queue.stir(ONE)
     assert queue.to_look(5.0) == [behind]
-    assert not queue.is_behind(behind)
+    assert queue.kept_in(behind) is None
     queue.discard(behind)
     assert queue.next_at() == inf
     assert not queue

@@ -223,6 +223,26 @@ def test_a_grant_that_has_begun_asks_for_its_token_when_its_middleware_is_done()
     assert [told[:2] for told in rig.line.take()] == [("sent", 1), ("given back", 1)]
 
 
+def test_a_grant_that_has_begun_says_that_it_waits_for_its_token() -> None:
+    rig = Rig(host=Limits(concurrency=1), proxy=Limits(concurrency=1))
+    grant = prepared(rig)
+    in_line = Reason("proxy", "delay", inf, "2 before it in line")
+    assert rig.scheduler.why(grant, 2.0) == in_line
+    behind = rig.push("b", "host", "proxy")
+    assert rig.at(2.0) is None
+    assert rig.scheduler.why(behind, 2.0) == in_line
+    assert rig.scheduler.why("proxy", 2.0) == in_line
+    assert rig.scheduler.waiting(2.0, 5) == [(2, in_line)]
+    rig.token(1, 2.1, at=2.5)
+    assert rig.scheduler.take_places(2.1) == []
+    assert rig.scheduler.why(grant, 2.1) == in_line
+    rig.scopes["host"].in_flight = 1
+    assert rig.scheduler.why(grant, 2.1) == Reason("host", "concurrency", inf, "configuration")
+    rig.scopes["host"].in_flight = 0
+    rig.scheduler.places = 0
+    assert rig.scheduler.why(grant, 2.5) == Reason("", "places", inf, "CONCURRENT_REQUESTS")
+
+
 def test_a_grant_that_waits_for_its_token_leaves_the_line_when_it_ends() -> None:
     rig = Rig(host=Limits(), proxy=Limits())
     grant = prepared(rig)

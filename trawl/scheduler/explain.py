@@ -55,7 +55,7 @@ def why(scheduler: Scheduler, subject: object, now: float) -> Reason | None:
         return None if lane is None else _Reasons(scheduler, now).why(lane)
     grant = subject if isinstance(subject, Grant) else _grant_of(scheduler, subject)
     if grant is not None and grant in scheduler.prepared:
-        return _why_prepared(scheduler, grant, now)
+        return _Reasons(scheduler, now).why_prepared(grant)
     if grant is None or not grant.is_pending:
         return None
     if grant.lane is None:
@@ -65,12 +65,22 @@ def why(scheduler: Scheduler, subject: object, now: float) -> Reason | None:
 
 def why_host(scheduler: Scheduler, host: str, now: float) -> Reason | None:
     """Explain why the requests to ``host`` wait whose scopes have other names; None: no scope of theirs holds them."""
+    reasons = _Reasons(scheduler, now)
     for lane in scheduler.lanes.values():
-        if any(host in item[3].request.url and host_scope(item[3].request.url) == host for item in lane.queue):
-            reason = _Reasons(scheduler, now).why(lane)
+        if any(_is_for(item[3], host) for item in lane.queue):
+            reason = reasons.why(lane)
+            if reason is not None and reason not in _OF_ALL:
+                return reason
+    for grant in scheduler.prepared:
+        if _is_for(grant, host):
+            reason = reasons.why_prepared(grant)
             if reason is not None and reason not in _OF_ALL:
                 return reason
     return None
+
+
+def _is_for(grant: Grant, host: str) -> bool:
+    return host in grant.request.url and host_scope(grant.request.url) == host
 
 
 def why_next(scheduler: Scheduler, grant: Grant, now: float) -> Reason | None:
@@ -106,6 +116,12 @@ def waiting(scheduler: Scheduler, now: float, max_groups: int, stored: StoredCou
             if stored and lane.kind == PAGE:
                 size += stored(cast("LaneKey", lane.id))
             groups[reason] = groups.get(reason, 0) + size
+    # One that has begun is counted with those behind it, which wait for the same but a moment longer.
+    alike = {(reason.scope, reason.limit): reason for reason in groups}
+    for grant in scheduler.prepared:
+        if (reason := reasons.why_prepared(grant)) is not None:
+            reason = alike.setdefault((reason.scope, reason.limit), reason)
+            groups[reason] = groups.get(reason, 0) + 1
     later = scheduler.later.pending()
     if later:
         first_at = min([grant.not_before for grant in later])
@@ -121,12 +137,13 @@ class _Reasons:
         now: The instant.
     """
 
-    __slots__ = ("_known", "_now", "_scheduler")
+    __slots__ = ("_first_prepared", "_known", "_now", "_scheduler")
 
     def __init__(self, scheduler: Scheduler, now: float) -> None:
         self._scheduler = scheduler
         self._now = now
         self._known: dict[tuple[str, float], Reason] = {}
+        self._first_prepared: dict[Scope, Grant] | None = None
 
     def why(self, lane: Lane) -> Reason | None:
         """Explain why the best grant of a lane waits: the last of its scopes to open; None: it may go."""
@@ -146,7 +163,7 @@ class _Reasons:
         if last is not None:
             return self._of_scope(last, lane.amount_in(last))
         if isinstance(where, ScopeQueue) and where.withholds(lane):
-            return Reason(where.scope.id, "claim", inf, "a request of several scopes goes first")
+            return _claimed(where.scope)
         if isinstance(where, ScopeQueue) and where.saves(lane, self._now):
             return Reason(where.scope.id, "quota", where.kept_until(self._now), "a larger amount goes first")
         return self._of_all(lane)
@@ -157,8 +174,40 @@ class _Reasons:
         if self._scheduler.is_full():
             return self._scheduler.full_by()
         if isinstance(where, ScopeQueue) and lane.kind == PAGE and where.scope.begun:
-            return Reason(where.scope.id, "middleware")
+            return self._of_begun(where.scope)
         return NO_PAGES if lane.kind == PAGE and self._scheduler.left_by is NO_PAGES else None
+
+    def why_prepared(self, grant: Grant) -> Reason | None:
+        """Explain why a grant that has begun has no places: the last of its scopes to open, a token, or what holds all.
+
+        None: it gets them now.
+        """
+        scheduler, lane, now = self._scheduler, grant.lane, self._now
+        assert lane is not None
+        if (token_queue := scheduler.token_queue_of(grant, now)) is not None:
+            return token_queue.reason()
+        at, last = lane.place_at(grant, now)
+        if at > now:
+            return _reason(scheduler, last[0], now, grant.amount(lane.scopes.index(last[0])), has_begun=True)
+        if scheduler.in_flight >= scheduler.places:
+            return NO_PLACE
+        if not grant.is_direct and not scheduler.places_pages:
+            return NO_PAGES
+        kept = scheduler.prepared.kept_in(grant)
+        return None if kept is None else _claimed(kept)
+
+    def _of_begun(self, scope: Scope) -> Reason:
+        """Explain why no other request of ``scope`` begins: others run their middleware, or wait for their places."""
+        if scope.begun == scope.prepared:
+            if self._first_prepared is None:
+                self._first_prepared = {}
+                for grant in self._scheduler.prepared:
+                    for each in grant.lane.scopes if grant.lane is not None else ():
+                        self._first_prepared.setdefault(each, grant)
+            first = self._first_prepared.get(scope)  # None: it is another crawl's
+            if first is not None and (reason := self.why_prepared(first)) is not None:
+                return reason
+        return Reason(scope.id, "middleware")
 
     def _of_scope(self, scope: Scope, amount: float) -> Reason:
         key = (scope.id, amount if scope.quota is not None else 1.0)
@@ -168,17 +217,8 @@ class _Reasons:
         return known
 
 
-def _why_prepared(scheduler: Scheduler, grant: Grant, now: float) -> Reason | None:
-    """Explain why a grant that has begun has no places: the last of its scopes to open; else none is free."""
-    lane = grant.lane
-    assert lane is not None
-    at, last = lane.place_at(grant, now)
-    if at > now:
-        amount = grant.amount(lane.scopes.index(last[0]))
-        return _reason(scheduler, last[0], now, amount, has_begun=True)
-    if scheduler.in_flight >= scheduler.places:
-        return NO_PLACE
-    return NO_PAGES if not grant.is_direct and scheduler.left_by is NO_PAGES else None
+def _claimed(scope: Scope) -> Reason:
+    return Reason(scope.id, "claim", inf, "a request of several scopes goes first")
 
 
 def _reason(scheduler: Scheduler, scope: Scope, now: float, amount: float, *, has_begun: bool = False) -> Reason:
@@ -198,6 +238,12 @@ def _why_scope(scheduler: Scheduler, scope_id: str, now: float) -> Reason | None
                 if reason.limit:
                     return reason
                 others = others or reasons.why(lane)
+    for grant in scheduler.prepared:
+        if grant.lane is not None and any(scope.id == scope_id for scope in grant.lane.scopes):
+            prepared = reasons.why_prepared(grant)
+            if prepared is not None and prepared.scope == scope_id:
+                return prepared
+            others = others or prepared
     return None if others in _OF_ALL else others
 
 

@@ -138,19 +138,20 @@ class PreparedQueue:
                 self._to_look[grant] = None
         return sorted(self._to_look, key=self._rank)
 
-    def is_behind(self, grant: Grant) -> bool:
-        """Return True if ``grant`` is kept off by another one before it that waits for a place, and was passed often.
+    def kept_in(self, grant: Grant) -> Scope | None:
+        """Return the scope where ``grant`` is kept off by another one before it that waits for a place; None: none is.
 
-        As a claim, that lets through who can't be in its way: there is a place to spare, and no delay to wait for.
+        That one was passed often. As a claim, that lets through who can't be in its way: there is a place to spare, and
+        no delay to wait for.
         """
         assert grant.lane is not None
         rank, passes = self._rank(grant), self._passes
-        return any(
-            passes.get(other, 0) >= PASSES and self._rank(other) < rank
-            for scope in grant.lane.scopes
-            if scope in self._lines and scope.is_tight(begun=0)
-            for other in self._lines[scope]
-        )
+        for scope in grant.lane.scopes:
+            if scope in self._lines and scope.is_tight(begun=0):
+                for other in self._lines[scope]:
+                    if passes.get(other, 0) >= PASSES and self._rank(other) < rank:
+                        return scope
+        return None
 
     def passed(self, grant: Grant) -> None:
         """Note that ``grant`` gets its places: it passes those before it that wait for a place in its scopes."""

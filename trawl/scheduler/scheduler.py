@@ -31,7 +31,7 @@ from trawl.scheduler.grant import DIRECT, PAGE, PASSING, Grant, LaneId
 from trawl.scheduler.lanes import READY, Lane, OriginGate, Refused
 from trawl.scheduler.prepared import PreparedQueue
 from trawl.scheduler.queues import BACKOFF_PATIENCE, LaneQueues, LaterQueue
-from trawl.scheduler.scope_queue import PASSES, ScopeQueue
+from trawl.scheduler.scope_queue import PASSES, ScopeQueue, TokenQueue
 from trawl.throttling.scope import MAX_LEAD
 
 if TYPE_CHECKING:
@@ -73,6 +73,7 @@ class Scheduler:
         begun: Those that have begun, and have no places yet.
         begun_direct: Those of them that are direct.
         prepared: Those of them that wait for their places.
+        places_pages: Pages get their places too; False: only direct fetches did when places were taken last.
         pages_left: At most so many are under way, begun and in flight: more pages are not wanted. May be set.
         grants: The number ever granted.
         looks: Lanes ever looked at.
@@ -105,6 +106,7 @@ class Scheduler:
         "pending",
         "pending_direct",
         "places",
+        "places_pages",
         "prepared",
         "prepares",
         "queues",
@@ -125,6 +127,7 @@ class Scheduler:
         self.begun: int = 0
         self.begun_direct: int = 0
         self.prepared: PreparedQueue = PreparedQueue()
+        self.places_pages: bool = True
         self.pages_left: float = inf
         self.grants: int = 0
         self.looks: int = 0
@@ -251,6 +254,7 @@ class Scheduler:
         for long, or at all, goes on without places, and is not sent; but one whose middleware has fetched something
         waits as long as it takes. With ``pages`` false only direct grants get theirs.
         """
+        self.places_pages = pages
         going: list[Grant] = []
         while self.in_flight < self.places and (grants := self.prepared.to_look(now)):
             for grant in grants:
@@ -264,7 +268,7 @@ class Scheduler:
         """Give ``grant`` its places, if they are free, or let it go without; False: it waits."""
         lane, prepared = grant.lane, self.prepared
         assert lane is not None
-        if prepared.is_behind(grant):
+        if prepared.kept_in(grant) is not None:
             prepared.wait_for_place(grant)
             return False
         if self._objection(grant, now) is None:
@@ -291,6 +295,13 @@ class Scheduler:
     def _place_at(self, lane: Lane, grant: Grant, now: float) -> tuple[float, tuple[Scope, ...]]:
         """Return the instant for the places of a prepared ``grant``, and what opens last (:meth:`Lane.place_at`)."""
         return lane.place_at(grant, now)
+
+    def token_queue_of(self, grant: Grant, now: float) -> TokenQueue | None:
+        """Return the ask whose token a prepared ``grant`` waits for; None: it needs none, or waits for something else.
+
+        A plain scheduler asks for no tokens.
+        """
+        return None
 
     def _place(self, grant: Grant, now: float) -> None:
         assert grant.lane is not None

@@ -127,6 +127,14 @@ class SharingScheduler(Scheduler):
         following = super().next_event(now)
         return min(following, self._timers[0][0]) if self._timers else following
 
+    def token_queue_of(self, grant: Grant, now: float) -> TokenQueue | None:
+        """Return the ask whose token a prepared ``grant`` waits for; None: a scope of its own, or something else."""
+        lane, token_queue = grant.lane, self._asks.get(grant)
+        if lane is None or token_queue is None or self._own_place_at(lane, grant, now) is not None:
+            return None
+        token = token_queue.token
+        return token_queue if token is None or token.at - _lead(lane) > now else None
+
     # -- inside
 
     def _obstacle(self, lane: Lane, grant: Grant, now: float) -> tuple[ScopeQueue | None, float]:
@@ -171,9 +179,8 @@ class SharingScheduler(Scheduler):
         first = _first_shared(lane)
         if first is None:
             return super()._place_at(lane, grant, now)
-        for index, scope in enumerate(lane.scopes):  # its own ones first, as in _obstacle()
-            if not isinstance(scope, SharedScope) and (at := scope.place_at(now, grant.amount(index))) > now:
-                return at, (scope,)
+        if (own := self._own_place_at(lane, grant, now)) is not None:
+            return own
         token_queue = self._asks.get(grant)
         if token_queue is not None and token_queue.token is not None and token_queue.token.until <= now:
             self._drop(token_queue)
@@ -186,6 +193,13 @@ class SharingScheduler(Scheduler):
         at, last = super()._place_at(lane, grant, now)
         token_at = token.at - _lead(lane)
         return (at, last) if at > token_at else (token_at, (first,))
+
+    def _own_place_at(self, lane: Lane, grant: Grant, now: float) -> tuple[float, tuple[Scope, ...]] | None:
+        """Return the first scope of this process's own that is closed, and its instant; None: all of them are open."""
+        for index, scope in enumerate(lane.scopes):  # before the shared ones, as in _obstacle()
+            if not isinstance(scope, SharedScope) and (at := scope.place_at(now, grant.amount(index))) > now:
+                return at, (scope,)
+        return None
 
     def _place(self, grant: Grant, now: float) -> None:
         super()._place(grant, now)
