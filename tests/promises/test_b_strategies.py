@@ -172,6 +172,17 @@ def test_b17_after_an_answered_step_back_the_next_goes_half_way_in_rate() -> Non
     assert any(gap == pytest.approx(16 / 9) for _, gap in steps)  # between 3/8 and 3/4: 9/16 a second
 
 
+def test_b07_an_outage_is_one_though_a_limit_was_met_before_it() -> None:
+    statuses = (200, 429, 200, 200, 503, 503, 503)
+    sim = crawl(web_of(handler=in_turn(*statuses)), pages(60), SPACED)
+    gaps = [round(gap, 6) for gap in sim.gaps(A)]
+    assert gaps[:7] == [1.0, 2.0, 2.0, 2.0, 4.0, 8.0, 16.0]
+    # The first, fourth and eighth good answer lead to what the limit had led to, and a quiet window to what was before.
+    assert gaps[7:14] == [8.0] * 3 + [4.0] * 4
+    assert set(gaps[14:44]) == {2.0}
+    assert gaps[-1] == 1.0
+
+
 def test_b17_without_such_an_answer_the_series_of_b08_holds() -> None:
     answers = count()
     web = web_of(handler=lambda request: SimulatedResponse(429 if next(answers) in (0, 1, 2, 130) else 200))

@@ -393,6 +393,43 @@ def test_b07_two_incidents_are_no_outage_nor_are_three_of_which_one_spoke_of_a_l
     assert way_back(limit, base, 8) == [4.0] * 8
 
 
+def test_b07_a_limit_before_the_last_good_answer_says_nothing_of_an_outage_that_follows() -> None:
+    base = Base(0.5)
+    state = answered(escalated(BackoffState.at(base), base, 0.0), 1.0, base)
+    assert state.delay == 1.0
+    for number in range(3):
+        state = state.escalated(DEFAULT, base, 2.0 + number, in_flight=1, sent_at=2.0 + number)
+    # Back to what the limit had led to, and by windows from there.
+    assert way_back(state, base, 9) == [4.0, 4.0, 4.0, 2.0, 2.0, 2.0, 2.0, 1.0, 1.0]
+    for number in range(8):
+        state = answered(state, 100.0 + number, base)
+    assert recovery(state, base) == [(167.0, 0.5)]
+    # Without slots that were taken meanwhile; a step back that is refused leaves its mark as another does.
+    again = state.escalated(DEFAULT, base, 110.0, in_flight=1, sent_at=109.0)
+    assert (again.delay, again.refused, again.before) == (2.0, 1.0, 1.0)
+
+
+def test_b07_slots_that_an_outage_took_come_back_with_it_though_a_limit_was_met_before() -> None:
+    base, strategy = Base(0.5, 8.0), Backoff(jitter=(1.0, 1.0), max_delay=4.0)
+    state = answered(escalated(BackoffState.at(base), base, 0.0, strategy), 1.0, base, strategy)
+    for number in range(5):
+        state = state.escalated(strategy, base, 2.0 + number, in_flight=8, sent_at=2.0 + number)
+    assert (state.delay, state.concurrency) == (4.0, 1.0)
+    for number in range(8):
+        state = answered(state, 100.0 + number, base, strategy)
+    assert (state.delay, state.concurrency, state.is_cut) == (1.0, 8.0, False)
+
+
+def test_b17_what_was_refused_on_the_way_back_goes_by_windows_until_all_is_as_before() -> None:
+    base = Base(0.5)
+    back = after_outage(base, 5).answered(DEFAULT, base, 100.0, is_probe=True)
+    assert back is not None
+    state = answered(back.escalated(DEFAULT, base, 101.0, in_flight=1, sent_at=100.5), 102.0, base)
+    for number in range(3):
+        state = state.escalated(DEFAULT, base, 103.0 + number, in_flight=1, sent_at=103.0 + number)
+    assert way_back(state, base, 8) == [128.0] * 8
+
+
 def test_b07_an_answer_to_a_request_from_before_the_last_incident_says_nothing_of_its_end() -> None:
     base = Base(0.5)
     late = after_outage(base, 3).answered(DEFAULT, base, 3.0, is_probe=False)

@@ -12,14 +12,16 @@ first. ::
          └────────────────────────┴────────────────────────────────────────┘
 
 An *outage* is another matter than a limit: everything is refused, then everything is well. Three incidents in a row
-are one, if no good answer came between them. A 429 among them speaks of a limit, so then they are none. That ends once
-the times that servers asked for were waited for in vain: three of them, over a minute at least.
+are one, if no good answer came between them. A 429 among them speaks of a limit, so then they are none; one before
+that answer says nothing of them. That ends once the times that servers asked for were waited for in vain: three of
+them, over a minute at least.
 
 An outage is over when a request that was granted after its last incident is answered well. The rate that was known
-before (the base) is then taken up again in three steps: a quarter of it at the first good answer, half at the fourth,
-all of it at the eighth (the maximum filter of BBR, draft-ietf-ccwg-bbr, and ``w_max`` of CUBIC, RFC 9438 4.2). A
-trigger on that way puts the delay back to where the outage had it, and what follows goes by windows: a server that
-still refuses some is met by eight requests more than by windows, once.
+before (the base, or what a limit had slowed the scope down to) is then taken up again in three steps: a quarter of it
+at the first good answer, half at the fourth, all of it at the eighth (the maximum filter of BBR,
+draft-ietf-ccwg-bbr, and ``w_max`` of CUBIC, RFC 9438 4.2). A trigger on that way puts the delay back to where the
+outage had it, and what follows goes by windows: a server that still refuses some is met by eight requests more than by
+windows, once.
 
 A scope whose true limit lies between two of these states would go back and forth for ever. So a step back that is
 answered by a trigger within its window leaves a mark, the *refused delay*, and later steps go half-way to it, in rate
@@ -279,9 +281,11 @@ class BackoffState:
         recovered_at: The instant of the last step back; ``-inf`` where none was taken since the last trigger.
         refused: The delay that was refused after a step back, in seconds (B17); None where none was.
         unanswered: Incidents since the last good answer.
-        is_limit: True if one of them, or a trigger after a return, spoke of a limit: it is not an outage then.
+        is_limit: True if one of them spoke of a limit, or the way back from an outage was refused before: these are no
+            outage then.
+        before: The delay at the first of them, in seconds, if the scope was backing off already; 0.0: it was not.
         outage: The delay at the end of an outage, in seconds, while the scope returns from it; None: it does not.
-        returned: Good answers since that end.
+        returned: Good answers since that end; kept where a trigger came on the way back.
     """
 
     delay: float
@@ -296,6 +300,7 @@ class BackoffState:
     refused: float | None = None
     unanswered: int = 0
     is_limit: bool = False
+    before: float = 0.0
     outage: float | None = None
     returned: int = 0
 
@@ -355,7 +360,10 @@ class BackoffState:
         # Sent since the last step back, and refused within its window: that step led too far (B17).
         is_answer = self.recovered_at <= sent_at and now <= self.recovered_at + strategy.window
         delay = strategy.slower(max(self.delay, base.delay), base.delay)
-        is_limit = waits < OUTAGE and (is_limit or self.is_limit or self.outage is not None)
+        is_first = not self.unanswered and self.outage is None
+        # A 429 before the last good answer says nothing of an outage that comes later.
+        has_limit = (bool(self.unanswered) and self.is_limit) or self.returned > 0
+        is_limit = waits < OUTAGE and (is_limit or has_limit)
         if is_outage and not is_limit:
             delay = min(delay, max(_LONGEST_PROBE, base.delay))
         after = attrs.evolve(
@@ -366,6 +374,7 @@ class BackoffState:
             refused=self.delay if is_answer else self.refused,
             unanswered=self.unanswered + 1,
             is_limit=is_limit,
+            before=self.before if not is_first else self.delay if self.delay > base.delay else 0.0,
             outage=None,
         )
         if self.outage is not None:  # it was not over: go on from where it seemed to be
@@ -382,8 +391,8 @@ class BackoffState:
         """Return the state after a good answer; None: backing off is over.
 
         The first one after an outage leads to a quarter of the rate that was known before it, the fourth to half of it,
-        the eighth to all of it, as long as nothing is refused meanwhile. A strategy of the user's own has its own way
-        back.
+        the eighth to all of it, as long as nothing is refused meanwhile. Where the scope was backing off before it,
+        windows lead on from there. A strategy of the user's own has its own way back.
 
         Args:
             strategy: The scope's.
@@ -395,24 +404,28 @@ class BackoffState:
         if not is_probe:
             return first
         if self.unanswered:
-            is_over = self.unanswered >= OUTAGE and not self.is_limit and strategy.returns_at_once
-            first = attrs.evolve(first, unanswered=0, outage=self.delay if is_over else None, returned=0)
+            first = attrs.evolve(first, unanswered=0)
+            if self.unanswered >= OUTAGE and not self.is_limit and strategy.returns_at_once:
+                first = attrs.evolve(first, outage=self.delay, returned=0)
         if first.outage is None:
             return first
-        known = base.delay if base.delay > 0.0 else min(strategy.min_delay or first.outage, first.outage) / 8.0
+        known = max(base.delay, first.before) or min(strategy.min_delay or first.outage, first.outage) / 8.0
         returned = first.returned + 1
         multiple = _RETURN.get(returned)
         if multiple is None:
             return attrs.evolve(first, returned=returned)
-        if multiple == 1.0:
+        is_last = multiple == 1.0
+        if is_last and first.before <= base.delay:
             return None
+        if is_last:  # slots go first at the longest delay, and come back with the rate
+            first = attrs.evolve(first, concurrency=first.full, outage=None)
         return attrs.evolve(
             first,
             delay=min(first.delay, known * multiple),
             steps=max(1, first.steps - 1),
             quiet_from=now,
             recovered_at=now,
-            returned=returned,
+            returned=0 if is_last else returned,
         )
 
     def due_at(self, strategy: Backoff) -> float:

@@ -99,6 +99,7 @@ class BackoffSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
         refused: The delay that was refused after a step back, in seconds.
         unanswered: Incidents since the last good answer.
         is_limit: True if one of them spoke of a limit.
+        before: The delay at the first of them, in seconds, if the scope was backing off already.
         outage: The delay at the end of an outage, in seconds, while the scope returns from it.
         returned: Good answers since that end.
     """
@@ -115,6 +116,7 @@ class BackoffSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     refused: float | None = None
     unanswered: int = 0
     is_limit: bool = False
+    before: float = 0.0
     outage: float | None = None
     returned: int = 0
 
