@@ -120,6 +120,39 @@ def test_fetches_that_wait_for_the_instant_of_their_host_keep_no_page_of_another
     assert sim.times(A)[-1] <= 11.0  # ten a second; those of the other host take 180 s
 
 
+@pytest.mark.parametrize("sliding", [False, True])
+@pytest.mark.parametrize("limits", [{**NO_DELAY, "concurrency": 16}, {"delay": 0.5, "concurrency": 1}, {}])
+@pytest.mark.parametrize("least", [0.5, 3.0])
+def test_what_a_middleware_awaits_does_not_come_on_top_of_a_quotas_window(
+    least: float, limits: dict[str, Any], sliding: bool
+) -> None:
+    began: Counter[str] = Counter()
+    draws = random.Random(2)
+
+    def seconds(url: str) -> float:
+        began[url] += 1
+        return draws.uniform(least, 3.0)
+
+    quota = {"quota": 10, "window": 10.0, "sliding": sliding}
+    settings = {**SPACED, "THROTTLING_SCOPES": {A: {**limits, **quota}}}
+    web = web_of(latency=0.2)
+    plain = crawl(web, pages(100), settings)
+    sim = crawl(web, pages(100), {**settings, "DOWNLOADER_MIDDLEWARES": {awaiting(seconds): 560}})
+    times = sim.times(A)
+    assert len(times) == 100
+    # The first ones know of no lead yet.
+    assert times[-1] - times[10] <= 1.05 * (plain.times(A)[-1] - plain.times(A)[10])
+    if sliding:
+        assert min(after - before for before, after in zip(times, times[10:], strict=False)) >= 10.0 - EARLY
+    else:
+        ends_at = -1.0
+        for number, at in enumerate(times):
+            if at >= ends_at - EARLY:
+                ends_at, first = at + 10.0, number
+            assert number - first < 10
+    assert max(began.values()) == 1  # none began so early that it had to go back
+
+
 @pytest.mark.parametrize("where", [A, B])
 @pytest.mark.parametrize(
     "limits",

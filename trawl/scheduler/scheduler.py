@@ -569,7 +569,9 @@ class Scheduler:
             elif rooms and (queue := rooms.get(scope.id)) is not None and queue.keeps_off(lane, now):
                 is_contention = is_contention and not queue.saves(lane, now)
                 at = at or queue
-            elif self.prepares and lane.kind == PAGE and scope.holds_back(now, amount):
+            elif self.prepares and lane.kind == PAGE and (until := scope.begins_at(now, amount)) > now:
+                if worst < until < inf:
+                    worst, at = until, None
                 at = at or self.queues.queue_of(scope)
         if at is not None and may_claim:
             if not is_contention:

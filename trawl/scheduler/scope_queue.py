@@ -220,6 +220,8 @@ class ScopeQueue:
         """
         scope = self.scope
         at = scope.gate(now, lane.amount_in(scope))
+        if scope.prepares and lane.kind == PAGE:
+            at = max(at, scope.begins_at(now, lane.amount_in(scope)))
         if at > now:
             # Once for each of its versions: each look would add another ticket.
             if lane.passed_at != lane.version:

@@ -17,7 +17,7 @@ closed from a take until that request is sent, or fails before it was. ::
         └─────────────────────┘
 
 Where a user's own code runs before the send, a request *begins* first, which takes nothing: :meth:`Scope.gate` says
-when it may begin, so that it is there at its instant, and :meth:`Scope.holds_back` that enough pages have begun. When
+when it may begin, so that it is there at its instant, and :meth:`Scope.begins_at` when enough pages have begun. When
 that code has run the request takes the scope: :meth:`Scope.place_at` says when.
 
 The answer is an instant: at or before ``now`` means go, later means not before then, ``inf`` means that only another
@@ -86,7 +86,7 @@ class Scope:
             shorter than it. Seconds; 0.0 for none.
         jitter: The range of the factor for both delays, now.
         lead: Seconds that a request takes from its grant to the wire, or from its beginning where it begins without a
-            place, as measured: with spacing it is granted, or begins, so much earlier.
+            place, as measured: with spacing it is granted, or begins, so much earlier; with a quota it begins so.
         connect: Seconds that a request which began without a place takes from its place to the wire, as measured.
         quota: The quota, or None.
         pages: The page budget, or None.
@@ -253,7 +253,7 @@ class Scope:
             # For the account of waits: when it goes, the quota tells nothing of this instant any more.
             if now < refilled < inf:
                 self.waits.refills[amount] = refilled
-            at = max(at, refilled)
+            at = max(at, refilled if not self.prepares else refilled - self.lead)
         return at
 
     def reason(self, now: float, amount: float = 1.0, *, has_begun: bool = False) -> Reason:
@@ -421,31 +421,38 @@ class Scope:
         # Exactly 0.0 where none is left: a sum of floats keeps a rest.
         self.claimed = self.claimed - amount if self.begun else 0.0
 
-    def holds_back(self, now: float, amount: float = 1.0) -> bool:
-        """Return True if no page of ``amount`` may begin without a place, though :meth:`gate` lets it through.
+    def begins_at(self, now: float, amount: float = 1.0) -> float:
+        """Decide when a page of ``amount`` may begin without a place, which :meth:`gate` lets through.
 
-        As many have begun as may go soon: one more would only get old. That is one more than there are places, so that
-        one whose middleware hangs keeps no other from the only one; with a delay, or a rest of its slots, as many as
-        come to the wire within a lead; and none that waits behind another for a place. What changes the answer is told
-        to the scheduler.
+        When as many have begun as may go soon, one more would only get old. That is one more than there are places, so
+        that one whose middleware hangs keeps no other from the only one; with a delay, or a rest of its slots, as many
+        as come to the wire within a lead; of a quota what one window lets through; and none that waits behind another
+        for a place.
+
+        Returns:
+            The earliest instant; at or before ``now``: it may now; ``inf``: another has to get its places, or to end.
         """
         begun, concurrency = self.begun - self.elsewhere, self.concurrency
         if self.in_flight + begun >= concurrency:
             if self.prepared > self.elsewhere and self.in_flight >= concurrency:
-                return True
+                return inf
             if self.delay_per_slot > 0.0:
                 rest = self.delay_per_slot * (self.jitter[0] + self.jitter[1]) / 2.0
                 if begun and self._is_covered(rest / concurrency):
-                    return True
+                    return inf
             elif self.delay <= 0.0 and begun > concurrency:
-                return True
+                return inf
         if not self.begun:
-            return False
+            return now
         if begun and self.delay > 0.0 and self._is_covered(self.usual):
-            return True
+            return inf
         if self.pages is not None and self.pages.is_awaited_with(self.begun):
-            return True
-        return self.quota is not None and self.quota.ready_at(now, amount + self.claimed) > now
+            return inf
+        if (quota := self.quota) is None or amount <= 0.0:
+            return now
+        wanted = amount + self.claimed
+        # Two may begin though only one fits: its middleware may hang.
+        return inf if self.begun > 1 and wanted > quota.quota else quota.ready_at(now, wanted) - self.lead
 
     def _is_covered(self, interval: float) -> bool:
         """Return True if as many are on their way as are sent within a lead, one each ``interval`` seconds."""
@@ -540,7 +547,8 @@ class Scope:
         """
         self.unsent -= 1
         took = now - granted_at
-        if self.delay + self.delay_per_slot > 0.0 and (took + prepared_for > MIN_LEAD or self.lead):
+        is_early = self.delay + self.delay_per_slot > 0.0 or (self.prepares and self.quota is not None)
+        if is_early and (took + prepared_for > MIN_LEAD or self.lead):
             if not self.prepares:
                 self.lead = _followed(self.lead, min(took, MAX_LEAD), QUICK)
             else:

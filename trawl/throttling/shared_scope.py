@@ -51,10 +51,10 @@ class SharedScope(Scope):
             return at
         return inf if token.until <= now else max(at, token.at)
 
-    def holds_back(self, now: float, amount: float = 1.0) -> bool:
-        """Return True if no page of ``amount`` may begin: enough have, or one waits for its token, maybe for long."""
+    def begins_at(self, now: float, amount: float = 1.0) -> float:
+        """Decide when a page of ``amount`` may begin: not while one waits for its token, maybe for long."""
         is_behind = self.delay <= 0.0 and self.prepared > self.elsewhere
-        return is_behind or super().holds_back(now, amount)
+        return inf if is_behind else super().begins_at(now, amount)
 
     def is_tight(self, begun: int | None = None) -> bool:
         """Return False: the store's line says who goes first, and a claim of this process would keep tokens waiting."""
