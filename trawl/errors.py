@@ -258,6 +258,8 @@ class ProxyFailed(DownloadError):
     Attributes:
         is_of_proxy: The proxy itself is at fault. False: the proxy works, but did not reach the host.
         response: The response that shows the ban of the proxy; else None.
+        ready_in: Seconds until a proxy of ``ROTATING_PROXY_LIST`` may be used again, where all of them cool down; else
+            0.0.
     """
 
     def __init__(
@@ -266,6 +268,7 @@ class ProxyFailed(DownloadError):
         super().__init__(cause, url=url, method=method)
         self.is_of_proxy: bool = is_of_proxy
         self.response: Any = response
+        self.ready_in: float = 0.0
 
 
 class ReadTimeout(DownloadError):

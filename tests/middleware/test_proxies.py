@@ -19,7 +19,7 @@ from trawl.http import Outcome, Replace, Request, Response
 from trawl.middleware import ProxyCooldown, ProxyPool, proxies
 from trawl.middleware.proxies import make_proxy_pool
 from trawl.observe import Stats
-from trawl.testing import SimulatedResponse, SimulatedWeb, Simulation, simulate
+from trawl.testing import Outage, SimulatedResponse, SimulatedWeb, Simulation, simulate
 from trawl.transport.proxy import EnvironmentProxies
 
 A, B, C = (f"http://{name}.example:8080" for name in "abc")
@@ -312,6 +312,34 @@ def test_other_proxies_cost_nothing_of_the_retries_and_their_budget() -> None:
     assert len(sim.items) == 8
     assert sim.stats["proxy_retry_count"] == 4
     assert "retry_budget_spent" not in sim.stats
+
+
+def test_where_all_of_them_rest_the_log_says_for_how_long_and_robots_txt_is_asked_for_then(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Asking(Shop):
+        async def start(self) -> AsyncIterator[trawl.Request]:
+            yield (request := trawl.Request(self.start_urls[0]))
+            for at in (100.0, 299.95, 301.0):
+                await trio.sleep(at - self.crawl.elapsed)
+                reason = self.crawl.why(request)
+                said.append("" if reason is None else reason.text(trio.current_time()))
+
+    said: list[str] = []
+    web = SimulatedWeb()
+    web.add_host("x.example", latency=0.2, robots="", outages=[Outage(0.0, 300.5, error=ProxyFailed)])
+    settings = {"ROTATING_PROXY_LIST": [A, B], "ROTATING_PROXY_BACKOFF_BASE": 300.0}
+    sim = simulate(Asking, web, settings)
+    assert [round(send.time, 6) for send in sim.sends if send.url.endswith("robots.txt")] == [0.0, 1.0, 300.2, 301.2]
+    (through_a, through_b, robots, *_) = [record.getMessage() for record in caplog.records]
+    assert "ROTATING_PROXY_LIST" not in through_a
+    assert "so do all others of ROTATING_PROXY_LIST, and requests wait for 299 s: it needs proxies" in through_b
+    assert "robots.txt could not be read" in robots
+    assert "asking again in 299 s, when a proxy has cooled down: ROTATING_PROXY_LIST needs one that works" in robots
+    cause = "it could not be read: the simulated server broke off; it is asked for again then"
+    assert said[:2] == [f"http://x.example robots.txt is not read yet {left} ({cause})" for left in ("200 s", "0.25 s")]
+    assert said[2] == "http://x.example robots.txt is not read yet (robots.txt)"
+    assert len(sim.items) == 1
 
 
 # A site that refuses what comes through one of them.

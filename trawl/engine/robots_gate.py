@@ -26,11 +26,12 @@ from functools import partial
 import trio
 
 from trawl.engine.context import CrawlContext
-from trawl.errors import AddressRefused, ConnectFailed, ConnectTimeout, DownloadError, SoftBlocked
+from trawl.errors import AddressRefused, ConnectFailed, ConnectTimeout, DownloadError, ProxyFailed, SoftBlocked
 from trawl.http import Outcome, Request, host_scope, origin_of
 from trawl.robots import MAX_PARSED_BYTES, RobotsCache, RobotsFile
 from trawl.scheduler import Grant, Scheduler
 from trawl.throttling import Throttle
+from trawl.throttling.explain import Reason
 
 __all__ = ["RobotsGates", "RobotsWaiter"]
 
@@ -310,11 +311,17 @@ class RobotsGates:
         self._stats.inc("robots_retry_count")
         # The last try is to be answered by the end: it goes as much earlier as this one took.
         pause = min(pause, LONGEST_PAUSE, max(left - (now - outcome.started_at), A_MOMENT))
+        # Sooner it would only wait for a proxy.
+        ready_in = outcome.error.ready_in if isinstance(outcome.error, ProxyFailed) else 0.0
+        is_for_proxy, pause = ready_in > pause, max(pause, ready_in)
         logger.log(
             logging.WARNING if known.failures == 1 else logging.INFO,
-            "%s: its robots.txt could not be read (%s): nothing of it is sent; asking again in %g s",
-            origin, _cause(outcome), pause,
+            "%s: its robots.txt could not be read (%s): nothing of it is sent; asking again in %g s%s",
+            origin, _cause(outcome), round(pause, 1),
+            ", when a proxy has cooled down: ROTATING_PROXY_LIST needs one that works" if is_for_proxy else "",
         )  # fmt: skip
+        source = f"it could not be read: {_cause(outcome)}; it is asked for again then"
+        self._scheduler.close_gate(origin, Reason(origin, "gate", now + pause, source))
         self._unasked[origin] = pause
         self._state.wakeup.set()
 

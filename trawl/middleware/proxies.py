@@ -120,6 +120,10 @@ class ProxyPool:
             first = min(first, opens)
         return first
 
+    def ready_at(self) -> float:
+        """Return the instant from which one of them does not cool down."""
+        return min([state.until for state in self._all.values()])
+
     def is_ready(self, url: str, now: float) -> bool:
         """Return True if ``url`` is one of these proxies and not cooling down."""
         state = self._all.get(url)
@@ -237,11 +241,18 @@ async def _rotated(
         if outcome.response is not None and not outcome.is_cached:
             pool.succeeded(chosen, began)
         return outcome
-    pause = pool.failed(chosen, began, trio.current_time())
+    now = trio.current_time()
+    pause = pool.failed(chosen, began, now)
+    error.ready_in = max(0.0, pool.ready_at() - now)
     if stats is not None:
         stats.inc("proxy_failed_count")
     if pause is not None:
-        logger.warning("the proxy %s is cooling down for %g s: %s", pool.name(chosen), pause, error.cause)
+        logger.warning(
+            "the proxy %s is cooling down for %g s: %s%s",
+            pool.name(chosen), pause, error.cause,
+            f"; so do all others of ROTATING_PROXY_LIST, and requests wait for {round(error.ready_in, 1):g} s: it needs"
+            " proxies that work" if error.ready_in else "",
+        )  # fmt: skip
     return _try_another_proxy(request, outcome, error, min(page_tries, len(pool) - 1))
 
 

@@ -149,7 +149,7 @@ class _Reasons:
         """Explain why the best grant of a lane waits: the last of its scopes to open; None: it may go."""
         scheduler, where = self._scheduler, lane.where
         if isinstance(where, OriginGate):
-            return where.reason
+            return where.why(self._now)
         if isinstance(where, TokenQueue):
             return where.reason()
         if where is READY and scheduler.is_full():

@@ -40,7 +40,7 @@ class OriginGate:
 
     Attributes:
         origin: Whose it is.
-        reason: What a waiting lane is told.
+        reason: What a waiting lane is told; None: robots.txt is being read.
         lanes: The lanes that came to it, in the order of coming; some may be empty by now.
     """
 
@@ -48,8 +48,13 @@ class OriginGate:
 
     def __init__(self, origin: str) -> None:
         self.origin: str = origin
-        self.reason: Reason = Reason(origin, "gate", inf, "robots.txt")
+        self.reason: Reason | None = None
         self.lanes: dict[Lane, None] = {}
+
+    def why(self, now: float) -> Reason:
+        """Say what its lanes wait for."""
+        reason = self.reason
+        return reason if reason is not None and reason.until > now else Reason(self.origin, "gate", inf, "robots.txt")
 
     def waiting(self) -> list[Lane]:
         """The lanes that still wait here, in the order of coming."""

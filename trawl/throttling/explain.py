@@ -190,7 +190,7 @@ _WORDS: Mapping[str, str] = {
     "delay_per_slot": "delay per slot",
     "pages": "its last pages are on their way",
     "robots": "robots.txt",
-    "gate": "robots.txt is being read",
+    "gate": "robots.txt is not read yet",
     "claim": "a request of several scopes goes first",
     "places": "CONCURRENT_REQUESTS are under way",
     "callbacks": "CONCURRENT_CALLBACKS are running",
