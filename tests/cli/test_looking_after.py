@@ -18,10 +18,10 @@ from trawl.cli import main
 from trawl.cli.top import top_command, waiting_lines, workers_table
 from trawl.engine import Crawl
 from trawl.frontier.inspect import SessionReport
+from trawl.frontier.parts import SessionState
 from trawl.frontier.redis import report
 from trawl.frontier.redis.client import Address, Call
 from trawl.frontier.redis.layout import Keys
-from trawl.frontier.share import SessionState
 
 URL = "redis://store/job"
 SLOW = {"a.example": {"delay": 1.0, "concurrency": 1}, "b.example": {"delay": 1.0, "concurrency": 1}}

@@ -17,11 +17,10 @@ from trawl.clock import WallClock
 from trawl.frontier import Frontier, LaneKey, Record
 from trawl.frontier.base import FrontierStatistics, PushResult, SortKey
 from trawl.frontier.lane_cache import Bounds
-from trawl.frontier.parts import part_of_lane
+from trawl.frontier.parts import PartsWanted, part_of_lane
 from trawl.frontier.redis.client import Address
 from trawl.frontier.redis.job import RedisJob
 from trawl.frontier.redis.layout import Keys, texts_of
-from trawl.frontier.share import PartsWanted
 from trawl.frontier.stored import StoredFrontier, open_frontier
 from trawl.http import Request
 

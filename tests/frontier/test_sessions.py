@@ -16,12 +16,22 @@ from trawl.clock import WallClock
 from trawl.errors import JobError, SessionEnded
 from trawl.frontier.base import Record
 from trawl.frontier.lane_cache import Bounds
-from trawl.frontier.parts import PARTS, domain_of, part_of, part_of_lane
+from trawl.frontier.parts import (
+    PARTS,
+    ItemsArrived,
+    JobOver,
+    PartsGained,
+    PartsWanted,
+    RequestsArrived,
+    StartAssigned,
+    domain_of,
+    part_of,
+    part_of_lane,
+)
 from trawl.frontier.redis.client import Address
 from trawl.frontier.redis.job import RedisJob
 from trawl.frontier.redis.layout import Keys
 from trawl.frontier.redis.opening import open_job
-from trawl.frontier.share import ItemsArrived, JobOver, PartsGained, PartsWanted, RequestsArrived, StartAssigned
 from trawl.frontier.stored import StoredFrontier, open_frontier
 from trawl.http import Request
 

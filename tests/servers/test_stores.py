@@ -26,13 +26,12 @@ from trawl.clock import WallClock
 from trawl.errors import JobError, UsageError
 from trawl.frontier import Frontier
 from trawl.frontier.lane_cache import Bounds
-from trawl.frontier.parts import HELD, number_in
+from trawl.frontier.parts import HELD, Counts, SessionState, number_in
 from trawl.frontier.redis.client import Address, Call, StoreConnectionError, connect
 from trawl.frontier.redis.job import RedisJob
 from trawl.frontier.redis.layout import Keys, key_of
 from trawl.frontier.redis.opening import open_job
 from trawl.frontier.redis.report import inspect_job
-from trawl.frontier.share import Counts, SessionState
 from trawl.frontier.stored import open_frontier
 from trawl.testing.frontier_contract import FrontierContract, Opener
 

@@ -29,8 +29,8 @@ from trawl.errors import FeedError, JobError, UsageError
 from trawl.feeds import FeedsSettings, open_outbox
 from trawl.frontier import SCHEMES, JobSettings
 from trawl.frontier.job import Job
+from trawl.frontier.parts import ItemsArrived, JobOver
 from trawl.frontier.sections import JOB_INFO
-from trawl.frontier.share import ItemsArrived, JobOver
 from trawl.observe import ObserveSettings, counted
 from trawl.settings import Layer, Settings, ambient, assignments, load
 

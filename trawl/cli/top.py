@@ -23,7 +23,7 @@ from trawl.cli.local_server import refuse_directory, with_server
 from trawl.cli.view import can_show
 from trawl.errors import JobError, TrawlError, UsageError
 from trawl.frontier.inspect import JobReport, SessionReport
-from trawl.frontier.share import SessionState
+from trawl.frontier.parts import SessionState
 from trawl.observe import duration_words, number_words, printable, rate_words
 
 __all__ = ["stdout_console", "top_command", "waiting_lines", "workers_table"]

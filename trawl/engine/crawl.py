@@ -21,6 +21,7 @@ from trawl.engine.outputs import BATCH
 from trawl.engine.state import current_grant
 from trawl.errors import IgnoreRequest, SettingsError
 from trawl.events import MAX_UNREAD, Event, EventStream, EventT
+from trawl.frontier.parts import part_of
 from trawl.http import Request, Response, host_scope
 from trawl.middleware import Session
 from trawl.observe import Stats
@@ -212,7 +213,7 @@ class Crawl:
         share = None if self._context.job is None else self._context.job.job.share
         if share is None or not is_host_like(host) or self._throttle.is_shared(host):
             return None
-        part = share.part_of(f"//{host}")
+        part = part_of(f"//{host}")
         if share.owns(part):
             return None
         owner = share.owner_of(part) or "another process"

@@ -1,7 +1,7 @@
 """Knowledge of hosts that a job keeps for its crawl: the throttle's state, robots.txt, cookies, quotas that were spent.
 
 A job in a directory has one value of each. A job that several processes share has one for each part of its hosts
-(:mod:`trawl.frontier.share`): the values of a part go along when the part changes hands. A part that its last owner
+(:mod:`trawl.frontier.parts`): the values of a part go along when the part changes hands. A part that its last owner
 did not give back may have been sent to until now, so each of its scopes is taken to have sent at the takeover, in every
 slot, and what that owner could have spent of quotas counts as spent. Clocks of two machines differ: what a scope had to
 wait when its state was stored, it waits from the takeover on.
@@ -20,7 +20,7 @@ import msgspec
 
 from trawl.cookies import Cookie
 from trawl.frontier import Section
-from trawl.frontier.parts import PARTS
+from trawl.frontier.parts import PARTS, part_of
 from trawl.robots import RobotsCache, RobotsEntry
 from trawl.throttling.restore import moved, split
 from trawl.throttling.snapshot import QuotaAllowance, ThrottleSnapshot
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from trawl.clock import WallClock
     from trawl.cookies import Jars
     from trawl.frontier.job import Job
-    from trawl.frontier.share import PartsGained
+    from trawl.frontier.parts import PartsGained
     from trawl.throttling import Throttle
 
 __all__ = ["HostState"]
@@ -82,7 +82,7 @@ class HostState:
         self._parts: dict[Part, None] = {}
         self._cookies_kept = 0  # the changes of the jars when they were last kept
         if self._share is not None:
-            throttle.part_of = self._part_of
+            throttle.part_of = _part_of
 
     def restore(self, now: float) -> None:
         """Go on from what is kept of the parts that are here; what can't be read is left out with a warning."""
@@ -133,18 +133,18 @@ class HostState:
             )
             self._job.keep(THROTTLE.name, THROTTLE.encode(msgspec.structs.replace(state, unknown_until=math.inf)), part)
         self._keep(THROTTLE, self._states(now, next_in))
-        self._keep(ROBOTS, self._by_part(self.robots.to_state(now, self._epoch), str))
+        self._keep(ROBOTS, self._by_part(self.robots.to_state(now, self._epoch), part_of))
         self.keep_cookies()
 
     def keep_pages(self) -> None:
         """Keep the pages that have come of scopes with a budget: with every transaction."""
         pages = self._throttle.pages.counts()
         if pages:
-            self._keep(PAGES, self._by_part(pages, _host_of))
+            self._keep(PAGES, self._by_part(pages, _part_of))
 
     def keep_ahead(self, amounts: Mapping[str, float], until: float) -> None:
         """Keep what may be spent of quotas until the wall time ``until``, in epoch seconds, beyond the state."""
-        by_part = self._by_part(dict(amounts), _host_of) if amounts else {}
+        by_part = self._by_part(dict(amounts), _part_of) if amounts else {}
         self._keep(AHEAD, {part: QuotaAllowance(until=until, amounts=spent) for part, spent in by_part.items()})
 
     def keep_cookies(self) -> None:
@@ -164,8 +164,8 @@ class HostState:
         by_part: list[tuple[Section[Any], Mapping[Any, Any], Any]] = [
             (THROTTLE, self._states(now, None), ThrottleSnapshot(at=0.0)),
             (AHEAD, {}, QuotaAllowance(until=-math.inf)),
-            (ROBOTS, self._by_part(self.robots.to_state(now, self._epoch), str), {}),
-            (PAGES, self._by_part(self._throttle.pages.counts(), _host_of), {}),
+            (ROBOTS, self._by_part(self.robots.to_state(now, self._epoch), part_of), {}),
+            (PAGES, self._by_part(self._throttle.pages.counts(), _part_of), {}),
             (COOKIES, self._cookies(), []),
         ]
         left: dict[int, dict[str, bytes]] = {}
@@ -181,18 +181,16 @@ class HostState:
 
     def forget(self, parts: Collection[int], now: float) -> None:
         """Forget parts: they are other processes' now."""
-        assert self._share is not None
-        part_of = self._share.part_of
         self._throttle.forget(parts, now)
         self.robots.forget(lambda origin: part_of(origin) in parts)
         for _, jar in self._jars.items():
-            jar.forget(lambda domain: self._part_of(domain) in parts)
+            jar.forget(lambda domain: _part_of(domain) in parts)
 
     def _states(self, now: float, next_in: float | None) -> dict[Part, ThrottleSnapshot]:
         snapshot = self._throttle.snapshot(now, next_in)
         if self._share is None:
             return {None: snapshot}
-        found = split(snapshot, self._part_of)
+        found = split(snapshot, _part_of)
         states: dict[Part, ThrottleSnapshot] = {}
         for part in self._parts:
             assert part is not None
@@ -218,17 +216,17 @@ class HostState:
                 continue
             by_part: dict[Part, list[Cookie]] = {}
             for cookie in jar:
-                by_part.setdefault(self._part_of(cookie.domain), []).append(cookie)
+                by_part.setdefault(_part_of(cookie.domain), []).append(cookie)
             for part, cookies in by_part.items():
                 kept.setdefault(part, []).append((name, cookies))
         return kept
 
-    def _by_part(self, values: dict[str, T], origin_of: Callable[[str], str]) -> dict[Part, dict[str, T]]:
+    def _by_part(self, values: dict[str, T], part_of_name: Callable[[str], int]) -> dict[Part, dict[str, T]]:
         if self._share is None:
             return {None: values}
         by_part: dict[Part, dict[str, T]] = {}
         for name, value in values.items():
-            by_part.setdefault(self._share.part_of(origin_of(name)), {})[name] = value
+            by_part.setdefault(part_of_name(name), {})[name] = value
         return by_part
 
     def _keep(self, section: Section[T], values: Mapping[Part, T]) -> None:
@@ -250,18 +248,14 @@ class HostState:
         share = self._share
         return [] if share is None else [part for part in range(PARTS) if share.owns(part)]
 
-    def _part_of(self, scope: str) -> int:
-        """Return the part of a scope, by its id: it is that of a host of this name."""
-        assert self._share is not None
-        return self._share.part_of(_host_of(scope))
-
     @property
     def _epoch(self) -> float:
         return self._wall.to_epoch(0.0)
 
 
-def _host_of(scope: str) -> str:
-    return f"//{scope}"
+def _part_of(scope: str) -> int:
+    """Return the part of a scope, by its id: it is that of a host of this name."""
+    return part_of(f"//{scope}")
 
 
 def _say_once(name: Hashable) -> None:

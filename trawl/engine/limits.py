@@ -23,18 +23,22 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import trio
 
 from trawl.engine.settings import EngineSettings
 from trawl.engine.state import RequestTask, State
 from trawl.errors import CloseSpider
-from trawl.frontier.share import Counts, Share
+from trawl.frontier.parts import Counts
 from trawl.http import Outcome, Replace
 from trawl.scheduler import Grant, Scheduler
 from trawl.scheduler.scheduler import reconsider
 from trawl.throttling import Scope
 from trawl.throttling.quota import PageBudget
+
+if TYPE_CHECKING:
+    from trawl.frontier.redis.sessions import Share
 
 __all__ = ["CrawlLimits", "Full", "ItemLimit"]
 

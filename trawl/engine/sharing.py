@@ -1,7 +1,7 @@
 """A crawl's share of a job that several processes work on: what comes to it, what goes from it, and the end.
 
 Theory of operation. Each host's requests are sent by one process, that of the session that owns the part of the job
-which the host is in (:mod:`trawl.frontier.share`). So everything that decides on a send is as in a crawl by itself. One
+which the host is in (:mod:`trawl.frontier.parts`). So everything that decides on a send is as in a crawl by itself. One
 task hears what changes, and a second one gives parts back:
 
 * Parts that are gained bring requests, and what their last owner has learned of their hosts.
@@ -22,8 +22,16 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from trawl.frontier.parts import part_of, part_of_lane
-from trawl.frontier.share import ItemsArrived, JobOver, PartsGained, PartsWanted, RequestsArrived, StartAssigned
+from trawl.frontier.parts import (
+    ItemsArrived,
+    JobOver,
+    PartsGained,
+    PartsWanted,
+    RequestsArrived,
+    StartAssigned,
+    part_of,
+    part_of_lane,
+)
 from trawl.http import origin_of
 from trawl.scheduler import pending_pages
 
@@ -36,7 +44,8 @@ if TYPE_CHECKING:
     from trawl.engine.robots_gate import RobotsGates
     from trawl.engine.start_requests import StartRequests
     from trawl.frontier import LaneKey, ScopeAmounts
-    from trawl.frontier.share import Change, Share
+    from trawl.frontier.parts import Change
+    from trawl.frontier.redis.sessions import Share
     from trawl.http import Request
     from trawl.scheduler import Grant, Prefetcher, Scheduler
     from trawl.throttling import Throttle

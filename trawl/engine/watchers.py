@@ -26,7 +26,7 @@ from trawl.engine.crawl import Crawl, Watcher
 from trawl.engine.limits import CrawlLimits, ItemLimit
 from trawl.engine.settings import EngineSettings
 from trawl.errors import IgnoreRequest, SettingsError
-from trawl.frontier.share import SessionState
+from trawl.frontier.parts import SessionState
 from trawl.middleware.factory import accepts_arguments, entry_name, make_instance
 from trawl.observe import Progress, clipped, speed_between
 from trawl.plugins import load_plugin
@@ -34,7 +34,7 @@ from trawl.plugins import load_plugin
 if TYPE_CHECKING:
     from trawl.clock import WallClock
     from trawl.engine.job import OpenJob
-    from trawl.frontier.share import Share
+    from trawl.frontier.redis.sessions import Share
 
 __all__ = ["MEBIBYTE", "held_bytes", "job_watchers", "limit_watchers", "own_watchers", "watch_job"]
 

@@ -6,7 +6,7 @@ Two stores hold jobs: a directory (:mod:`trawl.frontier.sqlite`) and a server (:
 place among them. Values that are kept, and the positions of the feeds, are written with whatever step comes next: that
 costs nothing, and they are never newer or older than the acknowledgements they belong to.
 
-A job in a server may be shared by several processes (:mod:`trawl.frontier.share`). Then a step says which of its
+A job in a server may be shared by several processes (:mod:`trawl.frontier.parts`). Then a step says which of its
 requests were new, and the frontier's memory hears of others' requests (:meth:`Job.follow`).
 
 An item enters the outbox with the step that acknowledges its request, and leaves it with the one that stores how far
@@ -37,10 +37,10 @@ import trio
 from trawl.errors import JobError
 from trawl.frontier.base import LaneKey, OutboxItem
 from trawl.frontier.parts import HELD
-from trawl.frontier.share import Share
 from trawl.throttling.line import Line
 
 if TYPE_CHECKING:
+    from trawl.frontier.redis.sessions import Share
     from trawl.frontier.stored import StoredFrontier
 
 __all__ = [

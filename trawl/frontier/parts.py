@@ -1,4 +1,19 @@
-"""The parts of a job that several processes can share: which part a host is in, and how lanes are numbered.
+"""The parts of a job that several processes share: which part a host is in, and what changes hands.
+
+The hosts of a job in a server are in *parts*, by registrable domain. A *session* is one process's membership in the
+job. Each part has one session at most that *owns* it: only the owner sends to its hosts, so the throttle of that
+process is exact for them. A request that another session finds is stored at once, and *arrives* here.
+
+The store hands parts out; sessions come and go. Whoever runs the crawl reads one change after the other
+(:meth:`Share.next_change <trawl.frontier.redis.sessions.Share.next_change>`)::
+
+    parts gained      parts are ours: their lanes are in the frontier's memory, with what was kept of them
+    parts wanted      by another session: nothing more is sent to their hosts; when nothing of a part is under way any
+                      more it is given back, with what is to be kept of it
+    requests arrived  that other sessions have found: they are in the frontier's memory
+    items arrived     that other sessions have given: they are in the outbox of the one that exports
+    start assigned    this session is to read ``start()``
+    job over          nothing is pending in the job, nothing is under way and ``start()`` was read: the crawl ends
 
 A lane has a number of 64 bits, with a sign. In a server its top ten bits are the lane's part, and the others are of a
 hash of its key, so that the lanes of a part stand together. In a directory all are of the hash.
@@ -6,11 +21,15 @@ hash of its key, so that the lanes of a part stand together. In a directory all 
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache, lru_cache
 from hashlib import blake2b
 from ipaddress import ip_address
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from urllib.parse import urlsplit
+
+import attrs
+import msgspec
 
 if TYPE_CHECKING:
     from tldextract import TLDExtract
@@ -20,6 +39,15 @@ if TYPE_CHECKING:
 __all__ = [
     "HELD",
     "PARTS",
+    "Change",
+    "Counts",
+    "ItemsArrived",
+    "JobOver",
+    "PartsGained",
+    "PartsWanted",
+    "RequestsArrived",
+    "SessionState",
+    "StartAssigned",
     "domain_of",
     "is_held",
     "number_in",
@@ -102,3 +130,125 @@ def _host_of(origin: str) -> str:
         return urlsplit(origin).hostname or origin
     except ValueError:
         return origin
+
+
+@attrs.frozen
+class PartsGained:
+    """Parts that are this session's from now on.
+
+    Attributes:
+        parts: Which.
+        lanes: Their lanes with something pending; the frontier has them.
+        pending: How many requests are pending in them, held ones included.
+        kept: Of each part that has any, the values that its last owner kept, by name.
+        unclean: Those that no owner gave back: what was sent to their hosts last is not known, and may have been sent
+            until now.
+    """
+
+    parts: Sequence[int]
+    lanes: Sequence[LaneKey] = ()
+    pending: int = 0
+    kept: Mapping[int, Mapping[str, bytes]] = {}
+    unclean: Collection[int] = ()
+
+
+@attrs.frozen
+class PartsWanted:
+    """Parts that other sessions wait for: they are still ours, and are to be given back, each as soon as it is free.
+
+    Attributes:
+        parts: Which.
+    """
+
+    parts: Sequence[int]
+
+
+@attrs.frozen
+class RequestsArrived:
+    """Requests that other sessions have stored in parts of ours; the frontier has them.
+
+    Attributes:
+        lanes: Where they are.
+        pending: How many they are.
+    """
+
+    lanes: Sequence[LaneKey]
+    pending: int
+
+
+@attrs.frozen
+class StartAssigned:
+    """This session is to read ``start()``: no other does, or the one that did is gone."""
+
+
+@attrs.frozen
+class JobOver:
+    """Nothing is pending or under way in the whole job, and ``start()`` was read."""
+
+
+@attrs.frozen
+class ItemsArrived:
+    """Items of other sessions are in the outbox; only where this session exports them.
+
+    Attributes:
+        end: The position of the last.
+    """
+
+    end: int
+
+
+class Counts(NamedTuple):
+    """The counts of all sessions since the first of those began that work on the job now.
+
+    Attributes:
+        pages: Pages, as ``CLOSESPIDER_PAGECOUNT`` counts them.
+        in_flight: Requests on the wire.
+        items: Items.
+        errors: Callbacks that failed.
+    """
+
+    pages: int = 0
+    in_flight: int = 0
+    items: int = 0
+    errors: int = 0
+
+
+Change: TypeAlias = PartsGained | PartsWanted | RequestsArrived | ItemsArrived | StartAssigned | JobOver
+
+
+class SessionState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The state of one session, as it stores it with its renewals (:meth:`Share.say`) for those who look at the job.
+
+    Attributes:
+        since: When it began, in seconds since 1970.
+        at: Seconds since then.
+        pages: Responses so far.
+        items: Items so far.
+        queued: Requests that wait for any reason.
+        in_flight: Requests on the wire.
+        errors: Errors so far.
+        rate: Pages a second, of late.
+        waiting: What most of its requests wait for: how many they are, and for what, in words.
+    """
+
+    since: float
+    at: float = 0.0
+    pages: int = 0
+    items: int = 0
+    queued: int = 0
+    in_flight: int = 0
+    errors: int = 0
+    rate: float = 0.0
+    waiting: list[tuple[int, str]] = []
+
+    def encode(self) -> bytes:
+        """Return it as it is stored."""
+        return msgspec.msgpack.encode(self)
+
+    @classmethod
+    def decode(cls, blob: bytes) -> SessionState | None:
+        """Return what was stored; None where it can't be read."""
+        try:
+            return msgspec.msgpack.decode(blob, type=cls)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return None

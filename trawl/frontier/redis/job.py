@@ -64,7 +64,7 @@ from trawl.frontier.redis.layout import (
     start_of_lane,
     texts_of,
 )
-from trawl.frontier.redis.sessions import Membership, packed
+from trawl.frontier.redis.sessions import Share, packed
 
 if TYPE_CHECKING:
     from trawl.frontier.stored import StoredFrontier
@@ -96,7 +96,7 @@ class ServerState:
 
     is_new: bool
     begun: str
-    share: Membership
+    share: Share
     seen: int
     start: int
     end: int
@@ -171,7 +171,7 @@ class RedisJob(Job):
         serving: The scope of the long task, which is shielded: where all is cancelled, closing the job needs it.
     """
 
-    share: Membership
+    share: Share
     decides_seen: bool = True
 
     def __init__(self, address: Address, opened: ServerState, *, lease: float, replicas: int) -> None:

@@ -41,7 +41,7 @@ from trawl.frontier.redis.client import connect as connect_server
 from trawl.frontier.redis.job import RedisJob, ServerState
 from trawl.frontier.redis.layout import FORMAT, SUBSETS, Keys, kept_of, text_of, texts_of
 from trawl.frontier.redis.line import StoreLine
-from trawl.frontier.redis.sessions import Membership
+from trawl.frontier.redis.sessions import Share
 
 __all__ = ["check_head", "open_job"]
 
@@ -189,7 +189,7 @@ async def _join(server: StoreServer, address: Address, keys: Keys, part: _Part) 
     terms = msgspec.json.encode(dict(part.terms)) if part.works else b""
     arguments: list[bytes | str | int] = [worker, int(part.lease * 1e6), int(part.works), terms]
     ((session, elapsed, others, worked),) = await server.run([("join", keys.of_join, arguments)])
-    share = Membership(keys, session, int(elapsed), works=part.works, exports=part.exports, shown=address.shown)
+    share = Share(keys, session, int(elapsed), works=part.works, exports=part.exports, shown=address.shown)
     share.began_at -= int(worked) / 1e6
     if part.works and (words := _differences(part.terms, others)):
         await server.run([share.call(None, takes=False, leaves="clean")])
@@ -227,7 +227,7 @@ def _differences(terms: Mapping[str, str], others: Sequence[bytes]) -> str:
     return ""
 
 
-async def _export(server: StoreServer, share: Membership, address: Address, lease: float) -> None:
+async def _export(server: StoreServer, share: Share, address: Address, lease: float) -> None:
     """Have the session export the items. Where another does that may be killed, wait for the end of its lease."""
     until = -math.inf
     while True:

@@ -16,12 +16,11 @@ import trio
 from trawl.errors import JobError
 from trawl.frontier.codec import unpack
 from trawl.frontier.inspect import Failure, JobReport, SessionReport, afresh, line
-from trawl.frontier.parts import is_held
+from trawl.frontier.parts import SessionState, is_held
 from trawl.frontier.redis import client
 from trawl.frontier.redis.client import Address, Call, StoreConnectionError, StoreServer
 from trawl.frontier.redis.layout import KEY_BYTES, Keys, end_of_lane, kept_of, place_of, start_of_lane, texts_of
 from trawl.frontier.redis.opening import check_head, open_job
-from trawl.frontier.share import SessionState
 
 __all__ = ["export_pending", "failures", "inspect_job", "requeue_failed", "wish"]
 

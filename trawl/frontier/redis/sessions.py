@@ -30,10 +30,7 @@ import trio
 from trawl.errors import SessionEnded
 from trawl.frontier.base import LaneKey
 from trawl.frontier.job import HeldLane, LaneRow, Row
-from trawl.frontier.parts import is_held, part_in, part_of
-from trawl.frontier.redis.client import Call
-from trawl.frontier.redis.layout import KEY_BYTES, Keys, place_of, texts_of
-from trawl.frontier.share import (
+from trawl.frontier.parts import (
     Change,
     Counts,
     ItemsArrived,
@@ -42,13 +39,17 @@ from trawl.frontier.share import (
     PartsWanted,
     RequestsArrived,
     StartAssigned,
+    is_held,
+    part_in,
 )
+from trawl.frontier.redis.client import Call
+from trawl.frontier.redis.layout import KEY_BYTES, Keys, place_of, texts_of
 
 if TYPE_CHECKING:
     from trawl.frontier.redis.job import RedisJob
     from trawl.frontier.stored import StoredFrontier
 
-__all__ = ["POLL", "Membership", "packed"]
+__all__ = ["POLL", "Share", "packed"]
 
 POLL = 0.25
 """Seconds between two looks at a job that others work on too."""
@@ -59,12 +60,19 @@ STARVED = 0.5
 _SESSION_BITS = 14  # of an order; the others are microseconds since the job began: 8 years
 
 
-class Membership:
-    """A session of a job in a server; it is the job's :class:`~trawl.frontier.share.Share`.
+class Share:
+    """This process's share of a job in a server: a session, its parts, and the changes that whoever crawls reads.
+
+    ::
+
+        change = await job.share.next_change()      in one task, one after the other
+        if isinstance(change, PartsWanted):
+            ...                                     let nothing more go to their hosts, wait for what is under way
+            await job.share.give_back({part: {"throttle": blob}})
 
     Args:
         keys: The job's keys.
-        session: Its number.
+        session: Its number: 1 for the first of the job. No two have the same.
         elapsed: Microseconds since the job began.
         works: Whether it takes parts.
         exports: Whether it is to write the items to feeds.
@@ -135,10 +143,6 @@ class Membership:
         """``start()`` was read to its end, by whichever session."""
         return self._start == "done"
 
-    def part_of(self, origin: str) -> int:
-        """Return the part in which the requests of an origin are."""
-        return part_of(origin)
-
     def owns(self, part: int) -> bool:
         """Return whether a part is this session's."""
         return part in self.owned
@@ -148,13 +152,17 @@ class Membership:
         return self._names.get(self._owners[part].decode(), "") if self._owners else ""
 
     def changes_so_far(self) -> Sequence[Change]:
-        """Take out the changes that nobody has read yet."""
+        """Take out the changes that nobody has read yet: what they brought is in the frontier's counts."""
         changes = list(self._changes)
         self._changes.clear()
         return changes
 
     async def next_change(self) -> Change:
-        """Wait for the next change, which memory has followed already. A checkpoint."""
+        """Wait for the next change, which memory has followed already. For one task. A checkpoint.
+
+        Raises:
+            JobError: The job is this process's no more, or its store can't be read or written.
+        """
         while not self._changes:
             self._some = trio.Event()
             if self._job is not None:
@@ -168,7 +176,17 @@ class Membership:
         return () if self._follower is None else self._follower.leased_parts()
 
     async def give_back(self, kept: Mapping[int, Mapping[str, bytes]]) -> int:
-        """Give parts back, each with values that its next owner reads, in one step. A checkpoint."""
+        """Give parts back, each with values that its next owner reads, in one step. A checkpoint.
+
+        The frontier forgets their lanes.
+
+        Returns:
+            How many requests were pending in them, held ones included.
+
+        Raises:
+            JobError: The job is this process's no more, or its store can't be written.
+            ValueError: A request of one of them is leased, or one is not this session's. None is given back.
+        """
         assert self._job is not None
         assert self._follower is not None
         await trio.lowlevel.checkpoint_if_cancelled()
@@ -191,22 +209,33 @@ class Membership:
         return pending
 
     def say(self, words: bytes) -> None:
-        """Have what this session says of itself stored with its next renewal."""
+        """Have what this session says of itself stored with its next renewal, for those who look at the job."""
         self._said = words
 
     def count(self, counts: Callable[[], Counts], others: Callable[[Counts], None]) -> None:
-        """Have what this session counts told to the others, and what they have counted to this one."""
+        """Have what this session counts told to the others, and what they have counted to this one.
+
+        That is each quarter of a second while others are there.
+
+        Args:
+            counts: Gives what this session has counted so far.
+            others: Is called with what all others have, those included that are gone.
+        """
         self._counts, self._hear_others = counts, others
 
     async def other_wish(self, known: str) -> str:
-        """Wait until the job's processes are told to do something else than ``known``. A checkpoint."""
+        """Wait until the job's processes are told to do something else than ``known``. A checkpoint.
+
+        Returns:
+            ``pause``: to send nothing; ``stop``: to end; "": to go on.
+        """
         await trio.lowlevel.checkpoint()
         while self.wish == known:
             await self._wished.wait()
         return self.wish
 
     def ask_if_over(self, *, is_idle: bool) -> None:
-        """Say whether this session has nothing to do, or has something again."""
+        """Say whether this session has nothing to do, or has something again: only then it asks whether all is over."""
         self._is_over = self._is_over and is_idle
         self._idle_since = min(self._idle_since, trio.current_time()) if is_idle else math.inf
         if is_idle:
@@ -215,7 +244,7 @@ class Membership:
                 self._job.stir()
 
     def started(self) -> None:
-        """Have it written with the next step that ``start()`` has come to its end."""
+        """Have it written with the next step that ``start()`` has come to its end: no session reads it again."""
         self._start = "done"
         if self._job is not None:
             self._job.started()
