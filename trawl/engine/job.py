@@ -20,7 +20,7 @@ import logging
 import math
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -55,83 +55,10 @@ if TYPE_CHECKING:
     from trawl.feeds.outbox import OutboxWriter
     from trawl.frontier.job import Job, SessionLease
 
-__all__ = ["INTERVAL", "JobFacts", "JobState", "LeasedTransport", "OpenJob", "facts_of", "open_job", "under_lease"]
+__all__ = ["INTERVAL", "JobState", "LeasedTransport", "OpenJob", "open_job", "under_lease"]
 
 
-class JobFacts:
-    """The facts of a job while it runs."""
-
-    def __init__(self, facts: JobInfo) -> None:
-        self._facts = facts
-
-    @property
-    def begun_utc(self) -> datetime:
-        """The instant at which the job began."""
-        return datetime.fromtimestamp(self._facts.begun_at, UTC)
-
-    @property
-    def runs(self) -> int:
-        """The number of its runs, this one included."""
-        return self._facts.runs
-
-    @property
-    def last_reason(self) -> str:
-        """The reason for which the last run ended; "" while one runs, and after a kill."""
-        return self._facts.reason
-
-    @property
-    def has_older_marks(self) -> bool:
-        """True if an earlier release began it, which told apart some URLs that are the same for this one."""
-        return self._facts.marks < MARKS
-
-    @property
-    def is_started(self) -> bool:
-        """True if ``start()`` came to its end, in this run or an earlier one: it is not run again."""
-        return self._facts.is_started
-
-    def began(self, job: Job) -> None:
-        """Count a run; who joins others is part of theirs."""
-        is_new = job.share is None or job.share.is_alone or not self._facts.runs
-        self._change(job, runs=self._facts.runs + is_new, reason="")
-
-    def started(self, job: Job) -> None:
-        """Note that ``start()`` has come to its end: what it gave is stored, or is with the same transaction."""
-        self._change(job, is_started=True)
-
-    def ended(self, job: Job, reason: str) -> None:
-        """Note how the run ended."""
-        self._change(job, reason=reason)
-
-    def _change(self, job: Job, **facts: object) -> None:
-        if job.share is not None and job.share.is_started:  # by another process, perhaps
-            facts["is_started"] = True
-        self._facts = msgspec.structs.replace(self._facts, **facts)
-        JOB_INFO.keep(job, self._facts)
-
-
-def facts_of(job: Job, spider: Spider, now_utc: datetime) -> JobFacts:
-    """The note of a job, for this spider; a new job is given to it.
-
-    Raises:
-        UsageError: The job belongs to another spider: its requests name callbacks of that one.
-        JobError: The note can't be read; nothing was changed.
-    """
-    name, cls = spider.name, type(spider).__qualname__
-    facts = JOB_INFO.read(job)
-    if facts is None:
-        # Section.read leaves out what it can't read; here that would give the job to any spider.
-        if JOB_INFO.name in job.kept:
-            raise job.damaged("what it says of itself can't be read")
-        return JobFacts(JobInfo(spider=name, cls=cls, begun_at=now_utc.timestamp(), marks=MARKS))
-    if (facts.spider, facts.cls) != (name, cls):
-        raise UsageError(
-            f"job {job.name} belongs to spider {facts.spider!r} ({facts.cls}), not to {name!r} ({cls}):"
-            f" give another job"
-        )
-    return JobFacts(facts)
-
-
-logger: logging.Logger = logging.getLogger("trawl.engine")
+logger: logging.Logger = logging.getLogger("trawl")
 
 INTERVAL = 2.0
 """Seconds between two writings of what was learned, at the least."""
@@ -152,14 +79,13 @@ class JobState:
         throttle: Goes on where it was.
 
     Attributes:
-        note: What the job says of itself.
         host_state: What is known of hosts.
     """
 
     def __init__(self, context: CrawlContext, throttle: Throttle) -> None:
         assert context.job is not None
-        self.note: JobFacts = context.job.note
         self._job = context.job.job
+        self._info = context.job.info
         jars, max_age = context.middleware_stack.jars, context.robots.robotstxt_max_age
         self.host_state: HostState = HostState(self._job, throttle, jars, context.wall, max_age)
         self._statistics = statistics_section(self._job)
@@ -184,13 +110,15 @@ class JobState:
         now = self._began_at = trio.current_time()
         self._has_begun = True
         job = self._job
-        self.note.began(job)
+        # One that joins others is part of their run.
+        is_new = job.share is None or job.share.is_alone or not self._info.runs
+        self._note(runs=self._info.runs + is_new, reason="")
         statistics = self._earlier_statistics()
         elapsed = statistics.pop("elapsed_seconds", 0.0)
         self._elapsed = float(elapsed) if isinstance(elapsed, int | float) else 0.0
         statistics.pop("finish_reason", None)
         self._stats.restore(statistics)
-        self._stats.set("job_run_count", self.note.runs)
+        self._stats.set("job_run_count", self._info.runs)
         self.host_state.restore(now)
         self._throttle.spend_by(self._allowances)
         # Last: an earlier transaction would store the throttle as it is before it is restored.
@@ -264,7 +192,7 @@ class JobState:
     @property
     def is_over(self) -> bool:
         """True if ``start()`` came to its end in an earlier run."""
-        return self.note.is_started
+        return self._info.is_started
 
     async def end(self, items: Callable[[], Sequence[bytes]]) -> None:
         """Note that ``start()`` has come to its end, and put its items into the outbox, in one step. A checkpoint.
@@ -276,7 +204,7 @@ class JobState:
         given = items()
         if self._job.share is not None:
             self._job.share.started()
-        self.note.started(self._job)
+        self._note(is_started=True)
         self._job.keep(START_ITEMS.name, None)
         if given:
             await self._job.give(given)
@@ -294,7 +222,15 @@ class JobState:
         self._job.was_killed = False
         # The closing transaction calls save() once more, which must not store this as a state that others follow.
         self._due_at = self._next_at = math.inf
-        self.note.ended(self._job, reason)
+        self._note(reason=reason)
+
+    def _note(self, **facts: object) -> None:
+        """Keep facts of the job that have changed."""
+        share = self._job.share
+        if share is not None and share.is_started:  # by another process, perhaps
+            facts["is_started"] = True
+        self._info = msgspec.structs.replace(self._info, **facts)
+        JOB_INFO.keep(self._job, self._info)
 
     def _keep_host_state(self, *, is_last: bool) -> None:
         now = trio.current_time()
@@ -311,23 +247,20 @@ class JobState:
             self._keep_ahead()
 
 
-job_logger: logging.Logger = logging.getLogger("trawl")
-
-
 @attrs.frozen
 class OpenJob:
     """A job in this run.
 
     Attributes:
         job: Where all is stored.
-        note: What the job says of itself.
+        info: The facts about it when it was opened.
         frontier: Its pending requests.
         feeds: Its feeds, open.
         outbox: What copies its items to them.
     """
 
     job: Job
-    note: JobFacts
+    info: JobInfo
     frontier: Frontier
     feeds: Feeds
     outbox: OutboxWriter
@@ -367,14 +300,35 @@ async def open_job(
     from trawl.frontier.stored import open_frontier  # noqa: PLC0415
 
     async with _opened(settings, blocking, exports=bool(feeds.feeds), terms=terms) as job:
-        note = facts_of(job, spider, wall.to_utc(trio.current_time()))
+        info = _info_of(job, spider, wall.to_utc(trio.current_time()))
         frontier = await open_frontier(job, spider, wall, depth_first=depth_first)
         opened, outbox = await open_outbox(
-            feeds, blocking, job, spider_name=spider.name, started_utc=note.begun_utc, stats=stats
+            feeds, blocking, job, spider_name=spider.name, started_utc=info.begun_utc, stats=stats
         )
-        _tell(job, note, frontier, job.last_error, goes_on=goes_on)
+        _tell(job, info, frontier, goes_on=goes_on)
         async with opened:
-            yield OpenJob(job, note, frontier, opened, outbox)
+            yield OpenJob(job, info, frontier, opened, outbox)
+
+
+def _info_of(job: Job, spider: Spider, now_utc: datetime) -> JobInfo:
+    """Return the facts about a job; a new one is given to this spider.
+
+    Raises:
+        UsageError: The job belongs to another spider: its requests name callbacks of that one.
+        JobError: The facts can't be read; nothing was changed.
+    """
+    name, cls = spider.name, type(spider).__qualname__
+    info = JOB_INFO.read(job)
+    if info is None:
+        # Section.read leaves out what it can't read; here that would give the job to any spider.
+        if JOB_INFO.name in job.kept:
+            raise job.damaged("what it says of itself can't be read")
+        return JobInfo(spider=name, cls=cls, begun_at=now_utc.timestamp(), marks=MARKS)
+    if (info.spider, info.cls) != (name, cls):
+        raise UsageError(
+            f"job {job.name} belongs to spider {info.spider!r} ({info.cls}), not to {name!r} ({cls}): give another job"
+        )
+    return info
 
 
 @asynccontextmanager
@@ -430,30 +384,30 @@ def under_lease(transport: Transport, opened: OpenJob | None) -> Transport:
     return transport if lease is None else LeasedTransport(transport, lease)
 
 
-def _tell(job: Job, note: JobFacts, frontier: Frontier, last_error: str, *, goes_on: bool) -> None:
+def _tell(job: Job, info: JobInfo, frontier: Frontier, *, goes_on: bool) -> None:
     """Say in one line how far the job is."""
     if job.is_new:
-        job_logger.info("job %s: new", job.name)
+        logger.info("job %s: new", job.name)
         return
     if job.share is not None and not job.share.is_alone:
-        job_logger.info("job %s: other processes work on it, and this one takes its share", job.name)
+        logger.info("job %s: other processes work on it, and this one takes its share", job.name)
         return
     pending = frontier.statistics().pending
     waiting = job.outbox_end - job.outbox_start
-    is_finished = note.is_started and not pending and not goes_on
+    is_finished = info.is_finished(pending) and not goes_on
     if is_finished and waiting:
         words = "job %s: nothing is pending, so nothing will be sent; items that wait for its feeds: %d"
-        job_logger.info(words, job.name, waiting)
+        logger.info(words, job.name, waiting)
         return
     if is_finished:
-        job_logger.warning(
+        logger.warning(
             "job %s is finished: nothing is pending, so nothing will be sent; to crawl again, give another job",
             job.name,
         )
         return
-    how = last_error or note.last_reason or "killed"
+    how = job.last_error or info.reason or "killed"
     words = "job %s: run %d, %d requests pending; the last run ended: %s"
-    job_logger.info(words, job.name, note.runs + 1, pending, how)
-    if note.has_older_marks:
+    logger.info(words, job.name, info.runs + 1, pending, how)
+    if info.marks < MARKS:  # it told apart some URLs that are the same for this one
         words = "job %s: an earlier release began it: pages with %%-escapes in their URLs may come once more"
-        job_logger.info(words, job.name)
+        logger.info(words, job.name)

@@ -8,6 +8,7 @@ items) is not kept here.
 from __future__ import annotations
 
 import logging
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Generic, TypeVar
 
 import msgspec
@@ -125,6 +126,11 @@ class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
     is_started: bool = False
     reason: str = ""
     marks: int = 1
+
+    @property
+    def begun_utc(self) -> datetime:
+        """The instant at which the job began."""
+        return datetime.fromtimestamp(self.begun_at, UTC)
 
     def is_finished(self, pending: int) -> bool:
         """Return whether nothing is left to do, with this number of pending requests."""
