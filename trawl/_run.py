@@ -32,7 +32,7 @@ from trawl.compat.moved import ignore_urls
 from trawl.engine import Crawl, CrawlContext, EngineSettings, ItemReceiver, Recorder, Watcher, run_crawl
 from trawl.engine.callbacks import without_groups
 from trawl.engine.job import OpenJob, open_job, under_lease
-from trawl.engine.stalls import report_stalls
+from trawl.engine.watchers import report_stalls
 from trawl.errors import FeedError
 from trawl.feeds import Feeds, FeedsSettings, open_feeds, with_attributes
 from trawl.frontier import SCHEMES, Frontier, JobSettings, MemoryFrontier, named_frontier

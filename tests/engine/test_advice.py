@@ -13,7 +13,7 @@ import pytest
 import trio
 
 import trawl
-from trawl.engine.stalls import report_stalls
+from trawl.engine.watchers import report_stalls
 from trawl.testing import SimulatedWeb, simulate
 
 

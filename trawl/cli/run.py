@@ -34,7 +34,7 @@ from trawl.cli.logs import Logs, named_in_log
 from trawl.cli.summary import StatsFile, failed_in, scopes_table, summary_table, wanted_failings
 from trawl.cli.view import CrawlWith, Panels, Watcher, can_show, log_watcher, panel_watcher, progress_of
 from trawl.cli.worker import Leader, refuse_directory, rejoining, spider_of_job
-from trawl.engine.stalls import report_stalls
+from trawl.engine.watchers import report_stalls
 from trawl.errors import PartLoadError, SpiderLoadError, TrawlError, UsageError
 from trawl.observe import ObserveSettings, Progress, came_to_nothing, printable
 from trawl.settings import Layer, Settings, ambient, assignments, file_of, load, of_project, of_spider

@@ -1,10 +1,13 @@
-"""The tasks that watch a crawl: its limits, the other processes of a shared job, and those of ``WATCHERS``.
+"""The tasks that watch a crawl: its limits, the other processes of a shared job, stalls, and those of ``WATCHERS``.
 
 Each runs beside the crawl, and is cancelled when that has ended. One that holds a limit (of time, of items that do not
 come, of memory) sleeps until it could be reached, and ends the crawl as the first Ctrl-C does. Where the job is in a
 server, others may look at it and tell its processes what to do: one task says how this crawl goes, and does as told.
 
-Only :mod:`trawl.engine.run` starts them: nothing else of the engine knows of a watcher.
+While a callback blocks, the whole crawl stands still. One task notes that Trio's loop goes round; a thread looks
+whether it still does. Where it does not, the thread reads from the frames of the loop's own thread which line of the
+user's holds it up, and says so, once a line. That watches real crawls alone: one on a virtual clock has no use for a
+thread that looks at a real one.
 """
 
 from __future__ import annotations
@@ -13,11 +16,15 @@ import inspect
 import logging
 import os
 import sys
+import threading
+import time
+import traceback
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from operator import itemgetter
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -30,13 +37,14 @@ from trawl.frontier.parts import SessionState
 from trawl.middleware.factory import accepts_arguments, entry_name, make_instance
 from trawl.observe import Progress, clipped, speed_between
 from trawl.plugins import load_plugin
+from trawl.tracebacks import is_user_file
 
 if TYPE_CHECKING:
     from trawl.clock import WallClock
     from trawl.engine.job import OpenJob
     from trawl.frontier.redis.sessions import Share
 
-__all__ = ["MEBIBYTE", "held_bytes", "job_watchers", "limit_watchers", "own_watchers", "watch_job"]
+__all__ = ["MEBIBYTE", "held_bytes", "job_watchers", "limit_watchers", "own_watchers", "report_stalls"]
 
 logger: logging.Logger = logging.getLogger("trawl.engine")
 
@@ -177,19 +185,13 @@ _REASON_CHARACTERS = 120
 
 
 def job_watchers(opened: OpenJob | None, wall: WallClock) -> list[Watcher]:
-    """Return the watcher that speaks with those who look at a job; none where there is no job that they could reach."""
+    """Return the watchers that speak with those who look at a job; none where there is no job that they could reach."""
     share = None if opened is None else opened.job.share
-    return [] if share is None else [partial(watch_job, share, wall)]
-
-
-async def watch_job(share: Share, wall: WallClock, crawl: Crawl) -> None:
-    """Say each second how the crawl goes, and pause, go on or end when the job's processes are told to."""
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(_say, share, wall, crawl)
-        nursery.start_soon(_heed, share, crawl)
+    return [] if share is None else [partial(_say, share, wall), partial(_heed, share)]
 
 
 async def _say(share: Share, wall: WallClock, crawl: Crawl) -> None:
+    """Say each second how the crawl goes."""
     since = wall.to_epoch(crawl.started_at)
     seen: deque[Progress] = deque()
     while True:
@@ -215,6 +217,7 @@ async def _say(share: Share, wall: WallClock, crawl: Crawl) -> None:
 
 
 async def _heed(share: Share, crawl: Crawl) -> None:
+    """Pause, go on or end when the job's processes are told to."""
     wish = ""
     while wish != "stop":
         wish = await share.other_wish(wish)
@@ -224,3 +227,78 @@ async def _heed(share: Share, crawl: Crawl) -> None:
         else:
             logger.warning("the job is %s", "paused: sending nothing new" if wish == "pause" else "resumed")
             crawl.pause(is_paused=wish == "pause")
+
+
+STALL = 2.0
+"""Seconds for which Trio's loop may stand still before that is told."""
+
+MAX_TOLD = 10
+"""Lines that are told of in one crawl."""
+
+
+async def report_stalls(crawl: Crawl | None = None, stall: float = STALL) -> None:
+    """Warn of the user's lines that hold up the crawl: a watcher of real crawls, until it is cancelled.
+
+    Args:
+        crawl: The crawl, as every watcher is given it; None: whatever crawls run.
+        stall: Seconds after which a stop is told.
+    """
+    detector = _StallDetector(threading.get_ident(), stall)
+    async with trio.open_nursery() as nursery:
+        limiter = trio.CapacityLimiter(1)
+        # Abandoned at the end of the crawl, which need not wait for the thread's next look.
+        nursery.start_soon(partial(trio.to_thread.run_sync, detector.run, abandon_on_cancel=True, limiter=limiter))
+        try:
+            while True:
+                detector.beat = time.monotonic()
+                await trio.sleep(stall / 4)
+        finally:
+            detector.is_over.set()
+
+
+class _StallDetector:
+    """The thread's side.
+
+    Attributes:
+        beat: When the loop went round last, on the machine's monotonic clock.
+        is_over: The crawl has ended.
+    """
+
+    def __init__(self, ident: int, stall: float) -> None:
+        self._ident = ident
+        self._stall = stall
+        self._told: set[str] = set()
+        self.beat: float = time.monotonic()
+        self.is_over = threading.Event()
+
+    def run(self) -> None:
+        """Look four times in the time that is told, until the crawl has ended."""
+        while not self.is_over.wait(self._stall / 4):
+            if time.monotonic() - self.beat >= self._stall and len(self._told) < MAX_TOLD:
+                self._tell()
+
+    def _tell(self) -> None:
+        own = _inside_the_loop(sys._current_frames().get(self._ident))
+        if own is None:
+            return
+        place = f"{Path(own.filename).name}:{own.lineno}"
+        if place in self._told:
+            return
+        self._told.add(place)
+        logger.warning(
+            "%s: `%s` holds up the whole crawl, for %g s by now: await trio.sleep() or self.fetch() instead, or have a"
+            " thread do it: await self.crawl.blocking.run(function, argument)",
+            place, own.line, self._stall,
+        )  # fmt: skip
+
+
+def _inside_the_loop(frame: FrameType | None) -> traceback.FrameSummary | None:
+    """The innermost line of the user's that a task of Trio's is at; None where there is none, or a debugger waits."""
+    while frame is not None:
+        name = frame.f_globals.get("__name__", "")
+        if name.startswith("trio._core._run") or name in ("bdb", "pdb"):
+            return None
+        if is_user_file(frame.f_code.co_filename):
+            return traceback.extract_stack(frame, limit=1)[0]
+        frame = frame.f_back
+    return None
