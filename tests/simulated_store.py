@@ -255,7 +255,7 @@ class SimulatedStore:
         return list(self.content.get(key, ()))
 
 
-class _Connection:
+class _Connection(StoreServer):
     def __init__(self, store: SimulatedStore) -> None:
         self._store = store
 

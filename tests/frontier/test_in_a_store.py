@@ -26,7 +26,7 @@ from trawl.errors import JobError, SettingsError, UsageError
 from trawl.feeds import FeedsSettings, open_outbox
 from trawl.frontier import JobSettings
 from trawl.frontier.base import Record
-from trawl.frontier.redis.client import Address, Server, StoreConnectionError, _Mapped, connect
+from trawl.frontier.redis.client import Address, StoreConnectionError, StoreServer, _mapped, connect
 from trawl.frontier.redis.layout import Keys, key_of, mark_of, place_of
 from trawl.frontier.redis.opening import open_job
 from trawl.frontier.redis.report import export_pending, failures, inspect_job, requeue_failed
@@ -414,13 +414,13 @@ def test_an_address_that_is_not_one_is_refused_and_no_password_is_repeated(url: 
     ],
 )
 def test_a_server_that_can_not_answer_now_is_away(line: str) -> None:
-    with pytest.raises(StoreConnectionError, match=line.split(" ", 2)[2].partition("(")[0]), _Mapped(HERE):
+    with pytest.raises(StoreConnectionError, match=line.split(" ", 2)[2].partition("(")[0]), _mapped(HERE):
         raise Parser().parse_error(line)
 
 
 @pytest.mark.parametrize("line", ["NOPERM no permissions to access the key ROOMS", "BUSYGROUP it is there already"])
 def test_a_server_that_refuses_for_good_is_not_waited_for(line: str) -> None:
-    with pytest.raises(JobError, match=f"the server refuses: {line.split(' ', 1)[1]}"), _Mapped(HERE):
+    with pytest.raises(JobError, match=f"the server refuses: {line.split(' ', 1)[1]}"), _mapped(HERE):
         raise Parser().parse_error(line)
 
 
@@ -445,7 +445,7 @@ async def test_a_server_that_is_replaced_while_it_is_given_the_scripts_is_asked_
         async def script_load(self, text: str) -> None:
             asked.append("load")
 
-    server = Server(Client(), HERE)
+    server = StoreServer(Client(), HERE)
     if times == 2:
         with pytest.raises(StoreConnectionError, match="it has lost the scripts"):
             await server.run([("state", [], [])])

@@ -48,7 +48,7 @@ class Send:
     ended_at: float = math.inf
 
 
-class Cut:
+class Cut(StoreServer):
     """A connection that can be cut off for good, as a kill does."""
 
     def __init__(self, server: StoreServer, session: Session) -> None:

@@ -45,7 +45,7 @@ def record(number: int) -> Record:
     return Record(Request(f"http://{host}/{number}"), ((host, None),), f"http://{host}", b"%16d" % number)
 
 
-class Wire:
+class Wire(StoreServer):
     """A connection that can be cut."""
 
     def __init__(self, server: StoreServer, session: Session) -> None:

@@ -37,7 +37,7 @@ QUICK = {
 }
 
 
-class Cut:
+class Cut(StoreServer):
     """A connection that can be cut off, as a kill does."""
 
     def __init__(self, server: StoreServer, cut: set[int], number: int) -> None:

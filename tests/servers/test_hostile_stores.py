@@ -165,7 +165,7 @@ async def test_a_server_with_an_older_file_gives_no_number_twice(tmp_path: Path)
             assert await items_of(three) == [b"1"]
 
 
-class Failing:
+class Failing(StoreServer):
     """A connection to a server that some round trips cut off from its power: its file ends anywhere in their writes."""
 
     chance = 0.0

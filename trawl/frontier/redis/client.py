@@ -9,10 +9,10 @@ from __future__ import annotations
 import logging
 import re
 import ssl
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from functools import partial
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, TypeAlias
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 import attrs
@@ -56,44 +56,6 @@ class StoreConnectionError(Exception):
 
 Call: TypeAlias = "tuple[str, Sequence[str], Sequence[bytes | str | int]]"
 """The name of a script, its keys, its arguments."""
-
-
-class StoreServer(Protocol):
-    """A connection to a server."""
-
-    async def run(self, calls: Sequence[Call], replicas: int = 0) -> list[Any]:
-        """Run scripts in one round trip, in their order; their answers. A checkpoint.
-
-        Args:
-            calls: The scripts.
-            replicas: Replicas that must have it before it counts.
-
-        Raises:
-            StoreConnectionError: Any part of it may have been done.
-            JobError: The server refuses.
-        """
-        ...
-
-    async def read_stream(self, key: str, after: str, seconds: float) -> list[tuple[str, Mapping[bytes, bytes]]]:
-        """Return what came into a stream after an entry; wait up to so many seconds if nothing did. A checkpoint.
-
-        With 0 seconds it does not wait.
-
-        Returns:
-            Of each entry its id, and its values by name.
-
-        Raises:
-            StoreConnectionError: The server does not answer.
-        """
-        ...
-
-    async def facts(self) -> Mapping[str, str]:
-        """Return what the server says of itself and of its configuration. A checkpoint.
-
-        Raises:
-            StoreConnectionError: It does not answer.
-        """
-        ...
 
 
 @attrs.frozen
@@ -169,15 +131,24 @@ def _printable(name: str) -> str:
     return "".join([char if char.isprintable() else quote(char) for char in name])  # a line end may fake a log line
 
 
-class Server:
-    """A connection through coredis; :func:`connect` makes it."""
+class StoreServer:
+    """A connection to a server, through coredis; :func:`connect` makes it."""
 
     def __init__(self, client: Any, address: Address) -> None:
         self._client = client
         self._address = address
 
     async def run(self, calls: Sequence[Call], replicas: int = 0) -> list[Any]:
-        """Run scripts in one round trip, in their order; their answers. A checkpoint."""
+        """Run scripts in one round trip, in their order; their answers. A checkpoint.
+
+        Args:
+            calls: The scripts.
+            replicas: Replicas that must have it before it counts.
+
+        Raises:
+            StoreConnectionError: Any part of it may have been done.
+            JobError: The server refuses.
+        """
         import coredis.exceptions as errors  # noqa: PLC0415
 
         try:
@@ -190,7 +161,7 @@ class Server:
             raise StoreConnectionError("it has lost the scripts that it was just given") from error
 
     async def _run(self, calls: Sequence[Call], replicas: int) -> list[Any]:
-        with self._mapped():
+        with _mapped(self._address):
             with trio.fail_after(ROUND_SECONDS):
                 # On the connection itself: a command of the client, and a pipeline more so, costs as much again.
                 async with self._client.connection_pool.acquire() as connection:
@@ -204,8 +175,17 @@ class Server:
                 return answers
 
     async def read_stream(self, key: str, after: str, seconds: float) -> list[tuple[str, Mapping[bytes, bytes]]]:
-        """Return what came into a stream after an entry; wait if nothing did. A checkpoint."""
-        with self._mapped():
+        """Return what came into a stream after an entry; wait up to so many seconds if nothing did. A checkpoint.
+
+        With 0 seconds it does not wait.
+
+        Returns:
+            Of each entry its id, and its values by name.
+
+        Raises:
+            StoreConnectionError: The server does not answer.
+        """
+        with _mapped(self._address):
             with trio.fail_after(ROUND_SECONDS + seconds):
                 milliseconds = int(seconds * 1e3) or None  # 0 would wait for ever
                 found = await self._client.xread(streams={key: after}, count=1000, block=milliseconds)
@@ -213,10 +193,14 @@ class Server:
         return [(text_of(entry.identifier), entry.field_values) for entry in entries]
 
     async def facts(self) -> Mapping[str, str]:
-        """Return what the server says of itself and of its configuration. A checkpoint."""
+        """Return what the server says of itself and of its configuration. A checkpoint.
+
+        Raises:
+            StoreConnectionError: It does not answer.
+        """
         import coredis.exceptions as errors  # noqa: PLC0415
 
-        with self._mapped():
+        with _mapped(self._address):
             with trio.fail_after(ROUND_SECONDS):
                 facts = {str(key): str(value) for key, value in (await self._client.info()).items()}
                 try:
@@ -228,46 +212,39 @@ class Server:
         return facts
 
     async def _load(self) -> None:
-        with self._mapped():
+        with _mapped(self._address):
             with trio.fail_after(ROUND_SECONDS):
                 for _, text in scripts().values():
                     await self._client.script_load(text)
 
-    def _mapped(self) -> _Mapped:
-        return _Mapped(self._address)
 
+@contextmanager
+def _mapped(address: Address) -> Generator[None, None, None]:
+    """Map errors of coredis and of the system."""
+    import coredis.exceptions as errors  # noqa: PLC0415
 
-class _Mapped:
-    """Maps errors of coredis and of the system."""
-
-    def __init__(self, address: Address) -> None:
-        self._address = address
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, _: object) -> None:
-        import coredis.exceptions as errors  # noqa: PLC0415
-
-        raised = error
+    try:
+        yield
+    except BaseException as raised:
+        error = raised
         while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
             error = error.exceptions[0]
         if isinstance(error, StoreConnectionError | TrawlError) and error is not raised:
-            raise error  # without the group of the client's nursery, so that it is known for what it is
-        if error is None or isinstance(error, StoreConnectionError | errors.NoScriptError):
-            return
+            # Without the group of the client's nursery, so that it is known for what it is.
+            raise error from error.__cause__
+        if isinstance(error, StoreConnectionError | errors.NoScriptError):
+            raise
         words = str(error) or type(error).__name__
         if isinstance(error, trio.TooSlowError | TimeoutError):
             raise StoreConnectionError(f"no answer within {ROUND_SECONDS:g} s") from error
         is_refusal = isinstance(error, errors.AuthenticationError)
         lost = errors.ConnectionError | OSError | trio.BrokenResourceError | trio.ClosedResourceError
         tls = _tls_error(error)
+        shown = address.shown
         if isinstance(tls, ssl.SSLCertVerificationError):
-            shown = self._address.shown
             what_to_do = "name its authority with ?ca=FILE, and the server as its certificate does"
-            raise JobError(
-                f"job {shown}: the server's certificate is refused ({tls.verify_message}): {what_to_do}", shown
-            )
+            words = f"job {shown}: the server's certificate is refused ({tls.verify_message}): {what_to_do}"
+            raise JobError(words, shown) from error
         if isinstance(error, lost) and not is_refusal:
             raise StoreConnectionError(words if tls is None else f"{words} (TLS: {tls.reason or tls})") from error
         if isinstance(error, errors.RedisError):
@@ -275,8 +252,8 @@ class _Mapped:
             later = errors.ReadOnlyError | errors.UnblockedError | errors.ClusterDownError | errors.TryAgainError
             if isinstance(error, later) or _AWAY.search(words):
                 raise StoreConnectionError(words) from error
-            shown = self._address.shown
             raise JobError(f"job {shown}: the server refuses: {told(words)}", shown) from error
+        raise
 
 
 def _tls_error(error: BaseException) -> ssl.SSLError | None:
@@ -322,10 +299,9 @@ async def connect(address: Address) -> AsyncGenerator[StoreServer, None]:
     theirs = logging.getLogger("coredis")
     if theirs.level == logging.NOTSET:  # ours says once that a server is away
         theirs.setLevel(logging.WARNING)
-    server = Server(client, address)
-    with _Mapped(address):
+    with _mapped(address):
         async with client:
-            yield server
+            yield StoreServer(client, address)
 
 
 Durability: TypeAlias = Literal["always", "replicated", "fast"]
