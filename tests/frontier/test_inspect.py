@@ -11,6 +11,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from tests.abandoning import abandon
 from trawl.blocking import InlineBlocking
 from trawl.clock import WallClock
 from trawl.errors import JobError, UsageError
@@ -65,7 +66,7 @@ async def test_a_report_tells_what_the_last_transaction_left_while_the_job_is_wo
     assert (report.oldest_lease.url, report.oldest_lease.since_utc) == ("http://a.example/2", NOON)
     assert report.kept["mine"] == b"kept"
     assert failures(tmp_path, 9) == [Failure("http://a.example/1", "it is broken")]
-    job.abandon()
+    abandon(job)
     report = inspect_job(tmp_path)
     assert (report.is_running, report.leased) == (False, 1)
 

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 import trio
 
+from tests.abandoning import abandon
 from trawl.blocking import InlineBlocking, ThreadBlocking
 from trawl.clock import WallClock
 from trawl.errors import JobError, UsageError
@@ -28,9 +29,15 @@ from trawl.http import Request
 LANE = (("a.example",), "http://a.example")
 
 
+@pytest.fixture(autouse=True)
+def _no_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have no test wait for a database that another program holds."""
+    monkeypatch.setattr("trawl.frontier.tables.BUSY_SECONDS", 0.0)
+
+
 @asynccontextmanager
 async def opened(directory: Path) -> AsyncIterator[SqliteJob]:
-    job = await open_job(directory, InlineBlocking(), busy_seconds=0.0)
+    job = await open_job(directory, InlineBlocking())
     try:
         yield job
     finally:
@@ -69,7 +76,7 @@ async def test_what_was_kept_after_the_last_transaction_is_lost_by_a_kill_and_no
     job.keep("a", b"1")
     await job.commit()
     job.keep("a", b"2")
-    job.abandon()
+    abandon(job)
     async with opened(tmp_path) as again:
         assert dict(again.kept) == {"a": b"1"}
 
@@ -86,7 +93,7 @@ async def test_a_hook_is_called_before_each_transaction_and_what_it_keeps_is_in_
     await job.commit()
     await job.commit()
     assert await job.outbox_after(0, 1) == []  # reads only
-    job.abandon()
+    abandon(job)
     assert len(calls) == 2
     async with opened(tmp_path) as again:
         assert again.kept["calls"] == b"\x02"
@@ -141,7 +148,7 @@ async def test_what_a_killed_process_has_spilled_is_not_in_the_way_of_the_next(t
     await frontier.push_many([record("1")])
     (lease,) = await frontier.lease_many(LANE, 1)
     await frontier.spill(lease, [b"half", b"of it"])
-    job.abandon()
+    abandon(job)
     async with opened(tmp_path) as job:
         frontier = await frontier_of(job)
         (lease,) = await frontier.lease_many(LANE, 1)
@@ -260,7 +267,7 @@ async def test_a_database_that_another_program_holds_is_an_error_and_not_a_wait(
     with closing(sqlite3.connect(tmp_path / "job.db", isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(JobError, match=f"^job {tmp_path}: another program holds its database locked"):
-            await open_job(tmp_path, InlineBlocking(), busy_seconds=0.0)
+            await open_job(tmp_path, InlineBlocking())
         other.execute("ROLLBACK")
     async with opened(tmp_path) as job:
         with closing(sqlite3.connect(tmp_path / "job.db", isolation_level=None)) as other:
@@ -392,7 +399,7 @@ async def test_a_job_of_an_older_version_goes_on_and_is_one_of_this_version_from
     await full_job(tmp_path)
     changed(tmp_path, "PRAGMA user_version = 1", "DELETE FROM state WHERE name IN ('requests', 'seen')")
     job = await open_job(tmp_path, InlineBlocking())
-    job.abandon()
+    abandon(job)
     assert version_of(tmp_path) == 1  # nothing was written, so the older trawl can still go on with it
     job = await open_job(tmp_path, InlineBlocking())
     job.keep("some", b"thing")

@@ -6,13 +6,14 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from trawl.clock import WallClock
 from trawl.frontier import Record, ScopeAmounts
-from trawl.frontier.codec import RecordCodec, StoredRecord, pack, repack, unpack
+from trawl.frontier.codec import RecordCodec, StoredRecord, repack, unpack
 from trawl.http import FormRequest, JsonRequest, Request
 from trawl.http.notes import NO_NOTES, RequestNotes, notes_of, set_notes
 
@@ -208,4 +209,4 @@ def test_what_is_stored_is_read_through_the_checks_of_a_request() -> None:
     stored = unpack(codec().encode(record(headers={"A": "b"}), 0.0))
     evil = {**{name: getattr(stored, name) for name in StoredRecord.__struct_fields__}, "headers": [["A", "b\r\nC: d"]]}
     with pytest.raises(ValueError, match="control character"):
-        codec().decode(pack(StoredRecord(**evil)), 0.0)
+        codec().decode(msgspec.msgpack.encode(StoredRecord(**evil)), 0.0)

@@ -10,6 +10,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from tests.abandoning import abandon
 from tests.jobs.site import Linked
 from tests.simulated_store import SimulatedStore
 from trawl.clock import WallClock
@@ -87,7 +88,7 @@ class Worker:
     def kill(self) -> None:
         """End as by SIGKILL."""
         self.is_killed = True
-        self.job.abandon()
+        abandon(self.job)
         self._scope.cancel()
 
     async def _follow(self) -> None:
@@ -236,7 +237,7 @@ async def test_a_dead_sessions_parts_come_within_a_lease_and_a_quarter_and_are_u
         assert len(one.share.owned) == PARTS
         await hand_over(one)
         await until(lambda: len(two.share.owned) == PARTS // 2)
-        one.abandon()
+        abandon(one)
         began = trio.current_time()
         await until(lambda: len(two.share.owned) == PARTS)
         assert 0.9 * LEASE - LEASE / 4 < trio.current_time() - began < 1.25 * LEASE
@@ -324,7 +325,7 @@ async def test_start_is_read_again_where_its_reader_died(autojump_clock: MockClo
             await open_frontier(job, Linked(), WallClock.started(0.0))
         assert StartAssigned() in one.share.changes_so_far()
         assert StartAssigned() not in two.share.changes_so_far()
-        one.abandon()
+        abandon(one)
         await until(lambda: len(two.share.owned) == PARTS)
         assert StartAssigned() in two.share.changes_so_far()
         two.share.started()
@@ -403,7 +404,7 @@ async def test_what_a_killed_callback_has_spilled_is_removed(autojump_clock: Moc
         await frontier.push_many([record(1)])
         (lease,) = await frontier.lease_many(record(1).lane, 1)
         await frontier.spill(lease, [b"half"])
-        one.abandon()
+        abandon(one)
     async with open_job(HERE, connect=store.connect) as two:
         await two.commit()
     assert not store.content.get(Keys("job").spilled.encode())
@@ -465,7 +466,7 @@ async def test_who_was_killed_is_given_up_though_its_server_was_started_anew_unn
     async with open_job(HERE, connect=store.connect, exports=False) as lives:
         async with open_job(HERE, connect=store.connect) as killed:
             await killed.commit()
-            killed.abandon()
+            abandon(killed)
         store.restart(store.saved(), run_id="2")
         with trio.fail_after(5.0 * LEASE):
             async with open_job(HERE, connect=store.connect) as heir:
@@ -502,7 +503,7 @@ async def test_a_dead_sessions_parts_come_in_time_though_the_servers_clock_was_s
         await trio.sleep(LEASE)
         store.clock_ahead = -3600.0
         await trio.sleep(1.0)
-        one.abandon()
+        abandon(one)
         began = trio.current_time()
         await until(lambda: len(two.share.owned) == PARTS)
         assert 0.9 * LEASE - LEASE / 4 < trio.current_time() - began < 1.25 * LEASE + 1.0

@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
+from tests.abandoning import abandon
 from tests.jobs.site import Linked
 from tests.simulated_store import SimulatedStore
 from trawl.clock import WallClock
@@ -160,7 +161,7 @@ class Session:
 
     def die(self) -> None:
         """End as by SIGKILL."""
-        self.job.abandon()
+        abandon(self.job)
         self._scope.cancel()
         self.held.clear()
 

@@ -20,6 +20,7 @@ import trio
 from trio.testing import MockClock
 
 import trawl
+from tests.abandoning import abandon
 from tests.jobs.site import START_UTC
 from tests.simulated_store import SimulatedStore
 from trawl._run import CrawlResult, crawl_with
@@ -218,7 +219,7 @@ async def test_what_killed_processes_had_is_fetched_by_others_and_nothing_is_los
             await trio.sleep(chance.uniform(0.5, 6.0))
             if number < 4 and len(jobs) > number:
                 killed += 1
-                jobs[number].abandon()  # nothing of it is stored any more, as after SIGKILL
+                abandon(jobs[number])  # nothing of it is stored any more, as after SIGKILL
                 scope.cancel()
     assert killed
     fleet.check()
@@ -603,7 +604,7 @@ async def test_the_hosts_of_a_dead_process_go_on_after_a_lease_and_a_quarter(
         await trio.sleep(1.0)
         scope = await nursery.start(killable)
         await trio.sleep(7.0)
-        jobs[1].abandon()
+        abandon(jobs[1])
         scope.cancel()
         killed = trio.current_time()
         its = set(fleet.by[1])

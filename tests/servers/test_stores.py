@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 import trio
 
+from tests.abandoning import abandon
 from tests.contracts.team import opened_as_team
 from tests.servers.stores import KINDS, StoreProcess, running_store
 from tests.simulated_store import SimulatedStore
@@ -368,7 +369,7 @@ def test_of_a_killed_process_nothing_is_reported_as_leased(server: StoreProcess)
         async with open_job(Address.parse(url), lease=1.5) as job:
             job.share.say(SessionState(since=0.0, in_flight=9).encode())
             await trio.sleep(1.0)  # a renewal
-            job.abandon()
+            abandon(job)
 
     trio.run(run)
     assert inspect_job(url).leased == 0

@@ -37,7 +37,6 @@ __all__ = [
     "RecordCodec",
     "StoredRecord",
     "ext_hook",
-    "pack",
     "portable",
     "repack",
     "unpack",
@@ -389,15 +388,10 @@ _encoder = msgspec.msgpack.Encoder()
 _record_decoder = msgspec.msgpack.Decoder(StoredRecord, ext_hook=ext_hook)
 
 
-def pack(stored: StoredRecord) -> bytes:
-    """Encode a stored record whose meta, cb_kwargs and cookies are portable."""
-    return _encoder.encode(stored)
-
-
 def repack(stored: StoredRecord, **changes: Any) -> bytes:
     """Encode a stored record that was read, with some fields changed."""
     changed = msgspec.structs.replace(stored, **changes)
-    return pack(
+    return _encoder.encode(
         msgspec.structs.replace(
             changed,
             meta=portable(changed.meta, "meta"),

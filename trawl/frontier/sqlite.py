@@ -31,12 +31,11 @@ from trawl.errors import JobError, UsageError
 from trawl.file_sync import make_folder
 from trawl.frontier.base import OutboxItem
 from trawl.frontier.errors import DATABASE_ERRORS, job_error
-from trawl.frontier.job import Job, LaneHead, Outbox, Place, Snapshot, Step, StepResult
+from trawl.frontier.job import Job, LaneHead, Outbox, Place, Snapshot, Step, StepResult, as_is
 from trawl.frontier.lock import LOCK_NAME, JobLock
 from trawl.frontier.parts import HELD
 from trawl.frontier.sections import damage_error
 from trawl.frontier.tables import (
-    BUSY_SECONDS,
     DATABASE_NAME,
     SCHEMA_VERSION,
     RowCounts,
@@ -130,26 +129,21 @@ class SqliteJob(Job):
         """Read the first records of lanes, each given by its number and a limit. A checkpoint."""
         await self.transactions.execute(partial(read_lanes, wanted=wanted), applied, is_writing=False)
 
-    async def read_seen(self, marks: Sequence[bytes], applied: Callable[[set[bytes]], None]) -> set[bytes]:
+    async def read_seen(self, marks: Sequence[bytes], applied: Callable[[set[bytes]], T]) -> T:
         """Read which of ``marks`` were seen. A checkpoint."""
-
-        def hear(seen: set[bytes]) -> set[bytes]:
-            applied(seen)
-            return seen
-
-        return await self.transactions.execute(partial(which_are_seen, marks=marks), hear, is_writing=False)
+        return await self.transactions.execute(partial(which_are_seen, marks=marks), applied, is_writing=False)
 
     async def read_due(self, lanes: Sequence[int], now: int) -> list[tuple[Place, bytes]]:
         """Read the first held requests that are due at ``now``, in microseconds since 1970. A checkpoint."""
-        return await self.transactions.execute(partial(due, now=now), _same, is_writing=False)
+        return await self.transactions.execute(partial(due, now=now), as_is, is_writing=False)
 
     async def read_snapshot(self, max_marks: int, now: float) -> Snapshot:
         """Read what a frontier begins with. A checkpoint."""
         # Asked before it is written: a clock is rarely set back, and what only reads needs no commit.
-        if await self.transactions.execute(partial(is_clock_set_back, now=now), _same, is_writing=False):
-            await self.transactions.execute(partial(bring_forward, now=now), _same)
+        if await self.transactions.execute(partial(is_clock_set_back, now=now), as_is, is_writing=False):
+            await self.transactions.execute(partial(bring_forward, now=now), as_is)
         step = partial(read_snapshot, max_marks=max_marks, row_counts=self.row_counts)
-        return await self.transactions.execute(step, _same, is_writing=False)
+        return await self.transactions.execute(step, as_is, is_writing=False)
 
     async def sync(self) -> None:
         """Have everything kept so far on the disk itself, where a power cut leaves it too. A checkpoint.
@@ -157,7 +151,7 @@ class SqliteJob(Job):
         Raises:
             JobError: It can't be written.
         """
-        await self.transactions.execute(_nothing, _nothing, is_synced=True)
+        await self.transactions.execute(as_is, as_is, is_synced=True)
 
     async def aclose(self) -> None:
         """Write what was kept, and give the job free for the next process. A checkpoint; cancelled, it does so too.
@@ -184,15 +178,9 @@ class SqliteJob(Job):
         """Make the error that says that the job is damaged, where, and what to do."""
         return damage_error(self.directory, detail)
 
-    def abandon(self) -> None:
-        """Let go of the job as a killed process would: nothing more is written. For tests of resuming."""
-        self._is_open = False
-        self._connection.close()
-        self._lock.release()
-
     async def _read_outbox(self, position: int, limit: int) -> Sequence[OutboxItem]:
         return await self.transactions.execute(
-            partial(read_outbox, position=position, limit=limit), _same, is_writing=False
+            partial(read_outbox, position=position, limit=limit), as_is, is_writing=False
         )
 
     def _in_transaction(self) -> Callable[[sqlite3.Connection], None]:
@@ -227,28 +215,25 @@ class SqliteJob(Job):
             self._stored_end = end
 
 
-async def open_job(
-    directory: str | PathLike[str], blocking: Blocking, *, busy_seconds: float = BUSY_SECONDS
-) -> SqliteJob:
+async def open_job(directory: str | PathLike[str], blocking: Blocking) -> SqliteJob:
     """Open the job in ``directory``, which is created if it is missing. A checkpoint.
 
     Args:
         directory: New, empty, or with a job in it.
         blocking: How blocking work is done.
-        busy_seconds: How long another program may hold the database before that is an error.
 
     Raises:
         JobError: Another process is using it; or it is damaged, of a newer version, or can't be written.
         UsageError: It is not a directory, or holds other files.
     """
     path = Path(directory)
-    return SqliteJob(path, await blocking.run(_DirectoryState, path, busy_seconds), blocking)
+    return SqliteJob(path, await blocking.run(_DirectoryState, path), blocking)
 
 
 class _DirectoryState:
     """State read from the disk while a job is opened. The constructor blocks."""
 
-    def __init__(self, directory: Path, busy_seconds: float) -> None:
+    def __init__(self, directory: Path) -> None:
         _make(directory)
         # Before the database: that of a job in use is not even opened.
         self.lock: JobLock = JobLock(directory)
@@ -256,7 +241,7 @@ class _DirectoryState:
             try:
                 self.connection: sqlite3.Connection
                 self.is_new: bool
-                self.connection, self.is_new = connect(directory, busy_seconds=busy_seconds)
+                self.connection, self.is_new = connect(directory)
                 try:
                     self._read()
                     self.lock.clear_error()
@@ -326,11 +311,3 @@ def _close(directory: Path, *, is_empty: bool) -> None:
                 directory,
                 directory,
             )
-
-
-def _nothing(given: object) -> None:
-    """Do nothing: the step only causes a transaction."""
-
-
-def _same(found: T) -> T:
-    return found

@@ -26,7 +26,7 @@ from trawl.clock import WallClock
 from trawl.errors import JobError
 from trawl.frontier.base import FrontierStatistics, LaneKey, PushResult, Record, SortKey
 from trawl.frontier.codec import RecordCodec
-from trawl.frontier.job import HeldLane, Job, LaneRow, Place, Row, Snapshot, Step, StepResult, wall_time
+from trawl.frontier.job import HeldLane, Job, LaneRow, Place, Row, Snapshot, Step, StepResult, as_is, wall_time
 from trawl.frontier.lane_cache import Bounds, DupeFilter, LaneCache, LaneCaches, LaneReader
 from trawl.frontier.parts import is_held, part_in
 from trawl.frontier.sections import LEASES
@@ -126,7 +126,7 @@ class StoredFrontier:
         n = self._spilled.get(order, 0)
         self._spilled[order] = n + len(items)
         rows = [(order, i, item) for i, item in enumerate(items, start=n + 1)]
-        await self._job.apply(Step(spilled=rows), _nothing)
+        await self._job.apply(Step(spilled=rows), as_is)
 
     async def acknowledge(
         self, lease: Record, outputs: Sequence[Record] = (), items: Sequence[bytes] = (), failure: str | None = None
@@ -196,7 +196,8 @@ class StoredFrontier:
             if lease.not_before > now and self._job.failure is None:
                 later.append((place, (self._job.held_number(lease.lane), self._wall_time(lease), 0.0)))
                 continue
-            self._unleased(lease)
+            del self._leased[lease.order]
+            cache.leased -= 1
             self.caches.place(cache, (*place[2:], place[0]), lease)
             self._pending += 1
         if later:
@@ -414,10 +415,6 @@ class StoredFrontier:
         """Return the instant at which a record held until a wall time is surely found to be due."""
         return self._wall.from_epoch((until + 1) / 1e6)
 
-    def _unleased(self, lease: Record) -> None:
-        cache = self._leased.pop(lease.order)[0]
-        cache.leased -= 1
-
     def _ended(self, order: int) -> None:
         """Forget a leased record that is gone from the store."""
         cache = self._leased.pop(order)[0]
@@ -464,9 +461,10 @@ class StoredFrontier:
     ) -> set[bytes]:
         """Return those of ``asked`` that the store has; the others are claimed now."""
 
-        def applied(stored: set[bytes]) -> None:
+        def applied(stored: set[bytes]) -> set[bytes]:
             for mark in asked:
                 self._dupe_filter.settle(mark, was_stored=mark in stored)
+            return stored
 
         try:
             return await self._job.read_seen(asked, applied)
@@ -517,7 +515,3 @@ def _key(record: Record) -> SortKey:
 def _text(reason: str) -> str:
     """Return a reason as text that can be stored; a server's may hold half of a surrogate pair."""
     return reason.encode(errors="backslashreplace").decode()
-
-
-def _nothing(_: object) -> None:
-    """Ignore the result of a step."""

@@ -92,7 +92,7 @@ _TABLES = (
 )
 
 
-def connect(directory: Path, *, busy_seconds: float = BUSY_SECONDS) -> tuple[sqlite3.Connection, bool]:
+def connect(directory: Path) -> tuple[sqlite3.Connection, bool]:
     """Open the job's database for writing, created if missing. Returns whether it was created now, too.
 
     Raises:
@@ -103,7 +103,7 @@ def connect(directory: Path, *, busy_seconds: float = BUSY_SECONDS) -> tuple[sql
     _look_at_file(directory)
     # One thread at a time uses it, never the same: the check of sqlite3 would only see that they differ.
     connection = sqlite3.connect(
-        directory / DATABASE_NAME, timeout=busy_seconds, isolation_level=None, check_same_thread=False
+        directory / DATABASE_NAME, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
     )
     try:
         _configure(connection)

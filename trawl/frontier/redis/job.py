@@ -48,6 +48,7 @@ from trawl.frontier.job import (
     Snapshot,
     Step,
     StepResult,
+    as_is,
     hash_of,
     wall_time,
 )
@@ -284,11 +285,11 @@ class RedisJob(Job):
         Raises:
             JobError: The job is this process's no more, or its server refuses.
         """
-        return await self._read((script, keys, args), _same)
+        return await self._read((script, keys, args), as_is)
 
     async def read_failed(self, limit: int) -> list[bytes]:
         """Read up to ``limit`` failed requests, as they are stored. A checkpoint."""
-        found: list[bytes] = await self._read(("failed", [self._keys.failed], [0, limit]), _same)
+        found: list[bytes] = await self._read(("failed", [self._keys.failed], [0, limit]), as_is)
         return found[::2]
 
     async def requeue(self, failed: Sequence[tuple[bytes, Row]]) -> None:
@@ -315,12 +316,8 @@ class RedisJob(Job):
         if not self._has_ended.is_set():
             raise JobError(f"job {self.name}: its server is away: what was learned last is not stored", self.name)
 
-    def abandon(self) -> None:
-        """Let go of the job as a killed process would: nothing more is written. For tests of resuming."""
-        self.fail(JobError(f"job {self.name}: abandoned", self.name))
-
     async def _read_outbox(self, position: int, limit: int) -> Sequence[OutboxItem]:
-        answer = await self._read(("items", [self._keys.items], [position + 1, limit, READ_BYTES]), _same)
+        answer = await self._read(("items", [self._keys.items], [position + 1, limit, READ_BYTES]), as_is)
         items = []
         for number, (place, item) in enumerate(zip(answer[::2], answer[1::2], strict=True), start=position + 1):
             if place != b"%d-0" % number:
@@ -341,7 +338,7 @@ class RedisJob(Job):
     async def _read_held(self, wanted: Sequence[tuple[bytes, bytes, int]]) -> list[tuple[Place, bytes]]:
         answer: list[Any] = []
         while wanted and not answer:
-            answer = await self._read_queue([arg for each in wanted for arg in each], _same)
+            answer = await self._read_queue([arg for each in wanted for arg in each], as_is)
         return [(self._place(each), each[KEY_BYTES:]) for each in answer if isinstance(each, bytes)]
 
     async def _bring_forward(self, now: float) -> None:
@@ -360,10 +357,10 @@ class RedisJob(Job):
                 if stored.until is not None and stored.until > now + stored.wait + 1.0:
                     until = now + stored.wait
                     row = (place[0], place[1], wall_time(until), 0.0, repack(stored, until=until))
-                    await self.apply(Step(ended=place, rows=[row]), _same)
+                    await self.apply(Step(ended=place, rows=[row]), as_is)
                     changed[place[1]] = None
         if changed:
-            self.share.brought_forward((await self.apply(Step(due_of=list(changed)), _same)).due)
+            self.share.brought_forward((await self.apply(Step(due_of=list(changed)), as_is)).due)
 
     def _place(self, member: bytes) -> Place:
         try:
@@ -429,7 +426,7 @@ class RedisJob(Job):
 
     async def refresh(self) -> None:
         """Read the saved values of the whole job again. A checkpoint."""
-        state = await self._read(("state", self._keys.of_state, []), _same)
+        state = await self._read(("state", self._keys.of_state, []), as_is)
         self._kept.update({name: blob for name, blob in kept_of(state[4]).items() if name not in self._changed})
 
     async def give_back(self, kept: Sequence[tuple[int, bytes]], applied: Callable[[], None]) -> None:
@@ -707,7 +704,3 @@ def _told(applied: Callable[[], None], _: StepResult) -> None:
 
 _WRITTEN = StepResult()
 _NOTHING = Step()
-
-
-def _same(found: T) -> T:
-    return found
