@@ -24,7 +24,7 @@ def fleet(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Fleet:
     """Processes in a folder, on a job in a simulated server that the commands reach too."""
     monkeypatch.chdir(tmp_path)
     store = SimulatedStore()
-    for name in ("client.connect", "opening.connect_server"):
+    for name in ("client.connect", "startup.connect_server"):
         monkeypatch.setattr(f"trawl.frontier.redis.{name}", store.connect)
     return Fleet(tmp_path, store)
 

@@ -16,7 +16,7 @@ import trio
 from trawl.cli.local_server import FOLDER, LocalServer, find_server, has_server, open_local_server
 from trawl.errors import JobError, UsageError
 from trawl.frontier.redis.client import Address
-from trawl.frontier.redis.opening import open_job
+from trawl.frontier.redis.startup import open_job
 
 pytestmark = pytest.mark.servers
 

@@ -32,7 +32,7 @@ SETTINGS = {"JOB_DIR": URL, "THROTTLING_SCOPES": SLOW, "RANDOMIZE_DOWNLOAD_DELAY
 def store(monkeypatch: pytest.MonkeyPatch) -> SimulatedStore:
     """A server with a job; what looks at it from outside runs as part of the crawl."""
     made = SimulatedStore(latency=0.01)
-    for name in ("client.connect", "opening.connect_server"):
+    for name in ("client.connect", "startup.connect_server"):
         monkeypatch.setattr(f"trawl.frontier.redis.{name}", made.connect)
     return made
 

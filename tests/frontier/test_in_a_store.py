@@ -28,8 +28,8 @@ from trawl.frontier import JobSettings
 from trawl.frontier.base import Record
 from trawl.frontier.redis.client import Address, StoreConnectionError, StoreServer, _mapped, connect
 from trawl.frontier.redis.layout import Keys, key_of, mark_of, place_of
-from trawl.frontier.redis.opening import open_job
 from trawl.frontier.redis.report import export_pending, failures, inspect_job, requeue_failed
+from trawl.frontier.redis.startup import open_job
 from trawl.frontier.stored import open_frontier
 from trawl.http import Request
 from trawl.testing import SimulatedWeb
@@ -44,7 +44,7 @@ LEASE = 15.0
 @pytest.fixture
 def store(monkeypatch: pytest.MonkeyPatch) -> SimulatedStore:
     made = SimulatedStore(latency=0.01)
-    for name in ("client.connect", "opening.connect_server"):
+    for name in ("client.connect", "startup.connect_server"):
         monkeypatch.setattr(f"trawl.frontier.redis.{name}", made.connect)
     return made
 

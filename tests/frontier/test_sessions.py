@@ -32,7 +32,7 @@ from trawl.frontier.parts import (
 from trawl.frontier.redis.client import Address
 from trawl.frontier.redis.job import RedisJob
 from trawl.frontier.redis.layout import Keys
-from trawl.frontier.redis.opening import open_job
+from trawl.frontier.redis.startup import open_job
 from trawl.frontier.stored import StoredFrontier, open_frontier
 from trawl.http import Request
 

@@ -29,7 +29,7 @@ from trawl.frontier.parts import PartsWanted, StartAssigned, part_of_lane
 from trawl.frontier.redis.client import Address, Call, StoreConnectionError, StoreServer
 from trawl.frontier.redis.job import RedisJob
 from trawl.frontier.redis.layout import KEY_BYTES, Keys
-from trawl.frontier.redis.opening import open_job
+from trawl.frontier.redis.startup import open_job
 from trawl.frontier.stored import StoredFrontier, open_frontier
 from trawl.http import Request
 from trawl.testing.clock import seeded_scheduling

@@ -147,7 +147,7 @@ class Fleet:
 @pytest.fixture
 def store(monkeypatch: pytest.MonkeyPatch) -> SimulatedStore:
     made = SimulatedStore(latency=0.005)
-    monkeypatch.setattr("trawl.frontier.redis.opening.connect_server", made.connect)
+    monkeypatch.setattr("trawl.frontier.redis.startup.connect_server", made.connect)
     return made
 
 
@@ -294,7 +294,7 @@ async def test_a_process_in_whose_place_others_went_on_joins_them_again(
     tmp_path: Path, autojump_clock: MockClock, store: SimulatedStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cuttable = Cuttable(store)
-    monkeypatch.setattr("trawl.frontier.redis.opening.connect_server", cuttable.connect)
+    monkeypatch.setattr("trawl.frontier.redis.startup.connect_server", cuttable.connect)
     fleet = Fleet(tmp_path, store, JOB_LEASE=4.0, DOWNLOAD_DELAY=2.0)
     runs = Counter[int]()
 

@@ -67,7 +67,7 @@ def cut() -> set[int]:
 def store(monkeypatch: pytest.MonkeyPatch, cut: set[int]) -> SimulatedStore:
     """A store whose line is one for all jobs: each crawl here has a job of its own."""
     made = SimulatedStore()
-    for name in ("client.connect", "opening.connect_server"):
+    for name in ("client.connect", "startup.connect_server"):
         monkeypatch.setattr(f"trawl.frontier.redis.{name}", made.connect)
 
     def line(address: Address, session: str, *, life: float, lease: SessionLease, connect: Any) -> StoreLine:
@@ -78,7 +78,7 @@ def store(monkeypatch: pytest.MonkeyPatch, cut: set[int]) -> SimulatedStore:
 
         return StoreLine(Address.parse("redis://store/all"), session, life=life, lease=lease, connect=through)
 
-    monkeypatch.setattr("trawl.frontier.redis.opening.StoreLine", line)
+    monkeypatch.setattr("trawl.frontier.redis.startup.StoreLine", line)
     return made
 
 

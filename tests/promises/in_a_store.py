@@ -119,7 +119,7 @@ def in_a_store(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) 
 
     stores: dict[str, SimulatedStore] = {}
     monkeypatch.setattr(
-        "trawl.frontier.redis.opening.connect_server",
+        "trawl.frontier.redis.startup.connect_server",
         lambda address: _store_of(stores, address).connect(address),
     )
     monkeypatch.setattr("trawl.testing.run.load", load_with_a_job)

@@ -20,7 +20,7 @@ from tests.servers.stores import KINDS, StoreProcess, running_store
 from trawl.errors import JobError, SessionEnded, TrawlError
 from trawl.frontier.redis.client import Address, Call, StoreConnectionError, StoreServer, connect
 from trawl.frontier.redis.job import RedisJob
-from trawl.frontier.redis.opening import open_job
+from trawl.frontier.redis.startup import open_job
 
 __all__ = ["site"]
 

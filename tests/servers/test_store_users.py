@@ -18,8 +18,8 @@ from tests.servers.nginx import free_port
 from tests.servers.stores import KINDS, StoreProcess, running_store
 from trawl.errors import JobError
 from trawl.frontier.redis.client import Address
-from trawl.frontier.redis.opening import open_job
 from trawl.frontier.redis.report import inspect_job
+from trawl.frontier.redis.startup import open_job
 
 __all__ = ["site"]
 

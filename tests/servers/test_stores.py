@@ -31,8 +31,8 @@ from trawl.frontier.parts import HELD, Counts, SessionState, number_in
 from trawl.frontier.redis.client import Address, Call, StoreConnectionError, connect
 from trawl.frontier.redis.job import RedisJob
 from trawl.frontier.redis.layout import Keys, key_of
-from trawl.frontier.redis.opening import open_job
 from trawl.frontier.redis.report import inspect_job
+from trawl.frontier.redis.startup import open_job
 from trawl.frontier.stored import open_frontier
 from trawl.testing.frontier_contract import FrontierContract, Opener
 

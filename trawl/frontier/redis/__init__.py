@@ -5,6 +5,6 @@ Several processes may work on a job: each owns parts of its hosts (:mod:`trawl.f
 
 from trawl.frontier.redis.client import Address
 from trawl.frontier.redis.job import RedisJob
-from trawl.frontier.redis.opening import open_job
+from trawl.frontier.redis.startup import open_job
 
 __all__ = ["Address", "RedisJob", "open_job"]

@@ -12,7 +12,7 @@ import ssl
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from functools import partial
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 import attrs
@@ -25,16 +25,11 @@ __all__ = [
     "Address",
     "Call",
     "Connect",
-    "Durability",
     "StoreConnectionError",
     "StoreServer",
-    "check_server",
     "connect",
-    "tell_durability",
     "told",
 ]
-
-logger: logging.Logger = logging.getLogger("trawl.frontier")
 
 _AWAY = re.compile(r"\b(?:LOADING|BUSY|OOM|MISCONF|READONLY|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|NOREPLICAS)\b")
 """Words in answers of a server that will do it later: at the beginning, or further in where a script failed by it."""
@@ -302,82 +297,3 @@ async def connect(address: Address) -> AsyncGenerator[StoreServer, None]:
     with _mapped(address):
         async with client:
             yield StoreServer(client, address)
-
-
-Durability: TypeAlias = Literal["always", "replicated", "fast"]
-
-_POLICIES: Mapping[str, str] = {
-    "always": "each step is on the server's disk before it counts",
-    "replicated": "each step is in a replica's memory before it counts",
-    "fast": "after a power cut of the server, or its failover, the last steps are done again, and items may come twice",
-}
-
-
-def check_server(facts: Mapping[str, str], address: Address, durability: Durability) -> int:
-    """Compare a server's configuration with what a job needs.
-
-    Returns the number of replicas that must have each step.
-
-    Raises:
-        UsageError: The server is too old, may evict keys or lose steps; the message says what to set.
-        JobError: It is a replica, or has none: that may be otherwise soon, so whoever starts processes may try again.
-    """
-    wrong = _too_old(facts) or _unsafe(facts) or _unable(facts, durability)
-    if wrong:
-        raise UsageError(f"job {address.shown}: {wrong}")
-    lacks = _lacks(facts, durability)
-    if lacks:
-        raise JobError(f"job {address.shown}: {lacks}", address.shown)
-    if not any(key.startswith("config.") for key in facts):
-        words = "job %s: the server does not tell its configuration: it must have `maxmemory-policy noeviction`%s"
-        also = "" if durability != "always" else ", `appendonly yes` and `appendfsync always`"
-        logger.warning(words, address.shown, also)
-    return 1 if durability == "replicated" else 0
-
-
-def tell_durability(address: Address, durability: Durability) -> None:
-    """Say in the log what is to be expected of a server that has what is needed."""
-    if durability != "fast" or "unix_socket_path" not in address.options:  # that one ends with the machine
-        logger.info("job %s: durability %s: %s", address.shown, durability, _POLICIES[durability])
-
-
-def _too_old(facts: Mapping[str, str]) -> str:
-    for name, key, least in (("Valkey", "valkey_version", (7, 2)), ("Redis", "redis_version", (6, 2))):
-        version = facts.get(key)
-        if version is not None:
-            numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdecimal())
-            wanted = ".".join(map(str, least))
-            return f"{name} {version} is too old: use {wanted} or later" if numbers < least else ""
-    return ""
-
-
-def _unsafe(facts: Mapping[str, str]) -> str:
-    if facts.get("cluster_enabled") == "1":
-        return "the server is part of a cluster, which is not supported yet: give a single server"
-    policy = facts.get("config.maxmemory-policy", "noeviction")
-    if policy != "noeviction":
-        return f"the server may throw keys away (maxmemory-policy {policy}): set maxmemory-policy noeviction"
-    if facts.get("connected_slaves", "0") != "0" and facts.get("config.min-replicas-to-write", "1") == "0":
-        return "the server has replicas, and goes on writing when it has lost them: set min-replicas-to-write 1"
-    return ""
-
-
-_OTHERWISE = "or give --job-durability fast"
-
-
-def _unable(facts: Mapping[str, str], durability: Durability) -> str:
-    if durability == "always":
-        if facts.get("config.appendonly", "yes") != "yes":
-            return f"the server keeps no append-only file: set appendonly yes and appendfsync always, {_OTHERWISE}"
-        fsync = facts.get("config.appendfsync", "always")
-        if fsync != "always":
-            return f"the server's appendfsync is {fsync}: set appendfsync always, {_OTHERWISE}"
-    return ""
-
-
-def _lacks(facts: Mapping[str, str], durability: Durability) -> str:
-    if facts.get("role", "master") != "master":
-        return "the server is a replica: give its primary"
-    if durability == "replicated" and facts.get("connected_slaves", "0") == "0":
-        return f"the server has no replica: give it one, {_OTHERWISE}"
-    return ""

@@ -1,6 +1,6 @@
 """A job in a server: numbered steps, one round trip at a time, under a lease.
 
-Theory of operation. One long task, which :mod:`trawl.frontier.redis.opening` starts, owns the connection. Tasks hand in
+Theory of operation. One long task, which :mod:`trawl.frontier.redis.startup` starts, owns the connection. Tasks hand in
 steps and readings and wait; what comes while a round trip is under way goes with the next one, as one step of the
 session::
 
@@ -165,7 +165,7 @@ class _Batch:
 
 
 class RedisJob(Job):
-    """A job in a server; :func:`~trawl.frontier.redis.opening.open_job` makes it.
+    """A job in a server; :func:`~trawl.frontier.redis.startup.open_job` makes it.
 
     Attributes:
         share: The session.

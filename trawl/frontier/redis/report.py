@@ -20,7 +20,7 @@ from trawl.frontier.parts import SessionState, is_held
 from trawl.frontier.redis import client
 from trawl.frontier.redis.client import Address, Call, StoreConnectionError, StoreServer
 from trawl.frontier.redis.layout import KEY_BYTES, Keys, end_of_lane, kept_of, place_of, start_of_lane, texts_of
-from trawl.frontier.redis.opening import check_head, open_job
+from trawl.frontier.redis.startup import check_head, open_job
 
 __all__ = ["export_pending", "failures", "inspect_job", "requeue_failed", "wish"]
 

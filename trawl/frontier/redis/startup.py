@@ -1,4 +1,4 @@
-"""Opening a job in a server: the server is checked, the process joins, and what it begins with is read.
+"""The start of a job in a server: the server is checked, the process joins, and what it begins with is read.
 
 ::
 
@@ -19,7 +19,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from secrets import token_hex
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import attrs
 import msgspec
@@ -27,16 +27,7 @@ import trio
 
 from trawl.errors import JobError, TrawlError, UsageError
 from trawl.frontier.parts import PARTS, suffixes_digest
-from trawl.frontier.redis.client import (
-    Address,
-    Connect,
-    Durability,
-    StoreConnectionError,
-    StoreServer,
-    check_server,
-    tell_durability,
-    told,
-)
+from trawl.frontier.redis.client import Address, Connect, StoreConnectionError, StoreServer, told
 from trawl.frontier.redis.client import connect as connect_server
 from trawl.frontier.redis.job import RedisJob, ServerState
 from trawl.frontier.redis.layout import FORMAT, SUBSETS, Keys, kept_of, text_of, texts_of
@@ -50,18 +41,28 @@ logger: logging.Logger = logging.getLogger("trawl.frontier")
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0  # seconds between two tries to reach a server
 _TOLD = 5  # differences between two processes
 
+Durability: TypeAlias = Literal["always", "replicated", "fast"]
+
+_POLICIES: Mapping[str, str] = {
+    "always": "each step is on the server's disk before it counts",
+    "replicated": "each step is in a replica's memory before it counts",
+    "fast": "after a power cut of the server, or its failover, the last steps are done again, and items may come twice",
+}
+
 
 @attrs.frozen(kw_only=True)
-class _Part:
-    """The part of a process in a job.
+class _JoinOptions:
+    """Options of a process that joins a job.
 
     Attributes:
+        durability: What the server is to be set up for.
         lease: The length of its lease, in seconds.
         exports: It copies the items to feeds.
         works: It sends requests.
         terms: What it must have in common with others that work on the job, as digests by name.
     """
 
+    durability: Durability
     lease: float
     exports: bool
     works: bool
@@ -99,10 +100,10 @@ async def open_job(
         UsageError: coredis is not installed; others work on the job on other terms.
     """
     raised: Exception | None = None
-    part = _Part(lease=lease, exports=exports, works=works, terms=terms)
+    options = _JoinOptions(durability=durability, lease=lease, exports=exports, works=works, terms=terms)
     async with trio.open_nursery() as nursery:
         try:
-            job: RedisJob = await nursery.start(partial(_serve, address, durability, part, connect or connect_server))
+            job: RedisJob = await nursery.start(partial(_serve, address, options, connect or connect_server))
             job.line = StoreLine(address, token_hex(8), life=lease, lease=job.lease, connect=connect or connect_server)
             try:
                 yield job
@@ -120,12 +121,7 @@ async def open_job(
 
 
 async def _serve(
-    address: Address,
-    durability: Durability,
-    part: _Part,
-    connect: Connect,
-    *,
-    task_status: trio.TaskStatus[RedisJob],
+    address: Address, options: _JoinOptions, connect: Connect, *, task_status: trio.TaskStatus[RedisJob]
 ) -> None:
     """Open the job, and do its round trips, connecting again whenever the server was away."""
     with trio.CancelScope() as scope:
@@ -138,7 +134,7 @@ async def _serve(
                 async with connect(address) as server:
                     try:
                         if job is None:
-                            job = await _open(server, await server.facts(), address, durability, part)
+                            job = await _open(server, address, options)
                             job.serving, scope.shield = scope, True
                             task_status.started(job)
                         away = await job.rounds(server)
@@ -160,11 +156,9 @@ async def _serve(
                 pause = min(2.0 * pause, _LONGEST_PAUSE)
 
 
-async def _open(
-    server: StoreServer, facts: Mapping[str, str], address: Address, durability: Durability, part: _Part
-) -> RedisJob:
+async def _open(server: StoreServer, address: Address, options: _JoinOptions) -> RedisJob:
     """Check the server, join the job, and read what it begins with."""
-    replicas = check_server(facts, address, durability)
+    replicas = _check_server(await server.facts(), address, options.durability)
     keys = Keys(address.job)
     head: list[bytes | str | int] = [each for pair in _form().items() for each in pair]
     (refused,) = await server.run([("able", [keys.tried], [])])
@@ -174,32 +168,32 @@ async def _open(
     await server.read_stream(keys.tried, "0", 0.0)  # this user may: the shared scopes will
     try:
         check_head((await server.run([("head", [keys.head], [1, *head])]))[0], address)
-        opened = await _join(server, address, keys, part)
+        opened = await _join(server, address, keys, options)
     except (ValueError, TypeError, LookupError) as error:
         words = f"job {address.shown}: it is damaged (what is stored in it can't be read: {error!r})"
         raise JobError(words, address.shown) from error
     if opened.share.is_alone:  # those who join others need not be told
-        tell_durability(address, durability)
-    return RedisJob(address, opened, lease=part.lease, replicas=replicas)
+        _tell_durability(address, options.durability)
+    return RedisJob(address, opened, lease=options.lease, replicas=replicas)
 
 
-async def _join(server: StoreServer, address: Address, keys: Keys, part: _Part) -> ServerState:
+async def _join(server: StoreServer, address: Address, keys: Keys, options: _JoinOptions) -> ServerState:
     """Begin a session, and have it take what it is to have."""
     worker = f"{socket.gethostname()}:{os.getpid()}"
-    terms = msgspec.json.encode(dict(part.terms)) if part.works else b""
-    arguments: list[bytes | str | int] = [worker, int(part.lease * 1e6), int(part.works), terms]
+    terms = msgspec.json.encode(dict(options.terms)) if options.works else b""
+    arguments: list[bytes | str | int] = [worker, int(options.lease * 1e6), int(options.works), terms]
     ((session, elapsed, others, worked),) = await server.run([("join", keys.of_join, arguments)])
-    share = Share(keys, session, int(elapsed), works=part.works, exports=part.exports, shown=address.shown)
+    share = Share(keys, session, int(elapsed), works=options.works, exports=options.exports, shown=address.shown)
     share.began_at -= int(worked) / 1e6
-    if part.works and (words := _differences(part.terms, others)):
+    if options.works and (words := _differences(options.terms, others)):
         await server.run([share.call(None, takes=False, leaves="clean")])
         raise UsageError(f"job {address.shown}: {words}")
-    if part.exports:
-        await _export(server, share, address, part.lease)
+    if options.exports:
+        await _export(server, share, address, options.lease)
     is_first = True
     while is_first or share.has_more:
         is_first = False
-        (answer,) = await server.run([share.call(part.lease, takes=True)])
+        (answer,) = await server.run([share.call(options.lease, takes=True)])
         share.hear(answer)
     (state,) = await server.run([("state", keys.of_state, [])])
     head = texts_of(state[0])
@@ -270,3 +264,73 @@ def check_head(flat: Sequence[Any], address: Address) -> None:
 def _form() -> Mapping[str, int | str]:
     """Return the form of a job that its head has to state."""
     return {"format": FORMAT, "parts": PARTS, "subsets": SUBSETS, "suffixes": suffixes_digest()}
+
+
+def _check_server(facts: Mapping[str, str], address: Address, durability: Durability) -> int:
+    """Compare a server's configuration with what a job needs.
+
+    Returns the number of replicas that must have each step.
+
+    Raises:
+        UsageError: The server is too old, may evict keys or lose steps; the message says what to set.
+        JobError: It is a replica, or has none: that may be otherwise soon, so whoever starts processes may try again.
+    """
+    wrong = _too_old(facts) or _unsafe(facts) or _unable(facts, durability)
+    if wrong:
+        raise UsageError(f"job {address.shown}: {wrong}")
+    lacks = _lacks(facts, durability)
+    if lacks:
+        raise JobError(f"job {address.shown}: {lacks}", address.shown)
+    if not any(key.startswith("config.") for key in facts):
+        words = "job %s: the server does not tell its configuration: it must have `maxmemory-policy noeviction`%s"
+        also = "" if durability != "always" else ", `appendonly yes` and `appendfsync always`"
+        logger.warning(words, address.shown, also)
+    return 1 if durability == "replicated" else 0
+
+
+def _tell_durability(address: Address, durability: Durability) -> None:
+    """Say in the log what is to be expected of a server that has what is needed."""
+    if durability != "fast" or "unix_socket_path" not in address.options:  # that one ends with the machine
+        logger.info("job %s: durability %s: %s", address.shown, durability, _POLICIES[durability])
+
+
+def _too_old(facts: Mapping[str, str]) -> str:
+    for name, key, least in (("Valkey", "valkey_version", (7, 2)), ("Redis", "redis_version", (6, 2))):
+        version = facts.get(key)
+        if version is not None:
+            numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdecimal())
+            wanted = ".".join(map(str, least))
+            return f"{name} {version} is too old: use {wanted} or later" if numbers < least else ""
+    return ""
+
+
+def _unsafe(facts: Mapping[str, str]) -> str:
+    if facts.get("cluster_enabled") == "1":
+        return "the server is part of a cluster, which is not supported yet: give a single server"
+    policy = facts.get("config.maxmemory-policy", "noeviction")
+    if policy != "noeviction":
+        return f"the server may throw keys away (maxmemory-policy {policy}): set maxmemory-policy noeviction"
+    if facts.get("connected_slaves", "0") != "0" and facts.get("config.min-replicas-to-write", "1") == "0":
+        return "the server has replicas, and goes on writing when it has lost them: set min-replicas-to-write 1"
+    return ""
+
+
+_OTHERWISE = "or give --job-durability fast"
+
+
+def _unable(facts: Mapping[str, str], durability: Durability) -> str:
+    if durability == "always":
+        if facts.get("config.appendonly", "yes") != "yes":
+            return f"the server keeps no append-only file: set appendonly yes and appendfsync always, {_OTHERWISE}"
+        fsync = facts.get("config.appendfsync", "always")
+        if fsync != "always":
+            return f"the server's appendfsync is {fsync}: set appendfsync always, {_OTHERWISE}"
+    return ""
+
+
+def _lacks(facts: Mapping[str, str], durability: Durability) -> str:
+    if facts.get("role", "master") != "master":
+        return "the server is a replica: give its primary"
+    if durability == "replicated" and facts.get("connected_slaves", "0") == "0":
+        return f"the server has no replica: give it one, {_OTHERWISE}"
+    return ""
