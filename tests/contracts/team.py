@@ -16,6 +16,7 @@ from trio.testing import MockClock
 from trawl.clock import WallClock
 from trawl.frontier import Frontier, LaneKey, Record
 from trawl.frontier.base import FrontierStatistics, PushResult, SortKey
+from trawl.frontier.job import as_is
 from trawl.frontier.lane_cache import Bounds
 from trawl.frontier.parts import PartsWanted, part_of_lane
 from trawl.frontier.redis.client import Address
@@ -47,7 +48,7 @@ class Session:
         share = self.job.share
         share.ask_if_over(is_idle=True)  # it looks at the job with this call, not in a while
         before = set(share.owned), share.heard
-        told = texts_of((await self.job.call("state", keys.of_state, []))[6])
+        told = texts_of((await self.job._read(("state", keys.of_state, []), as_is))[6])
         for change in share.changes_so_far():
             if isinstance(change, PartsWanted):
                 self.losing.update(change.parts)

@@ -10,9 +10,8 @@ import errno
 import sqlite3
 
 from trawl.errors import JobError
-from trawl.frontier.sections import damage_error
 
-__all__ = ["DATABASE_ERRORS", "job_error", "malformed"]
+__all__ = ["DATABASE_ERRORS", "damage_error", "job_error", "malformed"]
 
 DATABASE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
 """Errors of reading a database: the second if its text is not UTF-8, even in an error of SQLite's own."""
@@ -29,6 +28,15 @@ _SAID_OF_DAMAGE = ("malformed", "not a database", "Could not decode")
 _DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _DENIED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+
+
+def damage_error(directory: object, detail: str) -> JobError:
+    """Make the error that says that the job in ``directory`` is damaged, where, and what to do."""
+    return JobError(
+        f"job {directory}: it is damaged ({detail}). Nothing was overwritten: go on with a copy made before, or keep"
+        f" what can be read with `sqlite3 {directory}/job.db .recover`",
+        str(directory),
+    )
 
 
 def job_error(directory: object, error: sqlite3.Error | UnicodeDecodeError | OSError) -> JobError:

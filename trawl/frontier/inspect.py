@@ -21,10 +21,10 @@ import attrs
 import msgspec
 
 from trawl.frontier.codec import StoredRecord, joined, repack, split, unpack
-from trawl.frontier.errors import DATABASE_ERRORS, job_error
+from trawl.frontier.errors import DATABASE_ERRORS, damage_error, job_error
 from trawl.frontier.lock import JobLock, read_last_error, read_owner
 from trawl.frontier.parts import HELD, SessionState
-from trawl.frontier.sections import LEASES, damage_error
+from trawl.frontier.sections import LEASES
 from trawl.frontier.tables import connect, connect_to_read, read_kept
 from trawl.http.notes import RequestNotes
 

@@ -144,10 +144,6 @@ class LaneCache:
         first = self.at_hand[0][0]
         return first if self.beyond is None else min(first, self.beyond)
 
-    def has_best_at_hand(self) -> bool:
-        """Return whether the best pending record, if there is one, is in memory."""
-        return self.beyond is None or (bool(self.at_hand) and self.at_hand[0][0] < self.beyond)
-
     def ready(self, wanted: int) -> bool:
         """Return whether its ``wanted`` best records are all in memory."""
         if self.beyond is None:
@@ -155,15 +151,6 @@ class LaneCache:
         if len(self.at_hand) < wanted:
             return False
         return sum(key < self.beyond for key, _ in self.at_hand) >= wanted
-
-    def drop(self) -> int:
-        """Drop its records from memory. Returns how many there were."""
-        if not self.at_hand:
-            return 0
-        best = self.at_hand[0][0]
-        self.beyond = best if self.beyond is None else min(best, self.beyond)
-        dropped, self.at_hand = len(self.at_hand), []
-        return dropped
 
 
 class LaneCaches:
@@ -189,15 +176,17 @@ class LaneCaches:
     def place(self, cache: LaneCache, key: SortKey, record: Record | bytes) -> None:
         """Count one more pending record; cache it if it is among the best and there is room."""
         cache.pending += 1
-        if len(cache.at_hand) < self._at_hand and (cache.beyond is None or key < cache.beyond):
-            self._hold(cache, key, record)
-        elif cache.beyond is None or key < cache.beyond:
-            cache.beyond = key
+        if cache.beyond is None or key < cache.beyond:
+            if len(cache.at_hand) < self._at_hand:
+                self._hold(cache, key, record)
+            else:
+                cache.beyond = key
 
     def take(self, cache: LaneCache, limit: int) -> list[CachedRecord]:
         """Lease up to ``limit`` of the best records, as far as they are in memory."""
         taken: list[CachedRecord] = []
-        while len(taken) < limit and cache.at_hand and cache.has_best_at_hand():
+        beyond = cache.beyond
+        while len(taken) < limit and cache.at_hand and (beyond is None or cache.at_hand[0][0] < beyond):
             taken.append(heappop(cache.at_hand))
         self.at_hand -= len(taken)
         cache.pending -= len(taken)
@@ -217,7 +206,9 @@ class LaneCaches:
 
     def drop(self, cache: LaneCache) -> None:
         """Drop a lane's records from memory."""
-        self.at_hand -= cache.drop()
+        cache.beyond = cache.best()
+        self.at_hand -= len(cache.at_hand)
+        cache.at_hand = []
         self._used.pop(cache, None)
 
     @property

@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Generic, TypeVar
 
 import msgspec
 
-from trawl.errors import JobError
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -29,7 +27,6 @@ __all__ = [
     "STATISTICS",
     "JobInfo",
     "Section",
-    "damage_error",
     "statistics_section",
     "statistics_so_far",
 ]
@@ -37,15 +34,6 @@ __all__ = [
 logger: logging.Logger = logging.getLogger("trawl.frontier")
 
 T = TypeVar("T")
-
-
-def damage_error(directory: object, detail: str) -> JobError:
-    """Make the error that says that the job in ``directory`` is damaged, where, and what to do."""
-    return JobError(
-        f"job {directory}: it is damaged ({detail}). Nothing was overwritten: go on with a copy made before, or keep"
-        f" what can be read with `sqlite3 {directory}/job.db .recover`",
-        str(directory),
-    )
 
 
 class Section(Generic[T]):

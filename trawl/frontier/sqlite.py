@@ -30,11 +30,10 @@ from trawl.blocking import Blocking
 from trawl.errors import JobError, UsageError
 from trawl.file_sync import make_folder
 from trawl.frontier.base import OutboxItem
-from trawl.frontier.errors import DATABASE_ERRORS, job_error
+from trawl.frontier.errors import DATABASE_ERRORS, damage_error, job_error
 from trawl.frontier.job import Job, LaneHead, Outbox, Place, Snapshot, Step, StepResult, as_is
 from trawl.frontier.lock import LOCK_NAME, JobLock
 from trawl.frontier.parts import HELD
-from trawl.frontier.sections import damage_error
 from trawl.frontier.tables import (
     DATABASE_NAME,
     SCHEMA_VERSION,

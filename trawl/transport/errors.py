@@ -25,12 +25,11 @@ _PROTOCOL_WORDS = (
 """A part of the parser's text, and our sentence for it. The first that fits counts."""
 
 
-def system_error(error: BaseException) -> OSError | None:
+def system_error(error: BaseException | None) -> OSError | None:
     """Return the system's error behind ``error``; None if there is none."""
-    found: BaseException | None = error
-    while found is not None and not isinstance(found, OSError):
-        found = found.__cause__ or found.__context__  # httpcore's pool drops the cause and leaves the context
-    return found
+    while error is not None and not isinstance(error, OSError):
+        error = error.__cause__ or error.__context__  # httpcore's pool drops the cause and leaves the context
+    return error
 
 
 def words_of(error: BaseException) -> str:
@@ -61,12 +60,10 @@ def is_short_of_files(error: BaseException | None) -> bool:
 
     A lookup that could open none says only that it failed; then this function tries to open one.
     """
-    found = error
-    while found is not None and not isinstance(found, OSError):
-        found = found.__cause__ or found.__context__
+    found = system_error(error)
     if isinstance(found, socket.gaierror):
         try:
             os.close(os.dup(2))
         except OSError as refusal:
             found = refusal
-    return isinstance(found, OSError) and found.errno in {errno.EMFILE, errno.ENFILE}
+    return found is not None and found.errno in {errno.EMFILE, errno.ENFILE}

@@ -87,7 +87,7 @@ class WarcWriter:
         self._begin()
 
     def write(self, entries: Sequence[WarcEntry]) -> None:
-        """Write the records of ``entries`` and flush them; a entry whose body was removed is skipped.
+        """Write the records of ``entries`` and flush them; an entry whose body was removed is skipped.
 
         Raises:
             OSError: The disk is full or broken; the file is cut back to its last whole record.

@@ -277,16 +277,6 @@ class RedisJob(Job):
         await self._bring_forward(now)
         return Snapshot((), 0, self._seen, () if not self._seen else None)
 
-    async def call(self, script: str, keys: Sequence[str], args: Sequence[bytes | str | int]) -> Any:
-        """Run a script of this package on keys of the job, with the next round trip; its answer. A checkpoint.
-
-        Where an answer is lost it is run again, so it must be one that may. Before steps that were handed in with it.
-
-        Raises:
-            JobError: The job is this process's no more, or its server refuses.
-        """
-        return await self._read((script, keys, args), as_is)
-
     async def read_failed(self, limit: int) -> list[bytes]:
         """Read up to ``limit`` failed requests, as they are stored. A checkpoint."""
         found: list[bytes] = await self._read(("failed", [self._keys.failed], [0, limit]), as_is)
@@ -371,6 +361,7 @@ class RedisJob(Job):
     # Handing in, and waiting.
 
     async def _read(self, call: Call, hear: Callable[[Any], T]) -> T:
+        """Run a script that changes nothing with the next round trip, before the steps that were handed in with it."""
         await trio.lowlevel.checkpoint_if_cancelled()
         self.check()
         given = _PendingCall(call, hear)

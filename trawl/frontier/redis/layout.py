@@ -45,7 +45,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from trawl.frontier.base import SortKey
 from trawl.frontier.job import Place, Row
 
 __all__ = [
@@ -54,7 +53,6 @@ __all__ = [
     "Keys",
     "end_of_lane",
     "kept_of",
-    "key_at",
     "key_of",
     "mark_of",
     "place_of",
@@ -161,12 +159,7 @@ def mark_of(fingerprint: bytes) -> tuple[int, int]:
 
 def key_of(place: Place | Row) -> bytes:
     """Return the sort key of a request: bytes that compare as its lane, minus priority, minus share and order do."""
-    return key_at(place[1], (place[2], place[3], place[0]))
-
-
-def key_at(lane: int, key: SortKey) -> bytes:
-    """Return the sort key of a request of a lane."""
-    priority, share, order = key
+    order, lane, priority, share = place[:4]
     bits: int = struct.unpack(">Q", struct.pack(">d", share))[0]
     bits = bits ^ _ALL if bits & _MIDDLE else bits | _MIDDLE  # as integers these compare as the numbers do (IEEE 754)
     return struct.pack(">QQQQ", lane + _MIDDLE, priority + _MIDDLE, bits, order + _MIDDLE)
