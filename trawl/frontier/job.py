@@ -140,6 +140,8 @@ class Step:
         items: Items for the outbox.
         is_spilled: Whether the items that ``ended`` has spilled come before them.
         spilled: Items of a request that has not ended: its order, a number, and the item.
+        requeued: Only in a server: failed requests that are queued again, each as it is stored, and its row.
+        given_back: Only in a server: parts that other sessions may have from then on, each with what is kept of it.
     """
 
     ended: Place | None = None
@@ -152,6 +154,8 @@ class Step:
     items: Sequence[bytes] = ()
     is_spilled: bool = False
     spilled: Sequence[tuple[int, int, bytes]] = ()
+    requeued: Sequence[tuple[bytes, Row]] = ()
+    given_back: Sequence[tuple[int, bytes]] = ()
 
 
 @attrs.frozen

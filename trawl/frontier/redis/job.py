@@ -26,7 +26,6 @@ import logging
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import attrs
@@ -43,7 +42,6 @@ from trawl.frontier.job import (
     LaneHead,
     Outbox,
     Place,
-    Row,
     SessionLease,
     Snapshot,
     Step,
@@ -192,9 +190,7 @@ class RedisJob(Job):
         self._running: _Batch | None = None
         self._wanted = trio.Event()
         self._failure: JobError | None = None
-        self._requeued: Sequence[tuple[bytes, Row]] = ()
         self._orphans = opened.orphans
-        self._given: list[tuple[Sequence[tuple[int, bytes]], Callable[[], None]]] = []
         self._changed_parts: set[int] = set()
         self._has_started = False
         self._is_closing = False
@@ -281,11 +277,6 @@ class RedisJob(Job):
         """Read up to ``limit`` failed requests, as they are stored. A checkpoint."""
         found: list[bytes] = await self._read(("failed", [self._keys.failed], [0, limit]), as_is)
         return found[::2]
-
-    async def requeue(self, failed: Sequence[tuple[bytes, Row]]) -> None:
-        """Queue failed requests again, in one step. A checkpoint."""
-        self._requeued = failed
-        await self.commit()
 
     async def aclose(self) -> None:
         """Write what was kept, and give the job free for the next process. A checkpoint; cancelled, it does so too.
@@ -419,11 +410,6 @@ class RedisJob(Job):
         """Read the saved values of the whole job again. A checkpoint."""
         state = await self._read(("state", self._keys.of_state, []), as_is)
         self._kept.update({name: blob for name, blob in kept_of(state[4]).items() if name not in self._changed})
-
-    async def give_back(self, kept: Sequence[tuple[int, bytes]], applied: Callable[[], None]) -> None:
-        """Give parts back, each with what is kept of it. A checkpoint."""
-        self._given.append((kept, applied))
-        await self.commit()
 
     def _keep_of(self, part: int, name: str, blob: bytes | None) -> None:
         if part not in self.share.owned:
@@ -579,27 +565,15 @@ class RedisJob(Job):
         orphans, self._orphans = self._orphans, []
         for spilled in [*[f"{session} {order}" for order in unspilled], *orphans]:
             args += ("U", number_of(self._keys.spilled_by(*spilled.split(" "))), spilled)
-        for member, row in self._requeued:
-            args += ("Q", member, key_of(row) + row[4])
-        self._requeued = ()
         for name, blob in changed.items():
             args += ("D", name) if blob is None else ("K", name, blob)
-        self._write_parts(args, batch)
-        return [*calls, ("apply", keys, args)]
-
-    def _write_parts(self, args: list[bytes | str | int], batch: _Batch) -> None:
-        """Append what is kept of parts, the parts that are given back, and that ``start()`` was read."""
-        given, self._given = self._given, []
         parts, self._changed_parts = self._changed_parts, set()
         for part in sorted(parts & self.share.owned.keys()):
             args += ("V", part, packed(self.share.kept.get(part, {})))
-        for some, applied in given:
-            for part, kept in some:
-                args += ("G", part, kept)
-            batch.steps.append(_PendingCall(_NOTHING, partial(_told, applied)))
         if self._has_started:
             self._has_started = False
             args.append("B")
+        return [*calls, ("apply", keys, args)]
 
     def _hear_share(self, told: Any) -> None:
         if told is not None:
@@ -684,14 +658,10 @@ def _write(
         args += ("P", number_of(keys.spilled_by(session, order)), order, item)
     if step.is_spilled and step.ended is not None:
         args += ("T", number_of(keys.spilled_by(session, step.ended[0])), step.ended[0])
-    for item in step.items:
-        args += ("I", item)
+    args += [arg for item in step.items for arg in ("I", item)]
+    args += [arg for member, row in step.requeued for arg in ("Q", member, key_of(row) + row[4])]
+    args += [arg for part, kept in step.given_back for arg in ("G", part, kept)]
     return new
 
 
-def _told(applied: Callable[[], None], _: StepResult) -> None:
-    applied()
-
-
 _WRITTEN = StepResult()
-_NOTHING = Step()

@@ -16,6 +16,7 @@ import trio
 from trawl.errors import JobError
 from trawl.frontier.codec import unpack
 from trawl.frontier.inspect import Failure, JobReport, SessionReport, afresh, line
+from trawl.frontier.job import Step, as_is
 from trawl.frontier.parts import SessionState, is_held
 from trawl.frontier.redis import client
 from trawl.frontier.redis.client import Address, Call, StoreConnectionError, StoreServer
@@ -81,7 +82,7 @@ def requeue_failed(url: str, now_utc: datetime) -> int:
                 for member in found:
                     order, lane, _, _ = place_of(member)
                     rows.append((member, afresh(order, lane, unpack(_parts(member)[1]), now_utc.timestamp())))
-                await job.requeue(rows)
+                await job.apply(Step(requeued=rows), as_is)
                 count += len(rows)
         return count
 

@@ -29,7 +29,7 @@ import trio
 
 from trawl.errors import SessionEnded
 from trawl.frontier.base import LaneKey
-from trawl.frontier.job import HeldLane, LaneRow, Row
+from trawl.frontier.job import HeldLane, LaneRow, Row, Step, StepResult
 from trawl.frontier.parts import (
     Change,
     Counts,
@@ -202,10 +202,10 @@ class Share:
         self._losing -= parts
         self._giving += len(parts)
 
-        def applied() -> None:
+        def applied(_: StepResult) -> None:
             self._giving -= len(parts)
 
-        await self._job.give_back([(part, packed(values)) for part, values in kept.items()], applied)
+        await self._job.apply(Step(given_back=[(part, packed(values)) for part, values in kept.items()]), applied)
         return pending
 
     def say(self, words: bytes) -> None:
