@@ -59,7 +59,7 @@ async def test_a_report_tells_what_the_last_transaction_left_while_the_job_is_wo
     job.keep("mine", b"kept")
     await job.commit()
     report = inspect_job(tmp_path)
-    assert report.is_running
+    assert report.owner is not None
     assert (report.pending, report.leased, report.failed, report.seen, report.items) == (5, 1, 1, 7, 2)
     assert report.scopes == [("a.example", 3), ("b.example", 2), ("proxy", 2)]
     assert report.oldest_lease is not None
@@ -68,7 +68,7 @@ async def test_a_report_tells_what_the_last_transaction_left_while_the_job_is_wo
     assert failures(tmp_path, 9) == [Failure("http://a.example/1", "it is broken")]
     abandon(job)
     report = inspect_job(tmp_path)
-    assert (report.is_running, report.leased) == (False, 1)
+    assert (report.owner, report.leased) == (None, 1)
 
 
 async def test_what_failed_is_queued_again_in_its_old_place_as_if_it_had_never_been_tried(tmp_path: Path) -> None:

@@ -13,14 +13,14 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import msgspec
 
 from trawl.cookies import Cookie
 from trawl.frontier import Section
-from trawl.frontier.parts import PARTS, part_of
+from trawl.frontier.parts import part_of
 from trawl.robots import RobotsCache, RobotsEntry
 from trawl.throttling.restore import moved, split
 from trawl.throttling.snapshot import QuotaAllowance, ThrottleSnapshot
@@ -90,7 +90,7 @@ class HostState:
         if share is None:
             self._take_up(None, job.kept, now, is_unclean=job.was_killed)
             return
-        for part in self._owned():
+        for part in sorted(share.owned):
             self._take_up(part, job.kept_of(part), now, is_unclean=job.was_killed, is_shared=not share.is_alone)
 
     def gained(self, change: PartsGained, now: float) -> None:
@@ -209,7 +209,8 @@ class HostState:
         kept: dict[Part, list[tuple[JarName, list[Cookie]]]] = {None: []} if self._share is None else {}
         for name, jar in self._jars.items():
             if name is not None and not isinstance(name, JarName):
-                _say_once(name)
+                words = "the cookies of jar %r are not kept: a job keeps those of jars named by a text or a number"
+                logger.debug(words, name)
                 continue
             if self._share is None:
                 kept[None].append((name, list(jar)))
@@ -242,11 +243,7 @@ class HostState:
 
     def _unheard(self) -> list[int]:
         """The parts that came last, of which this crawl has not heard yet."""
-        return [part for part in self._owned() if part not in self._parts]
-
-    def _owned(self) -> list[int]:
-        share = self._share
-        return [] if share is None else [part for part in range(PARTS) if share.owns(part)]
+        return [] if self._share is None else sorted(self._share.owned.keys() - self._parts.keys())
 
     @property
     def _epoch(self) -> float:
@@ -256,7 +253,3 @@ class HostState:
 def _part_of(scope: str) -> int:
     """Return the part of a scope, by its id: it is that of a host of this name."""
     return part_of(f"//{scope}")
-
-
-def _say_once(name: Hashable) -> None:
-    logger.debug("the cookies of jar %r are not kept: a job keeps those of jars named by a text or a number", name)

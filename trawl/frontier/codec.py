@@ -354,7 +354,7 @@ _UNSENT = "unsent"
 _NOTE_KEYS = frozenset({*_STORED_NOTES, _PROXY_NOTE})
 
 
-def joined(meta: Mapping[Any, Any] | None, notes: RequestNotes) -> Mapping[Any, Any] | None:
+def stored_meta(meta: Mapping[Any, Any] | None, notes: RequestNotes) -> Mapping[Any, Any] | None:
     """Return a request's meta as it is stored, with its notes."""
     if notes is NO_NOTES:
         return meta
@@ -367,7 +367,7 @@ def joined(meta: Mapping[Any, Any] | None, notes: RequestNotes) -> Mapping[Any, 
     return stored
 
 
-def split(stored: Any) -> tuple[dict[Any, Any] | None, RequestNotes]:
+def meta_and_notes(stored: Any) -> tuple[dict[Any, Any] | None, RequestNotes]:
     """Split a stored meta into a request's meta and its notes."""
     if not stored or _NOTE_KEYS.isdisjoint(stored):
         return stored, NO_NOTES
@@ -448,7 +448,7 @@ class RecordCodec:
             raise ValueError(f"priority {request.priority} can't be stored in a job: keep to what 64 bits hold")
         headers, cookies, own_meta, cb_kwargs = request.extras()
         url, origin, scopes = request.written_url, record.origin, record.scopes
-        meta = joined(own_meta, notes_of(request))
+        meta = stored_meta(own_meta, notes_of(request))
         until = None
         wait = 0.0
         if record.not_before > now:
@@ -488,7 +488,7 @@ class RecordCodec:
             LookupError: The spider has no such callback any more.
         """
         stored = unpack(blob)
-        meta, notes = split(stored.meta)
+        meta, notes = meta_and_notes(stored.meta)
         request = Request(
             stored.url,
             self._names.callback(stored.callback),

@@ -20,7 +20,7 @@ from typing import Any
 import attrs
 import msgspec
 
-from trawl.frontier.codec import StoredRecord, joined, repack, split, unpack
+from trawl.frontier.codec import StoredRecord, meta_and_notes, repack, stored_meta, unpack
 from trawl.frontier.errors import DATABASE_ERRORS, damage_error, job_error
 from trawl.frontier.lock import JobLock, read_last_error, read_owner
 from trawl.frontier.parts import HELD, SessionState
@@ -33,12 +33,12 @@ __all__ = [
     "JobReport",
     "OldestLease",
     "SessionReport",
-    "afresh",
     "export_pending",
     "failures",
     "inspect_job",
-    "line",
+    "json_line",
     "requeue_failed",
+    "requeued_row",
 ]
 
 AT_ONCE = 1000
@@ -131,11 +131,6 @@ class JobReport:
     sessions: Sequence[SessionReport] = ()
     wish: str = ""
 
-    @property
-    def is_running(self) -> bool:
-        """Return whether a process is using it."""
-        return self.owner is not None
-
 
 def inspect_job(directory: str | PathLike[str]) -> JobReport:
     """Report the content of the job in ``directory``.
@@ -198,7 +193,7 @@ def requeue_failed(directory: str | PathLike[str], now_utc: datetime) -> int:
             rows = connection.execute("SELECT ord, lane, record FROM failed ORDER BY ord")
             queued = connection.executemany(
                 "INSERT INTO request (ord, lane, priority, share, record) VALUES (?, ?, ?, ?, ?)",
-                (afresh(order, lane, unpack(record), now_utc.timestamp()) for order, lane, record in rows),
+                (requeued_row(order, lane, unpack(record), now_utc.timestamp()) for order, lane, record in rows),
             ).rowcount
             connection.execute("DELETE FROM failed")
             connection.execute("UPDATE state SET value = value + ? WHERE name = 'requests'", (max(queued, 0),))
@@ -220,7 +215,7 @@ def export_pending(directory: str | PathLike[str]) -> Iterator[bytes]:
     with _reading(Path(directory)) as connection:
         while rows := connection.execute(statement, (last, AT_ONCE)).fetchall():
             last = rows[-1][0]
-            yield from (line(unpack(record)) for _, record in rows)
+            yield from (json_line(unpack(record)) for _, record in rows)
 
 
 @contextmanager
@@ -268,16 +263,16 @@ def _scopes(connection: sqlite3.Connection, lanes: Sequence[tuple[int, int]]) ->
     return counts.most_common()
 
 
-def afresh(order: int, lane: int, stored: StoredRecord, now: float) -> tuple[int, int, int, float, bytes]:
+def requeued_row(order: int, lane: int, stored: StoredRecord, now: float) -> tuple[int, int, int, float, bytes]:
     """Return the row of a failed request that is queued again, as if it had never been tried."""
-    meta, notes = split(stored.meta)
+    meta, notes = meta_and_notes(stored.meta)
     kept = {key: value for key, value in (meta or {}).items() if key not in _HISTORY}
     fresh = RequestNotes(admitted_at=now, proxy=notes.proxy, session=notes.session)
-    again = repack(stored, meta=joined(kept, fresh), until=None, wait=0.0)
+    again = repack(stored, meta=stored_meta(kept, fresh), until=None, wait=0.0)
     return order, lane, -stored.priority, -stored.share, again
 
 
-def line(stored: StoredRecord) -> bytes:
+def json_line(stored: StoredRecord) -> bytes:
     """Return a pending request as a line of JSON."""
     until = None if stored.until is None else datetime.fromtimestamp(stored.until, UTC)
     values = {
@@ -293,7 +288,7 @@ def line(stored: StoredRecord) -> bytes:
         "headers": stored.headers,
         "cookies": stored.cookies,
         "body": stored.body,
-        "meta": split(stored.meta)[0],
+        "meta": meta_and_notes(stored.meta)[0],
         "cb_kwargs": stored.cb_kwargs,
     }
     shown = {key: value for key, value in values.items() if value is not None and value is not False}

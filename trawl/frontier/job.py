@@ -189,10 +189,6 @@ class HeldLane:
 class Outbox:
     """Positions of the outbox, and its last items.
 
-    Args:
-        start: The position up to which the feeds have it.
-        end: The position of the last item.
-
     Attributes:
         start: The position up to which the feeds have it.
         end: The position of the last item that is in for good.
@@ -316,12 +312,6 @@ class Job:
         job.before_commit(save)                   save() is called just before each step; what it keeps is in it
         job.keep("throttle", blob)                written with the next step
         job.keep("feeds", positions); job.outbox_done(17)      both or neither survive a kill
-
-    Args:
-        name: Where it is, as people are told.
-        kept: The saved values by name.
-        outbox: Its items that are on their way to the feeds.
-        is_new: It has just been made.
 
     Attributes:
         name: Where it is, as people are told: its directory, or its address without the password.

@@ -28,7 +28,7 @@ __all__ = [
     "StoreConnectionError",
     "StoreServer",
     "connect",
-    "told",
+    "refusal_words",
 ]
 
 _AWAY = re.compile(r"\b(?:LOADING|BUSY|OOM|MISCONF|READONLY|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|NOREPLICAS)\b")
@@ -247,7 +247,7 @@ def _mapped(address: Address) -> Generator[None, None, None]:
             later = errors.ReadOnlyError | errors.UnblockedError | errors.ClusterDownError | errors.TryAgainError
             if isinstance(error, later) or _AWAY.search(words):
                 raise StoreConnectionError(words) from error
-            raise JobError(f"job {shown}: the server refuses: {told(words)}", shown) from error
+            raise JobError(f"job {shown}: the server refuses: {refusal_words(words)}", shown) from error
         raise
 
 
@@ -261,7 +261,7 @@ def _tls_error(error: BaseException) -> ssl.SSLError | None:
     return None
 
 
-def told(words: str) -> str:
+def refusal_words(words: str) -> str:
     """Return what a server says when it refuses, with what to do.
 
     Raises:

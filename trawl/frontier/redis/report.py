@@ -15,7 +15,7 @@ import trio
 
 from trawl.errors import JobError
 from trawl.frontier.codec import unpack
-from trawl.frontier.inspect import Failure, JobReport, SessionReport, afresh, line
+from trawl.frontier.inspect import Failure, JobReport, SessionReport, json_line, requeued_row
 from trawl.frontier.job import Step, as_is
 from trawl.frontier.parts import SessionState, is_held
 from trawl.frontier.redis import client
@@ -81,7 +81,7 @@ def requeue_failed(url: str, now_utc: datetime) -> int:
                 rows = []
                 for member in found:
                     order, lane, _, _ = place_of(member)
-                    rows.append((member, afresh(order, lane, unpack(_parts(member)[1]), now_utc.timestamp())))
+                    rows.append((member, requeued_row(order, lane, unpack(_parts(member)[1]), now_utc.timestamp())))
                 await job.apply(Step(requeued=rows), as_is)
                 count += len(rows)
         return count
@@ -123,7 +123,7 @@ def export_pending(url: str) -> Iterator[bytes]:
             return members
 
         members = _asked(url, ask)
-        yield from (line(unpack(member[KEY_BYTES:])) for member in members)
+        yield from (json_line(unpack(member[KEY_BYTES:])) for member in members)
         if len(members) < AT_ONCE:
             return
         after = members[-1] + b"\0"

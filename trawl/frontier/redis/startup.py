@@ -27,7 +27,7 @@ import trio
 
 from trawl.errors import JobError, TrawlError, UsageError
 from trawl.frontier.parts import PARTS, suffixes_digest
-from trawl.frontier.redis.client import Address, Connect, StoreConnectionError, StoreServer, told
+from trawl.frontier.redis.client import Address, Connect, StoreConnectionError, StoreServer, refusal_words
 from trawl.frontier.redis.client import connect as connect_server
 from trawl.frontier.redis.job import RedisJob, ServerState
 from trawl.frontier.redis.layout import FORMAT, SUBSETS, Keys, kept_of, text_of, texts_of
@@ -164,7 +164,7 @@ async def _open(server: StoreServer, address: Address, options: _JoinOptions) ->
     (refused,) = await server.run([("able", [keys.tried], [])])
     if refused:
         command, words = map(text_of, refused)
-        raise JobError(f"job {address.shown}: the server refuses {command}: {told(words)}", address.shown)
+        raise JobError(f"job {address.shown}: the server refuses {command}: {refusal_words(words)}", address.shown)
     await server.read_stream(keys.tried, "0", 0.0)  # this user may: the shared scopes will
     try:
         check_head((await server.run([("head", [keys.head], [1, *head])]))[0], address)
