@@ -22,7 +22,7 @@ from benchmarks.controllers import LOST, MODELS, Answer, Controller
 from benchmarks.figures import Figure
 from trawl.http import Request
 from trawl.testing import LogNormal, RateLimit, SimulatedWeb, Uniform, simulate
-from trawl.testing.latency import Latency, draw_seconds
+from trawl.testing.hosts import Latency, draw_seconds
 from trawl.testing.limits import TokenBucket
 
 __all__ = ["CASES", "CRAWLERS", "GROUPS", "OURS", "Case", "Server", "Trace", "limits", "run"]

@@ -122,7 +122,7 @@ def in_a_store(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) 
         "trawl.frontier.redis.startup.connect_server",
         lambda address: _store_of(stores, address).connect(address),
     )
-    monkeypatch.setattr("trawl.testing.run.load", load_with_a_job)
+    monkeypatch.setattr("trawl.testing.simulation.load", load_with_a_job)
     monkeypatch.setattr("trawl.frontier.redis.line._ROUNDING", 0.0)
     if request.node.originalname in AS_THEY_ARE:
         return

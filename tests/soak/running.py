@@ -22,10 +22,9 @@ from trawl.frontier import MemoryFrontier
 from trawl.http import Outcome, Request, host_scope
 from trawl.settings import Layer, load
 from trawl.testing.clock import seeded_scheduling
-from trawl.testing.guard import guarded
+from trawl.testing.guard import Watchdog, guarded
 from trawl.testing.sends import SendRecord
 from trawl.testing.transport import WALL_START_UTC, SimulatedTransport
-from trawl.testing.watchdog import Watchdog
 from trawl.transport import OnSent, Transport, TransportSettings
 
 __all__ = ["Report", "soak"]

@@ -11,7 +11,7 @@ import pytest
 
 from trawl import http
 from trawl.testing import LogNormal, Uniform
-from trawl.testing.latency import Latency, check_latency, draw_seconds
+from trawl.testing.hosts import Latency, check_latency, draw_seconds
 
 REQUEST = http.Request("http://a.example/seven")
 

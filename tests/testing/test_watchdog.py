@@ -11,8 +11,7 @@ from trio.testing import MockClock
 
 from trawl.testing import NotSimulated, Stuck
 from trawl.testing.clock import VirtualClock
-from trawl.testing.guard import guarded
-from trawl.testing.watchdog import Watchdog
+from trawl.testing.guard import Watchdog, guarded
 
 
 def mock() -> trio.abc.Clock:

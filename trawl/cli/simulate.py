@@ -23,10 +23,9 @@ from trawl.cli.summary import MAX_SCOPES, scopes_table, waited_words
 from trawl.errors import TrawlError, UsageError
 from trawl.observe import ObserveSettings, clipped, duration_words, number_words, printable, rate_words
 from trawl.settings import Layer, ambient, assignments, load, of_spider
-from trawl.testing.guard import NotSimulated
+from trawl.testing.guard import NotSimulated, Stuck
 from trawl.testing.plot import Rate, check_picture_name, window_for
 from trawl.testing.simulation import REFUSALS, Simulation
-from trawl.testing.watchdog import Stuck
 
 __all__ = ["RunSummary", "comparison_table", "groups_of", "simulate_command", "summarize"]
 
@@ -169,7 +168,7 @@ def simulate_command(
 def _simulated(
     target: str, web_file: str, groups: Sequence[Sequence[str]], arguments: Sequence[str], seed: int
 ) -> list[Simulation]:
-    from trawl.testing.run import simulate as run  # noqa: PLC0415  # `trawl --help` needs no engine
+    from trawl.testing.simulation import simulate as run  # noqa: PLC0415  # `trawl --help` needs no engine
     from trawl.testing.web_file import load_web  # noqa: PLC0415
 
     web = load_web(web_file)

@@ -11,16 +11,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from trawl.testing.demo import DemoSite
     from trawl.testing.frontier_contract import FrontierContract
-    from trawl.testing.guard import NotSimulated
-    from trawl.testing.latency import LogNormal, Outage, Uniform
+    from trawl.testing.guard import NotSimulated, Stuck
+    from trawl.testing.hosts import LogNormal, Outage, Uniform
     from trawl.testing.limits import RateLimit
     from trawl.testing.plot import Rate
     from trawl.testing.responses import SimulatedResponse
-    from trawl.testing.run import simulate
     from trawl.testing.sends import Send, Span
-    from trawl.testing.simulation import Simulation
+    from trawl.testing.simulation import Simulation, simulate
     from trawl.testing.transport import SimulatedTransport
-    from trawl.testing.watchdog import Stuck
     from trawl.testing.web import SimulatedWeb
     from trawl.testing.web_file import load_web
 
@@ -47,8 +45,8 @@ __all__ = [
 _HOMES = {
     "DemoSite": "demo",
     "FrontierContract": "frontier_contract",
-    "LogNormal": "latency",
-    "Outage": "latency",
+    "LogNormal": "hosts",
+    "Outage": "hosts",
     "Rate": "plot",
     "RateLimit": "limits",
     "Send": "sends",
@@ -57,11 +55,11 @@ _HOMES = {
     "SimulatedWeb": "web",
     "Simulation": "simulation",
     "Span": "sends",
-    "Stuck": "watchdog",
+    "Stuck": "guard",
     "NotSimulated": "guard",
-    "Uniform": "latency",
+    "Uniform": "hosts",
     "load_web": "web_file",
-    "simulate": "run",
+    "simulate": "simulation",
 }
 
 

@@ -4,8 +4,6 @@ What ``trawl demo`` serves, and a host for simulated webs. Its pages have the el
 crawlers share (``div.quote``, ``article.product_pod``, ``li.next a``). The quotes are from books whose copyright has
 ended. The same requests get the same answers in each run: one object answers for a real server and for a simulated one,
 and it reads no clock but the one that it is given.
-
-Length: one site, whose pages have their head, their lists and their answers to what is missing in common.
 """
 
 from __future__ import annotations
@@ -15,7 +13,7 @@ import json
 import re
 import struct
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from html import escape
@@ -46,8 +44,7 @@ API_LIMIT = RateLimit(2.0, 5.0, retry_after=True, headers="draft-03", body='{"er
 ROBOTS = SimulatedResponse(200, "User-agent: *\nDisallow: /private/\n", {"Content-Type": "text/plain; charset=utf-8"})
 """The answer to ``/robots.txt``."""
 
-HANG = 60.0  # seconds
-LONGEST = 60.0  # seconds that /slow can be told to take
+LONGEST = 60.0  # seconds that /trouble/hang takes, and that /slow can be told to take
 CHANGED_UTC = datetime(2026, 1, 1, tzinfo=UTC)
 JSON = {"Content-Type": "application/json"}
 
@@ -109,7 +106,7 @@ class Author:
     @property
     def slug(self) -> str:
         """The last part of the path of its page."""
-        return re.sub(r"[^\w]+", "-", self.name.replace("ë", "e")).strip("-")
+        return _slug(self.name)
 
 
 @attrs.frozen
@@ -152,6 +149,10 @@ class Book:
         return 1 + self.digest[3] % 22
 
 
+def _slug(author: str) -> str:
+    return re.sub(r"\W+", "-", author.replace("ë", "e")).strip("-")
+
+
 def _rows(name: str) -> list[list[str]]:
     text = files("trawl.testing").joinpath(name).read_text("utf-8")
     return [line.split("\t") for line in text.splitlines()]
@@ -168,12 +169,6 @@ def all_authors() -> Mapping[str, Author]:
     """Return the fifty authors by the last part of their path."""
     authors = [Author(*row) for row in _rows("demo_authors.tsv")]
     return {author.slug: author for author in authors}
-
-
-@cache
-def slugs() -> Mapping[str, str]:
-    """Return the last part of the path of each author, by name."""
-    return {author.name: slug for slug, author in all_authors().items()}
 
 
 @cache
@@ -328,7 +323,7 @@ def _quote_block(quote: Quote, is_known: bool) -> str:
     return f"""<div class="quote">
 <span class="text">“{escape(quote.text, quote=False)}”</span>
 <span>by <small class="author">{quote.author}</small>
-<a href="/author/{slugs()[quote.author]}">(about)</a>{source}</span>
+<a href="/author/{_slug(quote.author)}">(about)</a>{source}</span>
 <div class="tags">Tags:
 {tags}
 </div>
@@ -443,7 +438,7 @@ def _other_page(request: Request, path: str, query: Mapping[str, str]) -> Simula
             return _page(request, SCROLL)
         case "/api/quotes":
             quotes = [
-                {"text": q.text, "author": {"name": q.author, "slug": slugs()[q.author]}, "tags": q.tags}
+                {"text": q.text, "author": {"name": q.author, "slug": _slug(q.author)}, "tags": q.tags}
                 for q in all_quotes()
             ]
             return _as_json("quotes", quotes, query)
@@ -465,7 +460,7 @@ def _trouble(request: Request, kind: str) -> SimulatedResponse:
         case "cut":
             return SimulatedResponse(200, "<h1>This page ends before its end</h1>" * 100, error=ResponseBroken)
         case "hang":
-            return _page(request, "<h1>At last</h1>", latency=HANG)
+            return _page(request, "<h1>At last</h1>", latency=LONGEST)
     return _missing(request)
 
 
@@ -486,17 +481,14 @@ def _as_json(
 def _sitemap(url: str) -> SimulatedResponse:
     pages = ["/", *(f"/page/{number}/" for number in range(2, len(all_quotes()) // QUOTES_A_PAGE + 1))]
     paths = [*pages, *(f"/author/{slug}" for slug in all_authors())]
-    whole = _urlset(urljoin(url, path) for path in paths)
-    return SimulatedResponse(200, whole, {"Content-Type": "application/xml"})
-
-
-def _urlset(urls: Iterable[str]) -> str:
-    entries = "\n".join(f"<url><loc>{url}</loc><lastmod>{CHANGED_UTC:%Y-%m-%d}</lastmod></url>" for url in urls)
-    return f"""<?xml version="1.0" encoding="UTF-8"?>
+    day = f"<lastmod>{CHANGED_UTC:%Y-%m-%d}</lastmod>"
+    entries = "\n".join(f"<url><loc>{urljoin(url, path)}</loc>{day}</url>" for path in paths)
+    whole = f"""<?xml version="1.0" encoding="UTF-8"?>
 <urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">
 {entries}
 </urlset>
 """
+    return SimulatedResponse(200, whole, {"Content-Type": "application/xml"})
 
 
 def _number(text: str) -> int:

@@ -92,12 +92,12 @@ class FrontierMachine(RuleBasedStateMachine):
     @rule(numbers=st.lists(st.integers(0, 12), max_size=5))
     def claim_and_push(self, numbers: list[int]) -> None:
         """Claim some fingerprints, push what is new, give the rest of the claims back."""
-        axis_marks = [b"%16d" % number for number in numbers]
+        marks = [b"%16d" % number for number in numbers]
         known = self._model.claimed | self._model.stored
-        expected = [mark not in known and mark not in axis_marks[:i] for i, mark in enumerate(axis_marks)]
-        answers = self._run(self._frontier.claim_many, axis_marks)
-        told = [mark for mark, answer in zip(axis_marks, answers, strict=True) if answer]
-        fresh = [mark for mark, is_new in zip(axis_marks, expected, strict=True) if is_new]
+        expected = [mark not in known and mark not in marks[:i] for i, mark in enumerate(marks)]
+        answers = self._run(self._frontier.claim_many, marks)
+        told = [mark for mark, answer in zip(marks, answers, strict=True) if answer]
+        fresh = [mark for mark, is_new in zip(marks, expected, strict=True) if is_new]
         assert len(told) == len(set(told))
         assert set(fresh) <= set(told) <= set(fresh) | self._model.stored - self._model.claimed
         self._push([self._record(mark, i % 3) for i, mark in enumerate(told[:2])])

@@ -1,4 +1,4 @@
-"""Refuses real sockets, threads and processes in a simulated crawl.
+"""Ends a simulated crawl that can't go on: one that uses a real socket, thread or process, and one that is stuck.
 
 On a clock that jumps whenever all tasks wait, real I/O would not only be slow: while a thread works for 20 ms, an hour
 of virtual time passes, and every measured time is wrong. So a simulated crawl that uses one ends with an error.
@@ -6,26 +6,34 @@ of virtual time passes, and every measured time is wrong. So a simulated crawl t
 Only code in the context of a simulated crawl is affected (its tasks, and threads that Trio starts for them). An audit
 hook of the interpreter sees sockets, name lookups and new processes of any library (Python, "Audit events table"). It
 can't be removed, so it is installed with the first simulation of a process, and does nothing outside of simulations.
-``trio.to_thread.run_sync`` and ``threading.Thread.start`` are wrapped while a simulation runs. Threads that Trio starts
-otherwise are found by :class:`trawl.testing.watchdog.Watchdog`.
+``trio.to_thread.run_sync`` and ``threading.Thread.start`` are wrapped while a simulation runs.
+
+:class:`Watchdog` finds threads that Trio starts otherwise, and crawls that wait for nothing: on the virtual clock
+nothing comes from outside, so when no task can run and no timer is set, nothing will ever happen. With
+:class:`trawl.testing.clock.VirtualClock`, Trio sleeps only then; the clock announces the turns of Trio's loop to check.
+With Trio's ``MockClock`` the loop spins, so a check now and then is enough.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
+import math
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from types import FrameType
+from types import FrameType, TracebackType
 from typing import Any
 
 import trio
+import trio.testing
 import trio.to_thread
 
-__all__ = ["Guard", "NotSimulated", "guarded"]
+from trawl.testing.clock import VirtualClock
+
+__all__ = ["Guard", "NotSimulated", "Stuck", "Watchdog", "guarded"]
 
 _EVENTS = {
     "socket.__new__": "a real socket",
@@ -165,3 +173,79 @@ def _refusing(start: Callable[[threading.Thread], None]) -> Callable[[threading.
         start(thread)
 
     return refusing
+
+
+THREAD_TURNS, STUCK_TURNS = 16, 256  # one of this many turns of Trio's loop (50 a millisecond) is checked
+
+
+class Stuck(RuntimeError):
+    """A simulated crawl waits for something that will never happen."""
+
+
+class Watchdog(trio.abc.Instrument):
+    """A context manager around a simulated crawl; ends it through its guard.
+
+    Attributes:
+        is_stuck: Every task waited and no timer was set.
+    """
+
+    def __init__(self, guard: Guard) -> None:
+        self.is_stuck: bool = False
+        self._guard = guard
+        self._turns = 0
+        self._clock: VirtualClock | None = None
+
+    def __enter__(self) -> Watchdog:
+        clock = trio.lowlevel.current_clock()
+        if isinstance(clock, VirtualClock):
+            self._clock = clock
+            clock.suspect = self._look
+        else:
+            trio.lowlevel.add_instrument(self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._clock is None:
+            trio.lowlevel.remove_instrument(self)
+        else:
+            self._clock.suspect = None
+
+    def _look(self) -> None:
+        """Check this turn only: an instrument in every turn would take 2 % of the time of a page."""
+        self._look_for_threads()
+        trio.lowlevel.add_instrument(self)
+
+    def before_io_wait(self, timeout: float) -> None:
+        """Check the state of all tasks."""
+        if self._clock is not None:
+            trio.lowlevel.remove_instrument(self)
+            if timeout > 0.0:
+                self._look_whether_stuck()
+            return
+        self._turns += 1
+        if self._turns % THREAD_TURNS:
+            return
+        self._look_for_threads()
+        if not self._turns % STUCK_TURNS:
+            self._look_whether_stuck()
+
+    def _look_for_threads(self) -> None:
+        if trio.testing.active_thread_count() and self._guard.error is None:
+            self._guard.refuse("a real thread")
+
+    def _look_whether_stuck(self) -> None:
+        now = trio.lowlevel.current_statistics()
+        if not now.tasks_runnable and now.seconds_to_next_deadline == math.inf:
+            self.is_stuck = True
+            self._guard.scope.cancel()
+
+    def check(self) -> None:
+        """Raise an error if the crawl was stuck.
+
+        Raises:
+            Stuck: It was.
+        """
+        if self.is_stuck:
+            raise Stuck("the simulated crawl can't go on: every task waits, and no timer is set")

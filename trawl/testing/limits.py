@@ -42,35 +42,35 @@ def _whole(seconds: float) -> int:
     return math.ceil(min(seconds, 31_536_000.0) - 1e-9)
 
 
-def _draft_03(standing: LimitState) -> dict[str, str]:
+def _draft_03(state: LimitState) -> dict[str, str]:
     return {
-        "RateLimit-Limit": f"{standing.limit}, {standing.limit};w={_whole(standing.window)}",
-        "RateLimit-Remaining": str(standing.remaining),
-        "RateLimit-Reset": str(_whole(standing.reset)),
+        "RateLimit-Limit": f"{state.limit}, {state.limit};w={_whole(state.window)}",
+        "RateLimit-Remaining": str(state.remaining),
+        "RateLimit-Reset": str(_whole(state.reset)),
     }
 
 
-def _draft_07(standing: LimitState) -> dict[str, str]:
+def _draft_07(state: LimitState) -> dict[str, str]:
     return {
-        "RateLimit": f"limit={standing.limit}, remaining={standing.remaining}, reset={_whole(standing.reset)}",
-        "RateLimit-Policy": f"{standing.limit};w={_whole(standing.window)}",
+        "RateLimit": f"limit={state.limit}, remaining={state.remaining}, reset={_whole(state.reset)}",
+        "RateLimit-Policy": f"{state.limit};w={_whole(state.window)}",
     }
 
 
-def _draft_10(standing: LimitState) -> dict[str, str]:
+def _draft_10(state: LimitState) -> dict[str, str]:
     return {
-        "RateLimit-Policy": f'"default";q={standing.limit};w={_whole(standing.window)}',
-        "RateLimit": f'"default";r={standing.remaining};t={_whole(standing.reset)}',
+        "RateLimit-Policy": f'"default";q={state.limit};w={_whole(state.window)}',
+        "RateLimit": f'"default";r={state.remaining};t={_whole(state.reset)}',
     }
 
 
-def _vendor(prefix: str, standing: LimitState, *, is_epoch: bool) -> dict[str, str]:
-    reset = _whole(standing.reset)
+def _vendor(prefix: str, state: LimitState, *, is_epoch: bool) -> dict[str, str]:
+    reset = _whole(state.reset)
     if is_epoch:
-        reset += math.ceil((standing.now_utc - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds())
+        reset += math.ceil((state.now_utc - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds())
     return {
-        f"{prefix}-Limit": str(standing.limit),
-        f"{prefix}-Remaining": str(standing.remaining),
+        f"{prefix}-Limit": str(state.limit),
+        f"{prefix}-Remaining": str(state.remaining),
         f"{prefix}-Reset": str(reset),
     }
 
@@ -79,9 +79,9 @@ DIALECTS: Mapping[str, Callable[[LimitState], dict[str, str]]] = {
     "draft-03": _draft_03,
     "draft-07": _draft_07,
     "draft-10": _draft_10,
-    "x-ratelimit": lambda standing: _vendor("X-RateLimit", standing, is_epoch=False),
-    "x-ratelimit-epoch": lambda standing: _vendor("X-RateLimit", standing, is_epoch=True),
-    "x-rate-limit": lambda standing: _vendor("X-Rate-Limit", standing, is_epoch=False),
+    "x-ratelimit": lambda state: _vendor("X-RateLimit", state, is_epoch=False),
+    "x-ratelimit-epoch": lambda state: _vendor("X-RateLimit", state, is_epoch=True),
+    "x-rate-limit": lambda state: _vendor("X-Rate-Limit", state, is_epoch=False),
 }
 """The headers of each dialect: IETF drafts 00-06, 07 and 08-11 of RateLimit, and three of vendors."""
 
@@ -173,7 +173,7 @@ class TokenBucket:
         limit = self.limit
         told: dict[str, str] = {}
         if isinstance(limit.headers, str):
-            told.update(DIALECTS[limit.headers](self._standing(now, now_utc)))
+            told.update(DIALECTS[limit.headers](self._state(now, now_utc)))
         elif limit.headers is not None and is_refusal:
             told.update(limit.headers)
         if is_refusal and limit.retry_after is not None and limit.retry_after is not False:
@@ -190,7 +190,7 @@ class TokenBucket:
         seconds = math.ceil(now_utc.timestamp() + whole - NEARLY)
         return format_datetime(datetime.fromtimestamp(seconds, now_utc.tzinfo), usegmt=True)
 
-    def _standing(self, now: float, now_utc: datetime) -> LimitState:
+    def _state(self, now: float, now_utc: datetime) -> LimitState:
         self._fill(now)
         remaining = math.floor(self._tokens + NEARLY)
         full = (self.limit.burst - self._tokens) / self.rate if self.rate else math.inf

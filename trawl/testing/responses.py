@@ -13,7 +13,7 @@ from attrs import validators
 from trawl.errors import DownloadError
 from trawl.http import Headers
 
-__all__ = ["EMPTY_PAGE", "Failure", "SimulatedResponse", "make_failure", "make_page"]
+__all__ = ["EMPTY_PAGE", "Failure", "SimulatedResponse", "check_failure", "make_failure", "make_page", "make_redirect"]
 
 Failure = DownloadError | type[DownloadError]
 """A download error of :mod:`trawl.exceptions`, or its class."""
@@ -21,6 +21,17 @@ Failure = DownloadError | type[DownloadError]
 HTML = "text/html; charset=utf-8"
 EMPTY_PAGE = "<!DOCTYPE html><html><head><title></title></head><body></body></html>"
 """The default body of a page."""
+
+
+def check_failure(instance: object, attribute: object, error: Any) -> None:
+    """Check that ``error`` is a download error (a validator of attrs).
+
+    Raises:
+        TypeError: It is neither a download error nor a class of them.
+    """
+    if isinstance(error, DownloadError) or (isinstance(error, type) and issubclass(error, DownloadError)):
+        return
+    raise TypeError(f"an error of the wire must be a download error of trawl.exceptions, not {error!r}")
 
 
 def _as_bytes(body: str | bytes) -> bytes:
@@ -59,23 +70,7 @@ class SimulatedResponse:
     headers: Headers = attrs.field(default=None, converter=_as_headers)
     latency: float = attrs.field(default=0.0, validator=[validators.ge(0), validators.lt(math.inf)])
     first_byte: float | None = attrs.field(default=None, kw_only=True, validator=validators.optional(validators.ge(0)))
-    error: Failure | None = attrs.field(default=None, kw_only=True)
-
-    @error.validator
-    def _is_failure(self, attribute: object, error: object) -> None:
-        if error is not None:
-            checked_failure(error)
-
-
-def checked_failure(error: object) -> None:
-    """Check that ``error`` is a download error.
-
-    Raises:
-        TypeError: It is neither a download error nor a class of them.
-    """
-    if isinstance(error, DownloadError) or (isinstance(error, type) and issubclass(error, DownloadError)):
-        return
-    raise TypeError(f"an error of the wire must be a download error of trawl.exceptions, not {error!r}")
+    error: Failure | None = attrs.field(default=None, kw_only=True, validator=validators.optional(check_failure))
 
 
 def make_failure(failure: Failure, cause: str, url: str, method: str) -> DownloadError:

@@ -34,8 +34,7 @@ from trawl.errors import (
 )
 from trawl.http import Outcome, Request, Response, origin_of, without_fragment
 from trawl.testing.clock import sleep_until
-from trawl.testing.hosts import Host
-from trawl.testing.latency import Outage, draw_seconds
+from trawl.testing.hosts import Host, Outage, draw_seconds
 from trawl.testing.limits import TokenBucket
 from trawl.testing.responses import Failure, SimulatedResponse, make_failure
 from trawl.testing.sends import SendLog, SendRecord

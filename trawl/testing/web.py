@@ -17,8 +17,7 @@ import trio
 
 from trawl.errors import NameNotResolved
 from trawl.http import Request, host_scope, normalize_url
-from trawl.testing.hosts import Handler, Host, scope_of_name
-from trawl.testing.latency import Latency, Outage
+from trawl.testing.hosts import Handler, Host, Latency, Outage, scope_of_name
 from trawl.testing.limits import RateLimit
 from trawl.testing.responses import EMPTY_PAGE, Failure, SimulatedResponse, make_page, make_redirect
 from trawl.testing.transport import SimulatedTransport
@@ -319,7 +318,7 @@ class SimulatedWeb:
             NotSimulated: The crawl tried to use a real socket, thread or process.
             SettingsError: A setting is unknown or out of range.
         """
-        from trawl.testing.run import crawl_web  # noqa: PLC0415 a description does not need the engine
+        from trawl.testing.simulation import crawl_web  # noqa: PLC0415 a description does not need the engine
 
         return await crawl_web(spider_cls, self, settings, seed, spider_args)
 
