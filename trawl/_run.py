@@ -8,7 +8,6 @@ Length: its functions are what programs call, so each is documented whole, with 
 from __future__ import annotations
 
 import logging
-import math
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, suppress
@@ -18,7 +17,6 @@ from itertools import islice
 from typing import Any
 
 import attrs
-import msgspec
 import trio
 
 from trawl.addresses import MAX_NAMES, AddressGuard
@@ -27,7 +25,7 @@ from trawl.cache import CacheSettings
 from trawl.clock import WallClock
 from trawl.compat.crawler import Crawler
 from trawl.compat.hooks import CompatCrawl, CompatHooks, hears_idle
-from trawl.compat.middleware import adapted, refer_redirects, tell_download, tell_timeout
+from trawl.compat.middleware import Show, adapted
 from trawl.compat.moved import ignore_urls
 from trawl.engine import Crawl, CrawlContext, EngineSettings, ItemReceiver, Recorder, Watcher, run_crawl
 from trawl.engine.callbacks import without_groups
@@ -42,7 +40,7 @@ from trawl.observe import Stats, came_to_nothing
 from trawl.pipelines import Pipelines, PipelinesSettings
 from trawl.robots import RobotsSettings
 from trawl.scheduler import SchedulerSettings
-from trawl.settings import Layer, Settings, ambient, load, of_spider
+from trawl.settings import Layer, Settings, ambient, digests, load, of_spider
 from trawl.shutdown import Signals, heed_signals
 from trawl.spiders import Spider, make_spider
 from trawl.throttling import ThrottlingSettings
@@ -349,13 +347,17 @@ async def crawl_with(
         ignore_urls(instance)
     throttling = settings.of(ThrottlingSettings).with_download_delay(getattr(instance, "download_delay", None))
     guard = _guard(settings, instance, is_real=transport is None)
-    dressing = _dressing(settings, instance, blocking, wall, stats)
-    stored, archiving = (
-        _stored(settings, instance, spider_args or {}, blocking, wall, stats),
-        _archiving(settings, blocking, wall),
-    )
-    sharing = _common_scopes(throttling)
-    async with stored as (feeds, durable), dressing as middleware_stack, archiving as archived, sharing as common:
+    wired = settings.of(TransportSettings)
+
+    def wall_now() -> datetime:
+        return wall.to_utc(trio.current_time())
+
+    async with (
+        _stored(settings, instance, spider_args or {}, blocking, wall, stats) as (feeds, durable),
+        _middleware(settings, instance, blocking, wall_now, stats) as middleware_stack,
+        open_archive(wired.warc_file, wired.warc_max_bytes, blocking=blocking, now_utc=wall_now) as archived,
+        _common_scopes(throttling) as common,
+    ):
         wire = archived(transport or _transport(settings, resolve, whereabouts, guard))
         context = CrawlContext(
             spider=instance,
@@ -371,11 +373,7 @@ async def crawl_with(
             blocking=blocking,
             frontier=durable.frontier if durable else frontier or await _frontier(settings),
             pipelines=partial(Pipelines.build, settings.of(PipelinesSettings)),
-            hooks=partial(
-                CompatHooks,
-                spider_middlewares=middleware_stack.settings.spider_middlewares,
-                extensions=settings.of(EngineSettings).extensions,
-            ),
+            hooks=CompatHooks,
             crawl_class=CompatCrawl,
             receivers=[*([] if durable or feeds.is_empty else [feeds]), *receivers],
             collected=[] if _collects(collect, feeds) else None,
@@ -430,51 +428,26 @@ async def _frontier(settings: Settings) -> Frontier:
     return await named_frontier(named, settings) if named else MemoryFrontier(depth_first=depth_first)
 
 
-def _dressing(
-    settings: Settings, spider: Spider, blocking: Blocking, wall: WallClock, stats: Stats
+def _middleware(
+    settings: Settings, spider: Spider, blocking: Blocking, now_utc: Callable[[], datetime], stats: Stats
 ) -> AbstractAsyncContextManager[MiddlewareStack]:
     """Open the middleware, cookies, sessions and cache of a crawl."""
-    values, adapt = settings.of(MiddlewareSettings), partial(adapted, inside=[])
+    values = settings.of(MiddlewareSettings)
+    show: Show | None = None
     if settings["SCRAPY_COMPAT"]:
-        from trawl.compat.headers import scrapys_headers, show_headers  # noqa: PLC0415 - for moved crawls alone
+        from trawl.compat import messages  # noqa: PLC0415 - for moved crawls alone
 
-        adapt = partial(adapt, show=show_headers, tells=True)
-        timeout = partial(tell_timeout, getattr(spider, "download_timeout", None) or settings["DOWNLOAD_TIMEOUT"])
-        refer = partial(refer_redirects, values)
-        told: dict[Any, float] = {timeout: 350, tell_download: -math.inf, refer: -math.inf}
-        around = {scrapys_headers: -math.inf, **values.downloader_middlewares, **told}
-        values = msgspec.structs.replace(values, downloader_middlewares=around)
+        timeout = getattr(spider, "download_timeout", None) or settings["DOWNLOAD_TIMEOUT"]
+        values, show = messages.with_messages(values, timeout), messages.show
     return open_middleware_stack(
         values,
         settings.of(CacheSettings),
         spider=spider,
         stats=stats,
         blocking=blocking,
-        now_utc=lambda: wall.to_utc(trio.current_time()),
-        adapt=adapt,
+        now_utc=now_utc,
+        adapt=partial(adapted, show=show, inside=[]),
     )
-
-
-def _archiving(
-    settings: Settings, blocking: Blocking, wall: WallClock
-) -> AbstractAsyncContextManager[Callable[[Transport], Transport]]:
-    """Open the WARC archive, if there is one; it wraps the transport."""
-    values = settings.of(TransportSettings)
-    return open_archive(
-        values.warc_file,
-        values.warc_max_bytes,
-        blocking=blocking,
-        now_utc=lambda: wall.to_utc(trio.current_time()),
-    )
-
-
-def _terms(settings: Settings, spider: Spider, arguments: Mapping[str, Any]) -> Mapping[str, str]:
-    """Return what this process must have in common with others on its job; of a job in a directory there are none."""
-    if not settings.of(JobSettings).job_dir.startswith(SCHEMES):
-        return {}
-    from trawl.settings.digest import digests  # noqa: PLC0415 - for a job in a server alone
-
-    return digests(settings, type(spider), arguments)
 
 
 @asynccontextmanager
@@ -499,7 +472,7 @@ async def _stored(
             depth_first=depth_first,
             stats=stats,
             goes_on=hears_idle(spider),
-            terms=_terms(settings, spider, arguments),
+            terms=digests(settings, type(spider), arguments) if job.job_dir.startswith(SCHEMES) else {},
         ) as durable:
             yield durable.feeds, durable
         return

@@ -42,7 +42,7 @@ class Recorded(Hooks):
     calls: list[str] = []
     more: list[str] = []
 
-    def __init__(self, crawl: Any, check: Any, **settings: Any) -> None:
+    def __init__(self, crawl: Any, check: Any) -> None:
         super().__init__()
         Recorded.calls, Recorded.more = [], [f"{HOST}/1", f"{HOST}/2"]
 
@@ -85,7 +85,7 @@ def test_hooks_are_called_in_the_order_of_a_crawl(monkeypatch: pytest.MonkeyPatc
 
 def test_hooks_that_do_nothing_leave_a_crawl_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     class Nothing(Hooks):
-        def __init__(self, crawl: Any, check: Any, **settings: Any) -> None:
+        def __init__(self, crawl: Any, check: Any) -> None:
             super().__init__()
 
     simulation = crawled(monkeypatch, Nothing)
@@ -108,7 +108,7 @@ async def test_a_crawl_that_is_cancelled_ends_a_hook_that_was_storing_requests(
     class Stores(Hooks):
         wants_idle = True
 
-        def __init__(self, crawl: Any, check: Any, **settings: Any) -> None:
+        def __init__(self, crawl: Any, check: Any) -> None:
             super().__init__()
 
         async def idle(self, store: Store) -> bool:

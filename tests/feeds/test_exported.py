@@ -24,7 +24,7 @@ from tests.feeds.fakes import STARTED_UTC, write_all
 from trawl import exporters
 from trawl.blocking import InlineBlocking, ThreadBlocking
 from trawl.compat import MOVED_DEFAULTS
-from trawl.compat.headers import HeaderText
+from trawl.compat.messages import HeaderText
 from trawl.errors import FeedError, SettingsError
 from trawl.feeds import Feeds, FeedsSettings, open_feeds, open_outbox
 from trawl.feeds.stored_items import from_stored, to_stored

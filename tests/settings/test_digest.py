@@ -7,8 +7,7 @@ import sys
 from pathlib import Path
 
 import trawl
-from trawl.settings import Layer, load
-from trawl.settings.digest import digests
+from trawl.settings import Layer, digests, load
 
 
 class Quotes(trawl.Spider):

@@ -11,15 +11,14 @@ module                                    what it has
 :mod:`~trawl.compat.crawler`              ``Crawler``, the argument of ``from_crawler``, and its engine
 :mod:`~trawl.compat.signals`              ``crawler.signals``
 :mod:`~trawl.compat.middleware`           downloader and spider middleware classes as trawl's middleware and hooks
-:mod:`~trawl.compat.middleware_classes`   Scrapy's middleware classes that projects derive from
-:mod:`~trawl.compat.dupefilters`          filters of duplicates that projects name or derive from
-:mod:`~trawl.compat.headers`              header values that pass for their bytes
+:mod:`~trawl.compat.classes`              Scrapy's middleware classes and filters of duplicates, to derive from
+:mod:`~trawl.compat.messages`             header values that pass for their bytes, and URLs as they are written
 :mod:`~trawl.compat.hooks`                the engine's hooks: extensions, signals, ``spider_idle``
 ========================================  ==============================================================================
 
 The engine and the packages below it do not import this package. :mod:`trawl._run` gives the engine its hooks, and
 ``trawl.migration`` asks it for advice. The modules whose names are exported here load no other part of trawl, so
-that advice on a name costs little; the middleware classes are loaded when one is asked for.
+that advice on a name costs little; the classes are loaded when one is asked for.
 """
 
 from importlib import import_module
@@ -31,24 +30,22 @@ from trawl.compat.names import GUIDE, MOVED, REPLACEMENTS, class_advice, name_ad
 from trawl.compat.settings import disabled_by, is_disabled, is_foreign_setting, key_advice, renamed, setting_advice
 
 if TYPE_CHECKING:
-    from trawl.compat.dupefilters import BaseDupeFilter, RFPDupeFilter
-    from trawl.compat.middleware_classes import (
+    from trawl.compat.classes import (
+        BaseDupeFilter,
         BaseRedirectMiddleware,
         HttpProxyMiddleware,
         MetaRefreshMiddleware,
         RedirectMiddleware,
         RetryMiddleware,
+        RFPDupeFilter,
         UserAgentMiddleware,
     )
 else:
 
     def __getattr__(name: str) -> Any:
-        kind = next((kind for kind in _CLASSES if name.endswith(kind)), None)
-        if kind is None or name not in __all__:
+        if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(import_module(_CLASSES[kind]), name)
-
-    _CLASSES = {"Middleware": "trawl.compat.middleware_classes", "DupeFilter": "trawl.compat.dupefilters"}
+        return getattr(import_module("trawl.compat.classes"), name)
 
 
 __all__ = [

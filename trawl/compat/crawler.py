@@ -201,7 +201,7 @@ class Crawler:
         """
         if not self.settings["DUPEFILTER_CLASS"] and not self.settings["REQUEST_FINGERPRINTER_CLASS"]:
             return own_fingerprint
-        from trawl.compat.dupefilters import marks  # noqa: PLC0415 - for crawls with a class of their own
+        from trawl.compat.classes import marks  # noqa: PLC0415 - for crawls with a class of their own
 
         return marks(self, has_job=has_job)
 

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -93,27 +92,17 @@ class CompatHooks(Hooks):
     Args:
         crawl: The crawl; its spider's ``crawler`` has the signals.
         check: Sees the items last; None: they are not checked.
-        spider_middlewares: The setting ``SPIDER_MIDDLEWARES``.
-        extensions: The setting ``EXTENSIONS``.
 
     Raises:
         SettingsError: An entry of ``SPIDER_MIDDLEWARES`` leads to nothing, can't be made, or is not a hook.
     """
 
-    def __init__(
-        self,
-        crawl: Crawl,
-        check: ItemCheck | None,
-        *,
-        spider_middlewares: Mapping[Any, float | None],
-        extensions: Mapping[Any, float | None],
-    ) -> None:
-        middleware = spider_middleware(spider_middlewares, crawl)
+    def __init__(self, crawl: Crawl, check: ItemCheck | None) -> None:
+        middleware = spider_middleware(crawl.settings["SPIDER_MIDDLEWARES"], crawl)
         super().__init__(middleware.outputs, middleware.start, check, sees_refused=middleware.sees_errors)
         self._middleware = middleware
         self._crawl = crawl
         self._spider = crawl.spider
-        self._extensions = extensions
         self._log_counter = _LogCounter(crawl.stats) if crawl.settings["SCRAPY_COMPAT"] else None
 
     def received(self, response: Response) -> TrawlError | None:
@@ -138,7 +127,7 @@ class CompatHooks(Hooks):
             WrittenForScrapy: The project of a moved spider still imports Scrapy or Twisted.
         """
         self._set_time("start_time")
-        _make_extensions(self._extensions, self._crawl)
+        _make_extensions(self._crawl)
         if self._crawl.settings["SCRAPY_COMPAT"]:
             _check_imports(type(self._spider))
         if self._log_counter is not None:
@@ -223,9 +212,9 @@ def _crawler_of(spider: Spider) -> Crawler | None:
     return getattr(spider, "crawler", None)
 
 
-def _make_extensions(setting: Mapping[Any, float | None], crawl: Crawl) -> None:
+def _make_extensions(crawl: Crawl) -> None:
     """Make the objects that ``EXTENSIONS`` names, in their order; the signals that they connect to keep them alive."""
-    for entry, order in sorted(setting.items(), key=lambda pair: pair[1] or 0.0):
+    for entry, order in sorted(crawl.settings[SETTING].items(), key=lambda pair: pair[1] or 0.0):
         if order is None:
             continue
         if isinstance(entry, str) and entry.startswith(_SCRAPYS):

@@ -15,8 +15,6 @@ their methods are put around ``start()``: ``process_start``, and its older form 
 generator over a plain iterator, which can't await what it takes. So the older ones are put around the start URLs, or
 ``start_requests()``, before these become asynchronous; whatever its number, an older one is nearer to the spider than
 any ``process_start``. A spider with a ``start()`` of its own may await in it and is refused, as in Scrapy.
-
-Length: both kinds of classes share how their methods are found and called; apart, each would import the other's.
 """
 
 from __future__ import annotations
@@ -34,9 +32,7 @@ from trawl.compat.names import class_advice
 from trawl.compat.signals import Failure
 from trawl.engine.hooks import Hook, StartHook
 from trawl.errors import IgnoreRequest, SettingsError, TrawlError, UsageError
-from trawl.http import Fetch, Middleware, Outcome, Replace, Request, Response, host_scope
-from trawl.http.notes import note, notes_of
-from trawl.middleware import MiddlewareSettings, Referrer, load_referrer_policy
+from trawl.http import Fetch, Middleware, Outcome, Replace, Request, Response
 from trawl.middleware.factory import accepts_arguments, entry_name, make_instance
 from trawl.spiders import Spider
 from trawl.spiders.results import iterate_async
@@ -47,10 +43,7 @@ __all__ = [
     "SpiderMiddleware",
     "adapted",
     "check_start_kept",
-    "refer_redirects",
     "spider_middleware",
-    "tell_download",
-    "tell_timeout",
 ]
 
 logger: logging.Logger = logging.getLogger("trawl.engine")
@@ -69,33 +62,24 @@ _METHODS = ("process_request", "process_response", "process_exception")
 _Method = Callable[..., Any]
 
 
-Show = Callable[[Request | Response], None]
-"""Gives a message the headers that Scrapy's classes expect."""
+Show = Callable[[Request, Response | None], None]
+"""Gives a request, or the response to it, what Scrapy's classes expect."""
 
 
 Back = Callable[[Request, Outcome], Awaitable[None]]
 """Shows an outcome to ``process_response`` or ``process_exception`` of one object."""
 
 
-def adapted(
-    middleware: object,
-    spider: object,
-    show: Show = lambda message: None,
-    *,
-    tells: bool = False,
-    inside: list[Back] | None = None,
-) -> Middleware | None:
+def adapted(middleware: object, spider: object, *, show: Show | None, inside: list[Back]) -> Middleware | None:
     """Return an object with Scrapy's methods as a middleware; None if it has none of the three.
 
     Args:
         middleware: The object.
         spider: The argument ``spider`` of methods that take it.
-        show: Called with what the methods are given.
-        tells: ``process_response`` finds latency and slot in the meta.
+        show: Called with what the methods are given; None: they are given it as it is.
         inside: The same list for all middleware of a crawl: what ``process_request`` answers is shown to those further
             inside too, which the request does not reach, as in Scrapy.
     """
-    backs = [] if inside is None else inside
     if not any(callable(getattr(middleware, name, None)) for name in _METHODS):
         return None
     name = type(middleware).__qualname__
@@ -108,19 +92,19 @@ def adapted(
         if outcome.then is not None:
             return
         if outcome.response is not None and after is not None:
-            show(outcome.response)
-            if tells:
-                tell(request, outcome.response)
+            if show is not None:
+                show(request, outcome.response)
             await _after(after, request, outcome, name)
         elif outcome.error is not None and failed is not None:
             _take(await awaited(failed(request, outcome.error)), outcome, f"{name}.process_exception")
 
     def around(fetch: Fetch) -> Fetch:
-        backs.append(back)
-        everyone = tuple(backs)  # innermost first: what is outside is put around later
+        inside.append(back)
+        everyone = tuple(inside)  # innermost first: what is outside is put around later
 
         async def send(request: Request) -> Outcome:
-            show(request)
+            if show is not None:
+                show(request, None)
             outcome = None if before is None else await _before(before, request, name)
             first = len(everyone) - 1 if outcome is None else 0
             if outcome is None:
@@ -190,59 +174,6 @@ def _take(answer: object, outcome: Outcome, where: str) -> None:
         outcome.then = Replace(answer, reason="reschedule", is_new_target=True)
     else:
         raise TrawlError(f"{where} returned {type(answer).__name__}: it may return a Response, a Request or None")
-
-
-def tell_timeout(seconds: float, fetch: Fetch) -> Fetch:
-    """Tell each request its timeout in meta ``download_timeout``, as Scrapy's ``DownloadTimeoutMiddleware`` does."""
-
-    def send(request: Request) -> Awaitable[Outcome]:
-        request.meta.setdefault("download_timeout", seconds)
-        return fetch(request)
-
-    return send
-
-
-def refer_redirects(settings: MiddlewareSettings, fetch: Fetch) -> Fetch:
-    """Give the target of a redirect the page that redirected as its ``Referer``, as Scrapy does."""
-    refer = Referrer(load_referrer_policy(settings.referrer_policy)).refer if settings.referer_enabled else None
-
-    async def send(request: Request) -> Outcome:
-        outcome = await fetch(request)
-        then, page = outcome.then, outcome.response
-        if isinstance(then, Replace) and page is not None and _redirects(then.request) > _redirects(request):
-            then.request.headers.pop("Referer", None)
-            if refer is not None:
-                refer(then.request, page)
-        return outcome
-
-    return send
-
-
-def _redirects(request: Request) -> int:
-    times: int = request.meta_get("redirect_times", 0)
-    return times
-
-
-def tell_download(fetch: Fetch) -> Fetch:
-    """Tell each request that was sent its latency and its slot in its meta, as Scrapy's downloader does."""
-
-    async def send(request: Request) -> Outcome:
-        outcome = await fetch(request)
-        if outcome.then is None:
-            tell(request, outcome.response)
-        return outcome
-
-    return send
-
-
-def tell(request: Request, response: Response | None) -> None:
-    """Write latency and slot into the meta of a request: what was sent may have been a copy, with cookies."""
-    told = notes_of(request).told_slot
-    if request.meta.get("download_slot", told) == told:
-        request.meta["download_slot"] = host_scope(request.url)
-        note(request, told_slot=request.meta["download_slot"])
-    if response is not None and response.latency is not None:
-        request.meta["download_latency"] = response.latency
 
 
 @attrs.frozen

@@ -13,7 +13,7 @@ from trawl.settings.load import (
     of_spider,
 )
 from trawl.settings.sections import SECTIONS, Section, SettingInfo, definitions
-from trawl.settings.values import DEFAULT, MOVED_DEFAULT, Settings, UnknownSetting
+from trawl.settings.values import DEFAULT, MOVED_DEFAULT, Settings, UnknownSetting, digests
 
 __all__ = [
     "DEFAULT",
@@ -27,6 +27,7 @@ __all__ = [
     "ambient",
     "assignments",
     "definitions",
+    "digests",
     "file_of",
     "is_moved_crawl",
     "line_of",

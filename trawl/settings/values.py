@@ -5,7 +5,11 @@ A declared setting has the type of its default: a number does not become text. A
 
 from __future__ import annotations
 
+import hashlib
+import inspect
+import sys
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -16,7 +20,7 @@ from trawl.migration import Unsupported
 from trawl.settings.check import from_json, nearest, type_words
 from trawl.settings.sections import SettingInfo, known
 
-__all__ = ["DEFAULT", "HOW_TO_DECLARE", "MOVED_DEFAULT", "SECTION", "Settings", "UnknownSetting", "declared"]
+__all__ = ["DEFAULT", "HOW_TO_DECLARE", "MOVED_DEFAULT", "SECTION", "Settings", "UnknownSetting", "declared", "digests"]
 
 SECTION = "Your own"
 """The heading of the user's own settings in ``trawl settings``."""
@@ -240,3 +244,57 @@ class Settings(Mapping[str, Any]):
     def __repr__(self) -> str:
         given = ", ".join(f"{name}={self._values[name]!r}" for name in sorted(self._sources))
         return f"Settings({given})"
+
+
+OF_A_PROCESS = (
+    *("CLOSESPIDER_", "COOKIES_DEBUG", "COOKIES_FILE", "DNS_", "DOWNLOAD_BIND_ADDRESS", "FEED", "HTTPCACHE_"),
+    *("JOB_", "LOG", "MEMUSAGE_", "SHUTDOWN_TIMEOUT", "WARC_", "WATCHERS"),
+)
+"""How the names of settings begin that each process has for itself: they change nothing of what is sent when."""
+
+CODE, ARGUMENT = "the spider's code", "-a "
+
+
+def digests(settings: Settings, spider: type, arguments: Mapping[str, Any]) -> dict[str, str]:
+    """Return digests of what two processes on one job must have in common, by name.
+
+    Those are the settings that are not the default, the spider's module and its arguments. They are compared by name,
+    so that a process that is refused can say what differs. A value itself, which may be a password, is told to nobody.
+
+    Args:
+        settings: Of the crawl.
+        spider: The spider's class.
+        arguments: Of its constructor.
+    """
+    found = {
+        name: _short(_text(value).encode(errors="backslashreplace"))
+        for name, value in settings.items()
+        if not name.startswith(OF_A_PROCESS) and settings.source(name) != DEFAULT
+    }
+    file = getattr(sys.modules.get(spider.__module__), "__file__", None)
+    try:
+        found[CODE] = _short(Path(file).read_bytes()) if file else ""
+    except OSError:  # out of an archive, say
+        found[CODE] = ""
+    found.update(
+        {f"{ARGUMENT}{name}": _short(_text(value).encode(errors="replace")) for name, value in arguments.items()}
+    )
+    return found
+
+
+def _short(value: bytes) -> str:
+    return hashlib.blake2b(value, digest_size=6).hexdigest()
+
+
+def _text(value: object) -> str:
+    """Return a text of a value that is the same in every process."""
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(sorted(f'{_text(key)}: {_text(each)}' for key, each in value.items()))}}}"
+    if isinstance(value, set | frozenset):
+        return f"{{{', '.join(sorted(map(_text, value)))}}}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_text, value))}]"
+    if inspect.isclass(value) or inspect.isroutine(value):
+        return f"{value.__module__}.{value.__qualname__}"
+    shown = repr(value)
+    return f"{type(value).__module__}.{type(value).__qualname__}" if " at 0x" in shown else shown

@@ -2,19 +2,22 @@
 
 Scrapy's values are bytes, and those of moved spiders that were changed since are text. :class:`HeaderText` is both
 where both make sense; ``trawl check`` finds what needs real bytes (``b", ".join(...)``). :class:`ScrapyResponse` joins
-URLs without writing them anew, so that a record has the blanks that it had. :func:`scrapys_headers` is the outermost
-middleware of a moved crawl, so that callbacks, errbacks and ``fetch()`` see both; :mod:`trawl.compat.middleware` shows
-them to the methods of middleware classes. Other crawls do not load this module.
+URLs without writing them anew, so that a record has the blanks that it had. :func:`with_messages` puts middleware into
+a moved crawl that gives them to callbacks, errbacks and ``fetch()``, with what Scrapy writes into ``meta``, and
+:func:`show` gives them to the methods of middleware classes. Other crawls do not load this module.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from typing import Any
 from urllib.parse import urljoin
 
+import msgspec
 from charset_normalizer import from_bytes
 from w3lib.encoding import resolve_encoding
 from w3lib.url import safe_url_string
@@ -22,13 +25,15 @@ from w3lib.url import safe_url_string
 from trawl.compat.signals import Failure
 from trawl.engine.state import current_grant
 from trawl.errors import IgnoreRequest, TrawlError
-from trawl.http import Fetch, Headers, Outcome, Request, Response, kind_of
+from trawl.http import Fetch, Headers, Outcome, Replace, Request, Response, host_scope, kind_of
 from trawl.http.content import PRESCAN_BYTES, BodyText, decode_body
+from trawl.http.notes import note, notes_of
 from trawl.http.request import Callback
+from trawl.middleware import MiddlewareSettings, Referrer, load_referrer_policy
 
 logger: logging.Logger = logging.getLogger("trawl.engine")
 
-__all__ = ["HeaderText", "ScrapyHeaders", "ScrapyResponse", "scrapys_headers", "show_headers"]
+__all__ = ["HeaderText", "ScrapyHeaders", "ScrapyResponse", "show", "show_headers", "with_messages"]
 
 
 def _plain(value: Any) -> Any:
@@ -282,14 +287,26 @@ def _fail(outcome: Outcome, error: Exception) -> None:
     outcome.error = failure
 
 
-def scrapys_headers(fetch: Fetch) -> Fetch:
-    """Give what comes back from ``fetch`` the headers of Scrapy's habits, and each request its depth in its meta."""
+def _with_habits(settings: MiddlewareSettings, fetch: Fetch) -> Fetch:
+    """Give what comes back from ``fetch`` what Scrapy's parts give it: the outermost middleware.
+
+    Messages have the headers of Scrapy's habits, each request has its depth, and, if it was sent, its latency and its
+    slot in its meta; the target of a redirect has the page that redirected as its ``Referer``.
+    """
+    refer = Referrer(load_referrer_policy(settings.referrer_policy)).refer if settings.referer_enabled else None
 
     async def send(request: Request) -> Outcome:
         if request.depth and (grant := current_grant.get()) is not None and grant.is_page:  # not of a direct fetch
             request.meta["depth"] = request.depth
         try:
             outcome = await fetch(request)
+            then, page = outcome.then, outcome.response
+            if isinstance(then, Replace) and page is not None and _redirects(then.request) > _redirects(request):
+                then.request.headers.pop("Referer", None)
+                if refer is not None:
+                    refer(then.request, page)
+            if then is None:
+                _tell(request, page)
         except IgnoreRequest:
             raise
         except Exception as error:  # of a middleware: an errback asks which
@@ -306,3 +323,52 @@ def scrapys_headers(fetch: Fetch) -> Fetch:
         return outcome
 
     return send
+
+
+def _redirects(request: Request) -> int:
+    times: int = request.meta_get("redirect_times", 0)
+    return times
+
+
+def _tell_timeout(seconds: float, fetch: Fetch) -> Fetch:
+    """Tell each request its timeout in meta ``download_timeout``, as Scrapy's ``DownloadTimeoutMiddleware`` does."""
+
+    def send(request: Request) -> Awaitable[Outcome]:
+        request.meta.setdefault("download_timeout", seconds)
+        return fetch(request)
+
+    return send
+
+
+def _tell(request: Request, response: Response | None) -> None:
+    """Write latency and slot into the meta of a request: what was sent may have been a copy, with cookies."""
+    told = notes_of(request).told_slot
+    if request.meta.get("download_slot", told) == told:
+        request.meta["download_slot"] = host_scope(request.url)
+        note(request, told_slot=request.meta["download_slot"])
+    if response is not None and response.latency is not None:
+        request.meta["download_latency"] = response.latency
+
+
+def show(request: Request, response: Response | None) -> None:
+    """Give a request, or the response to it, what the methods of Scrapy's middleware classes expect."""
+    if response is None:
+        show_headers(request)
+    else:
+        show_headers(response)
+        _tell(request, response)
+
+
+def with_messages(settings: MiddlewareSettings, timeout: float) -> MiddlewareSettings:
+    """Return the settings of the middleware of a moved crawl, with the middleware of this module among it.
+
+    Args:
+        settings: The settings as loaded.
+        timeout: The spider's ``download_timeout`` or ``DOWNLOAD_TIMEOUT``, in seconds.
+    """
+    around: dict[Any, float | None] = {
+        partial(_with_habits, settings): -math.inf,
+        **settings.downloader_middlewares,
+        partial(_tell_timeout, timeout): 350,
+    }
+    return msgspec.structs.replace(settings, downloader_middlewares=around)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from trawl.cli.load import load_spider
-from trawl.compat.headers import HeaderText, ScrapyHeaders, show_headers
+from trawl.compat.messages import HeaderText, ScrapyHeaders, show_headers
 from trawl.feeds.to_json import to_json
 from trawl.frontier.codec import portable
 from trawl.http import Headers, HtmlResponse, Request, Response
