@@ -15,7 +15,7 @@ from trio.testing import MockClock
 from tests.jobs.site import Runs, all_urls, site
 from tests.simulated_store import SimulatedStore
 from trawl.cli import main
-from trawl.cli.top import top_command, waiting_lines, workers_table
+from trawl.cli.top import waiting_lines, workers_table
 from trawl.engine import Crawl
 from trawl.frontier.inspect import SessionReport
 from trawl.frontier.parts import SessionState
@@ -139,7 +139,7 @@ def test_a_job_in_a_directory_has_no_processes_to_tell(tmp_path: Path, capsys: p
 
 def test_of_a_job_that_is_not_there_this_is_said(store: SimulatedStore, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["job", URL, "--pause"]) == 2
-    assert top_command(URL, Console(quiet=True)) == 2
+    assert main(["top", URL]) == 2
     assert capsys.readouterr().err.count("there is no job of this name") == 2
 
 

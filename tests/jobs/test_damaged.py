@@ -14,7 +14,7 @@ from trio.testing import MockClock
 
 from tests.jobs.killing import killed_after, put_back
 from tests.jobs.site import Runs, all_urls, site
-from trawl.cli.job import job_command
+from trawl.cli import main
 from trawl.errors import JobError
 
 PAGES = 12
@@ -181,5 +181,5 @@ def test_whoever_looks_at_a_damaged_job_gets_a_line_and_no_traceback(
     folder, picture = killed
     put_back(picture, folder)
     damage(folder)
-    for requeues, exports in ((False, False), (False, True), (True, False)):
-        assert job_command(str(folder / "job"), requeues=requeues, exports=exports) in {0, 1}
+    for option in ([], ["--export-pending"], ["--requeue-failed"]):
+        assert main(["job", str(folder / "job"), *option]) in {0, 1}

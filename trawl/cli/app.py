@@ -112,15 +112,15 @@ app: typer.Typer = typer.Typer(
 )
 def crawl(
     context: typer.Context,
-    spiders: Annotated[list[str], typer.Argument(metavar="SPIDER", help=_SPIDER_HELP, show_default=False)] = [],  # noqa: B006
+    spiders: Annotated[list[str], typer.Argument(metavar="SPIDER", help=_SPIDER_HELP, show_default=False)] = [],
     *,
     takes_all: Annotated[
         bool, typer.Option("--all", help="Crawl with every spider below this folder: those of `trawl list`.")
     ] = False,
-    argument: ArgumentOption = [],  # noqa: B006  # typer's way to say "none"
-    setting: SettingOption = [],  # noqa: B006
-    append: AppendOption = [],  # noqa: B006
-    overwrite: OverwriteOption = [],  # noqa: B006
+    argument: ArgumentOption = [],  # typer's way to say "none"
+    setting: SettingOption = [],
+    append: AppendOption = [],
+    overwrite: OverwriteOption = [],
     job: Annotated[
         str | None,
         typer.Option(
@@ -142,11 +142,12 @@ def crawl(
     log_level: LogLevelOption = None,
     log_file: LogFileOption = None,
     quiet: QuietOption = False,
-    fail_on: FailOnOption = [],  # noqa: B006
+    fail_on: FailOnOption = [],
     stats: StatsOption = None,
 ) -> None:
     """Run a spider, or several side by side that share the limits of a site."""
-    from trawl.cli.run import CrawlOptions, crawl_command, stderr_console  # noqa: PLC0415
+    from trawl.cli.run import CrawlOptions, crawl_command
+    from trawl.cli.view import stderr_console
 
     options = CrawlOptions(
         targets=tuple(spiders),
@@ -183,19 +184,20 @@ def worker(
         str | None,
         typer.Option("--spider", metavar="SPIDER", help=f"{_SPIDER_HELP} By default, the one that the job names."),
     ] = None,
-    argument: ArgumentOption = [],  # noqa: B006
-    setting: SettingOption = [],  # noqa: B006
+    argument: ArgumentOption = [],
+    setting: SettingOption = [],
     job_durability: DurabilityOption = None,
     log_level: LogLevelOption = None,
     log_file: LogFileOption = None,
     quiet: QuietOption = False,
-    fail_on: FailOnOption = [],  # noqa: B006
+    fail_on: FailOnOption = [],
     stats: StatsOption = None,
     leader: Annotated[int | None, typer.Option(hidden=True)] = None,
 ) -> None:
     """Join a job in a server and work on it until it is over: no feeds; `trawl export` has the items."""
-    from trawl.cli.run import CrawlOptions, crawl_command, stderr_console  # noqa: PLC0415
-    from trawl.cli.worker import job_of_leader  # noqa: PLC0415
+    from trawl.cli.run import CrawlOptions, crawl_command
+    from trawl.cli.view import stderr_console
+    from trawl.cli.worker import job_of_leader
 
     options = CrawlOptions(
         targets=() if spider is None else (spider,),
@@ -229,20 +231,20 @@ def export(
         ),
     ] = None,
     *,
-    append: AppendOption = [],  # noqa: B006
-    overwrite: OverwriteOption = [],  # noqa: B006
+    append: AppendOption = [],
+    overwrite: OverwriteOption = [],
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Go on until the job is over; wait for one that is not there yet.")
     ] = False,
-    setting: SettingOption = [],  # noqa: B006
+    setting: SettingOption = [],
     job_durability: DurabilityOption = None,
     log_level: LogLevelOption = None,
     log_file: LogFileOption = None,
     quiet: QuietOption = False,
 ) -> None:
     """Write the items of a job in a server to files, each once, also if this is killed and run again."""
-    from trawl.cli.export import ExportOptions, export_command  # noqa: PLC0415
-    from trawl.cli.run import stderr_console  # noqa: PLC0415
+    from trawl.cli.export import ExportOptions, export_command
+    from trawl.cli.view import stderr_console
 
     options = ExportOptions(
         job=job,
@@ -280,13 +282,10 @@ def job(
     resume: Annotated[bool, typer.Option("--resume", help="Take --pause or --stop back.")] = False,
 ) -> None:
     """Show the state of a job: pending requests by scope, failed requests, positions in its feeds."""
-    from trawl.cli.job import job_command  # noqa: PLC0415
+    from trawl.cli.job import job_command
 
     wish = "stop" if stop else "pause" if pause else "" if resume else None
-    status = job_command(
-        job, requeues=requeue_failed, exports=export_pending, wish=wish, has_workers=workers, has_reasons=why
-    )
-    raise typer.Exit(status)
+    job_command(job, requeues=requeue_failed, exports=export_pending, wish=wish, has_workers=workers, has_reasons=why)
 
 
 @app.command(epilog=examples("trawl top redis://store.internal/quotes"))
@@ -294,9 +293,10 @@ def top(
     job: Annotated[str, typer.Argument(metavar="JOB", help="The job's address, or its directory with --processes.")],
 ) -> None:
     """Show the processes of a job in a server while they work: pages, rates, and what requests wait for."""
-    from trawl.cli.top import stdout_console, top_command  # noqa: PLC0415
+    from trawl.cli.top import top_command
+    from trawl.cli.view import stdout_console
 
-    raise typer.Exit(top_command(job, stdout_console()))
+    top_command(job, stdout_console())
 
 
 @app.command(
@@ -313,16 +313,19 @@ def settings(
         typer.Argument(metavar="SPIDER", help="Include the custom_settings of this spider.", show_default=False),
     ] = None,
     get: Annotated[str | None, typer.Option(metavar="NAME", help="Print only the value of this setting.")] = None,
-    setting: SettingOption = [],  # noqa: B006
+    setting: SettingOption = [],
     move: Annotated[
         str | None,
         typer.Option(metavar="FILE.py", help="Convert Scrapy's settings.py to pyproject.toml and print the result."),
     ] = None,
 ) -> None:
     """Show every setting, its value here, and the source of the value."""
-    from trawl.cli.settings import move_command, settings_command  # noqa: PLC0415
+    from trawl.cli.settings import move_command, settings_command
 
-    raise typer.Exit(settings_command(spider, get, setting) if move is None else move_command(move))
+    if move is None:
+        settings_command(spider, get, setting)
+    else:
+        move_command(move)
 
 
 @app.command(epilog=examples("trawl check quotes.py", "trawl check shop.spiders:Books"))
@@ -335,7 +338,7 @@ def check(
     ],
 ) -> None:
     """Find errors in spiders without running them: names, settings, URLs, annotations."""
-    from trawl.cli.check import check_command  # noqa: PLC0415
+    from trawl.cli.check import check_command
 
     raise typer.Exit(check_command(spiders))
 
@@ -345,10 +348,10 @@ def list_spiders(
     places: Annotated[
         list[str],
         typer.Argument(metavar="PLACE", help="Files, or folders with all below them.", show_default=False),
-    ] = ["."],  # noqa: B006
+    ] = ["."],
 ) -> None:
     """List the spiders in files and folders without running them: name, and target for `trawl crawl`."""
-    from trawl.cli.list import list_command  # noqa: PLC0415
+    from trawl.cli.list import list_command
 
     raise typer.Exit(list_command(places))
 
@@ -375,7 +378,7 @@ def explain(
     """Explain the words of the summary, or show the help of a command."""
     if topic != "summary":
         raise typer.Exit(main([*([topic] if topic else []), "--help"]))
-    from trawl.cli.summary import summary_help  # noqa: PLC0415
+    from trawl.cli.summary import summary_help
 
     typer.echo(summary_help())
 
@@ -383,11 +386,11 @@ def explain(
 @app.command(epilog=examples("trawl version"))
 def version() -> None:
     """Show the versions of trawl, Python and Trio, and the number of compiled modules if there are any."""
-    import platform  # noqa: PLC0415
-    from importlib.machinery import EXTENSION_SUFFIXES  # noqa: PLC0415
-    from pathlib import Path  # noqa: PLC0415
+    import platform
+    from importlib.machinery import EXTENSION_SUFFIXES
+    from pathlib import Path
 
-    import trio  # noqa: PLC0415
+    import trio
 
     compiled = len([*Path(__file__).parents[1].rglob(f"*{EXTENSION_SUFFIXES[0]}")])
     typer.echo(
@@ -415,8 +418,8 @@ def simulate(
             metavar="NAME=VALUE",
             help="Set a setting. Repeatable; a repeated name starts another group, and the groups are compared.",
         ),
-    ] = [],  # noqa: B006
-    argument: ArgumentOption = [],  # noqa: B006
+    ] = [],
+    argument: ArgumentOption = [],
     svg: Annotated[
         str | None,
         typer.Option(metavar="OUT", help="Draw the sends into this file; with several groups OUT-1.svg and so on."),
@@ -433,7 +436,7 @@ def simulate(
     seed: Annotated[int, typer.Option(metavar="N", help="The seed of all random numbers.")] = 0,
 ) -> None:
     """Run a spider against a simulated web in virtual time: duration, speed, limits. Writes no feed."""
-    from trawl.cli.simulate import simulate_command  # noqa: PLC0415
+    from trawl.cli.simulate import simulate_command
 
     pictures = {"svg": svg, "plot": plot}
     raise typer.Exit(simulate_command(spider, web, setting, argument, has_timeline=timeline, seed=seed, **pictures))
@@ -454,14 +457,14 @@ def fetch(
     ] = False,
     no_redirect: Annotated[bool, typer.Option("--no-redirect", help="Do not follow redirects.")] = False,
     spider: SpiderOption = None,
-    argument: ArgumentOption = [],  # noqa: B006
-    setting: SettingOption = [],  # noqa: B006
+    argument: ArgumentOption = [],
+    setting: SettingOption = [],
     wait: WaitOption = False,
     log_level: LevelOption = None,
 ) -> None:
     """Fetch a URL as a crawl would, with robots.txt and throttling, and print the body."""
-    from trawl.cli.fetch import fetch_command  # noqa: PLC0415
-    from trawl.cli.run import stderr_console  # noqa: PLC0415
+    from trawl.cli.fetch import fetch_command
+    from trawl.cli.view import stderr_console
 
     options = _options(spider, argument, setting, log_level, waits=wait)
     crawl = _crawl_with(context)
@@ -487,14 +490,14 @@ def parse(
     depth: Annotated[int, typer.Option(min=1, metavar="N", help="Follow requests to this depth, in pages.")] = 1,
     meta: Annotated[str | None, typer.Option(metavar="JSON", help="The request's meta.")] = None,
     cb_kwargs: Annotated[str | None, typer.Option(metavar="JSON", help="The callback's keyword arguments.")] = None,
-    argument: ArgumentOption = [],  # noqa: B006
-    setting: SettingOption = [],  # noqa: B006
+    argument: ArgumentOption = [],
+    setting: SettingOption = [],
     wait: WaitOption = False,
     log_level: LevelOption = None,
 ) -> None:
     """Fetch a URL, run a spider's callback on it, and print its items and requests."""
-    from trawl.cli.parse import parse_command  # noqa: PLC0415
-    from trawl.cli.run import stderr_console  # noqa: PLC0415
+    from trawl.cli.parse import parse_command
+    from trawl.cli.view import stderr_console
 
     status = parse_command(
         url,
@@ -523,14 +526,14 @@ def shell(
         str | None, typer.Option("-c", metavar="CODE", help="Run this code, print its value, exit.")
     ] = None,
     spider: SpiderOption = None,
-    argument: ArgumentOption = [],  # noqa: B006
-    setting: SettingOption = [],  # noqa: B006
+    argument: ArgumentOption = [],
+    setting: SettingOption = [],
     wait: WaitOption = False,
     log_level: LevelOption = None,
 ) -> None:
     """Look at pages interactively: response, fetch(url), view(), await; in IPython if it is installed."""
-    from trawl.cli.run import stderr_console  # noqa: PLC0415
-    from trawl.cli.shell import shell_command  # noqa: PLC0415
+    from trawl.cli.shell import shell_command
+    from trawl.cli.view import stderr_console
 
     options = _options(spider, argument, setting, log_level, waits=wait)
     raise typer.Exit(shell_command(url, options, _crawl_with(context), stderr_console(), code=code))
@@ -547,9 +550,9 @@ def demo(
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print each request to standard error.")] = False,
 ) -> None:
     """Serve a site of quotes and books on this machine to try spiders on, until Ctrl-C."""
-    from trawl.cli.demo import demo_command  # noqa: PLC0415
+    from trawl.cli.demo import demo_command
 
-    raise typer.Exit(demo_command(bind, port, is_verbose=verbose))
+    demo_command(bind, port, is_verbose=verbose)
 
 
 new: typer.Typer = typer.Typer(
@@ -567,9 +570,9 @@ def project(
     directory: Annotated[str, typer.Argument(metavar="DIR", help="The project's folder. Existing files stay.")],
 ) -> None:
     """Write a project that runs: settings, a first spider, its test."""
-    from trawl.cli.new import new_project  # noqa: PLC0415
+    from trawl.cli.new import new_project
 
-    raise typer.Exit(new_project(directory))
+    new_project(directory)
 
 
 @new.command(
@@ -590,9 +593,9 @@ def spider(
 
     They go into spiders/ and tests/ if these exist.
     """
-    from trawl.cli.new import new_spider  # noqa: PLC0415
+    from trawl.cli.new import new_spider
 
-    raise typer.Exit(new_spider(name, domain, template))
+    new_spider(name, domain, template)
 
 
 @app.command(
@@ -606,7 +609,7 @@ def completion(
     shell: Annotated[str, typer.Argument(metavar="SHELL", help=f"One of {', '.join(SHELLS)}.")],
 ) -> None:
     """Print a script that completes trawl's commands and options in a shell."""
-    from typer._completion_shared import get_completion_script  # noqa: PLC0415
+    from typer._completion_shared import get_completion_script
 
     if shell not in SHELLS:
         typer.echo(f"trawl: no completion for {shell!r}; choose one of {', '.join(SHELLS)}", err=True)
@@ -617,7 +620,7 @@ def completion(
 def _options(
     spider: str | None, arguments: list[str], settings: list[str], log_level: str | None, *, waits: bool
 ) -> SingleRunOptions:
-    from trawl.cli.single_run import SingleRunOptions  # noqa: PLC0415
+    from trawl.cli.single_run import SingleRunOptions
 
     return SingleRunOptions(
         target=spider, arguments=tuple(arguments), settings=tuple(settings), log_level=log_level, waits=waits
@@ -626,7 +629,7 @@ def _options(
 
 def _crawl_with(context: typer.Context) -> CrawlWith:
     """Return the function that runs a crawl: the one given to :func:`main`, or the real engine's."""
-    from trawl._run import crawl_with  # noqa: PLC0415
+    from trawl._run import crawl_with
 
     given: Any = context.obj
     return cast("CrawlWith", given or crawl_with)
@@ -635,7 +638,7 @@ def _crawl_with(context: typer.Context) -> CrawlWith:
 def main(arguments: Sequence[str] | None = None, *, crawl_with: CrawlWith | None = None) -> int:
     """Run the command; see :func:`trawl.cli.main`."""
     if os.environ.get("_TRAWL_COMPLETE"):
-        from typer._completion_classes import completion_init  # noqa: PLC0415
+        from typer._completion_classes import completion_init
 
         completion_init()
     try:

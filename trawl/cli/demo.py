@@ -19,7 +19,6 @@ from socketserver import ThreadingTCPServer
 from types import FrameType
 from urllib.parse import quote
 
-from trawl.cli import OK
 from trawl.errors import UsageError
 from trawl.http import Request
 from trawl.observe import printable
@@ -32,7 +31,7 @@ LARGEST_BODY_BYTES = 65_536
 IDLE = 75.0  # seconds that a connection may be idle
 
 
-def demo_command(bind: str, port: int, *, is_verbose: bool) -> int:
+def demo_command(bind: str, port: int, *, is_verbose: bool) -> None:
     """Serve the site until Ctrl-C or SIGTERM.
 
     Args:
@@ -40,16 +39,12 @@ def demo_command(bind: str, port: int, *, is_verbose: bool) -> int:
         port: The port; 0 for a free one.
         is_verbose: Whether each request is printed to standard error.
 
-    Returns:
-        The exit status.
-
     Raises:
         UsageError: The address or the port can't be listened on.
     """
     with _ended_by_sigterm(), open_server(bind, port, is_verbose=is_verbose) as server:
         print(f"a site of quotes and books is at {server.url} until Ctrl-C", flush=True)
         server.serve_forever()
-    return OK
 
 
 class DemoServer(ThreadingTCPServer):

@@ -9,8 +9,7 @@ import trio
 from rich.console import Console
 
 from trawl.cli import FAILED, OK
-from trawl.cli.logs import Logs
-from trawl.cli.run import run_guarded
+from trawl.cli.logs import Logs, run_guarded
 from trawl.cli.single_run import SingleRun, SingleRunOptions, fetch_response, load_single_run, with_work
 from trawl.cli.view import CrawlWith
 from trawl.errors import TrawlError, UsageError

@@ -15,9 +15,9 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from trawl.cli import FAILED, INTERRUPTED, USAGE
+from trawl.cli import INTERRUPTED
 from trawl.cli.help_text import PLUGINS, overview
-from trawl.errors import TrawlError, UsageError
+from trawl.errors import TrawlError
 from trawl.plugins import load_plugin, plugin_names
 
 __all__ = ["Group", "examples"]
@@ -95,7 +95,7 @@ def _advice(name: str, context: Any) -> str:
 
 @contextmanager
 def _errors_in_one_line(context: Any = None) -> Iterator[None]:
-    """End the command with one line on standard error where its words can't be used.
+    """End the command with one line on standard error where its words can't be used, or it raises an error of trawl's.
 
     Args:
         context: typer's; knows which command was typed.
@@ -111,17 +111,14 @@ def _errors_in_one_line(context: Any = None) -> Iterator[None]:
         if type(error).__name__ == "NoArgsIsHelpError":  # shows the help; typer does not export it
             raise
         typed = "trawl" if context is None else f"{context.command_path} {context.invoked_subcommand or ''}".strip()
-        _print_error(_sentence(error, typed))
+        from trawl.observe import printable  # noqa: PLC0415  # --help does not wait for it
+
+        typer.echo(f"trawl: {printable(_sentence(error, typed))}", err=True)
         raise typer.Exit(error.exit_code) from error
-    except TrawlError as error:  # a command of another package that can't be loaded
-        _print_error(str(error))
-        raise typer.Exit(USAGE if isinstance(error, UsageError) else FAILED) from error
+    except TrawlError as error:
+        from trawl.cli.view import print_error, stderr_console  # noqa: PLC0415
 
-
-def _print_error(text: str) -> None:
-    from trawl.observe import printable  # noqa: PLC0415  # --help does not wait for it
-
-    typer.echo(f"trawl: {printable(text)}", err=True)
+        raise typer.Exit(print_error(error, stderr_console())) from error
 
 
 class Group(TyperGroup):

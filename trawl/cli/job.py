@@ -10,10 +10,9 @@ from typing import Any
 
 import typer
 
-from trawl.cli import FAILED, OK, USAGE
 from trawl.cli.local_server import refuse_directory, with_server
-from trawl.cli.top import stdout_console, waiting_lines, workers_table
-from trawl.errors import TrawlError, UsageError
+from trawl.cli.top import waiting_lines, workers_table
+from trawl.cli.view import stdout_console
 from trawl.feeds.outbox import FEED_STATES
 from trawl.frontier import SCHEMES, inspect
 from trawl.frontier.inspect import Failure, JobReport
@@ -36,7 +35,7 @@ def job_command(
     wish: str | None = None,
     has_workers: bool = False,
     has_reasons: bool = False,
-) -> int:
+) -> None:
     """Show a job, or change or export its requests.
 
     Args:
@@ -46,9 +45,6 @@ def job_command(
         wish: Tell its processes to ``pause`` or to ``stop``; "" to go on; None: nothing.
         has_workers: Show its processes.
         has_reasons: Show what their requests wait for.
-
-    Returns:
-        The exit status.
     """
 
     def act(address: str) -> None:
@@ -57,12 +53,7 @@ def job_command(
         else:
             _show(address, requeues=requeues, exports=exports)
 
-    try:
-        with_server(job, act)
-    except TrawlError as error:
-        typer.echo(f"trawl: {printable(str(error))}", err=True)
-        return USAGE if isinstance(error, UsageError) else FAILED
-    return OK
+    with_server(job, act)
 
 
 def _show(job: str, *, requeues: bool, exports: bool) -> None:

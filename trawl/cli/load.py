@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import inspect
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
@@ -25,6 +26,7 @@ from trawl.tracebacks import describe_error, is_user_file, user_frames
 
 __all__ = [
     "STANDARD_OUTPUT",
+    "check_arguments",
     "feeds_layer",
     "load_module",
     "load_spider",
@@ -77,6 +79,18 @@ def spider_arguments(texts: Iterable[str]) -> dict[str, str]:
             raise UsageError(f"-a takes NAME=VALUE, not {text!r}")
         arguments[name] = value
     return arguments
+
+
+def check_arguments(spider: type[Spider], arguments: Mapping[str, str]) -> None:
+    """Check arguments against the spider's constructor.
+
+    Raises:
+        UsageError: It does not accept one, or lacks one.
+    """
+    try:
+        inspect.signature(spider).bind(**arguments)
+    except TypeError as error:
+        raise UsageError(f"-a does not fit {spider.__name__}(): {error}") from error
 
 
 _SHOWN = 5

@@ -1,6 +1,7 @@
-"""The command's log: safe text, tracebacks only where they help, colours only on a terminal.
+"""The command's log and its errors: safe text, tracebacks only where they help, colours only on a terminal.
 
-A program that calls trawl keeps its own logging.
+:func:`run_guarded` sets the log up for each command that runs a crawl, and prints the error that ends it. A program
+that calls trawl keeps its own logging.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import copy
 import logging
 import traceback
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from logging.handlers import WatchedFileHandler
@@ -23,11 +24,22 @@ from rich.padding import Padding
 from rich.text import Text
 from rich.traceback import Traceback
 
-from trawl.errors import TrawlError, UsageError
+from trawl.cli import FAILED, INTERRUPTED
+from trawl.cli.view import print_error
+from trawl.errors import PartLoadError, SpiderLoadError, TrawlError, UsageError
 from trawl.observe import ObserveSettings, printable
-from trawl.tracebacks import is_user_file
+from trawl.settings import Layer, load
+from trawl.shutdown import Signals
+from trawl.tracebacks import is_user_file, user_frames, user_traceback
 
-__all__ = ["Logs", "SafeFormatter", "is_expected", "named_in_log"]
+__all__ = [
+    "Logs",
+    "SafeFormatter",
+    "is_expected",
+    "log_layer",
+    "named_in_log",
+    "run_guarded",
+]
 
 logger: logging.Logger = logging.getLogger("trawl")
 
@@ -189,6 +201,28 @@ class Logs:
         for name in _CHATTY:
             logging.getLogger(name).setLevel(logging.WARNING)
 
+    def tell_error(self, error: Exception, name: str = "") -> int:
+        """Print an error that ended a crawl, or kept it from beginning. Returns the exit status.
+
+        Args:
+            error: The error. One of the user's code comes after the user's lines of its traceback.
+            name: The spider's name, where there are several.
+        """
+        if not isinstance(error, TrawlError):
+            # A bug, for example in the user's pipelines: finding it takes the traceback.
+            shown = error.__traceback__ if self.is_debug else user_traceback(error)
+            logger.critical("the crawl failed", exc_info=(type(error), error, shown))
+            return FAILED
+        text = ""
+        if self.is_debug:
+            text = "".join(traceback.format_exception(error))
+        elif isinstance(error, SpiderLoadError | PartLoadError) and not isinstance(error, UsageError):
+            frames = user_frames(error.__cause__ or error)
+            if len(frames) > 1:  # of a single one the sentence says all
+                text = "".join(traceback.format_list(frames))
+        self._console.print(printable(text, keeps_lines=True), end="", soft_wrap=True)
+        return print_error(error, self._console, name)
+
     def _show(
         self,
         message: Warning | str,
@@ -240,3 +274,40 @@ class Logs:
 
 def _level(level: str | int) -> int:
     return level if isinstance(level, int) else logging.getLevelNamesMapping()[level]
+
+
+def run_guarded(console: Console, logged: Layer, act: Callable[[Logs], int], *, is_quiet: bool = False) -> int:
+    """Set up the log, call ``act`` and print its error, if any.
+
+    Args:
+        console: Standard error.
+        logged: The settings of the log until ``act`` applies others.
+        act: Does the command's work and returns the exit status.
+        is_quiet: Log only warnings and errors.
+
+    Returns:
+        The exit status.
+    """
+    with Logs(console) as logs, Signals():
+        try:
+            logs.apply(load(logged).of(ObserveSettings), is_quiet=is_quiet)
+            return act(logs)
+        except BaseException as error:  # noqa: ASYNC103 - around trio.run: no task is cancelled here
+            if _is_interruption(error):
+                return INTERRUPTED  # noqa: ASYNC104
+            if not isinstance(error, Exception):
+                raise
+            return logs.tell_error(error)  # noqa: ASYNC104
+
+
+def _is_interruption(error: BaseException) -> bool:
+    """Return True for Ctrl-C outside the crawl's signal handling; Trio may have wrapped it in groups."""
+    if isinstance(error, BaseExceptionGroup):
+        return error.subgroup(KeyboardInterrupt) is not None
+    return isinstance(error, KeyboardInterrupt)
+
+
+def log_layer(level: str | None, file: str | None) -> Layer:
+    """Return the settings that ``--log-level`` and ``--log-file`` stand for."""
+    values = {"LOG_LEVEL": level.upper() if level else None, "LOG_FILE": file}
+    return Layer("--log-level" if level else "--log-file", {name: text for name, text in values.items() if text})

@@ -16,7 +16,6 @@ from xml.sax.saxutils import escape
 
 import typer
 
-from trawl.cli import OK, USAGE
 from trawl.errors import UsageError
 from trawl.http import host_of, host_scope, normalize_url, origin_of
 from trawl.observe import printable
@@ -169,21 +168,24 @@ FIRST = "example"
 FIRST_DOMAIN = "example.com"
 
 
-def new_project(directory: str) -> int:
-    """Write a project with a first spider and its test. Returns the exit status.
+def new_project(directory: str) -> None:
+    """Write a project with a first spider and its test.
 
     Args:
         directory: The project's folder, made if needed. No file is overwritten.
+
+    Raises:
+        UsageError: A file is there already, or can't be written.
     """
     root = Path(directory)
     name = root.resolve().name
-    texts = {path: _filled(text, project=_plain(name), name=FIRST) for path, text in PROJECT.items()}
+    texts = {path: Template(text).substitute(project=_plain(name), name=FIRST) for path, text in PROJECT.items()}
     texts |= _spider_texts(FIRST, _start_of(FIRST_DOMAIN), "basic", Path("spiders"), Path("tests"))
-    return _written(root, texts, f"cd {shlex.quote(directory)} && trawl crawl spiders/{FIRST}.py")
+    _write(root, texts, f"cd {shlex.quote(directory)} && trawl crawl spiders/{FIRST}.py")
 
 
-def new_spider(name: str, domain: str, template: str) -> int:
-    """Write a spider and its test. Returns the exit status.
+def new_spider(name: str, domain: str, template: str) -> None:
+    """Write a spider and its test.
 
     They go to ``spiders/`` and ``tests/`` if the working directory has these, else to the working directory.
 
@@ -191,16 +193,16 @@ def new_spider(name: str, domain: str, template: str) -> int:
         name: The spider's name, also of its file as far as Python can import it.
         domain: A host, with or without a port, or the start URL.
         template: basic, crawl or sitemap.
+
+    Raises:
+        UsageError: The name, the domain or the template is none, a file is there already, or can't be written.
     """
-    try:
-        start = _start_of(domain)
-        _check(name, template)
-    except UsageError as error:
-        return _refused(str(error))
+    start = _start_of(domain)
+    _check(name, template)
     spiders = Path("spiders") if Path("spiders").is_dir() else Path()
     tests = Path("tests") if Path("tests").is_dir() else Path()
     texts = _spider_texts(name, start, template, spiders, tests)
-    return _written(Path(), texts, f"trawl crawl {shlex.quote((spiders / _file_name(name)).as_posix())}.py")
+    _write(Path(), texts, f"trawl crawl {shlex.quote((spiders / _file_name(name)).as_posix())}.py")
 
 
 def _spider_texts(name: str, start: str, template: str, spiders: Path, tests: Path) -> dict[str, str]:
@@ -219,13 +221,9 @@ def _spider_texts(name: str, start: str, template: str, spiders: Path, tests: Pa
         "path_of_another": "/about" if not start.endswith("/about") else "/contact",
     }
     return {
-        path.as_posix(): _filled(SPIDERS[template], **values),
-        (tests / f"test_{file}.py").as_posix(): _filled(TESTS[template], **values),
+        path.as_posix(): Template(SPIDERS[template]).substitute(values),
+        (tests / f"test_{file}.py").as_posix(): Template(TESTS[template]).substitute(values),
     }
-
-
-def _filled(text: str, **values: str) -> str:
-    return Template(text).substitute(values)
 
 
 def _plain(name: str) -> str:
@@ -281,21 +279,15 @@ def _start_of(domain: str) -> str:
     return url
 
 
-def _written(root: Path, texts: dict[str, str], then: str) -> int:
+def _write(root: Path, texts: dict[str, str], then: str) -> None:
     there = [path for path in texts if (root / path).exists()]
     if there:
-        return _refused(f"{printable(str(root / there[0]))} exists already; nothing was written")
+        raise UsageError(f"{root / there[0]} exists already; nothing was written")
     try:
         for path, text in texts.items():
             (root / path).parent.mkdir(parents=True, exist_ok=True)
             (root / path).write_text(text, encoding="utf-8")
             typer.echo(printable(str(root / path)))
     except OSError as error:
-        return _refused(f"{error.filename}: {error.strerror}")
+        raise UsageError(f"{error.filename}: {error.strerror}") from error
     typer.echo(f"\nNow: {printable(then)}")
-    return OK
-
-
-def _refused(words: str) -> int:
-    typer.echo(f"trawl: {words}", err=True)
-    return USAGE

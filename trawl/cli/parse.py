@@ -12,8 +12,7 @@ import trio
 from rich.console import Console
 
 from trawl.cli import FAILED, OK
-from trawl.cli.logs import Logs
-from trawl.cli.run import run_guarded
+from trawl.cli.logs import Logs, run_guarded
 from trawl.cli.single_run import SingleRun, SingleRunOptions, load_single_run, with_start
 from trawl.cli.view import CrawlWith
 from trawl.errors import UsageError

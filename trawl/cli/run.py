@@ -1,21 +1,16 @@
-"""The command ``trawl crawl``, and :func:`run_guarded`, in which every command that runs a crawl sets up its log.
+"""The command ``trawl crawl``.
 
 Without a live panel, progress is a line of the log each minute. A Scrapy project whose ``settings.py`` is not converted
 is reported: trawl does not read that file, and its pipelines would not run.
-
-Length: alone, side by side and led by it, a crawl is planned, run, summed up and judged in one order.
 """
 
 from __future__ import annotations
 
 import configparser
 import gc
-import inspect
 import logging
-import os
 import sys
 import time
-import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -26,22 +21,21 @@ import attrs
 import trio
 from rich.console import Console
 
-from trawl.cli import FAILED, INTERRUPTED, OK, UNSATISFACTORY, USAGE, exit_status
+from trawl.cli import FAILED, INTERRUPTED, OK, UNSATISFACTORY, exit_status
 from trawl.cli.crawls import NAME, CrawlEntry, chosen, refuse_clashes, reports_of_all, stats_of, worst
-from trawl.cli.load import STANDARD_OUTPUT, feeds_layer, load_spider, spider_arguments
+from trawl.cli.load import STANDARD_OUTPUT, check_arguments, feeds_layer, load_spider, spider_arguments
 from trawl.cli.local_server import has_server
-from trawl.cli.logs import Logs, named_in_log
+from trawl.cli.logs import Logs, log_layer, named_in_log, run_guarded
 from trawl.cli.summary import StatsFile, failed_in, scopes_table, summary_table, wanted_failings
 from trawl.cli.view import CrawlWith, Panels, Watcher, can_show, log_watcher, panel_watcher, progress_of
 from trawl.cli.worker import Leader, refuse_directory, rejoining, spider_of_job
 from trawl.engine.watchers import report_stalls
-from trawl.errors import PartLoadError, SpiderLoadError, TrawlError, UsageError
-from trawl.observe import ObserveSettings, Progress, came_to_nothing, printable
+from trawl.errors import TrawlError, UsageError
+from trawl.observe import ObserveSettings, Progress, came_to_nothing
 from trawl.settings import Layer, Settings, ambient, assignments, file_of, load, of_project, of_spider
-from trawl.shutdown import Signals, heed_signals, is_interrupted
+from trawl.shutdown import heed_signals, is_interrupted
 from trawl.spiders import Spider, SpidersSettings
 from trawl.throttling import ScopeReport
-from trawl.tracebacks import user_frames, user_traceback
 
 if TYPE_CHECKING:
     from trawl._run import CrawlResult
@@ -49,13 +43,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CrawlOptions",
-    "check_arguments",
     "crawl_command",
-    "log_layer",
-    "print_error",
-    "run_guarded",
     "short_collections",
-    "stderr_console",
     "warn_of_scrapy_project",
 ]
 
@@ -86,10 +75,6 @@ def warn_of_scrapy_project(directory: Path) -> None:
             shown,
         )
 
-
-_WIDTH_OF_A_FILE = 160
-_FORBIDDEN = "robots forbidden"
-_UNREAD = "robots.txt could not be read: answered"
 
 logger: logging.Logger = logging.getLogger("trawl")
 
@@ -133,23 +118,6 @@ class CrawlOptions:
     processes: int = 0
     is_worker: bool = False
     leader: int | None = None
-
-
-class _Console(Console):
-    """A console whose reader may leave without changing the exit status."""
-
-    def on_broken_pipe(self) -> None:
-        """Write no more, also when Python flushes its streams at exit. Rich's own would exit with status 1."""
-        self.quiet = True
-        with suppress(OSError, ValueError), open(os.devnull, "wb") as nowhere:
-            os.dup2(nowhere.fileno(), self.file.fileno())
-
-
-def stderr_console() -> Console:
-    """Return the console on standard error; it has colours on a terminal only, and none with NO_COLOR."""
-    is_terminal = sys.stderr.isatty()
-    width = None if is_terminal else _WIDTH_OF_A_FILE
-    return _Console(stderr=True, force_terminal=is_terminal, width=width, highlight=False, markup=False, emoji=False)
 
 
 def crawl_command(options: CrawlOptions, crawl_with: CrawlWith, console: Console) -> int:
@@ -253,65 +221,6 @@ def _check(plans: Sequence[CrawlEntry], *, prints_stats: bool, processes: int, i
             _tell_differences(plan.spider, plan.settings)
 
 
-def run_guarded(console: Console, logged: Layer, act: Callable[[Logs], int], *, is_quiet: bool = False) -> int:
-    """Set up the log, call ``act`` and print its error, if any.
-
-    Args:
-        console: Standard error.
-        logged: The settings of the log until ``act`` applies others.
-        act: Does the command's work and returns the exit status.
-        is_quiet: Log only warnings and errors.
-
-    Returns:
-        The exit status.
-    """
-    with Logs(console) as logs, Signals():
-        try:
-            logs.apply(load(logged).of(ObserveSettings), is_quiet=is_quiet)
-            return act(logs)
-        except BaseException as error:  # noqa: ASYNC103 - around trio.run: no task is cancelled here
-            if _is_interruption(error):
-                return INTERRUPTED  # noqa: ASYNC104
-            if not isinstance(error, Exception):
-                raise
-            return _told(error, console, logs)  # noqa: ASYNC104
-
-
-def _told(error: Exception, console: Console, logs: Logs, name: str = "") -> int:
-    """Print an error that ended a crawl, or kept it from beginning. Returns the exit status."""
-    if isinstance(error, TrawlError):
-        return _refused(error, console, is_debug=logs.is_debug, name=name)
-    # A bug, for example in the user's pipelines: finding it takes the traceback.
-    shown = error.__traceback__ if logs.is_debug else user_traceback(error)
-    logger.critical("the crawl failed", exc_info=(type(error), error, shown))
-    return FAILED
-
-
-def _is_interruption(error: BaseException) -> bool:
-    """Return True for Ctrl-C outside the crawl's signal handling; Trio may have wrapped it in groups."""
-    if isinstance(error, BaseExceptionGroup):
-        return error.subgroup(KeyboardInterrupt) is not None
-    return isinstance(error, KeyboardInterrupt)
-
-
-def log_layer(level: str | None, file: str | None) -> Layer:
-    """Return the settings that ``--log-level`` and ``--log-file`` stand for."""
-    values = {"LOG_LEVEL": level.upper() if level else None, "LOG_FILE": file}
-    return Layer("--log-level" if level else "--log-file", {name: text for name, text in values.items() if text})
-
-
-def check_arguments(spider: type[Spider], arguments: Mapping[str, str]) -> None:
-    """Check arguments against the spider's constructor.
-
-    Raises:
-        UsageError: It does not accept one, or lacks one.
-    """
-    try:
-        inspect.signature(spider).bind(**arguments)
-    except TypeError as error:
-        raise UsageError(f"-a does not fit {spider.__name__}(): {error}") from error
-
-
 def _tell_differences(spider: type[Spider], settings: Settings) -> None:
     """Log what ``trawl check`` finds in a spider that was written for Scrapy."""
     from trawl.cli.checks import check_spider  # noqa: PLC0415  # native spiders need none of it
@@ -374,7 +283,7 @@ async def _side_by_side(
                     plan.spider, plan.settings, spider_args=plan.arguments, watchers=[plan.keep, heed_signals, *shown]
                 )
             except Exception as error:
-                plan.error_status = _told(error, console, logs, plan.shown_name)
+                plan.error_status = logs.tell_error(error, plan.shown_name)
             else:
                 logger.info("ended: %s", plan.reason)
 
@@ -504,34 +413,3 @@ def _watchers(
         return [panel_watcher(console, progress)]
     interval = settings.of(ObserveSettings).logstats_interval
     return [log_watcher(interval, progress)] if interval else []
-
-
-def _refused(error: TrawlError, console: Console, *, is_debug: bool, name: str) -> int:
-    if is_debug:
-        text = "".join(traceback.format_exception(error))
-        console.print(printable(text, keeps_lines=True), end="", soft_wrap=True)
-    elif _is_of_the_user(error):
-        frames = user_frames(error.__cause__ or error)
-        if len(frames) > 1:  # of a single one the sentence says all
-            text = "".join(traceback.format_list(frames))
-            console.print(printable(text, keeps_lines=True), end="", soft_wrap=True)
-    return print_error(error, console, name)
-
-
-def print_error(error: TrawlError, console: Console, name: str = "") -> int:
-    """Print an error as one line, with the spider's name where there are several. Returns the exit status."""
-    whose = f"{printable(name)}: " if name else ""
-    console.print(f"trawl: {whose}{printable(_advised(str(error)))}", style="red", soft_wrap=True)
-    return USAGE if isinstance(error, UsageError) else FAILED
-
-
-def _advised(words: str) -> str:
-    """Return an error's words; for a page that robots.txt forbids, with what to do."""
-    own = "-s ROBOTSTXT_OBEY=false, for a site of your own"
-    if words.endswith(_FORBIDDEN):
-        return f"{words.removesuffix(_FORBIDDEN)}robots.txt forbids it ({own})"
-    return f"{words} (--wait retries; {own})" if _UNREAD in words else words
-
-
-def _is_of_the_user(error: TrawlError) -> bool:
-    return isinstance(error, SpiderLoadError | PartLoadError) and not isinstance(error, UsageError)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 import tokenize
 from collections.abc import Iterable, Sequence
 
@@ -13,12 +12,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from trawl.cli import OK
 from trawl.cli.load import load_module, load_spider
-from trawl.cli.run import print_error, stderr_console
+from trawl.cli.view import stdout_console
 from trawl.compat.settings import RENAMED, setting_advice
 from trawl.compat.to_toml import lines_of, to_toml
-from trawl.errors import SettingsError, SpiderNotFound, TrawlError, UsageError
+from trawl.errors import SettingsError, SpiderNotFound, UsageError
 from trawl.observe import MASK, clipped, printable, without_passwords
 from trawl.settings import DEFAULT, Settings, ambient, assignments, definitions, load, of_spider
 from trawl.settings.check import nearest
@@ -32,25 +30,21 @@ _SECRET_KEY = re.compile(r'("(?:password|token|secret)":")(?:[^"\\]|\\.)*(")', r
 _SECRET_NAME = re.compile(r"PASSWORD|SECRET|TOKEN")
 
 
-def settings_command(spider: str | None, name: str | None, settings: Sequence[str]) -> int:
-    """Print the settings as they are here. Returns the exit status.
+def settings_command(spider: str | None, name: str | None, settings: Sequence[str]) -> None:
+    """Print the settings as they are here.
 
     Args:
         spider: A spider whose ``custom_settings`` are included.
         name: The only setting to print; None for all.
         settings: ``-s NAME=VALUE``.
     """
-    console = Console(force_terminal=sys.stdout.isatty(), highlight=False, markup=False, emoji=False)
-    try:
-        chosen = _chosen(spider) if spider else None
-        values = load(*ambient(spider=chosen), of_spider(chosen), assignments(settings))
-        if name is not None:
-            print_one(values, name, console)
-        else:
-            print_all(values, console)
-    except TrawlError as error:
-        return print_error(error, stderr_console())
-    return OK
+    console = stdout_console()
+    chosen = _chosen(spider) if spider else None
+    values = load(*ambient(spider=chosen), of_spider(chosen), assignments(settings))
+    if name is not None:
+        print_one(values, name, console)
+    else:
+        print_all(values, console)
 
 
 def _chosen(target: str) -> type[Spider]:
@@ -63,21 +57,17 @@ def _chosen(target: str) -> type[Spider]:
         raise
 
 
-def move_command(path: str) -> int:
-    """Print Scrapy's ``settings.py`` as a ``pyproject.toml``. Returns the exit status.
+def move_command(path: str) -> None:
+    """Print Scrapy's ``settings.py`` as a ``pyproject.toml``.
 
     Args:
         path: The file; it is imported.
     """
-    try:
-        module = load_module(path)
-    except TrawlError as error:
-        return print_error(error, stderr_console())
+    module = load_module(path)
     with tokenize.open(path) as file:
         source = file.read()
     values = {name: value for name, value in vars(module).items() if name.isupper()}
     print(to_toml(values, lines_of(source)), end="")
-    return OK
 
 
 def spelled(value: object) -> str:

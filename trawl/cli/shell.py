@@ -29,8 +29,7 @@ from rich.console import Console
 
 import trawl
 from trawl.cli import OK
-from trawl.cli.logs import Logs
-from trawl.cli.run import run_guarded
+from trawl.cli.logs import Logs, run_guarded
 from trawl.cli.single_run import SingleRun, SingleRunOptions, fetch_response, load_single_run, with_work
 from trawl.cli.view import CrawlWith
 from trawl.errors import PartLoadError, TrawlError, UsageError

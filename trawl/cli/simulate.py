@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import re
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -18,8 +17,8 @@ from rich.text import Text
 from trawl.cli import FAILED, OK, exit_status
 from trawl.cli.load import load_spider, spider_arguments
 from trawl.cli.logs import Logs
-from trawl.cli.run import print_error, stderr_console
 from trawl.cli.summary import MAX_SCOPES, scopes_table, waited_words
+from trawl.cli.view import print_error, stderr_console, stdout_console
 from trawl.errors import TrawlError, UsageError
 from trawl.observe import ObserveSettings, clipped, duration_words, number_words, printable, rate_words
 from trawl.settings import Layer, ambient, assignments, load, of_spider
@@ -103,8 +102,6 @@ def groups_of(texts: Iterable[str]) -> list[tuple[str, ...]]:
     return [tuple(group) for group in groups] or [()]
 
 
-WIDTH_OF_A_FILE = 160
-
 logger: logging.Logger = logging.getLogger("trawl")
 
 
@@ -134,10 +131,7 @@ def simulate_command(
     Returns:
         The exit status, the highest of all runs.
     """
-    is_terminal = sys.stdout.isatty()
-    width = None if is_terminal else WIDTH_OF_A_FILE
-    console = Console(force_terminal=is_terminal, width=width, highlight=False, markup=False, emoji=False)
-    errors = stderr_console()
+    console, errors = stdout_console(), stderr_console()
     with Logs(errors) as logs:
         try:
             logs.apply(load(Layer("--log-level", {"LOG_LEVEL": "WARNING"})).of(ObserveSettings))

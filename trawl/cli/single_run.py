@@ -10,9 +10,8 @@ from typing import Any, cast
 
 import attrs
 
-from trawl.cli.load import load_spider, look_beside, spider_arguments
-from trawl.cli.logs import Logs
-from trawl.cli.run import check_arguments, log_layer
+from trawl.cli.load import check_arguments, load_spider, look_beside, spider_arguments
+from trawl.cli.logs import Logs, log_layer
 from trawl.compat.signals import IDLE
 from trawl.errors import SoftBlocked, TrawlError
 from trawl.http import Request, Response

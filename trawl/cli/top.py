@@ -5,28 +5,26 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 
 import trio
-import typer
 from rich import box
 from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from trawl.cli import FAILED, OK, USAGE
 from trawl.cli.local_server import refuse_directory, with_server
 from trawl.cli.view import can_show
-from trawl.errors import JobError, TrawlError, UsageError
+from trawl.errors import JobError
 from trawl.frontier.inspect import JobReport, SessionReport
 from trawl.frontier.parts import SessionState
 from trawl.observe import duration_words, number_words, printable, rate_words
 
-__all__ = ["stdout_console", "top_command", "waiting_lines", "workers_table"]
+__all__ = ["top_command", "waiting_lines", "workers_table"]
 
 EVERY = 1.0
 """Seconds between two looks."""
@@ -36,7 +34,6 @@ _WIDE_ONLY = ("session", "since", "in flight")
 WIDE = 100
 """Terminals with at least so many columns get the whole table."""
 
-_WIDTH_OF_A_FILE = 160
 _REASONS = 10
 
 
@@ -98,14 +95,8 @@ def waiting_lines(sessions: Sequence[SessionReport]) -> list[str]:
     return [f"{count:>9,}  {words}" for words, count in counts.most_common(_REASONS)]
 
 
-def stdout_console() -> Console:
-    """Return the console on standard output; a file gets lines as wide as tables need."""
-    width = None if sys.stdout.isatty() else _WIDTH_OF_A_FILE
-    return Console(highlight=False, markup=False, emoji=False, width=width)
-
-
-def top_command(url: str, console: Console, look: Callable[[str], JobReport] | None = None) -> int:
-    """Show the processes of a job until Ctrl-C; once, where standard output is no terminal. Returns the exit status.
+def top_command(url: str, console: Console, look: Callable[[str], JobReport] | None = None) -> None:
+    """Show the processes of a job until Ctrl-C; once, where standard output is no terminal.
 
     Args:
         url: The job's address, or its directory if it has a server of its own.
@@ -120,14 +111,8 @@ def top_command(url: str, console: Console, look: Callable[[str], JobReport] | N
         refuse_directory(address)
         trio.run(_show, address, console, look)
 
-    try:
+    with suppress(KeyboardInterrupt):
         with_server(url, show)
-    except KeyboardInterrupt:
-        return OK
-    except TrawlError as error:
-        typer.echo(f"trawl: {printable(str(error))}", err=True)
-        return USAGE if isinstance(error, UsageError) else FAILED
-    return OK
 
 
 async def _show(url: str, console: Console, look: Callable[[str], JobReport]) -> None:

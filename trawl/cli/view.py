@@ -1,12 +1,16 @@
-"""The progress of a crawl: a panel drawn four times a second at the foot of the terminal, or lines in the log."""
+"""What the command shows: its consoles, an error as one line, and the progress of a crawl.
+
+That is a panel drawn four times a second at the foot of the terminal, or lines in the log.
+"""
 
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -14,6 +18,8 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from trawl.cli import FAILED, USAGE
+from trawl.errors import TrawlError, UsageError
 from trawl.observe import (
     Progress,
     Speed,
@@ -21,6 +27,7 @@ from trawl.observe import (
     counted,
     duration_words,
     number_words,
+    printable,
     progress_line,
     rate_words,
     speed_between,
@@ -31,7 +38,64 @@ if TYPE_CHECKING:
     from trawl._run import CrawlResult
     from trawl.engine import Crawl
 
-__all__ = ["CrawlWith", "Panels", "Watcher", "can_show", "log_watcher", "panel", "panel_watcher", "progress_of"]
+__all__ = [
+    "CrawlWith",
+    "Panels",
+    "Watcher",
+    "can_show",
+    "log_watcher",
+    "panel",
+    "panel_watcher",
+    "print_error",
+    "progress_of",
+    "stderr_console",
+    "stdout_console",
+]
+
+_WIDTH_OF_A_FILE = 160
+_FORBIDDEN = "robots forbidden"
+_UNREAD = "robots.txt could not be read: answered"
+
+
+class _Console(Console):
+    """A console whose reader may leave without changing the exit status."""
+
+    def on_broken_pipe(self) -> None:
+        """Write no more, also when Python flushes its streams at exit. Rich's own would exit with status 1."""
+        self.quiet = True
+        with suppress(OSError, ValueError), open(os.devnull, "wb") as nowhere:
+            os.dup2(nowhere.fileno(), self.file.fileno())
+
+
+def stderr_console() -> Console:
+    """Return the console on standard error; it has colours on a terminal only, and none with NO_COLOR."""
+    return _console(_Console, sys.stderr.isatty(), stderr=True)
+
+
+def stdout_console() -> Console:
+    """Return the console on standard output; a file gets lines as wide as tables need."""
+    return _console(Console, sys.stdout.isatty())
+
+
+def _console(kind: type[Console], is_terminal: bool, **options: Any) -> Console:
+    width = None if is_terminal else _WIDTH_OF_A_FILE
+    return kind(force_terminal=is_terminal, width=width, highlight=False, markup=False, emoji=False, **options)
+
+
+def print_error(error: TrawlError, console: Console, name: str = "") -> int:
+    """Print an error as one line, with the spider's name where there are several. Returns the exit status."""
+    whose = f"{printable(name)}: " if name else ""
+    console.print(f"trawl: {whose}{printable(_advised(str(error)))}", style="red", soft_wrap=True)
+    return USAGE if isinstance(error, UsageError) else FAILED
+
+
+def _advised(words: str) -> str:
+    """Return an error's words; for a page that robots.txt forbids, with what to do."""
+    own = "-s ROBOTSTXT_OBEY=false, for a site of your own"
+    if words.endswith(_FORBIDDEN):
+        return f"{words.removesuffix(_FORBIDDEN)}robots.txt forbids it ({own})"
+    return f"{words} (--wait retries; {own})" if _UNREAD in words else words
+
 
 MAX_WAITING = 3
 """The number of reasons shown, those of most requests first; the others are counted."""
