@@ -274,29 +274,18 @@ class EventStream(Generic[EventT]):
         return self._unread.popleft()
 
 
-@attrs.frozen
-class _Listener:
-    """A function called with each event at once.
-
-    Attributes:
-        put: The function.
-    """
-
-    put: Callable[[Any], None]
-
-
 class Events:
     """The readers of one crawl's events.
 
     Attributes:
-        wanted: Each kind that is read with its readers; look here before making an event.
+        wanted: What is called with each event of a kind, for the kinds that are read; look here before making an event.
         is_over: The crawl has ended; no more events follow.
     """
 
     __slots__ = ("_left", "_streams", "is_over", "wanted")
 
     def __init__(self) -> None:
-        self.wanted: dict[type[Event], list[EventStream[Any] | _Listener]] = {}
+        self.wanted: dict[type[Event], list[Callable[[Any], None]]] = {}
         self.is_over: bool = False
         self._streams: list[EventStream[Any]] = []
         self._left = trio.Event()
@@ -320,19 +309,19 @@ class Events:
         """Put events of these kinds into a stream from now on."""
         self._streams.append(stream)
         for kind in kinds:
-            self.wanted.setdefault(kind, []).append(stream)
+            self.wanted.setdefault(kind, []).append(stream.put)
 
     def listen(self, kind: type[Event], hear: Callable[[Any], None]) -> None:
         """Call ``hear`` with each event of ``kind`` at once, in the task where it happens; it must not raise."""
-        self.wanted.setdefault(kind, []).append(_Listener(hear))
+        self.wanted.setdefault(kind, []).append(hear)
 
     def remove(self, stream: EventStream[Any]) -> None:
         """Put no more events into a stream."""
         self._streams.remove(stream)
-        for kind, streams in list(self.wanted.items()):
-            if stream in streams:
-                streams.remove(stream)
-                if not streams:
+        for kind, readers in list(self.wanted.items()):
+            if stream.put in readers:
+                readers.remove(stream.put)
+                if not readers:
                     del self.wanted[kind]
         self._left.set()
 
@@ -342,8 +331,8 @@ class Events:
 
     def tell(self, event: Event) -> None:
         """Give an event to the readers of its kind, without waiting."""
-        for stream in self.wanted.get(type(event), ()):
-            stream.put(event)
+        for put in self.wanted.get(type(event), ()):
+            put(event)
 
     async def end(self) -> None:
         """Announce the end, and wait until the readers have left their blocks. A checkpoint."""
