@@ -187,11 +187,7 @@ class FrontierMachine(RuleBasedStateMachine):
 
     def _open(self) -> None:
         self._frontier: Frontier
-        self._frontier, self._ending, self._ended = self._run(self._begin)
-
-    async def _begin(self) -> tuple[Frontier, trio.Event, trio.Event]:
-        begun: tuple[Frontier, trio.Event, trio.Event] = await self._nursery.start(self._hold)
-        return begun
+        self._frontier, self._ending, self._ended = self._run(self._nursery.start, self._hold)
 
     def _close(self) -> None:
         self._trio.run_sync_soon(self._ending.set)

@@ -96,10 +96,14 @@ class SendLog:
         for row in self.rows:
             charged = amounts.get(row.scopes)
             if charged is None:
-                charged = amounts[row.scopes] = _amounts(row.scopes)
+                charged = amounts[row.scopes] = MappingProxyType(
+                    {scope: 1.0 if amount is None else amount for scope, amount in row.scopes}
+                )
             taken = slots.get((row.scopes, row.slots))
             if taken is None:
-                taken = slots[row.scopes, row.slots] = _slots(row.scopes, row.slots)
+                taken = slots[row.scopes, row.slots] = MappingProxyType(
+                    {scope: slot for (scope, _), slot in zip(row.scopes, row.slots, strict=False)}
+                )
             host = host_scope(row.url)
             made.append(
                 Send(
@@ -119,14 +123,6 @@ class SendLog:
 
 
 _Charges = tuple[tuple[str, float | None], ...]
-
-
-def _amounts(scopes: _Charges) -> Mapping[str, float]:
-    return MappingProxyType({scope: 1.0 if amount is None else amount for scope, amount in scopes})
-
-
-def _slots(scopes: _Charges, slots: tuple[int, ...]) -> Mapping[str, int]:
-    return MappingProxyType({scope: slot for (scope, _), slot in zip(scopes, slots, strict=False)})
 
 
 def _slot_of_address(slots: Mapping[str, int]) -> int:

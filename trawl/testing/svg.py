@@ -286,7 +286,7 @@ def draw(
     places, bottom = _place_tracks(tracks)
     closed = [each for each in merge_stretches(stretches) if scale.shows(each.start, each.end)]
     shapes = [*_heading(title, seen, scale), *_legend(seen, closed)]
-    shapes += [_band(place, scale) for place in places]
+    shapes += [rectangle(left, place.y, scale.right - left, place.height, fill="#f8fafc") for place in places]
     shapes += [group(_shading(place, closed, scale)) for place in places]
     shapes += _axis(scale, bottom)
     shapes += [group([*_labels(place, scale), *_bars(place, scale)]) for place in places]
@@ -332,10 +332,6 @@ def _legend(sends: Sequence[Send], closed: Sequence[Span]) -> list[str]:
         shapes.append(text(x + 28.0, 74.0, words, fill=INK))
         x += 28.0 + LETTER * len(words) + 22.0
     return shapes
-
-
-def _band(place: _TrackBox, scale: Scale) -> str:
-    return rectangle(scale.left, place.y, scale.right - scale.left, place.height, fill="#f8fafc")
 
 
 def _shading(place: _TrackBox, closed: Iterable[Span], scale: Scale) -> list[str]:

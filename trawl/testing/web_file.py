@@ -26,7 +26,6 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -209,12 +208,8 @@ def _limit(table: LimitTable) -> RateLimit:
         headers=table.headers,
         latency=table.latency,
         body=table.body,
-        changes=_pairs(table.changes),
+        changes=[(at, rate) for at, rate in table.changes],
     )
-
-
-def _pairs(lists: Iterable[list[float]]) -> list[tuple[float, float]]:
-    return [(at, rate) for at, rate in lists]
 
 
 def _outage(table: OutageTable) -> Outage:
