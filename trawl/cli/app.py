@@ -117,7 +117,7 @@ def crawl(
     takes_all: Annotated[
         bool, typer.Option("--all", help="Crawl with every spider below this folder: those of `trawl list`.")
     ] = False,
-    argument: ArgumentOption = [],  # typer's way to say "none"
+    argument: ArgumentOption = [],
     setting: SettingOption = [],
     append: AppendOption = [],
     overwrite: OverwriteOption = [],
@@ -243,21 +243,21 @@ def export(
     quiet: QuietOption = False,
 ) -> None:
     """Write the items of a job in a server to files, each once, also if this is killed and run again."""
-    from trawl.cli.export import ExportOptions, export_command
+    from trawl.cli.export import export_command
+    from trawl.cli.run import CrawlOptions
     from trawl.cli.view import stderr_console
 
-    options = ExportOptions(
+    options = CrawlOptions(
         job=job,
         appended=tuple(append),
         overwritten=tuple(overwrite),
         settings=tuple(setting),
-        follows=follow,
         job_durability=job_durability,
         log_level=log_level,
         log_file=log_file,
         is_quiet=quiet,
     )
-    raise typer.Exit(export_command(options, stderr_console()))
+    raise typer.Exit(export_command(options, stderr_console(), follows=follow))
 
 
 @app.command(
@@ -338,7 +338,7 @@ def check(
     ],
 ) -> None:
     """Find errors in spiders without running them: names, settings, URLs, annotations."""
-    from trawl.cli.check import check_command
+    from trawl.cli.checks import check_command
 
     raise typer.Exit(check_command(spiders))
 

@@ -12,11 +12,10 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler
 from socket import AF_INET, AF_INET6, gaierror
 from socketserver import ThreadingTCPServer
-from types import FrameType
 from urllib.parse import quote
 
 from trawl.errors import UsageError
@@ -161,22 +160,14 @@ class _Handler(BaseHTTPRequestHandler):
             print(printable(format % arguments), file=sys.stderr, flush=True)
 
 
-class _Shutdown(BaseException):
-    """SIGTERM or Ctrl-C has come."""
-
-
 @contextmanager
 def _ended_by_sigterm() -> Iterator[None]:
     """Leave what is inside at the first SIGTERM or Ctrl-C."""
-
-    def end(number: int, frame: FrameType | None) -> None:
-        raise _Shutdown
-
-    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGINT)}
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    before = {number: signal.signal(number, signal.default_int_handler) for number in numbers}
     try:
-        yield
-    except _Shutdown:
-        pass
+        with suppress(KeyboardInterrupt):
+            yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -13,7 +13,6 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-import attrs
 import trio
 from rich.console import Console
 
@@ -22,6 +21,7 @@ from trawl.cli import INTERRUPTED, OK
 from trawl.cli.load import feeds_layer
 from trawl.cli.local_server import has_server, reach_local_server
 from trawl.cli.logs import Logs, log_layer, run_guarded
+from trawl.cli.run import CrawlOptions
 from trawl.cli.worker import rejoining
 from trawl.engine.callbacks import without_groups
 from trawl.errors import FeedError, JobError, UsageError
@@ -33,7 +33,7 @@ from trawl.frontier.sections import JOB_INFO
 from trawl.observe import ObserveSettings, counted
 from trawl.settings import Layer, Settings, ambient, assignments, load
 
-__all__ = ["ExportOptions", "export_command"]
+__all__ = ["copy_items", "export_command"]
 
 logger: logging.Logger = logging.getLogger("trawl.export")
 
@@ -41,35 +41,14 @@ LOOK_EVERY = 1.0
 """Seconds between two looks for a job that is not there yet."""
 
 
-@attrs.frozen(kw_only=True)
-class ExportOptions:
-    """The options of ``trawl export``, as typed.
+def export_command(options: CrawlOptions, console: Console, *, follows: bool) -> int:
+    """Export the items of a job. Returns the exit status.
 
-    Attributes:
-        job: The job's address, or its directory where it was made with ``--processes``; None: the setting JOB_DIR.
-        appended: ``-o FEED``.
-        overwritten: ``-O FEED``.
-        settings: ``-s NAME=VALUE``.
+    Args:
+        options: The job, the feeds, the settings and the log.
+        console: Standard error.
         follows: ``-f``: go on until the job is over.
-        job_durability: ``--job-durability LEVEL``.
-        log_level: ``--log-level LEVEL``.
-        log_file: ``--log-file FILE``.
-        is_quiet: ``--quiet``.
     """
-
-    job: str | None
-    appended: tuple[str, ...] = ()
-    overwritten: tuple[str, ...] = ()
-    settings: tuple[str, ...] = ()
-    follows: bool = False
-    job_durability: str | None = None
-    log_level: str | None = None
-    log_file: str | None = None
-    is_quiet: bool = False
-
-
-def export_command(options: ExportOptions, console: Console) -> int:
-    """Export the items of a job. Returns the exit status."""
     early = log_layer(options.log_level, options.log_file)
 
     def act(logs: Logs) -> int:
@@ -85,7 +64,7 @@ def export_command(options: ExportOptions, console: Console) -> int:
         logs.apply(settings.of(ObserveSettings), is_quiet=options.is_quiet)
         if not settings.of(FeedsSettings).feeds:
             raise UsageError("there is no feed to export to: give -o FILE")
-        return trio.run(_run, settings, options.follows)
+        return trio.run(_run, settings, follows)
 
     return run_guarded(console, early, act, is_quiet=options.is_quiet)
 

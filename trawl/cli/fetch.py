@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 import trio
 from rich.console import Console
@@ -75,11 +76,8 @@ def _fetched(ready: SingleRun, request: Request, crawl_with: CrawlWith) -> tuple
         finally:
             reports.extend(crawl.report())
 
-    async def main() -> None:
-        spider = with_work(ready.spider, work, errors)
-        await crawl_with(spider, ready.settings, spider_args=ready.arguments, handle_signals=True)
-
-    trio.run(main)
+    spider = with_work(ready.spider, work, errors)
+    trio.run(partial(crawl_with, spider, ready.settings, spider_args=ready.arguments, handle_signals=True))
     if errors:
         raise errors[0]
     if not found:  # Ctrl-C

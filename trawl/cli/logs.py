@@ -187,7 +187,8 @@ class Logs:
         Raises:
             UsageError: The log file can't be opened, or LOG_FORMAT is not a format.
         """
-        level = _level(settings.log_level)
+        level = settings.log_level
+        level = level if isinstance(level, int) else logging.getLevelNamesMapping()[level]
         self.is_debug = level <= logging.DEBUG
         handler = self._made(settings)
         if is_quiet and settings.log_file is None:
@@ -270,10 +271,6 @@ class Logs:
             logging.getLogger().removeHandler(self._handler)
             self._handler.close()
             self._handler = None
-
-
-def _level(level: str | int) -> int:
-    return level if isinstance(level, int) else logging.getLevelNamesMapping()[level]
 
 
 def run_guarded(console: Console, logged: Layer, act: Callable[[Logs], int], *, is_quiet: bool = False) -> int:

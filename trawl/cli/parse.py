@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -205,11 +206,7 @@ def _parsed(
         yield request if method is None else request.replace(callback=getattr(self, method))
 
     spider = with_start(ready.spider, start)
-
-    async def main() -> CrawlResult:
-        return await crawl_with(spider, ready.settings, spider_args=ready.arguments, handle_signals=True)
-
-    return trio.run(main)
+    return trio.run(partial(crawl_with, spider, ready.settings, spider_args=ready.arguments, handle_signals=True))
 
 
 def _checked(spider: type[Spider], callback: str | None) -> str | None:

@@ -28,7 +28,7 @@ from trawl.cli.local_server import has_server
 from trawl.cli.logs import Logs, log_layer, named_in_log, run_guarded
 from trawl.cli.summary import StatsFile, failed_in, scopes_table, summary_table, wanted_failings
 from trawl.cli.view import CrawlWith, Panels, Watcher, can_show, log_watcher, panel_watcher, progress_of
-from trawl.cli.worker import Leader, refuse_directory, rejoining, spider_of_job
+from trawl.cli.worker import Leader, rejoining, require_address, spider_of_job
 from trawl.engine.watchers import report_stalls
 from trawl.errors import TrawlError, UsageError
 from trawl.observe import ObserveSettings, Progress, came_to_nothing
@@ -81,7 +81,7 @@ logger: logging.Logger = logging.getLogger("trawl")
 
 @attrs.frozen(kw_only=True)
 class CrawlOptions:
-    """The options of ``trawl crawl``, as typed.
+    """The options of ``trawl crawl``, ``trawl worker`` and ``trawl export``, as typed.
 
     Attributes:
         targets: The spiders: each a name, ``FILE.py`` or ``MODULE``, with or without ``:CLASS``.
@@ -90,7 +90,7 @@ class CrawlOptions:
         settings: ``-s NAME=VALUE``.
         appended: ``-o FEED``.
         overwritten: ``-O FEED``.
-        job: ``--job DIR``, or an address.
+        job: ``--job DIR``, or an address; None: the setting JOB_DIR.
         job_durability: ``--job-durability LEVEL``.
         log_level: ``--log-level LEVEL``.
         log_file: ``--log-file FILE``.
@@ -171,7 +171,7 @@ def _targets(options: CrawlOptions) -> Sequence[str]:
     """Return the spiders to crawl with; of a worker that names none, the one of its job."""
     if options.is_worker and not options.targets:
         job = options.job or str(load(*ambient(), assignments(options.settings))["JOB_DIR"])
-        refuse_directory(job)
+        require_address(job)
         return [spider_of_job(job, Path())]
     return chosen(options.targets, takes_all=options.takes_all)
 
@@ -209,7 +209,7 @@ def _check(plans: Sequence[CrawlEntry], *, prints_stats: bool, processes: int, i
     for plan in plans:
         job = str(plan.settings["JOB_DIR"])
         if is_worker:
-            refuse_directory(job)
+            require_address(job)
         if job and not processes and has_server(Path(job)):
             raise UsageError(f"job {job}: it was made with --processes: give --processes N again")
     if prints_stats and any(_prints_items(plan.settings) for plan in plans):

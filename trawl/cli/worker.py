@@ -41,8 +41,8 @@ __all__ = [
     "Messages",
     "ProgressMessage",
     "job_of_leader",
-    "refuse_directory",
     "rejoining",
+    "require_address",
     "spider_of_job",
 ]
 
@@ -169,7 +169,7 @@ def job_of_leader() -> str | None:
     return os.environ.pop(JOB_VARIABLE, None)
 
 
-def refuse_directory(job: str) -> None:
+def require_address(job: str) -> None:
     """Refuse the job of a worker that no others can work on.
 
     Raises:

@@ -216,7 +216,7 @@ def spider_middleware(setting: Mapping[Any, float | None], crawl: Any) -> Spider
     check_start_kept(setting)
     made: list[Any] = []
     named: list[tuple[Any, object]] = []
-    wanted = sorted(((order, entry) for entry, order in setting.items() if order is not None), key=_order)
+    wanted = sorted(((order, entry) for entry, order in setting.items() if order is not None), key=lambda pair: pair[0])
     for _, entry in reversed(wanted):
         if isinstance(entry, str) and entry.startswith(_SCRAPYS):
             why = class_advice(entry) or "trawl does that itself"
@@ -276,10 +276,6 @@ def _is_of_another_kind(found: Any) -> bool:
     """True for a plain generator function, and for an async function without ``yield``."""
     functions = (found, getattr(found, "__call__", None))  # noqa: B004 - the method itself, to be looked at
     return any(inspect.isgeneratorfunction(each) or inspect.iscoroutinefunction(each) for each in functions)
-
-
-def _order(pair: tuple[float, object]) -> float:
-    return pair[0]
 
 
 def _spider_hook(middleware: Sequence[object], spider: object) -> Hook:

@@ -1,25 +1,43 @@
-"""The checks of ``trawl check``: errors in a spider that can be found without running it."""
+"""The command ``trawl check``: errors in spiders, and in the settings around them, found without running anything."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import typer
+
+from trawl.cli import FAILED, OK, USAGE
 from trawl.cli.checks.attributes import check_attributes, check_starts, has_no_start
 from trawl.cli.checks.methods import callbacks_of, check_annotations, check_callbacks, check_outputs
 from trawl.cli.checks.moved import check_moved
 from trawl.cli.checks.scrapy_only import check_scrapy_only
 from trawl.cli.checks.source import CheckMessage, SpiderSource
-from trawl.compat import changes, plugin_advice
+from trawl.cli.list import files_in, spiders_in, unread_in
+from trawl.cli.load import load_spiders
+from trawl.compat import changes, is_moved, plugin_advice
 from trawl.compat.middleware import check_start_kept
-from trawl.errors import PartLoadError, SettingsError, WrittenForScrapy
-from trawl.settings import Settings
+from trawl.errors import PartLoadError, SettingsError, SpiderLoadError, UsageError, WrittenForScrapy
+from trawl.observe import printable
+from trawl.settings import Layer, Settings, ambient, is_moved_crawl, load, of_spider
 from trawl.spiders import Spider
+from trawl.throttling import ThrottlingSettings
 from trawl.throttling.configuration import load_object
 from trawl.tracebacks import check_part_imports
 
-__all__ = ["CheckMessage", "check_imports", "check_parts", "check_spider", "check_work", "has_no_start"]
+__all__ = [
+    "CheckMessage",
+    "check_command",
+    "check_imports",
+    "check_parts",
+    "check_spider",
+    "check_work",
+    "has_no_start",
+]
 
 _LISTS = ("DOWNLOADER_MIDDLEWARES", "EXTENSIONS", "ITEM_PIPELINES", "SPIDER_MIDDLEWARES", "WATCHERS")
 
@@ -84,3 +102,116 @@ def check_parts(settings: Mapping[str, Any]) -> Iterator[str]:
                     yield from (str(CheckMessage(*place)) for place in error.places)
                 except (SettingsError, PartLoadError) as error:
                     yield str(error)
+
+
+def check_command(targets: Sequence[str]) -> int:
+    """Check the spiders in ``targets`` and print one line for each error, ``FILE:LINE: message``.
+
+    Returns:
+        The exit status. What only differs from Scrapy goes to standard error, and is nothing wrong. A target without a
+        spider, and a spider, or any file of a folder, that imports Scrapy are wrong usage, as for ``trawl crawl``.
+    """
+    spiders = 0
+    wrong: list[str] = []
+    differing: list[str] = []
+    status = FAILED
+    for target in chain.from_iterable(map(_files, targets)):
+        try:
+            found = load_spiders(target)
+        except SpiderLoadError as error:
+            if isinstance(error, UsageError):
+                status = USAGE
+            places = getattr(error, "places", ())
+            wrong += [str(CheckMessage(*place)) for place in places] or [str(error)]
+            continue
+        spiders += len(found)
+        for spider in found:
+            with _warned_once():
+                moved, settings = _is_moved(spider), _settings_of(spider)
+                wrong += _around(spider, moved, settings)
+                for finding in check_spider(spider, is_moved=moved, settings=settings):
+                    (wrong if finding.is_wrong else differing).append(str(finding))
+    for place in filter(Path.is_dir, map(Path, targets)):  # once the spiders' folders are on sys.path
+        imports = [str(finding) for path in files_in(place) for finding in check_imports(str(path))]
+        status = USAGE if imports else status
+        wrong += imports
+    for line in dict.fromkeys(differing):
+        typer.echo(printable(line), err=True)
+    for line in dict.fromkeys(wrong):  # what several spiders share is told once
+        typer.echo(printable(line))
+    if not wrong:
+        typer.echo(f"{spiders} spider{'' if spiders == 1 else 's'}: nothing wrong")
+    return status if wrong else OK
+
+
+def _files(target: str) -> list[str]:
+    """Return the files in a folder that have spiders, or can't be parsed.
+
+    None for an ``__init__.py`` without one (``spiders/*.py`` has it).
+    """
+    place = Path(target)
+    if place.is_dir():
+        spiders = (found.target.rpartition(":")[0] for found in spiders_in(place))
+        return sorted({*spiders, *(path for path, _ in unread_in(place))}) or [target]
+    return [] if place.name == "__init__.py" and place.is_file() and not any(spiders_in(place)) else [target]
+
+
+def _is_moved(spider: type[Spider]) -> bool:
+    """Return what the settings say; the spider's imports say it where these are wrong, which is reported elsewhere."""
+    try:
+        return is_moved_crawl(*ambient(spider=spider), of_spider(spider))
+    except (SettingsError, PartLoadError):
+        return is_moved(spider)
+
+
+def _settings_of(spider: type[Spider]) -> Settings | None:
+    """Return the settings of a crawl; None where they are wrong, which is reported elsewhere."""
+    try:
+        return load(*ambient(spider=spider), of_spider(spider))
+    except (SettingsError, PartLoadError):
+        return None
+
+
+def _around(spider: type[Spider], moved: bool, settings: Settings | None) -> Iterator[str]:
+    """Yield errors in the settings around the spider, and in the parts that all its settings name."""
+    own = Layer("own_settings", {}, own=getattr(spider, "own_settings", None) or {}, is_moved=moved)
+    try:
+        load(own)
+    except SettingsError:
+        return  # check_spider() reports it
+    try:
+        load(*ambient(spider=spider), own)
+    except SettingsError as error:
+        yield str(error)
+        return
+    if settings is not None:
+        yield from check_parts(settings)
+        with suppress(SettingsError, PartLoadError):  # check_spider() reports it
+            yield from settings.of(ThrottlingSettings).mistyped_methods()
+
+
+@contextmanager
+def _warned_once() -> Iterator[None]:
+    """Print warnings about settings once: a check loads the settings several times."""
+    collector = _WarningCollector()
+    settings = logging.getLogger("trawl.settings")
+    propagates, settings.propagate = settings.propagate, False
+    settings.addHandler(collector)
+    try:
+        yield
+    finally:
+        settings.removeHandler(collector)
+        settings.propagate = propagates
+    for line in collector.lines:
+        typer.echo(printable(line), err=True)
+
+
+class _WarningCollector(logging.Handler):
+    """Collects log messages, each once."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.lines: dict[str, None] = {}
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines[record.getMessage()] = None
