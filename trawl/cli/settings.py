@@ -1,10 +1,22 @@
-"""The command ``trawl settings``: prints settings with their values and sources, and converts Scrapy's settings.py."""
+"""The command ``trawl settings``: prints settings with their values and sources, and moves Scrapy's settings.py.
+
+``--move`` prints the text of a ``pyproject.toml``. Each name goes where it means what it did: to ``[tool.trawl]``, or
+to ``[tool.trawl.own]`` if neither trawl nor Scrapy has it. A setting that has no effect here, does not fit or can't be
+said in TOML stands in a comment with the reason: nothing of the file is lost without a word. One without effect is
+declared too, for code that reads it, unless it may be a secret. ``SCRAPY_COMPAT`` has every spider of the project
+treated as moved.
+"""
 
 from __future__ import annotations
 
+import ast
+import json
 import re
 import tokenize
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from pathlib import PurePath
+from types import BuiltinFunctionType, FunctionType
 
 import msgspec
 from rich import box
@@ -14,15 +26,17 @@ from rich.text import Text
 
 from trawl.cli.load import load_module, load_spider
 from trawl.cli.view import stdout_console
-from trawl.compat.settings import RENAMED, setting_advice
-from trawl.compat.to_toml import lines_of, to_toml
-from trawl.errors import SettingsError, SpiderNotFound, UsageError
+from trawl.compat.settings import RENAMED, disabled_by, is_disabled, key_advice, renamed, setting_advice
+from trawl.errors import SettingsError, SpiderNotFound, TrawlError, UsageError
 from trawl.observe import MASK, clipped, printable, without_passwords
-from trawl.settings import DEFAULT, Settings, ambient, assignments, definitions, load, of_spider
+from trawl.settings import DEFAULT, Layer, Settings, ambient, assignments, definitions, load, of_spider
 from trawl.settings.check import nearest
+from trawl.settings.load import PART_LISTS
+from trawl.settings.sections import known
+from trawl.settings.values import OWN
 from trawl.spiders import Spider
 
-__all__ = ["move_command", "print_all", "print_one", "settings_command", "spelled"]
+__all__ = ["lines_of", "move_command", "print_all", "print_one", "settings_command", "spelled", "to_toml"]
 
 _VALUE_CHARACTERS = 70
 
@@ -74,7 +88,7 @@ def spelled(value: object) -> str:
     """Return a setting's value as ``-s`` takes it: JSON, classes by their import path."""
     if isinstance(value, str):
         return value
-    return msgspec.json.encode(value, enc_hook=_path_of).decode()
+    return msgspec.json.encode(value, enc_hook=_json_of).decode()
 
 
 def shown(name: str, value: object) -> str:
@@ -113,29 +127,153 @@ def print_all(settings: Settings, console: Console) -> None:
     table = Table(box=box.SIMPLE, pad_edge=False, header_style="cyan")
     for title in ("setting", "value", "unit", "from"):
         table.add_column(title, overflow="fold", no_wrap=title == "setting")
-    section = ""
-    for definition in definitions():
-        if definition.section != section:
-            section = definition.section
-            table.add_row(Text(section, style="bold"))
-        source = settings.source(definition.name)
-        style = "" if source == DEFAULT else "green"
-        cells: Iterable[str] = (
-            definition.name,
-            clipped(shown(definition.name, settings[definition.name]), _VALUE_CHARACTERS),
-            definition.unit,
-            "" if source == DEFAULT else source,
-        )
-        table.add_row(*(Text(cell, style=style) for cell in cells))
-    if settings.own:
-        table.add_row(Text("Your own", style="bold"))
-    for name, value in settings.own.items():
-        source = settings.source(name)
-        table.add_row(name, clipped(shown(name, value), _VALUE_CHARACTERS), "", "" if source == DEFAULT else source)
+    rows = [(definition.section, definition.name, definition.unit) for definition in definitions()]
+    rows += [(OWN, name, "") for name in settings.own]
+    for section, group in groupby(rows, key=lambda row: row[0]):
+        table.add_row(Text(section, style="bold"))
+        for _, name, unit in group:
+            source = "" if settings.source(name) == DEFAULT else settings.source(name)
+            cells = (name, clipped(shown(name, settings[name]), _VALUE_CHARACTERS), unit, source)
+            table.add_row(*(Text(cell, style="green" if source else "") for cell in cells))
     console.print(table)
 
 
-def _path_of(value: object) -> str:
-    if isinstance(value, type):
+def _json_of(value: object) -> str:
+    return _path(value) if isinstance(value, type) else repr(value)
+
+
+_BARE = re.compile(r"[A-Za-z0-9_-]+\Z")
+_NONE = "TOML has no None (custom_settings can say it)"
+_SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW|PASS\Z|CREDENTIAL")
+
+_SCRAPYS: Mapping[str, str] = {
+    "ROBOTSTXT_OBEY": "false",
+    "CONCURRENT_REQUESTS_PER_DOMAIN": "8",
+    "DOWNLOAD_DELAY": "0",
+    "DOWNLOAD_DELAY_PER_SLOT": "0",
+}
+"""Defaults of Scrapy's that differ from trawl's."""
+
+
+def to_toml(values: Mapping[str, object], lines: Mapping[str, int] | None = None) -> str:
+    """Return the text for ``pyproject.toml`` that sets what ``values`` set in ``settings.py``.
+
+    Args:
+        values: Upper-case names to values.
+        lines: The line of each in the file, for the comments.
+    """
+    settings: list[str] = [] if "SCRAPY_COMPAT" in values else ["SCRAPY_COMPAT = true"]
+    own: list[str] = []
+    unused: list[str] = []
+    values = {**values, **{name: off for name, (off, _) in disabled_by(values).items()}}
+    for name, value in values.items():
+        is_known = name in known() or name in RENAMED
+        if reason := setting_advice(name) if not is_known else "":
+            settings.append(f"# {name}: {reason}")
+            if not _SECRET.search(name) and value is not None:
+                unused.extend(_lines(name, value, "", is_known=False))
+            continue
+        if not is_known and value and isinstance(value, str) and _SECRET.search(name):
+            own.append(f"# a secret? TRAWL_{name} in the environment sets it too, and this file need not hold it")
+        place = f" (line {lines[name]})" if lines and name in lines else ""
+        (settings if is_known else own).extend(_lines(name, value, place, is_known=is_known))
+    settings.extend(_other_defaults(values))
+    if unused:
+        own += ["# without effect, for code that reads them:", *unused]
+    return "\n".join(["[tool.trawl]", *settings, *(["", "[tool.trawl.own]", *own] if own else [])]) + "\n"
+
+
+def _other_defaults(values: Mapping[str, object]) -> Iterator[str]:
+    """A comment for each default that differs from Scrapy's and that ``values`` do not set."""
+    delay = values.get("DOWNLOAD_DELAY")
+    for name, scrapys in _SCRAPYS.items():
+        is_felt = name != "DOWNLOAD_DELAY_PER_SLOT" or not isinstance(delay, int | float) or delay < 1
+        if name not in values and is_felt:
+            yield f"# {name} is {_value(known()[name].default)} by default; Scrapy's is {scrapys}"
+
+
+def lines_of(source: str) -> dict[str, int]:
+    """Return the line of each upper-case name that a file sets, the last one where there are several."""
+    names = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Name))
+    return {name.id: name.lineno for name in names if isinstance(name.ctx, ast.Store) and name.id.isupper()}
+
+
+def _lines(name: str, value: object, place: str, *, is_known: bool) -> Iterator[str]:
+    """A line that sets ``name``, or a comment with the reason why not; a comment for each part that is left out."""
+    kept, left = _toml_part(value, name)
+    yield from (f"# {name}: {part}" for part in left)
+    if value is None:
+        yield f"# {name} = None: {_NONE}, leave it unset"
+        return
+    try:
+        if is_known:
+            load(Layer("settings.py", renamed({name: kept})))
+        yield f"{name} = {_value(kept)}"
+    except (TrawlError, TypeError) as error:
+        yield f"# {name} = {' '.join(repr(value).split())}"
+        yield f"# is left out{place}: {error}"
+
+
+def _toml_part(value: object, path: str) -> tuple[object, list[str]]:
+    """A value without the keys that only Scrapy has or whose value is None, and a line for each of them.
+
+    In a list of parts, None is said as false; one that another setting stands for is left out without a line.
+    """
+    if not isinstance(value, Mapping):
+        return value, []
+    kept: dict[object, object] = {}
+    left: list[str] = []
+    for key, part in value.items():
+        if part is None and path in PART_LISTS:
+            if not is_disabled(_path(key)):
+                kept[key] = False
+            continue
+        if part is None:
+            left.append(f"{_path(key)} = None is left out: {_NONE}")
+            continue
+        if words := key_advice(path, key):
+            left.append(f"{_path(key)} = {' '.join(repr(part).split())} is left out: {words}")
+            continue
+        kept[key], inner = _toml_part(part, path)
+        left += [f"{_path(key)}, {each}" for each in inner]
+    return kept, left
+
+
+def _value(value: object) -> str:
+    """A value as TOML 1.0 writes it.
+
+    Raises:
+        TypeError: TOML has nothing for it.
+    """
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    if _is_named(value) and "<" in _path(value):  # <lambda>, <locals>
+        raise TypeError("it has no import path; write it as a function or class of a module, and its path here")
+    if isinstance(value, PurePath) or _is_named(value):
+        return _value(_path(value))
+    if isinstance(value, Mapping):
+        pairs = (f"{_key(_path(key))} = {_value(part)}" for key, part in value.items())
+        return f"{{ {', '.join(pairs)} }}" if value else "{}"
+    if isinstance(value, list | tuple | set | frozenset):
+        parts = sorted(value, key=repr) if isinstance(value, set | frozenset) else value
+        return f"[{', '.join(map(_value, parts))}]"
+    raise TypeError(f"TOML has nothing for {type(value).__name__}; set it in custom_settings or update_settings()")
+
+
+def _is_named(value: object) -> bool:
+    return isinstance(value, type | FunctionType | BuiltinFunctionType)
+
+
+def _path(value: object) -> str:
+    """A class or function by its import path; anything else as a text."""
+    if isinstance(value, type | FunctionType | BuiltinFunctionType):
         return f"{value.__module__}.{value.__qualname__}"
-    return repr(value)
+    return str(value)
+
+
+def _key(text: str) -> str:
+    return text if _BARE.match(text) else json.dumps(text, ensure_ascii=False)

@@ -7,7 +7,6 @@ module                                    what it has
 :mod:`~trawl.compat.imports`              what to change in the imports of a file
 :mod:`~trawl.compat.settings`             Scrapy's settings: renamed, or ignored with advice
 :mod:`~trawl.compat.moved`                moved spiders told from native ones, and defaults of settings for their crawls
-:mod:`~trawl.compat.to_toml`              ``settings.py`` as ``pyproject.toml``
 :mod:`~trawl.compat.crawler`              ``Crawler``, the argument of ``from_crawler``, and its engine
 :mod:`~trawl.compat.signals`              ``crawler.signals``
 :mod:`~trawl.compat.middleware`           downloader and spider middleware classes as trawl's middleware and hooks

@@ -20,9 +20,9 @@ from trawl.migration import Unsupported
 from trawl.settings.check import from_json, nearest, type_words
 from trawl.settings.sections import SettingInfo, known
 
-__all__ = ["DEFAULT", "HOW_TO_DECLARE", "MOVED_DEFAULT", "SECTION", "Settings", "UnknownSetting", "declared", "digests"]
+__all__ = ["DEFAULT", "HOW_TO_DECLARE", "MOVED_DEFAULT", "OWN", "Settings", "UnknownSetting", "declared", "digests"]
 
-SECTION = "Your own"
+OWN = "Your own"
 """The heading of the user's own settings in ``trawl settings``."""
 
 HOW_TO_DECLARE = "one of your own is declared in own_settings of the spider, or in [tool.trawl.own]"
@@ -73,7 +73,7 @@ def _definition(name: str, default: object) -> SettingInfo:
         type=type_words(annotation),
         range="",
         description="",
-        section=SECTION,
+        section=OWN,
         annotation=annotation,
     )
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.cli.simulated import QUICK, crawl_on
 from trawl.cli import main
-from trawl.compat.to_toml import to_toml
+from trawl.cli.settings import to_toml
 from trawl.settings import Layer, load
 from trawl.testing import SimulatedWeb
 
