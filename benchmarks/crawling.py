@@ -14,7 +14,7 @@ import trio
 
 import trawl
 from trawl._run import CrawlResult, crawl_with
-from trawl.cli.run import short_collections
+from trawl.cli.crawl import short_collections
 from trawl.http import Outcome
 from trawl.scheduler import Grant
 from trawl.settings import Layer, Settings, load

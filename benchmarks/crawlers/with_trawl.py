@@ -15,7 +15,7 @@ import trio
 
 import trawl
 from trawl._run import crawl_with
-from trawl.cli.run import short_collections
+from trawl.cli.crawl import short_collections
 from trawl.settings import Layer, load
 
 SETTINGS: dict[str, object] = {

@@ -19,7 +19,7 @@ from benchmarks.figures import Figure
 from benchmarks.wires import NullTransport
 from trawl._run import crawl_with
 from trawl.blocking import InlineBlocking
-from trawl.cli.run import short_collections
+from trawl.cli.crawl import short_collections
 from trawl.engine import Crawl
 from trawl.frontier import MemoryFrontier
 from trawl.settings import Layer, load

@@ -96,7 +96,7 @@ def test_an_address_of_another_machine_is_told_in_one_line(capsys: pytest.Captur
 
 
 def test_a_crawl_does_not_load_it() -> None:
-    program = "import sys; import trawl._run, trawl.cli.run; print([n for n in sys.modules if 'demo' in n])"
+    program = "import sys; import trawl._run, trawl.cli.crawl; print([n for n in sys.modules if 'demo' in n])"
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, env={**os.environ}
     )

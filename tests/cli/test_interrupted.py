@@ -30,7 +30,7 @@ def test_ctrl_c_while_a_spider_is_imported_ends_the_command_without_a_traceback(
     assert ended(tmp_path, "", *words) == (130, "", "")
 
 
-@pytest.mark.parametrize("module", ["trawl.cli.app", "trawl.cli.run", "trio"])
+@pytest.mark.parametrize("module", ["trawl.cli.app", "trawl.cli.crawl", "trio"])
 def test_ctrl_c_while_trawl_itself_is_imported_does_so_too(tmp_path: Path, module: str) -> None:
     finder = f"""
 class Interrupted:

@@ -354,7 +354,7 @@ def test_an_end_that_a_moved_spider_asked_for_is_no_interruption(tmp_path: Path,
 
 def test_ctrl_c_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mine.py").write_text("from trawl import Spider" + SPIDER)
-    monkeypatch.setattr("trawl.cli.run.is_interrupted", lambda: True)
+    monkeypatch.setattr("trawl.cli.crawl.is_interrupted", lambda: True)
     words = ["crawl", str(tmp_path / "mine.py"), "--quiet", "-s", "SCRAPY_COMPAT=true"]
     assert main(words, crawl_with=FakeEngine(reason="shutdown")) == 130
 

@@ -19,7 +19,7 @@ __all__ = ["python", "run_forked"]
 
 LONGEST = 60.0
 """Seconds that a process, or a crawl on the virtual clock, may take: a test that hangs for longer ends all tests."""
-IMPORTED = ["pytest", "trawl.testing.simulation", "trawl.cli.run", "trawl._run"]
+IMPORTED = ["pytest", "trawl.testing.simulation", "trawl.cli.crawl", "trawl._run"]
 
 
 def run_forked(

@@ -146,7 +146,7 @@ def crawl(
     stats: StatsOption = None,
 ) -> None:
     """Run a spider, or several side by side that share the limits of a site."""
-    from trawl.cli.run import CrawlOptions, crawl_command
+    from trawl.cli.crawl import CrawlOptions, crawl_command
     from trawl.cli.view import stderr_console
 
     options = CrawlOptions(
@@ -195,7 +195,7 @@ def worker(
     leader: Annotated[int | None, typer.Option(hidden=True)] = None,
 ) -> None:
     """Join a job in a server and work on it until it is over: no feeds; `trawl export` has the items."""
-    from trawl.cli.run import CrawlOptions, crawl_command
+    from trawl.cli.crawl import CrawlOptions, crawl_command
     from trawl.cli.view import stderr_console
     from trawl.cli.worker import job_of_leader
 
@@ -243,8 +243,8 @@ def export(
     quiet: QuietOption = False,
 ) -> None:
     """Write the items of a job in a server to files, each once, also if this is killed and run again."""
+    from trawl.cli.crawl import CrawlOptions
     from trawl.cli.export import export_command
-    from trawl.cli.run import CrawlOptions
     from trawl.cli.view import stderr_console
 
     options = CrawlOptions(

@@ -35,7 +35,7 @@ import trio
 from rich.console import Console
 
 from trawl.cli import USAGE
-from trawl.cli.crawls import CrawlEntry, reports_of_all
+from trawl.cli.crawl_entry import CrawlEntry, reports_of_all
 from trawl.cli.local_server import open_local_server
 from trawl.cli.view import CrawlWith, Watcher, progress_of
 from trawl.cli.worker import JOB_VARIABLE, EndMessage, Messages, rejoining

@@ -22,15 +22,16 @@ from collections.abc import (
     Iterator,
     Mapping,
 )
+from inspect import formatannotation
 from typing import Any, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 import attrs
 
 from trawl.cli.checks.scrapy_only import asyncio_advice, own_nodes
-from trawl.cli.checks.source import CheckMessage, Function, Method, SpiderSource
+from trawl.cli.checks.source import REQUESTS, CheckMessage, Function, Method, SpiderSource
 from trawl.http import Request
 from trawl.items import is_item_type
-from trawl.settings.check import nearest
+from trawl.settings.check import members_of, nearest
 from trawl.spiders import CrawlSpider, SitemapSpider, Spider
 
 __all__ = ["callbacks_of", "check_annotations", "check_callbacks", "check_outputs", "item_type_of"]
@@ -56,7 +57,9 @@ def check_annotations(spider: type[Spider], source: SpiderSource, callbacks: Ite
             continue
         for output in _outputs(annotation):
             if problem := _output_problem(output, items):
-                yield CheckMessage(*source.location(name), f"{name}() is annotated with {_shown(output)}, {problem}")
+                yield CheckMessage(
+                    *source.location(name), f"{name}() is annotated with {formatannotation(output)}, {problem}"
+                )
 
 
 def item_type_of(spider: type) -> Any:
@@ -80,13 +83,13 @@ def _returned(function: Callable[..., Any]) -> Any:
 
 
 def _shape_problem(function: Callable[..., Any], annotation: Any) -> str:
-    origins = {get_origin(member) or member for member in _members(annotation)}
+    origins = {get_origin(member) or member for member in members_of(annotation)}
     if origins & {Any, object}:
         return ""
     if inspect.isasyncgenfunction(function) and not origins & {*_MANY_LATER}:
-        return f"is an async generator: annotate it AsyncIterator[...], not {_shown(annotation)}"
+        return f"is an async generator: annotate it AsyncIterator[...], not {formatannotation(annotation)}"
     if inspect.isgeneratorfunction(function) and not origins & {Iterable, Iterator, Generator}:
-        return f"is a generator: annotate it Iterator[...], not {_shown(annotation)}"
+        return f"is a generator: annotate it Iterator[...], not {formatannotation(annotation)}"
     return ""
 
 
@@ -114,24 +117,16 @@ def _output_problem(output: Any, items: Any) -> str:
         return ""
     if not is_typeddict(kind) and not is_item_type(kind):
         return "which is neither a request nor an item (dict, dataclass, attrs, pydantic, msgspec)"
-    wanted = [get_origin(member) or member for member in _members(items)]
+    wanted = [get_origin(member) or member for member in members_of(items)]
     kinds = [dict if is_typeddict(member) and not is_typeddict(kind) else member for member in wanted]
     if any(member is Any or not isinstance(member, type) for member in kinds):
         return ""
     if any(kind is member or (not is_typeddict(member) and issubclass(kind, member)) for member in kinds):
         return ""
-    return f"but the spider's items are {_shown(items)}"
+    return f"but the spider's items are {formatannotation(items)}"
 
 
-def _members(annotation: Any) -> tuple[Any, ...]:
-    return get_args(annotation) if get_origin(annotation) in (Union, types.UnionType) else (annotation,)
-
-
-def _shown(annotation: Any) -> str:
-    return inspect.formatannotation(annotation)
-
-
-_CALLBACK_SECOND = frozenset({"Request", "FormRequest", "JsonRequest", "follow", "follow_all"})
+_CALLBACK_SECOND = REQUESTS | {"follow", "follow_all"}
 
 _KNOWN = ("parse", "parse_start_url", "parse_node", "parse_row", "parse_entry")
 
@@ -253,8 +248,6 @@ def _problem(spider: type[Spider], use: _Use) -> str:
     return ""
 
 
-_REQUEST_NAMES = frozenset({"Request", "FormRequest", "JsonRequest", "follow"})
-
 _COROUTINES = frozenset({"trio.sleep", "trio.sleep_until", "trio.to_thread.run_sync", "self.fetch", "self.crawl.fetch"})
 
 _BLOCKING: Mapping[str, str] = {
@@ -364,7 +357,7 @@ def _unused(call: ast.Call, kinds: _Kinds, *, is_async: bool) -> str:
     is_own = path == f"self.{name}"
     if path in _COROUTINES or (is_own and name in kinds.coroutines):
         return f"missing `await`, so nothing is done; write `await {shown}`"
-    if name in _REQUEST_NAMES and path in (name, f"trawl.{name}", f"scrapy.{name}", f"response.{name}"):
+    if name in {*REQUESTS, "follow"} and path in (name, f"trawl.{name}", f"scrapy.{name}", f"response.{name}"):
         return f"the request is never sent; write `yield {shown}`"
     if name == "follow_all" or (is_own and name in (*kinds.generators, *kinds.async_generators)):
         each = f"{'async ' if name in kinds.async_generators else ''}for output in {shown}: yield output"

@@ -19,7 +19,7 @@ from w3lib.url import safe_url_string
 
 from trawl.addresses import AddressGuard
 from trawl.cli.checks.scrapy_only import asyncio_uses, is_bytes, is_of_headers
-from trawl.cli.checks.source import CheckMessage, SpiderSource
+from trawl.cli.checks.source import REQUESTS, CheckMessage, SpiderSource
 from trawl.compat import GUIDE, MOVED, changes, name_advice, project_files
 from trawl.compat.crawler import Crawler, CrawlerEngine
 from trawl.errors import PartLoadError, SettingsError
@@ -35,8 +35,6 @@ _PARTS = ("DOWNLOADER_MIDDLEWARES", "EXTENSIONS", "ITEM_PIPELINES", "SPIDER_MIDD
 _CLASSES = ("DUPEFILTER_CLASS", "REQUEST_FINGERPRINTER_CLASS")
 
 _HTTP = ("http://", "https://")
-
-_REQUESTS = frozenset({"FormRequest", "JsonRequest", "Request"})
 
 _EXACT = "the crawl ends exactly at this count; in Scrapy what is in flight is finished, and counts too"
 
@@ -57,7 +55,7 @@ _ROBOTS = (
 )
 
 _DEFAULTS: Mapping[str, object] = {
-    "CONCURRENT_REQUESTS_PER_DOMAIN": 8,
+    "CONCURRENTREQUESTS_PER_DOMAIN": 8,
     "DOWNLOAD_DELAY": 0,
     "DOWNLOAD_VERIFY_CERTIFICATES": False,
     "FILES_STORE": None,
@@ -251,7 +249,7 @@ class _Reader(ast.NodeVisitor):
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
         """Look for request classes of the project's own, which a job can't store."""
-        if self._settings["JOB_DIR"] and any(_last(base) in _REQUESTS for base in node.bases):
+        if self._settings["JOB_DIR"] and any(_last(base) in REQUESTS for base in node.bases):
             self._tell(node, _OWN_REQUEST, is_wrong=False)
         self.generic_visit(node)
 
@@ -272,7 +270,7 @@ class _Reader(ast.NodeVisitor):
         """Look for code that counts on Request() to refuse what is not fetched."""
         caught = {_last(each) for handler in node.handlers for each in _caught(handler)}
         calls = [each for part in node.body for each in ast.walk(part) if isinstance(each, ast.Call)]
-        if "ValueError" in caught and (made := [each for each in calls if _last(each.func) in _REQUESTS]):
+        if "ValueError" in caught and (made := [each for each in calls if _last(each.func) in REQUESTS]):
             self._tell(made[0], _NO_VALUE_ERROR, is_wrong=False)
         self.generic_visit(node)
 
@@ -354,7 +352,7 @@ class _Reader(ast.NodeVisitor):
                 self._tell(node, _ALL_STATISTICS, is_wrong=False)
             if function.attr == "join" and is_bytes(function.value) and any(map(self._is_value, node.args)):
                 self._tell(node, _NO_B)
-        if _last(function) in _REQUESTS or _last(function) == "follow":
+        if _last(function) in REQUESTS or _last(function) == "follow":
             self._request(node)
         if _last(function) == "type" and len(node.args) == 1 and _last(node.args[0]) == "response":
             self._tell(node, _ONE_CLASS)

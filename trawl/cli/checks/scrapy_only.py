@@ -5,11 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 
-from trawl.cli.checks.source import CheckMessage, SpiderSource
+from trawl.cli.checks.source import REQUESTS, CheckMessage, Function, SpiderSource
 
 __all__ = ["asyncio_advice", "asyncio_uses", "check_scrapy_only", "is_bytes", "is_of_headers", "own_nodes"]
-
-_REQUESTS = frozenset({"Request", "FormRequest", "JsonRequest"})
 
 _SPIDERS = frozenset({"self", "spider"})
 
@@ -85,7 +83,7 @@ def _wrong(call: ast.Call) -> Iterator[str]:
     first = call.args[0] if call.args else None
     if name == "Selector" and ("response" in given or (isinstance(first, ast.Name) and first.id == "response")):
         yield "Selector does not accept a response; use response.selector"
-    if name in _REQUESTS:
+    if name in REQUESTS:
         if "flags" in given:
             yield f"{name}() does not support 'flags'; use meta instead"
         if len(call.args) > 2:
@@ -156,8 +154,6 @@ _LIBRARIES: Mapping[str, str] = {
 _OF_A_LOOP = frozenset({"create_task", "ensure_future", "get_running_loop"})
 """What fails without a running loop in a plain function too."""
 
-_Function = ast.FunctionDef | ast.AsyncFunctionDef
-
 
 def asyncio_advice(name: str) -> str:
     """Say what to use instead of a name of asyncio's, ``sleep``."""
@@ -180,7 +176,7 @@ def asyncio_uses(tree: ast.AST) -> Iterator[tuple[int, str]]:
                 if f"{path}.".startswith(f"{library}."):
                     yield node.lineno, f"{library} needs asyncio, and a crawl runs on Trio; use {better}"  # type: ignore[attr-defined]
     for function in nodes:
-        if isinstance(function, _Function):
+        if isinstance(function, Function):
             for node in own_nodes(function):
                 name = _name_of_asyncio(node, of_asyncio)
                 if name is not None and (isinstance(function, ast.AsyncFunctionDef) or name in _OF_A_LOOP):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import attrs
 
-__all__ = ["CheckMessage", "Method", "SpiderSource"]
+__all__ = ["REQUESTS", "CheckMessage", "Function", "Method", "SpiderSource"]
 
 
 @attrs.frozen(order=True)
@@ -36,6 +36,9 @@ class CheckMessage:
             shown = shown if near.startswith("..") else near
         return f"{shown}:{self.line}: {self.message}" if self.line else f"{shown}: {self.message}"
 
+
+REQUESTS = frozenset({"FormRequest", "JsonRequest", "Request"})
+"""The names of the classes of requests."""
 
 _NOT_THE_USERS = frozenset({"trawl", "typing", "builtins"})
 

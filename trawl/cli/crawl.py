@@ -22,7 +22,7 @@ import trio
 from rich.console import Console
 
 from trawl.cli import FAILED, INTERRUPTED, OK, UNSATISFACTORY, exit_status
-from trawl.cli.crawls import NAME, CrawlEntry, chosen, refuse_clashes, reports_of_all, stats_of, worst
+from trawl.cli.crawl_entry import NAME, CrawlEntry, chosen, refuse_clashes, reports_of_all, stats_of, worst
 from trawl.cli.load import STANDARD_OUTPUT, check_arguments, feeds_layer, load_spider, spider_arguments
 from trawl.cli.local_server import has_server
 from trawl.cli.logs import Logs, log_layer, named_in_log, run_guarded

@@ -1,7 +1,4 @@
-"""The crawls of one ``trawl crawl``: which spiders they are of, and what they may not have in common.
-
-Only :mod:`trawl.cli.run` imports this: it runs them.
-"""
+"""The crawls of one ``trawl crawl``: which spiders they are of, and what they may not have in common."""
 
 from __future__ import annotations
 
