@@ -34,7 +34,7 @@ from trawl.errors import TrawlError, UsageError
 from trawl.observe import ObserveSettings, Progress, came_to_nothing
 from trawl.settings import Layer, Settings, ambient, assignments, file_of, load, of_project, of_spider
 from trawl.shutdown import heed_signals, is_interrupted
-from trawl.spiders import Spider, SpidersSettings
+from trawl.spiders import Spider
 from trawl.throttling import ScopeReport
 
 if TYPE_CHECKING:
@@ -141,8 +141,7 @@ def crawl_command(options: CrawlOptions, crawl_with: CrawlWith, console: Console
             for plan in plans:
                 plan.shown_name = plan.spider.name
         logs.apply(plans[0].settings.of(ObserveSettings), is_quiet=options.is_quiet)
-        prints, works = options.stats == STANDARD_OUTPUT, options.is_worker
-        _check(plans, prints_stats=prints, processes=options.processes, is_worker=works)
+        _check(plans, options)
         try:
             if options.processes:
                 reports = _run_processes(plans[0], options, crawl_with, console)
@@ -202,31 +201,26 @@ def _planned(
     return CrawlEntry(spider, settings, arguments, layers)
 
 
-def _check(plans: Sequence[CrawlEntry], *, prints_stats: bool, processes: int, is_worker: bool) -> None:
+def _check(plans: Sequence[CrawlEntry], options: CrawlOptions) -> None:
     """Refuse crawls that would write to one place, and warn of what was written for Scrapy."""
-    if processes and len(plans) > 1:
+    if options.processes and len(plans) > 1:
         raise UsageError("--processes is for one spider: run `trawl crawl SPIDER --processes N` for each")
     for plan in plans:
         job = str(plan.settings["JOB_DIR"])
-        if is_worker:
+        if options.is_worker:
             require_address(job)
-        if job and not processes and has_server(Path(job)):
+        if job and not options.processes and has_server(Path(job)):
             raise UsageError(f"job {job}: it was made with --processes: give --processes N again")
-    if prints_stats and any(_prints_items(plan.settings) for plan in plans):
+    if options.stats == STANDARD_OUTPUT and any(_prints_items(plan.settings) for plan in plans):
         raise UsageError("--stats - and a feed to standard output would mix there: write one of them to a file")
     refuse_clashes(plans)
     for plan in plans:
         warn_of_scrapy_project(Path.cwd() if (file := file_of(plan.spider)) is None else file.parent)
-        if plan.settings.of(SpidersSettings).scrapy_compat:
-            _tell_differences(plan.spider, plan.settings)
+        if plan.settings["SCRAPY_COMPAT"]:
+            from trawl.cli.checks import check_spider  # noqa: PLC0415  # native spiders need none of it
 
-
-def _tell_differences(spider: type[Spider], settings: Settings) -> None:
-    """Log what ``trawl check`` finds in a spider that was written for Scrapy."""
-    from trawl.cli.checks import check_spider  # noqa: PLC0415  # native spiders need none of it
-
-    for finding in check_spider(spider, is_moved=True, settings=settings):
-        logger.warning("%s", finding)
+            for finding in check_spider(plan.spider, is_moved=True, settings=plan.settings):
+                logger.warning("%s", finding)
 
 
 def _run_processes(
@@ -259,15 +253,13 @@ def _run(
     async def alone() -> list[ScopeReport]:
         (plan,) = plans
         shown = _watchers(plan.settings, is_quiet, console) if leader is None else [leader.watch]
-        watchers = [plan.keep, *shown]
-        run = partial(crawl_with, plan.spider, plan.settings, spider_args=plan.arguments)
-        plan.result = await rejoining(partial(run, watchers=watchers, handle_signals=True))
+        await rejoining(partial(plan.run, crawl_with, shown, handle_signals=True))
         return reports_of_all(plans)
 
     with short_collections():
-        return (
-            trio.run(alone) if len(plans) == 1 else trio.run(_side_by_side, plans, is_quiet, crawl_with, console, logs)
-        )
+        if len(plans) == 1:
+            return trio.run(alone)
+        return trio.run(_side_by_side, plans, is_quiet, crawl_with, console, logs)
 
 
 async def _side_by_side(
@@ -279,9 +271,7 @@ async def _side_by_side(
         shown = [panels.watch] if panels is not None else _watchers(plan.settings, is_quiet, console)
         with named_in_log(plan.shown_name):
             try:
-                plan.result = await crawl_with(
-                    plan.spider, plan.settings, spider_args=plan.arguments, watchers=[plan.keep, heed_signals, *shown]
-                )
+                await plan.run(crawl_with, [heed_signals, *shown])
             except Exception as error:
                 plan.error_status = logs.tell_error(error, plan.shown_name)
             else:
@@ -329,7 +319,7 @@ def _judged(plan: CrawlEntry, fails_on: frozenset[str], *, has_start: bool) -> i
 def _status(plan: CrawlEntry, result: CrawlResult) -> int:
     status = exit_status(result.reason)
     # engine.close_spider(spider) has Ctrl-C's reason, as in Scrapy, but is an end like any other.
-    is_closed = status == INTERRUPTED and plan.settings.of(SpidersSettings).scrapy_compat and not is_interrupted()
+    is_closed = status == INTERRUPTED and plan.settings["SCRAPY_COMPAT"] and not is_interrupted()
     return OK if is_closed else status
 
 

@@ -13,6 +13,7 @@ import trio
 
 from trawl.cli import FAILED, INTERRUPTED, OK, UNSATISFACTORY, USAGE
 from trawl.cli.list import spiders_in, unread_in
+from trawl.cli.view import CrawlWith, Watcher
 from trawl.engine import Crawl
 from trawl.errors import SpiderLoadError, UsageError
 from trawl.observe import without_passwords
@@ -73,10 +74,29 @@ class CrawlEntry:
         """The reason that it ended with; "" if it came to no end."""
         return "" if self.result is None else self.result.reason
 
-    async def keep(self, crawl: Crawl) -> None:
-        """Keep the running crawl; the engine's watcher. A checkpoint."""
-        self.crawl = crawl
-        await trio.lowlevel.checkpoint()
+    async def run(
+        self, crawl_with: CrawlWith, watchers: Sequence[Watcher] = (), *, handle_signals: bool = False
+    ) -> CrawlResult:
+        """Run the crawl, keep it and its result, and return the result. A checkpoint.
+
+        Args:
+            crawl_with: Runs it.
+            watchers: Tasks that look at it.
+            handle_signals: The process belongs to it.
+        """
+
+        async def keep(crawl: Crawl) -> None:
+            self.crawl = crawl
+            await trio.lowlevel.checkpoint()
+
+        self.result = await crawl_with(
+            self.spider,
+            self.settings,
+            spider_args=self.arguments,
+            watchers=[keep, *watchers],
+            handle_signals=handle_signals,
+        )
+        return self.result
 
 
 def chosen(typed: Sequence[str], *, takes_all: bool) -> Sequence[str]:

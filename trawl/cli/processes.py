@@ -304,9 +304,8 @@ async def lead(
         ours = Layer("--processes", {"JOB_DIR": store.url, "JOB_DURABILITY": durability})
         plan.settings = load(*plan.layers, ours)
         workers = WorkerPool(["worker", "--job-durability", durability, *words], count, store, console)
-        watchers = [plan.keep, workers.watch, *shown(workers.progress)]
-        run = partial(crawl_with, plan.spider, plan.settings, spider_args=plan.arguments)
-        result = await rejoining(partial(run, watchers=watchers, handle_signals=True))
+        watchers = [workers.watch, *shown(workers.progress)]
+        result = await rejoining(partial(plan.run, crawl_with, watchers, handle_signals=True))
         stats = {**await workers.statistics(), **{key: result.stats[key] for key in _OF_THE_END if key in result.stats}}
         plan.result = attrs.evolve(result, stats=stats)
     return reports_together([*reports_of_all([plan]), *workers.scopes])
