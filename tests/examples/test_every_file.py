@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from trawl.cli.list import spiders_in
+from trawl.cli.list import find_spiders
 
 
 def test_trawl_check_finds_nothing_wrong_with_any_of_them(examples: Path) -> None:
@@ -17,7 +17,7 @@ def test_trawl_check_finds_nothing_wrong_with_any_of_them(examples: Path) -> Non
 
 
 def test_their_spiders_can_be_run_by_name(examples: Path) -> None:
-    names = [found.name for found in spiders_in(examples)]
+    names = [found.name for found in find_spiders(examples)[0]]
     assert len(names) > 25
     assert sorted(names) == sorted(set(names))
 

@@ -12,7 +12,7 @@ import attrs
 import trio
 
 from trawl.cli import FAILED, INTERRUPTED, OK, UNSATISFACTORY, USAGE
-from trawl.cli.list import spiders_in, unread_in
+from trawl.cli.list import find_spiders
 from trawl.cli.view import CrawlWith, Watcher
 from trawl.engine import Crawl
 from trawl.errors import SpiderLoadError, UsageError
@@ -112,9 +112,9 @@ def chosen(typed: Sequence[str], *, takes_all: bool) -> Sequence[str]:
         raise UsageError("no spider is named: write its name or FILE.py, or --all (`trawl list` shows those here)")
     if typed:
         return typed
-    for _, why in unread_in(Path()):
+    found, unread = find_spiders(Path())
+    for why in unread.values():
         raise SpiderLoadError(why)
-    found = sorted(set(spiders_in(Path())))
     if not found:
         raise UsageError("--all: there is no spider below this folder; `trawl new spider NAME DOMAIN` writes one")
     return [each.target for each in found]

@@ -27,15 +27,7 @@ _PASSING = frozenset({408, 429, 500, 502, 503, 504})
 def fetch_command(
     url: str, options: SingleRunOptions, crawl_with: CrawlWith, console: Console, *, has_headers: bool, follows: bool
 ) -> int:
-    """Fetch a URL and print the body, or the headers.
-
-    Args:
-        url: The URL.
-        options: The spider and its settings.
-        crawl_with: Runs the crawl.
-        console: Standard error.
-        has_headers: Print headers, redirects and delays instead of the body.
-        follows: Follow redirects.
+    """Fetch a URL and print the body, or, instead of it, headers, redirects and delays.
 
     Returns:
         The exit status: FAILED without a response and for a status of 400 or above.
@@ -86,12 +78,7 @@ def _fetched(ready: SingleRun, request: Request, crawl_with: CrawlWith) -> tuple
 
 
 def exchange_lines(response: Response, reports: Sequence[ScopeReport]) -> Iterator[str]:
-    """Yield the lines of ``--headers``: redirects, request, response, sizes and times, and what delayed it.
-
-    Args:
-        response: The last response.
-        reports: The reports of the throttling scopes.
-    """
+    """Yield the lines of ``--headers``: redirects, request, response, sizes and times, and what delayed it."""
     request = response.request
     assert request is not None
     urls: Sequence[str] = response.meta.get("redirect_urls", ())

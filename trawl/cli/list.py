@@ -13,7 +13,7 @@ import typer
 from trawl.cli import OK, USAGE
 from trawl.observe import printable
 
-__all__ = ["Found", "files_in", "list_command", "spiders_in", "unread_in"]
+__all__ = ["Found", "files_in", "find_spiders", "list_command"]
 
 _MAX_BYTES = 1_000_000
 _SKIPPED = frozenset({"__pycache__", "build", "dist", "node_modules", "site-packages"})
@@ -40,8 +40,7 @@ def list_command(places: Sequence[str]) -> int:
     missing = [place for place in places if not Path(place).exists()]
     for place in missing:
         typer.echo(f"trawl: {printable(place)}: no such file or folder", err=True)
-    found = sorted({found for place in places for found in spiders_in(Path(place))})
-    unread = dict(each for place in places for each in unread_in(Path(place)))
+    found, unread = find_spiders(*map(Path, places))
     width = max((len(each.name) for each in found), default=0)
     for each in found:
         typer.echo(printable(f"{each.name:{width}}  {each.target}"))
@@ -52,31 +51,16 @@ def list_command(places: Sequence[str]) -> int:
     return USAGE if missing else OK
 
 
-def spiders_in(place: Path) -> Iterator[Found]:
-    """Yield the spiders in a file, or in the Python files of a folder and below it.
+def find_spiders(*places: Path) -> tuple[list[Found], dict[str, str]]:
+    """Return the spiders in files, or in the Python files of folders and below them, sorted, each once.
 
     A spider is a class with a base whose name ends in ``Spider`` and with a literal ``name``, its own or of a base in
-    the same file.
+    the same file. The files that may have spiders and can't be parsed come second, each with a sentence that says where
+    and why.
     """
-    for path, classes in _parsed(place):
-        if isinstance(classes, dict):
-            for node in classes.values():
-                if _is_spider(node, classes) and (name := _name_of(node, classes)):
-                    yield Found(name, f"{path}:{node.name}")
-
-
-def unread_in(place: Path) -> Iterator[tuple[str, str]]:
-    """Yield the files that may have spiders and can't be parsed, each with a sentence that says where and why."""
-    for path, error in _parsed(place):
-        if isinstance(error, SyntaxError):
-            yield str(path), f"{path}, line {error.lineno}: {type(error).__name__}: {error.msg}"
-        elif isinstance(error, ValueError):
-            yield str(path), f"{path}: {error}"
-
-
-def _parsed(place: Path) -> Iterator[tuple[Path, dict[str, ast.ClassDef] | SyntaxError | ValueError]]:
-    """Yield the classes of each file in which spiders may be, or why it can't be parsed."""
-    for path in [place] if place.is_file() else files_in(place):
+    found: set[Found] = set()
+    unread: dict[str, str] = {}
+    for path in (path for place in places for path in ([place] if place.is_file() else files_in(place))):
         try:
             if path.stat().st_size > _MAX_BYTES or b"Spider" not in (source := path.read_bytes()):
                 continue
@@ -84,10 +68,16 @@ def _parsed(place: Path) -> Iterator[tuple[Path, dict[str, ast.ClassDef] | Synta
             continue  # it may have none
         try:
             body = ast.parse(source).body  # bytes: in the encoding that the file declares
-        except (SyntaxError, ValueError) as error:
-            yield path, error
+        except SyntaxError as error:
+            unread[str(path)] = f"{path}, line {error.lineno}: {type(error).__name__}: {error.msg}"
+        except ValueError as error:
+            unread[str(path)] = f"{path}: {error}"
         else:
-            yield path, {node.name: node for node in body if isinstance(node, ast.ClassDef)}
+            classes = {node.name: node for node in body if isinstance(node, ast.ClassDef)}
+            for node in classes.values():
+                if _is_spider(node, classes) and (name := _name_of(node, classes)):
+                    found.add(Found(name, f"{path}:{node.name}"))
+    return sorted(found), unread
 
 
 def files_in(folder: Path) -> Iterator[Path]:

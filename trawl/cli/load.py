@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
-from trawl.cli.list import spiders_in, unread_in
+from trawl.cli.list import find_spiders
 from trawl.compat import GUIDE, hint, hint_of_file
 from trawl.errors import SpiderLoadError, SpiderNotFound, UsageError, WrittenForScrapy
 from trawl.settings import Layer
@@ -164,7 +164,7 @@ def _named_so(name: str) -> str:
         SpiderNotFound: Several spiders have this name.
     """
     _first_on_path(Path.cwd())
-    targets = sorted(found.target for found in spiders_in(Path()) if found.name == name)
+    targets = [found.target for found in find_spiders(Path())[0] if found.name == name]
     if len(targets) > 1:
         raise SpiderNotFound(f"several spiders are named {name!r}; give one of {', '.join(targets)}")
     return targets[0] if targets else ""
@@ -208,7 +208,7 @@ def _from_file(path: Path) -> ModuleType:
 
 
 def _no_spider_in(folder: Path) -> str:
-    names = sorted({found.name for found in spiders_in(folder)})
+    names = list(dict.fromkeys(found.name for found in find_spiders(folder)[0]))
     return f"{folder} is a folder; {f'give one of {_first(names)}' if names else 'it holds no spider'}"
 
 
@@ -235,11 +235,12 @@ def _from_name(name: str) -> ModuleType:
 
 def _spiders_here(name: str) -> str:
     """Return a hint about the spiders below the working directory, none of which is called ``name``."""
-    names = sorted({found.name for found in spiders_in(Path())})
+    found, unread = find_spiders(Path())
+    names = list(dict.fromkeys(each.name for each in found))
     close = nearest(name, names)
     parts = [f"did you mean {close}?" if close else f"spiders here: {_first(names)}"] if names else []
-    if unread := [why for _, why in unread_in(Path())]:  # it may be in one of those
-        parts.append(f"can't be read: {unread[0]}")
+    for why in [*unread.values()][:1]:  # it may be in one of those
+        parts.append(f"can't be read: {why}")
     return f" ({'; '.join(parts)})" if parts else ""
 
 

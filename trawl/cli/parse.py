@@ -151,17 +151,9 @@ def parse_command(
     meta: str | None,
     cb_kwargs: str | None,
 ) -> int:
-    """Fetch a URL, run a callback on it and print its outputs.
+    """Fetch a URL, run a callback on it (None: that of start URLs) and print its outputs.
 
-    Args:
-        url: The URL.
-        options: The spider and its settings.
-        crawl_with: Runs the crawl.
-        console: Standard error.
-        callback: The name of a method; None for the callback of start URLs.
-        depth: Pages to follow requests to; 1 follows none.
-        meta: The request's meta as JSON.
-        cb_kwargs: The callback's keyword arguments as JSON.
+    Requests are followed to ``depth`` pages; 1 follows none. ``meta`` and ``cb_kwargs`` are JSON.
 
     Returns:
         The exit status: FAILED where no callback was called, or one failed.

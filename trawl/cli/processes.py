@@ -315,11 +315,7 @@ _OF_THE_END = ("finish_reason", "start_time", "finish_time")
 
 
 def together(parts: Sequence[Progress]) -> Progress:
-    """Return the progress of several processes as one, at the instant of the first.
-
-    Args:
-        parts: Theirs.
-    """
+    """Return the progress of several processes as one, at the instant of the first."""
     waiting = [words for part in sorted(parts, key=lambda part: -part.held) for words in part.waiting]
     return Progress(
         at=parts[0].at,

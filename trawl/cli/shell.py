@@ -150,14 +150,7 @@ class Session:
 
 
 def view(response: Response) -> Path:
-    """Write the body of a response to a file that a browser shows, with relative links to its site.
-
-    Args:
-        response: HTML, or anything else that a browser shows.
-
-    Returns:
-        The file.
-    """
+    """Write the body of a response to a file that a browser shows, with relative links to its site; return its path."""
     body, ending = response.body, ".txt"
     if selector_type(response.headers.get("content-type"), body) == "html":
         base = f'<base href="{escape(response.url)}">'.encode()
@@ -188,12 +181,7 @@ class _Console(code.InteractiveConsole):
 
 
 def converse(session: Session, line: str | None) -> None:
-    """Run one line and print its value, or read lines until they end, in IPython if it is installed.
-
-    Args:
-        session: The session of the lines.
-        line: The only line; None to read lines.
-    """
+    """Run one line and print its value, or read lines until they end, in IPython if it is installed."""
     if line is not None:
         _run_once(session, line)
     elif find_spec("IPython") is not None:
@@ -264,12 +252,7 @@ def _ipython(session: Session) -> None:
 
 
 def ipython_shell(kind: Any, session: Session) -> Any:
-    """Return IPython on a session; what it awaits runs in the crawl.
-
-    Args:
-        kind: The class of the shell.
-        session: The session of the lines.
-    """
+    """Return IPython on a session; what it awaits runs in the crawl."""
     shell = kind(user_ns=session.names, banner1=session.banner + "\n")
     shell.autoawait = True
     shell.loop_runner = lambda coroutine: session.wait_for(lambda: coroutine)
@@ -279,14 +262,9 @@ def ipython_shell(kind: Any, session: Session) -> Any:
 def shell_command(
     url: str | None, options: SingleRunOptions, crawl_with: CrawlWith, console: Console, *, code: str | None
 ) -> int:
-    """Open a shell on a running crawl. Returns the exit status.
+    """Open a shell on a running crawl, with the page at ``url`` if there is one. Returns the exit status.
 
-    Args:
-        url: The page to fetch first, if any.
-        options: The spider and its settings.
-        crawl_with: Runs the crawl.
-        console: Standard error.
-        code: Run this and print its value instead of reading lines.
+    ``code`` is run and its value printed; None: lines are read.
     """
 
     def act(logs: Logs) -> int:

@@ -116,20 +116,9 @@ def simulate_command(
     has_timeline: bool,
     seed: int,
 ) -> int:
-    """Simulate a spider at one or several groups of settings and print how they compare.
+    """Simulate a spider on the web of a file at one or several groups of settings, and print how they compare.
 
-    Args:
-        target: The spider: a name, ``FILE.py`` or ``MODULE``, with or without ``:CLASS``.
-        web: The file that describes the web.
-        settings: ``-s NAME=VALUE``; a repeated name starts another group.
-        arguments: ``-a NAME=VALUE``.
-        svg: The file to draw the sends into.
-        plot: The file to draw the rates into; its name ends in ``.svg`` or ``.png``.
-        has_timeline: Print every send.
-        seed: The seed of all random numbers.
-
-    Returns:
-        The exit status, the highest of all runs.
+    The sends are drawn into ``svg``, the rates into ``plot``. Returns the exit status, the highest of all runs.
     """
     console, errors = stdout_console(), stderr_console()
     with Logs(errors) as logs:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 import msgspec
 import trio
 
-from trawl.cli.list import spiders_in
+from trawl.cli.list import find_spiders
 from trawl.cli.view import IDLE_FOR, INTERVAL, progress_of
 from trawl.errors import SessionEnded, UsageError
 from trawl.frontier import SCHEMES
@@ -201,7 +201,7 @@ def spider_of_job(url: str, folder: Path, look: Callable[[str], JobInfo | None] 
     while facts is None:
         time.sleep(LOOK_EVERY)
         facts = look(url)
-    found = [each.target for each in spiders_in(folder) if each.name == facts.spider]
+    found = [each.target for each in find_spiders(folder)[0] if each.name == facts.spider]
     if len(found) != 1:
         there = "no spider" if not found else "more than one spider"
         raise UsageError(f"the job is of the spider {facts.spider!r}, and {there} of that name is here: give --spider")

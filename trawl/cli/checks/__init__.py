@@ -17,7 +17,7 @@ from trawl.cli.checks.methods import callbacks_of, check_annotations, check_call
 from trawl.cli.checks.moved import check_moved
 from trawl.cli.checks.scrapy_only import check_scrapy_only
 from trawl.cli.checks.source import CheckMessage, SpiderSource
-from trawl.cli.list import files_in, spiders_in, unread_in
+from trawl.cli.list import files_in, find_spiders
 from trawl.cli.load import load_spiders
 from trawl.compat import changes, is_moved, plugin_advice
 from trawl.compat.middleware import check_start_kept
@@ -151,9 +151,9 @@ def _files(target: str) -> list[str]:
     """
     place = Path(target)
     if place.is_dir():
-        spiders = (found.target.rpartition(":")[0] for found in spiders_in(place))
-        return sorted({*spiders, *(path for path, _ in unread_in(place))}) or [target]
-    return [] if place.name == "__init__.py" and place.is_file() and not any(spiders_in(place)) else [target]
+        found, unread = find_spiders(place)
+        return sorted({*(each.target.rpartition(":")[0] for each in found), *unread}) or [target]
+    return [] if place.name == "__init__.py" and place.is_file() and not find_spiders(place)[0] else [target]
 
 
 def _is_moved(spider: type[Spider]) -> bool:
