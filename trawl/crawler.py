@@ -7,7 +7,6 @@ module: its path is the one that Scrapy's users know.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -16,6 +15,7 @@ from trawl._run import CrawlResult, crawl
 from trawl.cli.load import load_spider
 from trawl.compat import name_advice
 from trawl.compat.crawler import Crawler
+from trawl.engine.callbacks import without_groups
 from trawl.errors import UsageError
 from trawl.migration import Unsupported
 from trawl.settings import Layer, ambient, load, of_spider
@@ -105,20 +105,15 @@ class CrawlerProcess:
             settings = load(*ambient(spider=spider), Layer("settings", self._settings), of_spider(spider))
             found[number] = await crawl(spider, settings, **arguments)
 
-        async def main() -> None:
+        async def every() -> None:
             async with trio.open_nursery() as nursery:
                 for number, (spider, arguments) in enumerate(wanted):
-                    nursery.start_soon(partial(one, number, spider, arguments))
+                    nursery.start_soon(one, number, spider, arguments)
 
-        failure: BaseException | None = None
-        try:
-            trio.run(main)
-        except BaseExceptionGroup as group:
-            if len(group.exceptions) > 1:
-                raise
-            failure = group.exceptions[0]
-        if failure is not None:
-            raise failure
+        async def main() -> None:
+            await without_groups(every())
+
+        trio.run(main)
         self.results = [found[number] for number in range(len(wanted))]
 
 

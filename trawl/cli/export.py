@@ -24,7 +24,7 @@ from trawl.cli.local_server import has_server, reach_local_server
 from trawl.cli.logs import Logs, log_layer, run_guarded
 from trawl.cli.worker import rejoining
 from trawl.engine.callbacks import without_groups
-from trawl.errors import FeedError, JobError, UsageError
+from trawl.errors import UsageError
 from trawl.feeds import FeedsSettings, open_outbox
 from trawl.frontier import SCHEMES, JobSettings
 from trawl.frontier.job import Job
@@ -72,24 +72,22 @@ def export_command(options: CrawlOptions, console: Console, *, follows: bool) ->
 async def _run(settings: Settings, follows: bool) -> int:
     """Export until the end, or until a signal; what is copied is recorded with each batch."""
     status = OK
-    raised: Exception | None = None
-    async with trio.open_nursery() as nursery:
 
-        async def hear_signals() -> None:
-            nonlocal status
-            with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as numbers:
-                async for _ in numbers:
-                    status = INTERRUPTED
-                    nursery.cancel_scope.cancel()
+    async def export() -> None:
+        async with trio.open_nursery() as nursery:
 
-        nursery.start_soon(hear_signals)
-        try:
+            async def hear_signals() -> None:
+                nonlocal status
+                with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as numbers:
+                    async for _ in numbers:
+                        status = INTERRUPTED
+                        nursery.cancel_scope.cancel()
+
+            nursery.start_soon(hear_signals)
             await _export(settings, follows)
-        except (FeedError, JobError, UsageError) as error:
-            raised = error
-        nursery.cancel_scope.cancel()
-    if raised is not None:
-        raise raised
+            nursery.cancel_scope.cancel()
+
+    await without_groups(export())
     return status
 
 

@@ -24,8 +24,8 @@ import socket
 import subprocess
 import sys
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -49,7 +49,7 @@ from trawl.throttling import ScopeReport, reports_together
 if TYPE_CHECKING:
     from trawl.engine import Crawl
 
-__all__ = ["Store", "WorkerPool", "lead", "open_store", "together"]
+__all__ = ["WorkerPool", "lead", "together"]
 
 logger: logging.Logger = logging.getLogger("trawl.processes")
 
@@ -67,41 +67,6 @@ REST = 1.0
 
 _ENDS_OF_ONE = ("finished", "shutdown", "cancelled", "stopped", "memusage_exceeded")
 """Reasons of a worker's end that say nothing of the others': any other is a limit, or an error, that ends all."""
-
-
-@attrs.frozen
-class Store:
-    """The store of a job that several processes work on.
-
-    Attributes:
-        url: The job's address.
-        lifeline: A descriptor for workers to inherit: a server of one's own runs as long as one of them has it.
-        is_lasting: What it has outlives the command.
-    """
-
-    url: str
-    lifeline: int | None = None
-    is_lasting: bool = True
-
-
-@asynccontextmanager
-async def open_store(job: str) -> AsyncGenerator[Store, None]:
-    """Hold the store of a job: its server, or one of its own in its directory, or in a temporary one.
-
-    Args:
-        job: ``JOB_DIR``.
-
-    Raises:
-        UsageError: There is no program of a server, the job was made without one, or the system has no Unix sockets.
-        JobError: A process is using the job; the server does not start, or ends again and again.
-    """
-    if os.name != "posix":
-        raise UsageError("--processes needs a Unix system: elsewhere run `trawl crawl SPIDER --job URL` so many times")
-    if job.startswith(SCHEMES):
-        yield Store(job)
-        return
-    async with open_local_server(Path(job) if job else None) as server:
-        yield Store(server.url, server.lifeline, is_lasting=bool(job))
 
 
 @attrs.define(eq=False)
@@ -122,16 +87,17 @@ class WorkerPool:
     Args:
         words: What a worker is started with, after ``trawl``.
         count: The number of processes, this one included.
-        store: The store of the job.
+        url: The job's address.
+        lifeline: A descriptor for workers to inherit: a server of one's own runs as long as one of them has it.
         console: Standard error.
 
     Attributes:
         scopes: What the workers told of their scopes at their ends.
     """
 
-    def __init__(self, words: Sequence[str], count: int, store: Store, console: Console) -> None:
+    def __init__(self, words: Sequence[str], count: int, url: str, lifeline: int | None, console: Console) -> None:
         self._words = words
-        self._store = store
+        self._url, self._lifeline = url, lifeline
         self._console = console
         self._workers = [_Worker(number) for number in range(2, count + 1)]
         self._leading: dict[int, socket.socket] = {}
@@ -159,7 +125,7 @@ class WorkerPool:
         """Return the statistics of the whole job, those of all processes added up. A checkpoint."""
         from trawl.frontier.redis.report import inspect_job  # noqa: PLC0415 - needs coredis
 
-        return statistics_so_far(await trio.to_thread.run_sync(partial(inspect_job, self._store.url, has_scopes=False)))
+        return statistics_so_far(await trio.to_thread.run_sync(partial(inspect_job, self._url, has_scopes=False)))
 
     async def _keep(self, worker: _Worker, crawl: Crawl) -> None:
         """Run a worker, again if need be, until there is nothing more for it to do."""
@@ -195,7 +161,7 @@ class WorkerPool:
         worker.before = together([worker.before, attrs.evolve(worker.progress, queued=0, in_flight=0, held=0)])
         worker.progress = Progress()
         ours, theirs = socket.socketpair()
-        inherited = [theirs.fileno(), *([] if self._store.lifeline is None else [self._store.lifeline])]
+        inherited = [theirs.fileno(), *([] if self._lifeline is None else [self._lifeline])]
         with ours:
             with theirs:
                 process = await trio.lowlevel.open_process(
@@ -204,7 +170,7 @@ class WorkerPool:
                     stderr=subprocess.PIPE,
                     pass_fds=inherited,
                     start_new_session=True,
-                    env={**os.environ, JOB_VARIABLE: self._store.url},
+                    env={**os.environ, JOB_VARIABLE: self._url},
                 )
             self._leading[worker.number] = ours
             heard = trio.CancelScope(shield=True)  # what it says at its end is heard also where all is cancelled
@@ -295,15 +261,20 @@ async def lead(
         The reports of the scopes.
 
     Raises:
-        UsageError: There is no program of a server, or the job was made without one.
+        UsageError: There is no program of a server, the job was made without one, or the system has no Unix sockets.
         JobError: A process is using the job; its server does not start, or ends again and again.
     """
+    if os.name != "posix":
+        raise UsageError("--processes needs a Unix system: elsewhere run `trawl crawl SPIDER --job URL` so many times")
     job = plan.settings.of(JobSettings)
-    async with open_store(job.job_dir) as store:
-        durability = job.job_durability if store.is_lasting else "fast"
-        ours = Layer("--processes", {"JOB_DIR": store.url, "JOB_DURABILITY": durability})
-        plan.settings = load(*plan.layers, ours)
-        workers = WorkerPool(["worker", "--job-durability", durability, *words], count, store, console)
+    url, lifeline, durability = job.job_dir, None, job.job_durability
+    async with AsyncExitStack() as stack:
+        if not url.startswith(SCHEMES):
+            server = await stack.enter_async_context(open_local_server(Path(url) if url else None))
+            durability = durability if url else "fast"  # nothing of it outlives the command
+            url, lifeline = server.url, server.lifeline
+        plan.settings = load(*plan.layers, Layer("--processes", {"JOB_DIR": url, "JOB_DURABILITY": durability}))
+        workers = WorkerPool(["worker", "--job-durability", durability, *words], count, url, lifeline, console)
         watchers = [workers.watch, *shown(workers.progress)]
         result = await rejoining(partial(plan.run, crawl_with, watchers, handle_signals=True))
         stats = {**await workers.statistics(), **{key: result.stats[key] for key in _OF_THE_END if key in result.stats}}
