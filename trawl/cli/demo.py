@@ -31,32 +31,31 @@ IDLE = 75.0  # seconds that a connection may be idle
 
 
 def demo_command(bind: str, port: int, *, is_verbose: bool) -> None:
-    """Serve the site until Ctrl-C or SIGTERM.
-
-    Args:
-        bind: The address to listen on.
-        port: The port; 0 for a free one.
-        is_verbose: Whether each request is printed to standard error.
+    """Serve the site until Ctrl-C or SIGTERM; port 0 is a free one.
 
     Raises:
         UsageError: The address or the port can't be listened on.
     """
-    with _ended_by_sigterm(), open_server(bind, port, is_verbose=is_verbose) as server:
-        print(f"a site of quotes and books is at {server.url} until Ctrl-C", flush=True)
-        server.serve_forever()
+    with _ended_by_sigterm():
+        try:
+            server = DemoServer(bind, port, is_verbose=is_verbose)
+        except (OSError, OverflowError) as error:
+            number = getattr(error, "errno", 0)
+            if isinstance(error, gaierror) or number == errno.EADDRNOTAVAIL:
+                raise UsageError(f"{bind} is no address of this machine; leave --bind out for 127.0.0.1") from error
+            why = "is taken" if number == errno.EADDRINUSE else f"can't be listened on ({error})"
+            raise UsageError(f"port {port} of {bind} {why}; give another with --port, 0 for a free one") from error
+        with server:
+            print(f"a site of quotes and books is at {server.url} until Ctrl-C", flush=True)
+            server.serve_forever()
 
 
 class DemoServer(ThreadingTCPServer):
     """A server of the site, on a socket that listens already.
 
-    Args:
-        bind: The address to listen on.
-        port: The port; 0 for a free one.
-        is_verbose: Whether each request is printed to standard error.
-
     Attributes:
         url: The URL of its first page.
-        is_verbose: Whether each request is printed to standard error.
+        is_verbose: Each request is printed to standard error.
     """
 
     allow_reuse_address = True
@@ -91,21 +90,6 @@ class DemoServer(ThreadingTCPServer):
         """Say nothing of clients that have gone away; tell of all else."""
         if not isinstance(sys.exception(), OSError):
             super().handle_error(request, client_address)  # type: ignore[arg-type]
-
-
-def open_server(bind: str, port: int, *, is_verbose: bool = False) -> DemoServer:
-    """Listen.
-
-    Raises:
-        UsageError: The address or the port can't be listened on.
-    """
-    try:
-        return DemoServer(bind, port, is_verbose=is_verbose)
-    except (OSError, OverflowError) as error:
-        if isinstance(error, gaierror) or getattr(error, "errno", 0) == errno.EADDRNOTAVAIL:
-            raise UsageError(f"{bind} is no address of this machine; leave --bind out for 127.0.0.1") from error
-        why = "is taken" if getattr(error, "errno", 0) == errno.EADDRINUSE else f"can't be listened on ({error})"
-        raise UsageError(f"port {port} of {bind} {why}; give another with --port, 0 for a free one") from error
 
 
 class _Handler(BaseHTTPRequestHandler):

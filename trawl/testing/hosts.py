@@ -30,7 +30,6 @@ __all__ = [
     "as_outages",
     "check_latency",
     "draw_seconds",
-    "is_connecting",
     "scope_of_name",
 ]
 
@@ -72,13 +71,8 @@ class Outage:
     @property
     def is_connecting(self) -> bool:
         """True if connections fail, so that requests are not sent."""
-        return self.error is not None and is_connecting(self.error)
-
-
-def is_connecting(failure: Failure) -> bool:
-    """Return True for a connection error, before which nothing is sent."""
-    kind = failure if isinstance(failure, type) else type(failure)
-    return issubclass(kind, ConnectFailed | ConnectTimeout)
+        kind = self.error if isinstance(self.error, type) else type(self.error)
+        return issubclass(kind, ConnectFailed | ConnectTimeout)
 
 
 def as_outages(outages: Iterable[Any]) -> tuple[Outage, ...]:
