@@ -24,9 +24,8 @@ from trawl.blocking import Blocking, ThreadBlocking
 from trawl.cache import CacheSettings
 from trawl.clock import WallClock
 from trawl.compat.crawler import Crawler
-from trawl.compat.hooks import CompatCrawl, CompatHooks, hears_idle
+from trawl.compat.hooks import CompatCrawl, CompatHooks, hears_idle, ignore_urls
 from trawl.compat.middleware import Show, adapted
-from trawl.compat.moved import ignore_urls
 from trawl.engine import Crawl, CrawlContext, EngineSettings, ItemReceiver, Recorder, Watcher, run_crawl
 from trawl.engine.callbacks import without_groups
 from trawl.engine.job import OpenJob, open_job, under_lease

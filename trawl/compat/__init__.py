@@ -4,9 +4,8 @@
 module                                    what it has
 ========================================  ==============================================================================
 :mod:`~trawl.compat.names`                where Scrapy's names are found, and advice on those that are not here
-:mod:`~trawl.compat.imports`              what to change in the imports of a file
-:mod:`~trawl.compat.settings`             Scrapy's settings: renamed, or ignored with advice
-:mod:`~trawl.compat.moved`                moved spiders told from native ones, and defaults of settings for their crawls
+:mod:`~trawl.compat.imports`              what to change in the imports of a file; moved spiders told from native ones
+:mod:`~trawl.compat.settings`             Scrapy's settings: renamed, or ignored with advice; defaults of moved crawls
 :mod:`~trawl.compat.crawler`              ``Crawler``, the argument of ``from_crawler``, and its engine
 :mod:`~trawl.compat.signals`              ``crawler.signals``
 :mod:`~trawl.compat.middleware`           downloader and spider middleware classes as trawl's middleware and hooks
@@ -23,10 +22,18 @@ that advice on a name costs little; the classes are loaded when one is asked for
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from trawl.compat.imports import Change, Hint, changes, hint, hint_of_file
-from trawl.compat.moved import MOVED_DEFAULTS, MOVED_UNUSED, is_moved, project_files
+from trawl.compat.imports import Change, Hint, changes, hint, hint_of_file, is_moved, project_files
 from trawl.compat.names import GUIDE, MOVED, REPLACEMENTS, class_advice, name_advice, place, plugin_advice, submodule
-from trawl.compat.settings import disabled_by, is_disabled, is_foreign_setting, key_advice, renamed, setting_advice
+from trawl.compat.settings import (
+    MOVED_DEFAULTS,
+    MOVED_UNUSED,
+    disabled_by,
+    is_disabled,
+    is_foreign_setting,
+    key_advice,
+    renamed,
+    setting_advice,
+)
 
 if TYPE_CHECKING:
     from trawl.compat.classes import (

@@ -18,14 +18,14 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import trio
 
 from trawl.compat.crawler import Crawler, CrawlerEngine
-from trawl.compat.imports import hint_of_file
+from trawl.compat.imports import hint_of_file, project_files
 from trawl.compat.middleware import spider_middleware
-from trawl.compat.moved import project_files
 from trawl.compat.names import name_advice
 from trawl.compat.signals import IDLE, CrawlerSignals, accepted
 from trawl.engine import Crawl
@@ -37,9 +37,10 @@ from trawl.middleware.factory import entry_name, make_instance
 from trawl.observe import Stats
 from trawl.spiders import ItemCheck, Spider
 
-__all__ = ["PAUSE", "CompatCrawl", "CompatHooks", "hears_idle"]
+__all__ = ["PAUSE", "CompatCrawl", "CompatHooks", "hears_idle", "ignore_urls"]
 
 logger: logging.Logger = logging.getLogger("trawl.engine")
+admission_logger: logging.Logger = logging.getLogger("trawl.admission")
 
 
 class _LogCounter(logging.Handler):
@@ -222,3 +223,22 @@ def _make_extensions(crawl: Crawl) -> None:
             logger.warning("%s: %s has no effect: %s", SETTING, entry_name(entry), why)
         else:
             make_instance(entry, SETTING, crawl)
+
+
+NO_DOMAIN = "none.invalid"
+"""A domain that has no hosts (RFC 2606, 2)."""
+
+
+def ignore_urls(spider: Spider[Any]) -> None:
+    """Warn of URLs and ports in a spider's ``allowed_domains``, and take them out: in Scrapy they match nothing."""
+    given: Any = spider.allowed_domains
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        return
+    domains = list(given)
+    wrong = [name for name in domains if isinstance(name, str) and (":" in name.rpartition("]")[2] or "/" in name)]
+    if not wrong:
+        return
+    words = "%s: allowed_domains: %s: URLs and ports match nothing, as in Scrapy; write the domain alone"
+    admission_logger.warning(words, spider.name, ", ".join(map(repr, wrong)))
+    kept = [name for name in domains if name not in wrong]
+    spider.allowed_domains = kept or [NO_DOMAIN]  # none at all would allow every domain

@@ -1,4 +1,4 @@
-"""The import lines of a file that was written for Scrapy, and what to change them to.
+"""The import lines of a file that was written for Scrapy: what to change them to, and what they tell of its spiders.
 
 A file is read, not run. Lines inside ``try`` and ``if`` count only where asked for: a file that also works without
 Scrapy may say so there.
@@ -9,9 +9,13 @@ Other packages import these names from :mod:`trawl.compat`.
 from __future__ import annotations
 
 import ast
+import os
+import re
+import sys
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from types import ModuleType
 
 import attrs
 
@@ -27,8 +31,9 @@ from trawl.compat.names import (
     plugin_advice,
     twisted_way,
 )
+from trawl.tracebacks import is_user_file
 
-__all__ = ["Change", "Hint", "changes", "hint", "hint_of_file"]
+__all__ = ["FACES", "Change", "Hint", "changes", "hint", "hint_of_file", "is_moved", "project_files"]
 
 _OURS = Path(__file__).parents[1]
 _ROOTS = ("scrapy", "trawl", "twisted")
@@ -217,3 +222,66 @@ def _read(path: Path, *, is_whole: bool = True) -> list[Change]:
         return changes(text, is_whole=is_whole) if any(root in text for root in (*_ROOTS, *PLUGINS)) else []
     except (OSError, SyntaxError, ValueError):
         return []
+
+
+FACES = frozenset({"item", "link", "linkextractors", "selector", "utils"})
+"""Modules of trawl that only Scrapy's users import: not ``loader``, ``exporters``, ``crawler``, which all may use."""
+
+_NAMES_FACE = re.compile(rf"\btrawl[\s\\]*\.[\s\\]*({'|'.join(sorted(FACES))})\b")
+"""Found in the text of each file that imports one, and in few others: those alone are parsed."""
+
+
+def is_moved(spider_class: type) -> bool:
+    """Return whether a spider's imports are those of a file that was written for Scrapy.
+
+    The files of its class and of all base classes count, except trawl's own: one says ``import trawl as scrapy``, or
+    imports from a module in :data:`FACES`. The setting ``SCRAPY_COMPAT`` decides instead where it is true or false.
+
+    Args:
+        spider_class: The spider's class.
+    """
+    names = dict.fromkeys(kind.__module__ for kind in spider_class.__mro__)
+    modules = (sys.modules.get(name) for name in names if name.partition(".")[0] not in ("trawl", "builtins"))
+    return any(_is_moved(module) for module in modules if module is not None)
+
+
+def _is_moved(module: ModuleType) -> bool:
+    return vars(module).get("scrapy") is sys.modules["trawl"] or _imports_face(getattr(module, "__file__", None))
+
+
+def _imports_face(file: str | None) -> bool:
+    """Look for an import of one of :data:`FACES` in a file: the imported names do not tell where they come from."""
+    try:
+        text = Path(file or "").read_text("utf-8")
+        nodes = list(ast.walk(ast.parse(text))) if _NAMES_FACE.search(text) else []
+    except (OSError, SyntaxError, ValueError):  # compiled, in an archive, or typed at a prompt
+        return False
+    sources = {node.module for node in nodes if isinstance(node, ast.ImportFrom) and not node.level}
+    imports = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    return any(name and name.startswith("trawl.") and name.split(".")[1] in FACES for name in sources | imports)
+
+
+def project_files(spider_class: type, parts: Iterable[object] = ()) -> list[str]:
+    """Return the files of a spider's project that are loaded: its own, and those in its folder and below.
+
+    Installed packages do not count.
+
+    Args:
+        spider_class: The spider's class.
+        parts: Classes and functions whose files count too.
+    """
+    classes = [spider_class, *parts]
+    kinds = {kind for each in classes for kind in getattr(each, "__mro__", [each])}
+    files = {_file_of(getattr(kind, "__module__", "")) for kind in kinds}
+    first = _file_of(spider_class.__module__)
+    if first:
+        root = Path(first).parent
+        while (root / "__init__.py").is_file() and root != root.parent:
+            root = root.parent
+        below = os.path.join(root, "")  # as text: a path of each module that is loaded takes long
+        files |= {file for name in list(sys.modules) if (file := _file_of(name)).startswith(below)}
+    return sorted(file for file in files if file and is_user_file(file))
+
+
+def _file_of(module: str) -> str:
+    return getattr(sys.modules.get(module), "__file__", None) or ""

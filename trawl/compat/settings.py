@@ -1,8 +1,12 @@
-"""Scrapy's settings, and keys inside them, that trawl does not have: advice on each.
+"""Scrapy's settings, and keys inside them, that trawl does not have: advice on each; and the defaults of moved crawls.
 
 A spider that moves here keeps its ``custom_settings``. A setting that means the same under another name here is
 renamed; any other is ignored with a warning that says what to use instead. A setting that trawl has itself is never
 looked up here, and a name that is neither Scrapy's nor trawl's is refused as a typing error.
+
+What would be wrong for a native spider holds only for a moved one. Most of it is the default of an ordinary setting: a
+row of :data:`MOVED_DEFAULTS`, which :func:`trawl.settings.load` puts below every other source. ``SCRAPY_COMPAT`` is one
+of them, so that loaded settings answer for the crawl: ``settings["SCRAPY_COMPAT"]`` is true in a moved one.
 """
 
 from __future__ import annotations
@@ -14,6 +18,8 @@ from trawl.compat.names import REPLACEMENTS
 
 __all__ = [
     "DISABLED",
+    "MOVED_DEFAULTS",
+    "MOVED_UNUSED",
     "RENAMED",
     "UNSUPPORTED",
     "disabled_by",
@@ -188,6 +194,30 @@ DISABLED: Mapping[str, Mapping[str, object]] = {
     "spidermiddlewares.urllength.UrlLengthMiddleware": {"URLLENGTH_LIMIT": 0},
 }
 """Scrapy's parts, without ``scrapy.``, whose work is not that of a middleware here, to what None for one sets."""
+
+_EXPORTERS = {
+    "json": "trawl.exporters.JsonItemExporter",
+    "jsonlines": "trawl.exporters.JsonLinesItemExporter",
+    "jsonl": "trawl.exporters.JsonLinesItemExporter",
+    "jl": "trawl.exporters.JsonLinesItemExporter",
+    "csv": "trawl.exporters.CsvItemExporter",
+    "xml": "trawl.exporters.XmlItemExporter",
+    "marshal": "trawl.exporters.MarshalItemExporter",
+    "pickle": "trawl.exporters.PickleItemExporter",
+}
+
+MOVED_DEFAULTS: Mapping[str, object] = {
+    "COOKIES_LIKE_SCRAPY": True,
+    "FEED_EXPORTERS_BASE": _EXPORTERS,
+    "FEED_EXPORT_ENCODING": None,
+    "FILTER_START_URLS": False,
+    "MEDIA_LIKE_SCRAPY": True,
+    "SCRAPY_COMPAT": True,
+}
+"""Name of a setting to its default for a moved crawl."""
+
+MOVED_UNUSED: Mapping[str, object] = {"BOT_NAME": "scrapybot", "CONCURRENT_ITEMS": 100}
+"""Settings of Scrapy's without effect here, with the defaults that a moved crawl reads."""
 
 _PACKED = "end its path in .gz, or .zst, to have it compressed"
 
