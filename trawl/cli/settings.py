@@ -143,6 +143,7 @@ def _json_of(value: object) -> str:
 
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+\Z")
+_NAMED = type | FunctionType | BuiltinFunctionType
 _NONE = "TOML has no None (custom_settings can say it)"
 _SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW|PASS\Z|CREDENTIAL")
 
@@ -251,9 +252,9 @@ def _value(value: object) -> str:
         return repr(value)
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    if _is_named(value) and "<" in _path(value):  # <lambda>, <locals>
+    if isinstance(value, _NAMED) and "<" in _path(value):  # <lambda>, <locals>
         raise TypeError("it has no import path; write it as a function or class of a module, and its path here")
-    if isinstance(value, PurePath) or _is_named(value):
+    if isinstance(value, PurePath) or isinstance(value, _NAMED):
         return _value(_path(value))
     if isinstance(value, Mapping):
         pairs = (f"{_key(_path(key))} = {_value(part)}" for key, part in value.items())
@@ -264,13 +265,9 @@ def _value(value: object) -> str:
     raise TypeError(f"TOML has nothing for {type(value).__name__}; set it in custom_settings or update_settings()")
 
 
-def _is_named(value: object) -> bool:
-    return isinstance(value, type | FunctionType | BuiltinFunctionType)
-
-
 def _path(value: object) -> str:
     """A class or function by its import path; anything else as a text."""
-    if isinstance(value, type | FunctionType | BuiltinFunctionType):
+    if isinstance(value, _NAMED):
         return f"{value.__module__}.{value.__qualname__}"
     return str(value)
 

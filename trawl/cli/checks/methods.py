@@ -259,33 +259,22 @@ _BLOCKING: Mapping[str, str] = {
 }
 
 
-@attrs.frozen
-class _Kinds:
-    """The spider's own methods by kind.
+_KINDS: Mapping[str, Callable[[object], bool]] = {
+    "generator": inspect.isgeneratorfunction,
+    "async generator": inspect.isasyncgenfunction,
+    "coroutine": inspect.iscoroutinefunction,
+}
 
-    Attributes:
-        generators: The names of generators.
-        async_generators: The names of async generators.
-        coroutines: The names of coroutine functions.
-    """
 
-    generators: Collection[str]
-    async_generators: Collection[str]
-    coroutines: Collection[str]
-
-    @classmethod
-    def of(cls, spider: type[Spider], source: SpiderSource) -> _Kinds:
-        """Return those of a spider."""
-        functions = {
-            method.node.name: inspect.unwrap(function)
-            for method in source.methods()
-            if inspect.isfunction(function := inspect.getattr_static(spider, method.node.name, None))
-        }
-        return cls(
-            {name for name, function in functions.items() if inspect.isgeneratorfunction(function)},
-            {name for name, function in functions.items() if inspect.isasyncgenfunction(function)},
-            {name for name, function in functions.items() if inspect.iscoroutinefunction(function)},
-        )
+def _kinds_of(spider: type[Spider], source: SpiderSource) -> dict[str, str]:
+    """Return those of the spider's own methods that are of :data:`_KINDS`, each with its kind."""
+    kinds: dict[str, str] = {}
+    for method in source.methods():
+        name = method.node.name
+        if inspect.isfunction(function := inspect.getattr_static(spider, name, None)):
+            found = next((kind for kind, is_it in _KINDS.items() if is_it(inspect.unwrap(function))), None)
+            kinds |= {} if found is None else {name: found}
+    return kinds
 
 
 def check_outputs(spider: type[Spider], source: SpiderSource, callbacks: Collection[str]) -> Iterator[CheckMessage]:
@@ -296,7 +285,7 @@ def check_outputs(spider: type[Spider], source: SpiderSource, callbacks: Collect
         source: Its source.
         callbacks: The names of the methods that get responses.
     """
-    kinds = _Kinds.of(spider, source)
+    kinds = _kinds_of(spider, source)
     given = {*callbacks, "start", "start_requests"}
     for method in source.methods():
         name = method.node.name
@@ -317,7 +306,9 @@ def _takes_no_response(spider: type[Spider], name: str) -> str:
     return ""
 
 
-def _wrong_outputs(method: Method, kinds: _Kinds, *, is_given: bool) -> Iterator[tuple[ast.expr | ast.stmt, str]]:
+def _wrong_outputs(
+    method: Method, kinds: Mapping[str, str], *, is_given: bool
+) -> Iterator[tuple[ast.expr | ast.stmt, str]]:
     is_async = isinstance(method.node, ast.AsyncFunctionDef)
     awaited = {id(node.value) for node in own_nodes(method.node) if isinstance(node, ast.Await)}
     for node in own_nodes(method.node):
@@ -334,35 +325,36 @@ def _wrong_outputs(method: Method, kinds: _Kinds, *, is_given: bool) -> Iterator
             yield node, message
 
 
-def _whole(call: ast.Call, kinds: _Kinds, *, is_async: bool) -> str:
+def _whole(call: ast.Call, kinds: Mapping[str, str], *, is_async: bool) -> str:
     """Return what is wrong with yielding the result of a call; "" if nothing is."""
     shown = f"{_path_of(call.func)}(...)"
     name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
     is_own = isinstance(call.func, ast.Attribute) and getattr(call.func.value, "id", "") == "self"
-    if name == "follow_all" or (is_own and name in kinds.generators):
+    kind = kinds.get(name) if is_own else None
+    if name == "follow_all" or kind == "generator":
         if is_async:
             return f"yields a whole generator instead of its outputs; write `for output in {shown}: yield output`"
         return f"yields a whole generator instead of its outputs; write `yield from {shown}`"
-    if is_own and name in kinds.async_generators:
+    if kind == "async generator":
         return f"yields a whole generator instead of its outputs; write `async for output in {shown}: yield output`"
-    if _path_of(call.func) in _COROUTINES or (is_own and name in kinds.coroutines):
+    if _path_of(call.func) in _COROUTINES or kind == "coroutine":
         return f"missing `await`; write `yield await {shown}`"
     return ""
 
 
-def _unused(call: ast.Call, kinds: _Kinds, *, is_async: bool) -> str:
+def _unused(call: ast.Call, kinds: Mapping[str, str], *, is_async: bool) -> str:
     """Return what is missing before a call whose result is not used; "" if nothing is."""
     path, shown = _path_of(call.func), f"{_path_of(call.func)}(...)"
     name = path.rpartition(".")[2]
-    is_own = path == f"self.{name}"
-    if path in _COROUTINES or (is_own and name in kinds.coroutines):
+    kind = kinds.get(name) if path == f"self.{name}" else None
+    if path in _COROUTINES or kind == "coroutine":
         return f"missing `await`, so nothing is done; write `await {shown}`"
     if name in {*REQUESTS, "follow"} and path in (name, f"trawl.{name}", f"scrapy.{name}", f"response.{name}"):
         return f"the request is never sent; write `yield {shown}`"
-    if name == "follow_all" or (is_own and name in (*kinds.generators, *kinds.async_generators)):
-        each = f"{'async ' if name in kinds.async_generators else ''}for output in {shown}: yield output"
-        is_each = is_async or name in kinds.async_generators
-        return f"the result is discarded; write `{each if is_each else f'yield from {shown}'}`"
+    if name == "follow_all" or kind is not None:
+        is_later = kind == "async generator"
+        each = f"{'async ' if is_later else ''}for output in {shown}: yield output"
+        return f"the result is discarded; write `{each if is_async or is_later else f'yield from {shown}'}`"
     return ""
 
 
