@@ -15,6 +15,7 @@ import trio
 
 from trawl.blocking import InlineBlocking
 from trawl.feeds import FeedMapping, FeedOptions, Feeds, FeedsSettings, open_feeds
+from trawl.feeds.base import FeedState
 from trawl.feeds.feed import Feed
 from trawl.feeds.files import TextFile
 from trawl.feeds.storages import FileStorage
@@ -93,7 +94,7 @@ class Slow:
         self.is_closed = True
 
 
-async def opened(path: Path | str, positions: Mapping[str, int] | None = None, **mapping: object) -> Feeds:
+async def opened(path: Path | str, states: Mapping[str, FeedState] | None = None, **mapping: object) -> Feeds:
     """The feeds of one entry."""
     entry: FeedMapping = {**mapping}  # type: ignore[typeddict-item]  # a test's keyword arguments
     return await open_feeds(
@@ -101,7 +102,7 @@ async def opened(path: Path | str, positions: Mapping[str, int] | None = None, *
         InlineBlocking(),
         spider_name="quotes",
         started_utc=STARTED_UTC,
-        positions=positions,
+        states=states,
     )
 
 

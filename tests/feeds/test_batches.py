@@ -14,7 +14,7 @@ from tests.feeds.fakes import ROWS, STARTED_UTC, left_in, opened, write_all
 from tests.feeds.test_outbox import Mortal, run_until_killed
 from trawl.blocking import InlineBlocking, ThreadBlocking
 from trawl.errors import FeedError, SettingsError
-from trawl.feeds import FeedMapping, FeedsSettings, open_feeds
+from trawl.feeds import FeedMapping, FeedsSettings, FeedState, open_feeds
 
 Numbers = list[dict[str, str]]
 
@@ -48,22 +48,20 @@ async def test_a_new_file_is_begun_after_so_many_bytes(tmp_path: Path, autojump_
 
 async def test_a_batch_that_is_continued_is_as_full_as_it_was(tmp_path: Path) -> None:
     settings = FeedsSettings(feeds={str(tmp_path / "%(batch)d.jsonl"): {"batch_bytes": 20}})
-    positions: dict[str, int] = {}
-    batches: dict[str, tuple[int, int]] = {}
+    states: dict[str, FeedState] = {}
     for number in numbers(5):
         feeds = await open_feeds(
             settings,
             InlineBlocking(),
             spider_name="x",
             started_utc=STARTED_UTC,
-            positions=positions,
-            batches=batches,
+            states=states,
         )
         await feeds.start()
         await feeds.put(number)
         await feeds.sync()
         [feed] = feeds.all
-        positions, batches = feeds.positions, {feed.destination: feed.batch or (0, 0)}
+        states = feeds.states
         feed.close()
     assert {name: (tmp_path / name).stat().st_size for name in left_in(tmp_path)} == {
         "1.jsonl": 20,

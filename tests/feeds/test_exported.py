@@ -79,7 +79,7 @@ BYTES = {
 }
 
 
-async def opened(path: Path, positions: Any = None, exporters: Any = None, **mapping: Any) -> Feeds:
+async def opened(path: Path, states: Any = None, exporters: Any = None, **mapping: Any) -> Feeds:
     """The feed of a moved spider."""
     entry: Any = mapping
     return await open_feeds(
@@ -89,7 +89,7 @@ async def opened(path: Path, positions: Any = None, exporters: Any = None, **map
         InlineBlocking(),
         spider_name="quotes",
         started_utc=STARTED_UTC,
-        positions=positions,
+        states=states,
     )
 
 
@@ -114,10 +114,10 @@ async def test_a_file_that_is_continued_has_the_bytes_of_one_that_is_not(name: s
     for item in ITEMS[:count]:
         feeds.put_nowait(item)
     await feeds.sync()
-    positions = feeds.positions
+    states = feeds.states
     feeds.all[0].close()
     path.write_bytes(path.read_bytes() + b"half")  # as a kill leaves it
-    await write_all(await opened(path, positions), ITEMS[count:])
+    await write_all(await opened(path, states), ITEMS[count:])
     assert path.read_bytes() == BYTES[name]
 
 
@@ -244,7 +244,7 @@ async def test_another_dialect_of_csv_is_continued_by_a_job_only(tmp_path: Path)
     await write_all(feeds, [{"a": "1", "b": "2"}])
     with pytest.raises(FeedError, match="what Semicolons writes can be continued by a job only; overwrite it"):
         await opened(path, exporters=kinds)
-    await write_all(await opened(path, feeds.positions, exporters=kinds), [{"a": "3", "b": "4"}])
+    await write_all(await opened(path, feeds.states, exporters=kinds), [{"a": "3", "b": "4"}])
     assert path.read_bytes() == b"a;b\r\n1;2\r\n3;4\r\n"
 
 
@@ -295,7 +295,7 @@ async def test_an_exporter_ends_its_file_where_blocking_work_is_done(tmp_path: P
 async def test_what_is_whole_only_at_its_end_is_no_feed_of_a_job(tmp_path: Path) -> None:
     settings = FeedsSettings(feeds={tmp_path / "o.book": {"exporter": Workbook}})
     with pytest.raises(FeedError, match="can't be a feed of a job: a file of Workbook is whole only at its end"):
-        await open_feeds(settings, InlineBlocking(), spider_name="q", started_utc=STARTED_UTC, is_durable=True)
+        await open_feeds(settings, InlineBlocking(), spider_name="q", started_utc=STARTED_UTC, states={})
 
 
 @pytest.mark.parametrize(

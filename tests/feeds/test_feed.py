@@ -41,7 +41,7 @@ async def test_after_each_flush_the_file_parses_and_the_position_is_known_c7(nam
         await feed.flush(BLOCKING)
         content = path.read_bytes()
         assert READERS[name](content) == ROWS[:count]
-        assert feed.position == len(content) - len(style_closing)
+        assert feed.state.position == len(content) - len(style_closing)
     await feed.finish(BLOCKING)
     assert path.read_bytes() == content
     assert (feed.report.records, feed.report.format) == (len(ROWS), name)

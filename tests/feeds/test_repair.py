@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.feeds.fakes import READERS, ROWS, opened, write_all
 from trawl.errors import FeedError
 from trawl.feeds import FeedOptions
-from trawl.feeds.base import FormatConflict
+from trawl.feeds.base import FeedState, FormatConflict
 from trawl.feeds.exporter_format import make_format
 from trawl.feeds.formats import CsvTable
 
@@ -79,9 +79,9 @@ async def test_a_feed_cut_back_to_a_recorded_position_holds_each_record_once_c7(
     path = tmp_path / f"out.{name}"
     feeds = await opened(path)
     await write_all(feeds, ROWS[:2])
-    recorded = dict(feeds.positions)
+    recorded = feeds.states
     await write_all(await opened(path), ROWS[2:])  # lost to the record: the run was killed before it was kept
-    again = await opened(path, positions=recorded, overwrite=True)
+    again = await opened(path, states=recorded, overwrite=True)
     await write_all(again, ROWS[2:])
     assert READERS[name](path.read_bytes()) == ROWS
 
@@ -90,7 +90,7 @@ async def test_a_feed_cut_back_to_a_recorded_position_holds_each_record_once_c7(
 async def test_a_recorded_position_of_zero_begins_the_file_anew_c7(name: str, tmp_path: Path) -> None:
     path = tmp_path / f"out.{name}"
     await write_all(await opened(path), ROWS[:1])
-    await write_all(await opened(path, positions={str(path): 0}), ROWS[1:])
+    await write_all(await opened(path, states={str(path): FeedState(0)}), ROWS[1:])
     assert READERS[name](path.read_bytes()) == ROWS[1:]
 
 
@@ -98,7 +98,7 @@ async def test_a_file_shorter_than_its_recorded_position_is_refused_c7(tmp_path:
     path = tmp_path / "out.jsonl"
     path.write_bytes(b'{"a":1}\n')
     with pytest.raises(FeedError, match="it has 8 bytes, not the 20 that were written to it"):
-        await opened(path, positions={str(path): 20})
+        await opened(path, states={str(path): FeedState(20)})
     assert path.read_bytes() == b'{"a":1}\n'
 
 

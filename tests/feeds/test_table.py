@@ -21,6 +21,7 @@ from tests.feeds.test_outbox import Mortal, give, outbox_of, run_until_killed
 from trawl.blocking import InlineBlocking, ThreadBlocking
 from trawl.errors import FeedError, SettingsError
 from trawl.feeds import Feeds, FeedsSettings, open_feeds, table_sqlite
+from trawl.feeds.base import FeedState
 from trawl.feeds.feed import Feed
 from trawl.feeds.options import FeedOptions
 from trawl.feeds.table_sqlite import SqliteTable
@@ -95,7 +96,7 @@ async def test_a_table_with_fewer_rows_than_a_job_has_written_is_refused(tmp_pat
     path = tmp_path / "out.sqlite"
     await write(await opened(path), {"a": 1})
     with pytest.raises(FeedError, match="its table items has 1 rows, not the 3 that were written to it"):
-        await opened(path, positions={str(path): 3})
+        await opened(path, states={str(path): FeedState(3)})
 
 
 async def test_a_failed_write_leaves_whole_transactions(tmp_path: Path) -> None:
@@ -112,7 +113,7 @@ async def test_a_failed_write_leaves_whole_transactions(tmp_path: Path) -> None:
         feed.add({"a": 3})
         with pytest.raises(FeedError, match="no_3"):
             await feed.flush(InlineBlocking())
-        assert feed.position == 1
+        assert feed.state.position == 1
     assert [row["a"] for row in rows_of(path)] == [1]
 
 
@@ -310,5 +311,5 @@ async def test_no_compression_is_put_around_a_table(tmp_path: Path) -> None:
 
 async def test_a_table_feed_says_what_it_wrote(tmp_path: Path) -> None:
     feed = Feed(FeedOptions(uri=str(tmp_path / "x.sqlite"), format="sqlite"), started_utc=STARTED_UTC)
-    assert (feed.report.records, feed.report.format, feed.batch, feed.columns) == (0, "sqlite", None, None)
+    assert (feed.report.records, feed.report.format, feed.state) == (0, "sqlite", FeedState(0))
     assert json.loads(json.dumps(feed.destination)) == str(tmp_path / "x.sqlite")

@@ -353,7 +353,7 @@ async def test_without_feeds_items_are_nowhere_and_nothing_fails() -> None:
     feeds.put_nowait({"n": 1})
     await write_all(feeds, [{"n": "2"}])
     assert feeds.reports == []
-    assert feeds.positions == {}
+    assert feeds.states == {}
 
 
 async def test_the_end_of_a_feed_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -1,6 +1,6 @@
 """Feeds: items written to files and to standard output while the crawl runs, whole records only."""
 
-from trawl.feeds.base import End, FeedReport, Format, FormatConflict
+from trawl.feeds.base import End, FeedReport, FeedState, Format, FormatConflict
 from trawl.feeds.options import FORMATS, STANDARD_OUTPUT, FeedOptions, feed_entry, with_attributes
 from trawl.feeds.outbox import open_outbox
 from trawl.feeds.settings import ExportArguments, FeedMapping, FeedsSettings
@@ -15,6 +15,7 @@ __all__ = [
     "FeedMapping",
     "FeedOptions",
     "FeedReport",
+    "FeedState",
     "Feeds",
     "FeedsSettings",
     "Format",

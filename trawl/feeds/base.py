@@ -14,13 +14,14 @@ killed within a write leaves whole records and a part of one; ``end_of`` finds t
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, BinaryIO, Protocol, Self
+from typing import Annotated, Any, BinaryIO, Protocol, Self
 
 import attrs
+import msgspec
 
 from trawl.errors import SettingsError
 
-__all__ = ["CHUNK_BYTES", "End", "Exporter", "FeedReport", "Format", "FormatConflict"]
+__all__ = ["CHUNK_BYTES", "End", "Exporter", "FeedReport", "FeedState", "Format", "FormatConflict"]
 
 CHUNK_BYTES = 1 << 20
 """How much of a file is looked at in one piece."""
@@ -134,6 +135,24 @@ class Exporter:
         except (TypeError, ValueError) as error:
             words = f"{self.kind.__qualname__} can't be made with {', '.join(self.arguments)}: {error}"
             raise SettingsError(f"FEEDS: the exporter {words}; look at item_export_kwargs", "FEEDS") from error
+
+
+class FeedState(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Position of one feed, as a job saves it.
+
+    Attributes:
+        position: The end of its last whole record, in bytes; of a table in rows.
+        columns: The fields that it can write, where its first item told them.
+        batch: The number of the batch that the position is in, and how many items that has.
+        relative: Its path from the job's directory; None for a feed that is not a file.
+        earlier: The destinations where it was before it was moved.
+    """
+
+    position: Annotated[int, msgspec.Meta(ge=0)]
+    columns: tuple[str, ...] | None = None
+    batch: tuple[int, int] | None = None
+    relative: str | None = None
+    earlier: tuple[str, ...] = ()
 
 
 @attrs.frozen

@@ -23,7 +23,7 @@ import trio
 
 from trawl.blocking import Blocking
 from trawl.errors import FeedError
-from trawl.feeds.base import FeedReport, FormatConflict
+from trawl.feeds.base import FeedReport, FeedState, FormatConflict
 from trawl.feeds.files import FeedFile, RefusedItem, TextFile, reason_of_failure
 from trawl.feeds.item_errors import ItemOrigin
 from trawl.feeds.item_filter import ItemFilter
@@ -91,26 +91,15 @@ class Feed:
         return self._options.destination
 
     @property
-    def columns(self) -> tuple[str, ...] | None:
-        """The only fields that its file can take from now on; None if any."""
-        return self.file.columns
-
-    @property
-    def batch(self) -> tuple[int, int] | None:
-        """The number of the open batch, and how many items were written to it; None if it is one file."""
-        if not self._options.is_batched:
-            return None
-        return self._number - len(self._files) + 1, self._earlier + self.file.records
-
-    @property
-    def position(self) -> int:
-        """End of the last whole record in its file, in bytes, or in rows of a table; 0 before the first."""
-        return self.file.position
+    def state(self) -> FeedState:
+        """Position in its file, and of the file among its batches."""
+        batch = self._number - len(self._files) + 1, self._earlier + self.file.records
+        return FeedState(self.file.position, self.file.columns, batch if self._options.is_batched else None)
 
     @property
     def report(self) -> FeedReport:
         """Counts of all files so far; the position is that in the open one."""
-        return FeedReport(self.uri, self._options.format, self._done + self.file.records, self.position)
+        return FeedReport(self.uri, self._options.format, self._done + self.file.records, self.file.position)
 
     # Opening. These block.
 
@@ -125,43 +114,36 @@ class Feed:
             with self._failing():
                 self.file.open()
 
-    def locate(
-        self,
-        position: int | None = None,
-        columns: Sequence[str] | None = None,
-        batch: tuple[int, int] | None = None,
-    ) -> None:
+    def locate(self, state: FeedState | None = None) -> None:
         """Find where to continue; nothing changes yet.
 
         Args:
-            position: One that was recorded after a sync; None finds the end of the last whole record, or takes 0 if the
+            state: What was recorded after a sync; None finds the end of the last whole record, or the beginning if the
                 feed overwrites.
-            columns: Those that were recorded with it, for a file that does not name them itself.
-            batch: The batch that was recorded with it.
 
         Raises:
-            FeedError: It can't be continued in this format, or is shorter than ``position``.
+            FeedError: It can't be continued in this format, or is shorter than the position.
         """
         if not self._options.is_batched:
-            self._locate(position, columns)
-        elif batch is not None:
-            self._open_at(batch[0], position, columns)
-            self._items = self._earlier = batch[1]
-            self._bytes = self.position  # about: it counts what is compressed, and the rows of a table
+            self._locate(state)
+        elif state is not None and state.batch is not None:
+            self._open_at(state.batch[0], state)
+            self._items = self._earlier = state.batch[1]
+            self._bytes = self.file.position  # about: it counts what is compressed, and the rows of a table
         else:
             number = self._first_free()
             if number == 1 or not self._goes_on_with_blank(number - 1):
                 self._open_at(number)
 
-    def _locate(self, position: int | None = None, columns: Sequence[str] | None = None) -> None:
+    def _locate(self, state: FeedState | None = None) -> None:
         with self._failing("the file can't be continued: "):
-            self.file.locate(position, columns)
+            self.file.locate(state)
 
-    def _open_at(self, number: int, position: int | None = None, columns: Sequence[str] | None = None) -> None:
+    def _open_at(self, number: int, state: FeedState | None = None) -> None:
         self._number = number - 1
         self._begin()
         self.open()
-        self._locate(position, columns)
+        self._locate(state)
 
     def _goes_on_with_blank(self, number: int) -> bool:
         """Open the batch of this number if it has no items, because its process was killed before the first."""
@@ -170,7 +152,7 @@ class Feed:
             if path.stat().st_size > BLANK_BYTES:
                 return False
             self._open_at(number)
-            if not self.position:
+            if not self.file.position:
                 return True
         except (FeedError, OSError):  # it is something else
             pass

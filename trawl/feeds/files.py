@@ -11,10 +11,10 @@ from __future__ import annotations
 import logging
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from trawl.feeds.base import End, Format, FormatConflict
+from trawl.feeds.base import End, FeedState, Format, FormatConflict
 from trawl.feeds.compression import PIECE_BYTES, Content, make_compression
 from trawl.feeds.exporter_format import make_format
 from trawl.feeds.item_errors import ItemOrigin, listed
@@ -113,7 +113,7 @@ class FeedFile(ABC):
         """Open the file of the options."""
 
     @abstractmethod
-    def locate(self, position: int | None, columns: Sequence[str] | None) -> None:
+    def locate(self, state: FeedState | None) -> None:
         """Find where to continue, as :meth:`trawl.feeds.feed.Feed.locate`; nothing changes yet."""
 
     @abstractmethod
@@ -207,21 +207,21 @@ class TextFile(FeedFile):
         path = self._options.path
         self._storage = open_standard_output() if path is None else open_storage(path)
 
-    def locate(self, position: int | None, columns: Sequence[str] | None) -> None:
+    def locate(self, state: FeedState | None) -> None:
         """Find the end of the last whole record, in a file."""
         storage = self._storage
         if not isinstance(storage, FileStorage):
             return
-        if position is not None and position > storage.size:
-            raise FormatConflict(f"it has {storage.size} bytes, not the {position} that were written to it")
-        if position is not None:
-            self._end = End(position)
+        if state is not None:
+            if state.position > storage.size:
+                raise FormatConflict(f"it has {storage.size} bytes, not the {state.position} that were written to it")
+            self._end = End(state.position)
         elif not self._options.overwrite:
             self._end = self._searched(storage)
         self.position = self._end.position
         if self.position:
-            if columns:
-                self._format = self._format.settled(columns)
+            if state is not None and state.columns:
+                self._format = self._format.settled(state.columns)
             with self._content(storage) as content:
                 self._format = self._format.continued(content.file)
 

@@ -38,13 +38,14 @@ import os
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import msgspec
 import trio
 
 from trawl.blocking import Blocking
 from trawl.errors import FeedError, ItemLost
+from trawl.feeds.base import FeedState
 from trawl.feeds.feed import Feed
 from trawl.feeds.item_errors import Counts, ItemErrors, ItemOrigin, reason_of
 from trawl.feeds.options import feed_options, fill_path
@@ -72,24 +73,6 @@ logger: logging.Logger = logging.getLogger("trawl.feeds")
 
 _Refusal = tuple[str, ItemOrigin, Exception]
 """Which feed refuses an item, where that came from, and why."""
-
-
-class FeedState(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Position of one feed, as a job saves it.
-
-    Attributes:
-        position: The end of its last whole record, in bytes; of a table in rows.
-        columns: The fields that it can write, where its first item told them.
-        batch: The number of the batch that the position is in, and how many items that has.
-        relative: Its path from the job's directory; None for a feed that is not a file.
-        earlier: The destinations where it was before it was moved.
-    """
-
-    position: Annotated[int, msgspec.Meta(ge=0)]
-    columns: tuple[str, ...] | None = None
-    batch: tuple[int, int] | None = None
-    relative: str | None = None
-    earlier: tuple[str, ...] = ()
 
 
 FEED_STATES: Section[dict[str, FeedState]] = Section("feeds", dict[str, FeedState])
@@ -343,7 +326,7 @@ class OutboxWriter:
             destination = feed.destination
             earlier = self._states[destination].earlier if destination in self._states else ()
             relative = _relative(destination, self._job.directory)
-            self._states[destination] = FeedState(feed.position, feed.columns, feed.batch, relative, earlier)
+            self._states[destination] = msgspec.structs.replace(feed.state, relative=relative, earlier=earlier)
         FEED_STATES.keep(self._job, self._states)
 
 
@@ -380,10 +363,7 @@ async def open_outbox(
         blocking,
         spider_name=spider_name,
         started_utc=started_utc,
-        positions={destination: state.position for destination, state in states.items()},
-        columns={destination: state.columns for destination, state in states.items() if state.columns},
-        batches={destination: state.batch for destination, state in states.items() if state.batch},
-        is_durable=True,
+        states=states,
     )
     _tell(job, feeds, states)
     is_idle = feeds.is_empty and (bool(states) or job.share is not None)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from trawl.errors import SettingsError
-from trawl.feeds.base import FormatConflict
+from trawl.feeds.base import FeedState, FormatConflict
 from trawl.feeds.files import RefusedItem
 from trawl.feeds.item_errors import listed
 from trawl.feeds.options import FeedOptions
@@ -74,7 +74,7 @@ class ParquetTable(TableFile):
             raise FormatConflict("it is there already, and a parquet file can't be continued; overwrite it")
         self._beside.open("wb").close()
 
-    def locate(self, position: int | None, columns: Sequence[str] | None) -> None:
+    def locate(self, state: FeedState | None) -> None:
         """Nothing: a file begins where it begins."""
 
     def start(self) -> None:

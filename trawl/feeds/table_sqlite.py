@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from trawl.feeds.base import FormatConflict
+from trawl.feeds.base import FeedState, FormatConflict
 from trawl.feeds.files import RefusedItem
 from trawl.feeds.item_errors import listed
 from trawl.feeds.options import FeedOptions
@@ -74,13 +74,15 @@ class SqliteTable(TableFile):
         self._run(f"PRAGMA synchronous = {'FULL' if self._is_of_job else 'NORMAL'}")
         self._columns = self._columns_now()
 
-    def locate(self, position: int | None, columns: Sequence[str] | None) -> None:
+    def locate(self, state: FeedState | None) -> None:
         """Find the row to go on after."""
         last = self._last() if self._columns else 0
-        if position is not None and position > last:
-            raise FormatConflict(f"its table {self._bare} has {last} rows, not the {position} that were written to it")
-        self._keep = position if position is not None else 0 if self._overwrites else last
-        self._is_cut = position is not None
+        self._is_cut = state is not None
+        self._keep = state.position if state is not None else 0 if self._overwrites else last
+        if self._keep > last:
+            raise FormatConflict(
+                f"its table {self._bare} has {last} rows, not the {self._keep} that were written to it"
+            )
 
     def start(self) -> None:
         """Remove the rows behind it; a table that is written anew is made anew."""

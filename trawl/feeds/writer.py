@@ -20,7 +20,7 @@ import trio
 
 from trawl.blocking import Blocking
 from trawl.errors import FeedError, ItemLost
-from trawl.feeds.base import FeedReport
+from trawl.feeds.base import FeedReport, FeedState
 from trawl.feeds.feed import Feed, refuse_for_job
 from trawl.feeds.item_errors import Counts, ItemErrors, ItemOrigin, reason_of
 from trawl.feeds.options import feed_options
@@ -128,9 +128,9 @@ class Feeds:
         return [feed.report for feed in self._feeds]
 
     @property
-    def positions(self) -> dict[str, int]:
-        """End of the last whole record written to each feed, in bytes, by its destination."""
-        return {feed.destination: feed.position for feed in self._feeds}
+    def states(self) -> dict[str, FeedState]:
+        """Position of each feed, by its destination."""
+        return {feed.destination: feed.state for feed in self._feeds}
 
     def put_nowait(self, item: object, page: str = "") -> None:
         """Give an item to the feeds. One that a feed can't write is logged and counted, and does no harm.
@@ -338,10 +338,7 @@ async def open_feeds(
     spider_name: str,
     started_utc: datetime,
     stats: Counts | None = None,
-    positions: Mapping[str, int] | None = None,
-    columns: Mapping[str, Sequence[str]] | None = None,
-    batches: Mapping[str, tuple[int, int]] | None = None,
-    is_durable: bool = False,
+    states: Mapping[str, FeedState] | None = None,
 ) -> Feeds:
     """Open the feeds of the settings and check that they are writable. If one is not, none is changed.
 
@@ -351,38 +348,30 @@ async def open_feeds(
         spider_name: Value of ``%(name)s`` in a path.
         started_utc: Value of ``%(time)s`` in a path.
         stats: Where items that a feed can't take are counted.
-        positions: By :attr:`Feed.destination`, where to cut a feed and go on, as :attr:`Feeds.positions` told it.
-        columns: By destination, the fields that such a feed can write, as :attr:`Feed.columns` told them.
-        batches: By destination, which batch such a feed was at, as :attr:`Feed.batch` told it.
-        is_durable: They are of a job, whose later runs are to go on with them.
+        states: Where to cut each feed of a job and go on, as :attr:`Feeds.states` told it; None: there is no job.
 
     Raises:
         FeedError: A feed can't be opened or continued; one sentence that names it.
         SettingsError: Options of a feed that can't be.
     """
     options = feed_options(settings, spider_name=spider_name, started_utc=started_utc)
-    if is_durable:
+    if states is not None:
         options = [attrs.evolve(one, is_of_job=True) for one in options]
         for one in options:
             refuse_for_job(one)
     feeds = [Feed(one, started_utc=started_utc) for one in options]
-    await blocking.run(_open_all, feeds, dict(positions or {}), dict(columns or {}), dict(batches or {}))
+    await blocking.run(_open_all, feeds, states or {})
     return Feeds(feeds, blocking, stats, is_started=False)
 
 
-def _open_all(
-    feeds: Sequence[Feed],
-    positions: Mapping[str, int],
-    columns: Mapping[str, Sequence[str]],
-    batches: Mapping[str, tuple[int, int]],
-) -> None:
+def _open_all(feeds: Sequence[Feed], states: Mapping[str, FeedState]) -> None:
     opened: list[Feed] = []
     try:
         for feed in feeds:
             opened.append(feed)  # before: opening it may get half way
             feed.open()
         for feed in feeds:
-            feed.locate(positions.get(feed.destination), columns.get(feed.destination), batches.get(feed.destination))
+            feed.locate(states.get(feed.destination))
     except BaseException:
         _abandon_all(opened)
         raise
