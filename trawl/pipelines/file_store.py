@@ -22,14 +22,14 @@ from contextlib import asynccontextmanager, suppress
 from functools import partial
 from io import BufferedReader, BytesIO
 from pathlib import Path, PurePosixPath
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO
 
 import msgspec
 import trio
 
 from trawl.blocking import Blocking
 from trawl.errors import BodyNotWritten, SettingsError
-from trawl.file_sync import make_folder, sync_content, sync_file, sync_folder
+from trawl.file_sync import make_folder, replace_file, sync_content, sync_file, sync_folder
 from trawl.http import FileResponse, Response
 
 __all__ = [
@@ -66,73 +66,23 @@ class FileRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     last_modified: str = ""
 
 
-class FileStore(Protocol):
+class FileStore(ABC):
     """Stores files by path, and records of their URLs."""
 
     def find(self, url: str) -> FileRecord | None:
         """Return the record of a URL whose file is still there and not empty; None if there is none."""
-        ...
+        try:
+            known = _decoded(self._read(_note(url)), url)
+            return None if known is None or self._size(known.path) == 0 else known
+        except OSError:
+            return None
 
     def remember(self, known: FileRecord) -> None:
         """Save the record of a URL."""
-        ...
-
-    def put(self, path: str, content: bytes) -> None:
-        """Store a file, whole or not at all; in a folder it survives a power cut from then on.
-
-        Raises:
-            ValueError: The path leads out of the store.
-            OSError: It can't be written.
-        """
-        ...
+        self.put(_note(known.url), msgspec.json.encode(known))
 
     def stat_file(self, path: str, info: object = None, since: float = 0.0) -> dict[str, Any]:
         """Return ``last_modified`` (seconds since 1970) and ``checksum`` (MD5); {} if none is as new as ``since``."""
-        ...
-
-    def persist_file(
-        self, path: str, buf: BytesIO, info: object = None, meta: object = None, headers: object = None
-    ) -> None:
-        """Store a file, under Scrapy's name for it."""
-        ...
-
-    def open_temporary(self) -> tuple[BinaryIO, Path]:
-        """Create a temporary file on this machine, for :meth:`put_file`, or to be removed.
-
-        Raises:
-            OSError: It can't be made.
-        """
-        ...
-
-    def put_file(self, path: str, temporary: Path) -> Path:
-        """Keep a file that :meth:`open_temporary` made, whole or not at all. Returns where it can be read.
-
-        Raises:
-            ValueError: The path leads out of the store.
-            OSError: It can't be kept; the temporary file is still there.
-        """
-        ...
-
-
-class _Store(ABC):
-    """The part that both stores have in common."""
-
-    @abstractmethod
-    def put(self, path: str, content: bytes) -> None:
-        """Store a file."""
-
-    @abstractmethod
-    def open(self, path: str) -> tuple[float, BufferedReader]:
-        """Return when a file was last changed, in seconds since 1970, and the file, opened; raises OSError."""
-
-    def persist_file(
-        self, path: str, buf: BytesIO, info: object = None, meta: object = None, headers: object = None
-    ) -> None:
-        """Store a file, as pipelines written for Scrapy do; ``info``, ``meta`` and ``headers`` are ignored. Blocks."""
-        self.put(path, buf.getvalue())
-
-    def stat_file(self, path: str, info: object = None, since: float = 0.0) -> dict[str, Any]:
-        """Return these as Scrapy's stores do; {} if no file is as new as ``since``. Blocks."""
         new_md5 = partial(hashlib.md5, usedforsecurity=False)
         try:
             changed_at, file = self.open(path)
@@ -142,58 +92,70 @@ class _Store(ABC):
             return {}
         return {} if md5 in ("", new_md5().hexdigest()) else {"last_modified": changed_at, "checksum": md5}
 
+    def persist_file(
+        self, path: str, buf: BytesIO, info: object = None, meta: object = None, headers: object = None
+    ) -> None:
+        """Store a file, as pipelines written for Scrapy do; ``info``, ``meta`` and ``headers`` are ignored."""
+        self.put(path, buf.getvalue())
 
-class LocalFileStore(_Store):
+    @abstractmethod
+    def put(self, path: str, content: bytes) -> None:
+        """Store a file, whole or not at all; in a folder it survives a power cut from then on.
+
+        Raises:
+            ValueError: The path leads out of the store.
+            OSError: It can't be written.
+        """
+
+    @abstractmethod
+    def open(self, path: str) -> tuple[float, BufferedReader]:
+        """Return when a file was last changed, in seconds since 1970, and the file, opened; raises OSError."""
+
+    @abstractmethod
+    def open_temporary(self) -> tuple[BinaryIO, Path]:
+        """Create a temporary file on this machine, for :meth:`put_file`, or to be removed.
+
+        Raises:
+            OSError: It can't be made.
+        """
+
+    @abstractmethod
+    def put_file(self, path: str, temporary: Path) -> Path:
+        """Keep a file that :meth:`open_temporary` made, whole or not at all. Returns where it can be read.
+
+        Raises:
+            ValueError: The path leads out of the store.
+            OSError: It can't be kept; the temporary file is still there.
+        """
+
+    @abstractmethod
+    def _read(self, path: str) -> bytes:
+        """Return the content of a file."""
+
+    @abstractmethod
+    def _size(self, path: str) -> int | None:
+        """Return the size of a file, in bytes; None where a store does not tell."""
+
+
+class LocalFileStore(FileStore):
     """Files in a folder."""
 
     def __init__(self, folder: Path) -> None:
         """Files in ``folder``, which is made with the first one."""
         self._folder = folder
 
-    def find(self, url: str) -> FileRecord | None:
-        """Return the record of a URL whose file is still there."""
-        try:
-            known = _decoded((self._folder / _note(url)).read_bytes(), url)
-        except OSError:
-            return None
-        if known is None:
-            return None
-        try:
-            status = (self._folder / check_path(known.path)).stat()
-        except OSError:
-            return None
-        return known if stat.S_ISREG(status.st_mode) and status.st_size else None
+    def remember(self, known: FileRecord) -> None:
+        """Save the record of a URL; a power cut may lose it, and the file is then fetched again."""
+        self._write(_note(known.url), BytesIO(msgspec.json.encode(known)), is_synced=False)
+
+    def put(self, path: str, content: bytes) -> None:
+        """Write beside the file's place and move it there; it is on the disk then."""
+        self._write(path, BytesIO(content))
 
     def open(self, path: str) -> tuple[float, BufferedReader]:
         """Return when a file was last changed, and the file, opened."""
         place = self._folder / check_path(path)
         return place.stat().st_mtime, place.open("rb")
-
-    def remember(self, known: FileRecord) -> None:
-        """Save the record of a URL; a power cut may lose it, and the file is then fetched again."""
-        self._write(_note(known.url), msgspec.json.encode(known), is_synced=False)
-
-    def put(self, path: str, content: bytes) -> None:
-        """Write beside the file's place and move it there; it is on the disk then."""
-        self._write(path, content, is_synced=True)
-
-    def _write(self, path: str, content: bytes, *, is_synced: bool) -> None:
-        place = self._folder / check_path(path)
-        make_folder(place.parent)
-        file, beside = _temporary(place.parent)
-        try:
-            with file:
-                file.write(content)
-                file.flush()
-                if is_synced:
-                    sync_file(file.fileno())
-            os.chmod(beside, 0o644)  # a temporary file is its owner's alone
-            os.replace(beside, place)
-        except BaseException:
-            beside.unlink()
-            raise
-        if is_synced:
-            sync_folder(place.parent)
 
     def open_temporary(self) -> tuple[BinaryIO, Path]:
         """Create a temporary file in the folder itself, so that moving it copies nothing."""
@@ -207,31 +169,42 @@ class LocalFileStore(_Store):
         os.chmod(temporary, 0o644)  # a temporary file is its owner's alone
         sync_content(temporary)
         try:
-            os.replace(temporary, place)
+            replace_file(temporary, place)
         except OSError as error:
-            if error.errno != errno.EXDEV:
+            if error.errno != errno.EXDEV:  # its folder is on another disk, mounted or linked in the store's
                 raise
-            self._copy(temporary, place)
-        sync_folder(place.parent)
+            with temporary.open("rb") as content:
+                self._write(path, content)
+            temporary.unlink()
         return place
 
-    def _copy(self, temporary: Path, place: Path) -> None:
-        """Move it to a place on another disk, mounted or linked in the folder."""
+    def _write(self, path: str, content: BinaryIO, *, is_synced: bool = True) -> None:
+        place = self._folder / check_path(path)
+        make_folder(place.parent)
         file, beside = _temporary(place.parent)
         try:
-            with file, temporary.open("rb") as content:
+            with file:
                 shutil.copyfileobj(content, file)
                 file.flush()
-                sync_file(file.fileno())
+                if is_synced:
+                    sync_file(file.fileno())
             os.chmod(beside, 0o644)
             os.replace(beside, place)
         except BaseException:
             beside.unlink()
             raise
-        temporary.unlink()
+        if is_synced:
+            sync_folder(place.parent)
+
+    def _read(self, path: str) -> bytes:
+        return (self._folder / path).read_bytes()
+
+    def _size(self, path: str) -> int | None:
+        status = (self._folder / check_path(path)).stat()
+        return status.st_size if stat.S_ISREG(status.st_mode) else 0
 
 
-class RemoteFileStore(_Store):
+class RemoteFileStore(FileStore):
     """Files in a store of fsspec."""
 
     def __init__(self, files: Any, root: str) -> None:
@@ -239,35 +212,18 @@ class RemoteFileStore(_Store):
         self._files = files
         self._root = root.rstrip("/")
 
-    def find(self, url: str) -> FileRecord | None:
-        """Return the record of a URL whose file is still there."""
-        try:
-            known = _decoded(self._files.cat_file(f"{self._root}/{_note(url)}"), url)
-        except OSError:
-            return None
-        if known is None:
-            return None
-        try:
-            return None if self._files.size(f"{self._root}/{check_path(known.path)}") == 0 else known
-        except OSError:
-            return None
+    def put(self, path: str, content: bytes) -> None:
+        """Put an object."""
+        self._files.pipe_file(self._place(path), content)
 
     def open(self, path: str) -> tuple[float, BufferedReader]:
         """Return when an object was last changed, and the object, opened to be read in pieces."""
-        place = f"{self._root}/{check_path(path)}"
+        place = self._place(path)
         try:
             changed_at: float = self._files.modified(place).timestamp()
         except NotImplementedError:
             raise FileNotFoundError(path) from None  # so it counts as absent, and is fetched
         return changed_at, self._files.open(place, "rb")
-
-    def remember(self, known: FileRecord) -> None:
-        """Save the record of a URL."""
-        self.put(_note(known.url), msgspec.json.encode(known))
-
-    def put(self, path: str, content: bytes) -> None:
-        """Put an object."""
-        self._files.pipe_file(f"{self._root}/{check_path(path)}", content)
 
     def open_temporary(self) -> tuple[BinaryIO, Path]:
         """Create a temporary file in the system's folder."""
@@ -275,8 +231,19 @@ class RemoteFileStore(_Store):
 
     def put_file(self, path: str, temporary: Path) -> Path:
         """Put the file as an object, in pieces; it stays where it was."""
-        self._files.put_file(str(temporary), f"{self._root}/{check_path(path)}")
+        self._files.put_file(str(temporary), self._place(path))
         return temporary
+
+    def _read(self, path: str) -> bytes:
+        content: bytes = self._files.cat_file(self._place(path))
+        return content
+
+    def _size(self, path: str) -> int | None:
+        size: int | None = self._files.size(self._place(path))
+        return size
+
+    def _place(self, path: str) -> str:
+        return f"{self._root}/{check_path(path)}"
 
 
 def open_file_store(uri: str, options: dict[str, Any], setting: str) -> FileStore:
