@@ -12,9 +12,11 @@ import gzip
 import io
 import tempfile
 import zlib
-from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, BinaryIO, Self, cast
+
+import attrs
 
 from trawl.errors import SettingsError
 from trawl.feeds.base import CHUNK_BYTES, FormatConflict
@@ -30,31 +32,21 @@ PIECE_BYTES = 1 << 16
 _SPOOL_BYTES = 1 << 20
 
 
-class Compression(ABC):
-    """A compression method."""
+@attrs.frozen
+class Compression:
+    """A compression method.
+
+    Attributes:
+        name: Its ending.
+        compress: Makes one piece of some bytes, or of none, for a file without content: zero bytes can't be unpacked.
+        decompressor: Makes a decompressor of one piece, with the interface of zlib's objects.
+        error: The exception that this raises.
+    """
 
     name: str
-
-    def pack(self, content: bytes) -> bytes:
-        """Compress ``content`` as one piece; no bytes give no bytes."""
-        return self._packed(content) if content else b""
-
-    @property
-    def nothing(self) -> bytes:
-        """A piece without content, for a file without any: zero bytes can't be decompressed."""
-        return self._packed(b"")
-
-    @abstractmethod
-    def _packed(self, content: bytes) -> bytes:
-        """Compress ``content`` as one piece."""
-
-    @abstractmethod
-    def piece(self) -> Any:
-        """Make a decompressor of one piece, with the interface of zlib's objects."""
-
-    @abstractmethod
-    def errors(self) -> tuple[type[Exception], ...]:
-        """Return the exceptions that a decompressor raises."""
+    compress: Callable[[bytes], bytes]
+    decompressor: Callable[[], Any]
+    error: type[Exception]
 
 
 class Content:
@@ -113,7 +105,7 @@ class Content:
         self._reader.seek(0)
         try:
             while rest := rest or self._reader.read(CHUNK_BYTES):
-                piece, size = compression.piece(), 0
+                piece, size = compression.decompressor(), 0
                 while rest:
                     size += len(rest)
                     content.write(piece.decompress(rest))
@@ -122,44 +114,10 @@ class Content:
                         packed_end += size - len(rest)
                         ends.setdefault(content.tell(), packed_end)  # nothing is lost with a piece without content
                         break
-        except compression.errors() as error:
+        except compression.error as error:
             raise FormatConflict(f"it is not compressed as {compression.name}: {error}") from error
         content.truncate(max(ends))
         self._ends, self.size_bytes = ends, packed_end
-
-
-class _Gzip(Compression):
-    name = "gz"
-
-    def _packed(self, content: bytes) -> bytes:
-        return gzip.compress(content, 6, mtime=0)
-
-    def piece(self) -> Any:
-        return zlib.decompressobj(wbits=31)
-
-    def errors(self) -> tuple[type[Exception], ...]:
-        return (zlib.error,)
-
-
-class _Zstd(Compression):
-    name = "zst"
-
-    def __init__(self) -> None:
-        try:
-            import zstandard  # noqa: PLC0415 - an extra
-        except ImportError as error:
-            raise SettingsError("a feed in .zst needs the extra zstd: trawl-crawler[zstd]", "FEEDS") from error
-        self._library: Any = zstandard
-
-    def _packed(self, content: bytes) -> bytes:
-        packed: bytes = self._library.ZstdCompressor().compress(content)
-        return packed
-
-    def piece(self) -> Any:
-        return self._library.ZstdDecompressor().decompressobj()
-
-    def errors(self) -> tuple[type[Exception], ...]:
-        return (self._library.ZstdError,)
 
 
 def make_compression(name: str) -> Compression | None:
@@ -170,4 +128,14 @@ def make_compression(name: str) -> Compression | None:
     """
     if not name:
         return None
-    return _Gzip() if name == "gz" else _Zstd()
+    if name == "gz":
+        return Compression(
+            name, partial(gzip.compress, compresslevel=6, mtime=0), partial(zlib.decompressobj, wbits=31), zlib.error
+        )
+    try:
+        import zstandard  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise SettingsError("a feed in .zst needs the extra zstd: trawl-crawler[zstd]", "FEEDS") from error
+    return Compression(
+        name, zstandard.compress, lambda: zstandard.ZstdDecompressor().decompressobj(), zstandard.ZstdError
+    )

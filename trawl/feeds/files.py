@@ -253,7 +253,7 @@ class TextFile(FeedFile):
         return Content(storage.reader(), self._compression)
 
     def _packed(self, content: bytes) -> bytes:
-        return content if self._compression is None else self._compression.pack(content)
+        return self._compression.compress(content) if content and self._compression is not None else content
 
     # Adding. This does not block.
 
@@ -391,7 +391,7 @@ class TextFile(FeedFile):
         """Return the bytes that make the file whole after its last record, or without one."""
         content = (b"" if self.position else self._format.opening) + self._format.closing
         if self._compression is not None and not content and not self.position:
-            return self._compression.nothing
+            return self._compression.compress(b"")
         return self._packed(content)
 
     def _write_now(self, position: int, content: bytes) -> None:
