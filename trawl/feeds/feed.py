@@ -29,7 +29,6 @@ from trawl.feeds.item_errors import ItemOrigin
 from trawl.feeds.item_filter import ItemFilter
 from trawl.feeds.options import TABLES, FeedOptions, fill_path, is_numbered, placeholders_in
 from trawl.feeds.stored_items import StoredItem
-from trawl.feeds.table import make_table
 from trawl.feeds.to_json import written_fields
 
 __all__ = ["Feed", "refuse_for_job"]
@@ -347,9 +346,16 @@ class Feed:
 
 
 def _make_file(options: FeedOptions) -> FeedFile:
-    if options.format in TABLES and options.exporter is None:
-        return make_table(options)
-    return TextFile(options)
+    if options.exporter is not None or options.format not in TABLES:
+        return TextFile(options)
+    # Most crawls write no table, and pyarrow, which is an extra, is slow to import.
+    if options.format == "sqlite":
+        from trawl.feeds.table_sqlite import SqliteTable  # noqa: PLC0415
+
+        return SqliteTable(options)
+    from trawl.feeds.table_parquet import ParquetTable  # noqa: PLC0415
+
+    return ParquetTable(options)
 
 
 def refuse_for_job(options: FeedOptions) -> None:

@@ -1,7 +1,8 @@
-"""Files that a library writes: rows gathered, and given to a table in one piece."""
+"""Common part of the files that a library writes: rows gathered, and given to it in one piece."""
 
 from __future__ import annotations
 
+import logging
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,9 +13,13 @@ from trawl.feeds.files import FeedFile, RefusedItem
 from trawl.feeds.item_errors import ItemOrigin
 from trawl.feeds.options import FeedOptions
 from trawl.feeds.storages import make_folder
-from trawl.feeds.to_json import wrong_field
+from trawl.feeds.to_json import legal_text, wrong_field
 
-__all__ = ["AddedRow", "Row", "TableFile", "make_table"]
+__all__ = ["AddedRow", "Row", "TableFile"]
+
+logger: logging.Logger = logging.getLogger("trawl.feeds")
+
+_ROW_BYTES = 50
 
 Row = dict[str, Any]
 
@@ -32,16 +37,33 @@ class TableFile(FeedFile):
             SettingsError: Its library is not installed, or does not know an option.
         """
         super().__init__(options)
+        self._path: Path | None = None  # until it is opened
+        self._warned: set[str] = set()
         self._rows: list[AddedRow] = []
         self._given: list[AddedRow] = []  # on their way to the table: a cancel may come before they are there
 
-    @abstractmethod
-    def row(self, fields: Mapping[str, object]) -> tuple[Row, int]:
-        """Return an item's fields as they will be written, and about how many bytes these are. This does not block.
+    @property
+    def path(self) -> Path:
+        """Its place.
 
         Raises:
-            Exception: A value in it can't be written.
+            ValueError: It is not open.
         """
+        if self._path is None:
+            raise ValueError("the file is not open")
+        return self._path
+
+    @abstractmethod
+    def value(self, value: object) -> Any:
+        """Return a value as it will be written. This does not block.
+
+        Raises:
+            Exception: It can't be written.
+        """
+
+    def column(self, name: str) -> str:
+        """Return the name of a field's column."""
+        return legal_text(name)
 
     @abstractmethod
     def insert(self, rows: Sequence[AddedRow]) -> Sequence[RefusedItem]:
@@ -57,11 +79,11 @@ class TableFile(FeedFile):
         if not picked:
             raise ValueError("it has no fields")
         try:
-            row, size = self.row(picked)
+            row = {self.column(str(name)): self.value(value) for name, value in picked.items()}
         except Exception as error:
             raise wrong_field(picked, error) from error
         self._rows.append((row, origin or ItemOrigin()))
-        return size
+        return sum([_ROW_BYTES + len(value) for value in row.values() if isinstance(value, str)], _ROW_BYTES)
 
     @property
     def is_staged(self) -> bool:
@@ -85,24 +107,16 @@ class TableFile(FeedFile):
         self.records: int = self.records - len(refused)
         self.refused: list[RefusedItem] = [*self.refused, *refused]
 
+    def _warn(self, name: str, what: str) -> None:
+        """Log what is wrong with a field, once for each name."""
+        if name not in self._warned:
+            self._warned.add(name)
+            logger.warning("feed %s: field %r %s", self._path, name, what)
+
     def _open(self) -> None:
         path = self._options.path
         if path is None:
             raise FeedError(f"feed {self.uri}: {self._options.format} is written to files only", self.uri)
         make_folder(path.parent)
+        self._path = path
         self._open_at(path)
-
-
-def make_table(options: FeedOptions) -> TableFile:
-    """Make the table of a format; imported here, because most crawls write none.
-
-    Raises:
-        SettingsError: Its library is not installed, or does not know an option.
-    """
-    if options.format == "sqlite":
-        from trawl.feeds.table_sqlite import SqliteTable  # noqa: PLC0415
-
-        return SqliteTable(options)
-    from trawl.feeds.table_parquet import ParquetTable  # noqa: PLC0415
-
-    return ParquetTable(options)

@@ -3,13 +3,12 @@
 A Parquet file is valid only once its end is written. So it is written beside its place, and moved there when it is
 whole: a crawl that is killed leaves the earlier file. The columns and their types follow from the first row group.
 
-Only ``trawl.feeds.table`` imports this module, when a feed needs it: pyarrow is an extra, and slow to import.
+Only ``trawl.feeds.feed`` imports this module, when a feed needs it: pyarrow is an extra, and slow to import.
 """
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import date, datetime
 from decimal import Decimal
@@ -27,9 +26,6 @@ from trawl.file_sync import replace_file, sync_content
 
 __all__ = ["ParquetTable"]
 
-logger: logging.Logger = logging.getLogger("trawl.feeds")
-
-_ROW_BYTES = 50
 _LARGEST = 2**63
 _KEPT = frozenset({str, int, float, bool, bytes, datetime, date, Decimal})
 """Types that Arrow has a type for."""
@@ -57,19 +53,26 @@ class ParquetTable(TableFile):
         self._types = {name: self._type(name, kind) for name, kind in schema.items()}
         self._group: list[AddedRow] = []  # rows that make no whole group yet
         self._unfit_rows: list[RefusedItem] = []
-        self._told: set[str] = set()
-        self._path: Path | None = None
         self._schema: Any = None
         self._writer: Any = None
 
-    def row(self, fields: Mapping[str, object]) -> tuple[Row, int]:
-        """Return values of text, numbers, times, bytes, and lists of them; anything else as JSON."""
-        row = {legal_text(str(name)): _value(value) for name, value in fields.items()}
-        return row, sum([_ROW_BYTES + len(value) for value in row.values() if isinstance(value, str)], _ROW_BYTES)
+    def value(self, value: object) -> Any:
+        """Return text, a number, a time, bytes, or a list of them; anything else as JSON."""
+        if type(value) is str:
+            return legal_text(value)
+        if type(value) is int:
+            return _readable(value)
+        if value is None or type(value) in _KEPT:
+            return value
+        if type(value) is list and all(part is None or type(part) in _KEPT for part in value):
+            return [self.value(part) for part in value]
+        plain = to_builtins(value)
+        if isinstance(plain, list) and not any(isinstance(part, list | dict) for part in plain):
+            return [self.value(part) for part in plain]
+        return to_json(plain).decode() if isinstance(plain, list | dict) else plain
 
     def _open_at(self, path: Path) -> None:
         """See that the file can be written, beside its place."""
-        self._path = path
         if not self._options.overwrite and path.exists() and path.stat().st_size:
             raise FormatConflict("it is there already, and a parquet file can't be continued; overwrite it")
         self._beside.open("wb").close()
@@ -98,9 +101,8 @@ class ParquetTable(TableFile):
             self._write_group(self._group)
         self._writer.close()
         self._writer = None
-        if self._path is not None:
-            sync_content(self._beside)
-            replace_file(self._beside, self._path)
+        sync_content(self._beside)
+        replace_file(self._beside, self.path)
         self._refuse(self._taken_refused())
 
     def _close(self) -> None:
@@ -119,14 +121,11 @@ class ParquetTable(TableFile):
     def _discard(self) -> None:
         """Remove what was written, and what was there before."""
         self._close()
-        if self._path is not None:
-            self._path.unlink(missing_ok=True)
+        self.path.unlink(missing_ok=True)
 
     @property
     def _beside(self) -> Path:
-        if self._path is None:
-            raise ValueError("the file is not open")
-        return self._path.with_name(f"{self._path.name}.part")
+        return self.path.with_name(f"{self.path.name}.part")
 
     def _taken_refused(self) -> Sequence[RefusedItem]:
         refused, self._unfit_rows = self._unfit_rows, []
@@ -145,7 +144,7 @@ class ParquetTable(TableFile):
                 self._unfit_rows.append((origin, ValueError(f"{why}, but {listed(row)}")))
         rows = [row for row in rows if not row.keys().isdisjoint(known)]
         for name in {name for row in rows for name in row if name not in known}:
-            self._tell(name, "has no column and is left out: it was in no item of the first row group")
+            self._warn(name, "has no column and is left out: it was in no item of the first row group")
         arrays = [self._array([row.get(field.name) for row in rows], field) for field in self._schema]
         self._writer.write_table(self._arrow.Table.from_arrays(arrays, schema=self._schema))
 
@@ -172,7 +171,7 @@ class ParquetTable(TableFile):
         try:
             return self._arrow.array(values, type=field.type)
         except self._unfit:
-            self._tell(field.name, f"is not always {field.type}, and left out where it is not: say so in `schema`")
+            self._warn(field.name, f"is not always {field.type}, and left out where it is not: say so in `schema`")
             return self._arrow.array([self._or_none(value, field.type) for value in values], type=field.type)
 
     def _or_none(self, value: Any, kind: Any) -> Any:
@@ -182,11 +181,6 @@ class ParquetTable(TableFile):
             return None
         return value
 
-    def _tell(self, name: str, what: str) -> None:
-        if name not in self._told:
-            self._told.add(name)  # once a name
-            logger.warning("feed %s: field %r %s", self._path, name, what)
-
     def _type(self, name: str, kind: str) -> Any:
         unit = kind.removeprefix("timestamp[").removesuffix("]")
         try:
@@ -195,21 +189,6 @@ class ParquetTable(TableFile):
             return self._arrow.type_for_alias(kind)
         except ValueError as error:
             raise SettingsError(f"a parquet feed's schema: {name}: Arrow has no type {kind!r}", "FEEDS") from error
-
-
-def _value(value: object) -> Any:
-    if type(value) is str:
-        return legal_text(value)
-    if type(value) is int:
-        return _readable(value)
-    if value is None or type(value) in _KEPT:
-        return value
-    if type(value) is list and all(part is None or type(part) in _KEPT for part in value):
-        return [_value(part) for part in value]
-    plain = to_builtins(value)
-    if isinstance(plain, list) and not any(isinstance(part, list | dict) for part in plain):
-        return [_value(part) for part in plain]
-    return to_json(plain).decode() if isinstance(plain, list | dict) else plain
 
 
 def _readable(value: int) -> int:

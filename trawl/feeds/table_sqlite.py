@@ -6,12 +6,11 @@ last one that it has recorded. Text, numbers and NULL are stored as such; nested
 Other programs may have the database open. Each transaction begins with the table as it is by then: columns and rows
 that others have added are kept. Only a job has its table to itself, or cutting it back would lose rows of others.
 
-Only ``trawl.feeds.table`` imports this module, when a feed needs it: most crawls need no SQLite.
+Only ``trawl.feeds.feed`` imports this module, when a feed needs it: most crawls need no SQLite.
 """
 
 from __future__ import annotations
 
-import logging
 import sqlite3
 import time
 from collections.abc import Generator, Iterable, Mapping, Sequence
@@ -29,13 +28,10 @@ from trawl.file_sync import sync_folder
 
 __all__ = ["SqliteTable"]
 
-logger: logging.Logger = logging.getLogger("trawl.feeds")
-
 _LARGEST = 2**63
 _ROW_NUMBERS = frozenset({"rowid", "oid", "_rowid_"})
 _BUSY = 5.0  # seconds that others who have the file open may hold up a write
 _AGAIN = 0.05  # seconds until what SQLite does not wait for by itself is tried again
-_ROW_BYTES = 50
 
 
 class SqliteTable(TableFile):
@@ -46,39 +42,45 @@ class SqliteTable(TableFile):
     def __init__(self, options: FeedOptions) -> None:
         """The table ``table`` of a file; one that is made has columns for the feed's fields from the start."""
         super().__init__(options)
-        self._is_of_job = options.is_of_job
         self._bare = options.arguments.get("table", "items")
         self._name = _quoted(self._bare)
         self._fields = [written for _, written in options.fields or ()]
-        self._told: set[str] = set()
-        self._path = Path()
         self._is_new = False
         self._is_named = False  # its name is on the disk
-        self._overwrites = options.overwrite
         self._keep = 0
         self._is_cut = False
         self._columns: dict[str, str] = {}  # by the name in lower case, as SQLite compares them
         self._database: sqlite3.Connection | None = None
 
-    def row(self, fields: Mapping[str, object]) -> tuple[Row, int]:
-        """Return the values that SQLite has."""
-        row = {legal_text(str(name)).replace("\0", ""): _value(value) for name, value in fields.items()}
-        return row, sum([_ROW_BYTES + len(value) for value in row.values() if isinstance(value, str)], _ROW_BYTES)
+    def column(self, name: str) -> str:
+        """Return a name that SQLite takes."""
+        return legal_text(name).replace("\0", "")
+
+    def value(self, value: object) -> str | int | float | None:
+        """Return a value that SQLite has; a list or a dict as JSON."""
+        plain = to_builtins(value)
+        if isinstance(plain, bool):
+            return int(plain)
+        if isinstance(plain, int):
+            return plain if -_LARGEST <= plain < _LARGEST else str(plain)
+        if isinstance(plain, list | dict):
+            return to_json(plain).decode()
+        return plain
 
     def _open_at(self, path: Path) -> None:
         """Open the database, or make it."""
-        self._path, self._overwrites, self._is_new = path, self._options.overwrite, not path.exists()
+        self._is_new = not path.exists()
         self._database = sqlite3.connect(path, timeout=_BUSY, isolation_level=None, check_same_thread=False)
         self._begin_wal()
         # A checkpoint, which a reader can hold up, is then not needed for what was committed to be on the disk.
-        self._run(f"PRAGMA synchronous = {'FULL' if self._is_of_job else 'NORMAL'}")
+        self._run(f"PRAGMA synchronous = {'FULL' if self._options.is_of_job else 'NORMAL'}")
         self._columns = self._columns_now()
 
     def locate(self, state: FeedState | None) -> None:
         """Find the row to go on after."""
         last = self._last() if self._columns else 0
         self._is_cut = state is not None
-        self._keep = state.position if state is not None else 0 if self._overwrites else last
+        self._keep = state.position if state is not None else 0 if self._options.overwrite else last
         if self._keep > last:
             raise FormatConflict(
                 f"its table {self._bare} has {last} rows, not the {self._keep} that were written to it"
@@ -88,7 +90,7 @@ class SqliteTable(TableFile):
         """Remove the rows behind it; a table that is written anew is made anew."""
         self.position = self._keep
         with self._transaction():
-            if self._overwrites and not self.position and self._columns:
+            if self._options.overwrite and not self.position and self._columns:
                 self._run(f"DROP TABLE {self._name}")
                 self._columns = {}
             elif self._is_cut and self._columns:
@@ -101,7 +103,7 @@ class SqliteTable(TableFile):
         refused: list[RefusedItem] = []
         with self._transaction():
             last = self._last() if self._columns else 0
-            if self._is_of_job and last > self.position:
+            if self._options.is_of_job and last > self.position:
                 raise FormatConflict(f"another program writes to its table {self._bare}, which a job has to itself")
             self.position = max(last, self.position)
             for row, origin in rows:
@@ -119,7 +121,7 @@ class SqliteTable(TableFile):
         """Move all into the file itself, and the file to the disk."""
         self._run("PRAGMA wal_checkpoint(FULL)")
         if not self._is_named:
-            sync_folder(self._path.parent)
+            sync_folder(self.path.parent)
             self._is_named = True
 
     def _finish(self) -> None:
@@ -139,7 +141,7 @@ class SqliteTable(TableFile):
         is_unused = self._is_new and self._is_unused()
         self._close()
         if is_unused:
-            self._path.unlink(missing_ok=True)
+            self.path.unlink(missing_ok=True)
 
     def abandon(self) -> None:
         """Close the database, and delete it if it was made for this feed."""
@@ -256,11 +258,8 @@ class SqliteTable(TableFile):
     def _tell_of_case(self, row: Row) -> None:
         last = {_lower(name): name for name in row}
         for name in row:
-            if (kept := last[_lower(name)]) != name and name not in self._told:
-                self._told.add(name)  # once a name
-                logger.warning(
-                    "feed %s: field %r is left out: to SQLite it is the same column as %r", self._path, name, kept
-                )
+            if (kept := last[_lower(name)]) != name:
+                self._warn(name, f"is left out: to SQLite it is the same column as {kept!r}")
 
 
 def _is_of_the_row(error: sqlite3.Error) -> bool:
@@ -268,17 +267,6 @@ def _is_of_the_row(error: sqlite3.Error) -> bool:
     if isinstance(error, sqlite3.IntegrityError | sqlite3.DataError):
         return True
     return isinstance(error, sqlite3.InterfaceError)  # a value that can't be bound
-
-
-def _value(value: object) -> str | int | float | None:
-    plain = to_builtins(value)
-    if isinstance(plain, bool):
-        return int(plain)
-    if isinstance(plain, int):
-        return plain if -_LARGEST <= plain < _LARGEST else str(plain)
-    if isinstance(plain, list | dict):
-        return to_json(plain).decode()
-    return plain
 
 
 def _lower(name: str) -> str:
