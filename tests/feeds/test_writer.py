@@ -63,6 +63,8 @@ async def test_several_feeds_are_written_at_once_as_the_crawl_runs(autojump_cloc
 async def test_items_gather_for_one_interval_and_are_written_in_one_piece(autojump_clock: MockClock) -> None:
     stream, blocking = Slow(most=10_000), Counting()
     feeds = on_stream(stream, blocking)
+    await feeds.start()
+    blocking.calls = 0
     async with trio.open_nursery() as nursery:
         nursery.start_soon(feeds.write)
         for number in range(100):

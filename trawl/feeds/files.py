@@ -138,7 +138,7 @@ class FeedFile(ABC):
         else:
             self._discard()
             if self._remote is not None:
-                self._remote.remove_local()
+                self._remote.local.unlink(missing_ok=True)
 
     @abstractmethod
     def _finish(self) -> None:
@@ -155,10 +155,12 @@ class FeedFile(ABC):
         """
         self._close()
         remote, self._remote = self._remote, None
-        if remote is not None and (self.position or self.records) and remote.local_bytes:
+        if remote is None:
+            return
+        if (self.position or self.records) and remote.local.exists() and remote.local.stat().st_size:
             logger.error("feed %s: it is not in its store; what was written is kept as %s", self.uri, remote.local)
-        elif remote is not None:
-            remote.remove_local()
+        else:
+            remote.local.unlink(missing_ok=True)
 
     @abstractmethod
     def _close(self) -> None:

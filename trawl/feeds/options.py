@@ -47,14 +47,14 @@ __all__ = [
 BATCH_NAMES = frozenset({"batch", "batch_id", "batch_time"})
 """The names that differ from one batch to the next; one of them must be in the path of a feed in batches."""
 
-_NAME = re.compile(r"%\((name|time|batch|batch_id|batch_time)\)(0?\d{0,2})([sd])")
+_NAMES = BATCH_NAMES | {"name", "time"}
 
-_OTHER = re.compile(r"%\((?!(?:name|time|batch|batch_id|batch_time)\))(\w+)\)(0?\d{0,2})([sd])")
+_PLACEHOLDER = re.compile(r"%\((\w+)\)(0?\d{0,2})([sd])")
 
 
 def placeholders_in(path: str) -> frozenset[str]:
     """Return the names of the placeholders in a path."""
-    return frozenset(match[1] for match in _NAME.finditer(path))
+    return frozenset(match[1] for match in _PLACEHOLDER.finditer(path))
 
 
 def is_numbered(path: str) -> bool:
@@ -92,7 +92,7 @@ def fill_path(
         width = match[2] if isinstance(value, int) else ""
         return f"{value:{width}}" if width else str(value)
 
-    return _NAME.sub(one, path)
+    return _PLACEHOLDER.sub(one, path)
 
 
 def _written(instant: datetime) -> str:
@@ -108,8 +108,8 @@ def with_attributes(settings: FeedsSettings, spider: object) -> FeedsSettings:
     feeds = {}
     for key, options in settings.feeds.items():
         path = fspath(key) if isinstance(key, str | PathLike) else key
-        if isinstance(path, str) and _OTHER.search(path):
-            key = _OTHER.sub(partial(_attribute, spider, path), path)  # noqa: PLW2901
+        if isinstance(path, str) and placeholders_in(path) - _NAMES:
+            key = _PLACEHOLDER.sub(partial(_attribute, spider, path), path)  # noqa: PLW2901
             if key in settings.feeds or key in feeds:
                 raise FeedError(f"feed {key}: another feed goes to the same place", key)
         feeds[key] = options
@@ -117,6 +117,8 @@ def with_attributes(settings: FeedsSettings, spider: object) -> FeedsSettings:
 
 
 def _attribute(spider: object, path: str, match: re.Match[str]) -> str:
+    if match[1] in _NAMES:
+        return match[0]
     value = getattr(spider, match[1], None)
     if not isinstance(value, str | int | float | date | PurePath) or value == "":
         why = "is none" if value is None else f"is {value!r}"
@@ -299,6 +301,7 @@ def _options(uri: str, mapping: FeedMapping, settings: FeedsSettings, started_ut
     name = FORMATS.get(name, name) if exporter else _known(name, path)
     if compression and name in TABLES:
         raise SettingsError(f"feed {path}: {name} is compressed by itself; leave out .{compression}", "FEEDS")
+    batch_items = mapping.get("batch_item_count")
     options = FeedOptions(
         uri=path,
         format=name,
@@ -310,7 +313,7 @@ def _options(uri: str, mapping: FeedMapping, settings: FeedsSettings, started_ut
         store_empty=mapping.get("store_empty", settings.feed_store_empty),
         item_classes=tuple(_class(one, f"FEEDS[{path!r}]['item_classes']") for one in mapping.get("item_classes", ())),
         accepts=load_accepts(mapping.get("item_filter"), path, mapping),
-        batch_items=_first(mapping.get("batch_item_count"), settings.feed_export_batch_item_count),
+        batch_items=settings.feed_export_batch_item_count if batch_items is None else batch_items,
         batch_bytes=mapping.get("batch_bytes") or 0,
         storage=mapping.get("storage_options", {}),
         folder=settings.feed_tempdir,
@@ -318,10 +321,6 @@ def _options(uri: str, mapping: FeedMapping, settings: FeedsSettings, started_ut
         exporter=exporter,
     )
     return _batches_checked(options, started_utc)
-
-
-def _first(own: int | None, general: int) -> int:
-    return general if own is None else own
 
 
 def _batches_checked(options: FeedOptions, started_utc: datetime) -> FeedOptions:

@@ -89,19 +89,10 @@ class OutboxWriter:
         job: Whose outbox it is.
         feeds: Open, and cut back to where they were recorded.
         stats: Where items that a feed can't take are counted.
-        is_idle: The job has feeds, or another process may have, and none is given here: what waits for them stays.
-        states: How far each feed was written, by its destination now; None: as the job has it.
+        states: How far each feed was written, by its destination now.
     """
 
-    def __init__(
-        self,
-        job: Job,
-        feeds: Feeds,
-        stats: Counts | None = None,
-        *,
-        is_idle: bool = False,
-        states: Mapping[str, FeedState] | None = None,
-    ) -> None:
+    def __init__(self, job: Job, feeds: Feeds, stats: Counts | None, states: Mapping[str, FeedState]) -> None:
         self._job = job
         self._feeds = feeds
         self._item_errors = ItemErrors(stats)
@@ -116,8 +107,9 @@ class OutboxWriter:
             job.keep(WITHHELD.name, None)
         self._released = (self._until, self._until)
         self._collected: list[object] | None = None
-        self._is_idle = is_idle
-        self._states = dict((FEED_STATES.read(job) or {}) if states is None else states)
+        # The job has feeds, or another process may have, and none is given here: what waits for them stays.
+        self._is_idle = feeds.is_empty and (bool(states) or job.share is not None)
+        self._states = dict(states)
         self._moved = {old: destination for destination, state in self._states.items() for old in state.earlier}
         self._batch_items = _BATCH
         self._error: FeedError | None = None
@@ -366,8 +358,7 @@ async def open_outbox(
         states=states,
     )
     _tell(job, feeds, states)
-    is_idle = feeds.is_empty and (bool(states) or job.share is not None)
-    return feeds, OutboxWriter(job, feeds, stats, is_idle=is_idle, states=states)
+    return feeds, OutboxWriter(job, feeds, stats, states)
 
 
 def _located(

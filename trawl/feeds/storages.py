@@ -50,11 +50,13 @@ class RemoteFile:
 
     Attributes:
         options: Those of the feed, with the file that is written.
+        local: That file.
         files: The store: a file system of fsspec's.
         target: The path there.
     """
 
     options: FeedOptions
+    local: Path
     files: Any
     target: str
 
@@ -64,33 +66,16 @@ class RemoteFile:
         Raises:
             FeedError: It can't be put there; the file stays.
         """
-        local = self.local
         try:
             try:
-                self.files.put_file(str(local), self.target)
+                self.files.put_file(str(self.local), self.target)
             except FileNotFoundError:  # a store with folders; in one without, making some may not be allowed
                 self.files.makedirs(self.target.rpartition("/")[0], exist_ok=True)
-                self.files.put_file(str(local), self.target)
+                self.files.put_file(str(self.local), self.target)
         except Exception as error:  # of the store's own library, whichever that is
             uri = self.options.uri
-            raise FeedError(f"feed {uri}: it can't be stored, and is kept as {local}: {error}", uri) from error
-        self.remove_local()
-
-    def remove_local(self) -> None:
-        """Remove the file. Blocks."""
+            raise FeedError(f"feed {uri}: it can't be stored, and is kept as {self.local}: {error}", uri) from error
         self.local.unlink(missing_ok=True)
-
-    @property
-    def local_bytes(self) -> int:
-        """Size of the file; 0 if it is gone. Blocks."""
-        return self.local.stat().st_size if self.local.exists() else 0
-
-    @property
-    def local(self) -> Path:
-        """The file."""
-        if self.options.local is None:
-            raise ValueError("there is no file to be delivered")
-        return self.options.local
 
 
 def open_store(options: FeedOptions) -> RemoteFile:
@@ -122,7 +107,8 @@ def open_store(options: FeedOptions) -> RemoteFile:
     except OSError as error:
         raise FeedError(f"feed {uri}: FEED_TEMPDIR: {error}", uri) from error
     os.close(handle)
-    return RemoteFile(attrs.evolve(options, local=Path(name), overwrite=True), files, target)
+    local = Path(name)
+    return RemoteFile(attrs.evolve(options, local=local, overwrite=True), local, files, target)
 
 
 if sys.platform != "win32":

@@ -22,7 +22,7 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
-from functools import lru_cache
+from functools import lru_cache, partial
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6Interface, IPv6Network
 from pathlib import PurePath
 from types import NoneType
@@ -189,7 +189,7 @@ def _part(item: Any, name: str, error: Exception) -> Any:
     with suppress(Exception):
         return _dumped(item, "json", include={name})
     try:
-        return _foreign(_dumped(item, "python", include={name}))
+        return to_builtins(_dumped(item, "python", include={name}))
     except Exception as culprit:
         raise ValueError(f"its field {name!r}: {reason_of(culprit)}") from error
 
@@ -203,7 +203,7 @@ def _dumped(item: Any, mode: str, **more: Any) -> Any:
     config = getattr(kind, "model_config", None) or getattr(kind, "__pydantic_config__", None) or {}
     options: dict[str, Any] = {"mode": mode, "by_alias": config.get("serialize_by_alias", True), "warnings": False}
     if _has_fallback():
-        options["fallback"] = _foreign
+        options["fallback"] = to_builtins
     if hasattr(item, "model_dump"):
         return item.model_dump(**options, **more)
     return kind.__pydantic_serializer__.to_python(item, **options, **more)
@@ -219,16 +219,7 @@ def _has_fallback() -> bool:
 def _by_adapter(kind: type[Any]) -> _Writer:
     """Write values of a type that says itself how pydantic is to write it (``SecretStr``)."""
     pydantic: Any = sys.modules["pydantic"]
-    adapter = pydantic.TypeAdapter(kind)
-
-    def write(value: Any) -> object:
-        return adapter.dump_python(value, mode="json")
-
-    return write
-
-
-def _foreign(value: Any) -> object:
-    return to_builtins(value)
+    return partial(pydantic.TypeAdapter(kind).dump_python, mode="json")
 
 
 def _typed(item: Any) -> dict[str, object]:

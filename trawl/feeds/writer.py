@@ -99,11 +99,9 @@ class Feeds:
     An asynchronous context manager: leaving it closes what :meth:`write` did not, for a crawl that never started.
     """
 
-    def __init__(
-        self, feeds: Sequence[Feed], blocking: Blocking, stats: Counts | None = None, *, is_started: bool = True
-    ) -> None:
-        """Feeds that are open; :func:`open_feeds` makes them, not started."""
-        self._is_started = is_started
+    def __init__(self, feeds: Sequence[Feed], blocking: Blocking, stats: Counts | None = None) -> None:
+        """Feeds that are open, and not started; :func:`open_feeds` makes them."""
+        self._is_started = False
         self._feeds = tuple(feeds)
         self._unfinished = list(feeds)
         self._blocking = blocking
@@ -361,7 +359,7 @@ async def open_feeds(
             refuse_for_job(one)
     feeds = [Feed(one, started_utc=started_utc) for one in options]
     await blocking.run(_open_all, feeds, states or {})
-    return Feeds(feeds, blocking, stats, is_started=False)
+    return Feeds(feeds, blocking, stats)
 
 
 def _open_all(feeds: Sequence[Feed], states: Mapping[str, FeedState]) -> None:
