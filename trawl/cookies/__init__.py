@@ -1,7 +1,15 @@
 """Cookies (RFC 6265): parsing, jars by session, and files. Pure: wall time is an argument."""
 
-from trawl.cookies.cookie import Cookie, RequestUrl, parse_set_cookie
-from trawl.cookies.file import from_json, from_netscape, is_netscape, to_json, to_netscape
+from trawl.cookies.cookie import (
+    Cookie,
+    RequestUrl,
+    from_json,
+    from_netscape,
+    is_netscape,
+    parse_set_cookie,
+    to_json,
+    to_netscape,
+)
 from trawl.cookies.jars import Jar, Jars, NowUtc, jar_name
 
 __all__ = [

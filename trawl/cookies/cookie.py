@@ -1,15 +1,36 @@
-"""A cookie, parsed from ``Set-Cookie`` (RFC 6265, 5.1 to 5.3, with the prefixes and limits of 6265bis)."""
+"""A cookie, parsed from ``Set-Cookie`` (RFC 6265, 5.1 to 5.3, with the prefixes and limits of 6265bis), or from a file.
+
+Files are JSON, which holds every jar, or the ``cookies.txt`` that browsers, curl and wget exchange, which holds one.
+Expired cookies are left out. Session cookies are saved: logins consist of them. Such a file is as secret as a password.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
+from typing import TYPE_CHECKING
 
 import attrs
+import msgspec
 
-__all__ = ["Cookie", "RequestUrl", "domain_matches", "parse_cookie_date", "parse_set_cookie", "path_matches"]
+if TYPE_CHECKING:
+    from trawl.cookies.jars import Jars
+
+__all__ = [
+    "Cookie",
+    "RequestUrl",
+    "domain_matches",
+    "from_json",
+    "from_netscape",
+    "is_netscape",
+    "parse_cookie_date",
+    "parse_set_cookie",
+    "path_matches",
+    "to_json",
+    "to_netscape",
+]
 
 MAX_BYTES = 4096  # name and value; a longer cookie is refused (6265bis, 5.6)
 MAX_SECONDS = 400 * 24 * 3600  # the maximum age of a cookie, whatever it says (6265bis, 5.5)
@@ -216,3 +237,120 @@ def _meets_prefix(cookie: Cookie, attributes: dict[str, str]) -> bool:
     if not cookie.name or not cookie.is_secure:
         return False
     return name.startswith("__secure-") or (cookie.is_host_only and attributes.get("path") == "/")
+
+
+NETSCAPE_HEADER = "# Netscape HTTP Cookie File"  # by which curl and Python's http.cookiejar recognize the format
+_HTTP_ONLY = "#HttpOnly_"
+
+
+def is_netscape(path: str) -> bool:
+    """Return True if a file of this name is a ``cookies.txt``: it ends in ``.txt``."""
+    return path.lower().endswith(".txt")
+
+
+class _SavedCookie(msgspec.Struct):
+    name: str
+    value: str
+    domain: str
+    path: str
+    host_only: bool
+    secure: bool
+    expires: float | None
+
+
+class _SavedJar(msgspec.Struct):
+    name: str | int | bool | None
+    cookies: list[_SavedCookie]
+
+
+class _SavedJars(msgspec.Struct):
+    trawl_cookies: int  # the version
+    jars: list[_SavedJar]
+
+
+def to_json(jars: Jars, now_utc: datetime) -> bytes:
+    """Return every jar as JSON. Those named by anything but a string, a number or None are left out."""
+    written = []
+    for name, jar in jars.items():
+        saved = [_saved(cookie) for cookie in jar if not cookie.is_expired(now_utc)]
+        if saved and (name is None or isinstance(name, str | int)):
+            written.append(_SavedJar(name, saved))
+    return msgspec.json.format(msgspec.json.encode(_SavedJars(1, written)), indent=1) + b"\n"
+
+
+def from_json(text: bytes) -> Iterator[tuple[Hashable, Cookie]]:
+    """Yield the cookies of a JSON file, each with the name of its jar.
+
+    Raises:
+        ValueError: It is not such a file.
+    """
+    try:
+        read = msgspec.json.decode(text, type=_SavedJars)
+    except (msgspec.DecodeError, UnicodeError) as error:
+        is_json = isinstance(error, msgspec.ValidationError)
+        what = "its JSON has another structure" if is_json else "not JSON"
+        raise ValueError(f"it is not a file of cookies: {what}: {error}") from error
+    if read.trawl_cookies != 1:
+        raise ValueError(f"it is of version {read.trawl_cookies}, and only 1 is known")
+    for jar in read.jars:
+        for each in jar.cookies:
+            expires_utc = None if each.expires is None else _moment(int(each.expires))
+            place = each.domain, each.path, each.host_only, each.secure
+            yield jar.name, Cookie(each.name, each.value, *place, expires_utc)
+
+
+def _saved(cookie: Cookie) -> _SavedCookie:
+    expires = None if cookie.expires_utc is None else cookie.expires_utc.timestamp()
+    place = cookie.domain, cookie.path, cookie.is_host_only, cookie.is_secure
+    return _SavedCookie(cookie.name, cookie.value, *place, expires)
+
+
+def to_netscape(cookies: Iterable[Cookie], now_utc: datetime) -> bytes:
+    """Return one jar as a ``cookies.txt``, without cookies that contain a tab or line end."""
+    lines = [NETSCAPE_HEADER, ""]
+    for cookie in cookies:
+        if cookie.is_expired(now_utc):
+            continue
+        expires = 0 if cookie.expires_utc is None else int(cookie.expires_utc.timestamp())
+        domain = cookie.domain if cookie.is_host_only else f".{cookie.domain}"
+        flags = _flag(not cookie.is_host_only), cookie.path, _flag(cookie.is_secure), str(expires)
+        fields = (domain, *flags, cookie.name, cookie.value)
+        if not any(character in field for field in fields for character in "\t\r\n"):
+            lines.append("\t".join(fields))
+    return ("\n".join(lines) + "\n").encode()
+
+
+def from_netscape(text: bytes) -> Iterator[Cookie]:
+    """Yield the cookies of a ``cookies.txt``.
+
+    Raises:
+        ValueError: A line does not have seven fields.
+    """
+    for number, line in enumerate(text.decode("utf-8", "surrogateescape").splitlines(), 1):
+        if line.startswith(_HTTP_ONLY):
+            line = line[len(_HTTP_ONLY) :]  # noqa: PLW2901
+        if not line.strip() or line.startswith("#"):
+            continue
+        fields = line.split("\t")
+        if len(fields) == 6:
+            fields.append("")  # wget omits the tab before an empty value
+        if len(fields) != 7 or not fields[4].strip().lstrip("-").isdigit():
+            raise ValueError(f"line {number} does not have the seven fields, between tabs, of a cookies.txt")
+        domain, below, path, secure, expires, name, value = fields
+        yield Cookie(
+            name,
+            value,
+            domain.removeprefix(".").lower(),
+            path or "/",
+            is_host_only=below.upper() != "TRUE",
+            is_secure=secure.upper() == "TRUE",
+            expires_utc=_moment(int(expires)) if int(expires) > 0 else None,
+        )
+
+
+def _flag(is_so: bool) -> str:
+    return "TRUE" if is_so else "FALSE"
+
+
+def _moment(seconds: int) -> datetime:
+    return datetime.fromtimestamp(min(seconds, 253_402_300_799), UTC)  # the last second of the year 9999
