@@ -82,7 +82,7 @@ class Cache:
         self._stats = stats
         self._ignored_statuses = frozenset((*settings.httpcache_ignore_http_codes, *ignored_statuses))
         self._prepare = prepare
-        self._stale: OrderedDict[bytes, tuple[Request, CacheResult]] = OrderedDict()
+        self._stale: OrderedDict[bytes, CacheResult] = OrderedDict()
         self._batch: _Batch | None = None  # that others may join
         self._writing = trio.Lock()
         self._logged: set[str] = set()  # operations that have failed
@@ -142,7 +142,7 @@ class Cache:
             return self._refuse_missing
         if choice.stored is not None:
             # Without the body: so many of them may wait here.
-            self._stale[key] = (request, attrs.evolve(choice, stored=attrs.evolve(choice.stored, body=None)))
+            self._stale[key] = attrs.evolve(choice, stored=attrs.evolve(choice.stored, body=None))
             if len(self._stale) > MAX_STALE:
                 self._stale.popitem(last=False)
         return None
@@ -173,10 +173,9 @@ class Cache:
 
     def _conditional(self, request: Request, key: bytes) -> tuple[Request, CacheEntry | None]:
         """Return the request with the conditions under which its stale response may be used, and that response."""
-        known = self._stale.pop(key, None)
-        if known is None:
+        choice = self._stale.pop(key, None)
+        if choice is None:
             return request, None
-        _, choice = known
         request = request.replace()
         for name, value in choice.conditions or ():
             request.headers[name] = value

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -111,6 +111,15 @@ def is_fresh(stored: CacheEntry, directives: Mapping[str, str], wishes: Mapping[
     return age - lifetime <= (math.inf if max_stale is None else max_stale)
 
 
+def is_variant(request: Request, stored: CacheEntry) -> bool:
+    """Return whether a request has the fields named by ``Vary`` in common with the stored one (4.1)."""
+    names = [name.strip() for value in stored.headers.getlist("Vary") for name in value.split(",") if name.strip()]
+    if not names:
+        return True
+    sent = Headers(stored.sent)
+    return "*" not in names and all(request.headers.get(name) == sent.get(name) for name in names)
+
+
 def _seconds(text: str | None) -> float | None:
     if text is None or not text.isascii() or not text.isdigit():
         return None
@@ -135,36 +144,6 @@ class CacheResult:
     conditions: Fields | None = None
 
 
-class Policy(Protocol):
-    """Decides which responses are stored and used."""
-
-    def may_answer(self, request: Request) -> bool:
-        """Return whether a request may be answered from the cache at all."""
-        ...
-
-    def choose(self, request: Request, stored: Sequence[CacheEntry], now: float) -> CacheResult:
-        """Choose among stored responses to the same method, URL and body, at ``now`` (epoch seconds)."""
-        ...
-
-    def may_store(self, request: Request, response: Response) -> bool:
-        """Return whether to store a response; ``request`` is as it was sent."""
-        ...
-
-    def takes_place_of(self, request: Request, stored: CacheEntry) -> bool:
-        """Return whether the response to ``request`` replaces an older one."""
-        ...
-
-    def refreshed(
-        self, stored: CacheEntry, response: Response, *, asked_at: float, came_at: float
-    ) -> CacheEntry | None:
-        """Return a stored response updated by a 304 (times in epoch seconds); None if that is about another one."""
-        ...
-
-    def invalidates(self, request: Request, response: Response) -> bool:
-        """Return whether a response makes the stored ones of its URL invalid."""
-        ...
-
-
 class DummyPolicy:
     """Stores every response and uses it forever: for the time in which a spider is written."""
 
@@ -173,8 +152,8 @@ class DummyPolicy:
         return True
 
     def choose(self, request: Request, stored: Sequence[CacheEntry], now: float) -> CacheResult:
-        """Choose the latest, without conditions."""
-        return CacheResult(max(stored, key=_came_at)) if stored else CacheResult()
+        """Choose the latest of the responses to the same method, URL and body, without conditions."""
+        return CacheResult(max(stored, key=lambda each: each.came_at)) if stored else CacheResult()
 
     def may_store(self, request: Request, response: Response) -> bool:
         """Return whether it is not a 304, which has no body of its own."""
@@ -193,32 +172,6 @@ class DummyPolicy:
     def invalidates(self, request: Request, response: Response) -> bool:
         """Return False."""
         return False
-
-
-def _came_at(stored: CacheEntry) -> float:
-    return stored.came_at
-
-
-_ALWAYS = frozenset({"always", "dummy", "dummypolicy"})
-
-_RFC = frozenset({"rfc9111", "rfc7234", "rfc2616", "rfc2616policy"})
-
-
-def make_policy(settings: CacheSettings) -> Policy:
-    """Make the policy that ``HTTPCACHE_POLICY`` names.
-
-    Raises:
-        SettingsError: The name is unknown, or hishel is not installed.
-    """
-    name = settings.httpcache_policy
-    plain = name.rpartition(".")[2].lower()
-    if plain in _ALWAYS:
-        return DummyPolicy()
-    if plain not in _RFC:
-        raise SettingsError(f"HTTPCACHE_POLICY must be 'always' or 'rfc9111', not {name!r}", "HTTPCACHE_POLICY")
-    return Rfc9111Policy(
-        always_store=settings.httpcache_always_store, ignored=settings.httpcache_ignore_response_cache_controls
-    )
 
 
 class Rfc9111Policy:
@@ -258,7 +211,7 @@ class Rfc9111Policy:
         return "no-store" not in directives_of(headers.getlist("Cache-Control"))
 
     def choose(self, request: Request, stored: Sequence[CacheEntry], now: float) -> CacheResult:
-        """Choose the latest that fits the request's fields, with conditions if it is stale."""
+        """Choose the latest that fits the request's fields; with conditions if stale at ``now`` (epoch seconds)."""
         fitting = [each for each in stored if is_variant(request, each)]
         if not fitting:
             return CacheResult()
@@ -273,7 +226,7 @@ class Rfc9111Policy:
         return CacheResult(latest, conditions) if conditions else CacheResult()
 
     def may_store(self, request: Request, response: Response) -> bool:
-        """Return whether RFC 9111, 3 lets it be stored, be it only to be revalidated."""
+        """Return whether RFC 9111, 3 lets it be stored, be it only to be revalidated; ``request`` is as it was sent."""
         if "no-store" in directives_of(request.headers.getlist("Cache-Control")):
             return False
         fields = self._effective(response.headers)
@@ -293,7 +246,10 @@ class Rfc9111Policy:
     def refreshed(
         self, stored: CacheEntry, response: Response, *, asked_at: float, came_at: float
     ) -> CacheEntry | None:
-        """Return the stored response with the fields of the 304 (RFC 9111, 3.2 and 4.3.4)."""
+        """Return the stored response with the fields of a 304, and its times in epoch seconds (RFC 9111, 4.3.4).
+
+        Returns None if the 304 is about another response.
+        """
         entry = self._hishel.Entry(
             id=uuid.UUID(int=stored.id),
             request=self._hishel.Request(stored.method, stored.url, self._headers(stored.sent)),
@@ -305,7 +261,8 @@ class Rfc9111Policy:
         next_state = state.next(self._hishel.Response(304, self._headers(response.headers.items_list())))
         if not isinstance(next_state, self._hishel.NeedToBeUpdated):
             return None
-        fields = _fields(next_state.updating_entries[0].response.headers)
+        headers = next_state.updating_entries[0].response.headers
+        fields = tuple((name, value) for name in headers for value in headers.get_list(name) or ())
         return attrs.evolve(stored, fields=fields, asked_at=asked_at, came_at=came_at)
 
     def invalidates(self, request: Request, response: Response) -> bool:
@@ -330,14 +287,26 @@ class Rfc9111Policy:
         return self._hishel.Headers(dict(by_name))
 
 
-def is_variant(request: Request, stored: CacheEntry) -> bool:
-    """Return whether a request has the fields named by ``Vary`` in common with the stored one (4.1)."""
-    names = [name.strip() for value in stored.headers.getlist("Vary") for name in value.split(",") if name.strip()]
-    if not names:
-        return True
-    sent = Headers(stored.sent)
-    return "*" not in names and all(request.headers.get(name) == sent.get(name) for name in names)
+Policy = DummyPolicy | Rfc9111Policy
+"""Decides which responses are stored and used."""
+
+_ALWAYS = frozenset({"always", "dummy", "dummypolicy"})
+
+_RFC = frozenset({"rfc9111", "rfc7234", "rfc2616", "rfc2616policy"})
 
 
-def _fields(headers: hishel.Headers) -> Fields:
-    return tuple((name, value) for name in headers for value in headers.get_list(name) or ())
+def make_policy(settings: CacheSettings) -> Policy:
+    """Make the policy that ``HTTPCACHE_POLICY`` names.
+
+    Raises:
+        SettingsError: The name is unknown, or hishel is not installed.
+    """
+    name = settings.httpcache_policy
+    plain = name.rpartition(".")[2].lower()
+    if plain in _ALWAYS:
+        return DummyPolicy()
+    if plain not in _RFC:
+        raise SettingsError(f"HTTPCACHE_POLICY must be 'always' or 'rfc9111', not {name!r}", "HTTPCACHE_POLICY")
+    return Rfc9111Policy(
+        always_store=settings.httpcache_always_store, ignored=settings.httpcache_ignore_response_cache_controls
+    )
