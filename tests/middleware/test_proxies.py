@@ -59,9 +59,9 @@ def test_a_success_ends_the_row_unless_it_was_begun_before_the_failure() -> None
 def test_what_fails_together_is_one_incident() -> None:
     pool = ProxyPool([A, B], REST)
     assert [pool.failed(A, began, 10.0) for began in (0.0, 1.0, 9.0, 10.0)] == [10.0, None, None, None]
-    assert pool.cooling_down(10.0) == ["http://a.example:8080"]
+    assert (pool.is_ready(A, 10.0), pool.is_ready(B, 10.0)) == (False, True)
     assert [pool.choose(11.0) for _ in range(2)] == [B, B]
-    assert pool.cooling_down(20.0) == []
+    assert pool.is_ready(A, 20.0)
 
 
 def test_if_all_rest_the_first_that_comes_back_is_told() -> None:
@@ -93,9 +93,9 @@ def test_a_proxy_is_never_lost_and_never_chosen_while_it_rests(
         chosen = pool.choose(now)
         if isinstance(chosen, float):
             assert now < chosen <= now + 60.0
-            assert len(pool.cooling_down(now)) == many
+            assert not any(pool.is_ready(url, now) for url in urls)
         else:
-            assert pool.name(chosen) not in pool.cooling_down(now)
+            assert pool.is_ready(chosen, now)
     now += 60.0
     assert {pool.choose(now) for _ in range(many)} == set(urls)
 
@@ -211,7 +211,7 @@ async def test_a_proxy_rests_for_what_is_its_own_fault(autojump_clock: MockClock
     send, _ = sending(pool, answer=answer)
     await trio.sleep(1)
     await send(Request("http://x.example/"))
-    assert bool(pool.cooling_down(trio.current_time())) is rests
+    assert pool.is_ready(A, trio.current_time()) is not rests
 
 
 async def test_where_all_rest_a_request_waits_without_being_sent(autojump_clock: MockClock) -> None:

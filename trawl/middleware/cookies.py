@@ -16,7 +16,7 @@ from trawl.errors import UsageError
 from trawl.file_sync import write_file
 from trawl.http import Fetch, Middleware, Outcome, Request
 
-__all__ = ["cookies", "open_cookie_file"]
+__all__ = ["cookies", "open_cookie_file", "set_cookies"]
 
 logger: logging.Logger = logging.getLogger("trawl.middleware")
 
@@ -83,6 +83,13 @@ def _write(path: str, jars: Jars, now_utc: datetime) -> None:
     write_file(Path(path), text, 0o600)  # as secret as a password
 
 
+def set_cookies(request: Request, header: str) -> None:
+    """Set the ``Cookie`` header of a request, "" for none."""
+    request.headers.pop("Cookie", None)
+    if header:
+        request.headers["Cookie"] = header
+
+
 def cookies(jars: Jars, now_utc: NowUtc, *, debug: bool = False) -> Middleware:
     """Make middleware that sends the cookies of ``jars`` and stores those that responses set.
 
@@ -101,9 +108,7 @@ def cookies(jars: Jars, now_utc: NowUtc, *, debug: bool = False) -> Middleware:
                 outcome = await fetch(request)
             else:
                 sent = request.replace()
-                sent.headers.pop("Cookie", None)
-                if header:
-                    sent.headers["Cookie"] = header
+                set_cookies(sent, header)
                 outcome = await fetch(sent)
             response = outcome.response
             if response is not None:

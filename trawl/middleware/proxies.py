@@ -164,10 +164,6 @@ class ProxyPool:
         """Return the proxy's URL without credentials."""
         return self._all[url].name
 
-    def cooling_down(self, now: float) -> list[str]:
-        """Return the names of the proxies that cool down."""
-        return [state.name for state in self._all.values() if state.until > now]
-
 
 def proxies(
     pool: ProxyPool | None,

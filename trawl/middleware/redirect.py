@@ -95,26 +95,25 @@ def _follow(
     if scheme_of(url) not in FETCHED_SCHEMES:
         cause = f"redirected to {url!r}, which is not fetched"
         outcome.response, outcome.error = None, UnsupportedScheme(cause, url=request.url, method=request.method)
-    elif not _has_too_many(request, url, outcome, settings):
-        target = redirected(
-            request,
-            url,
-            response.status,
-            priority_adjust=settings.redirect_priority_adjust,
-            has_jar=settings.cookies_enabled,
-        )
-        if lacks_path(location):
+    else:
+        delay = _delay(response, settings, now_utc)
+        target = _set_target(request, outcome, url, response.status, delay, settings)
+        if target is not None and lacks_path(location):
             target.lacks_path = True
-        outcome.then = Replace(target, _delay(response, settings, now_utc), "redirect", is_new_target=True)
 
 
-def _has_too_many(request: Request, url: str, outcome: Outcome, settings: MiddlewareSettings) -> bool:
-    """Return True, and set the error of ``outcome``, after the last redirect that is allowed."""
-    if request.meta_get("redirect_times", 0) < settings.redirect_max_times:
-        return False
-    cause = f"redirected more than {settings.redirect_max_times} times, then to {url!r}"
-    outcome.response, outcome.error = None, TooManyRedirects(cause, url=request.url, method=request.method)
-    return True
+def _set_target(
+    request: Request, outcome: Outcome, url: str, status: int, delay: float, settings: MiddlewareSettings
+) -> Request | None:
+    """Set and return the next request of ``outcome``; after the last redirect that is allowed, set its error."""
+    if request.meta_get("redirect_times", 0) >= settings.redirect_max_times:
+        cause = f"redirected more than {settings.redirect_max_times} times, then to {url!r}"
+        outcome.response, outcome.error = None, TooManyRedirects(cause, url=request.url, method=request.method)
+        return None
+    adjust, has_jar = settings.redirect_priority_adjust, settings.cookies_enabled
+    target = redirected(request, url, status, priority_adjust=adjust, has_jar=has_jar)
+    outcome.then = Replace(target, delay, "redirect", is_new_target=True)
+    return target
 
 
 def _target(url: str, location: str) -> str:
@@ -234,18 +233,10 @@ def _follow_refresh(request: Request, response: Response, outcome: Outcome, sett
         return
     if scheme_of(url) not in FETCHED_SCHEMES or _is_reload(request, response, url):
         return
-    if _has_too_many(request, url, outcome, settings):
-        return
     as_get = 303  # the status whose targets are always requested with GET
-    target = redirected(
-        request,
-        url,
-        as_get,
-        priority_adjust=settings.redirect_priority_adjust,
-        has_jar=settings.cookies_enabled,
-    )
-    target.meta["redirect_reasons"][-1] = REASON
-    outcome.then = Replace(target, delay, "redirect", is_new_target=True)
+    target = _set_target(request, outcome, url, as_get, delay, settings)
+    if target is not None:
+        target.meta["redirect_reasons"][-1] = REASON
 
 
 def _refresh(response: Response, ignored: tuple[str, ...]) -> tuple[float | None, str | None]:

@@ -108,7 +108,10 @@ def retry(
             refused by the budget.
     """
     codes = frozenset(settings.retry_http_codes)
-    budgets = _budgets(settings)
+    budgets = None
+    if (share := settings.retry_budget) is not None:
+        is_per_host = settings.retry_budget_per == "host"
+        budgets = RetryBudgets(share, settings.retry_budget_reserve, is_per_host=is_per_host)
 
     def around(fetch: Fetch) -> Fetch:
         async def send(request: Request) -> Outcome:
@@ -157,28 +160,14 @@ def get_retry_request(
     """
     crawl = getattr(spider, "crawler", None) or spider.crawl  # the former is there before the crawl runs
     settings, stats = spider.settings, crawl.stats
-    times = request.meta_get("retry_times", 0)
-    if max_retry_times is None:
-        max_retry_times = request.meta_get("max_retry_times")
-    if times >= (settings["RETRY_TIMES"] if max_retry_times is None else max_retry_times):
+    again = _once_more(request, reason, max_retry_times, settings["RETRY_TIMES"])
+    if again is None:
         stats.inc("retry_max_reached")
         stats.inc("retry_given_up_count")
-        logger.info("%r: given up after %d tries: %s", request, times + 1, reason)
         return None
-    logger.debug("%r: try %d of it failed: %s", request, times + 1, reason)
     stats.inc("retry_count")
     adjust = settings["RETRY_PRIORITY_ADJUST"] if priority_adjust is None else priority_adjust
-    return request.replace(
-        meta={**request.meta, "retry_times": times + 1}, priority=request.priority + adjust, dont_filter=True
-    )
-
-
-def _budgets(settings: MiddlewareSettings) -> RetryBudgets | None:
-    if settings.retry_budget is None:
-        return None
-    return RetryBudgets(
-        settings.retry_budget, settings.retry_budget_reserve, is_per_host=settings.retry_budget_per == "host"
-    )
+    return again.replace(priority=request.priority + adjust, dont_filter=True)
 
 
 def _pay(budgets: RetryBudgets, request: Request, outcome: Outcome, stats: Stats | None) -> None:
@@ -206,16 +195,25 @@ def _cause(request: Request, outcome: Outcome, codes: frozenset[int], predicate:
 def _again(
     request: Request, cause: str, outcome: Outcome, settings: MiddlewareSettings, rng: random.Random
 ) -> Replace | None:
-    """Return the request once more, or None after its last try."""
+    """Return the step to another try, or None after the last one."""
+    again = _once_more(request, cause, None, settings.retry_times)
+    if again is None:
+        return None
+    if outcome.is_trigger:
+        return Replace(again, outcome.pause, "retry")
+    again = again.replace(priority=request.priority + settings.retry_priority_adjust)
+    times = min(request.meta_get("retry_times", 0), 60)
+    delay = min(settings.retry_delay * 2.0**times, settings.retry_max_delay) * rng.uniform(0.5, 1.5)
+    return Replace(again, delay, "retry")
+
+
+def _once_more(request: Request, cause: object, max_times: int | None, default: int) -> Request | None:
+    """Return a request with one more try in its meta; None after ``max_times``, its meta's or the default."""
     times = request.meta_get("retry_times", 0)
-    max_times = request.meta_get("max_retry_times")
-    if times >= (settings.retry_times if max_times is None else max_times):
+    if max_times is None:
+        max_times = request.meta_get("max_retry_times")
+    if times >= (default if max_times is None else max_times):
         logger.info("%r: given up after %d tries: %s", request, times + 1, cause)
         return None
     logger.debug("%r: try %d of it failed: %s", request, times + 1, cause)
-    request = request.replace(meta={**request.meta, "retry_times": times + 1})
-    if outcome.is_trigger:
-        return Replace(request, outcome.pause, "retry")
-    request = request.replace(priority=request.priority + settings.retry_priority_adjust)
-    delay = min(settings.retry_delay * 2.0 ** min(times, 60), settings.retry_max_delay) * rng.uniform(0.5, 1.5)
-    return Replace(request, delay, "retry")
+    return request.replace(meta={**request.meta, "retry_times": times + 1})

@@ -24,7 +24,7 @@ from trawl.cookies import Jars, NowUtc
 from trawl.errors import SettingsError
 from trawl.http import Fetch, Headers, Middleware, Outcome, Request, Response
 from trawl.middleware.auth import auth, load_credentials
-from trawl.middleware.cookies import cookies, open_cookie_file
+from trawl.middleware.cookies import cookies, open_cookie_file, set_cookies
 from trawl.middleware.factory import Adapt, MiddlewareCrawl, entry_name, load_function, make_middleware, split_setting
 from trawl.middleware.proxies import OpenAt, ProxyBanTransport, ProxyCooldown, make_proxy_pool, proxies
 from trawl.middleware.redirect import meta_refresh, redirect
@@ -383,11 +383,9 @@ def _dress(settings: MiddlewareSettings, jars: Jars, now_utc: Callable[[], datet
     def dress(request: Request) -> Request:
         dressed = request.replace()
         dressed.headers.fill(defaults)
-        cookies = jars.header(request, now_utc)
-        if cookies is not None:
-            dressed.headers.pop("Cookie", None)
-            if cookies:
-                dressed.headers["Cookie"] = cookies
+        header = jars.header(request, now_utc)
+        if header is not None:
+            set_cookies(dressed, header)
         return dressed
 
     return dress
