@@ -65,14 +65,10 @@ def _reader_of(kind: type[Any]) -> _Reader | None:
     """Return the function that reads the fields of an instance of ``kind``; None if it is not a type of item."""
     if issubclass(kind, dict | MutableMapping):
         return dict
-    if issubclass(kind, msgspec.Struct):
-        return _by_names(kind.__struct_fields__)
     if hasattr(kind, "__pydantic_fields__") and hasattr(kind, "model_fields"):
         return _read_pydantic
-    if dataclasses.is_dataclass(kind):
-        return _by_names(tuple(field.name for field in dataclasses.fields(kind)))
-    if attrs.has(kind):
-        return _by_names(tuple(field.name for field in attrs.fields(kind)))
+    if issubclass(kind, msgspec.Struct) or dataclasses.is_dataclass(kind) or attrs.has(kind):
+        return _by_names(tuple(field_names(kind)))
     if hasattr(kind, "__validators__") and isinstance(getattr(kind, "__fields__", None), dict):
         return _read_pydantic_v1
     return None

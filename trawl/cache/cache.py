@@ -94,7 +94,8 @@ class Cache:
             For each request, the function that answers it and only then reads its body; None: it has to be sent.
         """
         answers: list[Callable[[Request], Awaitable[Outcome]] | None] = [None] * len(requests)
-        asked = [index for index, request in enumerate(requests) if self._is_answerable(request)]
+        may_answer = self._policy.may_answer
+        asked = [i for i, request in enumerate(requests) if self._is_cacheable(request) and may_answer(request)]
         keys = [fingerprint(requests[index]) for index in asked]
         if not keys:
             return answers
@@ -242,9 +243,6 @@ class Cache:
         return not request.meta_get("dont_cache") and scheme_of(request.url) not in (
             self._settings.httpcache_ignore_schemes
         )
-
-    def _is_answerable(self, request: Request) -> bool:
-        return self._is_cacheable(request) and self._policy.may_answer(request)
 
     def _now(self) -> float:
         return self._now_utc().timestamp()

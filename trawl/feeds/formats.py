@@ -90,7 +90,7 @@ class CsvTable:
         if not self.has_header:
             return self
         file.seek(0)
-        text = io.TextIOWrapper(file, self._reading, newline="")
+        text = io.TextIOWrapper(file, "utf-8-sig" if self.encoding == "utf-8" else self.encoding, newline="")
         try:
             names = tuple(next(csv.reader(text), ()))
         except (csv.Error, UnicodeError) as error:
@@ -100,10 +100,6 @@ class CsvTable:
         if self.columns and tuple(map(str, self.columns)) != names:
             raise FormatConflict(f"its columns are {','.join(names)}, not {','.join(map(str, self.columns))}")
         return attrs.evolve(self, columns=names)
-
-    @property
-    def _reading(self) -> str:
-        return "utf-8-sig" if self.encoding == "utf-8" else self.encoding
 
     def _line(self, cells: list[str]) -> bytes:
         text = io.StringIO()

@@ -46,7 +46,6 @@ import trio
 from trawl.blocking import Blocking
 from trawl.errors import FeedError, ItemLost
 from trawl.feeds.base import FeedState
-from trawl.feeds.feed import Feed
 from trawl.feeds.item_errors import Counts, ItemErrors, ItemOrigin, reason_of
 from trawl.feeds.options import feed_options, fill_path
 from trawl.feeds.settings import FeedsSettings
@@ -156,18 +155,10 @@ class OutboxWriter:
                 answer = False
             if answer is not None:
                 answers[item_filter.destination] = answer
-        if failures and not any(self._may_take(feed, item, answers) for feed in self._feeds.all):
+        filters = (feed.item_filter for feed in self._feeds.all)
+        if failures and not any(answers.get(f.destination, f.accepts is None and f.takes(item)) for f in filters):
             raise ItemLost(f"{origin} is left out: {'; '.join(failures)}")
         return answers
-
-    @staticmethod
-    def _may_take(feed: Feed, item: object, answers: Mapping[str, bool]) -> bool:
-        item_filter = feed.item_filter
-        return (
-            answers[item_filter.destination]
-            if item_filter.destination in answers
-            else item_filter.accepts is None and item_filter.takes(item)
-        )
 
     @property
     def withheld(self) -> int:

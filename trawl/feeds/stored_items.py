@@ -210,12 +210,9 @@ def _untagged(value: Any) -> Any:
 @lru_cache(maxsize=256)
 def _item_type(names: tuple[str, ...]) -> type[Item]:
     """Return a class of items that declares these fields; a serializer that has acted does not act again."""
-    fields = {name.removeprefix("="): Field(serializer=_as_it_is) if name[:1] == "=" else Field() for name in names}
+    has_acted = Field(serializer=lambda value: value)
+    fields = {name.removeprefix("="): has_acted if name[:1] == "=" else Field() for name in names}
     return type("Item", (Item,), {"fields": fields})
-
-
-def _as_it_is(value: object) -> object:
-    return value
 
 
 def from_stored(stored: bytes) -> StoredItem:

@@ -154,7 +154,8 @@ class Feeds:
             try:
                 taken = feed.add(item, origin)
             except FeedError as error:
-                self._fail(error)
+                self._error = error  # with which write() ends
+                self._wakeup.add(is_urgent=True)
                 raise
             except Exception as error:  # of the item's own library, of a value's, or of the user's filter
                 self._item_errors.refused(feed.uri, origin, error)
@@ -165,11 +166,6 @@ class Feeds:
         if reasons and not origin.feeds:
             raise ItemLost(f"{origin} is left out: {'; '.join(reasons)}")
         self._wakeup.add(is_urgent=self._waiting_bytes >= BUFFER_BYTES)
-
-    def _fail(self, error: FeedError) -> None:
-        """Have :meth:`write` end with an error that was met where an item was added."""
-        self._error = error
-        self._wakeup.add(is_urgent=True)
 
     async def put(self, item: object, page: str = "") -> None:
         """Give an item to the feeds, once there is room for it. A checkpoint; a cancelled one gave nothing.

@@ -117,16 +117,10 @@ def _clicked(form: Element, wanted: Mapping[str, str | int] | None) -> Element |
     return found[0]
 
 
-def _action_of(form: Element, button: Element | None) -> str:
-    """Return the form's action as written; empty for the page itself."""
-    written = button.get("formaction") if button is not None else None
-    return (written or form.get("action") or "").strip()
-
-
-def _method_of(form: Element, button: Element | None) -> str:
-    """Return ``POST`` if the form, or the button clicked, says so, else ``GET``."""
-    written = button.get("formmethod") if button is not None else None
-    return "POST" if (written or form.get("method") or "").strip().upper() == "POST" else "GET"
+def _written(form: Element, button: Element | None, name: str) -> str:
+    """Return the ``action`` or ``method`` of a form, which the button that is clicked may override; "" for none."""
+    overriding = button.get(f"form{name}") if button is not None else None
+    return (overriding or form.get(name) or "").strip()
 
 
 def _elements(selector: Selector, query: str) -> list[Element]:
@@ -309,11 +303,11 @@ class FormRequest(Request):
         if button is not None and (name := button.get("name")) and name not in names:
             fields.append((name, button.get("value", "")))
         fields += given
-        options.setdefault("method", _method_of(form, button))
+        options.setdefault("method", _written(form, button, "method"))
         if str(options["method"]).upper() not in {"GET", "POST"}:
             options["method"] = "GET"
         options.setdefault("encoding", response.encoding)
-        url = join_url(response.base_url, options.pop("url", None) or _action_of(form, button) or response.url)
+        url = join_url(response.base_url, options.pop("url", None) or _written(form, button, "action") or response.url)
         return cls(url, formdata=fields, **options)
 
 

@@ -76,7 +76,8 @@ class Pipelines:
         """
         wanted = [(order, entry) for entry, order in settings.item_pipelines.items() if order is not None]
         wanted.sort(key=lambda pair: pair[0])
-        made = [_made(entry, crawl) for _, entry in wanted]
+        entries = [_OURS.get(entry, entry) if isinstance(entry, str) else entry for _, entry in wanted]
+        made = [make_instance(entry, SETTING, crawl) for entry in entries]
         return cls([pipeline for pipeline in made if pipeline is not None])
 
     @property
@@ -194,8 +195,3 @@ _OURS = {
     "scrapy.pipelines.images.ImagesPipeline": "trawl.pipelines.ImagesPipeline",
 }
 """Replacements of Scrapy's pipelines."""
-
-
-def _made(entry: object, crawl: object) -> object:
-    """Make the pipeline of an entry; None if it says that it is not configured."""
-    return make_instance(_OURS.get(entry, entry) if isinstance(entry, str) else entry, SETTING, crawl)

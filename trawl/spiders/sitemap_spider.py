@@ -306,11 +306,9 @@ class SitemapSpider(Spider[ItemT]):
 
     def _pages(self, response: Response, addresses: Iterable[str | None]) -> Iterator[Request | None]:
         for address in addresses:
-            callback = None if address is None else self._callback_of(address)
+            found = (callback for pattern, callback in self._callbacks if address and pattern.search(address))
+            callback = next(found, None)
             yield None if address is None or callback is None else self._request(response, address, callback)
-
-    def _callback_of(self, address: str) -> Callable[..., Any] | None:
-        return next((callback for pattern, callback in self._callbacks if pattern.search(address)), None)
 
     def _request(self, response: Response, address: str, callback: Callable[..., Any]) -> Request | None:
         try:
