@@ -75,7 +75,6 @@ class FeedsSettings(msgspec.Struct, frozen=True, kw_only=True, rename="upper"):
     feeds: Annotated[
         dict[Any, FeedMapping],
         Meta(
-            title="",
             description="Files that items are written to while the crawl runs: path to options. '-' is standard "
             "output. Placeholders in a path: %(name)s is the spider's name, %(time)s the start in UTC, %(batch)05d "
             "and %(batch_time)s the number and start of a batch. A URL (s3://...) is written at the end, by fsspec.",
@@ -84,7 +83,6 @@ class FeedsSettings(msgspec.Struct, frozen=True, kw_only=True, rename="upper"):
     feed_export_encoding: Annotated[
         str | None,
         Meta(
-            title="",
             description="Character encoding of feeds. null means UTF-8, except for JSON, which is then written in "
             "ASCII with escapes, as with any other encoding.",
         ),
@@ -92,7 +90,6 @@ class FeedsSettings(msgspec.Struct, frozen=True, kw_only=True, rename="upper"):
     feed_export_fields: Annotated[
         list[str] | dict[str, str] | None,
         Meta(
-            title="",
             description="Fields to write, in order; a mapping renames them (field to written name). null: all fields; "
             "in CSV those of the first item.",
         ),
@@ -116,7 +113,6 @@ class FeedsSettings(msgspec.Struct, frozen=True, kw_only=True, rename="upper"):
     feed_exporters: Annotated[
         dict[str, Any],
         Meta(
-            title="",
             description="Exporter classes, or their import paths, by the format that each writes in place of trawl's "
             'own: {csv = "trawl.exporters.CsvItemExporter"}. null means trawl\'s own format.',
         ),
@@ -124,7 +120,6 @@ class FeedsSettings(msgspec.Struct, frozen=True, kw_only=True, rename="upper"):
     feed_exporters_base: Annotated[
         dict[str, Any],
         Meta(
-            title="",
             description="Exporter classes of formats that FEED_EXPORTERS does not name. For a spider that was written "
             "for Scrapy (SCRAPY_COMPAT) the default is Scrapy's list, so that feeds have Scrapy's bytes.",
         ),
@@ -132,11 +127,10 @@ class FeedsSettings(msgspec.Struct, frozen=True, kw_only=True, rename="upper"):
     feed_tempdir: Annotated[
         str | None,
         Meta(
-            title="",
             description="Folder for feeds of stores (s3://...) until they are complete. null: the system's temporary "
             "folder.",
         ),
     ] = None
     feed_store_empty: Annotated[
-        bool, Meta(title="", description="Leave a file (with header or brackets) for a feed without items.")
+        bool, Meta(description="Leave a file (with header or brackets) for a feed without items.")
     ] = True

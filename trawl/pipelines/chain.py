@@ -35,7 +35,7 @@ Method = Callable[..., Any]
 
 
 @attrs.frozen
-class _Stage:
+class _Pipeline:
     """One pipeline, its methods looked up once.
 
     Attributes:
@@ -60,7 +60,7 @@ class Pipelines:
         Raises:
             SettingsError: One has none of the three methods, or one that takes other arguments.
         """
-        self._stages = [_stage(pipeline) for pipeline in pipelines]
+        self._pipelines = [_looked_up(pipeline) for pipeline in pipelines]
 
     @classmethod
     def build(cls, settings: PipelinesSettings, crawl: object = None) -> Pipelines:
@@ -83,7 +83,7 @@ class Pipelines:
     @property
     def is_empty(self) -> bool:
         """Return whether there is no pipeline."""
-        return not self._stages
+        return not self._pipelines
 
     async def process(self, item: Any, spider: object) -> Any:
         """Return the item that comes out at the end. A checkpoint only where a pipeline is one.
@@ -97,20 +97,20 @@ class Pipelines:
         """
         if type(item) is InvalidItem:
             return item
-        for stage in self._stages:
-            if stage.process is None:
+        for pipeline in self._pipelines:
+            if pipeline.process is None:
                 continue
             try:
-                passed = stage.process(item, spider)
+                passed = pipeline.process(item, spider)
                 if inspect.isawaitable(passed):
                     passed = await passed
             except DropItem:
                 raise
             except Exception as error:
-                error.add_note(f"in the item pipeline {stage.name}")
+                error.add_note(f"in the item pipeline {pipeline.name}")
                 raise
             if passed is None:
-                raise TypeError(f"process_item of {stage.name} returned None: return the item, or raise DropItem")
+                raise TypeError(f"process_item of {pipeline.name} returned None: return the item, or raise DropItem")
             item = passed
         return item
 
@@ -124,28 +124,28 @@ class Pipelines:
         Raises:
             Exception: What an ``open_spider`` raised, with a note that names the pipeline.
         """
-        opened: list[_Stage] = []
+        opened: list[_Pipeline] = []
         try:
-            for stage in self._stages:
+            for pipeline in self._pipelines:
                 try:
-                    await _call(stage.open, spider)
+                    await _call(pipeline.open, spider)
                 except Exception as error:
-                    error.add_note(f"in open_spider of the item pipeline {stage.name}")
+                    error.add_note(f"in open_spider of the item pipeline {pipeline.name}")
                     raise
-                opened.append(stage)
+                opened.append(pipeline)
             yield
         finally:
             await _close(opened, spider)  # noqa: ASYNC102 - shielded and limited
 
 
-async def _close(stages: list[_Stage], spider: object) -> None:
+async def _close(pipelines: list[_Pipeline], spider: object) -> None:
     with trio.move_on_after(PIPELINES_CLOSE_GRACE, shield=True) as grace:
-        while stages:
-            stage = stages.pop()
+        while pipelines:
+            pipeline = pipelines.pop()
             try:
-                await _call(stage.close, spider)
+                await _call(pipeline.close, spider)
             except Exception:
-                logger.exception("close_spider of the item pipeline %s failed", stage.name)
+                logger.exception("close_spider of the item pipeline %s failed", pipeline.name)
     if grace.cancelled_caught:
         logger.error("the item pipelines did not close within %g s", PIPELINES_CLOSE_GRACE)
 
@@ -157,7 +157,7 @@ async def _call(method: Method | None, *arguments: object) -> None:
             await result
 
 
-def _stage(pipeline: object) -> _Stage:
+def _looked_up(pipeline: object) -> _Pipeline:
     name = entry_name(pipeline)
     process, opens, closes = (
         _with_spider(getattr(pipeline, method, None), taken, f"{name}.{method}")
@@ -165,7 +165,7 @@ def _stage(pipeline: object) -> _Stage:
     )
     if process is None and opens is None and closes is None:
         raise SettingsError(f"ITEM_PIPELINES: {name} has no process_item", "ITEM_PIPELINES")
-    return _Stage(name, process, opens, closes)
+    return _Pipeline(name, process, opens, closes)
 
 
 def _with_spider(method: Method | None, taken: int, name: str) -> Method | None:

@@ -16,14 +16,13 @@ class PipelinesSettings(msgspec.Struct, frozen=True, kw_only=True, rename="upper
     item_pipelines: Annotated[
         dict[Any, float | None],
         Meta(
-            title="",
             description="Pipelines that each item passes: classes or import paths, each with a number that gives the "
             "order (low first). null removes one.",
         ),
     ] = msgspec.field(default_factory=dict)
     files_store: Annotated[
         str,
-        Meta(title="", description="Folder of FilesPipeline, or the URL of a store (s3://...)."),
+        Meta(description="Folder of FilesPipeline, or the URL of a store (s3://...)."),
     ] = ""
     files_expires: Annotated[
         float,
@@ -33,18 +32,13 @@ class PipelinesSettings(msgspec.Struct, frozen=True, kw_only=True, rename="upper
             description="Request a stored file again only after this time, and then only if it has changed.",
         ),
     ] = 90.0
-    files_urls_field: Annotated[
-        str, Meta(min_length=1, title="", description="Field of items with the URLs of their files.")
-    ] = "file_urls"
-    files_result_field: Annotated[str, Meta(min_length=1, title="", description="Field of items for the results.")] = (
-        "files"
+    files_urls_field: Annotated[str, Meta(min_length=1, description="Field of items with the URLs of their files.")] = (
+        "file_urls"
     )
+    files_result_field: Annotated[str, Meta(min_length=1, description="Field of items for the results.")] = "files"
     images_store: Annotated[
         str,
-        Meta(
-            title="",
-            description="Folder of ImagesPipeline, or the URL of a store. Needs the extra `images`.",
-        ),
+        Meta(description="Folder of ImagesPipeline, or the URL of a store. Needs the extra `images`."),
     ] = ""
     images_expires: Annotated[
         float,
@@ -55,14 +49,12 @@ class PipelinesSettings(msgspec.Struct, frozen=True, kw_only=True, rename="upper
         ),
     ] = 90.0
     images_urls_field: Annotated[
-        str, Meta(min_length=1, title="", description="Field of items with the URLs of their images.")
+        str, Meta(min_length=1, description="Field of items with the URLs of their images.")
     ] = "image_urls"
-    images_result_field: Annotated[str, Meta(min_length=1, title="", description="Field of items for the results.")] = (
-        "images"
-    )
+    images_result_field: Annotated[str, Meta(min_length=1, description="Field of items for the results.")] = "images"
     images_thumbs: Annotated[
         dict[Annotated[str, Meta(min_length=1)], tuple[Annotated[int, Meta(ge=1)], Annotated[int, Meta(ge=1)]]],
-        Meta(title="", description="Thumbnails: name to maximum width and height, in pixels."),
+        Meta(description="Thumbnails: name to maximum width and height, in pixels."),
     ] = msgspec.field(default_factory=dict)
     images_min_width: Annotated[
         int, Meta(ge=0, title="pixels", description="Minimum width; narrower images are not stored. 0: any.")
@@ -83,18 +75,16 @@ class PipelinesSettings(msgspec.Struct, frozen=True, kw_only=True, rename="upper
         tuple[Annotated[str, Meta(min_length=1)], ...],
         Meta(
             min_length=1,
-            title="",
             description="Formats to decode, as Pillow names them; images of others are not stored. EPS would run "
             "Ghostscript on untrusted input.",
         ),
     ] = ("JPEG", "PNG", "GIF", "WEBP", "AVIF", "BMP", "TIFF")
     media_allow_redirects: Annotated[
-        bool, Meta(title="", description="Follow redirects of files and images; without it, a redirect is a failure.")
+        bool, Meta(description="Follow redirects of files and images; without it, a redirect is a failure.")
     ] = False
     media_like_scrapy: Annotated[
         bool,
         Meta(
-            title="",
             description="Name files and images by their URL instead of their content, encode each image as JPEG anew,"
             " give the checksum of the image that is stored, take a file that is at its path and new enough as it is,"
             " and download nothing from hosts outside allowed_domains. This is Scrapy's way, and true for moved"
@@ -103,5 +93,5 @@ class PipelinesSettings(msgspec.Struct, frozen=True, kw_only=True, rename="upper
     ] = False
     media_store_options: Annotated[
         dict[str, Any],
-        Meta(title="", description="Arguments of the file system (fsspec) of FILES_STORE and IMAGES_STORE."),
+        Meta(description="Arguments of the file system (fsspec) of FILES_STORE and IMAGES_STORE."),
     ] = msgspec.field(default_factory=dict)
