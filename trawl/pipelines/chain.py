@@ -21,6 +21,7 @@ from trawl.errors import DropItem, SettingsError
 from trawl.items import InvalidItem
 from trawl.middleware.factory import entry_name, make_instance
 from trawl.pipelines.settings import PipelinesSettings
+from trawl.throttling.managers import awaited
 
 __all__ = ["PIPELINES_CLOSE_GRACE", "Pipelines"]
 
@@ -128,7 +129,8 @@ class Pipelines:
         try:
             for pipeline in self._pipelines:
                 try:
-                    await _call(pipeline.open, spider)
+                    if pipeline.open is not None:
+                        await awaited(pipeline.open(spider))
                 except Exception as error:
                     error.add_note(f"in open_spider of the item pipeline {pipeline.name}")
                     raise
@@ -143,18 +145,12 @@ async def _close(pipelines: list[_Pipeline], spider: object) -> None:
         while pipelines:
             pipeline = pipelines.pop()
             try:
-                await _call(pipeline.close, spider)
+                if pipeline.close is not None:
+                    await awaited(pipeline.close(spider))
             except Exception:
                 logger.exception("close_spider of the item pipeline %s failed", pipeline.name)
     if grace.cancelled_caught:
         logger.error("the item pipelines did not close within %g s", PIPELINES_CLOSE_GRACE)
-
-
-async def _call(method: Method | None, *arguments: object) -> None:
-    if method is not None:
-        result = method(*arguments)
-        if inspect.isawaitable(result):
-            await result
 
 
 def _looked_up(pipeline: object) -> _Pipeline:

@@ -254,9 +254,7 @@ class MediaPipeline(ABC):
 
     async def process_item(self, item: Any, spider: Any = None) -> Any:
         """Return the item, once its files are stored or have failed. A checkpoint if it has any."""
-        wanted = self.get_media_requests(item, self.info)
-        if inspect.isawaitable(wanted):
-            wanted = await wanted
+        wanted = await awaited(self.get_media_requests(item, self.info))
         requests = [wanted] if isinstance(wanted, Request) else list(wanted or ())
         results: list[Result] = [(False, None)] * len(requests)
         places = iter(range(len(requests)))
@@ -269,8 +267,7 @@ class MediaPipeline(ABC):
             # They share one iterator: each takes the next place when it has filled one.
             for _ in requests[:MAX_AT_ONCE]:
                 nursery.start_soon(fill)
-        completed = self.item_completed(results, item, self.info)
-        return await completed if inspect.isawaitable(completed) else completed
+        return await awaited(self.item_completed(results, item, self.info))
 
     async def _result(self, request: Request, item: Any) -> Result:
         """Return the result of a URL; one that is already under way for another item is shared."""
