@@ -106,6 +106,11 @@ async def opened(path: Path | str, states: Mapping[str, FeedState] | None = None
     )
 
 
+def states_of(feeds: Feeds) -> dict[str, FeedState]:
+    """What a job saves of these feeds."""
+    return {feed.destination: feed.state for feed in feeds.all}
+
+
 async def write_all(feeds: Feeds, rows: Sequence[object]) -> None:
     """Put these rows and write them and the ends."""
     async with trio.open_nursery() as nursery:

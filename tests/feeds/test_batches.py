@@ -10,7 +10,7 @@ import trio
 from trio.testing import MockClock
 
 from tests.feeds.fake_job import FakeJob
-from tests.feeds.fakes import ROWS, STARTED_UTC, left_in, opened, write_all
+from tests.feeds.fakes import ROWS, STARTED_UTC, left_in, opened, states_of, write_all
 from tests.feeds.test_outbox import Mortal, run_until_killed
 from trawl.blocking import InlineBlocking, ThreadBlocking
 from trawl.errors import FeedError, SettingsError
@@ -61,7 +61,7 @@ async def test_a_batch_that_is_continued_is_as_full_as_it_was(tmp_path: Path) ->
         await feeds.put(number)
         await feeds.sync()
         [feed] = feeds.all
-        states = feeds.states
+        states = states_of(feeds)
         feed.close()
     assert {name: (tmp_path / name).stat().st_size for name in left_in(tmp_path)} == {
         "1.jsonl": 20,
@@ -118,7 +118,7 @@ async def test_batches_need_a_name_that_tells_them_apart(tmp_path: Path) -> None
 async def test_a_report_counts_all_batches(tmp_path: Path, autojump_clock: MockClock) -> None:
     feeds = await opened(tmp_path / "%(batch)d.json", batch_item_count=2)
     await write_all(feeds, numbers(5))
-    assert [report.records for report in feeds.reports] == [5]
+    assert [feed.records for feed in feeds.all] == [5]
 
 
 async def test_batches_are_written_from_threads(tmp_path: Path) -> None:

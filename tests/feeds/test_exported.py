@@ -20,7 +20,7 @@ import trio
 from trio.testing import MockClock
 
 from tests.feeds.fake_job import FakeJob
-from tests.feeds.fakes import STARTED_UTC, write_all
+from tests.feeds.fakes import STARTED_UTC, states_of, write_all
 from trawl import exporters
 from trawl.blocking import InlineBlocking, ThreadBlocking
 from trawl.compat import MOVED_DEFAULTS
@@ -114,7 +114,7 @@ async def test_a_file_that_is_continued_has_the_bytes_of_one_that_is_not(name: s
     for item in ITEMS[:count]:
         feeds.put_nowait(item)
     await feeds.sync()
-    states = feeds.states
+    states = states_of(feeds)
     feeds.all[0].close()
     path.write_bytes(path.read_bytes() + b"half")  # as a kill leaves it
     await write_all(await opened(path, states), ITEMS[count:])
@@ -244,7 +244,7 @@ async def test_another_dialect_of_csv_is_continued_by_a_job_only(tmp_path: Path)
     await write_all(feeds, [{"a": "1", "b": "2"}])
     with pytest.raises(FeedError, match="what Semicolons writes can be continued by a job only; overwrite it"):
         await opened(path, exporters=kinds)
-    await write_all(await opened(path, feeds.states, exporters=kinds), [{"a": "3", "b": "4"}])
+    await write_all(await opened(path, states_of(feeds), exporters=kinds), [{"a": "3", "b": "4"}])
     assert path.read_bytes() == b"a;b\r\n1;2\r\n3;4\r\n"
 
 
@@ -257,7 +257,7 @@ async def test_an_exporter_may_write_all_at_its_end(tmp_path: Path) -> None:
     assert (tmp_path / "o.book").read_bytes() == b""
     await feeds.finish()
     assert (tmp_path / "o.book").read_bytes() == b"[{'a': 1}, {'a': 2}]"
-    assert feeds.reports[0].records == 2
+    assert feeds.all[0].records == 2
 
 
 async def test_an_exporter_that_cannot_end_its_file_is_an_error_that_names_both(

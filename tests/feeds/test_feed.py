@@ -44,7 +44,7 @@ async def test_after_each_flush_the_file_parses_and_the_position_is_known_c7(nam
         assert feed.state.position == len(content) - len(style_closing)
     await feed.finish(BLOCKING)
     assert path.read_bytes() == content
-    assert (feed.report.records, feed.report.format) == (len(ROWS), name)
+    assert (feed.records, feed.format) == (len(ROWS), name)
 
 
 class Adding(InlineBlocking):
@@ -76,9 +76,9 @@ async def test_what_comes_while_a_feed_writes_waits_for_its_next_turn(
     for number in range(written):
         feed.add({"n": number})
     await feed.flush(Adding(feed))
-    assert feed.report.records == written
+    assert feed.records == written
     await feed.finish(BLOCKING)
-    assert feed.report.records > written
+    assert feed.records > written
 
 
 @pytest.mark.parametrize("step", ["flush", "sync"])

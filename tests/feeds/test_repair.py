@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.feeds.fakes import READERS, ROWS, opened, write_all
+from tests.feeds.fakes import READERS, ROWS, opened, states_of, write_all
 from trawl.errors import FeedError
 from trawl.feeds import FeedOptions
 from trawl.feeds.base import FeedState, FormatConflict
@@ -79,7 +79,7 @@ async def test_a_feed_cut_back_to_a_recorded_position_holds_each_record_once_c7(
     path = tmp_path / f"out.{name}"
     feeds = await opened(path)
     await write_all(feeds, ROWS[:2])
-    recorded = feeds.states
+    recorded = states_of(feeds)
     await write_all(await opened(path), ROWS[2:])  # lost to the record: the run was killed before it was kept
     again = await opened(path, states=recorded, overwrite=True)
     await write_all(again, ROWS[2:])

@@ -99,7 +99,7 @@ async def test_cancelled_between_any_two_steps_each_batch_is_put_once(
             await feeds.write()
         is_cancelled = blocking.scope.cancel_called
         assert sorted(store.ls(f"/{steps}", detail=False)) == [f"/{steps}/{batch}.{ending}" for batch in (1, 2, 3)]
-        assert feeds.reports[0].records == 3
+        assert feeds.all[0].records == 3
         assert left_in(tmp_path) == []
     assert steps > 6
     assert caplog.messages == []

@@ -57,7 +57,7 @@ async def test_several_feeds_are_written_at_once_as_the_crawl_runs(autojump_cloc
             assert json.loads(paths[1].read_bytes()) == [{"n": n} for n in range(number + 1)]
         feeds.close()
     assert [len(path.read_bytes().splitlines()) for path in paths] == [3, 5, 4, 6]
-    assert [(report.uri, report.records) for report in feeds.reports] == [(str(path), 3) for path in paths]
+    assert [(feed.uri, feed.records) for feed in feeds.all] == [(str(path), 3) for path in paths]
 
 
 async def test_items_gather_for_one_interval_and_are_written_in_one_piece(autojump_clock: MockClock) -> None:
@@ -354,8 +354,7 @@ async def test_without_feeds_items_are_nowhere_and_nothing_fails() -> None:
     assert feeds.is_empty
     feeds.put_nowait({"n": 1})
     await write_all(feeds, [{"n": "2"}])
-    assert feeds.reports == []
-    assert feeds.states == {}
+    assert feeds.all == ()
 
 
 async def test_the_end_of_a_feed_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -1,6 +1,6 @@
 """Feeds: items written to files and to standard output while the crawl runs, whole records only."""
 
-from trawl.feeds.base import End, FeedReport, FeedState, Format, FormatConflict
+from trawl.feeds.base import End, FeedState, Format, FormatConflict
 from trawl.feeds.options import FORMATS, STANDARD_OUTPUT, FeedOptions, feed_entry, with_attributes
 from trawl.feeds.outbox import open_outbox
 from trawl.feeds.settings import ExportArguments, FeedMapping, FeedsSettings
@@ -14,7 +14,6 @@ __all__ = [
     "ExportArguments",
     "FeedMapping",
     "FeedOptions",
-    "FeedReport",
     "FeedState",
     "Feeds",
     "FeedsSettings",

@@ -21,7 +21,7 @@ import msgspec
 
 from trawl.errors import SettingsError
 
-__all__ = ["CHUNK_BYTES", "End", "Exporter", "FeedReport", "FeedState", "Format", "FormatConflict"]
+__all__ = ["CHUNK_BYTES", "End", "Exporter", "FeedState", "Format", "FormatConflict"]
 
 CHUNK_BYTES = 1 << 20
 """How much of a file is looked at in one piece."""
@@ -153,20 +153,3 @@ class FeedState(msgspec.Struct, frozen=True, omit_defaults=True):
     batch: tuple[int, int] | None = None
     relative: str | None = None
     earlier: tuple[str, ...] = ()
-
-
-@attrs.frozen
-class FeedReport:
-    """Counts of one feed.
-
-    Attributes:
-        uri: Where it went.
-        format: How it was written.
-        records: Items written in this run.
-        position: Where the last whole record ends, of earlier runs too: in bytes, for tables in rows.
-    """
-
-    uri: str
-    format: str
-    records: int
-    position: int

@@ -23,7 +23,7 @@ import trio
 
 from trawl.blocking import Blocking
 from trawl.errors import FeedError
-from trawl.feeds.base import FeedReport, FeedState, FormatConflict
+from trawl.feeds.base import FeedState, FormatConflict
 from trawl.feeds.files import FeedFile, RefusedItem, TextFile, reason_of_failure
 from trawl.feeds.item_errors import ItemOrigin
 from trawl.feeds.item_filter import ItemFilter
@@ -45,6 +45,7 @@ class Feed:
 
     Attributes:
         uri: Its path or URL, as the user wrote it.
+        format: How it is written.
         item_filter: Decides which items it takes.
         takes_items: It writes items themselves, and not the fields that JSON has a form for.
     """
@@ -61,6 +62,7 @@ class Feed:
             SettingsError: It needs what is not installed.
         """
         self.uri: str = options.uri
+        self.format: str = options.format
         self.item_filter: ItemFilter = options.item_filter
         self.takes_items: bool = options.exporter is not None
         self._options = options
@@ -96,9 +98,9 @@ class Feed:
         return FeedState(self.file.position, self.file.columns, batch if self._options.is_batched else None)
 
     @property
-    def report(self) -> FeedReport:
-        """Counts of all files so far; the position is that in the open one."""
-        return FeedReport(self.uri, self._options.format, self._done + self.file.records, self.file.position)
+    def records(self) -> int:
+        """Items written in this run, to all of its files."""
+        return self._done + self.file.records
 
     # Opening. These block.
 

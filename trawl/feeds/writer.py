@@ -20,7 +20,7 @@ import trio
 
 from trawl.blocking import Blocking
 from trawl.errors import FeedError, ItemLost
-from trawl.feeds.base import FeedReport, FeedState
+from trawl.feeds.base import FeedState
 from trawl.feeds.feed import Feed, refuse_for_job
 from trawl.feeds.item_errors import Counts, ItemErrors, ItemOrigin, reason_of
 from trawl.feeds.options import feed_options
@@ -119,16 +119,6 @@ class Feeds:
     def all(self) -> tuple[Feed, ...]:
         """The feeds, in the order of the settings."""
         return self._feeds
-
-    @property
-    def reports(self) -> list[FeedReport]:
-        """Counts of each feed so far."""
-        return [feed.report for feed in self._feeds]
-
-    @property
-    def states(self) -> dict[str, FeedState]:
-        """Position of each feed, by its destination."""
-        return {feed.destination: feed.state for feed in self._feeds}
 
     def put_nowait(self, item: object, page: str = "") -> None:
         """Give an item to the feeds. One that a feed can't write is logged and counted, and does no harm.
@@ -304,8 +294,7 @@ class Feeds:
             raise
         self._unfinished.remove(feed)
         self._item_errors.refused_late(feed.uri, feed.take_refused())
-        report = feed.report
-        logger.info("feed %s: %d items written as %s", report.uri, report.records, report.format)
+        logger.info("feed %s: %d items written as %s", feed.uri, feed.records, feed.format)
 
     async def _finish_in_haste(self) -> None:
         """Finish what a cancelled crawl, or one with a failed feed, left open, within ``FEEDS_CLOSE_GRACE``."""
@@ -342,7 +331,7 @@ async def open_feeds(
         spider_name: Value of ``%(name)s`` in a path.
         started_utc: Value of ``%(time)s`` in a path.
         stats: Where items that a feed can't take are counted.
-        states: Where to cut each feed of a job and go on, as :attr:`Feeds.states` told it; None: there is no job.
+        states: Where to cut each feed of a job and go on, by its destination; None: there is no job.
 
     Raises:
         FeedError: A feed can't be opened or continued; one sentence that names it.
