@@ -27,6 +27,7 @@ from trawl.selectors import SelectorType
 __all__ = [
     "PRESCAN_BYTES",
     "REPLACEMENT",
+    "UNTOLD_TYPES",
     "USER_DEFINED",
     "BodyText",
     "ContentType",
@@ -241,7 +242,8 @@ _PARAMETER = re.compile(r';\s*([^\s;=]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^;,"\s]*
 
 _SNIFF_BYTES = 1024
 
-_UNTOLD = frozenset({"", "application/octet-stream", "binary/octet-stream", "application/x-unknown", "*/*"})
+UNTOLD_TYPES = frozenset({"", "application/octet-stream", "binary/octet-stream", "application/x-unknown", "*/*"})
+"""Types that tell nothing of the content, which is looked at then."""
 
 _BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_BE, "utf-16-be"), (codecs.BOM_UTF16_LE, "utf-16-le"))
 
@@ -290,7 +292,7 @@ def selector_type(content_type: str | None, body: bytes) -> SelectorType:
     XHTML is parsed as HTML: most of what is sent so is not well-formed.
     """
     essence = parse_content_type(content_type or "").essence
-    if essence in _UNTOLD:
+    if essence in UNTOLD_TYPES:
         start = body[:_SNIFF_BYTES].lstrip(b"\xef\xbb\xbf\t\n\f\r ").lower()
         return "xml" if start.startswith(b"<?xml") and b"<html" not in start else "html"
     if essence.endswith(("/json", "+json", "/x-json")):
@@ -326,7 +328,7 @@ def decode_body(body: bytes, content_type: str | None, guess: Callable[[bytes], 
 
 def _declared(body: bytes, essence: str) -> str | None:
     """Return the codec that a page of this type names for itself; plain text, JSON and scripts can't."""
-    if essence in _UNTOLD or essence == "text/html" or "xhtml" in essence:
+    if essence in UNTOLD_TYPES or essence == "text/html" or "xhtml" in essence:
         return declared_in_html(body)
     return declared_in_xml(body) if essence.endswith(("/xml", "+xml")) else None
 

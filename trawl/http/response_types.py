@@ -18,7 +18,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, BinaryIO, Literal, Protocol, Unpack
 
-from trawl.http.content import parse_content_type, selector_type
+from trawl.http.content import UNTOLD_TYPES, parse_content_type, selector_type
 from trawl.http.headers import Headers, HeadersInput
 from trawl.http.request import Callback, Request, RequestOptions
 from trawl.http.response import Response
@@ -51,8 +51,8 @@ def kind_of(response: Response) -> Kind:
     essence = parse_content_type(content_type or "").essence
     read = selector_type(content_type, response.body)
     if read != "html" or "html" in essence:
-        return "xml" if read == "xml" else "json" if read == "json" else "html"
-    if essence in {"", "application/octet-stream", "binary/octet-stream", "application/x-unknown", "*/*"}:
+        return read
+    if essence in UNTOLD_TYPES:
         start = response.body[:_SNIFF_BYTES]
         return "binary" if b"\0" in start and not start.startswith(_BOMS) else "html"
     if essence.startswith("text/") or essence.endswith(_TEXTUAL):

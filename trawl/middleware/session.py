@@ -19,12 +19,7 @@ from trawl.transport.proxy import Proxy
 if TYPE_CHECKING:
     from trawl.middleware.factory import MiddlewareCrawl
 
-__all__ = ["Session", "Sessions", "session_scope"]
-
-
-def session_scope(name: str) -> str:
-    """Return the id of a session's throttling scope."""
-    return f"{SESSION}{name}"
+__all__ = ["Session", "Sessions"]
 
 
 class Session:
@@ -68,7 +63,7 @@ class Session:
     @property
     def scope(self) -> str:
         """The id of the session's throttling scope."""
-        return session_scope(self.name)
+        return f"{SESSION}{self.name}"
 
     @property
     def cookies(self) -> Jar:
