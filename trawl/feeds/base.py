@@ -48,11 +48,6 @@ class Format(Protocol):
     """Encoder of items. A value: :meth:`settled` makes another one where the first item decides something."""
 
     @property
-    def name(self) -> str:
-        """Its name in the settings, for example ``jsonl``."""
-        ...
-
-    @property
     def columns(self) -> tuple[str, ...] | None:
         """The only fields it can write from now on; None if it can write any."""
         ...

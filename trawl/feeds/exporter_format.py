@@ -34,18 +34,16 @@ class ExporterFormat:
 
     first = separator = b""
 
-    def __init__(self, exporter: Exporter, name: str, reader: Format | None) -> None:
+    def __init__(self, exporter: Exporter, reader: Format | None) -> None:
         """A format for a file that has no record yet.
 
         Args:
             exporter: The class that writes.
-            name: The name of the format in the settings.
             reader: Finds the end of the last whole record of such a file; None if nothing can.
 
         Raises:
             SettingsError: The exporter can't be made.
         """
-        self.name: str = name
         self.is_whole: bool = exporter.is_piecewise
         self.opening: bytes = b""
         self._exporter = exporter
@@ -189,7 +187,7 @@ def _exported(options: FeedOptions, exporter: Exporter) -> Format:
         arguments = {name: getattr(writer, name) for name in names if hasattr(writer, name)}
         changes: dict[str, Any] = {"exporter": None, "format": name, "arguments": arguments}
         reader = make_format(attrs.evolve(options, **changes))
-    return ExporterFormat(exporter, options.format, reader)
+    return ExporterFormat(exporter, reader)
 
 
 def _of_plugin(options: FeedOptions) -> Format:

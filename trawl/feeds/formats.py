@@ -41,7 +41,6 @@ class CsvTable:
     has_header: bool = True
     joint: str | None = None
 
-    name = "csv"
     first = separator = closing = b""
 
     @property
@@ -172,7 +171,6 @@ class JsonArray(_AnyFields):
     indent: int = 0
     is_ascii: bool = False
 
-    name = "json"
     opening = b"["
     first = b"\n"
     separator = b",\n"
@@ -257,7 +255,6 @@ class JsonLines(_AnyFields):
 
     is_ascii: bool = False
 
-    name = "jsonl"
     opening = first = separator = closing = b""
 
     def record(self, row: Mapping[str, object]) -> bytes:
@@ -311,7 +308,6 @@ class XmlTree(_AnyFields):
     indent: int = 0
     encoding: str = "utf-8"
 
-    name = "xml"
     first = b"\n"
     separator = b"\n"
 
