@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from trawl.cookies import Cookie, Jar, Jars, RequestUrl
-from trawl.cookies.jars import MAX_COOKIES, MAX_PER_DOMAIN, PublicSuffixList
+from trawl.cookies.jars import MAX_COOKIES, MAX_PER_DOMAIN, is_public_suffix
 from trawl.http import Request, Response
 
 NOW = datetime(2025, 1, 1, tzinfo=UTC)
@@ -203,7 +203,7 @@ def test_a_crawl_of_the_whole_web_keeps_a_bounded_jar() -> None:
     ],
 )
 def test_the_public_suffix_list_is_read_from_the_package(domain: str, is_public: bool) -> None:
-    assert PublicSuffixList()(domain) is is_public
+    assert is_public_suffix(domain) is is_public
 
 
 # What a request brings along.

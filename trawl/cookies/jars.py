@@ -12,6 +12,7 @@ import logging
 import re
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -22,7 +23,7 @@ from trawl.http import Request, Response
 if TYPE_CHECKING:
     from tldextract import TLDExtract
 
-__all__ = ["Jar", "Jars", "NowUtc", "PublicSuffixList", "jar_name"]
+__all__ = ["Jar", "Jars", "NowUtc", "is_public_suffix", "jar_name"]
 
 logger: logging.Logger = logging.getLogger("trawl.cookies")
 
@@ -103,23 +104,17 @@ def _make_room(kept: dict[tuple[str, str], Cookie], now_utc: datetime) -> None:
         del kept[next(iter(kept))]
 
 
-class PublicSuffixList:
-    """The Public Suffix List of tldextract, loaded when first needed, never from the network."""
+def is_public_suffix(domain: str) -> bool:
+    """Return True if names directly below ``domain`` belong to different parties, as for ``com``, ``github.io``."""
+    return "." not in domain or _suffix_list().extract_str(domain).suffix == domain
 
-    __slots__ = ("_extract",)
 
-    def __init__(self) -> None:
-        self._extract: TLDExtract | None = None
+@lru_cache(maxsize=1)
+def _suffix_list() -> TLDExtract:
+    """Return the Public Suffix List, loaded when first needed, never from the network."""
+    from tldextract import TLDExtract  # noqa: PLC0415 - takes 0.1 s, and few crawls need it
 
-    def __call__(self, domain: str) -> bool:
-        """Return True if names directly below ``domain`` belong to different parties, as for ``com``, ``github.io``."""
-        if "." not in domain:
-            return True
-        if self._extract is None:
-            from tldextract import TLDExtract  # noqa: PLC0415 - takes 0.1 s, and few crawls need it
-
-            self._extract = TLDExtract(suffix_list_urls=(), cache_dir=None, include_psl_private_domains=True)
-        return self._extract.extract_str(domain).suffix == domain
+    return TLDExtract(suffix_list_urls=(), cache_dir=None, include_psl_private_domains=True)
 
 
 NowUtc = Callable[[], datetime]
@@ -143,7 +138,6 @@ class Jars:
     of names have no rules.
 
     Args:
-        is_public_suffix: Returns True for domains that cookies must not be set for; None: the Public Suffix List.
         is_enabled: Store cookies. If False, requests send only their own.
         is_like_scrapy: Do all of this in Scrapy's way.
 
@@ -151,18 +145,11 @@ class Jars:
         changes: How often cookies were stored: it moves on when there may be something new to keep.
     """
 
-    __slots__ = ("_is_enabled", "_is_like_scrapy", "_is_public_suffix", "_jars", "changes")
+    __slots__ = ("_is_enabled", "_is_like_scrapy", "_jars", "changes")
 
-    def __init__(
-        self,
-        is_public_suffix: Callable[[str], bool] | None = None,
-        *,
-        is_enabled: bool = True,
-        is_like_scrapy: bool = False,
-    ) -> None:
+    def __init__(self, *, is_enabled: bool = True, is_like_scrapy: bool = False) -> None:
         self._jars: dict[Hashable, Jar] = {}
         self.changes: int = 0
-        self._is_public_suffix = is_public_suffix or PublicSuffixList()
         self._is_enabled = is_enabled
         self._is_like_scrapy = is_like_scrapy
 
@@ -232,9 +219,9 @@ class Jars:
         """Return the domain of a request's cookie: "" for its host, None if it may not be set."""
         domain = written.removeprefix(".").lower()
         if not domain or domain == target.host:
-            return "" if not domain or target.is_address or self._is_public_suffix(domain) else domain
+            return "" if not domain or target.is_address or is_public_suffix(domain) else domain
         is_foreign = target.is_address or not domain_matches(target.host, domain)
-        return None if (self._is_like_scrapy and is_foreign) or self._is_public_suffix(domain) else domain
+        return None if (self._is_like_scrapy and is_foreign) or is_public_suffix(domain) else domain
 
     def store(self, request: Request, response: Response, now_utc: NowUtc) -> None:
         """Store the cookies that ``response`` sets, where it may (RFC 6265, 5.3)."""
@@ -246,7 +233,7 @@ class Jars:
         is_scrapys = self._is_like_scrapy
         secure: dict[str, list[Cookie]] = {}  # by domain, looked up once: a jar may have thousands
         for field in fields[:MAX_PER_DOMAIN]:
-            cookie = parse_set_cookie(field, target, now, self._is_public_suffix, is_browsers=not is_scrapys)
+            cookie = parse_set_cookie(field, target, now, is_public_suffix, is_browsers=not is_scrapys)
             if cookie is None:
                 continue
             if is_scrapys:
