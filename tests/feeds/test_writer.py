@@ -166,7 +166,7 @@ async def test_after_the_feeds_are_closed_nothing_is_taken() -> None:
 async def test_a_feed_that_fails_ends_the_writer_and_the_others_are_whole(tmp_path: Path) -> None:
     bad = Slow()
     good = await opened(tmp_path / "out.json")
-    feeds = Feeds([started(FeedOptions(uri="-", format="jsonl"), bad), *good._feeds], InlineBlocking())
+    feeds = Feeds([started(FeedOptions(uri="-", format="jsonl"), bad), *good.all], InlineBlocking())
     bad.error = OSError(errno.ENOSPC, "No space left on device")
     feeds.put_nowait({"n": 1})
     with pytest.raises(FeedError, match="feed -: No space left on device"):

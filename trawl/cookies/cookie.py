@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 import attrs
 import msgspec
 
+from trawl.http import host_of, scheme_of
+
 if TYPE_CHECKING:
     from trawl.cookies.jars import Jars
 
@@ -83,11 +85,8 @@ class RequestUrl:
     @classmethod
     def from_url(cls, url: str) -> RequestUrl:
         """Return the target of a URL in normal form."""
-        scheme, _, rest = url.partition("://")
-        authority, _, path = rest.partition("/")
-        host = authority.rpartition("@")[2]
-        host = host.partition("]")[0] + "]" if "]" in host else host.partition(":")[0]
-        return cls(host.rstrip("."), "/" + path.partition("?")[0].partition("#")[0], scheme == "https")
+        path = url.partition("://")[2].partition("/")[2].partition("?")[0].partition("#")[0]
+        return cls(host_of(url).rstrip("."), f"/{path}", scheme_of(url) == "https")
 
     @property
     def default_path(self) -> str:

@@ -97,12 +97,15 @@ class Feeds:
     """The feeds of one crawl, open.
 
     An asynchronous context manager: leaving it closes what :meth:`write` did not, for a crawl that never started.
+
+    Attributes:
+        all: The feeds, in the order of the settings.
     """
 
     def __init__(self, feeds: Sequence[Feed], blocking: Blocking, stats: Counts | None = None) -> None:
         """Feeds that are open, and not started; :func:`open_feeds` makes them."""
         self._is_started = False
-        self._feeds = tuple(feeds)
+        self.all: tuple[Feed, ...] = tuple(feeds)
         self._unfinished = list(feeds)
         self._blocking = blocking
         self._item_errors = ItemErrors(stats)
@@ -113,12 +116,7 @@ class Feeds:
     @property
     def is_empty(self) -> bool:
         """True if there is no feed."""
-        return not self._feeds
-
-    @property
-    def all(self) -> tuple[Feed, ...]:
-        """The feeds, in the order of the settings."""
-        return self._feeds
+        return not self.all
 
     def put_nowait(self, item: object, page: str = "") -> None:
         """Give an item to the feeds. One that a feed can't write is logged and counted, and does no harm.
@@ -207,7 +205,7 @@ class Feeds:
         if self._is_started:
             return
         try:
-            await self._blocking.run(_start_all, self._feeds)
+            await self._blocking.run(_start_all, self.all)
         except FeedError:
             for feed in self._unfinished:
                 feed.close()
@@ -222,10 +220,10 @@ class Feeds:
             FeedError: A feed can't be written; it is closed.
         """
         await trio.lowlevel.checkpoint()
-        for feed in self._feeds:
+        for feed in self.all:
             async with self._closed_if_it_fails(feed):
                 await feed.flush(self._blocking)
-        for feed in self._feeds:
+        for feed in self.all:
             async with self._closed_if_it_fails(feed):
                 await feed.sync(self._blocking)
 

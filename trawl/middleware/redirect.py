@@ -28,6 +28,7 @@ from trawl.http import (
     scheme_of,
 )
 from trawl.http.notes import notes_of, set_notes
+from trawl.middleware.referrer import POLICIES
 from trawl.middleware.settings import MiddlewareSettings
 from trawl.throttling.hints import hint_of
 
@@ -163,7 +164,12 @@ def redirected(request: Request, url: str, status: int, *, priority_adjust: int 
         target = target.replace(cookies=None)
     if not is_same_origin:
         _drop(target.headers, CREDENTIAL_HEADERS + ORIGIN_HEADERS)
-        _shorten_referer(target.headers, url)
+        if (referer := target.headers.get("Referer")) is not None:
+            shortened = POLICIES["strict-origin-when-cross-origin"](referer, url)  # the default (Referrer Policy, 8.3)
+            if shortened is None:
+                del target.headers["Referer"]
+            else:
+                target.headers["Referer"] = shortened
     return target
 
 
@@ -177,17 +183,6 @@ def _becomes_get(method: str, status: int) -> bool:
 def _drop(headers: Headers, names: tuple[str, ...]) -> None:
     for name in names:
         headers.pop(name, None)
-
-
-def _shorten_referer(headers: Headers, url: str) -> None:
-    """Send another origin only our origin, and plain http nothing (Referrer Policy, 8.3: the default policy)."""
-    referer = headers.get("Referer")
-    if referer is None:
-        return
-    if scheme_of(referer) == "https" and scheme_of(url) == "http":
-        del headers["Referer"]
-    elif origin_of(referer) != origin_of(url):
-        headers["Referer"] = origin_of(referer) + "/"
 
 
 def _delay(response: Response, settings: MiddlewareSettings, now_utc: NowUtc) -> float:

@@ -134,10 +134,10 @@ class Spider(Generic[ItemT]):
         Raises:
             RuntimeError: The spider is not running: in ``__init__``, for example.
         """
-        if getattr(self, "_crawl", None) is None:
+        crawl: Crawl | None = getattr(self, "_crawl", None)
+        if crawl is None:
             raise RuntimeError(f"{self.name} is not running yet: `crawl` and `settings` are there from start() on")
-        assert self._crawl is not None
-        return self._crawl
+        return crawl
 
     def bind(self, crawl: Crawl) -> None:
         """Connect the spider to its running crawl, before :meth:`start`.
