@@ -247,7 +247,7 @@ def is_netscape(path: str) -> bool:
     return path.lower().endswith(".txt")
 
 
-class _SavedCookie(msgspec.Struct):
+class _JsonCookie(msgspec.Struct):
     name: str
     value: str
     domain: str
@@ -257,24 +257,24 @@ class _SavedCookie(msgspec.Struct):
     expires: float | None
 
 
-class _SavedJar(msgspec.Struct):
+class _JsonJar(msgspec.Struct):
     name: str | int | bool | None
-    cookies: list[_SavedCookie]
+    cookies: list[_JsonCookie]
 
 
-class _SavedJars(msgspec.Struct):
+class _JsonFile(msgspec.Struct):
     trawl_cookies: int  # the version
-    jars: list[_SavedJar]
+    jars: list[_JsonJar]
 
 
 def to_json(jars: Jars, now_utc: datetime) -> bytes:
     """Return every jar as JSON. Those named by anything but a string, a number or None are left out."""
     written = []
     for name, jar in jars.items():
-        saved = [_saved(cookie) for cookie in jar if not cookie.is_expired(now_utc)]
+        saved = [_json_cookie(cookie) for cookie in jar if not cookie.is_expired(now_utc)]
         if saved and (name is None or isinstance(name, str | int)):
-            written.append(_SavedJar(name, saved))
-    return msgspec.json.format(msgspec.json.encode(_SavedJars(1, written)), indent=1) + b"\n"
+            written.append(_JsonJar(name, saved))
+    return msgspec.json.format(msgspec.json.encode(_JsonFile(1, written)), indent=1) + b"\n"
 
 
 def from_json(text: bytes) -> Iterator[tuple[Hashable, Cookie]]:
@@ -284,7 +284,7 @@ def from_json(text: bytes) -> Iterator[tuple[Hashable, Cookie]]:
         ValueError: It is not such a file.
     """
     try:
-        read = msgspec.json.decode(text, type=_SavedJars)
+        read = msgspec.json.decode(text, type=_JsonFile)
     except (msgspec.DecodeError, UnicodeError) as error:
         is_json = isinstance(error, msgspec.ValidationError)
         what = "its JSON has another structure" if is_json else "not JSON"
@@ -298,10 +298,10 @@ def from_json(text: bytes) -> Iterator[tuple[Hashable, Cookie]]:
             yield jar.name, Cookie(each.name, each.value, *place, expires_utc)
 
 
-def _saved(cookie: Cookie) -> _SavedCookie:
+def _json_cookie(cookie: Cookie) -> _JsonCookie:
     expires = None if cookie.expires_utc is None else cookie.expires_utc.timestamp()
     place = cookie.domain, cookie.path, cookie.is_host_only, cookie.is_secure
-    return _SavedCookie(cookie.name, cookie.value, *place, expires)
+    return _JsonCookie(cookie.name, cookie.value, *place, expires)
 
 
 def to_netscape(cookies: Iterable[Cookie], now_utc: datetime) -> bytes:
