@@ -280,21 +280,14 @@ class TextFile(FeedFile):
         except Exception as error:
             raise wrong_field(row, error) from error
         if not self._is_settled:
-            self._settle(style, row)
-        elif self._known is not None and not row.keys() <= self._known:
-            self._warn_of_extra(row)
+            self._format, self._is_settled = style, bool(row)
+            if columns is not None and self._options.fields is None:
+                self._known = set(columns)
+        if self._known is not None and not row.keys() <= self._known:
+            self._warn_of_extra(row, self._known)
         return record
 
-    def _settle(self, style: Format, row: Mapping[str, object]) -> None:
-        self._format = style
-        self._is_settled = bool(row)
-        if style.columns is not None and self._options.fields is None:
-            self._known = set(style.columns)
-            if not row.keys() <= self._known:
-                self._warn_of_extra(row)
-
-    def _warn_of_extra(self, row: Mapping[str, object]) -> None:
-        known = self._known or set()
+    def _warn_of_extra(self, row: Mapping[str, object], known: set[str]) -> None:
         for name in row:
             if name not in known:
                 known.add(name)  # once a name
