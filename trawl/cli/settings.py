@@ -254,7 +254,7 @@ def _value(value: object) -> str:
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, _NAMED) and "<" in _path(value):  # <lambda>, <locals>
         raise TypeError("it has no import path; write it as a function or class of a module, and its path here")
-    if isinstance(value, PurePath) or isinstance(value, _NAMED):
+    if isinstance(value, PurePath | _NAMED):
         return _value(_path(value))
     if isinstance(value, Mapping):
         pairs = (f"{_key(_path(key))} = {_value(part)}" for key, part in value.items())
