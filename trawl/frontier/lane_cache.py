@@ -2,7 +2,7 @@
 
 Everything pending is in the store. Memory holds, for each lane that is not empty, a count, the key of the best
 record that is not in memory, and a few records, which can be dropped at any time. So memory grows with the lanes (about
-0.6 kB each), never with the records. :class:`LaneReader` reads records when a decision needs more of them.
+0.6 kB each), never with the records. More of them are read when a decision needs them.
 
 A claimed fingerprint is in memory until its request is stored, and is stored in the same step. Beside those, the
 fingerprints used last are kept in two generations: when the younger is full it replaces the older. So a crawl of common
@@ -24,7 +24,7 @@ import trio
 from trawl.frontier.base import LaneKey, Record, SortKey
 from trawl.frontier.job import Job, LaneHead
 
-__all__ = ["Bounds", "CachedRecord", "DupeFilter", "LaneCache", "LaneCaches", "LaneReader"]
+__all__ = ["Bounds", "CachedRecord", "DupeFilter", "LaneCache", "LaneCaches"]
 
 
 @attrs.frozen(kw_only=True)
@@ -153,24 +153,34 @@ class LaneCache:
         return sum(key < self.beyond for key, _ in self.at_hand) >= wanted
 
 
+LANES_AT_ONCE = 128
+"""Lanes that are read with the one that is asked for, when a job of many lanes begins."""
+
+
 class LaneCaches:
     """All lanes that have something pending or leased.
 
     Args:
+        job: Where their records are read. Leased ones are still there, and are skipped.
+        leased: The orders of the records that are leased.
         bounds: How many records are kept at hand.
 
     Attributes:
         by_lane: The lanes, in the order of coming.
         at_hand: Records at hand in all lanes.
+        unread: Lanes of an earlier process that were not asked for yet, in their order.
     """
 
-    __slots__ = ("_at_hand", "_in_all", "_used", "at_hand", "by_lane")
+    __slots__ = ("_at_hand", "_in_all", "_job", "_leased", "_used", "at_hand", "by_lane", "unread")
 
-    def __init__(self, bounds: Bounds) -> None:
+    def __init__(self, job: Job, leased: Container[int], bounds: Bounds) -> None:
+        self._job = job
+        self._leased = leased
         self._at_hand = bounds.at_hand
         self._in_all = bounds.in_all
         self.by_lane: dict[LaneKey, LaneCache] = {}
         self.at_hand: int = 0
+        self.unread: dict[LaneKey, None] = {}
         self._used: OrderedDict[LaneCache, None] = OrderedDict()  # those with records at hand, the longest unused first
 
     def place(self, cache: LaneCache, key: SortKey, record: Record | bytes) -> None:
@@ -197,78 +207,8 @@ class LaneCaches:
             self._used.pop(cache, None)
         return taken
 
-    def refill(self, cache: LaneCache, rows: list[CachedRecord], beyond: SortKey | None) -> None:
-        """Replace the cached records of a lane by ``rows``, its best; others begin at the key ``beyond``."""
-        self.drop(cache)
-        cache.beyond = beyond
-        for key, record in rows:
-            self._hold(cache, key, record)
-
-    def drop(self, cache: LaneCache) -> None:
-        """Drop a lane's records from memory."""
-        cache.beyond = cache.best()
-        self.at_hand -= len(cache.at_hand)
-        cache.at_hand = []
-        self._used.pop(cache, None)
-
-    @property
-    def ahead(self) -> int:
-        """The number of records to read of a lane besides those that are wanted now."""
-        return max(1, min(self._at_hand, self._in_all // max(1, len(self.by_lane))))
-
-    def forget_if_empty(self, cache: LaneCache) -> None:
-        """Forget a lane with nothing pending or leased."""
-        if not cache.pending and not cache.leased and cache.reading is None and self.is_known(cache):
-            del self.by_lane[cache.lane]
-
-    def forget(self, cache: LaneCache) -> None:
-        """Forget a lane with all that is pending in it: it is another process's now."""
-        self.drop(cache)
-        cache.pending = 0
-        del self.by_lane[cache.lane]
-
-    def is_known(self, cache: LaneCache) -> bool:
-        """Return whether a lane was not forgotten meanwhile."""
-        return self.by_lane.get(cache.lane) is cache
-
-    def _hold(self, cache: LaneCache, key: SortKey, record: Record | bytes) -> None:
-        heappush(cache.at_hand, (key, record))
-        self._used[cache] = None
-        self._used.move_to_end(cache)
-        self.at_hand += 1
-        while self.at_hand > self._in_all:
-            longest_unused = next(iter(self._used))
-            if longest_unused is cache:
-                break
-            self.drop(longest_unused)
-
-
-LANES_AT_ONCE = 128
-"""Lanes that are read with the one that is asked for, when a job of many lanes begins."""
-
-
-class LaneReader:
-    """Reads the best records of lanes into memory. Leased ones are still in the store, and are skipped.
-
-    Args:
-        job: Where it reads.
-        caches: The lanes in memory.
-        leased: The orders of the records that are leased.
-
-    Attributes:
-        unread: Lanes of an earlier process that were not asked for yet, in their order.
-    """
-
-    __slots__ = ("_caches", "_job", "_leased", "unread")
-
-    def __init__(self, job: Job, caches: LaneCaches, leased: Container[int]) -> None:
-        self._job = job
-        self._caches = caches
-        self._leased = leased
-        self.unread: dict[LaneKey, None] = {}
-
     async def read(self, cache: LaneCache, wanted: int) -> None:
-        """Read the ``wanted`` best records of a lane, and a few more. A checkpoint.
+        """Read the ``wanted`` best records of a lane, and a few more, into memory. A checkpoint.
 
         Somebody else may have taken them when it returns: look again.
 
@@ -279,7 +219,7 @@ class LaneReader:
         if cache.reading is not None:
             await cache.reading.wait()
             return
-        ahead = self._caches.ahead
+        ahead = max(1, min(self._at_hand, self._in_all // max(1, len(self.by_lane))))
         caches = [cache, *self._others(cache)]
         limits = [ahead + each.leased + 1 for each in caches]  # the one more says where the rest begins
         limits[0] += wanted
@@ -288,7 +228,7 @@ class LaneReader:
 
         def applied(found: list[list[LaneHead]]) -> None:
             for each, limit, rows in zip(caches, limits, found, strict=True):
-                if self._caches.is_known(each):
+                if self._is_known(each):
                     self._refill(each, rows, are_all=len(rows) < limit)
 
         asked = [(each.number, limit) for each, limit in zip(caches, limits, strict=True)]
@@ -299,7 +239,22 @@ class LaneReader:
                 if each.reading is not None:
                     each.reading.set()
                 each.reading = None
-                self._caches.forget_if_empty(each)
+                self.forget_if_empty(each)
+
+    def forget_if_empty(self, cache: LaneCache) -> None:
+        """Forget a lane with nothing pending or leased."""
+        if not cache.pending and not cache.leased and cache.reading is None and self._is_known(cache):
+            del self.by_lane[cache.lane]
+
+    def forget(self, cache: LaneCache) -> None:
+        """Forget a lane with all that is pending in it: it is another process's now."""
+        self._drop(cache)
+        cache.pending = 0
+        del self.by_lane[cache.lane]
+
+    def _is_known(self, cache: LaneCache) -> bool:
+        """Return whether a lane was not forgotten meanwhile."""
+        return self.by_lane.get(cache.lane) is cache
 
     def _others(self, cache: LaneCache) -> list[LaneCache]:
         """Return lanes to read along: a crawl that resumes will ask for all, in their order."""
@@ -308,7 +263,7 @@ class LaneReader:
         while self.unread and len(others) < LANES_AT_ONCE:
             lane = next(iter(self.unread))
             del self.unread[lane]
-            other = self._caches.by_lane.get(lane)
+            other = self.by_lane.get(lane)
             if other is not None and other.pending and not other.at_hand and other.reading is None:
                 others.append(other)
         return others
@@ -321,8 +276,28 @@ class LaneReader:
             if order not in self._leased:
                 key: SortKey = (priority, share, order)
                 held.append((key, known.get(key, blob)))
-        beyond = None
+        self._drop(cache)
+        cache.beyond = None
         if not are_all:
             # All that was read is leased: what is not begins behind the last of it.
-            beyond = held.pop()[0] if held else rows[-1][:3]
-        self._caches.refill(cache, held, beyond)
+            cache.beyond = held.pop()[0] if held else rows[-1][:3]
+        for key, record in held:
+            self._hold(cache, key, record)
+
+    def _drop(self, cache: LaneCache) -> None:
+        """Drop a lane's records from memory."""
+        cache.beyond = cache.best()
+        self.at_hand -= len(cache.at_hand)
+        cache.at_hand = []
+        self._used.pop(cache, None)
+
+    def _hold(self, cache: LaneCache, key: SortKey, record: Record | bytes) -> None:
+        heappush(cache.at_hand, (key, record))
+        self._used[cache] = None
+        self._used.move_to_end(cache)
+        self.at_hand += 1
+        while self.at_hand > self._in_all:
+            longest_unused = next(iter(self._used))
+            if longest_unused is cache:
+                break
+            self._drop(longest_unused)

@@ -27,7 +27,7 @@ from trawl.errors import JobError
 from trawl.frontier.base import FrontierStatistics, LaneKey, PushResult, Record, SortKey
 from trawl.frontier.codec import RecordCodec
 from trawl.frontier.job import HeldLane, Job, LaneRow, Place, Row, Snapshot, Step, StepResult, as_is, wall_time
-from trawl.frontier.lane_cache import Bounds, DupeFilter, LaneCache, LaneCaches, LaneReader
+from trawl.frontier.lane_cache import Bounds, DupeFilter, LaneCache, LaneCaches
 from trawl.frontier.parts import is_held, part_in
 from trawl.frontier.sections import LEASES
 from trawl.http import Request
@@ -61,10 +61,9 @@ class StoredFrontier:
         self._sign = -1 if depth_first else 1
         self._next_order = job.orders_after(found.last_order)
         self._dupe_filter = DupeFilter(found.marks, found.seen, bounds.marks, asks=not job.decides_seen)
-        self.caches: LaneCaches = LaneCaches(bounds)
         self._leased: dict[int, tuple[LaneCache, float, Place]] = {}  # in the order of leasing
+        self.caches: LaneCaches = LaneCaches(job, self._leased, bounds)
         self._spilled: dict[int, int] = {}
-        self._reader = LaneReader(job, self.caches, self._leased)
         self._pending = 0
         self._held: dict[int, HeldLane] = {}
         self._next_due = inf
@@ -117,7 +116,7 @@ class StoredFrontier:
             if cache.ready(wanted):
                 return self._take(cache, wanted)
             # Another task may take what this reads: look again.
-            await self._reader.read(cache, wanted)
+            await self.caches.read(cache, wanted)
         return []
 
     async def spill(self, lease: Record, items: Sequence[bytes]) -> None:
@@ -303,7 +302,7 @@ class StoredFrontier:
             cache.pending = pending
             if pending > 1:
                 cache.beyond = (priority, share, order + 1)  # there are none before; where the next is, a reading says
-            self._reader.unread[lane] = None
+            self.caches.unread[lane] = None
             self._pending += pending
             found.append(lane)
         for each in held:
