@@ -67,7 +67,7 @@ _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 class SqliteJob(Job):
-    """A job in a directory; :func:`open_job` makes it.
+    """A job in a directory. Making it opens the job, and blocks: :func:`open_job` does that.
 
     Attributes:
         transactions: Its transactions.
@@ -76,20 +76,34 @@ class SqliteJob(Job):
 
     directory: Path
 
-    def __init__(self, directory: Path, opened: _DirectoryState, blocking: Blocking) -> None:
-        outbox = Outbox(opened.outbox_start, opened.outbox_end)
-        super().__init__(str(directory), opened.kept, outbox, is_new=opened.is_new)
+    def __init__(self, directory: Path, blocking: Blocking) -> None:
+        _make(directory)
+        # Before the database: that of a job in use is not even opened.
+        self._lock = JobLock(directory)
+        try:
+            self._connection, is_new = connect(directory)
+            try:
+                self._is_older = _prepare(self._connection)
+                kept = read_kept(self._connection)
+                start, end = read_outbox_ends(self._connection)
+                self._lock.clear_error()
+            except BaseException:
+                self._connection.close()
+                raise
+        except BaseException as error:
+            self._lock.release()
+            if isinstance(error, DATABASE_ERRORS):
+                raise job_error(directory, error) from error
+            raise
+        super().__init__(str(directory), kept, Outbox(start, end), is_new=is_new)
         self.directory: Path = directory
-        self.last_error: str = opened.lock.last_error
+        self.last_error: str = self._lock.last_error
         self.row_counts: RowCounts = RowCounts()
-        self.transactions: Transactions = Transactions(opened.connection, blocking, directory, self._in_transaction)
-        self._connection = opened.connection
-        self._is_older = opened.is_older
-        self._lock = opened.lock
+        self.transactions: Transactions = Transactions(self._connection, blocking, directory, self._in_transaction)
         self._blocking = blocking
-        self._stored_start = opened.outbox_start
-        self._stored_end = opened.outbox_end
-        self._last_position = opened.outbox_end  # of an item put in, committed or not; for use in transactions
+        self._stored_start = start
+        self._stored_end = end
+        self._last_position = end  # of an item put in, committed or not; for use in transactions
         self._is_open = True
 
     @property
@@ -225,47 +239,19 @@ async def open_job(directory: str | PathLike[str], blocking: Blocking) -> Sqlite
         JobError: Another process is using it; or it is damaged, of a newer version, or can't be written.
         UsageError: It is not a directory, or holds other files.
     """
-    path = Path(directory)
-    return SqliteJob(path, await blocking.run(_DirectoryState, path), blocking)
+    return await blocking.run(SqliteJob, Path(directory), blocking)
 
 
-class _DirectoryState:
-    """State read from the disk while a job is opened. The constructor blocks."""
-
-    def __init__(self, directory: Path) -> None:
-        _make(directory)
-        # Before the database: that of a job in use is not even opened.
-        self.lock: JobLock = JobLock(directory)
-        try:
-            try:
-                self.connection: sqlite3.Connection
-                self.is_new: bool
-                self.connection, self.is_new = connect(directory)
-                try:
-                    self._read()
-                    self.lock.clear_error()
-                except BaseException:
-                    self.connection.close()
-                    raise
-            except DATABASE_ERRORS as error:
-                raise job_error(directory, error) from error
-        except BaseException:
-            self.lock.release()
-            raise
-
-    def _read(self) -> None:
-        connection = self.connection
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-        self.is_older: bool = version < SCHEMA_VERSION
-        connection.execute("BEGIN IMMEDIATE")
-        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")  # can it be written? Nothing is, until a commit
-        connection.execute("ROLLBACK")
-        if connection.execute("SELECT 1 FROM spilled LIMIT 1").fetchone():
-            connection.execute("DELETE FROM spilled")  # the requests come back, and will give these items again
-        self.kept: dict[str, bytes] = read_kept(connection)
-        self.outbox_start: int
-        self.outbox_end: int
-        self.outbox_start, self.outbox_end = read_outbox_ends(connection)
+def _prepare(connection: sqlite3.Connection) -> bool:
+    """Check that the database can be written, and remove spilled items. Returns whether an older release made it."""
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    connection.execute("BEGIN IMMEDIATE")
+    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")  # nothing is written until a commit
+    connection.execute("ROLLBACK")
+    if connection.execute("SELECT 1 FROM spilled LIMIT 1").fetchone():
+        connection.execute("DELETE FROM spilled")  # the requests come back, and will give these items again
+    is_older: bool = version < SCHEMA_VERSION
+    return is_older
 
 
 def _make(directory: Path) -> None:
