@@ -28,7 +28,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-import attrs
 import trio
 
 from trawl.errors import JobError, SessionEnded, TrawlError
@@ -61,6 +60,7 @@ from trawl.frontier.redis.layout import (
     mark_of,
     place_of,
     start_of_lane,
+    text_of,
     texts_of,
 )
 from trawl.frontier.redis.sessions import Share, packed
@@ -68,7 +68,7 @@ from trawl.frontier.redis.sessions import Share, packed
 if TYPE_CHECKING:
     from trawl.frontier.stored import StoredFrontier
 
-__all__ = ["RedisJob", "ServerState"]
+__all__ = ["RedisJob"]
 
 logger: logging.Logger = logging.getLogger("trawl.frontier")
 
@@ -76,31 +76,6 @@ T = TypeVar("T")
 
 _CLOSE_SECONDS = 8.0
 _LANES_AT_ONCE = 32
-
-
-@attrs.frozen(kw_only=True)
-class ServerState:
-    """The state of a job when it is taken.
-
-    Attributes:
-        is_new: It has just been made.
-        begun: When it began, as its head has it.
-        share: The session.
-        seen: How many marks it has.
-        start: The position up to which the feeds have the items.
-        end: The position of the last item.
-        kept: The saved values by name.
-        orphans: Requests with spilled items whose sessions are gone, as the store has them.
-    """
-
-    is_new: bool
-    begun: str
-    share: Share
-    seen: int
-    start: int
-    end: int
-    kept: dict[str, bytes]
-    orphans: list[str]
 
 
 class _PendingCall(Generic[T]):
@@ -165,6 +140,13 @@ class _Batch:
 class RedisJob(Job):
     """A job in a server; :func:`~trawl.frontier.redis.startup.open_job` makes it.
 
+    Args:
+        address: Where it is.
+        share: The session that has joined it.
+        state: What ``state.lua`` tells.
+        lease: The length of the session's lease, in seconds.
+        replicas: Replicas that must have each step before it counts.
+
     Attributes:
         share: The session.
         serving: The scope of the long task, which is shielded: where all is cancelled, closing the job needs it.
@@ -173,16 +155,18 @@ class RedisJob(Job):
     share: Share
     decides_seen: bool = True
 
-    def __init__(self, address: Address, opened: ServerState, *, lease: float, replicas: int) -> None:
-        super().__init__(address.shown, opened.kept, Outbox(opened.start, opened.end), is_new=opened.is_new)
+    def __init__(self, address: Address, share: Share, state: Sequence[Any], *, lease: float, replicas: int) -> None:
+        head = texts_of(state[0])
+        outbox = Outbox(int(head.get("exported", "0")), int(head.get("end", "0")))
+        super().__init__(address.shown, kept_of(state[4]), outbox, is_new=share.session == 1)
         self.lease: SessionLease = SessionLease()
-        self.share = opened.share
-        self.was_killed: bool = opened.share.unclean
-        self._kept_of = opened.share.kept
+        self.share = share
+        self.was_killed: bool = share.unclean
+        self._kept_of = share.kept
         self._keys = Keys(address.job)
-        self._begun = opened.begun
+        self._begun = head.get("begun", "")
         self._step = 0
-        self._seen = opened.seen
+        self._seen = int(head.get("marks", "0"))
         self._lease_seconds = lease
         self._replicas = replicas
         self._renew_at = -math.inf
@@ -190,7 +174,9 @@ class RedisJob(Job):
         self._running: _Batch | None = None
         self._wanted = trio.Event()
         self._failure: JobError | None = None
-        self._orphans = opened.orphans
+        live = {text_of(session) for session in state[5][::2]}
+        # Requests whose sessions are gone come back, and will give what they have spilled again.
+        self._orphans = [each for each in map(text_of, state[7]) if each.partition(" ")[0] not in live]
         self._changed_parts: set[int] = set()
         self._has_started = False
         self._is_closing = False

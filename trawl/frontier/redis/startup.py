@@ -29,8 +29,8 @@ from trawl.errors import JobError, TrawlError, UsageError
 from trawl.frontier.parts import PARTS, suffixes_digest
 from trawl.frontier.redis.client import Address, Connect, StoreConnectionError, StoreServer, refusal_words
 from trawl.frontier.redis.client import connect as connect_server
-from trawl.frontier.redis.job import RedisJob, ServerState
-from trawl.frontier.redis.layout import FORMAT, SUBSETS, Keys, kept_of, text_of, texts_of
+from trawl.frontier.redis.job import RedisJob
+from trawl.frontier.redis.layout import FORMAT, SUBSETS, Keys, text_of, texts_of
 from trawl.frontier.redis.line import StoreLine
 from trawl.frontier.redis.sessions import Share
 
@@ -168,16 +168,18 @@ async def _open(server: StoreServer, address: Address, options: _JoinOptions) ->
     await server.read_stream(keys.tried, "0", 0.0)  # this user may: the shared scopes will
     try:
         check_head((await server.run([("head", [keys.head], [1, *head])]))[0], address)
-        opened = await _join(server, address, keys, options)
+        share = await _join(server, address, keys, options)
+        (state,) = await server.run([("state", keys.of_state, [])])
+        job = RedisJob(address, share, state, lease=options.lease, replicas=replicas)
     except (ValueError, TypeError, LookupError) as error:
         words = f"job {address.shown}: it is damaged (what is stored in it can't be read: {error!r})"
         raise JobError(words, address.shown) from error
-    if opened.share.is_alone:  # those who join others need not be told
+    if share.is_alone:  # those who join others need not be told
         _tell_durability(address, options.durability)
-    return RedisJob(address, opened, lease=options.lease, replicas=replicas)
+    return job
 
 
-async def _join(server: StoreServer, address: Address, keys: Keys, options: _JoinOptions) -> ServerState:
+async def _join(server: StoreServer, address: Address, keys: Keys, options: _JoinOptions) -> Share:
     """Begin a session, and have it take what it is to have."""
     worker = f"{socket.gethostname()}:{os.getpid()}"
     terms = msgspec.json.encode(dict(options.terms)) if options.works else b""
@@ -190,24 +192,11 @@ async def _join(server: StoreServer, address: Address, keys: Keys, options: _Joi
         raise UsageError(f"job {address.shown}: {words}")
     if options.exports:
         await _export(server, share, address, options.lease)
-    is_first = True
-    while is_first or share.has_more:
-        is_first = False
+    while True:
         (answer,) = await server.run([share.call(options.lease, takes=True)])
         share.hear(answer)
-    (state,) = await server.run([("state", keys.of_state, [])])
-    head = texts_of(state[0])
-    live = {text_of(live) for live in state[5][::2]}
-    return ServerState(
-        is_new=session == 1,
-        begun=head.get("begun", ""),
-        share=share,
-        seen=int(head.get("marks", "0")),
-        start=int(head.get("exported", "0")),
-        end=int(head.get("end", "0")),
-        kept=kept_of(state[4]),
-        orphans=[text_of(each) for each in state[7] if text_of(each).partition(" ")[0] not in live],
-    )
+        if not share.has_more:
+            return share
 
 
 def _differences(terms: Mapping[str, str], others: Sequence[bytes]) -> str:
