@@ -50,8 +50,6 @@ __all__ = [
     "SAFE",
     "HeldLane",
     "Job",
-    "LaneHead",
-    "LaneRow",
     "Outbox",
     "Place",
     "Row",
@@ -87,12 +85,6 @@ Row: TypeAlias = "tuple[int, int, int, float, bytes]"
 Place: TypeAlias = "tuple[int, int, int, float]"
 """Where a record is stored: its order, lane, minus priority and minus share."""
 
-LaneRow: TypeAlias = "tuple[int, int, float, int, bytes]"
-"""Of a lane's first record: the lane, minus priority, minus share, order, record."""
-
-LaneHead: TypeAlias = "tuple[int, float, int, bytes]"
-"""One of a lane's first records: minus priority, minus share, order, record."""
-
 
 def wall_time(until: float) -> int:
     """Return the value stored as priority for a wall time in seconds since 1970, rounded up."""
@@ -118,7 +110,7 @@ class Snapshot:
         held: Lanes of requests that wait for a time of their own.
     """
 
-    lanes: Sequence[tuple[int, LaneRow]]
+    lanes: Sequence[tuple[int, Row]]
     last_order: int
     seen: int
     marks: Sequence[bytes] | None
@@ -448,9 +440,7 @@ class Job:
         """
         raise NotImplementedError
 
-    async def read_lanes(
-        self, wanted: Sequence[tuple[int, int]], applied: Callable[[list[list[LaneHead]]], None]
-    ) -> None:
+    async def read_lanes(self, wanted: Sequence[tuple[int, int]], applied: Callable[[list[list[Row]]], None]) -> None:
         """Read the first records of lanes, each given by its number and a limit, in their place among the steps.
 
         Raises:
@@ -469,7 +459,7 @@ class Job:
         """
         raise NotImplementedError
 
-    async def read_due(self, lanes: Sequence[int], now: int) -> list[tuple[Place, bytes]]:
+    async def read_due(self, lanes: Sequence[int], now: int) -> list[Row]:
         """Read the first requests of lanes of held ones that are due at ``now``, in microseconds since 1970.
 
         Raises:

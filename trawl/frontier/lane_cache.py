@@ -22,7 +22,7 @@ import attrs
 import trio
 
 from trawl.frontier.base import LaneKey, Record, SortKey
-from trawl.frontier.job import Job, LaneHead
+from trawl.frontier.job import Job, Row
 
 __all__ = ["Bounds", "CachedRecord", "DupeFilter", "LaneCache", "LaneCaches"]
 
@@ -226,7 +226,7 @@ class LaneCaches:
         for each in caches:
             each.reading = trio.Event()
 
-        def applied(found: list[list[LaneHead]]) -> None:
+        def applied(found: list[list[Row]]) -> None:
             for each, limit, rows in zip(caches, limits, found, strict=True):
                 if self._is_known(each):
                     self._refill(each, rows, are_all=len(rows) < limit)
@@ -268,11 +268,11 @@ class LaneCaches:
                 others.append(other)
         return others
 
-    def _refill(self, cache: LaneCache, rows: list[LaneHead], *, are_all: bool) -> None:
+    def _refill(self, cache: LaneCache, rows: list[Row], *, are_all: bool) -> None:
         """Cache the best rows of a lane; a record in memory stays the same object."""
         known = {key: record for key, record in cache.at_hand if isinstance(record, Record)}
         held: list[CachedRecord] = []
-        for priority, share, order, blob in rows:
+        for order, _, priority, share, blob in rows:
             if order not in self._leased:
                 key: SortKey = (priority, share, order)
                 held.append((key, known.get(key, blob)))
@@ -280,7 +280,8 @@ class LaneCaches:
         cache.beyond = None
         if not are_all:
             # All that was read is leased: what is not begins behind the last of it.
-            cache.beyond = held.pop()[0] if held else rows[-1][:3]
+            last = rows[-1]
+            cache.beyond = held.pop()[0] if held else (last[2], last[3], last[0])
         for key, record in held:
             self._hold(cache, key, record)
 

@@ -31,7 +31,7 @@ from trawl.errors import JobError, UsageError
 from trawl.file_sync import make_folder
 from trawl.frontier.base import OutboxItem
 from trawl.frontier.errors import DATABASE_ERRORS, damage_error, job_error
-from trawl.frontier.job import Job, LaneHead, Outbox, Place, Snapshot, Step, StepResult, as_is
+from trawl.frontier.job import Job, Outbox, Row, Snapshot, Step, StepResult, as_is
 from trawl.frontier.lock import LOCK_NAME, JobLock
 from trawl.frontier.parts import HELD
 from trawl.frontier.tables import (
@@ -136,9 +136,7 @@ class SqliteJob(Job):
 
         return await self.transactions.execute(run, hear)
 
-    async def read_lanes(
-        self, wanted: Sequence[tuple[int, int]], applied: Callable[[list[list[LaneHead]]], None]
-    ) -> None:
+    async def read_lanes(self, wanted: Sequence[tuple[int, int]], applied: Callable[[list[list[Row]]], None]) -> None:
         """Read the first records of lanes, each given by its number and a limit. A checkpoint."""
         await self.transactions.execute(partial(read_lanes, wanted=wanted), applied, is_writing=False)
 
@@ -146,7 +144,7 @@ class SqliteJob(Job):
         """Read which of ``marks`` were seen. A checkpoint."""
         return await self.transactions.execute(partial(which_are_seen, marks=marks), applied, is_writing=False)
 
-    async def read_due(self, lanes: Sequence[int], now: int) -> list[tuple[Place, bytes]]:
+    async def read_due(self, lanes: Sequence[int], now: int) -> list[Row]:
         """Read the first held requests that are due at ``now``, in microseconds since 1970. A checkpoint."""
         return await self.transactions.execute(partial(due, now=now), as_is, is_writing=False)
 

@@ -26,7 +26,7 @@ from trawl.clock import WallClock
 from trawl.errors import JobError
 from trawl.frontier.base import FrontierStatistics, LaneKey, PushResult, Record, SortKey
 from trawl.frontier.codec import RecordCodec
-from trawl.frontier.job import HeldLane, Job, LaneRow, Place, Row, Snapshot, Step, StepResult, as_is, wall_time
+from trawl.frontier.job import HeldLane, Job, Place, Row, Snapshot, Step, StepResult, as_is, wall_time
 from trawl.frontier.lane_cache import Bounds, DupeFilter, LaneCache, LaneCaches
 from trawl.frontier.parts import is_held, part_in
 from trawl.frontier.sections import LEASES
@@ -223,16 +223,15 @@ class StoredFrontier:
         due_of = [number for number, held in self._held.items() if held.due <= wall][:_LANES_AT_ONCE]
         found = await self._job.read_due(due_of, wall)
         read_at = trio.current_time()
-        records = [self._decoded(place[0], blob, read_at) for place, blob in found]
+        records = [self._decoded(row[0], row[4], read_at) for row in found]
         lanes = {record.lane: None for record in records}
         numbers = {lane: self._job.number_of(lane) for lane in lanes}
         moved = [
-            (place, (numbers[record.lane], *_key(record)[:2]))
-            for (place, _), record in zip(found, records, strict=True)
+            (row[:4], (numbers[record.lane], *_key(record)[:2])) for row, record in zip(found, records, strict=True)
         ]
 
         def applied(written: StepResult) -> None:
-            self._woken([place[1] for place, _ in found], records, written.due)
+            self._woken([row[1] for row in found], records, written.due)
 
         await self._job.apply(Step(moved=moved, due_of=due_of), applied)
         return list(lanes)
@@ -288,11 +287,11 @@ class StoredFrontier:
 
     # What the job tells, where it is shared.
 
-    def gained(self, lanes: Sequence[tuple[int, LaneRow]], held: Sequence[HeldLane]) -> list[LaneKey]:
+    def gained(self, lanes: Sequence[tuple[int, Row]], held: Sequence[HeldLane]) -> list[LaneKey]:
         """Take up lanes that earlier processes, or other sessions, have left; their keys."""
         found = []
         now = trio.current_time()
-        for pending, (number, priority, share, order, blob) in lanes:
+        for pending, (order, number, priority, share, blob) in lanes:
             record = self._decoded(order, blob, now)
             lane = record.lane
             if lane in self.caches.by_lane:

@@ -25,7 +25,7 @@ from trawl.errors import JobError, UsageError
 from trawl.frontier.base import OutboxItem
 from trawl.frontier.codec import repack, unpack
 from trawl.frontier.errors import malformed
-from trawl.frontier.job import AT_ONCE, LAST_ORDER, READ_BYTES, HeldLane, LaneHead, Place, Snapshot, Step, wall_time
+from trawl.frontier.job import AT_ONCE, LAST_ORDER, READ_BYTES, HeldLane, Row, Snapshot, Step, wall_time
 from trawl.frontier.parts import HELD
 
 __all__ = [
@@ -229,7 +229,7 @@ def _pragma(connection: sqlite3.Connection, name: str) -> int:
     return value
 
 
-_FIRST = "SELECT priority, share, ord, record FROM request WHERE lane = ? ORDER BY priority, share, ord LIMIT ?"
+_FIRST = "SELECT ord, lane, priority, share, record FROM request WHERE lane = ? ORDER BY priority, share, ord LIMIT ?"
 
 
 class RowCounts:
@@ -310,9 +310,9 @@ def read_snapshot(connection: sqlite3.Connection, max_marks: int, row_counts: Ro
     counts = connection.execute("SELECT lane, count(*) FROM request GROUP BY lane").fetchall()
     held = sum(pending for lane, pending in counts if lane == HELD)
     counts = [(lane, pending) for lane, pending in counts if lane != HELD]
-    lanes = [(pending, (lane, *_heads(connection, lane, 1)[0])) for lane, pending in counts]
+    lanes = [(pending, _heads(connection, lane, 1)[0]) for lane, pending in counts]
     # Depth first, orders are negative.
-    lanes.sort(key=lambda lane: abs(lane[1][3]))
+    lanes.sort(key=lambda lane: abs(lane[1][0]))
     edges = [
         abs(connection.execute(f"SELECT {edge}(ord) FROM {table}").fetchone()[0] or 0)  # depth first, they are negative
         for table in ("request", "failed")
@@ -408,14 +408,14 @@ def unspill(connection: sqlite3.Connection, order: int) -> None:
     connection.execute("DELETE FROM spilled WHERE ord = ?", (order,))
 
 
-def read_lanes(connection: sqlite3.Connection, wanted: Sequence[tuple[int, int]]) -> list[list[LaneHead]]:
-    """Read the first records of each lane, as many as are wanted of it, with their sort keys."""
+def read_lanes(connection: sqlite3.Connection, wanted: Sequence[tuple[int, int]]) -> list[list[Row]]:
+    """Read the first records of each lane, as many as are wanted of it."""
     return [_heads(connection, *each) for each in wanted]
 
 
-def _heads(connection: sqlite3.Connection, lane: int, limit: int) -> list[LaneHead]:
-    heads: list[LaneHead] = connection.execute(_FIRST, (lane, limit)).fetchall()
-    for priority, share, order, record in heads:
+def _heads(connection: sqlite3.Connection, lane: int, limit: int) -> list[Row]:
+    heads: list[Row] = connection.execute(_FIRST, (lane, limit)).fetchall()
+    for order, _, priority, share, record in heads:
         if type(record) is not bytes:
             raise malformed(f"its request {order} is not bytes")
         if type(priority) is not int or type(share) is not float:
@@ -429,14 +429,13 @@ def which_are_seen(connection: sqlite3.Connection, marks: Sequence[bytes]) -> se
     return {mark for mark in marks if connection.execute(statement, (mark,)).fetchone() is not None}
 
 
-def due(connection: sqlite3.Connection, now: int) -> list[tuple[Place, bytes]]:
+def due(connection: sqlite3.Connection, now: int) -> list[Row]:
     """Read the first requests that are due at ``now``, in microseconds since 1970."""
     statement = (
-        "SELECT ord, priority, share, record FROM request WHERE lane = ? AND priority <= ?"
+        "SELECT ord, lane, priority, share, record FROM request WHERE lane = ? AND priority <= ?"
         " ORDER BY priority, share, ord LIMIT ?"
     )
-    rows = connection.execute(statement, (HELD, now, AT_ONCE)).fetchall()
-    return [((order, HELD, priority, share), record) for order, priority, share, record in rows]
+    return connection.execute(statement, (HELD, now, AT_ONCE)).fetchall()
 
 
 def _first_due(connection: sqlite3.Connection) -> int | None:

@@ -38,9 +38,9 @@ from trawl.frontier.job import (
     READ_BYTES,
     SAFE,
     Job,
-    LaneHead,
     Outbox,
     Place,
+    Row,
     SessionLease,
     Snapshot,
     Step,
@@ -59,6 +59,7 @@ from trawl.frontier.redis.layout import (
     key_of,
     mark_of,
     place_of,
+    row_of,
     start_of_lane,
     text_of,
     texts_of,
@@ -224,9 +225,7 @@ class RedisJob(Job):
         await self._carried_out()
         return given.result
 
-    async def read_lanes(
-        self, wanted: Sequence[tuple[int, int]], applied: Callable[[list[list[LaneHead]]], None]
-    ) -> None:
+    async def read_lanes(self, wanted: Sequence[tuple[int, int]], applied: Callable[[list[list[Row]]], None]) -> None:
         """Read the first records of lanes, each given by its number and a limit. A checkpoint."""
         args: list[bytes | str | int] = []
         for number, limit in wanted:
@@ -237,17 +236,13 @@ class RedisJob(Job):
             if not answer:  # much has arrived, which was heard of first: the caller asks again
                 return
             for _ in wanted:
-                rows = []
-                for member in answer[at + 1 : at + 1 + answer[at]]:
-                    order, _lane, priority, share = place_of(member)
-                    rows.append((priority, share, order, member[KEY_BYTES:]))
-                found.append(rows)
-                at += 1 + len(rows)
+                found.append([row_of(member) for member in answer[at + 1 : at + 1 + answer[at]]])
+                at += 1 + len(found[-1])
             applied(found)
 
         await self._read_queue(args, hear)
 
-    async def read_due(self, lanes: Sequence[int], now: int) -> list[tuple[Place, bytes]]:
+    async def read_due(self, lanes: Sequence[int], now: int) -> list[Row]:
         """Read the first requests of lanes of held ones that are due, in microseconds since 1970. A checkpoint."""
         limit = AT_ONCE // max(1, len(lanes))
         return await self._read_held(
@@ -302,11 +297,11 @@ class RedisJob(Job):
         heard = [self.share.session, self.share.heard]
         return await self._read(("lanes", [self._keys.queue, self._keys.arrivals], [*heard, *args]), hear_both)
 
-    async def _read_held(self, wanted: Sequence[tuple[bytes, bytes, int]]) -> list[tuple[Place, bytes]]:
+    async def _read_held(self, wanted: Sequence[tuple[bytes, bytes, int]]) -> list[Row]:
         answer: list[Any] = []
         while wanted and not answer:
             answer = await self._read_queue([arg for each in wanted for arg in each], as_is)
-        return [(self._place(each), each[KEY_BYTES:]) for each in answer if isinstance(each, bytes)]
+        return [(*self._place(each), each[KEY_BYTES:]) for each in answer if isinstance(each, bytes)]
 
     async def _bring_forward(self, now: float) -> None:
         """Limit waits after the clock was set back, of what is held when the job is opened."""
@@ -316,16 +311,16 @@ class RedisJob(Job):
             some, todo = todo[:_LANES_AT_ONCE], todo[_LANES_AT_ONCE:]
             limit = AT_ONCE // len(some)
             found = await self._read_held([(after, end_of_lane(lane), limit) for lane, after in some])
-            last = {place[1]: place for place, _ in found}
-            counts = Counter(place[1] for place, _ in found)
+            last = {row[1]: row for row in found}
+            counts = Counter(row[1] for row in found)
             todo += [(lane, key_of(last[lane]) + b"\xff") for lane, _ in some if counts[lane] == limit]
-            for place, record in found:
-                stored = unpack(record)
+            for row in found:
+                stored = unpack(row[4])
                 if stored.until is not None and stored.until > now + stored.wait + 1.0:
                     until = now + stored.wait
-                    row = (place[0], place[1], wall_time(until), 0.0, repack(stored, until=until))
-                    await self.apply(Step(ended=place, rows=[row]), as_is)
-                    changed[place[1]] = None
+                    sooner = (row[0], row[1], wall_time(until), 0.0, repack(stored, until=until))
+                    await self.apply(Step(ended=row[:4], rows=[sooner]), as_is)
+                    changed[row[1]] = None
         if changed:
             self.share.brought_forward((await self.apply(Step(due_of=list(changed)), as_is)).due)
 

@@ -56,6 +56,7 @@ __all__ = [
     "key_of",
     "mark_of",
     "place_of",
+    "row_of",
     "scripts",
     "start_of_lane",
     "text_of",
@@ -177,6 +178,15 @@ def place_of(key: bytes) -> Place:
     bits = bits ^ _MIDDLE if bits & _MIDDLE else bits ^ _ALL
     share: float = struct.unpack(">d", struct.pack(">Q", bits))[0]
     return order - _MIDDLE, lane - _MIDDLE, priority - _MIDDLE, share
+
+
+def row_of(member: bytes) -> Row:
+    """Return the row of a request as it is in the queue.
+
+    Raises:
+        ValueError: It is too short.
+    """
+    return (*place_of(member), member[KEY_BYTES:])
 
 
 def start_of_lane(lane: int) -> bytes:

@@ -29,7 +29,7 @@ import trio
 
 from trawl.errors import SessionEnded
 from trawl.frontier.base import LaneKey
-from trawl.frontier.job import HeldLane, LaneRow, Row, Step, StepResult
+from trawl.frontier.job import HeldLane, Row, Step, StepResult
 from trawl.frontier.parts import (
     Change,
     Counts,
@@ -43,7 +43,7 @@ from trawl.frontier.parts import (
     part_in,
 )
 from trawl.frontier.redis.client import Call
-from trawl.frontier.redis.layout import KEY_BYTES, Keys, place_of, texts_of
+from trawl.frontier.redis.layout import Keys, row_of, texts_of
 
 if TYPE_CHECKING:
     from trawl.frontier.redis.job import RedisJob
@@ -126,7 +126,7 @@ class Share:
         self._polled_at = -math.inf
         self._job: RedisJob | None = None
         self._follower: StoredFrontier | None = None
-        self._gained: tuple[list[tuple[int, LaneRow]], list[HeldLane]] = [], []  # until there is a follower
+        self._gained: tuple[list[tuple[int, Row]], list[HeldLane]] = [], []  # until there is a follower
         self._arrived: list[Row] = []
         self._changes: deque[Change] = deque()
         self._some = trio.Event()
@@ -371,11 +371,11 @@ class Share:
             if int(number) <= self.heard:
                 continue
             self.heard = int(number)
-            order, lane, priority, share = place_of(request)
-            taken_at = self.owned.get(part_in(lane))
+            row = row_of(request)
+            taken_at = self.owned.get(part_in(row[1]))
             # The survey of a part that was taken later has this request already.
             if taken_at is not None and self.heard > taken_at:
-                rows.append((order, lane, priority, share, request[KEY_BYTES:]))
+                rows.append(row)
         if not rows:
             return
         if self._follower is None:
@@ -418,15 +418,15 @@ class Share:
             if blob:
                 self.kept[part] = msgspec.msgpack.decode(blob, type=dict[str, bytes])
         self.unclean |= bool(unclean)
-        rows: list[tuple[int, LaneRow]] = []
+        rows: list[tuple[int, Row]] = []
         held: list[HeldLane] = []
         for count, first in zip(lanes[::2], lanes[1::2], strict=True):
-            order, lane, priority, share = place_of(first)
-            if is_held(lane):
-                held.append(HeldLane(lane, count, priority))
+            row = row_of(first)
+            if is_held(row[1]):
+                held.append(HeldLane(row[1], count, row[2]))
             else:
-                rows.append((count, (lane, priority, share, order, first[KEY_BYTES:])))
-        rows.sort(key=lambda row: abs(row[1][3]))
+                rows.append((count, row))
+        rows.sort(key=lambda row: abs(row[1][0]))
         if self._follower is None:
             self._gained[0].extend(rows)
             self._gained[1].extend(held)
