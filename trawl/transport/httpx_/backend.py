@@ -248,12 +248,12 @@ class Route:
     """The way of a request.
 
     Attributes:
-        proxy: The proxy's URL as it was given; None: there is none.
+        proxy: The proxy; None: there is none.
         authorization: The request's own ``Proxy-Authorization``; empty if it has none.
         bind_address: The address that connections come from, if not the default.
     """
 
-    proxy: str | None = None
+    proxy: Proxy | None = None
     authorization: str = ""
     bind_address: BindAddress | None = None
 
@@ -286,12 +286,11 @@ class Pools:
         self._context: ssl.SSLContext | None = None
         self._pools: OrderedDict[tuple[Route, bool], httpcore.AsyncConnectionPool] = OrderedDict()
 
-    async def get(self, route: Route, proxy: Proxy | None, *, is_secure: bool) -> httpcore.AsyncConnectionPool:
+    async def get(self, route: Route, *, is_secure: bool) -> httpcore.AsyncConnectionPool:
         """Return the pool for ``route``. Not always a checkpoint.
 
         Args:
             route: The way of the request.
-            proxy: Its proxy, taken apart.
             is_secure: There is TLS somewhere on the way: a crawl without makes no context for it.
         """
         key = route, is_secure
@@ -299,7 +298,7 @@ class Pools:
             await self._close_oldest()
         pool = self._pools.get(key)  # another task may have made it meanwhile
         if pool is None:
-            pool = self._pools[key] = self._make(route, proxy, is_secure=is_secure)
+            pool = self._pools[key] = self._make(route, is_secure=is_secure)
         self._pools.move_to_end(key)
         return pool  # no await from here to its first connection: without one it would count as unused
 
@@ -327,9 +326,10 @@ class Pools:
                 await pool.aclose()
                 return
 
-    def _make(self, route: Route, proxy: Proxy | None, *, is_secure: bool) -> httpcore.AsyncConnectionPool:
+    def _make(self, route: Route, *, is_secure: bool) -> httpcore.AsyncConnectionPool:
         if is_secure and self._context is None:
             self._context = self._make_context()
+        proxy = route.proxy
         backend = self._direct if proxy is None else self._to_proxies
         if route.bind_address is not None:
             backend = backend.with_bind_address(route.bind_address)

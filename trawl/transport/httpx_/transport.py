@@ -352,9 +352,10 @@ class HttpxTransport:
         if scheme not in {"http", "https"}:
             raise UnsupportedScheme(f"the scheme {scheme!r} is not fetched")
         target = Target.of(request.url)
-        route, proxy = self._route(request, target)
+        route = self._route(request, target)
+        proxy = route.proxy
         is_secure = scheme == "https" or (proxy is not None and proxy.scheme == "https")
-        pool = await self._pools.get(route, proxy, is_secure=is_secure)
+        pool = await self._pools.get(route, is_secure=is_secure)
         for is_last in (True,) if needs_new_connection(on_sent) else (False, True):
             trace = RequestTrace(outcome, on_sent, whole)
             try:
@@ -386,8 +387,8 @@ class HttpxTransport:
         finally:
             await answer.aclose()
 
-    def _route(self, request: Request, target: Target) -> tuple[Route, Proxy | None]:
-        """Return the way of ``request``, and its proxy.
+    def _route(self, request: Request, target: Target) -> Route:
+        """Return the way of ``request``.
 
         Raises:
             RequestInvalid: Its proxy or ``bindaddress`` is invalid, or the proxy needs a package that is not installed.
@@ -396,7 +397,7 @@ class HttpxTransport:
         bind_address = BindAddress.for_request(request)
         url = request.meta_get("proxy")
         if not url:
-            return Route(bind_address=bind_address), None
+            return Route(bind_address=bind_address)
         try:
             proxy = Proxy.of(str(url))
         except ValueError as error:
@@ -407,7 +408,7 @@ class HttpxTransport:
             refused = self._guard.refused(target.host, [target.host])
             for address, kind in refused.items():
                 raise AddressRefused(f"refused: its address {address} is {kind} (see ALLOW_PRIVATE_ADDRESSES)")
-        return Route(str(url), request.headers.get("Proxy-Authorization", ""), bind_address), proxy
+        return Route(proxy, request.headers.get("Proxy-Authorization", ""), bind_address)
 
     def _message(self, request: Request, target: Target, proxy: Proxy | None, trace: RequestTrace) -> httpcore.Request:
         settings = self._settings
