@@ -224,7 +224,12 @@ class CrawlLimits:
         task.is_decided = True
         lane = grant.lane
         assert lane is not None
-        is_page = outcome is not None and _is_page(grant, outcome)
+        is_page = (
+            outcome is not None
+            and outcome.response is not None
+            and not isinstance(outcome.then, Replace)
+            and not grant.passes_gate
+        )
         if is_page:
             self.answered(grant)
         self._undecided -= task.is_counted
@@ -311,7 +316,3 @@ class CrawlLimits:
         self._limit_places()
         self._end_if_reached()
         self._state.wakeup.set()  # there may be a place again
-
-
-def _is_page(grant: Grant, outcome: Outcome) -> bool:
-    return outcome.response is not None and not isinstance(outcome.then, Replace) and not grant.passes_gate
