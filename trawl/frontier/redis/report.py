@@ -42,7 +42,7 @@ def inspect_job(url: str, *, has_scopes: bool = True) -> JobReport:
         JobError: The server does not answer, or refuses; or it is of another release.
         UsageError: There is no job, or the address is wrong.
     """
-    return _asked(url, _report if has_scopes else partial(_report, has_scopes=False))
+    return _asked(url, partial(_report, has_scopes=has_scopes))
 
 
 def failures(url: str, limit: int) -> list[Failure]:
@@ -71,7 +71,7 @@ def requeue_failed(url: str, now_utc: datetime) -> int:
         JobError: The server does not answer, or refuses.
         UsageError: There is no job, or the address is wrong.
     """
-    _asked(url, _report)  # there is one: open_job() would make it
+    inspect_job(url, has_scopes=False)  # there is one: open_job() would make it
     address = Address.parse(url)
 
     async def requeue() -> int:
@@ -164,7 +164,7 @@ async def _checked(server: StoreServer, address: Address) -> _Ask:
     return ask
 
 
-async def _report(ask: _Ask, keys: Keys, address: Address, *, has_scopes: bool = True) -> JobReport:
+async def _report(ask: _Ask, keys: Keys, address: Address, *, has_scopes: bool) -> JobReport:
     head, pending, items, failed, flat, left, notes, _ = await ask(("state", keys.of_state, []))
     kept = kept_of(flat)
     told = texts_of(head)
