@@ -38,6 +38,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import attrs
+import msgspec
+from msgspec.structs import replace
 
 from trawl.errors import SettingsError
 from trawl.throttling.configuration import load_exception, load_object
@@ -265,9 +267,8 @@ def _chain(exception: BaseException) -> Iterator[BaseException]:
         error = error.__cause__
 
 
-@attrs.frozen(kw_only=True)
-class BackoffState:
-    """The backoff of a scope that had a trigger. A scope that never had one has none.
+class BackoffState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The backoff of a scope that had a trigger. A scope that never had one has none. A job stores it as it is.
 
     Attributes:
         delay: The delay, in seconds.
@@ -296,7 +297,7 @@ class BackoffState:
     quiet_from: float = -math.inf
     has_good: bool = True
     good_at: float = -math.inf
-    recovered_at: float = -math.inf
+    recovered_at: float = msgspec.field(default=-math.inf, name="eased_at")  # as jobs have it stored
     refused: float | None = None
     unanswered: int = 0
     is_limit: bool = False
@@ -308,6 +309,15 @@ class BackoffState:
     def at(cls, base: Base) -> BackoffState:
         """Return the state of a scope that is at its base."""
         return cls(delay=base.delay, concurrency=base.concurrency, full=base.concurrency)
+
+    def moved(self, clock: Callable[[float], float]) -> BackoffState:
+        """Return the same with its instants on another clock."""
+        return replace(
+            self,
+            quiet_from=clock(self.quiet_from),
+            good_at=clock(self.good_at),
+            recovered_at=clock(self.recovered_at),
+        )
 
     @property
     def is_cut(self) -> bool:
@@ -321,7 +331,7 @@ class BackoffState:
 
     def waiting_from(self, now: float) -> BackoffState:
         """Return this state with a window that begins at ``now``."""
-        return attrs.evolve(self, quiet_from=now)
+        return replace(self, quiet_from=now)
 
     def is_backing_off(self, base: Base) -> bool:
         """Return True if it is slower than its base."""
@@ -329,7 +339,7 @@ class BackoffState:
 
     def repeated(self, now: float) -> BackoffState:
         """Return the state after one more trigger of the same incident: no step, but the window starts over."""
-        return attrs.evolve(self, quiet_from=now, has_good=False, good_at=-math.inf)
+        return replace(self, quiet_from=now, has_good=False, good_at=-math.inf)
 
     def escalated(
         self,
@@ -366,7 +376,7 @@ class BackoffState:
         is_limit = waits < OUTAGE and (is_limit or has_limit)
         if is_outage and not is_limit:
             delay = min(delay, max(_LONGEST_PROBE, base.delay))
-        after = attrs.evolve(
+        after = replace(
             self.repeated(now),
             delay=delay,
             steps=self.steps + 1,
@@ -378,14 +388,14 @@ class BackoffState:
             outage=None,
         )
         if self.outage is not None:  # it was not over: go on from where it seemed to be
-            return attrs.evolve(after, delay=max(after.delay, self.outage))
+            return replace(after, delay=max(after.delay, self.outage))
         if after.delay > self.delay:
             return after
         has, full = (self.concurrency, self.full) if self.is_cut else (base.concurrency, base.concurrency)
         # A part of no limit is no limit: then the slots in use are counted.
         used = min(has, float(max(in_flight, 1))) if full == math.inf else has
         cut_from = self.cut_from if self.is_cut else used
-        return attrs.evolve(after, concurrency=strategy.fewer(used), full=full, cut_from=cut_from)
+        return replace(after, concurrency=strategy.fewer(used), full=full, cut_from=cut_from)
 
     def answered(self, strategy: Backoff, base: Base, now: float, *, is_probe: bool) -> BackoffState | None:
         """Return the state after a good answer; None: backing off is over.
@@ -400,26 +410,26 @@ class BackoffState:
             now: The instant.
             is_probe: True if its request was granted since the last incident: an earlier one says nothing of its end.
         """
-        first = self if self.has_good else attrs.evolve(self, has_good=True, good_at=now)
+        first = self if self.has_good else replace(self, has_good=True, good_at=now)
         if not is_probe:
             return first
         if self.unanswered:
-            first = attrs.evolve(first, unanswered=0)
+            first = replace(first, unanswered=0)
             if self.unanswered >= OUTAGE and not self.is_limit and strategy.returns_at_once:
-                first = attrs.evolve(first, outage=self.delay, returned=0)
+                first = replace(first, outage=self.delay, returned=0)
         if first.outage is None:
             return first
         known = max(base.delay, first.before) or min(strategy.min_delay or first.outage, first.outage) / 8.0
         returned = first.returned + 1
         multiple = _RETURN.get(returned)
         if multiple is None:
-            return attrs.evolve(first, returned=returned)
+            return replace(first, returned=returned)
         is_last = multiple == 1.0
         if is_last and first.before <= base.delay:
             return None
         if is_last:  # slots go first at the longest delay, and come back with the rate
-            first = attrs.evolve(first, concurrency=first.full, outage=None)
-        return attrs.evolve(
+            first = replace(first, concurrency=first.full, outage=None)
+        return replace(
             first,
             delay=min(first.delay, known * multiple),
             steps=max(1, first.steps - 1),
@@ -445,13 +455,13 @@ class BackoffState:
         delay = self._recovered_delay(strategy, base)
         is_close = self.refused is not None and delay <= self.refused * _CLOSE
         back = self._back(at, base, concurrency=self.concurrency, delay=delay)
-        return attrs.evolve(back, refused=None) if is_close else back
+        return replace(back, refused=None) if is_close else back
 
     def _back(self, at: float, base: Base, *, delay: float, concurrency: float) -> BackoffState:
-        back = attrs.evolve(
+        back = replace(
             self, delay=delay, concurrency=concurrency, steps=max(1, self.steps - 1), quiet_from=at, recovered_at=at
         )
-        return back if back.is_backing_off(base) else attrs.evolve(back, steps=0)
+        return back if back.is_backing_off(base) else replace(back, steps=0)
 
     def _recovered_delay(self, strategy: Backoff, base: Base) -> float:
         if self.refused is None:

@@ -55,8 +55,9 @@ from trawl.throttling.explain import Reason
 from trawl.throttling.failure_timer import FailureTimer
 from trawl.throttling.hints import told_by
 from trawl.throttling.managers import BackoffSignal, call_user, call_user_number
-from trawl.throttling.policy import ScopeState, ServerLimit
+from trawl.throttling.policy import ScopeState
 from trawl.throttling.scope import Scope
+from trawl.throttling.snapshot import ServerLimit
 
 if TYPE_CHECKING:
     from trawl.http import Outcome, Request

@@ -29,6 +29,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import attrs
+from msgspec.structs import replace
 
 from trawl.http import TimesTotal
 from trawl.throttling.backoff import OUTAGE, Backoff, BackoffState, Base
@@ -38,6 +39,7 @@ from trawl.throttling.limits import Limits, lengthening
 from trawl.throttling.managers import OnFailure, call_user, ignore_failure, log_failure
 from trawl.throttling.rampup import RampupPolicy, RampupState
 from trawl.throttling.scope import CONFIGURED, Scope
+from trawl.throttling.snapshot import ServerLimit
 
 __all__ = ["AutoThrottle", "ScopePolicy", "ScopeState"]
 
@@ -136,29 +138,6 @@ class ScopePolicy:
     @is_watched.default
     def _is_watched(self) -> bool:
         return "concurrency" in self.config or "rate" in self.config
-
-
-@attrs.frozen
-class ServerLimit:
-    """A server's limit, as the headers of its latest good answer told it.
-
-    Attributes:
-        delay: Seconds between two sends that it leads to, capped; 0.0 if it is no longer believed.
-        until: The instant from which it says nothing any more.
-        source: The header, and of which answer.
-        sent_at: The send that was answered so.
-        heard_at: The instant of that answer.
-        capped: What it said remains, if the delay was capped; None: it was not.
-        doubts: Answers that went on as before though more was asked than it said remains.
-    """
-
-    delay: float
-    until: float
-    source: str
-    sent_at: float
-    heard_at: float
-    capped: int | None = None
-    doubts: int = 0
 
 
 class ScopeState:
@@ -410,7 +389,7 @@ class ScopeState:
         backoff = BackoffState.at(base).escalated(
             self.policy.backoff, base, now, in_flight=scope.in_flight, sent_at=now
         )
-        self.backoff = attrs.evolve(backoff, unanswered=OUTAGE)
+        self.backoff = replace(backoff, unanswered=OUTAGE)
         scope.step += 1
         self.steps += 1
         self.escalated_at = now

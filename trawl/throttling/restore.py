@@ -15,22 +15,18 @@ import math
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-import attrs
 import msgspec
 
-from trawl.throttling.backoff import BackoffState
 from trawl.throttling.explain import LimitName, Reason
 from trawl.throttling.failure_timer import FailureTimer
-from trawl.throttling.policy import ScopeState, ServerLimit
+from trawl.throttling.policy import ScopeState
 from trawl.throttling.quota import PageBudgets
 from trawl.throttling.scope import Scope
 from trawl.throttling.snapshot import (
-    BackoffSnapshot,
     QuotaAllowance,
     QuotaSnapshot,
     ScopeSnapshot,
     SendSnapshot,
-    ServerLimitSnapshot,
     ThrottleSnapshot,
 )
 
@@ -45,9 +41,6 @@ Clock = Callable[[float], float]
 
 _NOTHING = ScopeSnapshot()
 _ANSWERED = ScopeSnapshot(has_answered=True)
-
-_INSTANTS = ("quiet_from", "good_at", "recovered_at")  # of a backoff
-_TOLD_INSTANTS = ("until", "sent_at", "heard_at")  # of a limit that was told
 
 _MAX_SLOTS = 1000
 """Slots whose times are made up; a scope with more is not slowed by its slots."""
@@ -113,7 +106,7 @@ def scope_snapshot(scope: Scope, now: float, to_epoch: Clock) -> ScopeSnapshot:
     return ScopeSnapshot(
         pace=_pace(scope, now, to_epoch),
         quota=_quota(scope, now, to_epoch),
-        trouble=None if state.backoff is None else _backoff(state.backoff, BackoffSnapshot, to_epoch),
+        trouble=None if state.backoff is None else state.backoff.moved(to_epoch),
         trouble_for=math.inf if state.failure_timer is None else now - state.failure_timer.since,
         trigger_source=state.trigger_source if has_trouble else "",
         good_at=to_epoch(state.good_at) if has_trouble else -math.inf,
@@ -125,7 +118,7 @@ def scope_snapshot(scope: Scope, now: float, to_epoch: Clock) -> ScopeSnapshot:
         learned=rampup.learned(configured)
         if rampup is not None and (has_moved or rampup.refused is not None or rampup.has_fallen_back)
         else None,
-        told=None if state.told is None or state.told.until <= now else _told(attrs.asdict(state.told), to_epoch),
+        told=None if state.told is None or state.told.until <= now else state.told.moved(to_epoch),
     )
 
 
@@ -180,20 +173,17 @@ def moved(snapshot: ThrottleSnapshot, at: float) -> ThrottleSnapshot:
 
     scopes = {}
     for id, scope in snapshot.scopes.items():
-        pace, quota, trouble = scope.pace, scope.quota, scope.trouble
+        pace, quota = scope.pace, scope.quota
         if pace is not None:
             slots = tuple([clock(sent_at) for sent_at in pace.slots])
             ends = {"sent_at": clock(pace.sent_at), "held_until": clock(pace.held_until)}
             pace = msgspec.structs.replace(pace, slots=slots, **ends)
-        if trouble is not None:
-            instants = {name: clock(getattr(trouble, name)) for name in _INSTANTS}
-            trouble = msgspec.structs.replace(trouble, **instants)
         scopes[id] = msgspec.structs.replace(
             scope,
             pace=pace,
             quota=None if quota is None else _moved(quota, clock),
-            told=None if scope.told is None else _told(msgspec.structs.asdict(scope.told), clock),
-            trouble=trouble,
+            told=None if scope.told is None else scope.told.moved(clock),
+            trouble=None if scope.trouble is None else scope.trouble.moved(clock),
             good_at=clock(scope.good_at),
         )
     return msgspec.structs.replace(snapshot, at=at, unknown_until=clock(snapshot.unknown_until), scopes=scopes)
@@ -218,15 +208,6 @@ def split(snapshot: ThrottleSnapshot, part_of: Callable[[str], int | None]) -> d
         part: msgspec.structs.replace(snapshot, **fields | {"answered": tuple(fields["answered"])})
         for part, fields in parts.items()
     }
-
-
-def _backoff(backoff: BackoffState, kind: type[BackoffSnapshot], clock: Clock) -> BackoffSnapshot:
-    fields = attrs.asdict(backoff)
-    return kind(**fields | {name: clock(fields[name]) for name in _INSTANTS})
-
-
-def _told(fields: dict[str, Any], clock: Clock) -> ServerLimitSnapshot:
-    return ServerLimitSnapshot(**fields | {name: clock(fields[name]) for name in _TOLD_INSTANTS})
 
 
 class RestoredScopes:
@@ -293,12 +274,10 @@ class RestoredScopes:
             self._learned(scope, state, snapshot)
             self._trouble(scope, state, snapshot, now)
             if snapshot.told is not None:
-                told = _told(msgspec.structs.asdict(snapshot.told), self._from_epoch)
+                told = snapshot.told.moved(self._from_epoch)
                 if told.until > now:
                     sent_at, heard_at = min(told.sent_at, now), min(told.heard_at, now)
-                    state.told = ServerLimit(
-                        **msgspec.structs.asdict(told) | {"sent_at": sent_at, "heard_at": heard_at}
-                    )
+                    state.told = msgspec.structs.replace(told, sent_at=sent_at, heard_at=heard_at)
             state.apply(scope)
         # What the run before had drawn is not known; nor is its quota asked, of which all that was spent is.
         opens_at = max(scope.held_until, scope.last_sent + scope.shortest)
@@ -352,12 +331,9 @@ class RestoredScopes:
         state.good_at = min(self._from_epoch(snapshot.good_at), now)
         state.failure_timer = FailureTimer(now - snapshot.trouble_for) if snapshot.trouble_for < math.inf else None
         if snapshot.trouble is not None:
-            fields = msgspec.structs.asdict(snapshot.trouble)
-            for name in _INSTANTS:
-                fields[name] = min(self._from_epoch(fields[name]), now)
+            trouble = snapshot.trouble.moved(lambda at: min(self._from_epoch(at), now))
             full = state.base(scope).concurrency  # the settings may have changed meanwhile
-            is_cut = snapshot.trouble.concurrency < snapshot.trouble.full
-            slots = min(snapshot.trouble.concurrency, full) if is_cut else full
-            state.backoff = BackoffState(**fields | {"full": full, "concurrency": slots})
-            state.triggered_at = fields["quiet_from"]
+            slots = min(trouble.concurrency, full) if trouble.is_cut else full
+            state.backoff = msgspec.structs.replace(trouble, full=full, concurrency=slots)
+            state.triggered_at = trouble.quiet_from
             state.settle(scope, now)

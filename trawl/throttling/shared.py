@@ -19,7 +19,6 @@ from __future__ import annotations
 from math import inf
 from typing import Any
 
-import attrs
 import msgspec
 
 from trawl.errors import SettingsError
@@ -28,7 +27,6 @@ from trawl.throttling.explain import Reason
 from trawl.throttling.line import SharedLimits
 from trawl.throttling.policy import ScopePolicy, ScopeState
 from trawl.throttling.scope import Scope
-from trawl.throttling.snapshot import BackoffSnapshot
 
 __all__ = ["adopt", "check_shared", "is_slower", "shared_limits"]
 
@@ -68,15 +66,13 @@ class _SharedState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         hold_source: Where that comes from.
     """
 
-    backoff: BackoffSnapshot | None = None
+    backoff: BackoffState | None = None
     step: int = 0
     source: str = ""
     hold: float = 0.0
     hold_limit: str = "hint"
     hold_source: str = ""
 
-
-_INSTANTS = ("quiet_from", "good_at", "recovered_at")
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(_SharedState).decode
@@ -88,7 +84,7 @@ def shared_limits(scope: Scope, now: float) -> SharedLimits:
     configured = state.policy.limits
     backoff, hold, reason = state.backoff, max(0.0, scope.held_until - now), scope.hold_reason
     learned = _SharedState(
-        backoff=None if backoff is None else _moved(backoff, -now),
+        backoff=None if backoff is None else backoff.moved(lambda at: at - now),
         step=scope.step,
         source=state.trigger_source,
         hold=hold,
@@ -104,11 +100,6 @@ def shared_limits(scope: Scope, now: float) -> SharedLimits:
         window=configured.window,
         learned=_encode(learned),
     )
-
-
-def _moved(backoff: BackoffState, seconds: float) -> BackoffSnapshot:
-    fields = attrs.asdict(backoff)
-    return BackoffSnapshot(**fields | {name: fields[name] + seconds for name in _INSTANTS})
 
 
 def is_slower(scope: Scope, learned: bytes, now: float) -> bool:
@@ -136,9 +127,8 @@ def adopt(scope: Scope, learned: bytes, now: float) -> None:
     state.trigger_source = theirs.source
     state.backoff = None
     if theirs.backoff is not None:
-        fields = msgspec.structs.asdict(theirs.backoff)
-        state.backoff = BackoffState(**fields | {name: fields[name] + now for name in _INSTANTS})
-        state.escalated_at = state.triggered_at = fields["quiet_from"] + now
+        state.backoff = theirs.backoff.moved(lambda at: at + now)
+        state.escalated_at = state.triggered_at = state.backoff.quiet_from
     if theirs.hold > 0.0:
         limit: Any = theirs.hold_limit
         scope.hold(now + theirs.hold, Reason(scope.id, limit, now + theirs.hold, theirs.hold_source))

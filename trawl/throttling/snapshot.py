@@ -7,18 +7,21 @@ changed meanwhile.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import inf
 
 import msgspec
+from msgspec.structs import replace
+
+from trawl.throttling.backoff import BackoffState
 
 __all__ = [
-    "BackoffSnapshot",
     "QuotaAllowance",
     "QuotaSnapshot",
     "RampupSnapshot",
     "ScopeSnapshot",
     "SendSnapshot",
-    "ServerLimitSnapshot",
+    "ServerLimit",
     "ThrottleSnapshot",
 ]
 
@@ -83,44 +86,6 @@ class QuotaAllowance(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     amounts: dict[str, float] = {}
 
 
-class BackoffSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The fields of :class:`trawl.throttling.backoff.BackoffState`, as a job stores them.
-
-    Attributes:
-        delay: The delay, in seconds.
-        concurrency: The slots while backing off.
-        full: The slots that it returns to.
-        cut_from: The slots that were in use when the first of them were taken away.
-        steps: Steps taken up and not taken back.
-        quiet_from: When the window began.
-        has_good: True if there was a good answer since the last trigger.
-        good_at: When the first of them came.
-        recovered_at: When it last took a step back.
-        refused: The delay that was refused after a step back, in seconds.
-        unanswered: Incidents since the last good answer.
-        is_limit: True if one of them spoke of a limit.
-        before: The delay at the first of them, in seconds, if the scope was backing off already.
-        outage: The delay at the end of an outage, in seconds, while the scope returns from it.
-        returned: Good answers since that end.
-    """
-
-    delay: float
-    concurrency: float
-    full: float
-    cut_from: float = inf
-    steps: int = 0
-    quiet_from: float = -inf
-    has_good: bool = True
-    good_at: float = -inf
-    recovered_at: float = msgspec.field(default=-inf, name="eased_at")  # as jobs have it stored
-    refused: float | None = None
-    unanswered: int = 0
-    is_limit: bool = False
-    before: float = 0.0
-    outage: float | None = None
-    returned: int = 0
-
-
 class SendSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The last sends of a scope, and its hold.
 
@@ -141,16 +106,16 @@ class SendSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     held_source: str = ""
 
 
-class ServerLimitSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The fields of :class:`trawl.throttling.policy.ServerLimit`, as a job stores them.
+class ServerLimit(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A server's limit, as the headers of its latest good answer told it. A job stores it as it is.
 
     Attributes:
-        delay: Seconds between two sends that it leads to.
-        until: When it says nothing any more.
+        delay: Seconds between two sends that it leads to, capped; 0.0 if it is no longer believed.
+        until: The instant from which it says nothing any more.
         source: The header, and of which answer.
         sent_at: The send that was answered so.
-        heard_at: When that answer came.
-        capped: What it said remains, if the delay was capped.
+        heard_at: The instant of that answer.
+        capped: What it said remains, if the delay was capped; None: it was not.
         doubts: Answers that went on as before though more was asked than it said remains.
     """
 
@@ -161,6 +126,10 @@ class ServerLimitSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaul
     heard_at: float
     capped: int | None = None
     doubts: int = 0
+
+    def moved(self, clock: Callable[[float], float]) -> ServerLimit:
+        """Return the same with its instants on another clock."""
+        return replace(self, until=clock(self.until), sent_at=clock(self.sent_at), heard_at=clock(self.heard_at))
 
 
 class ScopeSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -184,7 +153,7 @@ class ScopeSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
     pace: SendSnapshot | None = None
     quota: QuotaSnapshot | None = None
-    trouble: BackoffSnapshot | None = None
+    trouble: BackoffState | None = None
     trouble_for: float = inf
     trigger_source: str = ""
     good_at: float = -inf
@@ -194,7 +163,7 @@ class ScopeSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     auto: float | None = None
     last_latency: float = 0.0
     learned: RampupSnapshot | None = None
-    told: ServerLimitSnapshot | None = None
+    told: ServerLimit | None = None
 
 
 class ThrottleSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
