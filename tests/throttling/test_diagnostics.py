@@ -112,7 +112,7 @@ def test_h16_fewer_items_while_the_pages_stay_quick(caplog: pytest.LogCaptureFix
     throttle = throttle_of(**AUTO)
 
     def server(request: Request, now: float) -> Answer:
-        throttle.items(request, 5 if now < 400.0 else 0, now)
+        throttle.items(request, 5 if now < 400.0 else 0)
         return Answer(latency=0.5)
 
     drive = Drive(throttle, server, endless=PAGE)

@@ -109,7 +109,7 @@ def test_b01_b03_a_trigger_doubles_the_delay_and_holds_the_scope_from_its_respon
     scope = throttle.scope(A, 30.0)
     assert scope.delay == 2.0
     assert scope.gate(30.0) == 32.0
-    why = throttle.why(A, 30.0)
+    why = throttle.scope(A, 30.0).reason(30.0)
     assert (why.limit, why.until, why.source) == ("backoff", 32.0, "backoff step 1: 429 of http://a.example/")
 
 
@@ -125,7 +125,7 @@ def test_b02_exceptions_back_off() -> None:
     outcome = answer(throttle, grant_of(throttle, request()), 30.0, error=ReadTimeout("no answer"))
     assert outcome.response is None
     assert throttle.scope(A, 30.0).delay == 2.0
-    assert "ReadTimeout of http://a.example/" in throttle.why(A, 30.0).source
+    assert "ReadTimeout of http://a.example/" in throttle.scope(A, 30.0).reason(30.0).source
 
 
 def test_b19_p5_eight_refusals_at_once_are_one_step_and_the_next_one_is_another() -> None:
@@ -218,7 +218,7 @@ def test_d01_d06_a_header_holds_the_scope_and_the_standing_delay_takes_one_step(
     send(throttle, 0.0, 429, headers={"Retry-After": "7"}, latency=0.5)
     scope = throttle.scope(A, 0.5)
     assert (scope.gate(0.5), scope.delay) == (7.5, 2.0)
-    why = throttle.why(A, 0.5)
+    why = throttle.scope(A, 0.5).reason(0.5)
     assert (why.limit, why.source) == ("hint", "Retry-After: 7, 429 of http://a.example/")
     assert "hint 7 s (Retry-After: 7" in why.text(0.5)
 
@@ -242,7 +242,7 @@ def test_d05_the_cap_is_logged_and_shown(caplog: pytest.LogCaptureFixture) -> No
     with caplog.at_level(logging.INFO, "trawl.throttling"):
         send(throttle, 0.0, 429, headers={"Retry-After": "3600"})
     assert throttle.scope(A, 0.0).gate(0.0) == 300.0
-    assert "capped at 300 s" in throttle.why(A, 0.0).source
+    assert "capped at 300 s" in throttle.scope(A, 0.0).reason(0.0).source
     capped = "a.example: Retry-After: 3600 asks for 3600 s after 429 of http://a.example/; capped at 300 s"
     assert [record.message for record in caplog.records].count(capped) == 1
 
@@ -397,7 +397,7 @@ async def test_e06_e07_e09_a_manager_of_any_class_may_say_which_scopes_are_exhau
     assert [throttle.scope(id, 0.0).delay for id in ("other", "other2", A)] == [1.0, 1.0, 1.0]
     manager.said = {A: {"delay": 9.0}}
     await hear(throttle, 1.0, 200)
-    assert throttle.why(A, 1.0).until == 10.0
+    assert throttle.scope(A, 1.0).reason(1.0).until == 10.0
     manager.said = None
     await hear(throttle, 20.0, 429)  # B11: the manager says otherwise
     assert throttle.scope(A, 20.0).delay == 2.0
@@ -437,7 +437,7 @@ async def test_e12_get_response_delay_alone_may_be_overridden() -> None:
     await hear(throttle, 0.0, 429)
     assert throttle.scope(A, 0.0).gate(0.0) == 42.0
     await hear(throttle, 50.0, 200)
-    assert throttle.why(A, 50.0).until == 52.0
+    assert throttle.scope(A, 50.0).reason(50.0).until == 52.0
 
 
 class Patient:
@@ -757,9 +757,9 @@ def test_e17_a_manager_that_can_not_be_made_leaves_no_half_made_scope_behind() -
 
 def test_i11_a_scope_that_may_go_says_so() -> None:
     throttle = throttle_of()
-    assert throttle.why(A, 0.0).limit == ""
+    assert throttle.scope(A, 0.0).reason(0.0).limit == ""
     send(throttle, 0.0)
-    why = throttle.why(A, 0.5)
+    why = throttle.scope(A, 0.5).reason(0.5)
     assert (why.limit, why.until) == ("delay", 1.0)
 
 

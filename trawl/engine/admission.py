@@ -232,10 +232,10 @@ class Admission:
 
     def grant_for(self, record: Record) -> Grant:
         """Make the core's grant for a leased record, and see to the gate of its origin."""
-        # The scopes of a restored one were not named in this run, and some are known as hosts only by that. So it is
-        # with those that another process has found.
+        # The scopes of a restored one were not named in this run, and some are known as hosts only by that (E20). So it
+        # is with those that another process has found.
         if self.is_foreign is not None or (self._restored_at > -math.inf and self._is_restored(record)):
-            self._throttle.resolver.note_own_host(record.request)
+            self._throttle.resolver.of_nowait(record.request)
         self._gates.ensure(record.origin)
         return Grant.of_record(record)
 

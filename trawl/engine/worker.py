@@ -262,7 +262,7 @@ class Worker:
                     await self._take_turn(grant)
                 await self._run(grant, request.callback, "_parse", response, request.cb_kwargs, outputs)
                 now = trio.current_time()
-                self._throttle.items(request, outputs.items, now)
+                self._throttle.items(request, outputs.items)
                 self._took = max(self._fetcher.parsed(grant, response, now), FORGETS * self._took)
         if error is not None:
             error.request = request

@@ -221,7 +221,7 @@ class LaneQueues:
             return
         queue.open(now)
         if queue.passed:
-            self._keep(queue, now)
+            self._keep(queue)
         if queue.aside:
             self._bring_back(queue, now)
         before = queue.woken
@@ -365,7 +365,7 @@ class LaneQueues:
             self._wait(lane, queue, now)
         return best
 
-    def _keep(self, queue: ScopeQueue, now: float) -> None:
+    def _keep(self, queue: ScopeQueue) -> None:
         """Keep a quota for a lane that was passed too often."""
         queue.keep()
         if queue.kept_for is not None and queue not in self.keeping:

@@ -214,11 +214,6 @@ class Diagnostics:
                 count, threshold,
             )  # fmt: skip
 
-    def items(self, state: ScopeState | None, count: int) -> None:
-        """Count items that came from a scope's responses; no policy: it has no scope of its own."""
-        if state is not None and state.period is not None:
-            state.period.items += count
-
     def look(
         self,
         scope: Scope,

@@ -182,6 +182,8 @@ class RampupState:
         floor: The least delay that robots.txt allows, in seconds (C05).
         has_fallen_back: True if backoff moves the scope (C05): a window had triggers and no good answer, or three
             incidents, no 429 among them, came in a row without one (six soon after an outage).
+        triggers: Incidents of the window that runs.
+        due_at: The instant at which that ends; ``inf`` before the first answer.
         sends: Requests of the window that runs that were sent, or failed to connect.
         refused: The last refused rate, in requests a second; None where none was.
     """
@@ -189,7 +191,6 @@ class RampupState:
     __slots__ = (
         "_busy",
         "_cost",
-        "_ends_at",
         "_fallen_to",
         "_falls",
         "_good",
@@ -205,16 +206,17 @@ class RampupState:
         "_rate_before",
         "_since_return",
         "_started_at",
-        "_triggers",
         "_unanswered",
         "concurrency",
         "delay",
         "delay_per_slot",
+        "due_at",
         "floor",
         "has_fallen_back",
         "policy",
         "refused",
         "sends",
+        "triggers",
     )
 
     def __init__(self, policy: RampupPolicy, *, delay: float, delay_per_slot: float, concurrency: float) -> None:
@@ -229,7 +231,7 @@ class RampupState:
         self._fallen_to = 0.0
         self._quiet = 0
         self._falls = 0
-        self._triggers = 0
+        self.triggers: int = 0
         self._good = 0
         self._busy = 0.0
         self._cost = 0
@@ -245,17 +247,7 @@ class RampupState:
         self._marks: tuple[tuple[float, int], ...] = ()
         self._kept: tuple[float, float, float | None, float] = (delay, delay_per_slot, None, 0.0)
         self._started_at = -math.inf
-        self._ends_at = math.inf
-
-    @property
-    def due_at(self) -> float:
-        """The instant at which the window that runs ends; ``inf`` before the first answer."""
-        return self._ends_at
-
-    @property
-    def triggers(self) -> int:
-        """Incidents of the window that runs."""
-        return self._triggers
+        self.due_at: float = math.inf
 
     @property
     def limits(self) -> dict[str, float]:
@@ -289,7 +281,7 @@ class RampupState:
     @property
     def _length(self) -> float:
         """Seconds of the window that runs; never 0, as a window that is too short for the clock would be."""
-        return max(self._ends_at - self._started_at, _LEAST_DELAY)
+        return max(self.due_at - self._started_at, _LEAST_DELAY)
 
     @property
     def rate(self) -> float:
@@ -344,20 +336,20 @@ class RampupState:
                 self._outage_after = OUTAGE
         if self.has_fallen_back:  # no window: how fast an outage is probed, and returned from, says nothing of rates
             return
-        if self._ends_at == math.inf:
+        if self.due_at == math.inf:
             # From the grant of the first answer: from its end it would seem to have come at once.
             self._started_at = now - busy
-            self._ends_at = self._started_at + self.policy.window
+            self.due_at = self._started_at + self.policy.window
         self.sends += 1
         self._busy += busy
         self._good += self._is_well
-        if not self.policy.is_counted or now >= self._ends_at:
+        if not self.policy.is_counted or now >= self.due_at:
             return
         elapsed, heard_after = now - self._started_at, _LATENCIES * self._busy / self.sends
         is_round = self._is_starting and not is_trigger and self._good >= _ROUND and elapsed >= heard_after / 2.0
-        enough = _ANSWERS_REFUSED if self._triggers else _ANSWERS
+        enough = _ANSWERS_REFUSED if self.triggers else _ANSWERS
         if is_round or (self.sends >= enough and elapsed >= max(heard_after, _LEAST_WINDOW)):
-            self._ends_at = now
+            self.due_at = now
 
     def triggered(self, now: float, *, is_limit: bool = True, waits: int = 0, hold: float = 0.0) -> bool:
         """Count an incident. Returns True if the limits moved because of it.
@@ -370,7 +362,7 @@ class RampupState:
             hold: Seconds for which a header holds the scope. A window of counted answers does not count them as time;
                 and where they cost a quarter of its answers, an incident is one too many, whatever the target says.
         """
-        self._triggers += 1
+        self.triggers += 1
         self._unanswered = 0 if is_limit else max(self._unanswered + 1, waits)
         if self._unanswered >= self._outage_after:
             self._fall_back()
@@ -381,7 +373,7 @@ class RampupState:
         is_dear, rate = lost > _ANSWERS / 4, self.rate
         is_flood = was_starting and self._busy * self.rate >= 2 * _ROUND * max(self.sends, 1)  # Little's law: in flight
         is_overshoot = was_starting and (is_limit or hold > 0.0)
-        is_fall = self._triggers > self.policy.target[1] or is_dear or is_flood or is_overshoot
+        is_fall = self.triggers > self.policy.target[1] or is_dear or is_flood or is_overshoot
         if is_fall:
             self._fall(now, _UNDONE if is_flood else 1.0 / _GROWTH if is_overshoot else 1.0)
             self._held = math.ceil(lost) if is_dear else 0
@@ -393,7 +385,7 @@ class RampupState:
         if lost:
             self._lost += math.ceil(lost)
             self._started_at += hold
-            self._ends_at += hold
+            self.due_at += hold
         return is_fall
 
     def window_over(self, *, is_held: bool = False) -> None:
@@ -403,23 +395,23 @@ class RampupState:
             is_held: True if a header or a backoff held the scope: then there is no step (C08).
         """
         if self._is_starting and 0 < self._good < _ROUND:  # a round is counted in answers alone
-            self._ends_at += self.policy.window
+            self.due_at += self.policy.window
             return
         if self.sends:
             self._idle = 0
             if self._falls:
                 self._cost = self.sends - self._good + self._lost
-            if self._triggers and not self._good:
+            if self.triggers and not self._good:
                 self._fall_back()
                 return
-            if self._triggers < self.policy.target[0] and not is_held:
+            if self.triggers < self.policy.target[0] and not is_held:
                 self._step()
         else:
             self._idle += 1
             if self._idle == 1 and not is_held and not self._is_starting:
                 self._speed_up(self._factor())  # C08: several idle windows are one step
         if self._idle > 1:  # the next answer starts a window
-            self._ends_at = math.inf
+            self.due_at = math.inf
             return
         self._begin()
 
@@ -427,16 +419,16 @@ class RampupState:
         """Begin a window where the last one ended."""
         if self.sends:
             self._rate_before = self.sends / self._length
-        self._started_at = self._ends_at
+        self._started_at = self.due_at
         latency = self._busy / self.sends if self.sends else 0.0
-        is_near = self.refused is not None or self._triggers > 0
-        self._ends_at += max(self.policy.window, latency * _LATENCIES if is_near else 0.0)
+        is_near = self.refused is not None or self.triggers > 0
+        self.due_at += max(self.policy.window, latency * _LATENCIES if is_near else 0.0)
         if self._is_well:  # else a trouble goes on, that may turn out to be an outage
             self._kept = (self.delay, self.delay_per_slot, self.refused, self._fallen_to)
         self._count_afresh()
 
     def _count_afresh(self) -> None:
-        self.sends = self._good = self._triggers = self._falls = self._lost = 0
+        self.sends = self._good = self.triggers = self._falls = self._lost = 0
         self._busy = 0.0
         self._marks = ()
 
@@ -498,7 +490,7 @@ class RampupState:
         self._since_return = 0
         self.delay, self.delay_per_slot, self.refused, self._fallen_to = self._kept
         self._quiet = 0
-        self._ends_at = math.inf
+        self.due_at = math.inf
 
     def take_back(self, delay: float = 0.0) -> None:
         """Move the scope again, at ``delay`` seconds at least: the outage is over, or was a limit that fell."""

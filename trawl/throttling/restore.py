@@ -140,14 +140,7 @@ def _pace(scope: Scope, now: float, to_epoch: Clock) -> SendSnapshot | None:
 
 def _quota(scope: Scope, now: float, to_epoch: Clock) -> QuotaSnapshot | None:
     snapshot = scope.quota.snapshot(now) if scope.quota is not None else None
-    return None if snapshot is None else _moved(snapshot, to_epoch)
-
-
-def _moved(snapshot: QuotaSnapshot, clock: Clock) -> QuotaSnapshot:
-    charges = tuple([(clock(at), amount) for at, amount in snapshot.charges])
-    return msgspec.structs.replace(
-        snapshot, ends_at=clock(snapshot.ends_at), charges=charges, unknown_at=clock(snapshot.unknown_at)
-    )
+    return None if snapshot is None else snapshot.moved(to_epoch)
 
 
 def with_ahead(snapshot: ThrottleSnapshot, ahead: QuotaAllowance) -> ThrottleSnapshot:
@@ -173,7 +166,7 @@ def moved(snapshot: ThrottleSnapshot, at: float) -> ThrottleSnapshot:
 
     scopes = {}
     for id, scope in snapshot.scopes.items():
-        pace, quota = scope.pace, scope.quota
+        pace = scope.pace
         if pace is not None:
             slots = tuple([clock(sent_at) for sent_at in pace.slots])
             ends = {"sent_at": clock(pace.sent_at), "held_until": clock(pace.held_until)}
@@ -181,7 +174,7 @@ def moved(snapshot: ThrottleSnapshot, at: float) -> ThrottleSnapshot:
         scopes[id] = msgspec.structs.replace(
             scope,
             pace=pace,
-            quota=None if quota is None else _moved(quota, clock),
+            quota=None if scope.quota is None else scope.quota.moved(clock),
             told=None if scope.told is None else scope.told.moved(clock),
             trouble=None if scope.trouble is None else scope.trouble.moved(clock),
             good_at=clock(scope.good_at),
@@ -253,9 +246,9 @@ class RestoredScopes:
         snapshot = self._quotas.get(scope.id)
         if snapshot is None or scope.quota is None:
             return
-        left = scope.quota.restore(_moved(snapshot, self._from_epoch), now)
+        left = scope.quota.restore(snapshot.moved(self._from_epoch), now)
         if left.spent and snapshot.window > scope.quota.window:
-            self._quotas[scope.id] = _moved(left, self._to_epoch)
+            self._quotas[scope.id] = left.moved(self._to_epoch)
         else:
             del self._quotas[scope.id]
 

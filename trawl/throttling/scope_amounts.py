@@ -84,13 +84,6 @@ class ScopeResolver:
             self._policies.own_host(host)
         return ((host, None),)
 
-    def note_own_host(self, request: Request) -> None:
-        """Note, of a request whose scopes were named elsewhere, which of them is its own host (E20).
-
-        A manager is not asked: it has named them.
-        """
-        self.of_nowait(request)
-
     async def of(self, request: Request) -> ScopeAmounts:
         """Return the scopes of a request, asking the manager. A checkpoint only if the manager's answer is one.
 

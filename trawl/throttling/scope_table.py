@@ -186,10 +186,6 @@ class ScopePolicies:
             known = self._known[key, is_host, is_ip] = self._made(key, config, is_host=is_host, is_ip=is_ip)
         return known
 
-    def is_host(self, id: str) -> bool:
-        """Return True if a scope is host-like: by its form, or because it was a request's own host (E20)."""
-        return is_host_like(id) or id in self._own_hosts
-
     def is_shared(self, id: str) -> bool:
         """Return True if requests to hosts of several registrable domains may need a scope: it is no host's own.
 
@@ -243,8 +239,11 @@ class ScopePolicies:
         self._known[id, *self._form(id)] = policy
 
     def _form(self, id: str) -> tuple[bool, bool]:
-        """Return if a scope is host-like, and if it is an address that hosts are throttled by (I05)."""
-        is_host = self.is_host(id)
+        """Return if a scope is host-like, and if it is an address that hosts are throttled by (I05).
+
+        It is host-like by its form, or because it was a request's own host (E20).
+        """
+        is_host = is_host_like(id) or id in self._own_hosts
         return is_host, self._ip_settings is not None and is_host and is_address(id)
 
     def configured(self) -> list[tuple[str, ScopePolicy]]:

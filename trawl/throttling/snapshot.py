@@ -73,6 +73,11 @@ class QuotaSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     unknown: float = 0.0
     unknown_at: float = -inf
 
+    def moved(self, clock: Callable[[float], float]) -> QuotaSnapshot:
+        """Return the same with its instants on another clock."""
+        charges = tuple([(clock(at), amount) for at, amount in self.charges])
+        return replace(self, ends_at=clock(self.ends_at), charges=charges, unknown_at=clock(self.unknown_at))
+
 
 class QuotaAllowance(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Amounts that may have been spent beyond what a :class:`ThrottleSnapshot` holds.

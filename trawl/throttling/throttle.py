@@ -625,11 +625,12 @@ class Throttle:
             if (scope := self._table.get(id)) is not None:
                 self._tell_changed(scope, now)
 
-    def items(self, request: Request, count: int, now: float) -> None:
+    def items(self, request: Request, count: int) -> None:
         """Note how many items a response gave (H16)."""
         if count and self.diagnostics.has_watches:
             scope = self._table.get(self.resolver.scope_of_host(host_scope(request.url)))
-            self.diagnostics.items(None if scope is None else scope.state, count)
+            if scope is not None and scope.state.period is not None:
+                scope.state.period.items += count
 
     def set(self, scope_id: str, *, now: float, **limits: Any) -> None:
         """Change a scope's configuration while the crawl runs (I12): the keys of ``THROTTLING_SCOPES``.
@@ -656,10 +657,6 @@ class Throttle:
         self._slow_down(scope, now)
         state.apply(scope)
         self._moved(scope, now)
-
-    def why(self, scope_id: str, now: float, amount: float = 1.0) -> Reason:
-        """Explain why a request of ``amount`` would wait for this scope now; limit "" if it would not."""
-        return self.scope(scope_id, now).reason(now, amount)
 
     def why_idle(self, scope_id: str, now: float) -> Reason | None:
         """Explain why a request for a scope without pending ones would wait; None: it would not, or there is none."""
