@@ -35,8 +35,8 @@ from trawl.scheduler.scope_queue import PASSES, ScopeQueue, TokenQueue
 from trawl.throttling.scope import MAX_LEAD
 
 if TYPE_CHECKING:
+    from trawl.engine.engine import Engine
     from trawl.frontier import LaneKey, SortKey
-    from trawl.throttling.common import Holder
     from trawl.throttling.explain import Reason
     from trawl.throttling.scope import Scope
 
@@ -143,7 +143,7 @@ class Scheduler:
         self.later: LaterQueue = LaterQueue()
         self.closed: dict[str, OriginGate] = {}
         self.left_by: Reason | None = None
-        self.holder: Holder | None = None
+        self.holder: Engine | None = None
 
     # -- requests come and go
 

@@ -7,8 +7,8 @@ scope itself: its places, sends, draws, quota and what the policies learned. A t
 :class:`CommonScopes` first, and gets the one that another crawl has made. Each scheduler decides on it for its own
 lanes, with queues of its own, and no two decide at once: they run in one thread, and between a decision and the place
 taken there is no await. A place that one crawl gives back, or a send by which spacing counts again, may open the scope
-for another: the scheduler tells every other *holder* of the scope, which wakes its best lane and its dispatcher. A
-change of limits is told to all in the same way.
+for another: the scheduler tells every other *holder* of the scope. That is the other crawl's engine, which wakes its
+best lane and its dispatcher. A change of limits is told to all in the same way.
 
 What opens at an instant opens for all, and Trio runs their dispatchers in an order that it draws: each crawl gets its
 turn as often as any other. Priorities, shares of a quota and claims order the requests of one crawl.
@@ -23,39 +23,19 @@ Of different settings for one scope the stricter ones are in force: see :func:`s
 from __future__ import annotations
 
 from math import inf
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import attrs
 
 if TYPE_CHECKING:
+    from trawl.engine.engine import Engine
     from trawl.throttling.limits import Limits
     from trawl.throttling.outcomes import UnresponsiveScopes
     from trawl.throttling.policy import ScopePolicy
     from trawl.throttling.scope import Scope
     from trawl.throttling.scope_table import CrawlDelays
 
-__all__ = ["CommonScopes", "Holder", "may_be_common", "stricter"]
-
-
-class Holder(Protocol):
-    """A crawl, as the scopes know it that it has in common with others."""
-
-    @property
-    def name(self) -> str:
-        """The spider's name."""
-        ...
-
-    def opened(self, scope: Scope, now: float) -> None:
-        """Another crawl gave a place of ``scope`` back, or sent: it may be open."""
-        ...
-
-    def changed(self, scope: Scope, now: float) -> None:
-        """Another crawl moved the limits of ``scope``."""
-        ...
-
-    def arm(self, scope: Scope) -> None:
-        """Note anew when ``scope`` is due: the crawl that had noted it has left."""
-        ...
+__all__ = ["CommonScopes", "may_be_common", "stricter"]
 
 
 def may_be_common(policy: ScopePolicy, *, has_job: bool) -> bool:
@@ -100,19 +80,19 @@ class CommonScopes:
         self.crawl_delays: CrawlDelays = crawl_delays
         self.given_up: UnresponsiveScopes = given_up
         self.crawls: int = 0
-        self._scopes: dict[str, tuple[Scope, tuple[Holder, ...]]] = {}
+        self._scopes: dict[str, tuple[Scope, tuple[Engine, ...]]] = {}
 
     def get(self, id: str) -> Scope | None:
         """The scope of an id, if a crawl has made it."""
         found = self._scopes.get(id)
         return None if found is None else found[0]
 
-    def join(self, scope: Scope, holder: Holder) -> None:
+    def join(self, scope: Scope, holder: Engine) -> None:
         """Have ``holder`` hold ``scope``, which it has made or got from here."""
         _, others = self._scopes.get(scope.id, (scope, ()))
         self._keep(scope, (*others, holder))
 
-    def leave(self, scope: Scope, holder: Holder) -> None:
+    def leave(self, scope: Scope, holder: Engine) -> None:
         """Have ``holder`` hold it no more: it has forgotten the scope, or has ended. The last one drops it."""
         found = self._scopes.get(scope.id)
         if found is None or holder not in found[1]:
@@ -123,7 +103,7 @@ class CommonScopes:
             scope.state.armed = inf
             others[0].arm(scope)
 
-    def _keep(self, scope: Scope, holders: tuple[Holder, ...]) -> None:
+    def _keep(self, scope: Scope, holders: tuple[Engine, ...]) -> None:
         if holders:
             self._scopes[scope.id] = scope, holders
         else:

@@ -43,7 +43,7 @@ from trawl.throttling.limits import EXACT, HALF, Limits, RandomStream, Slots, le
 from trawl.throttling.quota import PageBudget, Quota
 
 if TYPE_CHECKING:
-    from trawl.throttling.common import Holder
+    from trawl.engine.engine import Engine
 
 __all__ = ["CONFIGURED", "MAX_LEAD", "Scope"]
 
@@ -193,7 +193,7 @@ class Scope:
         self.stopped: int = 0
         self.waits: Waits = Waits()
         self.state: Any = None
-        self.holders: tuple[Holder, ...] = ()
+        self.holders: tuple[Engine, ...] = ()
         self.quota: Quota | None = None
         self.pages: PageBudget | None = None
         self._seed = seed

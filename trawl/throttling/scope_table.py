@@ -26,13 +26,13 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from math import inf
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from trawl.throttling.allowance import Allowances
 from trawl.throttling.backoff import backoff_of
-from trawl.throttling.common import CommonScopes, Holder, may_be_common
+from trawl.throttling.common import CommonScopes, may_be_common
 from trawl.throttling.configuration import check_scope, load_object
 from trawl.throttling.limits import Limits, limits_of
 from trawl.throttling.line import Line
@@ -45,6 +45,9 @@ from trawl.throttling.scopes import host_part, is_address, is_host_like, normal_
 from trawl.throttling.settings import ThrottlingSettings
 from trawl.throttling.shared import check_shared
 from trawl.throttling.shared_scope import SharedScope
+
+if TYPE_CHECKING:
+    from trawl.engine.engine import Engine
 
 __all__ = ["CrawlDelays", "ScopePolicies", "ScopeTable", "ScopeTimers"]
 
@@ -308,7 +311,7 @@ class ScopeTable:
         self._scopes: dict[str, Scope] = {}
         self._by_age: deque[str] = deque()
         self._common: CommonScopes | None = None
-        self._holder: Holder | None = None
+        self._holder: Engine | None = None
         self._has_job = False
         self._limit = policies.settings.throttling_scope_limit
         self._max_idle = policies.settings.throttling_scope_max_idle
@@ -365,7 +368,7 @@ class ScopeTable:
         if gone:
             self._by_age = deque([id for id in self._by_age if id in self._scopes])
 
-    def have_in_common(self, common: CommonScopes, holder: Holder, *, has_job: bool) -> None:
+    def have_in_common(self, common: CommonScopes, holder: Engine, *, has_job: bool) -> None:
         """Have the scopes that are made from now on in common with other crawls; before the first is made."""
         self._common, self._holder, self._has_job = common, holder, has_job
 

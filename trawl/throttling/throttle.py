@@ -25,7 +25,7 @@ import attrs
 from trawl.http import host_scope
 from trawl.http.notes import notes_of
 from trawl.throttling.allowance import Allowances
-from trawl.throttling.common import CommonScopes, Holder, stricter
+from trawl.throttling.common import CommonScopes, stricter
 from trawl.throttling.diagnostics import Diagnostics, WhyNext
 from trawl.throttling.explain import Reason, ScopeReport, account, reports_of, reports_together
 from trawl.throttling.hints import WINDOW_HEADERS
@@ -70,6 +70,7 @@ from trawl.throttling.snapshot import QuotaAllowance, ThrottleSnapshot
 
 if TYPE_CHECKING:
     from trawl.clock import WallClock
+    from trawl.engine.engine import Engine
     from trawl.http import Outcome, Request, Response
     from trawl.scheduler.grant import Grant
 
@@ -116,7 +117,7 @@ class Throttle:
         resolve: AddressOf | None = None,
         failed: OnFailure = ignore_failure,
         common: CommonScopes | None = None,
-        holder: Holder | None = None,
+        holder: Engine | None = None,
         has_job: bool = False,
     ) -> None:
         self.settings = settings
