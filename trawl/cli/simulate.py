@@ -24,7 +24,8 @@ from trawl.observe import ObserveSettings, clipped, duration_words, number_words
 from trawl.settings import Layer, ambient, assignments, load, of_spider
 from trawl.testing.guard import NotSimulated, Stuck
 from trawl.testing.plot import Rate, check_picture_name, window_for
-from trawl.testing.simulation import REFUSALS, Simulation
+from trawl.testing.sends import REFUSALS
+from trawl.testing.simulation import Simulation
 
 __all__ = ["RunSummary", "comparison_table", "groups_of", "simulate_command", "summarize"]
 

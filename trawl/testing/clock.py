@@ -44,7 +44,7 @@ def seeded_scheduling(seed: int | str) -> Iterator[None]:
     Raises:
         RuntimeError: This version of Trio does not have the switches.
     """
-    held = _SeededScheduling(seed)
+    held = _SchedulerState(seed)
     try:
         yield
     finally:
@@ -60,7 +60,7 @@ def seeded_scheduling_here(seed: int | str) -> Iterator[None]:
     """
     held = _shared.get()
     if held is None:
-        held = _SeededScheduling(seed)
+        held = _SchedulerState(seed)
         _shared.set(held)
     held.blocks += 1
     try:
@@ -72,7 +72,7 @@ def seeded_scheduling_here(seed: int | str) -> Iterator[None]:
             held.put_back()
 
 
-class _SeededScheduling:
+class _SchedulerState:
     """The switches while they are set, and their former state."""
 
     def __init__(self, seed: int | str) -> None:
@@ -98,7 +98,7 @@ class _SeededScheduling:
         self._generator.setstate(self._was)
 
 
-_shared: trio.lowlevel.RunVar[_SeededScheduling | None] = trio.lowlevel.RunVar("trawl_seeded_scheduling", None)
+_shared: trio.lowlevel.RunVar[_SchedulerState | None] = trio.lowlevel.RunVar("trawl_seeded_scheduling", None)
 
 
 def _switches() -> tuple[object, random.Random]:

@@ -23,7 +23,21 @@ if TYPE_CHECKING:
     from trawl.throttling import ScopeReport
     from trawl.throttling.scope import Scope
 
-__all__ = ["Kind", "Recorder", "Send", "SendLog", "SendRecord", "Span", "merge_stretches", "rounded", "timeline"]
+__all__ = [
+    "REFUSALS",
+    "Kind",
+    "Recorder",
+    "Send",
+    "SendLog",
+    "SendRecord",
+    "Span",
+    "merge_stretches",
+    "rounded",
+    "timeline",
+]
+
+REFUSALS = frozenset({429, 503})
+"""Statuses that refuse a request for the rate of requests."""
 
 DIGITS = 12  # times are rounded to the picosecond: 0.1 + 0.2 must not fail a test for 0.3
 

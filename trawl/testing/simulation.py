@@ -29,7 +29,7 @@ from trawl.testing.plot import (
     window_for,
     write_picture,
 )
-from trawl.testing.sends import Recorder, Send, Span, rounded, timeline
+from trawl.testing.sends import REFUSALS, Recorder, Send, Span, rounded, timeline
 from trawl.testing.svg import draw
 from trawl.testing.transport import WALL_START_UTC
 from trawl.transport import TransportSettings
@@ -39,10 +39,7 @@ if TYPE_CHECKING:
     from trawl.testing.web import SimulatedWeb
     from trawl.throttling import ScopeReport
 
-__all__ = ["REFUSALS", "Simulation", "crawl_web", "simulate"]
-
-REFUSALS = frozenset({429, 503})
-"""Statuses that refuse a request for the rate of requests."""
+__all__ = ["Simulation", "crawl_web", "simulate"]
 
 
 @attrs.frozen(kw_only=True)

@@ -14,7 +14,7 @@ from html import escape
 import attrs
 
 from trawl.observe import printable
-from trawl.testing.sends import Kind, Send, Span, merge_stretches
+from trawl.testing.sends import REFUSALS, Kind, Send, Span, merge_stretches
 
 __all__ = [
     "Scale",
@@ -308,7 +308,7 @@ def _place_tracks(tracks: Sequence[Track]) -> tuple[list[_TrackBox], float]:
 
 def _heading(title: str, sends: Sequence[Send], scale: Scale) -> list[str]:
     told = f"{len(sends)} sends from {number(scale.start)} s to {number(scale.end)} s"
-    refused = sum(send.status in {429, 503} for send in sends)
+    refused = sum(send.status in REFUSALS for send in sends)
     if refused:
         told += f", {refused} of them refused"
     return [
@@ -407,6 +407,6 @@ def _tip(send: Send) -> str:
 def _kind_of(send: Send) -> str:
     if send.status is None:
         return "error"
-    if send.status in {429, 503}:
+    if send.status in REFUSALS:
         return "refused"
     return {2: "good", 3: "moved"}.get(send.status // 100, "failed")

@@ -132,7 +132,7 @@ class _HostState:
             self.idle.setdefault(origin, []).append(now)
 
 
-class _Exchange:
+class _RequestState:
     """One request in progress."""
 
     __slots__ = ("deadline", "origin", "request", "row", "sent_at", "site", "started_at", "timeouts")
@@ -210,7 +210,7 @@ class SimulatedTransport:
         if isinstance(site, DownloadError):
             await trio.lowlevel.checkpoint()
             return Outcome(request, error=site, started_at=now, ended_at=now)
-        exchange = _Exchange(request, site, self._timeouts.for_request(request), now)
+        exchange = _RequestState(request, site, self._timeouts.for_request(request), now)
         if not site.reuse(exchange.origin, now, self._timeouts.keep_alive):
             failed = await self._connect(exchange)
             if failed is not None:
@@ -253,7 +253,7 @@ class SimulatedTransport:
         assert self.begun_at is not None
         return now - self.begun_at
 
-    async def _connect(self, exchange: _Exchange) -> Outcome | None:
+    async def _connect(self, exchange: _RequestState) -> Outcome | None:
         """Open a new connection; return the outcome if that fails. A checkpoint only if it takes time or fails."""
         host, request = exchange.site.host, exchange.request
         duration = draw_seconds(host.connect, request, exchange.site.random)
@@ -274,7 +274,7 @@ class SimulatedTransport:
             await trio.lowlevel.checkpoint()
         return None if failure is None else exchange.failed(failure, cause, trio.current_time())
 
-    def _report(self, exchange: _Exchange, on_sent: OnSent) -> bool | float | None:
+    def _report(self, exchange: _RequestState, on_sent: OnSent) -> bool | float | None:
         """Record the send and call ``on_sent``. Returns its answer; the send counts unless that is true."""
         exchange.sent_at = now = trio.current_time()
         exchange.row = row = SendRecord(exchange.request.url, exchange.request.method, now)
@@ -287,7 +287,7 @@ class SimulatedTransport:
             self.send_log.rows.append(row)
         return answer
 
-    async def _answered(self, exchange: _Exchange) -> Outcome:
+    async def _answered(self, exchange: _RequestState) -> Outcome:
         assert exchange.sent_at is not None
         answer, latency, fields = self._refusal(exchange, exchange.sent_at)
         if answer is None:
@@ -313,7 +313,7 @@ class SimulatedTransport:
         return outcome
 
     def _refusal(
-        self, exchange: _Exchange, sent_at: float
+        self, exchange: _RequestState, sent_at: float
     ) -> tuple[SimulatedResponse | None, float | None, dict[str, str]]:
         """Return the answer of an outage or limit, if any, its latency, and the headers of limits."""
         site = exchange.site
@@ -336,7 +336,7 @@ class SimulatedTransport:
         limit = refusing.limit
         return SimulatedResponse(limit.status, limit.body), limit.latency, fields
 
-    async def _content(self, exchange: _Exchange) -> SimulatedResponse | None:
+    async def _content(self, exchange: _RequestState) -> SimulatedResponse | None:
         """Return the host's answer; None if its handler takes longer than the timeout."""
         web, host, request = self._web, exchange.site.host, exchange.request
         page = web.page_at(request.url)
@@ -357,7 +357,7 @@ class SimulatedTransport:
         return _checked(answer, host)
 
     def _fate(
-        self, exchange: _Exchange, answer: SimulatedResponse, now: float, first_byte: float, latency: float
+        self, exchange: _RequestState, answer: SimulatedResponse, now: float, first_byte: float, latency: float
     ) -> tuple[Failure | None, str, float]:
         """Return the end of an answer that starts at ``now``: an error or None, its cause, and the instant."""
         timeouts = exchange.timeouts
@@ -375,7 +375,7 @@ class SimulatedTransport:
 
     def _whole(
         self,
-        exchange: _Exchange,
+        exchange: _RequestState,
         answer: SimulatedResponse,
         fields: dict[str, str],
         first_byte_at: float,
