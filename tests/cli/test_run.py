@@ -12,7 +12,8 @@ from rich.console import Console
 from tests.cli.fake_crawl import FakeCrawl, FakeEngine
 from tests.cli.simulated import QUICK, crawl_on
 from trawl.cli import main
-from trawl.cli.crawl import CrawlOptions, crawl_command, short_collections
+from trawl.cli.crawl import crawl_command, short_collections
+from trawl.cli.crawl_entry import CrawlOptions
 from trawl.cli.summary import scopes_table
 from trawl.errors import FeedError
 from trawl.http import Times

@@ -17,8 +17,8 @@ from rich.console import Console
 
 from tests.cli.simulated import QUICK, WITHOUT_DELAY, crawl_on
 from trawl.cli import main
-from trawl.cli.crawl import CrawlOptions, crawl_command
-from trawl.cli.crawl_entry import worst
+from trawl.cli.crawl import crawl_command
+from trawl.cli.crawl_entry import CrawlOptions, worst
 from trawl.testing import SimulatedResponse, SimulatedWeb
 
 SPIDER = """

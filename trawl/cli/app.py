@@ -19,7 +19,7 @@ from trawl.cli import FAILED, OK, USAGE
 from trawl.cli.group import Group, examples
 
 if TYPE_CHECKING:
-    from trawl.cli.single_run import SingleRunOptions
+    from trawl.cli.crawl_entry import CrawlOptions
     from trawl.cli.view import CrawlWith
 
 __all__ = ["app", "main"]
@@ -146,22 +146,23 @@ def crawl(
     stats: StatsOption = None,
 ) -> None:
     """Run a spider, or several side by side that share the limits of a site."""
-    from trawl.cli.crawl import CrawlOptions, crawl_command
+    from trawl.cli.crawl import crawl_command
+    from trawl.cli.crawl_entry import CrawlOptions
     from trawl.cli.view import stderr_console
 
     options = CrawlOptions(
-        targets=tuple(spiders),
+        targets=spiders,
         takes_all=takes_all,
-        arguments=tuple(argument),
-        settings=tuple(setting),
-        appended=tuple(append),
-        overwritten=tuple(overwrite),
+        arguments=argument,
+        settings=setting,
+        appended=append,
+        overwritten=overwrite,
         job=job,
         job_durability=job_durability,
         log_level=log_level,
         log_file=log_file,
         is_quiet=quiet,
-        fails_on=tuple(fail_on),
+        fails_on=fail_on,
         stats=stats,
         processes=processes or 0,
     )
@@ -195,20 +196,21 @@ def worker(
     leader: Annotated[int | None, typer.Option(hidden=True)] = None,
 ) -> None:
     """Join a job in a server and work on it until it is over: no feeds; `trawl export` has the items."""
-    from trawl.cli.crawl import CrawlOptions, crawl_command
+    from trawl.cli.crawl import crawl_command
+    from trawl.cli.crawl_entry import CrawlOptions
     from trawl.cli.view import stderr_console
     from trawl.cli.worker import job_of_leader
 
     options = CrawlOptions(
         targets=() if spider is None else (spider,),
-        arguments=tuple(argument),
-        settings=tuple(setting),
+        arguments=argument,
+        settings=setting,
         job=job if leader is None else job_of_leader(),
         job_durability=job_durability,
         log_level=log_level,
         log_file=log_file,
         is_quiet=quiet,
-        fails_on=tuple(fail_on),
+        fails_on=fail_on,
         stats=stats,
         is_worker=True,
         leader=leader,
@@ -243,15 +245,15 @@ def export(
     quiet: QuietOption = False,
 ) -> None:
     """Write the items of a job in a server to files, each once, also if this is killed and run again."""
-    from trawl.cli.crawl import CrawlOptions
+    from trawl.cli.crawl_entry import CrawlOptions
     from trawl.cli.export import export_command
     from trawl.cli.view import stderr_console
 
     options = CrawlOptions(
         job=job,
-        appended=tuple(append),
-        overwritten=tuple(overwrite),
-        settings=tuple(setting),
+        appended=append,
+        overwritten=overwrite,
+        settings=setting,
         job_durability=job_durability,
         log_level=log_level,
         log_file=log_file,
@@ -619,12 +621,11 @@ def completion(
 
 def _options(
     spider: str | None, arguments: list[str], settings: list[str], log_level: str | None, *, waits: bool
-) -> SingleRunOptions:
-    from trawl.cli.single_run import SingleRunOptions
+) -> CrawlOptions:
+    from trawl.cli.crawl_entry import CrawlOptions
 
-    return SingleRunOptions(
-        target=spider, arguments=tuple(arguments), settings=tuple(settings), log_level=log_level, waits=waits
-    )
+    targets = [] if spider is None else [spider]
+    return CrawlOptions(targets=targets, arguments=arguments, settings=settings, log_level=log_level, waits=waits)
 
 
 def _crawl_with(context: typer.Context) -> CrawlWith:

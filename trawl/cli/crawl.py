@@ -17,12 +17,20 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import attrs
 import trio
 from rich.console import Console
 
 from trawl.cli import FAILED, INTERRUPTED, OK, UNSATISFACTORY, exit_status
-from trawl.cli.crawl_entry import NAME, CrawlEntry, chosen, refuse_clashes, reports_of_all, stats_of, worst
+from trawl.cli.crawl_entry import (
+    NAME,
+    CrawlEntry,
+    CrawlOptions,
+    chosen,
+    refuse_clashes,
+    reports_of_all,
+    stats_of,
+    worst,
+)
 from trawl.cli.load import STANDARD_OUTPUT, check_arguments, feeds_layer, load_spider, spider_arguments
 from trawl.cli.local_server import has_server
 from trawl.cli.logs import Logs, log_layer, named_in_log, run_guarded
@@ -42,7 +50,6 @@ if TYPE_CHECKING:
     from trawl.engine import Crawl
 
 __all__ = [
-    "CrawlOptions",
     "crawl_command",
     "short_collections",
     "warn_of_scrapy_project",
@@ -77,47 +84,6 @@ def warn_of_scrapy_project(directory: Path) -> None:
 
 
 logger: logging.Logger = logging.getLogger("trawl")
-
-
-@attrs.frozen(kw_only=True)
-class CrawlOptions:
-    """The options of ``trawl crawl``, ``trawl worker`` and ``trawl export``, as typed.
-
-    Attributes:
-        targets: The spiders: each a name, ``FILE.py`` or ``MODULE``, with or without ``:CLASS``.
-        takes_all: ``--all``.
-        arguments: ``-a NAME=VALUE``.
-        settings: ``-s NAME=VALUE``.
-        appended: ``-o FEED``.
-        overwritten: ``-O FEED``.
-        job: ``--job DIR``, or an address; None: the setting JOB_DIR.
-        job_durability: ``--job-durability LEVEL``.
-        log_level: ``--log-level LEVEL``.
-        log_file: ``--log-file FILE``.
-        is_quiet: ``--quiet``.
-        fails_on: ``--fail-on KIND``.
-        stats: ``--stats FILE``.
-        processes: ``--processes N``; 0: the option is not there.
-        is_worker: It is ``trawl worker``, which writes no feeds.
-        leader: ``--leader FD``, of a worker that another process has started; None: there is none.
-    """
-
-    targets: tuple[str, ...] = ()
-    takes_all: bool = False
-    arguments: tuple[str, ...] = ()
-    settings: tuple[str, ...] = ()
-    appended: tuple[str, ...] = ()
-    overwritten: tuple[str, ...] = ()
-    job: str | None = None
-    job_durability: str | None = None
-    log_level: str | None = None
-    log_file: str | None = None
-    is_quiet: bool = False
-    fails_on: tuple[str, ...] = ()
-    stats: str | None = None
-    processes: int = 0
-    is_worker: bool = False
-    leader: int | None = None
 
 
 def crawl_command(options: CrawlOptions, crawl_with: CrawlWith, console: Console) -> int:

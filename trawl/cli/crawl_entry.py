@@ -1,4 +1,4 @@
-"""The crawls of one ``trawl crawl``: which spiders they are of, and what they may not have in common."""
+"""The crawls of a command: their options, which spiders they are of, and what they may not have in common."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from trawl.throttling import ScopeReport
 if TYPE_CHECKING:
     from trawl._run import CrawlResult
 
-__all__ = ["NAME", "CrawlEntry", "chosen", "refuse_clashes", "reports_of_all", "stats_of", "worst"]
+__all__ = ["NAME", "CrawlEntry", "CrawlOptions", "chosen", "refuse_clashes", "reports_of_all", "stats_of", "worst"]
 
 NAME = "%(name)s"
 """What stands for the spider's name in ``--job`` and in the path of a feed."""
@@ -35,6 +35,49 @@ _WORST_FIRST = (USAGE, FAILED, INTERRUPTED, UNSATISFACTORY)
 
 _ONE_EACH = ("JOB_DIR", "WARC_FILE", "COOKIES_FILE")
 """Settings that name what one crawl alone writes to."""
+
+
+@attrs.frozen(kw_only=True)
+class CrawlOptions:
+    """The options of the commands that crawl, and of ``trawl export``, as typed.
+
+    Attributes:
+        targets: The spiders: each a name, ``FILE.py`` or ``MODULE``, with or without ``:CLASS``.
+        takes_all: ``--all``.
+        arguments: ``-a NAME=VALUE``.
+        settings: ``-s NAME=VALUE``.
+        appended: ``-o FEED``.
+        overwritten: ``-O FEED``.
+        job: ``--job DIR``, or an address; None: the setting JOB_DIR.
+        job_durability: ``--job-durability LEVEL``.
+        log_level: ``--log-level LEVEL``; None: the setting, or WARNING where a single page is looked at.
+        log_file: ``--log-file FILE``.
+        is_quiet: ``--quiet``.
+        fails_on: ``--fail-on KIND``.
+        stats: ``--stats FILE``.
+        processes: ``--processes N``; 0: the option is not there.
+        is_worker: It is ``trawl worker``, which writes no feeds.
+        waits: ``--wait``: a single page and its robots.txt are retried, as a crawl does.
+        leader: ``--leader FD``, of a worker that another process has started; None: there is none.
+    """
+
+    targets: Sequence[str] = ()
+    takes_all: bool = False
+    arguments: Sequence[str] = ()
+    settings: Sequence[str] = ()
+    appended: Sequence[str] = ()
+    overwritten: Sequence[str] = ()
+    job: str | None = None
+    job_durability: str | None = None
+    log_level: str | None = None
+    log_file: str | None = None
+    is_quiet: bool = False
+    fails_on: Sequence[str] = ()
+    stats: str | None = None
+    processes: int = 0
+    is_worker: bool = False
+    waits: bool = False
+    leader: int | None = None
 
 
 @attrs.define(eq=False)

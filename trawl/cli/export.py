@@ -18,7 +18,7 @@ from rich.console import Console
 
 from trawl.blocking import ThreadBlocking
 from trawl.cli import INTERRUPTED, OK
-from trawl.cli.crawl import CrawlOptions
+from trawl.cli.crawl_entry import CrawlOptions
 from trawl.cli.load import feeds_layer
 from trawl.cli.local_server import has_server, reach_local_server
 from trawl.cli.logs import Logs, log_layer, run_guarded

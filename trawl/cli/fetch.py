@@ -10,8 +10,8 @@ import trio
 from rich.console import Console
 
 from trawl.cli import FAILED, OK
-from trawl.cli.logs import Logs, run_guarded
-from trawl.cli.single_run import SingleRun, SingleRunOptions, fetch_response, load_single_run, with_work
+from trawl.cli.crawl_entry import CrawlEntry, CrawlOptions
+from trawl.cli.single_run import fetch_response, run_single, set_work
 from trawl.cli.view import CrawlWith
 from trawl.errors import TrawlError, UsageError
 from trawl.http import Request, Response
@@ -25,7 +25,7 @@ _PASSING = frozenset({408, 429, 500, 502, 503, 504})
 
 
 def fetch_command(
-    url: str, options: SingleRunOptions, crawl_with: CrawlWith, console: Console, *, has_headers: bool, follows: bool
+    url: str, options: CrawlOptions, crawl_with: CrawlWith, console: Console, *, has_headers: bool, follows: bool
 ) -> int:
     """Fetch a URL and print the body, or, instead of it, headers, redirects and delays.
 
@@ -33,13 +33,12 @@ def fetch_command(
         The exit status: FAILED without a response and for a status of 400 or above.
     """
 
-    def act(logs: Logs) -> int:
-        ready = load_single_run(options, logs)
+    def act(entry: CrawlEntry) -> int:
         try:
             request = Request(url, meta={"allow_offsite": True, **({} if follows else {"dont_redirect": True})})
         except ValueError as error:
             raise UsageError(str(error)) from error
-        response, reports = _fetched(ready, request, crawl_with)
+        response, reports = _fetched(entry, request, crawl_with)
         if has_headers:
             for line in exchange_lines(response, reports):
                 print(printable(line))
@@ -53,10 +52,10 @@ def fetch_command(
             console.print(f"trawl: {printable(response.url)} answered {response.status}{advice}", soft_wrap=True)
         return FAILED
 
-    return run_guarded(console, options.logged, act)
+    return run_single(options, console, act)
 
 
-def _fetched(ready: SingleRun, request: Request, crawl_with: CrawlWith) -> tuple[Response, Sequence[ScopeReport]]:
+def _fetched(entry: CrawlEntry, request: Request, crawl_with: CrawlWith) -> tuple[Response, Sequence[ScopeReport]]:
     errors: list[TrawlError] = []
     found: list[Response] = []
     reports: list[ScopeReport] = []
@@ -68,8 +67,8 @@ def _fetched(ready: SingleRun, request: Request, crawl_with: CrawlWith) -> tuple
         finally:
             reports.extend(crawl.report())
 
-    spider = with_work(ready.spider, work, errors)
-    trio.run(partial(crawl_with, spider, ready.settings, spider_args=ready.arguments, handle_signals=True))
+    set_work(entry, work, errors)
+    trio.run(partial(entry.run, crawl_with, handle_signals=True))
     if errors:
         raise errors[0]
     if not found:  # Ctrl-C

@@ -13,14 +13,15 @@ import trio
 from rich.console import Console
 
 from trawl.cli import FAILED, OK
-from trawl.cli.logs import Logs, run_guarded
-from trawl.cli.single_run import SingleRun, SingleRunOptions, load_single_run, with_start
+from trawl.cli.crawl_entry import CrawlEntry, CrawlOptions
+from trawl.cli.single_run import run_single, set_start
 from trawl.cli.view import CrawlWith
 from trawl.errors import UsageError
 from trawl.feeds import to_json, written_fields
 from trawl.http import Fetch, Outcome, Request, Response
 from trawl.items import item_fields
 from trawl.observe import printable
+from trawl.settings import Layer, load
 from trawl.settings.check import nearest
 from trawl.spiders import CrawlSpider, Spider
 
@@ -142,7 +143,7 @@ class HttpErrorCollector:
 
 def parse_command(
     url: str,
-    options: SingleRunOptions,
+    options: CrawlOptions,
     crawl_with: CrawlWith,
     console: Console,
     *,
@@ -159,9 +160,8 @@ def parse_command(
         The exit status: FAILED where no callback was called, or one failed.
     """
 
-    def act(logs: Logs) -> int:
-        ready = load_single_run(options, logs)
-        method = _checked(ready.spider, callback)
+    def act(entry: CrawlEntry) -> int:
+        method = _checked(entry.spider, callback)
         given: Any = {"meta": _mapping(meta, "--meta"), "cb_kwargs": _mapping(cb_kwargs, "--cb-kwargs")}
         try:
             request = Request(url, dont_filter=True, **given)
@@ -169,7 +169,7 @@ def parse_command(
             raise UsageError(str(error)) from error
         pages = OutputCollector(depth)
         answers = HttpErrorCollector(request.url)
-        result = _parsed(ready, request, method, pages, answers, crawl_with)
+        result = _parsed(entry, request, method, pages, answers, crawl_with)
         for page in pages.pages:
             for line in page.lines():
                 print(printable(line))
@@ -180,25 +180,25 @@ def parse_command(
         has_failed = not pages.pages or result.stats.get("spider_exceptions")
         return FAILED if has_failed else OK
 
-    return run_guarded(console, options.logged, act)
+    return run_single(options, console, act)
 
 
 def _parsed(
-    ready: SingleRun,
+    entry: CrawlEntry,
     request: Request,
     method: str | None,
     pages: OutputCollector,
     answers: HttpErrorCollector,
     crawl_with: CrawlWith,
 ) -> CrawlResult:
-    added = {HOOKS: {**ready.settings[HOOKS], pages: -1}, MIDDLEWARE: {**ready.settings[MIDDLEWARE], answers: -1}}
-    ready = ready.with_settings("parse", added)
+    around = {HOOKS: {**entry.settings[HOOKS], pages: -1}, MIDDLEWARE: {**entry.settings[MIDDLEWARE], answers: -1}}
+    entry.settings = load(*entry.layers, Layer("parse", around), tell=lambda warning: None)  # told once already
 
     async def start(self: Spider) -> AsyncGenerator[Any, None]:  # noqa: ASYNC124 - start() is asynchronous
         yield request if method is None else request.replace(callback=getattr(self, method))
 
-    spider = with_start(ready.spider, start)
-    return trio.run(partial(crawl_with, spider, ready.settings, spider_args=ready.arguments, handle_signals=True))
+    set_start(entry, start)
+    return trio.run(partial(entry.run, crawl_with, handle_signals=True))
 
 
 def _checked(spider: type[Spider], callback: str | None) -> str | None:

@@ -29,8 +29,8 @@ from rich.console import Console
 
 import trawl
 from trawl.cli import OK
-from trawl.cli.logs import Logs, run_guarded
-from trawl.cli.single_run import SingleRun, SingleRunOptions, fetch_response, load_single_run, with_work
+from trawl.cli.crawl_entry import CrawlEntry, CrawlOptions
+from trawl.cli.single_run import fetch_response, run_single, set_work
 from trawl.cli.view import CrawlWith
 from trawl.errors import PartLoadError, TrawlError, UsageError
 from trawl.http import Request, Response
@@ -260,37 +260,37 @@ def ipython_shell(kind: Any, session: Session) -> Any:
 
 
 def shell_command(
-    url: str | None, options: SingleRunOptions, crawl_with: CrawlWith, console: Console, *, code: str | None
+    url: str | None, options: CrawlOptions, crawl_with: CrawlWith, console: Console, *, code: str | None
 ) -> int:
     """Open a shell on a running crawl, with the page at ``url`` if there is one. Returns the exit status.
 
     ``code`` is run and its value printed; None: lines are read.
     """
 
-    def act(logs: Logs) -> int:
-        with CrawlThread(load_single_run(options, logs), crawl_with) as crawling:
+    def act(entry: CrawlEntry) -> int:
+        with CrawlThread(entry, crawl_with) as crawling:
             session = Session(crawling.spider, crawling.wait_for, crawling.fetched)
             if url is not None:
                 session.fetch(url)
             converse(session, code)
         return OK
 
-    return run_guarded(console, options.logged, act)
+    return run_single(options, console, act)
 
 
 class CrawlThread:
     """A crawl in a thread of its own that waits for orders; a context manager.
 
     Args:
-        ready: The spider and its settings.
+        entry: The crawl.
         crawl_with: Runs the crawl.
 
     Attributes:
         spider: The running spider.
     """
 
-    def __init__(self, ready: SingleRun, crawl_with: CrawlWith) -> None:
-        self._ready = ready
+    def __init__(self, entry: CrawlEntry, crawl_with: CrawlWith) -> None:
+        self._entry = entry
         self._crawl_with = crawl_with
         self._thread = threading.Thread(target=self._run, name="trawl shell", daemon=True)
         self._begun = threading.Event()
@@ -333,10 +333,9 @@ class CrawlThread:
 
     def _run(self) -> None:
         errors: list[TrawlError] = []
-        spider = with_work(self._ready.spider, self._work, errors)
-        begin = partial(self._crawl_with, spider, self._ready.settings, spider_args=self._ready.arguments)
+        set_work(self._entry, self._work, errors)
         try:
-            trio.run(begin)
+            trio.run(self._entry.run, self._crawl_with)
         except BaseException as error:  # noqa: ASYNC103 - raised by whoever waits for the thread
             self._error = error
         finally:

@@ -5,28 +5,27 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from typing import Any, cast
 
-import attrs
+from rich.console import Console
 
+from trawl.cli.crawl_entry import CrawlEntry, CrawlOptions
 from trawl.cli.load import check_arguments, load_spider, look_beside, spider_arguments
-from trawl.cli.logs import Logs, log_layer
+from trawl.cli.logs import Logs, log_layer, run_guarded
 from trawl.compat.signals import IDLE
 from trawl.errors import SoftBlocked, TrawlError
 from trawl.http import Request, Response
 from trawl.observe import ObserveSettings
-from trawl.settings import Layer, Settings, ambient, assignments, load, of_spider
+from trawl.settings import Layer, ambient, assignments, load, of_spider
 from trawl.spiders import Spider
 
 __all__ = [
     "DefaultSpider",
-    "SingleRun",
-    "SingleRunOptions",
     "fetch_response",
-    "load_single_run",
-    "with_start",
-    "with_work",
+    "run_single",
+    "set_start",
+    "set_work",
 ]
 
 UNKEPT: Mapping[str, object] = {"FEEDS": {}, "ITEM_PIPELINES": {}, "JOB_DIR": ""}
@@ -45,52 +44,19 @@ class DefaultSpider(Spider):
     name = "visitor"
 
 
-@attrs.frozen(kw_only=True)
-class SingleRunOptions:
-    """The options that the three commands share, as typed.
+def run_single(options: CrawlOptions, console: Console, act: Callable[[CrawlEntry], int]) -> int:
+    """Load the spider and its settings, call ``act`` and print its error, if any. Returns the exit status.
 
-    Attributes:
-        target: ``--spider``; None means :class:`DefaultSpider`.
-        arguments: ``-a NAME=VALUE``.
-        settings: ``-s NAME=VALUE``.
-        log_level: ``--log-level``; None means WARNING.
-        waits: ``--wait``: retry pages and robots.txt, as a crawl does.
+    Args:
+        options: With one spider, or none for :class:`DefaultSpider`.
+        console: Standard error.
+        act: Is given the crawl, runs it and returns the exit status.
     """
-
-    target: str | None = None
-    arguments: tuple[str, ...] = ()
-    settings: tuple[str, ...] = ()
-    log_level: str | None = None
-    waits: bool = False
-
-    @property
-    def logged(self) -> Layer:
-        """The settings of the log, as a layer."""
-        return log_layer(self.log_level or "WARNING", None)
+    logged = log_layer(options.log_level or "WARNING", None)
+    return run_guarded(console, logged, lambda logs: act(_loaded(options, logged, logs)))
 
 
-@attrs.frozen
-class SingleRun:
-    """A spider that is loaded and ready to run.
-
-    Attributes:
-        spider: The class.
-        settings: The settings it runs with.
-        arguments: The arguments of its constructor.
-        layers: The layers of the settings.
-    """
-
-    spider: type[Spider]
-    settings: Settings
-    arguments: Mapping[str, str]
-    layers: Sequence[Layer]
-
-    def with_settings(self, source: str, values: Mapping[str, object]) -> SingleRun:
-        """Return a copy with further settings, without repeating warnings about the others."""
-        return attrs.evolve(self, settings=load(*self.layers, Layer(source, values), tell=lambda warning: None))
-
-
-def load_single_run(options: SingleRunOptions, logs: Logs) -> SingleRun:
+def _loaded(options: CrawlOptions, logged: Layer, logs: Logs) -> CrawlEntry:
     """Load the spider and its settings, and apply those of the log.
 
     Raises:
@@ -98,12 +64,12 @@ def load_single_run(options: SingleRunOptions, logs: Logs) -> SingleRun:
         SpiderLoadError: The spider can't be loaded.
     """
     arguments = spider_arguments(options.arguments)
-    spider = load_spider(options.target) if options.target else DefaultSpider
+    spider = load_spider(options.targets[0]) if options.targets else DefaultSpider
     unkept = Layer("the command", UNKEPT)
     project, environment = ambient(spider=spider)
-    if not options.target:
+    if not options.targets:
         look_beside(project.source)
-    around = (project, environment, of_spider(spider), options.logged)
+    around = (project, environment, of_spider(spider), logged)
     said = {name for layer in around for name in layer.values}
     hasty = {name: value for name, value in HASTY.items() if name not in said}
     if not options.waits:
@@ -112,7 +78,7 @@ def load_single_run(options: SingleRunOptions, logs: Logs) -> SingleRun:
     settings = load(*layers)
     logs.apply(settings.of(ObserveSettings))
     check_arguments(spider, arguments)
-    return SingleRun(spider, settings, arguments, layers)
+    return CrawlEntry(spider, settings, arguments, layers)
 
 
 async def fetch_response(crawl: Any, request: Request) -> Response:
@@ -129,11 +95,11 @@ async def fetch_response(crawl: Any, request: Request) -> Response:
     return response
 
 
-def with_work(spider: type[Spider], work: Callable[[Any], Awaitable[None]], errors: list[TrawlError]) -> type[Spider]:
-    """Return ``spider`` with ``work`` instead of its start.
+def set_work(entry: CrawlEntry, work: Callable[[Any], Awaitable[None]], errors: list[TrawlError]) -> None:
+    """Have a crawl do ``work`` instead of its spider's start.
 
     Args:
-        spider: The class.
+        entry: The crawl.
         work: Called with the running spider.
         errors: Collects the trawl errors that ``work`` raises.
     """
@@ -146,14 +112,14 @@ def with_work(spider: type[Spider], work: Callable[[Any], Awaitable[None]], erro
         for request in list[Any]():  # makes this a generator
             yield request
 
-    return with_start(spider, start)
+    set_start(entry, start)
 
 
-def with_start(spider: type[Spider], start: Callable[[Any], AsyncGenerator[Any, None]]) -> type[Spider]:
-    """Return ``spider`` with another start, which ends without asking the receivers of ``spider_idle``.
+def set_start(entry: CrawlEntry, start: Callable[[Any], AsyncGenerator[Any, None]]) -> None:
+    """Give a crawl's spider another start, which ends without asking the receivers of ``spider_idle``.
 
     Args:
-        spider: The class.
+        entry: The crawl.
         start: Called with the running spider.
     """
 
@@ -162,5 +128,6 @@ def with_start(spider: type[Spider], start: Callable[[Any], AsyncGenerator[Any, 
             crawler.signals.disconnect_all(IDLE)  # a look at one page must not take work from a queue
         return start(self)
 
+    spider = entry.spider
     made = type(spider.__name__, (spider,), {"start": begun, "__module__": spider.__module__})
-    return cast("type[Spider]", made)
+    entry.spider = cast("type[Spider]", made)
