@@ -120,13 +120,7 @@ class CrawlEntry:
     async def run(
         self, crawl_with: CrawlWith, watchers: Sequence[Watcher] = (), *, handle_signals: bool = False
     ) -> CrawlResult:
-        """Run the crawl, keep it and its result, and return the result. A checkpoint.
-
-        Args:
-            crawl_with: Runs it.
-            watchers: Tasks that look at it.
-            handle_signals: The process belongs to it.
-        """
+        """Run the crawl, keep it and its result, and return the result. A checkpoint."""
 
         async def keep(crawl: Crawl) -> None:
             self.crawl = crawl

@@ -247,12 +247,7 @@ async def reach_local_server(directory: Path) -> AsyncGenerator[str, None]:
 
 
 def with_server(job: str, act: Callable[[str], T]) -> T:
-    """Call ``act`` with the address of a job, in a thread where it has a server of its own that must run meanwhile.
-
-    Args:
-        job: The job's directory, or its address.
-        act: Looks at the job, or changes it.
-    """
+    """Call ``act`` with the address of a job, in a thread where it has a server of its own that must run meanwhile."""
     if job.startswith(SCHEMES) or not has_server(Path(job)):
         return act(job)
 

@@ -70,10 +70,7 @@ def named_in_log(name: str) -> Iterator[None]:
 class SafeFormatter(logging.Formatter):
     """A formatter that escapes control characters and indents further lines, so that no page can forge an entry.
 
-    Args:
-        fmt: The form of an entry, as :class:`logging.Formatter` has it.
-        datefmt: The form of its time.
-        shows_all: Show the tracebacks of expected errors too.
+    Without ``shows_all``, it shows no tracebacks of expected errors.
     """
 
     def __init__(self, fmt: str, datefmt: str, *, shows_all: bool) -> None:

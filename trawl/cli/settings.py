@@ -45,13 +45,7 @@ _SECRET_NAME = re.compile(r"PASSWORD|SECRET|TOKEN")
 
 
 def settings_command(spider: str | None, name: str | None, settings: Sequence[str]) -> None:
-    """Print the settings as they are here.
-
-    Args:
-        spider: A spider whose ``custom_settings`` are included.
-        name: The only setting to print; None for all.
-        settings: ``-s NAME=VALUE``.
-    """
+    """Print the settings as they are here and for a spider, or the one of this name."""
     console = stdout_console()
     chosen = _chosen(spider) if spider else None
     values = load(*ambient(spider=chosen), of_spider(chosen), assignments(settings))
@@ -72,11 +66,7 @@ def _chosen(target: str) -> type[Spider]:
 
 
 def move_command(path: str) -> None:
-    """Print Scrapy's ``settings.py`` as a ``pyproject.toml``.
-
-    Args:
-        path: The file; it is imported.
-    """
+    """Print the file of Scrapy's settings, which is imported, as a ``pyproject.toml``."""
     module = load_module(path)
     with tokenize.open(path) as file:
         source = file.read()
@@ -157,12 +147,7 @@ _SCRAPYS: Mapping[str, str] = {
 
 
 def to_toml(values: Mapping[str, object], lines: Mapping[str, int] | None = None) -> str:
-    """Return the text for ``pyproject.toml`` that sets what ``values`` set in ``settings.py``.
-
-    Args:
-        values: Upper-case names to values.
-        lines: The line of each in the file, for the comments.
-    """
+    """Return the text for ``pyproject.toml`` that sets what ``values`` set in ``settings.py``, at these lines of it."""
     settings: list[str] = [] if "SCRAPY_COMPAT" in values else ["SCRAPY_COMPAT = true"]
     own: list[str] = []
     unused: list[str] = []

@@ -281,10 +281,6 @@ def shell_command(
 class CrawlThread:
     """A crawl in a thread of its own that waits for orders; a context manager.
 
-    Args:
-        entry: The crawl.
-        crawl_with: Runs the crawl.
-
     Attributes:
         spider: The running spider.
     """
