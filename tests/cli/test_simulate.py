@@ -12,7 +12,7 @@ from rich.console import Console
 
 from tests.cli.simulated import FOLLOWER
 from trawl.cli import main
-from trawl.cli.simulate import RunSummary, comparison_table, rates_table
+from trawl.cli.simulate import comparison_table, rates_table
 from trawl.testing import Send, Simulation
 
 WEB = """
@@ -68,21 +68,10 @@ def test_groups_of_settings_are_compared(folder: Path, capsys: pytest.CaptureFix
 )
 def test_a_narrow_terminal_gets_whole_settings_and_fewer_columns(width: int, titles: list[str], reason: str) -> None:
     told = "RANDOMIZE_DOWNLOAD_DELAY=false DOWNLOAD_DELAY=2"
-    limited = [("delay", 4.5), ("robots.txt", 0.3)]
-    summary = RunSummary(
-        settings=told,
-        reason=reason,
-        elapsed=5.3,
-        sends=11,
-        items=18,
-        refused=0,
-        unanswered=0,
-        rate=2.1,
-        most_in_flight=1,
-        limited=limited,
-    )
+    row = {"settings": told, "time": "5.3 s", "sends": "11", "rate": "2.1/s", "items": "18", "429s": "0"}
+    row |= {"no answer": "0", "at once": "1", "waited": "4.5 s for delay, 0.3 s for robots.txt", "ended": reason}
     console = Console(width=width, file=io.StringIO())
-    console.print(comparison_table([summary], width))
+    console.print(comparison_table([row], width))
     assert isinstance(console.file, io.StringIO)
     lines = console.file.getvalue().splitlines()
     assert "RANDOMIZE_DOWNLOAD_DELAY=false" in console.file.getvalue()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trawl.cli.simulate import groups_of, summarize
+from trawl.cli.simulate import figures, groups_of
 from trawl.testing import Send, Simulation
 from trawl.throttling import ScopeReport
 
@@ -37,11 +37,17 @@ def test_a_verdict_counts_what_a_run_did_and_what_limited_it() -> None:
         ScopeReport(scope="b", limited={"delay": 4.0}),
     ]
     simulation = Simulation(sends=sends, items=[1, 2], stats={}, reason="finished", elapsed=8.0, report=report)
-    verdict = summarize(simulation, "A=1")
-    assert (verdict.settings, verdict.sends, verdict.items) == ("A=1", 4, 2)
-    assert (verdict.refused, verdict.unanswered, verdict.rate, verdict.most_in_flight) == (2, 1, 0.5, 2)
-    assert verdict.limited == [("delay", 6.0), ("backoff", 5.0)]
+    row = figures(simulation, "A=1")
+    assert (row["settings"], row["sends"], row["items"], row["time"], row["ended"]) == (
+        "A=1",
+        "4",
+        "2",
+        "8.0 s",
+        "finished",
+    )
+    assert (row["429s"], row["no answer"], row["rate"], row["at once"]) == ("2", "1", "0.5/s", "2")
+    assert row["waited"] == "6.0 s for delay, 5.0 s for backoff"
 
 
 def test_a_run_of_no_time_has_no_rate() -> None:
-    assert summarize(Simulation(sends=(), items=[], stats={}, reason="finished", elapsed=0.0)).rate == 0.0
+    assert figures(Simulation(sends=(), items=[], stats={}, reason="finished", elapsed=0.0))["rate"] == "0.0/s"

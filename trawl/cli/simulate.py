@@ -5,10 +5,9 @@ from __future__ import annotations
 import logging
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-import attrs
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -27,59 +26,30 @@ from trawl.testing.plot import Rate, check_picture_name, window_for
 from trawl.testing.sends import REFUSALS
 from trawl.testing.simulation import Simulation
 
-__all__ = ["RunSummary", "comparison_table", "groups_of", "simulate_command", "summarize"]
+__all__ = ["comparison_table", "figures", "groups_of", "simulate_command"]
 
 _BETWEEN_PAIRS = re.compile(r"\s+(?=[A-Z][A-Z0-9_]*=)")
 
 
-@attrs.frozen(kw_only=True)
-class RunSummary:
-    """The figures of one simulated run.
-
-    Attributes:
-        settings: Its settings, as typed.
-        reason: The reason it ended with.
-        elapsed: Seconds of virtual time.
-        sends: Requests sent.
-        items: Items scraped.
-        refused: Responses with 429 or 503.
-        unanswered: Sends without a whole response.
-        rate: Sends a second over the whole run.
-        most_in_flight: The maximum of requests in flight.
-        limited: Limits and the seconds that they delayed requests, over all scopes; the longest first.
-    """
-
-    settings: str
-    reason: str
-    elapsed: float
-    sends: int
-    items: int
-    refused: int
-    unanswered: int
-    rate: float
-    most_in_flight: int
-    limited: Sequence[tuple[str, float]]
-
-
-def summarize(simulation: Simulation, settings: str = "") -> RunSummary:
-    """Return the figures of a simulation; ``settings`` labels it."""
+def figures(simulation: Simulation, settings: str = "") -> dict[str, str]:
+    """Return the row of a simulation in the comparison, by column; ``settings`` labels it."""
     limited: Counter[str] = Counter()
     for report in simulation.report:
         for limit, seconds in report.limited.items():
             limited[limit] += seconds  # type: ignore[assignment]
     sends, elapsed = simulation.sends, simulation.elapsed
-    return RunSummary(
-        settings=settings,
-        reason=simulation.reason,
-        elapsed=elapsed,
-        sends=len(sends),
-        items=len(simulation.items),
-        refused=sum(send.status in REFUSALS for send in sends),
-        unanswered=sum(send.status is None for send in sends),
-        rate=len(sends) / elapsed if elapsed else 0.0,
-        most_in_flight=simulation.most_in_flight(),
-        limited=[(limit, seconds) for limit, seconds in limited.most_common() if seconds > 0],
-    )
+    return {
+        "settings": settings,
+        "time": duration_words(elapsed),
+        "sends": number_words(len(sends)),
+        "rate": rate_words(len(sends) / elapsed if elapsed else 0.0),
+        "items": number_words(len(simulation.items)),
+        "429s": number_words(sum(send.status in REFUSALS for send in sends)),
+        "no answer": number_words(sum(send.status is None for send in sends)),
+        "at once": number_words(simulation.most_in_flight()),
+        "waited": waited_words((limit, seconds) for limit, seconds in limited.most_common(2) if seconds > 0),
+        "ended": simulation.reason,
+    }
 
 
 def groups_of(texts: Iterable[str]) -> list[tuple[str, ...]]:
@@ -185,13 +155,13 @@ def _draw(simulations: Sequence[Simulation], labels: Sequence[str], out: str, dr
 
 
 def _print_tables(simulations: Sequence[Simulation], labels: Sequence[str], console: Console) -> None:
-    summaries = [summarize(simulation, label) for simulation, label in zip(simulations, labels, strict=True)]
-    console.print(comparison_table(summaries, console.width))
-    for summary, simulation in zip(summaries, simulations, strict=True):
+    rows = [figures(simulation, label) for simulation, label in zip(simulations, labels, strict=True)]
+    console.print(comparison_table(rows, console.width))
+    for simulation, label in zip(simulations, labels, strict=True):
         table = scopes_table(simulation.report, console.width)
         if table is not None:
             if len(simulations) > 1:
-                console.print(printable(summary.settings), style="bold", soft_wrap=True)
+                console.print(printable(label), style="bold", soft_wrap=True)
             console.print(table)
         rates = rates_table(simulation, console.width, is_ascii=console.options.ascii_only)
         if rates is not None:
@@ -259,20 +229,9 @@ def _full_bar(rates: Sequence[Rate], limit: Sequence[tuple[float, float]]) -> st
     return f"limit {' to '.join(rate_words(rate) for rate in ends)}"
 
 
-def comparison_table(summaries: Sequence[RunSummary], width: int) -> Table:
-    """Return a row a run. What a terminal has no room for is left out, first what has nothing to tell."""
-    columns = {
-        "settings": [summary.settings for summary in summaries],
-        "time": [duration_words(summary.elapsed) for summary in summaries],
-        "sends": [number_words(summary.sends) for summary in summaries],
-        "rate": [rate_words(summary.rate) for summary in summaries],
-        "items": [number_words(summary.items) for summary in summaries],
-        "429s": [number_words(summary.refused) for summary in summaries],
-        "no answer": [number_words(summary.unanswered) for summary in summaries],
-        "at once": [number_words(summary.most_in_flight) for summary in summaries],
-        "waited": [waited_words(summary.limited[:2]) for summary in summaries],
-        "ended": [summary.reason for summary in summaries],
-    }
+def comparison_table(rows: Sequence[Mapping[str, str]], width: int) -> Table:
+    """Return :func:`figures` as a table. What a terminal has no room for is left out, first what tells nothing."""
+    columns = {title: [row[title] for row in rows] for title in rows[0]}
     dispensable = [title for title, nothing in _USUAL.items() if {*columns[title]} == {nothing}]
     for title in (*dispensable, "waited", "at once"):
         if sum(_widest(name, cells) + _BETWEEN for name, cells in columns.items()) <= width:

@@ -272,8 +272,9 @@ def _kinds_of(spider: type[Spider], source: SpiderSource) -> dict[str, str]:
     for method in source.methods():
         name = method.node.name
         if inspect.isfunction(function := inspect.getattr_static(spider, name, None)):
-            found = next((kind for kind, is_it in _KINDS.items() if is_it(inspect.unwrap(function))), None)
-            kinds |= {} if found is None else {name: found}
+            for kind, is_it in _KINDS.items():
+                if is_it(inspect.unwrap(function)):
+                    kinds[name] = kind
     return kinds
 
 
