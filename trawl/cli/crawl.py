@@ -102,32 +102,32 @@ def crawl_command(options: CrawlOptions, crawl_with: CrawlWith, console: Console
         stats_file = None if options.stats is None else StatsFile(options.stats)
         assigned = assignments(options.settings)
         feeds = feeds_layer(options.appended, options.overwritten)
-        plans = [_planned(target, options, arguments, (assigned, feeds), early) for target in _targets(options)]
-        if len(plans) > 1:
-            for plan in plans:
-                plan.shown_name = plan.spider.name
-        logs.apply(plans[0].settings.of(ObserveSettings), is_quiet=options.is_quiet)
-        _check(plans, options)
+        entries = [_loaded(target, options, arguments, (assigned, feeds), early) for target in _targets(options)]
+        if len(entries) > 1:
+            for entry in entries:
+                entry.shown_name = entry.spider.name
+        logs.apply(entries[0].settings.of(ObserveSettings), is_quiet=options.is_quiet)
+        _check(entries, options)
         try:
             if options.processes:
-                reports = _run_processes(plans[0], options, crawl_with, console)
+                reports = _run_processes(entries[0], options, crawl_with, console)
             else:
-                reports = _run(plans, options.is_quiet, crawl_with, console, logs, leader)
+                reports = _run(entries, options.is_quiet, crawl_with, console, logs, leader)
         except BaseException:
             if stats_file is not None:
                 with suppress(TrawlError):  # it is that other error that is told
-                    stats_file.write(stats_of(plans))
+                    stats_file.write(stats_of(entries))
             raise
         if leader is not None:
-            leader.ended(plans[0].reason, reports)
-            return _status(plans[0], plans[0].result) if plans[0].result is not None else plans[0].error_status
-        starts = [_sum_up(plan, options.is_quiet, console) for plan in plans]
+            leader.ended(entries[0].reason, reports)
+            return _status(entries[0], entries[0].result) if entries[0].result is not None else entries[0].error_status
+        starts = [_sum_up(entry, options.is_quiet, console) for entry in entries]
         if not options.is_quiet and (table := scopes_table(reports, console.width)) is not None:
             with suppress(OSError):  # the terminal may be gone
                 console.print(table)
         if stats_file is not None:
-            stats_file.write(stats_of(plans))
-        return worst(_judged(plan, fails_on, has_start=start) for plan, start in zip(plans, starts, strict=True))
+            stats_file.write(stats_of(entries))
+        return worst(_judged(entry, fails_on, has_start=start) for entry, start in zip(entries, starts, strict=True))
 
     return run_guarded(console, early, act, is_quiet=options.is_quiet)
 
@@ -141,7 +141,7 @@ def _targets(options: CrawlOptions) -> Sequence[str]:
     return chosen(options.targets, takes_all=options.takes_all)
 
 
-def _planned(
+def _loaded(
     target: str, options: CrawlOptions, arguments: Mapping[str, str], typed: Sequence[Layer], early: Layer
 ) -> CrawlEntry:
     """Load a spider and its settings, with what was typed.
@@ -167,35 +167,35 @@ def _planned(
     return CrawlEntry(spider, settings, arguments, layers)
 
 
-def _check(plans: Sequence[CrawlEntry], options: CrawlOptions) -> None:
+def _check(entries: Sequence[CrawlEntry], options: CrawlOptions) -> None:
     """Refuse crawls that would write to one place, and warn of what was written for Scrapy."""
-    if options.processes and len(plans) > 1:
+    if options.processes and len(entries) > 1:
         raise UsageError("--processes is for one spider: run `trawl crawl SPIDER --processes N` for each")
-    for plan in plans:
-        job = str(plan.settings["JOB_DIR"])
+    for entry in entries:
+        job = str(entry.settings["JOB_DIR"])
         if options.is_worker:
             require_address(job)
         if job and not options.processes and has_server(Path(job)):
             raise UsageError(f"job {job}: it was made with --processes: give --processes N again")
-    if options.stats == STANDARD_OUTPUT and any(_prints_items(plan.settings) for plan in plans):
+    if options.stats == STANDARD_OUTPUT and any(_prints_items(entry.settings) for entry in entries):
         raise UsageError("--stats - and a feed to standard output would mix there: write one of them to a file")
-    refuse_clashes(plans)
-    for plan in plans:
-        warn_of_scrapy_project(Path.cwd() if (file := file_of(plan.spider)) is None else file.parent)
-        if plan.settings["SCRAPY_COMPAT"]:
+    refuse_clashes(entries)
+    for entry in entries:
+        warn_of_scrapy_project(Path.cwd() if (file := file_of(entry.spider)) is None else file.parent)
+        if entry.settings["SCRAPY_COMPAT"]:
             from trawl.cli.checks import check_spider  # noqa: PLC0415  # native spiders need none of it
 
-            for finding in check_spider(plan.spider, is_moved=True, settings=plan.settings):
+            for finding in check_spider(entry.spider, is_moved=True, settings=entry.settings):
                 logger.warning("%s", finding)
 
 
 def _run_processes(
-    plan: CrawlEntry, options: CrawlOptions, crawl_with: CrawlWith, console: Console
+    entry: CrawlEntry, options: CrawlOptions, crawl_with: CrawlWith, console: Console
 ) -> list[ScopeReport]:
     """Run a crawl by several processes, led by this one."""
     from trawl.cli.processes import lead  # noqa: PLC0415 - for this option alone
 
-    shown = partial(_watchers, plan.settings, options.is_quiet, console)
+    shown = partial(_watchers, entry.settings, options.is_quiet, console)
     words = ["--spider", options.targets[0]]
     for option, texts in (("-a", options.arguments), ("-s", options.settings)):
         words += [word for text in texts for word in (option, text)]
@@ -203,11 +203,11 @@ def _run_processes(
         words += [] if given is None else [option, given]
     words += ["-s", "LOG_FILE_APPEND=true", *(["--quiet"] if options.is_quiet else [])]
     with short_collections():
-        return trio.run(lead, plan, options.processes, words, crawl_with, shown, console)
+        return trio.run(lead, entry, options.processes, words, crawl_with, shown, console)
 
 
 def _run(
-    plans: Sequence[CrawlEntry],
+    entries: Sequence[CrawlEntry],
     is_quiet: bool,
     crawl_with: CrawlWith,
     console: Console,
@@ -217,63 +217,63 @@ def _run(
     """Run a crawl, or several side by side, of which one that fails leaves the others alone."""
 
     async def alone() -> list[ScopeReport]:
-        (plan,) = plans
-        shown = _watchers(plan.settings, is_quiet, console) if leader is None else [leader.watch]
-        await rejoining(partial(plan.run, crawl_with, shown, handle_signals=True))
-        return reports_of_all(plans)
+        (entry,) = entries
+        shown = _watchers(entry.settings, is_quiet, console) if leader is None else [leader.watch]
+        await rejoining(partial(entry.run, crawl_with, shown, handle_signals=True))
+        return reports_of_all(entries)
 
     with short_collections():
-        if len(plans) == 1:
+        if len(entries) == 1:
             return trio.run(alone)
-        return trio.run(_side_by_side, plans, is_quiet, crawl_with, console, logs)
+        return trio.run(_side_by_side, entries, is_quiet, crawl_with, console, logs)
 
 
 async def _side_by_side(
-    plans: Sequence[CrawlEntry], is_quiet: bool, crawl_with: CrawlWith, console: Console, logs: Logs
+    entries: Sequence[CrawlEntry], is_quiet: bool, crawl_with: CrawlWith, console: Console, logs: Logs
 ) -> list[ScopeReport]:
-    panels = Panels(console) if not is_quiet and _shows_panel([plan.settings for plan in plans], console) else None
+    panels = Panels(console) if not is_quiet and _shows_panel([entry.settings for entry in entries], console) else None
 
-    async def crawl(plan: CrawlEntry) -> None:
-        shown = [panels.watch] if panels is not None else _watchers(plan.settings, is_quiet, console)
-        with named_in_log(plan.shown_name):
+    async def crawl(entry: CrawlEntry) -> None:
+        shown = [panels.watch] if panels is not None else _watchers(entry.settings, is_quiet, console)
+        with named_in_log(entry.shown_name):
             try:
-                await plan.run(crawl_with, [heed_signals, *shown])
+                await entry.run(crawl_with, [heed_signals, *shown])
             except Exception as error:
-                plan.error_status = logs.tell_error(error, plan.shown_name)
+                entry.error_status = logs.tell_error(error, entry.shown_name)
             else:
-                logger.info("ended: %s", plan.reason)
+                logger.info("ended: %s", entry.reason)
 
     async with trio.open_nursery() as around:
         around.start_soon(report_stalls, None)
         if panels is not None:
             around.start_soon(panels.draw)
         async with trio.open_nursery() as nursery:
-            for plan in plans:
-                nursery.start_soon(crawl, plan)
+            for entry in entries:
+                nursery.start_soon(crawl, entry)
         around.cancel_scope.cancel()
-    return reports_of_all(plans)
+    return reports_of_all(entries)
 
 
-def _sum_up(plan: CrawlEntry, is_quiet: bool, console: Console) -> bool:
+def _sum_up(entry: CrawlEntry, is_quiet: bool, console: Console) -> bool:
     """Print the summary of a crawl. Returns False if its spider has no start."""
-    result = plan.result
+    result = entry.result
     if result is None:
         return True
-    with named_in_log(plan.shown_name):
-        has_start = not _explain(plan.spider, plan.arguments, result)
+    with named_in_log(entry.shown_name):
+        has_start = not _explain(entry.spider, entry.arguments, result)
     if not is_quiet:
         with suppress(OSError):  # the terminal may be gone
-            console.print(summary_table(result.reason, result.elapsed, result.stats, name=plan.shown_name))
+            console.print(summary_table(result.reason, result.elapsed, result.stats, name=entry.shown_name))
     return has_start
 
 
-def _judged(plan: CrawlEntry, fails_on: frozenset[str], *, has_start: bool) -> int:
+def _judged(entry: CrawlEntry, fails_on: frozenset[str], *, has_start: bool) -> int:
     """Return the exit status of a crawl; what is wrong with it is logged last."""
-    result = plan.result
+    result = entry.result
     if result is None:
-        return plan.error_status
-    status = _status(plan, result) if has_start else FAILED
-    with named_in_log(plan.shown_name):
+        return entry.error_status
+    status = _status(entry, result) if has_start else FAILED
+    with named_in_log(entry.shown_name):
         if status == OK and (words := failed_in(fails_on, result.stats)):
             logger.error("the crawl fails on %s", words)
             return UNSATISFACTORY
@@ -282,10 +282,10 @@ def _judged(plan: CrawlEntry, fails_on: frozenset[str], *, has_start: bool) -> i
     return status
 
 
-def _status(plan: CrawlEntry, result: CrawlResult) -> int:
+def _status(entry: CrawlEntry, result: CrawlResult) -> int:
     status = exit_status(result.reason)
     # engine.close_spider(spider) has Ctrl-C's reason, as in Scrapy, but is an end like any other.
-    is_closed = status == INTERRUPTED and plan.settings["SCRAPY_COMPAT"] and not is_interrupted()
+    is_closed = status == INTERRUPTED and entry.settings["SCRAPY_COMPAT"] and not is_interrupted()
     return OK if is_closed else status
 
 

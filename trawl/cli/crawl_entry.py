@@ -157,46 +157,46 @@ def chosen(typed: Sequence[str], *, takes_all: bool) -> Sequence[str]:
     return [each.target for each in found]
 
 
-def refuse_clashes(plans: Sequence[CrawlEntry]) -> None:
+def refuse_clashes(entries: Sequence[CrawlEntry]) -> None:
     """Refuse what crawls that run side by side can't have in common.
 
     Raises:
         UsageError: Two spiders have one name, or would write to the same feed, job, archive or cookies.
     """
-    _refuse_twice(plans, lambda plan: [plan.spider.name], "the spiders {} have the name {!r}: give each its own")
+    _refuse_twice(entries, lambda entry: [entry.spider.name], "the spiders {} have the name {!r}: give each its own")
     _refuse_twice(
-        plans,
-        lambda plan: [path for path in map(str, plan.settings.get("FEEDS", ())) if not _OF_A_SPIDER.search(path)],
+        entries,
+        lambda entry: [path for path in map(str, entry.settings.get("FEEDS", ())) if not _OF_A_SPIDER.search(path)],
         "{} would write to one feed, {!r}: put " + NAME + " into its name, for the spider's",
     )
     for setting in _ONE_EACH:
         words = "{} would have one " + setting + ", {!r}: " + _ADVICE.get(setting, _OWN)
-        _refuse_twice(plans, partial(_value_of, setting), words)
+        _refuse_twice(entries, partial(_value_of, setting), words)
 
 
 _OWN = "give each its own in `custom_settings`"
 _ADVICE = {"JOB_DIR": f"write --job with {NAME} for the spider's name, as in --job jobs/{NAME}"}
 
 
-def _value_of(setting: str, plan: CrawlEntry) -> list[str]:
-    value = plan.settings[setting]
+def _value_of(setting: str, entry: CrawlEntry) -> list[str]:
+    value = entry.settings[setting]
     return [str(value)] if value else []
 
 
-def _refuse_twice(plans: Iterable[CrawlEntry], values_of: Callable[[CrawlEntry], list[str]], words: str) -> None:
+def _refuse_twice(entries: Iterable[CrawlEntry], values_of: Callable[[CrawlEntry], list[str]], words: str) -> None:
     first: dict[str, CrawlEntry] = {}
-    for plan in plans:
-        for value in values_of(plan):
-            other = first.setdefault(value, plan)
-            if other is not plan:
+    for entry in entries:
+        for value in values_of(entry):
+            other = first.setdefault(value, entry)
+            if other is not entry:
                 raise UsageError(
-                    words.format(f"{other.spider.__name__} and {plan.spider.__name__}", without_passwords(value))
+                    words.format(f"{other.spider.__name__} and {entry.spider.__name__}", without_passwords(value))
                 )
 
 
-def stats_of(plans: Sequence[CrawlEntry]) -> Mapping[str, object]:
+def stats_of(entries: Sequence[CrawlEntry]) -> Mapping[str, object]:
     """Return the statistics of a crawl; of several, those of each by the name of its spider."""
-    return plans[0].stats if len(plans) == 1 else {plan.spider.name: plan.stats for plan in plans}
+    return entries[0].stats if len(entries) == 1 else {entry.spider.name: entry.stats for entry in entries}
 
 
 def worst(statuses: Iterable[int]) -> int:
@@ -205,12 +205,12 @@ def worst(statuses: Iterable[int]) -> int:
     return next((status for status in _WORST_FIRST if status in met), OK)
 
 
-def reports_of_all(plans: Iterable[CrawlEntry]) -> list[ScopeReport]:
+def reports_of_all(entries: Iterable[CrawlEntry]) -> list[ScopeReport]:
     """Return the reports of the scopes of all crawls, the busiest first; of a scope that crawls shared, one."""
     reports: list[ScopeReport] = []
     by_scope: dict[str, list[ScopeReport]] = {}
-    for plan in plans:
-        for report in plan.crawl.report() if plan.crawl is not None else ():
+    for entry in entries:
+        for report in entry.crawl.report() if entry.crawl is not None else ():
             known = by_scope.setdefault(report.scope, [])
             if report not in known:
                 known.append(report)

@@ -240,7 +240,7 @@ async def _end(process: trio.Process, leading: socket.socket, *, is_hurried: boo
 
 
 async def lead(
-    plan: CrawlEntry,
+    entry: CrawlEntry,
     count: int,
     words: Sequence[str],
     crawl_with: CrawlWith,
@@ -250,7 +250,7 @@ async def lead(
     """Run a crawl by several processes, led by this one; its result has the statistics of all of them. A checkpoint.
 
     Args:
-        plan: The crawl.
+        entry: The crawl.
         count: The number of processes, this one included.
         words: What a worker is started with, after its job: the spider, and what was typed.
         crawl_with: Runs the crawl of this process.
@@ -266,20 +266,20 @@ async def lead(
     """
     if os.name != "posix":
         raise UsageError("--processes needs a Unix system: elsewhere run `trawl crawl SPIDER --job URL` so many times")
-    job = plan.settings.of(JobSettings)
+    job = entry.settings.of(JobSettings)
     url, lifeline, durability = job.job_dir, None, job.job_durability
     async with AsyncExitStack() as stack:
         if not url.startswith(SCHEMES):
             server = await stack.enter_async_context(open_local_server(Path(url) if url else None))
             durability = durability if url else "fast"  # nothing of it outlives the command
             url, lifeline = server.url, server.lifeline
-        plan.settings = load(*plan.layers, Layer("--processes", {"JOB_DIR": url, "JOB_DURABILITY": durability}))
+        entry.settings = load(*entry.layers, Layer("--processes", {"JOB_DIR": url, "JOB_DURABILITY": durability}))
         workers = WorkerPool(["worker", "--job-durability", durability, *words], count, url, lifeline, console)
         watchers = [workers.watch, *shown(workers.progress)]
-        result = await rejoining(partial(plan.run, crawl_with, watchers, handle_signals=True))
+        result = await rejoining(partial(entry.run, crawl_with, watchers, handle_signals=True))
         stats = {**await workers.statistics(), **{key: result.stats[key] for key in _OF_THE_END if key in result.stats}}
-        plan.result = attrs.evolve(result, stats=stats)
-    return reports_together([*reports_of_all([plan]), *workers.scopes])
+        entry.result = attrs.evolve(result, stats=stats)
+    return reports_together([*reports_of_all([entry]), *workers.scopes])
 
 
 _OF_THE_END = ("finish_reason", "start_time", "finish_time")
