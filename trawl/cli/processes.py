@@ -37,7 +37,7 @@ from rich.console import Console
 from trawl.cli import USAGE
 from trawl.cli.crawl_entry import CrawlEntry, reports_of_all
 from trawl.cli.local_server import open_local_server
-from trawl.cli.view import CrawlWith, Watcher, progress_of
+from trawl.cli.view import MAX_WAITING, CrawlWith, Watcher, progress_of
 from trawl.cli.worker import JOB_VARIABLE, EndMessage, Messages, rejoining
 from trawl.errors import UsageError
 from trawl.frontier import SCHEMES, JobSettings
@@ -288,13 +288,6 @@ _OF_THE_END = ("finish_reason", "start_time", "finish_time")
 def together(parts: Sequence[Progress]) -> Progress:
     """Return the progress of several processes as one, at the instant of the first."""
     waiting = [words for part in sorted(parts, key=lambda part: -part.held) for words in part.waiting]
-    return Progress(
-        at=parts[0].at,
-        pages=sum([part.pages for part in parts]),
-        items=sum([part.items for part in parts]),
-        queued=sum([part.queued for part in parts]),
-        in_flight=sum([part.in_flight for part in parts]),
-        errors=sum([part.errors for part in parts]),
-        held=sum([part.held for part in parts]),
-        waiting=tuple(waiting[:3]),
-    )
+    names = ("pages", "items", "queued", "in_flight", "errors", "held")
+    sums = {name: sum([getattr(part, name) for part in parts]) for name in names}
+    return Progress(at=parts[0].at, waiting=tuple(waiting[:MAX_WAITING]), **sums)

@@ -60,12 +60,6 @@ NARROW = 90
 WIDE = 120
 """Terminals with at least this many columns also get the times of a request."""
 
-_TITLES = ("scope", "sends", "rate", "allowed", "triggers", "steps", "waited", "each request", "hints")
-
-_TITLES_NORMAL = ("scope", "sends", "rate", "allowed", "triggers", "steps", "waited", "hints")
-
-_TITLES_NARROW = ("scope", "sends", "rate", "triggers", "waited")
-
 _FIGURES = ("sends", "rate", "allowed", "triggers", "steps")
 
 
@@ -99,15 +93,16 @@ def scopes_table(reports: Sequence[ScopeReport], width: int = NARROW) -> Table |
     if not sent:
         return None
     table = Table(box=box.SIMPLE, pad_edge=False, header_style="cyan")
-    titles = _TITLES if width >= WIDE else _TITLES_NORMAL if width >= NARROW else _TITLES_NARROW
+    rows = [_cells(report) for report in sent[:MAX_SCOPES]]
+    hidden = {"each request"} if width >= NARROW else {"each request", "allowed", "steps", "hints"}
+    titles = [title for title in rows[0] if width >= WIDE or title not in hidden]
     for title in titles:
         if title in _FIGURES:
             table.add_column(title, justify="right", no_wrap=True)
         else:
             table.add_column(title, overflow="fold")
-    for report in sent[:MAX_SCOPES]:
-        cells = dict(zip(_TITLES, _cells(report), strict=True))
-        table.add_row(*(Text(cells[title]) for title in titles))
+    for row in rows:
+        table.add_row(*(Text(row[title]) for title in titles))
     if len(sent) > MAX_SCOPES:
         table.add_row(Text(f"and {number_words(len(sent) - MAX_SCOPES)} more", style="dim"))
     return table
@@ -118,21 +113,21 @@ def waited_words(limited: Iterable[tuple[str, float]]) -> str:
     return ", ".join(f"{duration_words(seconds)} for {limit_words(limit)}" for limit, seconds in limited)
 
 
-def _cells(report: ScopeReport) -> tuple[str, ...]:
+def _cells(report: ScopeReport) -> dict[str, str]:
     longest = sorted(report.limited.items(), key=lambda limited: -limited[1])[:2]
     felt = [(limit, seconds) for limit, seconds in longest if seconds >= _FELT]
     hints = f"{report.hints}: {clipped(report.last_hint, _HINT_CHARACTERS)}" if report.hints else ""
-    return (
-        clipped(report.scope, _SCOPE_CHARACTERS),
-        number_words(report.sends),
-        rate_words(report.rate) if report.rate else "",
-        "any" if math.isinf(report.allowed) else rate_words(report.allowed),
-        number_words(report.triggers),
-        number_words(report.steps),
-        waited_words(felt),
-        times_words(_longest(report.times)) if report.times.total else "",
-        hints,
-    )
+    return {
+        "scope": clipped(report.scope, _SCOPE_CHARACTERS),
+        "sends": number_words(report.sends),
+        "rate": rate_words(report.rate) if report.rate else "",
+        "allowed": "any" if math.isinf(report.allowed) else rate_words(report.allowed),
+        "triggers": number_words(report.triggers),
+        "steps": number_words(report.steps),
+        "waited": waited_words(felt),
+        "each request": times_words(_longest(report.times)) if report.times.total else "",
+        "hints": hints,
+    }
 
 
 def _longest(times: Times) -> Times:

@@ -57,16 +57,9 @@ def workers_table(sessions: Sequence[SessionReport], width: int = WIDE) -> Table
         add(_cells(session))
     said = [session.saying for session in sessions if session.saying is not None]
     if len(said) > 1:
-        sums = SessionState(
-            since=0.0,
-            pages=sum([each.pages for each in said]),
-            rate=sum([each.rate for each in said]),
-            items=sum([each.items for each in said]),
-            in_flight=sum([each.in_flight for each in said]),
-            queued=sum([each.queued for each in said]),
-            errors=sum([each.errors for each in said]),
-        )
-        add(("", "all", "", "", *_figures(sums)), "bold")
+        names = ("pages", "rate", "items", "in_flight", "queued", "errors")
+        sums = {name: sum([getattr(each, name) for each in said]) for name in names}
+        add(("", "all", "", "", *_figures(SessionState(since=0.0, **sums))), "bold")
     return table
 
 
