@@ -44,9 +44,6 @@ _FILE = "file://"
 _FILES = frozenset({".htm", ".html", ".json", ".txt", ".xml"})
 """Ends of names that no host has."""
 
-WaitFor = Callable[[Callable[[], Coroutine[Any, Any, Any]]], Any]
-"""Runs a coroutine in the crawl from another thread and returns its result."""
-
 BANNER = """\
   response   {response}
   request    {request}
@@ -61,19 +58,17 @@ class Session:
     """The names and functions that the lines of a session share.
 
     Args:
-        spider: The running spider.
-        wait_for: Runs a coroutine in its crawl.
-        fetched: Fetches a request inside the crawl.
+        thread: The crawl that lines with ``await`` run in.
 
     Attributes:
+        wait_for: Runs a coroutine in the crawl and returns its result.
         names: The variables of the session.
     """
 
-    def __init__(
-        self, spider: Any, wait_for: WaitFor, fetched: Callable[[Request], Coroutine[Any, Any, Response]]
-    ) -> None:
-        self.wait_for = wait_for
-        self._fetched = fetched
+    def __init__(self, thread: CrawlThread) -> None:
+        spider = thread.spider
+        self._crawl = spider.crawl
+        self.wait_for: Callable[[Callable[[], Coroutine[Any, Any, Any]]], Any] = thread.wait_for
         self.names: dict[str, Any] = {
             "Request": Request,
             "crawl": spider.crawl,
@@ -114,7 +109,7 @@ class Session:
             await trio.lowlevel.checkpoint()
             response = _read(request)
         else:
-            response = await self._fetched(request)
+            response = await fetch_response(self._crawl, request)
         self.names.update(response=response, request=response.request)
         return response
 
@@ -268,8 +263,8 @@ def shell_command(
     """
 
     def act(entry: CrawlEntry) -> int:
-        with CrawlThread(entry, crawl_with) as crawling:
-            session = Session(crawling.spider, crawling.wait_for, crawling.fetched)
+        with CrawlThread(entry, crawl_with) as thread:
+            session = Session(thread)
             if url is not None:
                 session.fetch(url)
             converse(session, code)
@@ -322,10 +317,6 @@ class CrawlThread:
         except KeyboardInterrupt:
             self._token.run_sync_soon(scope.cancel)
             raise
-
-    def fetched(self, request: Request) -> Coroutine[Any, Any, Response]:
-        """Fetch a request through the crawl."""
-        return fetch_response(self.spider.crawl, request)
 
     def _run(self) -> None:
         errors: list[TrawlError] = []

@@ -2,7 +2,7 @@
 
 The files are those of the spider, of the parts that its settings name, and of what these import from the project. Each
 rule is a difference that is not removed for moved crawls: where the code or the settings meet it, a line says so.
-Only the package of checks runs it. Length: one reader goes through each file once; a rule is a few lines of it.
+One reader goes through each file once; a rule is a few lines of it.
 """
 
 from __future__ import annotations
