@@ -88,17 +88,11 @@ def waiting_lines(sessions: Sequence[SessionReport]) -> list[str]:
     return [f"{count:>9,}  {words}" for words, count in counts.most_common(_REASONS)]
 
 
-def top_command(url: str, console: Console, look: Callable[[str], JobReport] | None = None) -> None:
-    """Show the processes of a job until Ctrl-C; once, where standard output is no terminal.
-
-    Args:
-        url: The job's address, or its directory if it has a server of its own.
-        console: Standard output.
-        look: Reads the job; for tests.
-    """
+def top_command(url: str, console: Console) -> None:
+    """Show the processes of a job until Ctrl-C; once, where standard output is no terminal."""
     from trawl.frontier.redis.report import inspect_job  # noqa: PLC0415 - needs coredis
 
-    look = look or partial(inspect_job, has_scopes=False)
+    look = partial(inspect_job, has_scopes=False)
 
     def show(address: str) -> None:
         refuse_directory(address)

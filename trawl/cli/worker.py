@@ -181,7 +181,7 @@ def require_address(job: str) -> None:
         raise UsageError(f"job {job}: it is in a directory: give the address of one in a server, redis://HOST/NAME")
 
 
-def spider_of_job(url: str, folder: Path, look: Callable[[str], JobInfo | None] | None = None) -> str:
+def spider_of_job(url: str, folder: Path) -> str:
     """Return the spider of a job, as ``FILE:CLASS``; waits until somebody has made the job.
 
     What a server says names a spider among those below the folder, and nothing else: no file is loaded because of it.
@@ -189,18 +189,16 @@ def spider_of_job(url: str, folder: Path, look: Callable[[str], JobInfo | None] 
     Args:
         url: The job's address.
         folder: Where spiders are looked for.
-        look: Reads what a job says of itself, None where there is no job yet; for tests.
 
     Raises:
         JobError: The server does not answer, or refuses.
         UsageError: The folder has no spider of that name.
     """
-    look = look or _info_of
-    if (facts := look(url)) is None:
+    if (facts := _info_of(url)) is None:
         logger.warning("the job is not there yet: waiting until a crawl makes it (--spider makes it here)")
     while facts is None:
         time.sleep(LOOK_EVERY)
-        facts = look(url)
+        facts = _info_of(url)
     found = [each.target for each in find_spiders(folder)[0] if each.name == facts.spider]
     if len(found) != 1:
         there = "no spider" if not found else "more than one spider"

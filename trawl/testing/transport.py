@@ -177,7 +177,6 @@ class SimulatedTransport:
         *,
         seed: int | str = 0,
         begun_at: float | None = None,
-        wall_start_utc: datetime | None = None,
     ) -> None:
         self.send_log: SendLog = SendLog()
         self.begun_at = begun_at
@@ -185,7 +184,6 @@ class SimulatedTransport:
         self._web = web
         self._timeouts = Timeouts.from_settings(settings)
         self._seed = seed
-        self._wall_start_utc = wall_start_utc or WALL_START_UTC
         self._sites: dict[str, _HostState] = {}
 
     async def send(self, request: Request, on_sent: OnSent) -> Outcome:
@@ -328,7 +326,7 @@ class SimulatedTransport:
             for bucket in site.buckets:
                 bucket.take(since_begin)
         fields: dict[str, str] = {}
-        now_utc = WallClock(self._wall_start_utc, self.begun_at or 0.0).to_utc(sent_at)
+        now_utc = WallClock(WALL_START_UTC, self.begun_at or 0.0).to_utc(sent_at)
         for bucket in site.buckets:
             fields.update(bucket.fields(since_begin, now_utc, is_refusal=bucket is refusing))
         if refusing is None:

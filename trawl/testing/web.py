@@ -24,8 +24,6 @@ from trawl.testing.transport import SimulatedTransport
 from trawl.transport.resolver import Address
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from trawl.spiders import Spider
     from trawl.testing.simulation import Simulation
     from trawl.transport import TransportSettings
@@ -284,7 +282,6 @@ class SimulatedWeb:
         *,
         seed: int | str = 0,
         begun_at: float | None = None,
-        wall_start_utc: datetime | None = None,
     ) -> SimulatedTransport:
         """Make the transport of one run, on the clock of the Trio program that uses it.
 
@@ -292,9 +289,8 @@ class SimulatedWeb:
             settings: Timeouts and the maximum size of bodies; None: the defaults.
             seed: The seed of random numbers.
             begun_at: The instant on the run's clock from which outages and limits count; None: the first send.
-            wall_start_utc: The wall time at that instant; None: 2025-01-01T00:00:00Z.
         """
-        return SimulatedTransport(self, settings, seed=seed, begun_at=begun_at, wall_start_utc=wall_start_utc)
+        return SimulatedTransport(self, settings, seed=seed, begun_at=begun_at)
 
     async def crawl(
         self,
