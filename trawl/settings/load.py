@@ -44,7 +44,7 @@ __all__ = [
 PREFIX = "TRAWL_"
 logger: logging.Logger = logging.getLogger("trawl.settings")
 
-PART_LISTS = frozenset({"DOWNLOADER_MIDDLEWARES", "EXTENSIONS", "ITEM_PIPELINES", "SPIDER_MIDDLEWARES"})
+PART_LISTS = ("DOWNLOADER_MIDDLEWARES", "EXTENSIONS", "ITEM_PIPELINES", "SPIDER_MIDDLEWARES")
 """Settings that map parts to their order, or to None."""
 
 _TYPING_ERROR = 0.85
@@ -133,7 +133,7 @@ def load(*layers: Layer, tell: Callable[[str], object] = logger.warning) -> Sett
 
 def _with_none(values: Mapping[str, object]) -> Mapping[str, object]:
     """Return ``values`` with None for each false in the lists of parts."""
-    lists = {name: values[name] for name in PART_LISTS & values.keys()}
+    lists = {name: values[name] for name in PART_LISTS if name in values}
     said = {
         name: {entry: None if order is False else order for entry, order in parts.items()}
         for name, parts in lists.items()

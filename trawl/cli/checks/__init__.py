@@ -24,6 +24,7 @@ from trawl.compat.middleware import check_start_kept
 from trawl.errors import PartLoadError, SettingsError, SpiderLoadError, UsageError, WrittenForScrapy
 from trawl.observe import printable
 from trawl.settings import Layer, Settings, ambient, is_moved_crawl, load, of_spider
+from trawl.settings.load import PART_LISTS
 from trawl.spiders import Spider
 from trawl.throttling import ThrottlingSettings
 from trawl.throttling.configuration import load_object
@@ -38,8 +39,6 @@ __all__ = [
     "check_work",
     "has_no_start",
 ]
-
-_LISTS = ("DOWNLOADER_MIDDLEWARES", "EXTENSIONS", "ITEM_PIPELINES", "SPIDER_MIDDLEWARES", "WATCHERS")
 
 
 def check_spider(
@@ -89,7 +88,7 @@ def check_parts(settings: Mapping[str, Any]) -> Iterator[str]:
         check_start_kept(settings["SPIDER_MIDDLEWARES"])
     except SettingsError as error:
         yield str(error)
-    for setting in _LISTS:
+    for setting in (*PART_LISTS, "WATCHERS"):
         for entry, number in settings[setting].items():
             is_path = isinstance(entry, str) and "." in entry and not entry.startswith("scrapy.")
             if number is not None and is_path:

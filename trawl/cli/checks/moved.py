@@ -26,12 +26,12 @@ from trawl.errors import PartLoadError, SettingsError
 from trawl.http.url import lacks_path, normalize_url, without_fragment
 from trawl.migration import Unsupported
 from trawl.settings import DEFAULT, MOVED_DEFAULT, Settings, line_of
+from trawl.settings.load import PART_LISTS
 from trawl.spiders import Spider
 from trawl.throttling.configuration import load_object
 
 __all__ = ["check_moved"]
 
-_PARTS = ("DOWNLOADER_MIDDLEWARES", "EXTENSIONS", "ITEM_PIPELINES", "SPIDER_MIDDLEWARES")
 _CLASSES = ("DUPEFILTER_CLASS", "REQUEST_FINGERPRINTER_CLASS")
 
 _HTTP = ("http://", "https://")
@@ -159,7 +159,9 @@ def check_moved(spider: type[Spider], settings: Settings) -> Iterator[CheckMessa
 
 def _parts(settings: Settings) -> Iterator[Any]:
     """Load the parts of the settings, which the crawl is about to load."""
-    named = [(entry, setting) for setting in _PARTS for entry, order in settings[setting].items() if order is not None]
+    named = [
+        (entry, setting) for setting in PART_LISTS for entry, order in settings[setting].items() if order is not None
+    ]
     for entry, setting in [*named, *((settings[setting], setting) for setting in _CLASSES)]:
         if entry and not (isinstance(entry, str) and ("." not in entry or entry.startswith("scrapy."))):
             with suppress(SettingsError, PartLoadError):  # the crawl says so
