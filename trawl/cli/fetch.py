@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from functools import partial
+from typing import Any
 
 import trio
 from rich.console import Console
@@ -60,12 +61,11 @@ def _fetched(entry: CrawlEntry, request: Request, crawl_with: CrawlWith) -> tupl
     found: list[Response] = []
     reports: list[ScopeReport] = []
 
-    async def work(spider: object) -> None:
-        crawl = getattr(spider, "crawl")  # noqa: B009 - any spider's
+    async def work(spider: Any) -> None:
         try:
-            found.append(await fetch_response(crawl, request))
+            found.append(await fetch_response(spider.crawl, request))
         finally:
-            reports.extend(crawl.report())
+            reports.extend(spider.crawl.report())
 
     set_work(entry, work, errors)
     trio.run(partial(entry.run, crawl_with, handle_signals=True))
