@@ -22,7 +22,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from functools import partial
 from math import inf
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import trio
 from trio.testing import MockClock
@@ -66,6 +66,17 @@ async def claim_and_push(frontier: Frontier, records: Sequence[Record]) -> list[
     return paths(stored.here)
 
 
+def _on_a_frontier(body: Callable[[Any, Frontier], Awaitable[None]]) -> Callable[[FrontierContract], None]:
+    """Return a test that runs on a frontier of its own."""
+
+    def test(self: FrontierContract) -> None:
+        self.on(partial(body, self))
+
+    # Not functools.wraps(), by which pytest would look for a fixture of the argument's name.
+    test.__name__, test.__qualname__, test.__doc__ = body.__name__, body.__qualname__, body.__doc__
+    return test
+
+
 class FrontierContract:
     """The tests that every frontier has to pass. Derive from it in a test module, and override :meth:`store`.
 
@@ -94,248 +105,205 @@ class FrontierContract:
             for body in bodies:
                 trio.run(partial(opened, opener, body), clock=MockClock())
 
-    def test_the_best_priority_then_the_largest_share_then_the_oldest_is_leased_first(self) -> None:
+    @_on_a_frontier
+    async def test_the_best_priority_then_the_largest_share_then_the_oldest_is_leased_first(
+        self, frontier: Frontier
+    ) -> None:
         """A lane is ordered by priority, share and age."""
+        await frontier.push_many([make_record("old"), make_record("urgent", priority=5), make_record("new")])
+        await frontier.push_many([make_record("large", share=0.5), make_record("late", priority=-1, share=1.0)])
+        assert paths(await frontier.lease_many(lane_of(), 2)) == ["urgent", "large"]
+        assert paths(await frontier.lease_many(lane_of(), 9)) == ["old", "new", "late"]
+        assert await frontier.lease_many(lane_of(), 1) == []
 
-        async def body(frontier: Frontier) -> None:
-            await frontier.push_many([make_record("old"), make_record("urgent", priority=5), make_record("new")])
-            await frontier.push_many([make_record("large", share=0.5), make_record("late", priority=-1, share=1.0)])
-            assert paths(await frontier.lease_many(lane_of(), 2)) == ["urgent", "large"]
-            assert paths(await frontier.lease_many(lane_of(), 9)) == ["old", "new", "late"]
-            assert await frontier.lease_many(lane_of(), 1) == []
-
-        self.on(body)
-
-    def test_a_lane_is_told_in_numbers_without_looking(self) -> None:
+    @_on_a_frontier
+    async def test_a_lane_is_told_in_numbers_without_looking(self, frontier: Frontier) -> None:
         """``lanes``, ``best``, ``pending_in`` and ``statistics`` follow each step."""
+        assert (list(frontier.lanes()), frontier.best(lane_of()), frontier.pending_in(lane_of())) == ([], None, 0)
+        first, second = make_record("1"), make_record("2", "b.example", priority=3)
+        await frontier.claim_many([make_fingerprint("1"), make_fingerprint("2", "b.example")])
+        await frontier.push_many([first, second])
+        assert list(frontier.lanes()) == [lane_of(), lane_of("b.example")]
+        assert frontier.best(lane_of("b.example")) == (-3, 0.0, second.order)
+        assert first.order < second.order
+        (lease,) = await frontier.lease_many(lane_of(), 1)
+        numbers = frontier.statistics()
+        assert (numbers.pending, numbers.leased, numbers.seen, numbers.lanes) == (1, 1, 2, 1)
+        assert (frontier.best(lane_of()), frontier.pending_in(lane_of())) == (None, 0)
+        await frontier.acknowledge(lease)
+        numbers = frontier.statistics()
+        assert (numbers.pending, numbers.leased, numbers.seen, numbers.lanes) == (1, 0, 2, 1)
 
-        async def body(frontier: Frontier) -> None:
-            assert (list(frontier.lanes()), frontier.best(lane_of()), frontier.pending_in(lane_of())) == ([], None, 0)
-            first, second = make_record("1"), make_record("2", "b.example", priority=3)
-            await frontier.claim_many([make_fingerprint("1"), make_fingerprint("2", "b.example")])
-            await frontier.push_many([first, second])
-            assert list(frontier.lanes()) == [lane_of(), lane_of("b.example")]
-            assert frontier.best(lane_of("b.example")) == (-3, 0.0, second.order)
-            assert first.order < second.order
-            (lease,) = await frontier.lease_many(lane_of(), 1)
-            numbers = frontier.statistics()
-            assert (numbers.pending, numbers.leased, numbers.seen, numbers.lanes) == (1, 1, 2, 1)
-            assert (frontier.best(lane_of()), frontier.pending_in(lane_of())) == (None, 0)
-            await frontier.acknowledge(lease)
-            numbers = frontier.statistics()
-            assert (numbers.pending, numbers.leased, numbers.seen, numbers.lanes) == (1, 0, 2, 1)
-
-        self.on(body)
-
-    def test_a_lease_that_is_given_back_keeps_its_old_place(self) -> None:
+    @_on_a_frontier
+    async def test_a_lease_that_is_given_back_keeps_its_old_place(self, frontier: Frontier) -> None:
         """``release`` undoes a lease."""
+        await frontier.push_many([make_record(path) for path in "123"])
+        first, second = await frontier.lease_many(lane_of(), 2)
+        await frontier.release([second])
+        await frontier.release([first])
+        assert paths(await frontier.lease_many(lane_of(), 3)) == ["1", "2", "3"]
 
-        async def body(frontier: Frontier) -> None:
-            await frontier.push_many([make_record(path) for path in "123"])
-            first, second = await frontier.lease_many(lane_of(), 2)
-            await frontier.release([second])
-            await frontier.release([first])
-            assert paths(await frontier.lease_many(lane_of(), 3)) == ["1", "2", "3"]
-
-        self.on(body)
-
-    def test_an_acknowledged_lease_is_gone_and_its_outputs_are_there(self) -> None:
+    @_on_a_frontier
+    async def test_an_acknowledged_lease_is_gone_and_its_outputs_are_there(self, frontier: Frontier) -> None:
         """``acknowledge`` ends one and stores others."""
+        await frontier.push_many([make_record("1")])
+        (lease,) = await frontier.lease_many(lane_of(), 1)
+        await frontier.acknowledge(lease, [make_record("2"), make_record("3", "b.example")])
+        numbers = frontier.statistics()
+        assert (numbers.pending, numbers.leased) == (2, 0)
+        assert paths(await frontier.lease_many(lane_of(), 9)) == ["2"]
+        assert paths(await frontier.lease_many(lane_of("b.example"), 9)) == ["3"]
 
-        async def body(frontier: Frontier) -> None:
-            await frontier.push_many([make_record("1")])
-            (lease,) = await frontier.lease_many(lane_of(), 1)
-            await frontier.acknowledge(lease, [make_record("2"), make_record("3", "b.example")])
-            numbers = frontier.statistics()
-            assert (numbers.pending, numbers.leased) == (2, 0)
-            assert paths(await frontier.lease_many(lane_of(), 9)) == ["2"]
-            assert paths(await frontier.lease_many(lane_of("b.example"), 9)) == ["3"]
-
-        self.on(body)
-
-    def test_a_successor_is_leased_at_once_and_goes_behind_its_equals(self) -> None:
+    @_on_a_frontier
+    async def test_a_successor_is_leased_at_once_and_goes_behind_its_equals(self, frontier: Frontier) -> None:
         """``replace`` is one step; what took the place has its own lane and a new order."""
+        await frontier.push_many([make_record("1"), make_record("2", "b.example")])
+        (lease,) = await frontier.lease_many(lane_of(), 1)
+        successor = make_record("target", "b.example")
+        is_here = await frontier.replace(lease, successor)
+        numbers = frontier.statistics()
+        assert (numbers.pending, numbers.leased) == ((1, 1) if is_here else (2, 0))
+        await frontier.release([successor] if is_here else [])
+        assert paths(await frontier.lease_many(lane_of("b.example"), 9)) == ["2", "target"]
+        assert await frontier.lease_many(lane_of(), 9) == []
 
-        async def body(frontier: Frontier) -> None:
-            await frontier.push_many([make_record("1"), make_record("2", "b.example")])
-            (lease,) = await frontier.lease_many(lane_of(), 1)
-            successor = make_record("target", "b.example")
-            is_here = await frontier.replace(lease, successor)
-            numbers = frontier.statistics()
-            assert (numbers.pending, numbers.leased) == ((1, 1) if is_here else (2, 0))
-            await frontier.release([successor] if is_here else [])
-            assert paths(await frontier.lease_many(lane_of("b.example"), 9)) == ["2", "target"]
-            assert await frontier.lease_many(lane_of(), 9) == []
-
-        self.on(body)
-
-    def test_a_fingerprint_is_new_once_and_again_when_its_claim_was_given_back(self) -> None:
+    @_on_a_frontier
+    async def test_a_fingerprint_is_new_once_and_again_when_its_claim_was_given_back(self, frontier: Frontier) -> None:
         """``claim_many`` and ``disclaim``."""
+        one, two = make_fingerprint("1"), make_fingerprint("2")
+        assert await frontier.claim_many([one, two, one]) == [True, True, False]
+        assert await frontier.claim_many([one]) == [False]
+        await frontier.disclaim([one])
+        assert await frontier.claim_many([two, one]) == [False, True]
+        assert await frontier.claim_many([]) == []
 
-        async def body(frontier: Frontier) -> None:
-            one, two = make_fingerprint("1"), make_fingerprint("2")
-            assert await frontier.claim_many([one, two, one]) == [True, True, False]
-            assert await frontier.claim_many([one]) == [False]
-            await frontier.disclaim([one])
-            assert await frontier.claim_many([two, one]) == [False, True]
-            assert await frontier.claim_many([]) == []
-
-        self.on(body)
-
-    def test_a_claim_outlives_its_request(self) -> None:
+    @_on_a_frontier
+    async def test_a_claim_outlives_its_request(self, frontier: Frontier) -> None:
         """A claim stays after its request has ended."""
+        assert await frontier.claim_many([make_fingerprint("1")]) == [True]
+        await frontier.push_many([make_record("1")])
+        (lease,) = await frontier.lease_many(lane_of(), 1)
+        await frontier.acknowledge(lease)
+        assert await frontier.claim_many([make_fingerprint("1")]) == [False]
 
-        async def body(frontier: Frontier) -> None:
-            assert await frontier.claim_many([make_fingerprint("1")]) == [True]
-            await frontier.push_many([make_record("1")])
-            (lease,) = await frontier.lease_many(lane_of(), 1)
-            await frontier.acknowledge(lease)
-            assert await frontier.claim_many([make_fingerprint("1")]) == [False]
-
-        self.on(body)
-
-    def test_two_tasks_that_claim_at_once_do_not_both_get_it(self) -> None:
+    @_on_a_frontier
+    async def test_two_tasks_that_claim_at_once_do_not_both_get_it(self, frontier: Frontier) -> None:
         """One of two callbacks that found the same link stores it."""
+        answers: list[bool] = []
 
-        async def body(frontier: Frontier) -> None:
-            answers: list[bool] = []
+        async def claim() -> None:
+            answers.extend(await frontier.claim_many([make_fingerprint("1")]))
 
-            async def claim() -> None:
-                answers.extend(await frontier.claim_many([make_fingerprint("1")]))
+        async with trio.open_nursery() as nursery:
+            for _ in range(5):
+                nursery.start_soon(claim)
+        assert sorted(answers) == [False] * 4 + [True]
 
-            async with trio.open_nursery() as nursery:
-                for _ in range(5):
-                    nursery.start_soon(claim)
-            assert sorted(answers) == [False] * 4 + [True]
-
-        self.on(body)
-
-    def test_duplicates_that_are_wanted_are_all_stored(self) -> None:
+    @_on_a_frontier
+    async def test_duplicates_that_are_wanted_are_all_stored(self, frontier: Frontier) -> None:
         """A record without a fingerprint is never taken for another (``dont_filter``)."""
+        again = [Record(Request("http://a.example/x"), (("a.example", None),), "http://a.example") for _ in "123"]
+        await frontier.push_many(again)
+        assert len(await frontier.lease_many(lane_of(), 9)) == 3
 
-        async def body(frontier: Frontier) -> None:
-            again = [Record(Request("http://a.example/x"), (("a.example", None),), "http://a.example") for _ in "123"]
-            await frontier.push_many(again)
-            assert len(await frontier.lease_many(lane_of(), 9)) == 3
-
-        self.on(body)
-
-    def test_a_long_lane_comes_out_in_its_order_through_many_small_leases(self) -> None:
+    @_on_a_frontier
+    async def test_a_long_lane_comes_out_in_its_order_through_many_small_leases(self, frontier: Frontier) -> None:
         """More than any backend keeps in memory, with what is urgent pushed in between."""
+        await frontier.push_many([make_record(str(i)) for i in range(300)])
+        leased: list[str] = []
+        for turn in range(150):
+            if turn % 50 == 10:
+                await frontier.push_many([make_record(f"urgent{turn}", priority=1)])
+            leases = await frontier.lease_many(lane_of(), 3)
+            leased += paths(leases)
+            if turn % 7 == 0:
+                await frontier.release(leases)
+                leased = leased[: -len(leases)] if leases else leased
+            else:
+                for lease in leases:
+                    await frontier.acknowledge(lease)
+        assert [path for path in leased if path.startswith("urgent")] == ["urgent10", "urgent60", "urgent110"]
+        assert [path for path in leased if path.isdecimal()] == [str(i) for i in range(300)]
+        numbers = frontier.statistics()
+        assert (numbers.pending, numbers.leased) == (0, 0)
 
-        async def body(frontier: Frontier) -> None:
-            await frontier.push_many([make_record(str(i)) for i in range(300)])
-            leased: list[str] = []
-            for turn in range(150):
-                if turn % 50 == 10:
-                    await frontier.push_many([make_record(f"urgent{turn}", priority=1)])
-                leases = await frontier.lease_many(lane_of(), 3)
-                leased += paths(leases)
-                if turn % 7 == 0:
-                    await frontier.release(leases)
-                    leased = leased[: -len(leases)] if leases else leased
-                else:
-                    for lease in leases:
-                        await frontier.acknowledge(lease)
-            assert [path for path in leased if path.startswith("urgent")] == ["urgent10", "urgent60", "urgent110"]
-            assert [path for path in leased if path.isdecimal()] == [str(i) for i in range(300)]
-            numbers = frontier.statistics()
-            assert (numbers.pending, numbers.leased) == (0, 0)
-
-        self.on(body)
-
-    def test_many_tasks_lease_and_acknowledge_and_each_record_is_theirs_once(self) -> None:
+    @_on_a_frontier
+    async def test_many_tasks_lease_and_acknowledge_and_each_record_is_theirs_once(self, frontier: Frontier) -> None:
         """No step of one task loses or doubles what another is at."""
+        await frontier.push_many([make_record(str(i)) for i in range(100)])
+        done: list[str] = []
 
-        async def body(frontier: Frontier) -> None:
-            await frontier.push_many([make_record(str(i)) for i in range(100)])
-            done: list[str] = []
+        async def work() -> None:
+            while leases := await frontier.lease_many(lane_of(), 3):
+                for lease in leases:
+                    (path,) = paths([lease])
+                    done.append(path)
+                    child = [make_record(f"child{path}", "b.example")] if path.endswith("7") else []
+                    await frontier.acknowledge(lease, child)
 
-            async def work() -> None:
-                while leases := await frontier.lease_many(lane_of(), 3):
-                    for lease in leases:
-                        (path,) = paths([lease])
-                        done.append(path)
-                        child = [make_record(f"child{path}", "b.example")] if path.endswith("7") else []
-                        await frontier.acknowledge(lease, child)
+        async with trio.open_nursery() as nursery:
+            for _ in range(8):
+                nursery.start_soon(work)
+        assert sorted(done, key=int) == [str(i) for i in range(100)]
+        assert len(await frontier.lease_many(lane_of("b.example"), 99)) == 10
+        assert frontier.statistics().leased == 10
 
-            async with trio.open_nursery() as nursery:
-                for _ in range(8):
-                    nursery.start_soon(work)
-            assert sorted(done, key=int) == [str(i) for i in range(100)]
-            assert len(await frontier.lease_many(lane_of("b.example"), 99)) == 10
-            assert frontier.statistics().leased == 10
-
-        self.on(body)
-
-    def test_a_cancelled_step_was_done_or_was_not(self) -> None:
+    @_on_a_frontier
+    async def test_a_cancelled_step_was_done_or_was_not(self, frontier: Frontier) -> None:
         """Cancelling never leaves half of a step behind."""
+        await frontier.push_many([make_record("1"), make_record("2")])
+        first, second = await frontier.lease_many(lane_of(), 2)
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            await frontier.acknowledge(first, [make_record("child")])
+        was_done = frontier.pending_in(lane_of()) == 1
+        assert frontier.statistics().leased == (1 if was_done else 2)
+        await frontier.release([second] if was_done else [first, second])
+        assert paths(await frontier.lease_many(lane_of(), 9)) == (["2", "child"] if was_done else ["1", "2"])
 
-        async def body(frontier: Frontier) -> None:
-            await frontier.push_many([make_record("1"), make_record("2")])
-            first, second = await frontier.lease_many(lane_of(), 2)
-            with trio.CancelScope() as scope:
-                scope.cancel()
-                await frontier.acknowledge(first, [make_record("child")])
-            was_done = frontier.pending_in(lane_of()) == 1
-            assert frontier.statistics().leased == (1 if was_done else 2)
-            await frontier.release([second] if was_done else [first, second])
-            assert paths(await frontier.lease_many(lane_of(), 9)) == (["2", "child"] if was_done else ["1", "2"])
-
-        self.on(body)
-
-    def test_a_record_with_a_time_of_its_own_is_in_no_lane_before_it_is_due(self) -> None:
+    @_on_a_frontier
+    async def test_a_record_with_a_time_of_its_own_is_in_no_lane_before_it_is_due(self, frontier: Frontier) -> None:
         """It is held meanwhile, and is stored and pending all the same."""
+        now = trio.current_time()
+        late, later, soon = make_record("late"), make_record("later"), make_record("soon")
+        late.not_before, later.not_before = now + 1000.0, now + 2000.0
+        await frontier.push_many([later, late, soon])
+        assert frontier.pending_in(lane_of()) == 1
+        assert frontier.statistics().pending == 3
+        assert frontier.statistics().held == 2
+        assert now + 999.9 < frontier.next_due() < now + 1000.1
+        assert await frontier.wake(now) == []
+        assert paths(await frontier.lease_many(lane_of(), 9)) == ["soon"]
+        assert await frontier.wake(now + 1001.0) == [lane_of()]
+        assert paths(await frontier.lease_many(lane_of(), 9)) == ["late"]
+        assert now + 1999.9 < frontier.next_due() < now + 2000.1
+        assert frontier.statistics().held == 1
 
-        async def body(frontier: Frontier) -> None:
-            now = trio.current_time()
-            late, later, soon = make_record("late"), make_record("later"), make_record("soon")
-            late.not_before, later.not_before = now + 1000.0, now + 2000.0
-            await frontier.push_many([later, late, soon])
-            assert frontier.pending_in(lane_of()) == 1
-            assert frontier.statistics().pending == 3
-            assert frontier.statistics().held == 2
-            assert now + 999.9 < frontier.next_due() < now + 1000.1
-            assert await frontier.wake(now) == []
-            assert paths(await frontier.lease_many(lane_of(), 9)) == ["soon"]
-            assert await frontier.wake(now + 1001.0) == [lane_of()]
-            assert paths(await frontier.lease_many(lane_of(), 9)) == ["late"]
-            assert now + 1999.9 < frontier.next_due() < now + 2000.1
-            assert frontier.statistics().held == 1
-
-        self.on(body)
-
-    def test_a_lease_that_is_given_back_before_its_time_is_held(self) -> None:
+    @_on_a_frontier
+    async def test_a_lease_that_is_given_back_before_its_time_is_held(self, frontier: Frontier) -> None:
         """So waits a retry that has a delay."""
+        await frontier.push_many([make_record("1")])
+        (lease,) = await frontier.lease_many(lane_of(), 1)
+        again = make_record("again")
+        again.not_before = trio.current_time() + 1000.0
+        await frontier.replace(lease, again)
+        await frontier.release([again])
+        assert frontier.best(lane_of()) is None
+        assert frontier.statistics().leased == 0
+        assert frontier.statistics().held == 1
+        await frontier.wake(trio.current_time() + 1001.0)
+        assert paths(await frontier.lease_many(lane_of(), 9)) == ["again"]
+        assert frontier.next_due() == inf
 
-        async def body(frontier: Frontier) -> None:
-            await frontier.push_many([make_record("1")])
-            (lease,) = await frontier.lease_many(lane_of(), 1)
-            again = make_record("again")
-            again.not_before = trio.current_time() + 1000.0
-            await frontier.replace(lease, again)
-            await frontier.release([again])
-            assert frontier.best(lane_of()) is None
-            assert frontier.statistics().leased == 0
-            assert frontier.statistics().held == 1
-            await frontier.wake(trio.current_time() + 1001.0)
-            assert paths(await frontier.lease_many(lane_of(), 9)) == ["again"]
-            assert frontier.next_due() == inf
-
-        self.on(body)
-
-    def test_where_a_request_is_can_be_asked(self) -> None:
+    @_on_a_frontier
+    async def test_where_a_request_is_can_be_asked(self, frontier: Frontier) -> None:
         """``lane_of`` knows a lane, or does not, and never names a wrong one."""
-
-        async def body(frontier: Frontier) -> None:
-            record = make_record("1")
-            await frontier.push_many([record, make_record("2", "b.example")])
-            assert frontier.lane_of(record.request) in {None, lane_of()}
-            assert frontier.lane_of(Request("http://a.example/none")) is None
-            await frontier.lease_many(lane_of(), 1)
-            assert frontier.lane_of(record.request) is None
-
-        self.on(body)
+        record = make_record("1")
+        await frontier.push_many([record, make_record("2", "b.example")])
+        assert frontier.lane_of(record.request) in {None, lane_of()}
+        assert frontier.lane_of(Request("http://a.example/none")) is None
+        await frontier.lease_many(lane_of(), 1)
+        assert frontier.lane_of(record.request) is None
 
     def test_c1_what_was_stored_is_there_when_it_is_opened_again(self) -> None:
         """Pending and leased records are pending again, each in its old place; what was seen is seen."""
