@@ -33,13 +33,7 @@ _NOT_SENT = frozenset({"submit", "image", "reset", "button", "file"})
 
 
 def _find_form(
-    page: Response,
-    *,
-    name: str | None = None,
-    id: str | None = None,
-    number: int = 0,
-    xpath: str | None = None,
-    css: str | None = None,
+    page: Response, name: str | None, id: str | None, number: int, xpath: str | None, css: str | None
 ) -> Element:
     """Return a form of the page: by ``name``, else ``id``, else the one that a query finds or stands in, else the n-th.
 
@@ -295,7 +289,7 @@ class FormRequest(Request):
             ValueError: There is no such form or button, or the action makes no URL.
             IndexError: The page has fewer forms.
         """
-        form = _find_form(response, name=formname, id=formid, number=formnumber, xpath=formxpath, css=formcss)
+        form = _find_form(response, formname, formid, formnumber, formxpath, formcss)
         given = list(_pairs(formdata or ()))
         button = None if dont_click else _clicked(form, clickdata)
         names = {name for name, _ in given}

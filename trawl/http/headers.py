@@ -8,13 +8,10 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, Self, TypeVar, overload
 
-__all__ = ["HeaderValue", "Headers", "HeadersInput", "SharedHeaders", "parse_date"]
-
-HeaderValue = str | bytes | int | float | None
-"""One value as users give it; None: the field is not sent, not even a default."""
+__all__ = ["Headers", "HeadersInput", "SharedHeaders", "parse_date"]
 
 HeadersInput = Mapping[str, Any] | Iterable[tuple[str | bytes, Any]]
-"""Input for headers: a mapping (a value may be a list of values) or an iterable of pairs."""
+"""Input for headers: a mapping or an iterable of pairs; a value is text, bytes, a number, a list of these, or None."""
 
 _T = TypeVar("_T")
 

@@ -7,7 +7,7 @@ retry or a redirect's target. A request with an ``Authorization`` of its own kee
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from trawl.errors import SettingsError, UsageError
 from trawl.http import Fetch, Middleware, Outcome, Request, host_of, normalize_url, origin_of, scheme_of
@@ -46,7 +46,16 @@ def load_credentials(config: Mapping[str, AuthConfig], spider: object) -> Creden
 
 def auth(credentials: Credentials) -> Middleware:
     """Make middleware that adds ``Authorization``: by origin first, then by the longest matching domain."""
-    field_of = _lookup(credentials)
+    origins = {place: field for place, field in credentials.items() if "://" in place}
+    domains = [(place, field) for place, field in credentials.items() if "://" not in place]
+    domains.sort(key=lambda pair: -len(pair[0]))
+
+    def field_of(url: str) -> str | None:
+        field = origins.get(origin_of(url)) if origins else None
+        if field is not None or not domains:
+            return field
+        host = host_of(url)
+        return next((field for domain, field in domains if host == domain or host.endswith("." + domain)), None)
 
     def around(fetch: Fetch) -> Fetch:
         async def send(request: Request) -> Outcome:
@@ -63,21 +72,6 @@ def auth(credentials: Credentials) -> Middleware:
         return send
 
     return around
-
-
-def _lookup(credentials: Credentials) -> Callable[[str], str | None]:
-    origins = {place: field for place, field in credentials.items() if "://" in place}
-    domains = [(place, field) for place, field in credentials.items() if "://" not in place]
-    domains.sort(key=lambda pair: -len(pair[0]))
-
-    def field_of(url: str) -> str | None:
-        field = origins.get(origin_of(url)) if origins else None
-        if field is not None or not domains:
-            return field
-        host = host_of(url)
-        return next((field for domain, field in domains if host == domain or host.endswith("." + domain)), None)
-
-    return field_of
 
 
 def _names_a_user(url: str) -> bool:
