@@ -39,10 +39,9 @@ __all__ = [
     "IncompleteFile",
     "LocalFileStore",
     "RemoteFileStore",
-    "md5_of",
+    "digest_of",
     "open_file_store",
     "open_partial_file",
-    "sha1_of",
 ]
 
 
@@ -331,23 +330,16 @@ class IncompleteFile:
         self._is_new = True
         self._is_closed = False
         self._size_bytes = 0
-        self._sha1: Any = None
-        self._md5: Any = None
+        self._digests: dict[str, Any] = {}
 
     @property
     def size_bytes(self) -> int:
         """Bytes written since the body began."""
         return self._size_bytes
 
-    @property
-    def sha1(self) -> str:
-        """The SHA-1 of what has been written, in hexadecimal."""
-        return str(self._sha1.hexdigest())
-
-    @property
-    def md5(self) -> str:
-        """The MD5 of what has been written, in hexadecimal."""
-        return str(self._md5.hexdigest())
+    def digest(self, name: str) -> str:
+        """Return the ``sha1`` or ``md5`` of what has been written, in hexadecimal."""
+        return str(self._digests[name].hexdigest())
 
     def begin(self) -> None:
         """Start a new body with the next write."""
@@ -408,12 +400,12 @@ class IncompleteFile:
             self._remove()
             self._file, self._temporary = self._store.open_temporary()
             self._readable = self._temporary
-            self._sha1, self._md5 = (hashlib.new(name, usedforsecurity=False) for name in ("sha1", "md5"))
+            self._digests = {name: hashlib.new(name, usedforsecurity=False) for name in ("sha1", "md5")}
             self._is_new = False
         assert self._file is not None
         content = b"".join(pieces)
-        self._sha1.update(content)
-        self._md5.update(content)
+        for digest in self._digests.values():
+            digest.update(content)
         self._file.write(content)
         self._file.flush()
         self._size_bytes += len(content)
@@ -448,18 +440,9 @@ async def open_partial_file(store: FileStore, blocking: Blocking) -> AsyncGenera
         await part.aclose()
 
 
-def sha1_of(response: Response) -> str:
-    """Return the SHA-1 of a response's body, in hexadecimal; one in a file is not read back."""
-    part = _part_of(response)
-    return hashlib.sha1(response.body, usedforsecurity=False).hexdigest() if part is None else part.sha1
-
-
-def md5_of(response: Response) -> str:
-    """Return the MD5 of a response's body, in hexadecimal; one in a file is not read back."""
-    part = _part_of(response)
-    return hashlib.md5(response.body, usedforsecurity=False).hexdigest() if part is None else part.md5
-
-
-def _part_of(response: Response) -> IncompleteFile | None:
+def digest_of(response: Response, name: str) -> str:
+    """Return the ``sha1`` or ``md5`` of a response's body, in hexadecimal; one in a file is not read back."""
     sink = response.sink if isinstance(response, FileResponse) else None
-    return sink if isinstance(sink, IncompleteFile) else None
+    if isinstance(sink, IncompleteFile):
+        return sink.digest(name)
+    return hashlib.new(name, response.body, usedforsecurity=False).hexdigest()

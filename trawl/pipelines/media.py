@@ -28,10 +28,9 @@ from trawl.pipelines.file_store import (
     FileRecord,
     FileStore,
     IncompleteFile,
-    md5_of,
+    digest_of,
     open_file_store,
     open_partial_file,
-    sha1_of,
 )
 from trawl.scheduler import AdmissionRules, SchedulerSettings
 from trawl.throttling.managers import awaited
@@ -242,7 +241,7 @@ class MediaPipeline(ABC):
     async def file_downloaded(self, response: Response, request: Request, info: MediaInfo, *, item: Any = None) -> str:
         """Write the response to the store, at :meth:`file_path`. Returns its checksum. A checkpoint."""
         await self.keep(request, response, item)
-        return md5_of(response)
+        return digest_of(response, "md5")
 
     def inc_stats(self, status: str) -> None:
         """Count a file under ``file_count``, and by its status."""
@@ -358,7 +357,7 @@ class MediaPipeline(ABC):
     async def _put_in_store(self, request: Request, response: Response, item: Any) -> tuple[str, str]:
         """Return the path and the checksum of a response, written to the store."""
         if not self._overrides("file_downloaded"):
-            return await self.keep(request, response, item), md5_of(response)
+            return await self.keep(request, response, item), digest_of(response, "md5")
         path = self.file_path(request, response=response, info=self.info, item=item)
         return path, await awaited(self.file_downloaded(response, request, self.info, item=item))
 
@@ -387,7 +386,7 @@ def name_of(request: Request, response: Response | None) -> str:
     """Return the SHA-1 of the body, in hexadecimal; without a response, of the URL, as in Scrapy."""
     if response is None:
         return hashlib.sha1(request.url.encode(), usedforsecurity=False).hexdigest()
-    return sha1_of(response)
+    return digest_of(response, "sha1")
 
 
 def _told(known: FileRecord) -> dict[str, str]:
