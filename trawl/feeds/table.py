@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from trawl.errors import FeedError
 from trawl.feeds.files import FeedFile, RefusedItem
 from trawl.feeds.item_errors import ItemOrigin
 from trawl.feeds.options import FeedOptions
@@ -115,8 +114,7 @@ class TableFile(FeedFile):
 
     def _open(self) -> None:
         path = self._options.path
-        if path is None:
-            raise FeedError(f"feed {self.uri}: {self._options.format} is written to files only", self.uri)
+        assert path is not None  # the options refuse a table on standard output
         make_folder(path.parent)
         self._path = path
         self._open_at(path)

@@ -109,7 +109,7 @@ class ParquetTable(TableFile):
         """Remove the file beside the place: without its end nothing in it can be read."""
         if self._writer is not None:
             writer, self._writer = self._writer, None
-            with suppress(OSError, *self.errors):  # for example of a full disk: the file is not whole anyway
+            with suppress(*self.errors):  # for example of a full disk: the file is not whole anyway
                 writer.close()
         if self._path is not None:
             self._beside.unlink(missing_ok=True)
