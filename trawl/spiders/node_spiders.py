@@ -5,10 +5,10 @@ from __future__ import annotations
 import csv
 import inspect
 import io
-from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing
 from copy import deepcopy
-from typing import Any
+from typing import Any, TypeVar
 
 import trio
 
@@ -18,6 +18,8 @@ from trawl.spiders.results import ItemT, is_async, iterate, iterate_async
 from trawl.spiders.spider import Spider
 
 __all__ = ["CSVFeedSpider", "XMLFeedSpider"]
+
+_T = TypeVar("_T")
 
 LONGEST_ROW = 1_000_000  # characters; a longer row of a CSV file is skipped
 MAX_TOLD = 100  # skipped rows of one file that are logged
@@ -35,13 +37,22 @@ class _RecordSpider(Spider[ItemT]):
         """Return the outputs of a record, given as one list. Override it to change or drop some."""
         return results
 
-    async def _outputs(self, response: Response, result: Any) -> AsyncGenerator[Any, None]:
-        """Yield the outputs of one record."""
-        if type(self).process_results is not _RecordSpider.process_results:
-            result = self.process_results(response, [output async for output in iterate_async(result)])
-        async with aclosing(iterate_async(result)) as outputs:
-            async for output in outputs:
-                yield output  # noqa: ASYNC119 - who reads this closes it
+    async def _outputs(
+        self, response: Response, records: Iterable[_T | None], parse: Callable[[Response, _T], Any]
+    ) -> AsyncGenerator[Any, None]:
+        """Yield what ``parse`` gives for each record; None stands for one that is skipped."""
+        sees_results = type(self).process_results is not _RecordSpider.process_results
+        for count, record in enumerate(records):
+            if not count % NODES_A_TURN:
+                await trio.lowlevel.checkpoint()
+            if record is None:
+                continue
+            result = parse(response, record)
+            if sees_results:
+                result = self.process_results(response, [output async for output in iterate_async(result)])
+            async with aclosing(iterate_async(result)) as outputs:
+                async for output in outputs:
+                    yield output  # noqa: ASYNC119 - who reads this closes it
 
     def _outputs_of(self, response: Response, results: Iterable[Any]) -> Iterator[Any]:
         """Yield the outputs of several records, all of plain methods."""
@@ -77,20 +88,12 @@ class XMLFeedSpider(_RecordSpider[ItemT]):
         """Return the outputs for all nodes of a file. Override it to see them together; each node is parsed in turn."""
         return self._outputs_of(response, (self.parse_node(response, node) for node in nodes))
 
-    async def _parse(self, response: Response, **kwargs: Any) -> AsyncGenerator[Any, None]:
+    def _parse(self, response: Response, **kwargs: Any) -> Any:
         response = self.adapt_response(response)
         nodes = self._nodes(response)
         if type(self).parse_nodes is not XMLFeedSpider.parse_nodes:
-            async with aclosing(iterate_async(self.parse_nodes(response, nodes))) as outputs:
-                async for output in outputs:
-                    yield output  # noqa: ASYNC119 - who reads this closes it
-            return
-        for count, node in enumerate(nodes):
-            if not count % NODES_A_TURN:
-                await trio.lowlevel.checkpoint()
-            async with aclosing(self._outputs(response, self.parse_node(response, node))) as outputs:
-                async for output in outputs:
-                    yield output  # noqa: ASYNC119 - who reads this closes it
+            return self.parse_nodes(response, nodes)
+        return self._outputs(response, nodes, self.parse_node)
 
     def _nodes(self, response: Response) -> Iterator[Selector]:
         kind: SelectorType = "html" if self.iterator == "html" else "xml"
@@ -139,21 +142,11 @@ class CSVFeedSpider(_RecordSpider[ItemT]):
         rows = (row for row in self._rows(response) if row is not None)
         return self._outputs_of(response, (self.parse_row(response, row) for row in rows))
 
-    async def _parse(self, response: Response, **kwargs: Any) -> AsyncGenerator[Any, None]:
+    def _parse(self, response: Response, **kwargs: Any) -> Any:
         response = self.adapt_response(response)
         if type(self).parse_rows is not CSVFeedSpider.parse_rows:
-            async with aclosing(iterate_async(self.parse_rows(response))) as outputs:
-                async for output in outputs:
-                    yield output  # noqa: ASYNC119 - who reads this closes it
-            return
-        for count, row in enumerate(self._rows(response)):
-            if not count % NODES_A_TURN:
-                await trio.lowlevel.checkpoint()
-            if row is None:
-                continue
-            async with aclosing(self._outputs(response, self.parse_row(response, row))) as outputs:
-                async for output in outputs:
-                    yield output  # noqa: ASYNC119 - who reads this closes it
+            return self.parse_rows(response)
+        return self._outputs(response, self._rows(response), self.parse_row)
 
     def _rows(self, response: Response) -> Iterator[dict[str, str] | None]:
         """Yield the rows, and None for each skipped one."""
