@@ -210,10 +210,9 @@ class ItemCheck:
             if checked is not None:
                 yield checked
 
-    async def process_start(self, start: AsyncIterator[Any]) -> AsyncGenerator[Any, None]:
-        """Yield the outputs of ``start()``, with items validated."""
-        async for output in self(None, start):
-            yield output
+    def process_start(self, start: AsyncIterator[Any]) -> AsyncGenerator[Any, None]:
+        """Return the outputs of ``start()``, with items validated."""
+        return self(None, start)
 
     def _checked(self, output: Any, response: Response | None) -> Any:
         if not is_item(output) or isinstance(output, InvalidItem):
