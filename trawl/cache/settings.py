@@ -96,16 +96,18 @@ async def open_cache(
         yield None
         return
     # Only a crawl with a cache needs SQLite, and hishel, which is an extra.
+    import sqlite3  # noqa: PLC0415
+
     from trawl.cache.cache import Cache  # noqa: PLC0415
     from trawl.cache.policy import make_policy  # noqa: PLC0415
-    from trawl.cache.store import Error, Store  # noqa: PLC0415
+    from trawl.cache.store import Store  # noqa: PLC0415
 
     policy = make_policy(settings)
     file = "".join(character if character.isalnum() or character in "-_." else "_" for character in name)
     path = Path(settings.httpcache_dir) / f"{file.lstrip('.') or '_'}.sqlite3"
     try:
         store = await blocking.run(partial(Store, path, compresses=settings.httpcache_gzip))
-    except (OSError, Error) as error:
+    except (OSError, sqlite3.Error) as error:
         raise UsageError(f"HTTPCACHE_DIR: the cache {str(path)!r} can't be opened: {error}") from error
     try:
         yield Cache(

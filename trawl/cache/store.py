@@ -1,4 +1,4 @@
-"""Stored responses: one SQLite file for each spider. All calls block.
+"""Stored responses: one SQLite file for each spider. All calls block, and raise ``sqlite3.Error``.
 
 Bodies are in a table of their own, so that a lookup reads none. Several processes may use one file; their writes wait
 for each other.
@@ -18,7 +18,7 @@ import msgspec
 
 from trawl.http import Headers, Request, Response, without_fragment
 
-__all__ = ["CacheEntry", "Error", "Fields", "NewEntry", "Store", "make_entry", "make_response"]
+__all__ = ["CacheEntry", "Fields", "NewEntry", "Store", "make_entry", "make_response"]
 
 Fields = tuple[tuple[str, str], ...]
 """Names and values, in order."""
@@ -74,9 +74,6 @@ def make_response(stored: CacheEntry, body: bytes, request: Request) -> Response
     url = without_fragment(stored.url)  # earlier releases stored it with one
     return Response(url, stored.status, stored.headers, body, request, flags=["cached"])
 
-
-Error = sqlite3.Error
-"""Raised by any call when the file can't be read or written."""
 
 VERSION = 1
 
