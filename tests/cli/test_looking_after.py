@@ -94,7 +94,7 @@ async def test_a_crawl_says_how_it_is_with_its_renewals(
 
     async def watch(crawl: Crawl) -> None:
         await trio.sleep(20.0)
-        found.extend((await report._report(ask, Keys("job"), Address.parse(URL))).sessions)
+        found.extend((await report._report(ask, Keys("job"), Address.parse(URL), has_scopes=False)).sessions)
 
     runs = Runs(tmp_path, site(40), settings=SETTINGS)
     await runs.run(watchers=[watch])
