@@ -236,13 +236,13 @@ class _Reader(ast.NodeVisitor):
         self._proxies = set(map(id, _proxies(nodes)))
         self._values: set[str] = set()
 
-    def _tell(self, node: Any, words: str, *, is_wrong: bool = True) -> None:
+    def _tell(self, node: Any, words: str, *, is_wrong: bool = False) -> None:
         self.found.append((node.lineno, words, is_wrong))
 
     def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         """Look into a function, with the names that hold values of headers in it."""
         if node.name == "handle_referer":
-            self._tell(node, _NEVER)
+            self._tell(node, _NEVER, is_wrong=True)
         outside, self._values = self._values, self._values | _assigned(ast.walk(node), is_of_headers)
         self.generic_visit(node)
         self._values = outside
@@ -252,28 +252,28 @@ class _Reader(ast.NodeVisitor):
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
         """Look for request classes of the project's own, which a job can't store."""
         if self._settings["JOB_DIR"] and any(_last(base) in REQUESTS for base in node.bases):
-            self._tell(node, _OWN_REQUEST, is_wrong=False)
+            self._tell(node, _OWN_REQUEST)
         self.generic_visit(node)
 
     def visit_Constant(self, node: ast.Constant) -> None:
         """Look for the names of keys that are not counted as in Scrapy."""
         if node.value == "retry_times" and _repeats_refusals(self._settings):
-            self._tell(node, _TRIES, is_wrong=False)
+            self._tell(node, _TRIES)
         if not isinstance(node.value, str):
             return
         if node.value.startswith(_STATISTICS):
-            self._tell(node, f"the statistic {node.value} is not kept, so reading it gives None", is_wrong=False)
+            self._tell(node, f"the statistic {node.value} is not kept, so reading it gives None")
         elif node.value == "response_received_count":
-            self._tell(node, _ALL_RESPONSES, is_wrong=False)
+            self._tell(node, _ALL_RESPONSES)
         elif self._guards and id(node) not in self._proxies and _opens(AddressGuard(), node.value):
-            self._tell(node, _OWN_NETWORK.format(url=node.value), is_wrong=False)
+            self._tell(node, _OWN_NETWORK.format(url=node.value))
 
     def visit_Try(self, node: ast.Try) -> None:
         """Look for code that counts on Request() to refuse what is not fetched."""
         caught = {_last(each) for handler in node.handlers for each in _caught(handler)}
         calls = [each for part in node.body for each in ast.walk(part) if isinstance(each, ast.Call)]
         if "ValueError" in caught and (made := [each for each in calls if _last(each.func) in REQUESTS]):
-            self._tell(made[0], _NO_VALUE_ERROR, is_wrong=False)
+            self._tell(made[0], _NO_VALUE_ERROR)
         self.generic_visit(node)
 
     def visit_Assign(self, node: ast.Assign) -> None:
@@ -287,12 +287,12 @@ class _Reader(ast.NodeVisitor):
         """Tell of a URL that has another form here."""
         is_url = isinstance(node, ast.Constant) and str(node.value).startswith(_HTTP)
         if is_url and (words := _other_form(str(getattr(node, "value", "")))):
-            self._tell(node, words, is_wrong=False)
+            self._tell(node, words)
 
     def visit_keyword(self, node: ast.keyword) -> None:
         """Look for errbacks."""
         if node.arg == "errback" and self._forbids and not _is_none(node.value):
-            self._tell(node.value, _NO_ERRBACK.format(why=self._forbids), is_wrong=False)
+            self._tell(node.value, _NO_ERRBACK.format(why=self._forbids))
             self._forbids = ""  # once a file
         self.generic_visit(node)
 
@@ -307,18 +307,18 @@ class _Reader(ast.NodeVisitor):
         sides = [node.left, *node.comparators]
         is_same = any(isinstance(each, ast.Is | ast.IsNot) for each in node.ops)
         if is_same and not any(map(_is_none, sides)) and any(_dotted(side)[-1:] == ["request"] for side in sides):
-            self._tell(node, _IS_REQUEST, is_wrong=False)
+            self._tell(node, _IS_REQUEST)
         self.generic_visit(node)
 
     def _key_of_meta(self, key: ast.expr | None, holder: ast.expr | None = None) -> None:
         """Tell of one key of ``meta`` that is written, or that is read from ``holder``."""
         name = key.value if isinstance(key, ast.Constant) else None
         if name in _UNUSED_META:
-            self._tell(key, f"the key {name!r} of meta is neither looked at nor told", is_wrong=False)
+            self._tell(key, f"the key {name!r} of meta is neither looked at nor told")
         elif name == "handle_httpstatus_list" and self._lists_redirects:
-            self._tell(key, _NOT_JOINED, is_wrong=False)
+            self._tell(key, _NOT_JOINED)
         elif name == "proxy" and holder is not None and _last(getattr(holder, "value", None)) == "response":
-            self._tell(key, _WHOLE_PROXY, is_wrong=False)
+            self._tell(key, _WHOLE_PROXY)
 
     def visit_Subscript(self, node: ast.Subscript) -> None:
         """Look for settings that are read without being set."""
@@ -334,7 +334,7 @@ class _Reader(ast.NodeVisitor):
         name = key.value if isinstance(key, ast.Constant) else ""
         name = name.decode("latin-1") if isinstance(name, bytes) else name
         if _dotted(holder)[-3:] == ["response", "request", "headers"] and str(name).lower() == "cookie":
-            self._tell(key, _NO_COOKIE, is_wrong=False)
+            self._tell(key, _NO_COOKIE)
 
     def visit_Call(self, node: ast.Call) -> None:
         """Look for settings that are read, and for values of headers that are used as real bytes."""
@@ -349,21 +349,21 @@ class _Reader(ast.NodeVisitor):
             by_pattern = _last(function.value) in self._patterns or _is_pattern_of_bytes(function.value)
             of_bytes = _last(function.value) == "re" and node.args and is_bytes(node.args[0])
             if function.attr in _MATCHES and (by_pattern or of_bytes) and any(map(self._is_value, node.args)):
-                self._tell(node, _NO_B)
+                self._tell(node, _NO_B, is_wrong=True)
             if function.attr == "get_stats" and _last(function.value) == "stats":
-                self._tell(node, _ALL_STATISTICS, is_wrong=False)
+                self._tell(node, _ALL_STATISTICS)
             if function.attr == "join" and is_bytes(function.value) and any(map(self._is_value, node.args)):
-                self._tell(node, _NO_B)
+                self._tell(node, _NO_B, is_wrong=True)
         if _last(function) in REQUESTS or _last(function) == "follow":
             self._request(node)
         if _last(function) == "type" and len(node.args) == 1 and _last(node.args[0]) == "response":
-            self._tell(node, _ONE_CLASS)
+            self._tell(node, _ONE_CLASS, is_wrong=True)
         if _last(function) in _OF_BYTES and any(map(self._is_value, node.args)):
-            self._tell(node, _TEXT)
+            self._tell(node, _TEXT, is_wrong=True)
         first = node.args[0] if node.args else None
         is_of_message = isinstance(first, ast.Attribute) and _last(first.value) != "self"  # not a spider's own
         if _last(function) == "dict" and is_of_message and _last(first) == "headers":
-            self._tell(node, _ONE_VALUE)
+            self._tell(node, _ONE_VALUE, is_wrong=True)
         self.generic_visit(node)
 
     def _request(self, node: ast.Call) -> None:
@@ -371,32 +371,32 @@ class _Reader(ast.NodeVisitor):
         for each in [*node.args[:1], *(keyword.value for keyword in node.keywords if keyword.arg == "url")]:
             self._url(each)
         if len(node.args) > _POSITIONAL:
-            self._tell(node, _BY_KEYWORD.format(name=_last(node.func)))
+            self._tell(node, _BY_KEYWORD.format(name=_last(node.func)), is_wrong=True)
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
         """Look for names of Scrapy's that are not here: ``scrapy.shell.inspect_response``, ``crawler.engine.slot``."""
         dotted = _dotted(node)
         if dotted and dotted[0] in self._faces:
             if words := _absent(dotted[1:]):
-                self._tell(node, words)
+                self._tell(node, words, is_wrong=True)
             return
         holder = _last(node.value)
         if node.attr == "__class__" and holder == "response":
-            self._tell(node, _ONE_CLASS)
+            self._tell(node, _ONE_CLASS, is_wrong=True)
         if holder == "failure" and node.attr in {"type", "getErrorMessage"}:
-            self._tell(node, _NAME_OF_ERROR, is_wrong=False)
+            self._tell(node, _NAME_OF_ERROR)
         if holder == "engine" and node.attr in {"download", "download_async"} and self._has_domains:
-            self._tell(node, _NOT_OFFSITE, is_wrong=False)
+            self._tell(node, _NOT_OFFSITE)
         kind: Any = {"crawler": Crawler, "engine": CrawlerEngine}.get(holder)
         if isinstance(absent := vars(kind).get(node.attr) if kind else None, Unsupported):
-            self._tell(node, f"{holder}.{node.attr} is not here: {absent.words}")
+            self._tell(node, f"{holder}.{node.attr} is not here: {absent.words}", is_wrong=True)
         self.generic_visit(node)
 
     def _read(self, node: ast.expr) -> None:
         name = node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
         if name in _DEFAULTS and self._settings.source(name) == DEFAULT:
             ours, scrapys = self._settings[name], _DEFAULTS[name]
-            self._tell(node, f"{name} is {ours!r} unless it is set; Scrapy's default is {scrapys!r}", is_wrong=False)
+            self._tell(node, f"{name} is {ours!r} unless it is set; Scrapy's default is {scrapys!r}")
 
     def _is_value(self, node: ast.expr) -> bool:
         if isinstance(node, ast.List | ast.Tuple):
