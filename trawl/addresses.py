@@ -177,6 +177,21 @@ class AddressGuard:
             self._names.setdefault(host, True)
         return self._is_open
 
+    def vouched(self, url: str) -> str:
+        """Return what start URLs vouch for: ``all`` private addresses, those of this URL's ``host``, or "" for none."""
+        if self._allows is not None:
+            return ""
+        return "all" if self._is_open else "host" if self._names.get(_bare(host_of(url))) else ""
+
+    def take_over(self, url: str, vouched: str) -> None:
+        """Take note of what start URLs have :meth:`vouched` for elsewhere, at this URL (in normal form)."""
+        if self._allows is not None:
+            return
+        if vouched == "all":
+            self._is_open = True
+        elif len(self._names) < MAX_NAMES:
+            self._names.setdefault(_bare(host_of(url)), True)
+
     def refuses_url(self, url: str) -> bool:
         """Return True if a URL (in normal form) names an address that is not allowed. Hot: names cost nothing."""
         if self._is_open:

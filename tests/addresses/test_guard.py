@@ -125,3 +125,22 @@ def test_a_guard_is_opened_for_a_crawl_that_goes_on_unless_the_setting_forbids_i
     closed = AddressGuard(False)
     closed.open()
     assert refuses(closed, "10.0.0.1")
+
+
+@pytest.mark.parametrize("start", ["http://127.0.0.1/", "http://intranet/", "http://wiki.example/"])
+@pytest.mark.parametrize("url", ["http://wiki.example/a", "http://10.0.0.1/", "http://shop.example/"])
+def test_what_start_urls_vouch_for_holds_where_it_is_taken_over(start: str, url: str) -> None:
+    guard, other, forbidden = starting_at(start), AddressGuard(), AddressGuard(False)
+    for each in (other, forbidden):
+        if vouched := guard.vouched(url):
+            each.take_over(url, vouched)
+    for host in ("wiki.example", "shop.example", "10.0.0.1"):
+        assert bool(other.refused(host, ["10.0.0.1"])) == (not vouched or bool(guard.refused(host, ["10.0.0.1"])))
+        assert forbidden.refused(host, ["10.0.0.1"])
+
+
+def test_a_name_that_has_shown_a_public_address_is_not_vouched_for() -> None:
+    guard = starting_at("http://shop.example/")
+    assert guard.vouched("http://shop.example/") == "host"
+    guard.refused("shop.example", ["93.184.215.14"])
+    assert not guard.vouched("http://shop.example/")

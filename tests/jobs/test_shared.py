@@ -24,6 +24,7 @@ from tests.abandoning import abandon
 from tests.jobs.site import START_UTC
 from tests.simulated_store import SimulatedStore
 from trawl._run import CrawlResult, crawl_with
+from trawl.addresses import AddressGuard
 from trawl.blocking import InlineBlocking
 from trawl.cli.worker import rejoining
 from trawl.engine import Crawl
@@ -436,6 +437,32 @@ async def test_why_names_the_process_that_sends_to_a_host(
         nursery.start_soon(partial(fleet.work, 1))
     name = f"{socket.gethostname()}:{os.getpid()}"
     assert said == {f"{name} sends to it: `trawl job JOB --why` says what that waits for"}
+
+
+async def test_what_is_found_inside_ones_own_network_may_be_sent_by_every_process(
+    tmp_path: Path, autojump_clock: MockClock, store: SimulatedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A simulated web is open to every address: here start requests decide, as on the real one.
+    monkeypatch.setattr("trawl._run._guard", lambda *given, **named: AddressGuard())
+    hosts = [f"10.0.0.{number}" for number in range(1, 9)]
+
+    class Inside(Shop):
+        start_urls = ()
+
+        async def start(self) -> Any:
+            for host in hosts:
+                yield trawl.Request(f"http://{host}/")
+
+    fleet = Fleet(tmp_path, store)
+    fleet.spider = Inside
+    fleet.web = SimulatedWeb()
+    for host in hosts:
+        fleet.web.add_page(f"http://{host}/", links=[f"/{page}" for page in range(1, 5)])
+    async with trio.open_nursery() as nursery:
+        for number in range(3):
+            nursery.start_soon(partial(fleet.work, number, feed=number == 0))
+    assert fleet.items == sorted(f"http://{host}/{page or ''}" for host in hosts for page in range(5))
+    assert len(fleet.by) > 1
 
 
 async def test_a_process_that_has_nothing_to_do_gets_hosts_of_one_that_has_many(

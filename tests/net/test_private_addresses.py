@@ -252,6 +252,32 @@ async def test_a_start_url_whose_name_is_inside_is_fetched_and_vouches_for_no_ot
     assert set(network.dialled) == {"10.0.0.3"}
 
 
+async def test_a_job_that_goes_on_reaches_the_names_of_its_start_requests(
+    clock: MockClock, network: Network, pages: dict[str, str], tmp_path: Path
+) -> None:
+    network.names.update({"wiki.example": [["10.0.0.3"]], "jira.example": [["10.0.0.4"]]})
+    pages["wiki.example/"] = "/a /b /c http://jira.example/"
+
+    class Starts(Links):
+        name = "starts"
+
+        async def start(self) -> AsyncIterator[Any]:
+            yield Request("http://wiki.example/")
+
+        def fail(self, error: Exception) -> None:
+            pass
+
+    async def run(**settings: object) -> trawl.CrawlResult:
+        layers = load(Layer("test", {**AT_ONCE, "JOB_DIR": str(tmp_path / "job"), **settings}))
+        return await crawl_with(Starts, layers, collect=True, resolve=network.resolve)
+
+    await run(CLOSESPIDER_PAGECOUNT=2)
+    stats = (await run()).stats
+    assert stats["response_status_count/200"] == 4
+    assert stats["private_addresses_refused"] == 1  # that of the other name
+    assert set(network.dialled) == {"10.0.0.3"}
+
+
 async def test_the_setting_opens_everything(clock: MockClock, network: Network, pages: dict[str, str]) -> None:
     network.names["inside.example"] = [["10.0.0.8"]]
     pages["shop.example/"] = "http://inside.example/ http://127.0.0.1:9/ http://169.254.169.254/"

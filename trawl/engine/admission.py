@@ -236,11 +236,13 @@ class Admission:
         # is with those that another process has found.
         if self.is_foreign is not None or (self._restored_at > -math.inf and self._is_restored(record)):
             self._throttle.resolver.of_nowait(record.request)
+            self._rules.hear_vouched(record.request)
         self._gates.ensure(record.origin)
         return Grant.of_record(record)
 
     def ask_early(self, record: Record) -> None:
         """Have the robots.txt of a record's origin asked for before its time has come, so that it can go then."""
+        self._rules.hear_vouched(record.request)
         self._gates.ensure(record.origin)
 
     # -- what takes the place of another
@@ -492,6 +494,8 @@ class Admission:
         self, request: Request, needs: Requirements, mark: bytes | None, until: float, *, is_diverted: bool = False
     ) -> Record:
         scopes, origin, _ = needs
+        if self._is_durable:  # a run that does not read start() may send it
+            self._rules.note_vouched(request)
         amounts = amounts_of(scopes)
         if amounts or is_diverted:
             share = next((amount for amount in amounts if amount is not None), 0.0)  # the larger goes first (F07)

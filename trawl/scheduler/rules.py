@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterable
 
 from trawl.addresses import AddressGuard
 from trawl.http import FETCHED_SCHEMES, Request, host_of, normalize_url
+from trawl.http.notes import note, notes_of
 from trawl.scheduler.settings import SchedulerSettings
 
 __all__ = ["AdmissionRules"]
@@ -83,6 +84,16 @@ class AdmissionRules:
     def begin_at(self, request: Request) -> bool:
         """Note a start request. Returns True if such requests have shown that private addresses are wanted."""
         return self._guard is not None and self._guard.begin_at(request.url)
+
+    def note_vouched(self, request: Request) -> None:
+        """Note, of a request that is about to be stored, what start requests have vouched for."""
+        if self._guard is not None and (vouched := self._guard.vouched(request.url)):
+            note(request, vouched=vouched)
+
+    def hear_vouched(self, request: Request) -> None:
+        """Hear what start requests had vouched for where a stored request was found."""
+        if self._guard is not None and (vouched := notes_of(request).vouched):
+            self._guard.take_over(request.url, vouched)
 
     def open_addresses(self) -> None:
         """Admit private addresses: start requests of an earlier run have shown that they are wanted."""
