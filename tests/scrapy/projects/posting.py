@@ -11,7 +11,8 @@ class PostSpider(scrapy.Spider):
         yield FormRequest(self.url, method="GET", formdata={"q": "x y", "n": "2"}, callback=self.parse_echo)
         yield FormRequest(self.url + "?a=1", formdata=[("k", "1"), ("k", "2"), ("k2", "&=")], callback=self.parse_echo)
         yield Request(self.url, method="POST", body="raw=ü", encoding="latin-1", callback=self.parse_echo)
-        yield Request(self.url, method="PUT", body=b"\x00\xff", callback=self.parse_echo)
+        meta = {"dont_merge_cookies": True}  # the next one may be sent before it
+        yield Request(self.url, method="PUT", body=b"\x00\xff", meta=meta, callback=self.parse_echo)
         yield Request(
             self.url + "?c",
             cookies=[{"name": "a", "value": "1"}, {"name": "b", "value": "x y"}],
