@@ -149,6 +149,20 @@ def test_what_waits_behind_a_request_that_has_begun_waits_for_the_same() -> None
     assert rig.scheduler.waiting(1.0, 5) == [(1, reason)]
 
 
+def test_nobody_is_told_that_it_waits_for_a_scope_of_those_before_it_alone() -> None:
+    rig = Rig({"a": Limits(pages=1), "x": Limits(concurrency=1)})
+    rig.scheduler.prepares = True
+    busy, both = rig.push(0, "x"), rig.push(1, "a", "x")
+    behind = rig.push(2, "a")
+    for grant in (busy, both):
+        assert rig.grant() is grant
+        assert rig.scheduler.place(grant, 0.0) == (grant is busy)
+    assert rig.scheduler.take_places(0.0) == []
+    assert rig.grant() is None
+    assert rig.scheduler.why(both, 0.0) == Reason("x", "concurrency", inf, "configuration")
+    assert rig.scheduler.why(behind, 0.0) == Reason("a", "middleware")
+
+
 def test_a_host_under_another_name_is_explained_by_what_has_begun_too() -> None:
     rig = Rig({"site": Limits(concurrency=1)})
     rig.scheduler.prepares = True

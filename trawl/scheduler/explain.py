@@ -137,13 +137,13 @@ class _Reasons:
         now: The instant.
     """
 
-    __slots__ = ("_first_prepared", "_known", "_now", "_scheduler")
+    __slots__ = ("_known", "_now", "_of_prepared", "_scheduler")
 
     def __init__(self, scheduler: Scheduler, now: float) -> None:
         self._scheduler = scheduler
         self._now = now
         self._known: dict[tuple[str, float], Reason] = {}
-        self._first_prepared: dict[Scope, Grant] | None = None
+        self._of_prepared: dict[Scope, Reason] | None = None
 
     def why(self, lane: Lane) -> Reason | None:
         """Explain why the best grant of a lane waits: the last of its scopes to open; None: it may go."""
@@ -199,13 +199,15 @@ class _Reasons:
     def _of_begun(self, scope: Scope) -> Reason:
         """Explain why no other request of ``scope`` begins: others run their middleware, or wait for their places."""
         if scope.begun == scope.prepared:
-            if self._first_prepared is None:
-                self._first_prepared = {}
+            if self._of_prepared is None:
+                self._of_prepared = {}
                 for grant in self._scheduler.prepared:
-                    for each in grant.lane.scopes if grant.lane is not None else ():
-                        self._first_prepared.setdefault(each, grant)
-            first = self._first_prepared.get(scope)  # None: it is another crawl's
-            if first is not None and (reason := self.why_prepared(first)) is not None:
+                    reason = self.why_prepared(grant)
+                    for each in grant.lane.scopes if grant.lane is not None and reason is not None else ():
+                        # Not what it waits for in another scope, which those behind it here may not need.
+                        if reason is not None and reason.scope in ("", each.id):
+                            self._of_prepared.setdefault(each, reason)
+            if (reason := self._of_prepared.get(scope)) is not None:
                 return reason
         return Reason(scope.id, "middleware")
 
