@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trawl.throttling.quota import Quota
+from trawl.throttling.snapshot import QuotaSnapshot
 
 
 def spend(quota: Quota, amount: float, now: float) -> None:
@@ -215,3 +216,18 @@ def test_who_was_told_to_wait_for_a_send_is_looked_at_again_when_it_is_charged()
     before = quota.refills
     quota.correct(1.0, 2.0)
     assert quota.refills == before  # nobody waits for that
+
+
+def test_i12_f02_what_was_spent_last_counts_from_there_when_windows_begin_to_slide() -> None:
+    quota = Quota(20.0, 60.0)
+    spend(quota, 1.0, 0.0)
+    spend(quota, 1.0, 16.0)
+    quota.apply_limits(2.0, 6.0, sliding=True, now=17.0)
+    assert quota.ready_at(17.0, 1.0) == 22.0
+
+
+def test_what_a_killed_run_may_have_spent_counts_on_when_the_window_becomes_a_shorter_one_that_slides() -> None:
+    quota = Quota(20.0, 60.0)
+    quota.restore(QuotaSnapshot(spent=0.1, ends_at=53.0, window=60.0, unknown=2.0, unknown_at=-1.0), 0.0)
+    quota.apply_limits(2.0, 6.0, sliding=True, now=0.0)
+    assert quota.ready_at(0.0, 2.0) == 5.0

@@ -136,6 +136,7 @@ class Quota:
         "_ends_at",
         "_is_awaited",
         "_spent",
+        "_spent_at",
         "allowance",
         "is_late",
         "quota",
@@ -154,6 +155,7 @@ class Quota:
         self.is_late: bool = False
         self.refills: int = 0
         self._spent = 0.0
+        self._spent_at = -inf  # the latest of what is spent, in a window that does not slide
         self._ends_at = -inf
         self._is_awaited = False
         self._charges: deque[tuple[float, float]] = deque()
@@ -164,7 +166,7 @@ class Quota:
         if not self._spent:
             self._ends_at = -inf
         if sliding and not self.sliding and self._spent:
-            self._charges.append((self._ends_at - self.window, self._spent))
+            self._charges.append((max(self._spent_at, self._ends_at - self.window), self._spent))
         elif self.sliding and not sliding and self._charges:
             self._ends_at = self._charges[0][0] + window
             self._charges.clear()
@@ -247,6 +249,8 @@ class Quota:
     def written(self, sent_at: float, now: float) -> None:
         """Count the charge of ``sent_at`` from ``now``, if it is the latest: its write has ended only now."""
         if not self.sliding:
+            if self._spent_at == sent_at:
+                self._spent_at = now
             if self._ends_at == sent_at + self.window:
                 self._ends_at = now + self.window
         elif self._charges and self._charges[-1][0] == sent_at:
@@ -316,6 +320,7 @@ class Quota:
         if amount <= 0.0 or self.window <= 0.0:
             return
         self._spent += amount
+        self._spent_at = max(self._spent_at, at)
         if self.sliding:
             self._charges.append((at, amount))
         elif self._ends_at <= at:
@@ -332,6 +337,7 @@ class Quota:
         self._pass_time(now)
         self._spent += amount
         if not self.sliding:
+            self._spent_at = now
             if self._ends_at <= now:
                 self._ends_at = now + self.window
         elif self._charges and self._charges[-1][0] == now:
