@@ -83,6 +83,23 @@ def test_what_a_middleware_awaits_does_not_come_on_top_of_a_delay_per_slot(limit
     assert sim.most_in_flight(A) <= plain.most_in_flight(A)
 
 
+def test_requests_that_wait_for_a_closed_scope_keep_no_quota_of_another_from_its_pages() -> None:
+    both = [trawl.Request(f"http://{A}/both{number}", meta={"throttling_scopes": [A, "proxy"]}) for number in range(6)]
+    settings = {
+        **EXACT,
+        "THROTTLING_SCOPES": {
+            A: {**NO_DELAY, "concurrency": 8, "quota": 4, "window": 10.0},
+            "proxy": {"concurrency": 1},
+        },
+        "DOWNLOADER_MIDDLEWARES": {awaiting(lambda url: 0.1): 560},
+    }
+    web = web_of(latency=lambda request: 60.0 if "both" in request.url else 0.2)
+    sim = crawl(web, [*both, *pages(20)], settings)
+    own = [send.time for send in sim.sends if "both" not in send.url]
+    assert len(own) == 20
+    assert own[-1] <= 130.0  # two or three in each window, but for those that a claim keeps for the others
+
+
 @pytest.mark.parametrize("limits", [{**NO_DELAY, "concurrency": 8}, {"rate": 8}])
 @pytest.mark.parametrize("awaits", [0.0, 0.1])
 def test_a_request_that_waits_for_a_busy_scope_keeps_no_page_from_the_other_of_its_scopes(

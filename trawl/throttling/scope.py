@@ -453,7 +453,7 @@ class Scope:
             return now
         wanted = amount + self.claimed
         # Two may begin though only one fits: its middleware may hang.
-        return inf if self.begun > 1 and wanted > quota.quota else quota.ready_at(now, wanted) - self.lead
+        return inf if begun > 1 and wanted > quota.quota else quota.ready_at(now, wanted) - self.lead
 
     def _is_covered(self, interval: float) -> bool:
         """Return True if as many are on their way as are sent within a lead, one each ``interval`` seconds."""
