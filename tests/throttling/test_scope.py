@@ -382,6 +382,18 @@ def test_i06_with_jitter_a_span_holds_twice_its_share_and_three_sends_more(sent:
             assert last - first + 1 <= 2.0 * (times[last] - times[first]) * 2.0 + 3.0 + 1e-6
 
 
+@given(st.lists(st.sampled_from([0.0, 0.0, 0.1, 0.3, 0.5, 2.0]), min_size=2, max_size=40), st.integers(0, 99))
+def test_i06_with_jitter_three_sends_hold_one_whole_interval(sent: list[float], seed: int) -> None:
+    scope = Scope("a", Limits(delay=0.5, is_rate=True, jitter=(0.5, 1.5)), seed=seed)
+    scope.need(None, 0.0)
+    passed(scope, 0.0)
+    times = [0.0]
+    for late in sent:
+        times.append(max(scope.gate(times[-1]), times[-1]) + late)
+        passed(scope, times[-1])
+    assert all(third - first >= 0.25 - 1e-9 for first, third in zip(times, times[2:], strict=False))
+
+
 def no_more_than_its_share(sends: list[float], rate: float) -> None:
     for first in range(len(sends)):
         for last in range(first, len(sends)):

@@ -325,7 +325,7 @@ class Scope:
         """Seconds from the latest send to the next one, as drawn for that, the rest of slots left out."""
         interval = self.delay * self._factor(self.jitter)
         if self.floor <= 0.0:
-            return interval - self._made_up
+            return max(interval - self._made_up, 0.0)  # a short draw leaves no rest of what is made up for
         return max(interval, self.floor * self._factor(lengthening(self.jitter)))
 
     def is_shut(self, now: float, amount: float, patience: float) -> bool:
