@@ -264,6 +264,31 @@ async def test_a_scope_that_is_a_host_only_by_its_requests_is_one_in_the_next_ru
     assert [time - runs.times[0][0] for time, _ in runs.times] == [0.0, 1.0, 2.0, 3.0, 4.0]
 
 
+async def test_a_proxy_of_a_list_that_is_gone_is_not_used_by_the_next_run(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    answers = iter([SimulatedResponse(500, latency=0.5)])
+    web = SimulatedWeb()
+    web.add_host("a.example", handler=lambda request: next(answers, SimulatedResponse(latency=0.5)))
+    through: list[object] = []
+
+    class Once(trawl.Spider):
+        name = "linked"
+
+        async def start(self) -> AsyncGenerator[Request, None]:
+            yield Request("http://a.example/")
+
+        def parse(self, response: Response) -> None:
+            through.append(response.meta.get("proxy"))
+
+    settings = {"ROBOTSTXT_OBEY": False, **EXACT}
+    runs = Runs(tmp_path, web, Once, settings={**settings, "ROTATING_PROXY_LIST": ["http://p.example:1"]})
+    assert (await runs.run(stop_after=0.75)).reason == "shutdown"
+    runs.settings = settings
+    assert (await runs.run()).reason == "finished"
+    assert through == [None]
+
+
 class Listed(trawl.Spider):
     """Its start URLs come twice each, and its pages link to one of them; ``cut_at``: start() gets no further."""
 

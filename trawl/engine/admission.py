@@ -43,6 +43,7 @@ from trawl.events import RequestDropped, RequestScheduled
 from trawl.frontier import MemoryFrontier, Record, ScopeAmounts
 from trawl.http import Drop, Outcome, Replace, Request, Response, fingerprint
 from trawl.http.request import FINGERPRINT_BYTES
+from trawl.middleware.proxies import forget_chosen
 from trawl.scheduler import AdmissionRules, Grant, Scheduler
 from trawl.scheduler.grant import amounts_of
 from trawl.throttling import Throttle
@@ -237,6 +238,7 @@ class Admission:
         if self.is_foreign is not None or (self._restored_at > -math.inf and self._is_restored(record)):
             self._throttle.resolver.of_nowait(record.request)
             self._rules.hear_vouched(record.request)
+            forget_chosen(record.request)
         self._gates.ensure(record.origin)
         return Grant.of_record(record)
 

@@ -30,7 +30,7 @@ from trawl.observe import Stats
 from trawl.transport import Transport
 from trawl.transport.proxy import EnvironmentProxies, Proxy
 
-__all__ = ["OpenAt", "ProxyBanTransport", "ProxyCooldown", "ProxyPool", "make_proxy_pool", "proxies"]
+__all__ = ["OpenAt", "ProxyBanTransport", "ProxyCooldown", "ProxyPool", "forget_chosen", "make_proxy_pool", "proxies"]
 
 logger: logging.Logger = logging.getLogger("trawl.middleware")
 
@@ -203,6 +203,13 @@ def proxies(
         return send
 
     return around
+
+
+def forget_chosen(request: Request) -> None:
+    """Take a proxy out of a stored request that was chosen here, under other settings maybe, and not to be kept."""
+    if _is_chosen(request) and not notes_of(request).keeps_proxy:
+        del request.meta["proxy"]
+        note(request, proxy=None)
 
 
 def _is_chosen(request: Request) -> bool:
