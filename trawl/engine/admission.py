@@ -497,7 +497,7 @@ class Admission:
     ) -> Record:
         scopes, origin, _ = needs
         if self._is_durable:  # a run that does not read start() may send it
-            self._rules.note_vouched(request)
+            self._rules.note_vouched(request, is_shared=self.is_foreign is not None)
         amounts = amounts_of(scopes)
         if amounts or is_diverted:
             share = next((amount for amount in amounts if amount is not None), 0.0)  # the larger goes first (F07)

@@ -355,17 +355,25 @@ _UNSENT = "unsent"
 _NOTE_KEYS = frozenset({*_STORED_NOTES, _PROXY_NOTE})
 
 
+_NOTES = 256
+"""Sets of notes that are remembered."""
+
+
 def stored_meta(meta: Mapping[Any, Any] | None, notes: RequestNotes) -> Mapping[Any, Any] | None:
     """Return a request's meta as it is stored, with its notes."""
     if notes is NO_NOTES:
         return meta
-    stored = {**(meta or {})}
-    for key, name in _STORED_NOTES.items():
-        if (value := getattr(notes, name)) != getattr(NO_NOTES, name):
-            stored[key] = value
+    stored = {**(meta or {}), **_entries_of(notes)}
     if notes.proxy is not None and stored.get("proxy") == notes.proxy:
         stored[_PROXY_NOTE] = _UNSENT if notes.keeps_proxy else True
     return stored
+
+
+@lru_cache(maxsize=_NOTES)
+def _entries_of(notes: RequestNotes) -> Mapping[str, Any]:
+    """Return the entries of a stored meta for notes; the links of one page have the same."""
+    told = {key: getattr(notes, name) for key, name in _STORED_NOTES.items()}
+    return {key: value for key, value in told.items() if value != getattr(NO_NOTES, _STORED_NOTES[key])}
 
 
 def meta_and_notes(stored: Any) -> tuple[dict[Any, Any] | None, RequestNotes]:

@@ -85,9 +85,14 @@ class AdmissionRules:
         """Note a start request. Returns True if such requests have shown that private addresses are wanted."""
         return self._guard is not None and self._guard.begin_at(request.url)
 
-    def note_vouched(self, request: Request) -> None:
-        """Note, of a request that is about to be stored, what start requests have vouched for."""
-        if self._guard is not None and (vouched := self._guard.vouched(request.url)):
+    def note_vouched(self, request: Request, *, is_shared: bool) -> None:
+        """Note, of a request that is about to be stored, what start requests have vouched for.
+
+        That all private addresses are wanted is in the statistics of the job too: another run reads them when it
+        begins, but not another process that works at the same time (``is_shared``).
+        """
+        guard = self._guard
+        if guard is not None and (is_shared or not guard.is_open) and (vouched := guard.vouched(request.url)):
             note(request, vouched=vouched)
 
     def hear_vouched(self, request: Request) -> None:
