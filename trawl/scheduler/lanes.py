@@ -327,7 +327,7 @@ class Lane:
         for slot, scope, (_, amount) in zip(grant.slots, self.scopes, grant.scopes, strict=False):
             scope.sent(slot, now, 1.0 if amount is None else amount, grant.granted_at, due_at, grant.prepared_for)
             if scope.jitter != EXACT and len(self.scopes) > 1 and scope.delay + scope.delay_per_slot > 0.0:
-                draw = scope.draw(draw, slot)
+                draw = scope.draw(draw)
 
     def written(self, grant: Grant, sent_at: float, now: float) -> None:
         """Tell its scopes that the write has ended at ``now`` that began at ``sent_at``."""

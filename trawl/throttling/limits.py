@@ -11,10 +11,9 @@ cost 2.5 kB for each of 50,000 hosts.
 
 :class:`Slots` numbers the places of a scope that is used in parallel. A slot carries one request at a time, is free
 after the whole response, and rests for the delay per slot, counted from its earlier send. Slots are numbered from 1.
-Without a delay per slot the free one with the lowest number goes next; with one, the one that has rested first, and a
-new one only when none has rested. Of a slot its last send is stored, and what was drawn for its rest from there: so a
-delay that changes applies to the slot that rests. (One draw for all slots would make the rate depend on how many go at
-once on a small one: drawn anew at each send, 16 slots of one second sent 13.6 a second.)
+Without a delay per slot the free one with the lowest number goes next; with one, the one that has rested longest, and a
+new one only when none has rested. Only the time of a slot's last send is stored, so a delay that changes, or an
+interval that is drawn anew, applies to the slot that rests.
 """
 
 from __future__ import annotations
@@ -31,13 +30,11 @@ import attrs
 if TYPE_CHECKING:
     from trawl.throttling.settings import ThrottlingSettings
 
-__all__ = ["EXACT", "HALF", "Jitter", "Limits", "RandomStream", "Slots", "jitter_factors", "lengthening", "limits_of"]
+__all__ = ["EXACT", "Jitter", "Limits", "RandomStream", "Slots", "jitter_factors", "lengthening", "limits_of"]
 
 _MASK = (1 << 64) - 1
 
 _GAMMA = 0x9E3779B97F4A7C15
-
-HALF = 0.5
 
 
 class RandomStream:
@@ -71,27 +68,26 @@ def lengthening(jitter: tuple[float, float]) -> tuple[float, float]:
 class Slots:
     """The busy slots of a scope, and the last send of the others.
 
-    Every call brings ``max_slots`` (slots that may exist), ``rest`` (the shortest time between two sends of one slot,
-    in seconds) and ``spread`` (by how much it may be drawn longer), because policies change them. Slots numbered above
-    ``max_slots`` are not used; they keep their times for the case that it grows again.
+    Every call brings ``max_slots`` (slots that may exist) and ``rest`` (seconds between two sends of one slot), because
+    policies change them. Slots numbered above ``max_slots`` are not used; they keep their times for the case that it
+    grows again.
     """
 
-    __slots__ = ("_busy", "_drawn", "_free", "_is_by_age", "_max_slots", "_sent_at", "_spread")
+    __slots__ = ("_busy", "_free", "_is_by_age", "_max_slots", "_rested_at", "_sent_at")
 
     def __init__(self) -> None:
         self._sent_at: list[float] = []
-        self._drawn: list[float] = []
+        self._rested_at: list[float] = []
         self._busy: list[bool] = []
         self._free: list[tuple[float, int]] = []
         self._is_by_age = False
         self._max_slots = inf
-        self._spread = 0.0
 
-    def open(self, *, is_busy: bool, sent_at: float, drawn: float = HALF) -> int:
+    def open(self, *, is_busy: bool, sent_at: float) -> int:
         """Open a slot beyond those there are. Returns its number."""
         self._busy.append(is_busy)
         self._sent_at.append(sent_at)
-        self._drawn.append(drawn)
+        self._rested_at.append(-inf)
         if not is_busy:
             self._offer(len(self._busy))
         return len(self._busy)
@@ -101,31 +97,35 @@ class Slots:
         """The last send of each slot, by its number."""
         return tuple(self._sent_at)
 
-    def rested_at(self, number: int, rest: float, spread: float = 0.0) -> float:
-        """Return the instant at which a slot will have rested since its last send; ``-inf`` before its first."""
-        return self._sent_at[number - 1] + self._drawn[number - 1] * spread + rest
+    def last_sent(self, number: int) -> float:
+        """Return the last send of a slot; ``-inf`` before its first."""
+        return self._sent_at[number - 1]
 
-    def ready_at(self, max_slots: float, rest: float, spread: float = 0.0) -> float:
+    def rested_at(self, number: int) -> float:
+        """Return the instant at which a taken slot will have rested, as drawn when it was taken."""
+        return self._rested_at[number - 1]
+
+    def ready_at(self, max_slots: float, rest: float) -> float:
         """The instant at which a slot will have rested, if no busy one is given back before; ``-inf`` for at once."""
-        self._arrange(max_slots, rest, spread)
-        if len(self._busy) < max_slots or (self._free and not self._is_by_age):
+        self._arrange(max_slots, rest)
+        if len(self._busy) < max_slots or (self._free and rest <= 0.0):
             return -inf
         return self._free[0][0] + rest if self._free else inf
 
-    def take(self, now: float, max_slots: float, rest: float, spread: float = 0.0) -> int:
+    def take(self, now: float, max_slots: float, rest: float) -> int:
         """Occupy a slot that has rested at ``now``, or a new one. Returns its number."""
-        self._arrange(max_slots, rest, spread)
+        self._arrange(max_slots, rest)
         free = self._free
-        if free and (not self._is_by_age or free[0][0] + rest <= now or len(self._busy) >= max_slots):
+        if free and (rest <= 0.0 or free[0][0] + rest <= now or len(self._busy) >= max_slots):
             number = heappop(free)[1]
             self._busy[number - 1] = True
+            self._rested_at[number - 1] = self._sent_at[number - 1] + rest
             return number
         return self.open(is_busy=True, sent_at=-inf)
 
-    def sent(self, number: int, now: float, drawn: float = HALF) -> None:
-        """Note that the request of a slot went to the wire, and what was drawn for its rest: a number from 0 to 1."""
+    def sent(self, number: int, now: float) -> None:
+        """Note that the request of a slot went to the wire."""
         self._sent_at[number - 1] = now
-        self._drawn[number - 1] = drawn
 
     def written(self, number: int, sent_at: float, now: float) -> None:
         """Count what a slot sent at ``sent_at`` from ``now``, when its write has ended."""
@@ -139,20 +139,17 @@ class Slots:
 
     def _offer(self, number: int) -> None:
         if number <= self._max_slots:
-            heappush(self._free, (self._order_of(number), number))
+            heappush(self._free, (self._sent_at[number - 1] if self._is_by_age else 0.0, number))
 
-    def _order_of(self, number: int) -> float:
-        return self.rested_at(number, 0.0, self._spread) if self._is_by_age else 0.0
-
-    def _arrange(self, max_slots: float, rest: float, spread: float) -> None:
+    def _arrange(self, max_slots: float, rest: float) -> None:
         """Order the free slots anew where the order's rule has changed: rare, so it may cost a pass over all."""
-        is_by_age = rest + spread > 0.0
-        if max_slots == self._max_slots and is_by_age == self._is_by_age and spread == self._spread:
+        is_by_age = rest > 0.0
+        if max_slots == self._max_slots and is_by_age == self._is_by_age:
             return
-        self._max_slots, self._is_by_age, self._spread = max_slots, is_by_age, spread
+        self._max_slots, self._is_by_age = max_slots, is_by_age
         self._free = [
-            (self._order_of(number), number)
-            for number, busy in enumerate(self._busy, 1)
+            (sent_at if is_by_age else 0.0, number)
+            for number, (sent_at, busy) in enumerate(zip(self._sent_at, self._busy, strict=True), 1)
             if not busy and number <= max_slots
         ]
         heapify(self._free)
@@ -163,6 +160,8 @@ Jitter = tuple[float, float]
 
 EXACT: Jitter = (1.0, 1.0)
 """No jitter: every interval is what it says."""
+
+HALF = 0.5
 
 
 @attrs.frozen(kw_only=True)

@@ -24,9 +24,8 @@ The answer is an instant: at or before ``now`` means go, later means not before 
 request's *sent* or *give* can help. Policies, hints and the user change a limit by setting the attributes in force and
 reporting the scope as changed; nothing is cached here that such a change would leave stale.
 
-One number is drawn for each send and lasts until it (for the delay per slot: until the next send of its slot); it
-becomes a factor by the jitter in force and multiplies the delays in force, so that a request which waits feels every
-change (A20). A delay that a server asks for, or that was
+One number is drawn for each send and lasts until it; it becomes a factor by the jitter in force and multiplies the
+delays in force, so that a request which waits feels every change (A20). A delay that a server asks for, or that was
 learned by being refused, is a *floor*: of the jitter only the part that lengthens applies to it.
 
 Length: one object has all that the decision reads; in two, each limit would be asked for across them, in the hot path.
@@ -39,7 +38,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from trawl.throttling.explain import AmountCounter, LimitName, Reason, Waits
-from trawl.throttling.limits import EXACT, HALF, Limits, RandomStream, Slots, lengthening
+from trawl.throttling.limits import EXACT, Limits, RandomStream, Slots, lengthening
 from trawl.throttling.quota import PageBudget, Quota
 
 if TYPE_CHECKING:
@@ -503,14 +502,14 @@ class Scope:
         self.in_flight += 1
         at = now + (self.connect if has_begun else self.lead)
         if self._slots is not None:
-            return self._slots.take(at, self.concurrency, *self._rests())
+            return self._slots.take(at, self.concurrency, self._rest())
         # The only slot, and it has rested: the scope's own times do for it.
         if self.in_flight == 1 and (self.delay_per_slot <= 0.0 or self.last_sent + self._rest() <= at):
             return 1
         self._slots = Slots()
         # The slot that there was so far, number 1, is the one that sent last.
-        self._slots.open(is_busy=self.in_flight > 1, sent_at=self.last_sent, drawn=self._draw_of_slot())
-        return self._slots.take(at, self.concurrency, *self._rests())
+        self._slots.open(is_busy=self.in_flight > 1, sent_at=self.last_sent)
+        return self._slots.take(at, self.concurrency, self._rest())
 
     def opens_at(self, slot: int, now: float, amount: float = 1.0) -> float:
         """Decide once more, at the wire, when the request in ``slot`` may be written.
@@ -564,7 +563,7 @@ class Scope:
         self.last_sent = now
         self._drawn = None
         if self._slots is not None:
-            self._slots.sent(slot, now, self._draw_of_slot())
+            self._slots.sent(slot, now)
         if self.quota is not None:
             self.quota.charge(amount, now)
             if logger.isEnabledFor(logging.DEBUG) and self.quota.spent(now) > self.quota.quota - amount:
@@ -592,18 +591,13 @@ class Scope:
         """Count a request that goes again, at ``now``, where its first send was in vain and no limit counts sends."""
         self.last_sent = now
 
-    def draw(self, drawn: float | None = None, slot: int = 0) -> float:
-        """Draw the number for the next send, and the next one of ``slot``, from 0 to 1.
-
-        Or take ``drawn``, which another scope drew for them.
-        """
+    def draw(self, drawn: float | None = None) -> float:
+        """Draw the number for the next send, from 0 to 1; or take ``drawn``, which another scope drew for it."""
         if drawn is None:
             if self._stream is None:
                 self._stream = RandomStream(self._seed, self.id)
             drawn = self._stream.draw()
         self._drawn = drawn
-        if slot and self._slots is not None:
-            self._slots.sent(slot, self.last_sent, drawn)
         return drawn
 
     def written(self, slot: int, sent_at: float, now: float) -> None:
@@ -679,8 +673,7 @@ class Scope:
         if slots and not self.in_flight:
             self._slots = Slots()
             for at in slots:
-                self._slots.open(is_busy=False, sent_at=at, drawn=self._draw_of_slot())
-                self._drawn = None
+                self._slots.open(is_busy=False, sent_at=at)
 
     # -- inside
 
@@ -721,17 +714,6 @@ class Scope:
     def _rest(self) -> float:
         return self.delay_per_slot * self._factor(self.jitter) if self.delay_per_slot > 0.0 else 0.0
 
-    def _rests(self) -> tuple[float, float]:
-        """The shortest rest of a slot, and by how much it may be drawn longer."""
-        low, high = self.jitter
-        return self.delay_per_slot * low, self.delay_per_slot * (high - low)
-
-    def _draw_of_slot(self) -> float:
-        """The number that was drawn for the rest of the slot that sent last: the one for the next send of all."""
-        if self.delay_per_slot <= 0.0 or self.jitter == EXACT:
-            return HALF
-        return self.draw() if self._drawn is None else self._drawn
-
     def _spaced_at(self) -> float:
         """Return the instant planned for the next send, by spacing alone; ``inf`` while it depends on an earlier one.
 
@@ -746,16 +728,16 @@ class Scope:
         return max(self.last_sent + self.interval(), self._planned + step)
 
     def _rested_at(self, slot: int) -> float:
-        """Return the instant at which a taken slot will have rested; 0: none is taken."""
+        """Return the instant at which a taken slot will have rested, by the draw at its grant; 0: none is taken."""
         if not slot:
             return -inf
         if self._slots is None:
             return self.last_sent + self._rest()
-        return self._slots.rested_at(slot, *self._rests())
+        return max(self._slots.rested_at(slot), self._slots.last_sent(slot) + self.delay_per_slot * self.jitter[0])
 
     def _slot_ready_at(self) -> float:
         if self._slots is not None:
-            return self._slots.ready_at(self.concurrency, *self._rests())
+            return self._slots.ready_at(self.concurrency, self._rest())
         # A second slot may be opened; or the only one is busy, which gate() has said.
         if self.concurrency > 1 or self.in_flight:
             return -inf
