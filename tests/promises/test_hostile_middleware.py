@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 from collections import Counter
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 import pytest
@@ -16,6 +16,7 @@ from tests.promises.pacing import web_of
 from trawl.http import Drop, Fetch, Middleware, Outcome, Replace
 from trawl.scheduler import Scheduler
 from trawl.testing import SimulatedResponse, simulate
+from trawl.throttling import Scope
 
 FIRST = int(os.environ.get("HOSTILE_FIRST", "0"))
 COUNT = int(os.environ.get("HOSTILE", "1000"))
@@ -151,9 +152,9 @@ def check(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     assert sim.reason == "finished"
     wanted = {url.split("/")[4] for url, _ in Pages.requests if url.split("/")[3] not in LOST}
     assert wanted <= {item["number"] for item in sim.items}
-    (scheduler,) = schedulers
+    ((scheduler, asked_of),) = schedulers
     assert (scheduler.pending, scheduler.begun, scheduler.in_flight, len(scheduler.prepared)) == (0, 0, 0, 0)
-    for scope in scheduler.scopes.values():
+    for scope in asked_of.values():
         left = (scope.begun, scope.prepared, scope.elsewhere, scope.claimed, scope.unsent, scope.reserved)
         assert (*left, scope.in_flight) == (0,) * 7
     assert sim.most_in_flight() <= places
@@ -167,23 +168,22 @@ def hash_of(url: str) -> int:
     return sum(map(ord, url))
 
 
-def schedulers_made(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+def schedulers_made(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Scheduler, dict[str, Scope]]]:
     """The schedulers that are made from now on, each with the scopes that it has asked for."""
-    made: list[Any] = []
+    made: list[tuple[Scheduler, dict[str, Scope]]] = []
 
-    class Noted(Scheduler):
-        def __init__(self, scope_of: Any, **options: Any) -> None:
-            self.scopes: dict[str, Any] = {}
+    def noted_scheduler(scope_of: Callable[[str, float], Scope], **options: Any) -> Scheduler:
+        scopes: dict[str, Scope] = {}
 
-            def noted(id: str, now: float) -> Any:
-                scope = scope_of(id, now)
-                self.scopes[id] = scope
-                return scope
+        def noted(id: str, now: float) -> Scope:
+            scopes[id] = scope_of(id, now)
+            return scopes[id]
 
-            super().__init__(noted, **options)
-            made.append(self)
+        scheduler = Scheduler(noted, **options)
+        made.append((scheduler, scopes))
+        return scheduler
 
-    monkeypatch.setattr("trawl.engine.engine.Scheduler", Noted)
+    monkeypatch.setattr("trawl.engine.engine.Scheduler", noted_scheduler)
     return made
 
 
