@@ -98,7 +98,7 @@ def test_failed_requests_are_queued_again_and_pending_ones_printed(
     assert command(*CRAWL) == 0
     capsys.readouterr()
     assert command("job", "job", "--requeue-failed") == 0
-    assert capsys.readouterr().out == "1 failed requests queued again\n"
+    assert capsys.readouterr().out == "1 failed request queued again\n"
     assert command("job", "job", "--export-pending") == 0
     (line,) = capsys.readouterr().out.splitlines()
     assert json.loads(line)["url"] == "http://b.example/"

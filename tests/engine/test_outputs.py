@@ -101,7 +101,7 @@ async def test_a_dropped_item_is_logged_as_it_says(caplog: pytest.LogCaptureFixt
     assert [record.levelname for record in caplog.records] == ["INFO", "ERROR", "WARNING", "DEBUG"]
 
 
-async def test_dropped_and_failing_items_are_counted_and_go_no_further() -> None:
+async def test_dropped_and_failing_items_are_counted_and_go_no_further(caplog: pytest.LogCaptureFixture) -> None:
     class Picky:
         def process_item(self, item: dict[str, int], spider: object) -> dict[str, int]:
             if item["n"] == 1:
@@ -110,13 +110,18 @@ async def test_dropped_and_failing_items_are_counted_and_go_no_further() -> None
                 raise KeyError("bug")
             return {"n": item["n"] * 10}
 
+    caplog.set_level(logging.INFO, "trawl")
     stats, collected = Stats(), list[object]()
     way = ItemWriter(Pipelines([Picky()]), None, (), collected, stats)
     for n in range(4):
         assert not way.put_nowait({"n": n})
-        await way.put({"n": n})
+        await way.put({"n": n}, f"http://a.example/{n}" if n == 2 else "")
     assert collected == [{"n": 0}, {"n": 30}]
     assert stats.as_dict() == {"item_dropped_count": 1, "item_error_count": 1, "item_scraped_count": 2}
+    assert [record.getMessage() for record in caplog.records] == [
+        "item dropped: not wanted (of start())",
+        "a pipeline failed on an item of http://a.example/2",
+    ]
 
 
 def test_none_is_nothing_and_anything_else_is_refused() -> None:

@@ -8,10 +8,13 @@ from typing import Any
 
 import pytest
 import trio
+from trio.testing import MockClock
 
 import trawl
 from tests.promises.crawling import EXACT, FREE, a_web, page, spider_of
+from trawl.engine import Crawl
 from trawl.testing import RateLimit, SimulatedResponse, SimulatedWeb, simulate
+from trawl.throttling import Reason
 
 A = "http://a.example"
 
@@ -403,3 +406,17 @@ def test_i05_i11_a_host_that_is_throttled_by_its_address_or_under_another_name_c
     assert own is None  # it was sent
     assert scope[1:3] == ("delay", 3.0)
     assert asked(two(), a_web("a.example"), at=0.5, scope="b.example", **by_address)[1] is None
+
+
+async def test_a_paused_crawl_says_how_it_goes_on(autojump_clock: MockClock) -> None:
+    told: list[Reason | None] = []
+
+    async def pause(crawl: Crawl) -> None:
+        crawl.pause()
+        await trio.sleep(30.0)
+        told.extend([crawl.why("a.example"), *[each.reason for each in crawl.waiting(1)]])
+        crawl.pause(is_paused=False)
+
+    sim = await a_web("a.example").crawl(spider_of(lambda: [trawl.Request(f"{A}/1")]), {"WATCHERS": {pause: 0}})
+    assert told == [Reason("", "store", inf, "paused, until crawl.pause(is_paused=False)")] * 2
+    assert [send.time >= 30.0 for send in sim.sends if send.url == f"{A}/1"] == [True]

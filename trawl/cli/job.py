@@ -17,7 +17,7 @@ from trawl.feeds.outbox import FEED_STATES
 from trawl.frontier import SCHEMES, inspect
 from trawl.frontier.inspect import Failure, JobReport
 from trawl.frontier.sections import JOB_INFO, statistics_so_far
-from trawl.observe import printable
+from trawl.observe import counted, printable
 
 __all__ = ["job_command"]
 
@@ -64,7 +64,7 @@ def _show(job: str, *, requeues: bool, exports: bool) -> None:
         store = report
     if requeues:
         count = store.requeue_failed(job, datetime.now(UTC))
-        typer.echo(f"{count} failed requests queued again", err=exports)
+        typer.echo(f"{counted(count, 'failed request')} queued again", err=exports)
     if exports:
         for request in store.export_pending(job):
             sys.stdout.write(request.decode() + "\n")

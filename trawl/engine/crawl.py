@@ -179,12 +179,13 @@ class Crawl:
         return [Waiting(count, reason) for count, reason in groups]
 
     def _paused(self, now: float) -> Reason | None:
-        """Say that the server of the job is away, or that the job is paused."""
+        """Say that the server of the job is away, or that the crawl is paused, or the job in a server."""
         job = self._context.job
         lease = None if job is None else job.job.lease
         words = "" if lease is None else lease.why(now)
         if not words and self._state.is_paused:
-            words = "paused, until `trawl job JOB --resume`"
+            way_on = "crawl.pause(is_paused=False)" if lease is None else "`trawl job JOB --resume`"
+            words = f"paused, until {way_on}"
         return Reason("", "store", math.inf, words) if words else None
 
     def why(self, subject: Request | str) -> Reason | None:

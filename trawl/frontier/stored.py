@@ -452,7 +452,7 @@ class StoredFrontier:
     def _damaged(self, order: int, why: str) -> JobError:
         name = self._job.name
         what_to_do = "give the spider what it lacks, or go on with a copy of the job made before"
-        return JobError(f"job {name}: its request {order} can't be used: {why}. {what_to_do}", name)
+        return JobError(f"job {name}: its request {order} can't be used: {why}; {what_to_do}", name)
 
     async def _ask(
         self, asked: Sequence[bytes], answers: Sequence[bool | None], fingerprints: Sequence[bytes]
