@@ -102,6 +102,19 @@ async def test_a_file_shorter_than_its_recorded_position_is_refused_c7(tmp_path:
     assert path.read_bytes() == b'{"a":1}\n'
 
 
+@pytest.mark.parametrize(("before", "after"), [("jsonl", "csv"), ("json", "csv"), ("csv", "xml"), ("xml", "jsonl")])
+async def test_a_job_goes_on_with_no_file_in_another_format(before: str, after: str, tmp_path: Path) -> None:
+    path = tmp_path / "out.txt"
+    feeds = await opened(path, format=before)
+    await write_all(feeds, ROWS[:1])
+    states, content = states_of(feeds), path.read_bytes()
+    with pytest.raises(FeedError, match=f"has written it as {before}, and FEEDS says {after}: give it its format back"):
+        await opened(path, states=states, format=after)
+    assert path.read_bytes() == content
+    await write_all(await opened(path, states=states, format=before), ROWS[1:])
+    assert READERS[before](path.read_bytes()) == ROWS
+
+
 async def test_a_last_line_that_lacks_only_its_newline_is_kept(tmp_path: Path) -> None:
     path = tmp_path / "out.jsonl"
     path.write_bytes(b'{"a":1}\n{"a":2}')

@@ -311,5 +311,5 @@ async def test_no_compression_is_put_around_a_table(tmp_path: Path) -> None:
 
 async def test_a_table_feed_says_what_it_wrote(tmp_path: Path) -> None:
     feed = Feed(FeedOptions(uri=str(tmp_path / "x.sqlite"), format="sqlite"), started_utc=STARTED_UTC)
-    assert (feed.records, feed.format, feed.state) == (0, "sqlite", FeedState(0))
+    assert (feed.records, feed.format, feed.state) == (0, "sqlite", FeedState(0, format="sqlite"))
     assert json.loads(json.dumps(feed.destination)) == str(tmp_path / "x.sqlite")

@@ -141,6 +141,7 @@ class FeedState(msgspec.Struct, frozen=True, omit_defaults=True):
         batch: The number of the batch that the position is in, and how many items that has.
         relative: Its path from the job's directory; None for a feed that is not a file.
         earlier: The destinations where it was before it was moved.
+        format: The name of its format; "" in a job of an earlier release.
     """
 
     position: Annotated[int, msgspec.Meta(ge=0)]
@@ -148,3 +149,4 @@ class FeedState(msgspec.Struct, frozen=True, omit_defaults=True):
     batch: tuple[int, int] | None = None
     relative: str | None = None
     earlier: tuple[str, ...] = ()
+    format: str = ""

@@ -94,8 +94,10 @@ class Feed:
     @property
     def state(self) -> FeedState:
         """Position in its file, and of the file among its batches."""
-        batch = self._number - len(self._files) + 1, self._earlier + self.file.records
-        return FeedState(self.file.position, self.file.columns, batch if self._options.is_batched else None)
+        batch = (self._number - len(self._files) + 1, self._earlier + self.file.records)
+        return FeedState(
+            self.file.position, self.file.columns, batch if self._options.is_batched else None, format=self.format
+        )
 
     @property
     def records(self) -> int:
@@ -125,6 +127,12 @@ class Feed:
         Raises:
             FeedError: It can't be continued in this format, or is shorter than the position.
         """
+        if state is not None and state.position and state.format not in {"", self.format}:
+            with self._failing("the file can't be continued: "):
+                raise FormatConflict(
+                    f"this job has written it as {state.format}, and FEEDS says {self.format}: give it its format back,"
+                    " or another path"
+                )
         if not self._options.is_batched:
             self._locate(state)
         elif state is not None and state.batch is not None:
