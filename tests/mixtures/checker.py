@@ -263,7 +263,8 @@ class _Checker:
             asked.add(step.number)
             if send.url != step.url or step.delay or step.kind == "rewrite" or step.session or step.scopes is not None:
                 continue
-            latest = self._may_go(send, step, index)
+            # What a middleware awaits comes after what held the request, which knows of no end of it beforehand.
+            latest = self._may_go(send, step, index) + self.mixture.awaited(step.url)
             if send.time > latest + self.connect + EPSILON:
                 yield f"{send.url} sent at {send.time:.3f}, might have gone at {latest:.3f}"
 
