@@ -299,6 +299,12 @@ A request in flight has some sixty objects that the collector knows, so by Pytho
 each round of 64 requests would have it look at all of them, to find nothing.
 """
 
+YOUNG_PASSES = 4
+"""Passes over new objects after which those that they have left are looked at too.
+
+By Python's own figure, 10, half a million would come before the first pass over all objects, which took 0.1 s then.
+"""
+
 
 @contextmanager
 def short_collections(seconds: Callable[[], float] = time.perf_counter) -> Iterator[None]:
@@ -323,9 +329,9 @@ def short_collections(seconds: Callable[[], float] = time.perf_counter) -> Itera
         elif info["generation"] == 2 and seconds() - began > LONG_COLLECTION:
             gc.freeze()
 
-    young, *old = thresholds = gc.get_threshold()
-    if young:  # 0: an operator has turned it off
-        gc.set_threshold(max(young, YOUNG_OBJECTS), *old)
+    young, _, old = thresholds = gc.get_threshold()
+    if 0 < young < YOUNG_OBJECTS:  # 0: an operator has turned it off
+        gc.set_threshold(YOUNG_OBJECTS, YOUNG_PASSES, old)
     gc.freeze()  # what was imported stays
     gc.callbacks.append(passed)
     try:
