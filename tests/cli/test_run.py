@@ -87,7 +87,7 @@ def test_objects_that_a_long_collection_has_left_are_not_looked_at_again() -> No
         return clock
 
     with short_collections(seconds):
-        assert gc.get_threshold() == (5000, 4, thresholds[2])
+        assert gc.get_threshold() == (5000, 1, thresholds[2])
         imported = gc.get_freeze_count()
         grown = [[i] for i in range(100_000)]  # many: of what was frozen before, some may be freed meanwhile
         gc.collect()

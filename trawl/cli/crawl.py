@@ -299,8 +299,8 @@ A request in flight has some sixty objects that the collector knows, so by Pytho
 each round of 64 requests would have it look at all of them, to find nothing.
 """
 
-YOUNG_PASSES = 4
-"""Passes over new objects after which those that they have left are looked at too.
+YOUNG_PASSES = 1
+"""After more passes than this over new objects, those that they have left are looked at too.
 
 By Python's own figure, 10, half a million would come before the first pass over all objects, which took 0.1 s then.
 """
