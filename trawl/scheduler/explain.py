@@ -203,9 +203,11 @@ class _Reasons:
                 self._of_prepared = {}
                 for grant in self._scheduler.prepared:
                     reason = self.why_prepared(grant)
-                    for each in grant.lane.scopes if grant.lane is not None and reason is not None else ():
+                    if reason is None or grant.lane is None:
+                        continue
+                    for each in grant.lane.scopes:
                         # Not what it waits for in another scope, which those behind it here may not need.
-                        if reason is not None and reason.scope in ("", each.id):
+                        if reason.scope in ("", each.id):
                             self._of_prepared.setdefault(each, reason)
             if (reason := self._of_prepared.get(scope)) is not None:
                 return reason
