@@ -81,19 +81,20 @@ class SqliteJob(Job):
         # Before the database: that of a job in use is not even opened.
         self._lock = JobLock(directory)
         try:
-            self._connection, is_new = connect(directory)
             try:
-                self._is_older = _prepare(self._connection)
-                kept = read_kept(self._connection)
-                start, end = read_outbox_ends(self._connection)
-                self._lock.clear_error()
-            except BaseException:
-                self._connection.close()
-                raise
-        except BaseException as error:
-            self._lock.release()
-            if isinstance(error, DATABASE_ERRORS):
+                self._connection, is_new = connect(directory)
+                try:
+                    self._is_older = _prepare(self._connection)
+                    kept = read_kept(self._connection)
+                    start, end = read_outbox_ends(self._connection)
+                    self._lock.clear_error()
+                except BaseException:
+                    self._connection.close()
+                    raise
+            except DATABASE_ERRORS as error:
                 raise job_error(directory, error) from error
+        except BaseException:
+            self._lock.release()
             raise
         super().__init__(str(directory), kept, Outbox(start, end), is_new=is_new)
         self.directory: Path = directory

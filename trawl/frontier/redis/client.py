@@ -220,9 +220,9 @@ def _mapped(address: Address) -> Generator[None, None, None]:
 
     try:
         yield
-    except BaseException as raised:
+    except Exception as raised:  # Cancelled, alone or in a group, passes
         error = raised
-        while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
             error = error.exceptions[0]
         if isinstance(error, StoreConnectionError | TrawlError) and error is not raised:
             # Without the group of the client's nursery, so that it is known for what it is.
