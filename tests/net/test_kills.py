@@ -157,7 +157,7 @@ async def test_c1_killed_twice_every_page_is_in_the_feed_once(tmp_path: Path) ->
 
 
 async def test_f01_killed_again_and_again_no_quota_is_overdrawn(tmp_path: Path) -> None:
-    limits = """custom_settings = {"THROTTLING_SCOPES": {"127.0.0.1": {"quota": 40, "window": 1000}}}"""
+    limits = """custom_settings = {"THROTTLING_SCOPES": {"127.0.0.1": {"quota": 80, "window": 1000}}}"""
     spider = SPIDER.replace('name = "linked"', f'name = "linked"\n    {limits}')
     (tmp_path / "linked.py").write_text(spider, encoding="utf-8")
     rng = random.Random(1)
@@ -166,13 +166,14 @@ async def test_f01_killed_again_and_again_no_quota_is_overdrawn(tmp_path: Path) 
             for _ in range(3):
                 assert await killed(await crawling(tmp_path, site, "out.jsonl"), site, rng, 10)
             process = await crawling(tmp_path, site, "out.jsonl")
-            # At each kill the requests that were connecting, and an allowance of one request, may be lost.
-            await site.until_asked(40 - 3 * 9)
+            # At each kill the requests that were connecting, and an allowance of one request, may be lost. How many
+            # came before the kills took effect is the machine's affair: a quick one sends some ten more.
+            await site.until_asked(80 - 3 * 9 - site.asked.total())
             with trio.move_on_after(2.0):  # after the wait above: a busy machine may take this long to start Python
-                await site.until_asked(41)
+                await site.until_asked(81 - site.asked.total())
             process.kill()
             await process.wait()
-    assert site.asked.total() <= 40
+    assert site.asked.total() <= 80
 
 
 @pytest.mark.sweep
