@@ -303,12 +303,19 @@ class _Checker:
         if "quota" in config:
             window = config.get("window", WINDOW)
             latest.extend(s.time + window for s in earlier)
-        latest.append(_full_until(earlier, cap, send.time, self.connect))
+        latest.append(_full_until(self._on_their_way(earlier), cap, send.time))
         most = self.mixture.settings["CONCURRENT_REQUESTS"] or math.inf
-        latest.append(_full_until(self.sends[:index], most, send.time, self.connect))
+        latest.append(_full_until(self._on_their_way(self.sends[:index]), most, send.time))
         # what is connecting now is on its way too, and is sent a moment later
-        latest.append(_full_until(self.sends, most, send.time, self.connect))
+        latest.append(_full_until(self._on_their_way(self.sends), most, send.time))
+        if self.mixture.awaits is not None:  # the middleware of as many runs as there are places
+            running = [(s.time - self.connect - self.mixture.awaited(s.url), s.time) for s in self.sends]
+            latest.append(_full_until(running, most, send.time - self.mixture.awaited(step.url)))
         return max(latest)
+
+    def _on_their_way(self, sends: Sequence[Send]) -> list[tuple[float, float]]:
+        """Return from when, at the earliest, until when each of the sends had its places."""
+        return [(send.time - self.connect, send.finished) for send in sends]
 
     def _given_at(self, parent: int) -> float:
         """When the callback of a step gave its requests."""
@@ -346,7 +353,11 @@ class _Checker:
         if reason.limit == "places":
             most = self.mixture.settings["CONCURRENT_REQUESTS"]
             busy = sum(s.time - self.way <= now + EPSILON and s.finished >= now - EPSILON for s in self.sends)
-            return "" if most and (busy >= most or self.ends_unsent) else f"{busy} on their way, of {most}"
+            # What connects when a scope of it backs off is sent long after.
+            until = now + self.connect + EPSILON
+            refused = any(now <= s.finished <= until for scope in self.of_scope for s in self.triggers(scope))
+            excused = self.ends_unsent or refused
+            return "" if most and (busy >= most or excused) else f"{busy} on their way, of {most}"
         if reason.limit == "concurrency":
             on_wire = [
                 s
@@ -437,12 +448,12 @@ def overdrawn(
         spent.append((at, amount))
 
 
-def _full_until(sends: Sequence[Send], cap: float, until: float, connect: float) -> float:
-    """The last instant, at most ``until``, at which ``cap`` of the sends may have been on their way."""
+def _full_until(busy: Sequence[tuple[float, float]], cap: float, until: float) -> float:
+    """Return the last instant, at most ``until``, at which ``cap`` may have been busy, each from one to the other."""
     if cap == math.inf:
         return 0.0
-    ends = sorted({min(send.finished, until) for send in sends if send.time - connect <= until})
+    ends = sorted({min(ended, until) for began, ended in busy if began <= until})
     for end in reversed(ends):
-        if sum(send.time - connect < end <= send.finished for send in sends) >= cap:
+        if sum(began < end <= ended for began, ended in busy) >= cap:
             return end
     return 0.0
