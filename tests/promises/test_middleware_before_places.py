@@ -737,3 +737,18 @@ def test_whoever_waits_for_its_places_is_told_for_what(
     assert sum(told for told, _, _ in looks) > 10
     assert [look for look in looks if look[1]] == []
     assert [look for look in looks if look[2] < look[0]] == []
+
+
+def test_one_that_comes_to_its_place_with_another_takes_it_a_delay_later() -> None:
+    settings = {
+        **SPACED,
+        "CONCURRENT_REQUESTS": 4,
+        "THROTTLING_SCOPES": {A: {"delay": 2.3, "concurrency": 8}, B: {**NO_DELAY, "concurrency": 8}},
+        "DOWNLOADER_MIDDLEWARES": {awaiting(lambda url: 5.0 if A in url else 0.0): 560},
+    }
+    sim = crawl(web_of(A, B, latency=0.5, connect=0.1), [*pages(6), *pages(200, B)], settings)
+    # Three of A have begun, and come to their places together, long after the first page of A was sent.
+    second, third = sim.times(A)[1:3]
+    assert third - second >= 2.3 - EARLY
+    for at in (second + 0.6, third - 0.2):  # in between the others have all places
+        assert sum(send.time <= at < send.finished for send in sim.sends if send.host == B) == 4

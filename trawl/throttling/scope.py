@@ -278,7 +278,11 @@ class Scope:
             source = self.delay_source if self.delay_limit == "delay" else self.quota_source  # backoff leaves it alone
         else:
             source = self._spacing()[1]
-        return Reason(self.id, limit, at + lead, source)
+        until = at + lead
+        if self.unsent and self.delay > 0.0 and until < inf and limit != "delay_per_slot":
+            # A plan: the one before it may come to the wire sooner than usual.
+            until = min(until, max(self.last_sent + self.interval(), now) + self.unsent * self.shortest)
+        return Reason(self.id, limit, until, source)
 
     @property
     def full(self) -> str:
@@ -471,7 +475,7 @@ class Scope:
             return inf
         at = -inf
         if self.delay > 0.0:  # behind those that have a place and are not at the wire
-            at = self.last_sent + self.interval() + self.unsent * self.shortest
+            at = self._placed_for()
         if self.delay_per_slot > 0.0:
             at = max(at, self._slot_ready_at())
         at = max(self.held_until, at - self.connect)
@@ -488,6 +492,8 @@ class Scope:
             self._refilled_at = opened_at
         if has_begun:
             self.begin_no_more(amount)
+            if self.delay > 0.0:
+                self._planned = max(now + self.connect, self._placed_for())
         else:
             self.grants += 1
             # Before it counts as unsent, which _spaced_at() looks at.
@@ -726,6 +732,12 @@ class Scope:
         if self.lead <= 0.0 or self.unsent * step > self.lead or self.unsent >= MAX_AHEAD:
             return inf
         return max(self.last_sent + self.interval(), self._planned + step)
+
+    def _placed_for(self) -> float:
+        """Return the instant planned for the send of the next that takes its place, by spacing alone."""
+        at = self.last_sent + self.interval()
+        # Also behind one that came to its place late: two in the same instant would keep places for a whole delay.
+        return max(at + self.unsent * self.shortest, self._planned + self.shortest) if self.unsent else at
 
     def _rested_at(self, slot: int) -> float:
         """Return the instant at which a taken slot will have rested, by the draw at its grant; 0: none is taken."""
