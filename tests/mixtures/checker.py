@@ -350,22 +350,17 @@ class _Checker:
             pending = self._pending(reason.scope, now)
             if pending < look.count:
                 return f"{pending} pending requests have that scope at the most"
-        if reason.limit == "places":
-            most = self.mixture.settings["CONCURRENT_REQUESTS"]
-            busy = sum(s.time - self.way <= now + EPSILON and s.finished >= now - EPSILON for s in self.sends)
-            # What connects when a scope of it backs off is sent long after.
-            until = now + self.connect + EPSILON
+        if reason.limit in ("places", "concurrency"):
+            # What connects at a kill is never sent; when a scope of it backs off meanwhile, long after.
+            until = now + self.way + EPSILON
+            cut = any(now <= kill <= until for kill in self.trace.kills)
             refused = any(now <= s.finished <= until for scope in self.of_scope for s in self.triggers(scope))
-            excused = self.ends_unsent or refused
-            return "" if most and (busy >= most or excused) else f"{busy} on their way, of {most}"
-        if reason.limit == "concurrency":
-            on_wire = [
-                s
-                for s, _ in self.of_scope[reason.scope]
-                if s.time - self.way <= now + EPSILON and s.finished >= now - EPSILON
-            ]
-            cut = any(now <= kill <= now + self.way for kill in self.trace.kills)  # before what connects was sent
-            return "" if on_wire or cut or self.ends_unsent else "none of its requests is on the way"
+            if cut or refused or self.ends_unsent:
+                return ""
+            sends = self.sends if reason.limit == "places" else [s for s, _ in self.of_scope[reason.scope]]
+            busy = sum(s.time - self.way <= now + EPSILON and s.finished >= now - EPSILON for s in sends)
+            most = (self.mixture.settings["CONCURRENT_REQUESTS"] or math.inf) if reason.limit == "places" else 1
+            return "" if busy >= most else f"{busy} on their way, of {most}"
         if reason.limit in ("hint", "backoff") and not any(
             s.finished <= now + EPSILON for s in self.triggers(reason.scope)
         ):
@@ -375,11 +370,10 @@ class _Checker:
             and look.until < math.inf
             and not self._unsettled(reason.scope, now, look.until)
         ):
-            early = [
-                s.time
-                for s, _ in self.of_scope[reason.scope]
-                if now + self.way + EPSILON < s.time < look.until - EPSILON
-            ]
+            sends = [s for s, _ in self.of_scope[reason.scope]]
+            later = [s.time for s in sends if s.time > now]
+            ahead = look.in_flight - sum(s.time <= now < s.finished for s in sends)  # those wait at the wire
+            early = [time for time in later[max(ahead, 0) :] if now + self.way + EPSILON < time < look.until - EPSILON]
             return f"sent at {early[0]:.3f}, before {look.until:.3f}" if early else ""
         return ""
 
@@ -437,7 +431,7 @@ def overdrawn(
             continue
         for instant in begun:
             if not config.get("sliding") and instant <= at < instant + window and ends < instant + window:
-                spent, ends = spent if instant < ends else [], instant + window
+                spent, ends = spent if instant < ends - EPSILON else [], instant + window
         if config.get("sliding"):
             spent = [each for each in spent if each[0] + window > at + EPSILON]
         elif at >= ends - EPSILON:

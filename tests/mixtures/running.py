@@ -39,6 +39,7 @@ class Look:
         count: How many requests wait, for a group.
         reason: What is told.
         until: When that is over, in seconds since the first run began.
+        in_flight: How many requests of the reason's scope have a place, sent or not.
     """
 
     at: float
@@ -46,6 +47,7 @@ class Look:
     count: int
     reason: Any
     until: float
+    in_flight: int = 0
 
 
 @attrs.define
@@ -205,12 +207,13 @@ async def _one_run(
             if at < start:
                 continue
             await trio.sleep_until(begun_at + at - start)
-            for group in crawl.waiting(100):
-                trace.looks.append(Look(at, "", group.count, group.reason, group.reason.until - begun_at + start))
-            for scope in [*mixture.sites, *mixture.named]:
-                reason = crawl.why(scope)
-                if reason is not None and reason.limit:
-                    trace.looks.append(Look(at, scope, 1, reason, reason.until - begun_at + start))
+            told = [("", group.count, group.reason) for group in crawl.waiting(100)]
+            told += [(scope, 1, crawl.why(scope)) for scope in [*mixture.sites, *mixture.named]]
+            in_flight = {scope.id: scope.in_flight for scope in crawl._throttle._table}
+            for scope, count, reason in told:
+                if reason is not None and (reason.limit or not scope):
+                    until = reason.until - begun_at + start
+                    trace.looks.append(Look(at, scope, count, reason, until, in_flight.get(reason.scope, 0)))
 
     trio.lowlevel.add_instrument(killer)
     result = None
