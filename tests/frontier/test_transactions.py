@@ -12,7 +12,7 @@ import trio
 
 from trawl.blocking import InlineBlocking, ThreadBlocking
 from trawl.errors import JobError
-from trawl.frontier.transactions import Transactions
+from trawl.frontier.sqlite import Transactions
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
