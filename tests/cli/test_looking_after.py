@@ -15,7 +15,7 @@ from trio.testing import MockClock
 from tests.jobs.site import Runs, all_urls, site
 from tests.simulated_store import SimulatedStore
 from trawl.cli import main
-from trawl.cli.top import waiting_lines, workers_table
+from trawl.cli.job import waiting_lines, workers_table
 from trawl.engine import Crawl
 from trawl.frontier.inspect import SessionReport
 from trawl.frontier.parts import SessionState

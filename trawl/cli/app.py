@@ -295,7 +295,7 @@ def top(
     job: Annotated[str, typer.Argument(metavar="JOB", help="The job's address, or its directory with --processes.")],
 ) -> None:
     """Show the processes of a job in a server while they work: pages, rates, and what requests wait for."""
-    from trawl.cli.top import top_command
+    from trawl.cli.job import top_command
     from trawl.cli.view import stdout_console
 
     top_command(job, stdout_console())
