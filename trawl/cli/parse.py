@@ -14,7 +14,7 @@ from rich.console import Console
 
 from trawl.cli import FAILED, OK
 from trawl.cli.crawl_entry import CrawlEntry, CrawlOptions
-from trawl.cli.single_run import run_single, set_start
+from trawl.cli.fetch import run_single, set_start
 from trawl.cli.view import CrawlWith
 from trawl.errors import UsageError
 from trawl.feeds import to_json, written_fields

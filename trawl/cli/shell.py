@@ -30,7 +30,7 @@ from rich.console import Console
 import trawl
 from trawl.cli import OK
 from trawl.cli.crawl_entry import CrawlEntry, CrawlOptions
-from trawl.cli.single_run import fetch_response, run_single, set_work
+from trawl.cli.fetch import fetch_response, run_single, set_work
 from trawl.cli.view import CrawlWith
 from trawl.errors import PartLoadError, TrawlError, UsageError
 from trawl.http import Request, Response
