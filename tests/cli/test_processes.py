@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.trees import PAGES, SPIDER, WITHIN, assert_whole, pids, site, until_gone, until_items
-from trawl.cli.processes import MOST_STARTS, together
-from trawl.cli.worker import EndMessage, Leader, Messages
+from trawl.cli.worker import MOST_STARTS, EndMessage, Leader, Messages, together
 from trawl.http import Times
 from trawl.observe import Progress
 from trawl.throttling import ScopeReport, reports_together

@@ -36,7 +36,7 @@ from trawl.cli.local_server import has_server
 from trawl.cli.logs import Logs, log_layer, named_in_log, run_guarded
 from trawl.cli.summary import StatsFile, failed_in, scopes_table, summary_table, wanted_failings
 from trawl.cli.view import CrawlWith, Panels, Watcher, can_show, log_watcher, panel_watcher, progress_of
-from trawl.cli.worker import Leader, rejoining, require_address, spider_of_job
+from trawl.cli.worker import Leader, lead, rejoining, require_address, spider_of_job
 from trawl.engine.watchers import report_stalls
 from trawl.errors import TrawlError, UsageError
 from trawl.observe import ObserveSettings, Progress, came_to_nothing
@@ -193,8 +193,6 @@ def _run_processes(
     entry: CrawlEntry, options: CrawlOptions, crawl_with: CrawlWith, console: Console
 ) -> list[ScopeReport]:
     """Run a crawl by several processes, led by this one."""
-    from trawl.cli.processes import lead  # noqa: PLC0415 - for this option alone
-
     shown = partial(_watchers, entry.settings, options.is_quiet, console)
     words = ["--spider", options.targets[0]]
     for option, texts in (("-a", options.arguments), ("-s", options.settings)):

@@ -1,9 +1,21 @@
-"""The command ``trawl worker``: joins a job in a server, and works on it without feeds.
+"""One crawl by several processes: ``trawl worker``, which joins a job in a server, and ``trawl crawl --processes N``.
 
-The command that ``--processes`` belongs to starts workers with a socket to it, its *leader*, in the hidden option
-``--leader``. A worker tells it how it goes, and at its end what it did; when the other end closes, because the leader
-ends or was killed, the worker ends as after a first Ctrl-C. What is told is msgspec's MessagePack, each with its length
-before it.
+Theory of operation. Where one command starts all of them, it opens the job, writes the feeds and shows the crawl as
+always; it is the *leader*. The others are workers of the same job, without feeds, started when its crawl has begun, so
+that an error of the start is told once::
+
+    leader ── its own server, where the job has no address (trawl.cli.local_server)
+        ├── worker 2   trawl worker --spider SPIDER --leader FD
+        └── worker N   the same
+
+Each is an interpreter of its own with the words that were typed, so it reads the same settings in the same way, and
+that they are the same is checked by the job. A socket between the leader and each worker brings the worker's progress
+and scopes to the leader (msgspec's MessagePack, each with its length before it); that it closes tells a worker to end,
+as a first Ctrl-C does. So Ctrl-C, a limit that the leader meets and its death end all in one way. Workers are in
+sessions of their own: the Ctrl-C of a terminal reaches the leader alone.
+
+The end of the job is no message: each process finds it in the store. A worker that ends before, killed or because it
+held too much memory, is started again, up to :data:`MOST_STARTS` times in a minute; then the others go on without it.
 """
 
 from __future__ import annotations
@@ -13,25 +25,34 @@ import os
 import select
 import socket
 import struct
+import subprocess
+import sys
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, suppress
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
+import attrs
 import msgspec
 import trio
+from rich.console import Console
 
+from trawl.cli import USAGE
+from trawl.cli.crawl_entry import CrawlEntry, reports_of_all
 from trawl.cli.list import find_spiders
-from trawl.cli.view import IDLE_FOR, INTERVAL, progress_of
+from trawl.cli.local_server import open_local_server
+from trawl.cli.view import IDLE_FOR, INTERVAL, MAX_WAITING, CrawlWith, Watcher, progress_of
 from trawl.errors import SessionEnded, UsageError
-from trawl.frontier import SCHEMES
-from trawl.frontier.sections import JOB_INFO, JobInfo
-from trawl.observe import Progress
-from trawl.throttling import ScopeReport
+from trawl.frontier import SCHEMES, JobSettings
+from trawl.frontier.sections import JOB_INFO, JobInfo, statistics_so_far
+from trawl.observe import Progress, printable
+from trawl.settings import Layer, load
+from trawl.throttling import ScopeReport, reports_together
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from trawl.engine import Crawl
 
 __all__ = [
@@ -40,10 +61,13 @@ __all__ = [
     "Leader",
     "Messages",
     "ProgressMessage",
+    "WorkerPool",
     "job_of_leader",
+    "lead",
     "rejoining",
     "require_address",
     "spider_of_job",
+    "together",
 ]
 
 T = TypeVar("T")
@@ -63,6 +87,21 @@ MAX_SCOPES = 1000
 """Scopes of which a worker tells at its end, the busiest first."""
 
 _LENGTH = struct.Struct(">I")
+
+MOST_STARTS, STARTS_WITHIN = 3, 60.0
+"""A worker that was started so often within so many seconds is not started again."""
+
+FIRST_PAUSE = 0.5
+"""Seconds before a worker is started again; twice as many each time."""
+
+GRACE = 10.0
+"""Seconds that a worker has to end when the leader's crawl has ended; then it is cancelled, and at last killed."""
+
+REST = 1.0
+"""Seconds in which what a worker has said must have come, once it has ended."""
+
+_ENDS_OF_ONE = ("finished", "shutdown", "cancelled", "stopped", "memusage_exceeded")
+"""Reasons of a worker's end that say nothing of the others': any other is a limit, or an error, that ends all."""
 
 
 class ProgressMessage(msgspec.Struct, frozen=True, tag="worked"):
@@ -214,3 +253,227 @@ def _info_of(url: str) -> JobInfo | None:
     with suppress(UsageError):  # there is no job of this name
         return JOB_INFO.read(inspect_job(url, has_scopes=False))
     return None
+
+
+@attrs.define(eq=False)
+class _Worker:
+    """A worker, through all of its processes."""
+
+    number: int
+    progress: Progress = attrs.field(factory=Progress)
+    before: Progress = attrs.field(factory=Progress)  # what those of its processes did that have ended
+    ended: EndMessage | None = None
+    status: int = 0
+    starts: deque[float] = attrs.field(factory=lambda: deque(maxlen=MOST_STARTS))
+
+
+class WorkerPool:
+    """The workers of a crawl, which this process leads.
+
+    Args:
+        words: What a worker is started with, after ``trawl``.
+        count: The number of processes, this one included.
+        url: The job's address.
+        lifeline: A descriptor for workers to inherit: a server of one's own runs as long as one of them has it.
+        console: Standard error.
+
+    Attributes:
+        scopes: What the workers told of their scopes at their ends.
+    """
+
+    def __init__(self, words: Sequence[str], count: int, url: str, lifeline: int | None, console: Console) -> None:
+        self._words = words
+        self._url, self._lifeline = url, lifeline
+        self._console = console
+        self._workers = [_Worker(number) for number in range(2, count + 1)]
+        self._leading: dict[int, socket.socket] = {}
+        self._is_ending = trio.Event()
+        self.scopes: list[ScopeReport] = []
+
+    async def watch(self, crawl: Crawl) -> None:
+        """Run the workers beside a crawl: a watcher. Cancelled, it waits for their ends, at most :data:`GRACE`."""
+        self._is_ending = trio.Event()
+        async with trio.open_nursery() as nursery:
+            for worker in self._workers:
+                nursery.start_soon(self._keep, worker, crawl)
+            await crawl.until_ending()
+            self._is_ending.set()
+            if crawl.reason != "finished":  # else each has found out, or is about to
+                for leading in self._leading.values():
+                    leading.shutdown(socket.SHUT_WR)
+
+    def progress(self, crawl: Crawl) -> Progress:
+        """Return the progress of all processes as one."""
+        theirs = [part for worker in self._workers for part in (worker.before, worker.progress)]
+        return together([progress_of(crawl), *theirs])
+
+    async def statistics(self) -> Mapping[str, object]:
+        """Return the statistics of the whole job, those of all processes added up. A checkpoint."""
+        from trawl.frontier.redis.report import inspect_job  # noqa: PLC0415 - needs coredis
+
+        return statistics_so_far(await trio.to_thread.run_sync(partial(inspect_job, self._url, has_scopes=False)))
+
+    async def _keep(self, worker: _Worker, crawl: Crawl) -> None:
+        """Run a worker, again if need be, until there is nothing more for it to do."""
+        pause = FIRST_PAUSE
+        while not self._is_ending.is_set():
+            worker.starts.append(trio.current_time())
+            await self._run(worker, crawl)
+            if self._is_ending.is_set() or not self._is_again(worker, crawl):
+                return
+            with trio.move_on_after(pause):
+                await self._is_ending.wait()
+            pause *= 2.0
+
+    def _is_again(self, worker: _Worker, crawl: Crawl) -> bool:
+        """Take the end of a worker's process in. Returns whether it is to be started again."""
+        ended, number = worker.ended, worker.number
+        if ended is not None and ended.reason not in _ENDS_OF_ONE:
+            crawl.shutdown(ended.reason)
+            return False
+        if worker.status == 0:
+            return False
+        how = f"reason {ended.reason}" if ended is not None else f"status {worker.status}"
+        is_often = len(worker.starts) == MOST_STARTS and trio.current_time() - worker.starts[0] < STARTS_WITHIN
+        if worker.status == USAGE or is_often:
+            logger.error("process %d ends again and again (%s): the others go on without it", number, how)
+            return False
+        logger.warning("process %d has ended (%s): it is started again", number, how)
+        return True
+
+    async def _run(self, worker: _Worker, crawl: Crawl) -> None:
+        """Run one process of a worker."""
+        worker.ended = None
+        worker.before = together([worker.before, attrs.evolve(worker.progress, queued=0, in_flight=0, held=0)])
+        worker.progress = Progress()
+        ours, theirs = socket.socketpair()
+        inherited = [theirs.fileno(), *([] if self._lifeline is None else [self._lifeline])]
+        with ours:
+            with theirs:
+                process = await trio.lowlevel.open_process(
+                    [sys.executable, "-P", "-m", "trawl", *self._words, "--leader", str(theirs.fileno())],
+                    stdin=subprocess.DEVNULL,
+                    stderr=subprocess.PIPE,
+                    pass_fds=inherited,
+                    start_new_session=True,
+                    env={**os.environ, JOB_VARIABLE: self._url},
+                )
+            self._leading[worker.number] = ours
+            heard = trio.CancelScope(shield=True)  # what it says at its end is heard also where all is cancelled
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._listen, worker, process, ours, heard)
+                try:
+                    await process.wait()
+                finally:
+                    hurried = crawl.reason == "cancelled"
+                    await _end(process, ours, is_hurried=hurried)  # noqa: ASYNC102 - shielded and limited
+                    worker.status = process.returncode or 0
+                    del self._leading[worker.number]
+                    heard.deadline = trio.current_time() + REST  # what it has started may hold its ends open
+
+    async def _listen(
+        self, worker: _Worker, process: trio.Process, leading: socket.socket, heard: trio.CancelScope
+    ) -> None:
+        with heard:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._hear, worker, leading)
+                nursery.start_soon(self._relay, worker, process)
+
+    async def _hear(self, worker: _Worker, leading: socket.socket) -> None:
+        """Take in what a worker tells, until it closes its end."""
+        messages = Messages()
+        stream = trio.SocketStream(trio.socket.from_stdlib_socket(leading.dup()))
+        async with stream:
+            with suppress(trio.BrokenResourceError):
+                async for some in stream:
+                    for message in messages.feed(bytes(some)):
+                        if isinstance(message, EndMessage):
+                            worker.ended = message
+                            self.scopes += message.scopes
+                        else:
+                            worker.progress = message.progress
+
+    async def _relay(self, worker: _Worker, process: trio.Process) -> None:
+        """Print what a worker writes to standard error, each line with its number, above a panel if there is one."""
+        assert process.stderr is not None
+        rest = b""
+        with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+            async for some in process.stderr:
+                *lines, rest = (rest + some).split(b"\n")
+                for line in lines:
+                    self._print(worker, line)
+        if rest:
+            self._print(worker, rest)
+
+    def _print(self, worker: _Worker, line: bytes) -> None:
+        with suppress(OSError):  # the terminal may be gone
+            self._console.print(printable(f"[{worker.number}] {line.decode('utf-8', 'replace')}"), soft_wrap=True)
+
+
+async def _end(process: trio.Process, leading: socket.socket, *, is_hurried: bool) -> None:
+    """See a process to its end: it is told to end, then cancelled, and at last killed. A checkpoint."""
+    if process.poll() is not None:
+        return
+    with suppress(OSError):
+        leading.shutdown(socket.SHUT_WR)
+    for end, seconds in ((process.terminate, 0.0 if is_hurried else GRACE), (process.kill, GRACE)):
+        with trio.move_on_after(seconds, shield=True):
+            await process.wait()
+            return
+        end()
+    with trio.CancelScope(shield=True):
+        await process.wait()
+
+
+async def lead(
+    entry: CrawlEntry,
+    count: int,
+    words: Sequence[str],
+    crawl_with: CrawlWith,
+    shown: Callable[[Callable[[Crawl], Progress]], Sequence[Watcher]],
+    console: Console,
+) -> list[ScopeReport]:
+    """Run a crawl by several processes, led by this one; its result has the statistics of all of them. A checkpoint.
+
+    Args:
+        entry: The crawl.
+        count: The number of processes, this one included.
+        words: What a worker is started with, after its job: the spider, and what was typed.
+        crawl_with: Runs the crawl of this process.
+        shown: Gives what shows a crawl, for what gives its progress.
+        console: Standard error.
+
+    Returns:
+        The reports of the scopes.
+
+    Raises:
+        UsageError: There is no program of a server, the job was made without one, or the system has no Unix sockets.
+        JobError: A process is using the job; its server does not start, or ends again and again.
+    """
+    if os.name != "posix":
+        raise UsageError("--processes needs a Unix system: elsewhere run `trawl crawl SPIDER --job URL` so many times")
+    job = entry.settings.of(JobSettings)
+    url, lifeline, durability = job.job_dir, None, job.job_durability
+    async with AsyncExitStack() as stack:
+        if not url.startswith(SCHEMES):
+            server = await stack.enter_async_context(open_local_server(Path(url) if url else None))
+            durability = durability if url else "fast"  # nothing of it outlives the command
+            url, lifeline = server.url, server.lifeline
+        entry.settings = load(*entry.layers, Layer("--processes", {"JOB_DIR": url, "JOB_DURABILITY": durability}))
+        workers = WorkerPool(["worker", "--job-durability", durability, *words], count, url, lifeline, console)
+        watchers = [workers.watch, *shown(workers.progress)]
+        result = await rejoining(partial(entry.run, crawl_with, watchers, handle_signals=True))
+        stats = {**await workers.statistics(), **{key: result.stats[key] for key in _OF_THE_END if key in result.stats}}
+        entry.result = attrs.evolve(result, stats=stats)
+    return reports_together([*reports_of_all([entry]), *workers.scopes])
+
+
+_OF_THE_END = ("finish_reason", "start_time", "finish_time")
+
+
+def together(parts: Sequence[Progress]) -> Progress:
+    """Return the progress of several processes as one, at the instant of the first."""
+    waiting = [words for part in sorted(parts, key=lambda part: -part.held) for words in part.waiting]
+    names = ("pages", "items", "queued", "in_flight", "errors", "held")
+    sums = {name: sum([getattr(part, name) for part in parts]) for name in names}
+    return Progress(at=parts[0].at, waiting=tuple(waiting[:MAX_WAITING]), **sums)
