@@ -4,9 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 from trawl import migration
 from trawl.spiders.crawl_spider import CrawlSpider, Rule
-from trawl.spiders.feed_spider import Enclosure, FeedEntry, FeedSpider
+from trawl.spiders.feed_spider import CSVFeedSpider, Enclosure, FeedEntry, FeedSpider, XMLFeedSpider
 from trawl.spiders.item_check import ItemCheck, SpidersSettings, item_check
-from trawl.spiders.node_spiders import CSVFeedSpider, XMLFeedSpider
 from trawl.spiders.results import ItemT, Output, Outputs
 from trawl.spiders.sitemap_spider import SitemapSpider
 from trawl.spiders.spider import CustomSettings, Spider, make_spider
