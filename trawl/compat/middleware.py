@@ -35,7 +35,7 @@ from trawl.errors import IgnoreRequest, SettingsError, TrawlError, UsageError
 from trawl.http import Fetch, Middleware, Outcome, Replace, Request, Response
 from trawl.middleware.factory import accepts_arguments, entry_name, make_instance
 from trawl.spiders import Spider
-from trawl.spiders.results import iterate_async
+from trawl.spiders.spider import iterate_async
 from trawl.throttling.managers import awaited
 
 __all__ = [

@@ -25,7 +25,7 @@ from typing import Any, Protocol, TypeVar, cast
 import trio
 
 from trawl.errors import JobError
-from trawl.spiders.results import iterate
+from trawl.spiders.spider import iterate
 from trawl.tracebacks import is_user_file, user_frames
 
 __all__ = [

@@ -30,7 +30,7 @@ from trawl.errors import TrawlError
 from trawl.events import Events
 from trawl.http import Request, Response
 from trawl.spiders import ItemCheck, Spider
-from trawl.spiders.results import iterate_async
+from trawl.spiders.spider import iterate_async
 
 __all__ = ["Hook", "Hooks", "IdleRounds", "StartHook", "Store", "hooked", "started_by"]
 

@@ -6,9 +6,8 @@ from trawl import migration
 from trawl.spiders.crawl_spider import CrawlSpider, Rule
 from trawl.spiders.feed_spider import CSVFeedSpider, Enclosure, FeedEntry, FeedSpider, XMLFeedSpider
 from trawl.spiders.item_check import ItemCheck, SpidersSettings, item_check
-from trawl.spiders.results import ItemT, Output, Outputs
 from trawl.spiders.sitemap_spider import SitemapSpider
-from trawl.spiders.spider import CustomSettings, Spider, make_spider
+from trawl.spiders.spider import CustomSettings, ItemT, Output, Outputs, Spider, make_spider
 
 if TYPE_CHECKING:
     from trawl.compat.crawler import Crawler

@@ -11,8 +11,7 @@ import attrs
 from trawl.errors import UsageError
 from trawl.http import Request, Response, kind_of
 from trawl.links import Link, LinkExtractor
-from trawl.spiders.results import ItemT, OutputIterable, is_async, iterate, iterate_async
-from trawl.spiders.spider import Spider
+from trawl.spiders.spider import ItemT, OutputIterable, Spider, is_async, iterate, iterate_async
 
 if TYPE_CHECKING:
     from trawl.compat.crawler import Crawler

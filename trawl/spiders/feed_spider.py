@@ -23,9 +23,8 @@ from lxml import etree
 
 from trawl.http import Request, Response, join_url, kind_of, parse_date
 from trawl.selectors import Selector, SelectorType, select
-from trawl.spiders.results import ItemT, Outputs, is_async, iterate, iterate_async
 from trawl.spiders.sitemap_spider import since_utc
-from trawl.spiders.spider import Spider
+from trawl.spiders.spider import ItemT, Outputs, Spider, is_async, iterate, iterate_async
 from trawl.spiders.xml_stream import GzipBody, XmlStream, local_name
 
 if TYPE_CHECKING:

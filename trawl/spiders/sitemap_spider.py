@@ -14,8 +14,7 @@ import trio
 
 from trawl.errors import UsageError
 from trawl.http import Request, Response
-from trawl.spiders.results import ItemT, OutputIterable
-from trawl.spiders.spider import Spider, check_urls
+from trawl.spiders.spider import ItemT, OutputIterable, Spider, check_urls
 from trawl.spiders.xml_stream import GzipBody, XmlStream, local_name
 
 __all__ = ["Sitemap", "SitemapSpider", "parse_lastmod", "since_utc", "sitemaps_in_robots"]
