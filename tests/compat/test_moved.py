@@ -20,7 +20,7 @@ from trawl.cli.load import load_spider
 from trawl.compat import MOVED_DEFAULTS, is_moved
 from trawl.errors import SettingsError
 from trawl.settings import Layer, load, of_environment, of_spider
-from trawl.settings.sections import known
+from trawl.settings.values import known
 from trawl.spiders import SpidersSettings
 from trawl.testing import SimulatedWeb, simulate
 

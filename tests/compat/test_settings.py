@@ -11,7 +11,7 @@ import pytest
 from trawl.compat.settings import RENAMED, UNSUPPORTED
 from trawl.errors import SettingsError
 from trawl.settings import Layer, assignments, load, of_project
-from trawl.settings.sections import known
+from trawl.settings.values import known
 
 SCRAPYS = (Path(__file__).parents[2] / "docs" / "_ext" / "scrapy-settings.txt").read_text("utf-8").split()
 """As its default settings and its reference have them, those of the files and images pipelines too."""

@@ -32,8 +32,7 @@ from trawl.observe import MASK, clipped, printable, without_passwords
 from trawl.settings import DEFAULT, Layer, Settings, ambient, assignments, definitions, load, of_spider
 from trawl.settings.check import nearest
 from trawl.settings.load import PART_LISTS
-from trawl.settings.sections import known
-from trawl.settings.values import OWN
+from trawl.settings.values import OWN, known
 from trawl.spiders import Spider
 
 __all__ = ["lines_of", "move_command", "print_all", "print_one", "settings_command", "spelled", "to_toml"]

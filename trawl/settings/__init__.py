@@ -12,8 +12,17 @@ from trawl.settings.load import (
     of_project,
     of_spider,
 )
-from trawl.settings.sections import SECTIONS, Section, SettingInfo, definitions
-from trawl.settings.values import DEFAULT, MOVED_DEFAULT, Settings, UnknownSetting, digests
+from trawl.settings.values import (
+    DEFAULT,
+    MOVED_DEFAULT,
+    SECTIONS,
+    Section,
+    SettingInfo,
+    Settings,
+    UnknownSetting,
+    definitions,
+    digests,
+)
 
 __all__ = [
     "DEFAULT",

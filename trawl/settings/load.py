@@ -22,8 +22,7 @@ import msgspec
 from trawl import migration
 from trawl.errors import SettingsError
 from trawl.settings.check import checked, from_text, nearest
-from trawl.settings.sections import SECTIONS, SettingInfo, known
-from trawl.settings.values import HOW_TO_DECLARE, MOVED_DEFAULT, Settings, declared
+from trawl.settings.values import HOW_TO_DECLARE, MOVED_DEFAULT, SECTIONS, SettingInfo, Settings, declared, known
 from trawl.spiders import CustomSettings, Spider
 from trawl.tracebacks import is_user_file, user_code
 
