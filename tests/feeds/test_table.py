@@ -20,11 +20,11 @@ from tests.feeds.fakes import ROWS, STARTED_UTC, left_in, opened
 from tests.feeds.test_outbox import Mortal, give, outbox_of, run_until_killed
 from trawl.blocking import InlineBlocking, ThreadBlocking
 from trawl.errors import FeedError, SettingsError
-from trawl.feeds import Feeds, FeedsSettings, open_feeds, table_sqlite
+from trawl.feeds import Feeds, FeedsSettings, open_feeds, tables
 from trawl.feeds.base import FeedState
 from trawl.feeds.feed import Feed
 from trawl.feeds.options import FeedOptions
-from trawl.feeds.table_sqlite import SqliteTable
+from trawl.feeds.tables import SqliteTable
 
 
 async def write(feeds: Feeds, *items: object) -> None:
@@ -196,7 +196,7 @@ async def test_a_database_that_another_crawl_is_just_making_is_waited_for(
         return run(table, statement, values)
 
     monkeypatch.setattr(SqliteTable, "_run", busy_at_first)
-    monkeypatch.setattr(table_sqlite, "_AGAIN", 0.0)
+    monkeypatch.setattr(tables, "_AGAIN", 0.0)
     await write(await opened(path), {"a": 1})
     assert [str(error) for error in refusals] == ["database is locked"]
     assert rows_of(path) == [{"a": 1}]

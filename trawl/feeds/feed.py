@@ -1,7 +1,7 @@
 """One feed: items in, whole records out, in one file or in batches, at a position that is known after each flush.
 
 :class:`Feed` decides which items go to which file, and when each is written, synced and ended; the files
-(:mod:`trawl.feeds.files`, :mod:`trawl.feeds.table`) know how.
+(:mod:`trawl.feeds.files`, :mod:`trawl.feeds.table_file`) know how.
 
 Items are encoded when they are added, so a full batch is followed at once by a file that is not open yet and only
 takes items. The next flush ends the full ones in order and opens the next. With a job the number of the batch and its
@@ -358,14 +358,9 @@ class Feed:
 def _make_file(options: FeedOptions) -> FeedFile:
     if options.exporter is not None or options.format not in TABLES:
         return TextFile(options)
-    # Most crawls write no table, and pyarrow, which is an extra, is slow to import.
-    if options.format == "sqlite":
-        from trawl.feeds.table_sqlite import SqliteTable  # noqa: PLC0415
+    from trawl.feeds.tables import ParquetTable, SqliteTable  # noqa: PLC0415 - most crawls write no table
 
-        return SqliteTable(options)
-    from trawl.feeds.table_parquet import ParquetTable  # noqa: PLC0415
-
-    return ParquetTable(options)
+    return SqliteTable(options) if options.format == "sqlite" else ParquetTable(options)
 
 
 def refuse_for_job(options: FeedOptions) -> None:

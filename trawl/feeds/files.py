@@ -1,9 +1,9 @@
 """The files of a feed: items encoded as they come, and written later by calls that block.
 
 :class:`FeedFile` is what a feed asks of each: :class:`TextFile` writes records of bytes, those in
-:mod:`trawl.feeds.table` have a library write rows. Items are encoded where they are added, in Trio's thread. ``stage``
-hands what waits to ``write``, which may run in another thread, and comes back early where a reader is slow: so a crawl
-can be cancelled meanwhile.
+:mod:`trawl.feeds.table_file` have a library write rows. Items are encoded where they are added, in Trio's thread.
+``stage`` hands what waits to ``write``, which may run in another thread, and comes back early where a reader is slow:
+so a crawl can be cancelled meanwhile.
 """
 
 from __future__ import annotations
