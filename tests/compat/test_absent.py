@@ -9,8 +9,7 @@ import pytest
 import trawl
 import trawl.compat
 from trawl import migration
-from trawl.compat.crawler import CrawlerEngine
-from trawl.compat.signals import CrawlerSignals
+from trawl.compat.crawler import CrawlerEngine, CrawlerSignals
 from trawl.http import Request, Response
 from trawl.migration import Unsupported
 from trawl.settings import Settings

@@ -9,7 +9,7 @@ import pytest
 
 import trawl
 from trawl import signals
-from trawl.compat.signals import BEGIN_AND_END, EVENT_SIGNALS, IDLE
+from trawl.compat.crawler import BEGIN_AND_END, EVENT_SIGNALS, IDLE
 from trawl.errors import UsageError
 from trawl.http import Request, Response
 from trawl.observe import Stats

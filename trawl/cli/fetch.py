@@ -19,7 +19,7 @@ from trawl.cli.crawl_entry import CrawlEntry, CrawlOptions
 from trawl.cli.load import check_arguments, load_spider, look_beside, spider_arguments
 from trawl.cli.logs import Logs, log_layer, run_guarded
 from trawl.cli.view import CrawlWith
-from trawl.compat.signals import IDLE
+from trawl.compat.crawler import IDLE
 from trawl.errors import SoftBlocked, TrawlError, UsageError
 from trawl.http import Request, Response
 from trawl.observe import ObserveSettings, duration_words, printable, times_words

@@ -6,8 +6,7 @@ module                                    what it has
 :mod:`~trawl.compat.names`                where Scrapy's names are found, and advice on those that are not here
 :mod:`~trawl.compat.imports`              what to change in the imports of a file; moved spiders told from native ones
 :mod:`~trawl.compat.settings`             Scrapy's settings: renamed, or ignored with advice; defaults of moved crawls
-:mod:`~trawl.compat.crawler`              ``Crawler``, the argument of ``from_crawler``, and its engine
-:mod:`~trawl.compat.signals`              ``crawler.signals``
+:mod:`~trawl.compat.crawler`              ``Crawler``, the argument of ``from_crawler``, its engine and its signals
 :mod:`~trawl.compat.middleware`           downloader and spider middleware classes as trawl's middleware and hooks
 :mod:`~trawl.compat.classes`              Scrapy's middleware classes and filters of duplicates, to derive from
 :mod:`~trawl.compat.messages`             header values that pass for their bytes, and URLs as they are written

@@ -1,12 +1,19 @@
-"""The crawl as Scrapy's spiders know it: ``self.crawler``, the argument of ``from_crawler``.
+"""The crawl as Scrapy's spiders know it: ``self.crawler``, the argument of ``from_crawler``, and its signals.
 
 It exists before the crawl runs, and passes calls to the :class:`~trawl.Crawl` from then on.
+
+Code written for Scrapy connects its receivers to :class:`CrawlerSignals`, ``crawler.signals``. Receivers of
+``engine_started``, ``spider_opened``, ``spider_idle``, ``spider_closed`` and ``engine_stopped`` may be ``async`` and
+are awaited. All others are called at once where their event happens, as in Scrapy, so they can't wait; a watcher that
+reads the event can. An event that nobody listens to is not made.
 """
 
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
+import logging
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from http import HTTPStatus
@@ -15,7 +22,19 @@ from typing import TYPE_CHECKING, Any, Self
 import trio
 from w3lib.url import canonicalize_url
 
-from trawl.compat.signals import CrawlerSignals
+from trawl.errors import CloseSpider, DontCloseSpider, DropItem, TrawlError, UsageError
+from trawl.events import (
+    Event,
+    Events,
+    ItemDropped,
+    ItemFailed,
+    ItemScraped,
+    RequestDropped,
+    RequestScheduled,
+    RequestSent,
+    ResponseReceived,
+    SpiderError,
+)
 from trawl.http import Request, Response
 from trawl.http import fingerprint as own_fingerprint
 from trawl.migration import Unsupported
@@ -24,12 +43,211 @@ from trawl.observe import Stats
 if TYPE_CHECKING:
     from trawl.engine import Crawl
 
-__all__ = ["Crawler", "CrawlerEngine", "RequestFingerprinter", "fingerprint", "status_words"]
+__all__ = [
+    "BEGIN_AND_END",
+    "EVENT_SIGNALS",
+    "IDLE",
+    "SCRAPYS",
+    "Crawler",
+    "CrawlerEngine",
+    "CrawlerSignals",
+    "Failure",
+    "RequestFingerprinter",
+    "accepted",
+    "fingerprint",
+    "status_words",
+]
 
 _GIVE = "yield the request from a callback, or from start(), which may wait for work and is read while there is room"
 _PAUSE = "`spider.crawl.throttling.set(scope, delay=...)` slows a site down, and the throttle backs off by itself"
 _PARTS = "it has no counterpart: `spider.crawl` tells what the crawl does"
 _MADE = "keep what you make yourself, and give it to whoever needs it"
+
+SCRAPYS: frozenset[str] = frozenset(
+    (
+        *("engine_started", "engine_stopped", "scheduler_empty", "spider_opened", "spider_idle", "spider_closed"),
+        *("spider_error", "request_scheduled", "request_dropped", "request_reached_downloader"),
+        *("request_left_downloader", "response_received", "response_downloaded", "headers_received"),
+        *("bytes_received", "item_scraped", "item_dropped", "item_error", "feed_slot_closed"),
+        *("feed_exporter_closed", "memusage_warning_reached", "robots_parsed"),
+    )
+)
+"""The names of Scrapy's signals, sent here or not; each is an attribute of :mod:`trawl.signals`."""
+
+BEGIN_AND_END: frozenset[str] = frozenset({"engine_started", "engine_stopped", "spider_closed", "spider_opened"})
+"""The signals that are sent when the crawl begins and when it ends."""
+
+IDLE = "spider_idle"
+"""The signal that is sent when nothing is pending; a receiver may give requests, or keep the crawl from ending."""
+
+logger: logging.Logger = logging.getLogger("trawl.spiders")
+
+_FAILED = "a receiver of %s failed: %r"
+
+
+class Failure(TrawlError):
+    """Any error as Twisted's Failure has it: for receivers of ``spider_error`` and ``item_error``, and errbacks.
+
+    Attributes:
+        response: The response whose ``process_spider_input`` raised the error, or None.
+    """
+
+    def __init__(self, value: BaseException, response: Response | None = None) -> None:
+        super().__init__(str(value))
+        self._value = value
+        self.response: Response | None = response
+
+    @property
+    def value(self) -> BaseException:
+        """The error."""
+        return self._value
+
+
+EVENT_SIGNALS: Mapping[str, tuple[type[Event], Callable[[Any], Mapping[str, object]]]] = {
+    "item_dropped": (
+        ItemDropped,
+        lambda event: {"item": event.item, "exception": DropItem(event.reason), "response": None},
+    ),
+    "item_error": (
+        ItemFailed,
+        lambda event: {"item": event.item, "failure": Failure(event.error), "response": None},
+    ),
+    "item_scraped": (ItemScraped, lambda event: {"item": event.item, "response": event.response}),
+    "request_dropped": (RequestDropped, lambda event: {"request": event.request}),
+    "request_reached_downloader": (RequestSent, lambda event: {"request": event.request}),
+    "request_scheduled": (RequestScheduled, lambda event: {"request": event.request}),
+    **dict.fromkeys(
+        ("response_downloaded", "response_received"),
+        (ResponseReceived, lambda event: {"request": event.response.request, "response": event.response}),
+    ),
+    "spider_error": (
+        SpiderError,
+        lambda event: {"failure": Failure(event.error), "response": event.response},
+    ),
+}
+"""Signals that an event sends: the kind of event, and the arguments of receivers besides ``spider``."""
+
+_ENDLESS = "give the spider an endless start(): it is read whenever there is room, and may wait for work"
+_CUT_OFF = "DOWNLOAD_MAXSIZE and meta `download_maxsize` end a download that is too long"
+_WHOLE = "feeds are whole when trawl.run() returns"
+
+NOT_SENT: Mapping[str, str] = {
+    "bytes_received": _CUT_OFF,
+    "feed_exporter_closed": _WHOLE,
+    "feed_slot_closed": _WHOLE,
+    "headers_received": _CUT_OFF,
+    "memusage_warning_reached": "MEMUSAGE_WARNING_MB logs a warning",
+    "request_left_downloader": "response_received is sent, and a watcher (WATCHERS) reads"
+    " crawl.events(ResponseReceived, RequestFailed)",
+    "robots_parsed": "`await spider.fetch(...)` fetches a robots.txt like any page",
+    "scheduler_empty": _ENDLESS,
+}
+"""Scrapy's other signals, with what to use instead."""
+
+
+class CrawlerSignals:
+    """The signals of one crawl: :data:`BEGIN_AND_END`, :data:`EVENT_SIGNALS` and :data:`IDLE`."""
+
+    __slots__ = ("_events", "_receivers", "_spider")
+    if not TYPE_CHECKING:
+        send_catch_log = Unsupported("signals of your own are not sent: call the receivers yourself")
+        send_catch_log_async = send_catch_log_deferred = send_catch_log
+
+    def __init__(self) -> None:
+        self._receivers: list[tuple[str, Callable[..., Any]]] = []
+        self._events: Events | None = None
+        self._spider: object = None
+
+    def connect(self, receiver: Callable[..., Any], signal: object = None, **options: object) -> None:
+        """Call ``receiver`` when a signal is sent, with those of the signal's arguments that it takes.
+
+        Args:
+            receiver: Errors that it raises are logged. It may be ``async`` for :data:`IDLE` and
+                :data:`BEGIN_AND_END`.
+            signal: A name in ``trawl.signals``: ``signals.spider_opened``, ``signals.item_scraped``, ...
+            options: Scrapy's other options, which are ignored.
+
+        Raises:
+            UsageError: The signal is not sent here, or the receiver is ``async`` where nothing waits for it; the
+                sentence says what to use instead.
+        """
+        if isinstance(signal, str) and signal in NOT_SENT:
+            raise UsageError(f"the signal {signal} is not sent here: {NOT_SENT[signal]}")
+        if not isinstance(signal, str) or signal not in BEGIN_AND_END | EVENT_SIGNALS.keys() | {IDLE}:
+            known = ", ".join(sorted(BEGIN_AND_END | EVENT_SIGNALS.keys() | {IDLE}))
+            raise UsageError(
+                f"there is no signal {signal}: there are {known}; for others a watcher (WATCHERS) reads"
+                " crawl.events(ItemScraped, ...); the guide 'Watch a crawl' has the whole list"
+            )
+        if signal in EVENT_SIGNALS and inspect.iscoroutinefunction(receiver):
+            raise UsageError(
+                f"a receiver of {signal} can't be async, because nothing waits for it: use a watcher (WATCHERS) that"
+                f" reads crawl.events({EVENT_SIGNALS[signal][0].__name__}), which may await"
+            )
+        self._receivers.append((signal, receiver))
+        if self._events is not None and signal in EVENT_SIGNALS:
+            self._listen(self._events, signal, receiver)
+
+    def disconnect(self, receiver: Callable[..., Any], signal: object = None) -> None:
+        """Stop calling ``receiver`` for ``signal``."""
+        self._receivers = [pair for pair in self._receivers if pair != (signal, receiver)]
+
+    def disconnect_all(self, signal: object = None) -> None:
+        """Stop calling any receiver for ``signal``."""
+        self._receivers = [pair for pair in self._receivers if pair[0] != signal]
+
+    def bind(self, events: Events, spider: object) -> None:
+        """Set the crawl's events and its spider, before the first event is sent."""
+        self._events, self._spider = events, spider
+        for signal, receiver in self._receivers:
+            if signal in EVENT_SIGNALS:
+                self._listen(events, signal, receiver)
+
+    async def send(self, signal: str, **given: object) -> list[Exception]:
+        """Call the receivers of a signal in order, and wait for them. A checkpoint only where one of them awaits.
+
+        Returns:
+            The errors that they raised. All are logged, but ``CloseSpider`` and ``DontCloseSpider`` of :data:`IDLE`.
+        """
+        errors: list[Exception] = []
+        for wanted, receiver in list(self._receivers):
+            if wanted != signal:
+                continue
+            try:
+                result = receiver(**accepted(receiver, {"signal": signal, "sender": self, **given}))
+                if inspect.isawaitable(result):
+                    await result
+            except Exception as error:
+                errors.append(error)
+                if signal != IDLE or not isinstance(error, CloseSpider | DontCloseSpider):
+                    logger.exception(_FAILED, signal, receiver)
+        return errors
+
+    def is_heard(self, signal: str) -> bool:
+        """Return whether a signal has a receiver."""
+        return any(wanted == signal for wanted, _ in self._receivers)
+
+    def _listen(self, events: Events, signal: str, receiver: Callable[..., Any]) -> None:
+        kind, arguments = EVENT_SIGNALS[signal]
+
+        def hear(event: Event) -> None:
+            if (signal, receiver) not in self._receivers:
+                return
+            given = {**arguments(event), "spider": self._spider, "signal": signal, "sender": self}
+            try:
+                receiver(**accepted(receiver, given))
+            except Exception:
+                logger.exception(_FAILED, signal, receiver)
+
+        events.listen(kind, hear)
+
+
+def accepted(receiver: Callable[..., Any], given: Mapping[str, object]) -> Mapping[str, object]:
+    """The items of ``given`` that a function takes by name."""
+    parameters = inspect.signature(receiver).parameters
+    if any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values()):
+        return given
+    return {name: value for name, value in given.items() if name in parameters}
 
 
 def fingerprint(

@@ -23,11 +23,10 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from trawl.compat.crawler import Crawler, CrawlerEngine
+from trawl.compat.crawler import IDLE, Crawler, CrawlerEngine, CrawlerSignals, accepted
 from trawl.compat.imports import hint_of_file, project_files
 from trawl.compat.middleware import spider_middleware
 from trawl.compat.names import name_advice
-from trawl.compat.signals import IDLE, CrawlerSignals, accepted
 from trawl.engine import Crawl
 from trawl.engine.hooks import Hooks, Store
 from trawl.errors import CloseSpider, DontCloseSpider, TrawlError, WrittenForScrapy

@@ -22,7 +22,7 @@ from charset_normalizer import from_bytes
 from w3lib.encoding import resolve_encoding
 from w3lib.url import safe_url_string
 
-from trawl.compat.signals import Failure
+from trawl.compat.crawler import Failure
 from trawl.engine.state import current_grant
 from trawl.errors import IgnoreRequest, TrawlError
 from trawl.http import Fetch, Headers, Outcome, Replace, Request, Response, host_scope, kind_of

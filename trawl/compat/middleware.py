@@ -28,8 +28,8 @@ from typing import Any
 
 import attrs
 
+from trawl.compat.crawler import Failure
 from trawl.compat.names import class_advice
-from trawl.compat.signals import Failure
 from trawl.engine.hooks import Hook, StartHook
 from trawl.errors import IgnoreRequest, SettingsError, TrawlError, UsageError
 from trawl.http import Fetch, Middleware, Outcome, Replace, Request, Response
