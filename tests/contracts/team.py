@@ -18,7 +18,7 @@ from trawl.frontier import Frontier, LaneKey, Record
 from trawl.frontier.base import FrontierStatistics, PushResult, SortKey
 from trawl.frontier.job import as_is
 from trawl.frontier.lane_cache import Bounds
-from trawl.frontier.parts import PartsWanted, part_of_lane
+from trawl.frontier.parts import PartsRequired, part_of_lane
 from trawl.frontier.redis.client import Address
 from trawl.frontier.redis.job import RedisJob
 from trawl.frontier.redis.layout import Keys, texts_of
@@ -50,7 +50,7 @@ class Session:
         before = set(share.owned), share.heard
         told = texts_of((await self.job._read(("state", keys.of_state, []), as_is))[6])
         for change in share.changes_so_far():
-            if isinstance(change, PartsWanted):
+            if isinstance(change, PartsRequired):
                 self.losing.update(change.parts)
         free = self.losing - {*share.leased_parts()}
         self.losing -= free

@@ -19,12 +19,12 @@ from trawl.frontier.base import Record
 from trawl.frontier.lane_cache import Bounds
 from trawl.frontier.parts import (
     PARTS,
-    ItemsArrived,
-    JobOver,
-    PartsGained,
-    PartsWanted,
-    RequestsArrived,
-    StartAssigned,
+    ItemsReceived,
+    JobFinished,
+    PartsReceived,
+    PartsRequired,
+    RequestsReceived,
+    StartReceived,
     domain_of,
     part_of,
     part_of_lane,
@@ -95,18 +95,18 @@ class Worker:
         share = self.job.share
         while not self.is_over:
             change = await share.next_change()
-            if isinstance(change, PartsWanted):
+            if isinstance(change, PartsRequired):
                 self.losing.update(change.parts)
-            elif isinstance(change, PartsGained):
+            elif isinstance(change, PartsReceived):
                 self.unclean.update(change.unclean)
-            elif isinstance(change, ItemsArrived):
+            elif isinstance(change, ItemsReceived):
                 self.items_seen = change.end
-            elif isinstance(change, StartAssigned):
+            elif isinstance(change, StartReceived):
                 await self.frontier.claim_many([b"%16d" % 0])
                 await self.frontier.push_many([record(0)])
                 share.started()
                 await self.job.commit()
-            self.is_over = isinstance(change, JobOver)
+            self.is_over = isinstance(change, JobFinished)
 
     async def _work(self) -> None:
         frontier, share = self.frontier, self.job.share
@@ -242,14 +242,17 @@ async def test_a_dead_sessions_parts_come_within_a_lease_and_a_quarter_and_are_u
         await until(lambda: len(two.share.owned) == PARTS)
         assert 0.9 * LEASE - LEASE / 4 < trio.current_time() - began < 1.25 * LEASE
         unclean = {
-            part for change in two.share.changes_so_far() if isinstance(change, PartsGained) for part in change.unclean
+            part
+            for change in two.share.changes_so_far()
+            if isinstance(change, PartsReceived)
+            for part in change.unclean
         }
         assert len(unclean) == PARTS // 2
 
 
 async def hand_over(job: RedisJob) -> None:
     """Give back the parts that are named next."""
-    while not isinstance(change := await job.share.next_change(), PartsWanted):
+    while not isinstance(change := await job.share.next_change(), PartsRequired):
         pass
     await job.share.give_back({part: {"throttle": b"of %d" % part} for part in change.parts})
 
@@ -270,7 +273,7 @@ async def test_a_part_goes_with_what_was_kept_of_it_and_its_requests(autojump_cl
             other = await open_frontier(two, Linked(), WallClock.started(0.0))
             await hand_over(one)
             await until(lambda: bool(two.share.owned))
-            (gained,) = [each for each in two.share.changes_so_far() if isinstance(each, PartsGained)]
+            (gained,) = [each for each in two.share.changes_so_far() if isinstance(each, PartsReceived)]
             assert sorted(gained.parts) == sorted(two.share.owned)
             assert {domain_of(lane[1].partition("//")[2]) for lane in gained.lanes} == {
                 host for host in HOSTS if part_of(f"http://{host}") in two.share.owned
@@ -300,7 +303,7 @@ async def test_what_one_session_finds_in_anothers_part_arrives_there(autojump_cl
         stored = await mine.push_many([found])
         assert (stored.here, stored.elsewhere, stored.seen) == ([], [found], [])
         change = await two.share.next_change()
-        assert change == RequestsArrived([found.lane], 1)
+        assert change == RequestsReceived([found.lane], 1)
         assert await theirs.claim_many([b"%16d" % host]) == [True], "it does not know it"
         stored = await theirs.push_many([record(host)])
         assert (stored.here, len(stored.seen)) == ([], 1)
@@ -310,9 +313,9 @@ async def test_what_one_session_finds_in_anothers_part_arrives_there(autojump_cl
         here = next(n for n, name in enumerate(HOSTS) if part_of(f"http://{name}") in one.share.owned)
         assert not await theirs.replace(lease, record(here))
         assert theirs.statistics().leased == 0
-        while not isinstance(change := await one.share.next_change(), RequestsArrived):
+        while not isinstance(change := await one.share.next_change(), RequestsReceived):
             pass
-        assert change == RequestsArrived([record(here).lane], 1)
+        assert change == RequestsReceived([record(here).lane], 1)
 
 
 async def test_start_is_read_again_where_its_reader_died(autojump_clock: MockClock) -> None:
@@ -323,15 +326,15 @@ async def test_start_is_read_again_where_its_reader_died(autojump_clock: MockClo
     ):
         for job in (one, two):
             await open_frontier(job, Linked(), WallClock.started(0.0))
-        assert StartAssigned() in one.share.changes_so_far()
-        assert StartAssigned() not in two.share.changes_so_far()
+        assert StartReceived() in one.share.changes_so_far()
+        assert StartReceived() not in two.share.changes_so_far()
         abandon(one)
         await until(lambda: len(two.share.owned) == PARTS)
-        assert StartAssigned() in two.share.changes_so_far()
+        assert StartReceived() in two.share.changes_so_far()
         two.share.started()
         await two.commit()
         two.share.ask_if_over(is_idle=True)
-        assert await two.share.next_change() == JobOver()
+        assert await two.share.next_change() == JobFinished()
 
 
 async def test_nobody_is_taken_for_dead_by_a_server_that_has_just_come(autojump_clock: MockClock) -> None:
@@ -384,9 +387,9 @@ async def test_only_one_session_exports_and_others_may_look_on(
         assert worker.share.is_alone
         assert not exporter.share.owned
         await worker.give([b"1", b"2"])
-        while not isinstance(change := await exporter.share.next_change(), ItemsArrived):
+        while not isinstance(change := await exporter.share.next_change(), ItemsReceived):
             pass
-        assert change == ItemsArrived(2)
+        assert change == ItemsReceived(2)
         assert [item.item for item in await exporter.outbox_after(0, 9)] == [b"1", b"2"]
         exporter.outbox_done(2)
         await exporter.commit()

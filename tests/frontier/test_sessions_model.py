@@ -25,7 +25,7 @@ from trawl.errors import JobError
 from trawl.frontier.base import Record
 from trawl.frontier.codec import unpack
 from trawl.frontier.lane_cache import Bounds
-from trawl.frontier.parts import PartsWanted, StartAssigned, part_of_lane
+from trawl.frontier.parts import PartsRequired, StartReceived, part_of_lane
 from trawl.frontier.redis.client import Address, Call, StoreConnectionError, StoreServer
 from trawl.frontier.redis.job import RedisJob
 from trawl.frontier.redis.layout import KEY_BYTES, Keys
@@ -114,10 +114,10 @@ class Session:
     async def _follow(self) -> None:
         while True:
             change = await self.job.share.next_change()
-            if isinstance(change, PartsWanted):
+            if isinstance(change, PartsRequired):
                 self.losing.update(change.parts)
                 await self.give_back()
-            elif isinstance(change, StartAssigned):
+            elif isinstance(change, StartReceived):
                 self.job.share.started()
 
     async def give_back(self) -> None:

@@ -28,7 +28,7 @@ from trawl.errors import UsageError
 from trawl.feeds import FeedsSettings, open_outbox
 from trawl.frontier import SCHEMES, JobSettings
 from trawl.frontier.job import Job
-from trawl.frontier.parts import ItemsArrived, JobOver
+from trawl.frontier.parts import ItemsReceived, JobFinished
 from trawl.frontier.sections import JOB_INFO
 from trawl.observe import ObserveSettings, counted
 from trawl.settings import Layer, Settings, ambient, assignments, load
@@ -155,9 +155,9 @@ async def copy_items(job: Job, settings: FeedsSettings, *, follows: bool) -> Non
         share.ask_if_over(is_idle=True)
         while follows:
             change = await share.next_change()
-            if isinstance(change, ItemsArrived):
+            if isinstance(change, ItemsReceived):
                 outbox.others_gave(change.end)
-            elif isinstance(change, JobOver):
+            elif isinstance(change, JobFinished):
                 break
         outbox.others_gave(job.outbox_end)
         outbox.close()

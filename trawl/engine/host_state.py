@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from trawl.clock import WallClock
     from trawl.cookies import Jars
     from trawl.frontier.job import Job
-    from trawl.frontier.parts import PartsGained
+    from trawl.frontier.parts import PartsReceived
     from trawl.throttling import Throttle
 
 __all__ = ["HostState"]
@@ -93,7 +93,7 @@ class HostState:
         for part in sorted(share.owned):
             self._take_up(part, job.kept_of(part), now, is_unclean=job.was_killed, is_shared=not share.is_alone)
 
-    def gained(self, change: PartsGained, now: float) -> None:
+    def gained(self, change: PartsReceived, now: float) -> None:
         """Go on from what the last owners of parts kept of them."""
         unclean = set(change.unclean)
         for part in change.parts:

@@ -23,12 +23,12 @@ from typing import TYPE_CHECKING
 import trio
 
 from trawl.frontier.parts import (
-    ItemsArrived,
-    JobOver,
-    PartsGained,
-    PartsWanted,
-    RequestsArrived,
-    StartAssigned,
+    ItemsReceived,
+    JobFinished,
+    PartsReceived,
+    PartsRequired,
+    RequestsReceived,
+    StartReceived,
     part_of,
     part_of_lane,
 )
@@ -119,11 +119,11 @@ class Sharing:
         self._read_start = read_start
         self.hold()
         for change in self._share.changes_so_far():
-            if isinstance(change, PartsGained):
+            if isinstance(change, PartsReceived):
                 self._host_state.gained(change, trio.current_time())
-            elif isinstance(change, PartsWanted):
+            elif isinstance(change, PartsRequired):
                 self._lose(change)
-            elif isinstance(change, StartAssigned):
+            elif isinstance(change, StartReceived):
                 self._begin_start()
         if not self._share.is_alone:
             self._stats.set("shared/joined", True)
@@ -188,28 +188,28 @@ class Sharing:
                     await self._follow(await self._share.next_change())
 
     async def _follow(self, change: Change) -> None:
-        if isinstance(change, PartsGained):
+        if isinstance(change, PartsReceived):
             self._host_state.gained(change, trio.current_time())
             self._came(change)
-        elif isinstance(change, RequestsArrived):
+        elif isinstance(change, RequestsReceived):
             self._came(change)
-        elif isinstance(change, PartsWanted):
+        elif isinstance(change, PartsRequired):
             self._lose(change)
-        elif isinstance(change, ItemsArrived):
+        elif isinstance(change, ItemsReceived):
             self._outbox.others_gave(change.end)
-        elif isinstance(change, StartAssigned):
+        elif isinstance(change, StartReceived):
             await self._job.refresh()  # how far another process came with it
             self._begin_start()
-        elif isinstance(change, JobOver):
+        elif isinstance(change, JobFinished):
             self._outbox.others_gave(self._job.outbox_end)
             self._release()
 
-    def _came(self, change: PartsGained | RequestsArrived) -> None:
+    def _came(self, change: PartsReceived | RequestsReceived) -> None:
         self._state.admitted(change.pending)
         self._prefetcher.restored(change.lanes)
         self._state.wakeup.set()
 
-    def _lose(self, change: PartsWanted) -> None:
+    def _lose(self, change: PartsRequired) -> None:
         self._losing.update(dict.fromkeys(change.parts))
         self._some_go.set()
 

@@ -2,18 +2,18 @@
 
 The hosts of a job in a server are in *parts*, by registrable domain. A *session* is one process's membership in the
 job. Each part has one session at most that *owns* it: only the owner sends to its hosts, so the throttle of that
-process is exact for them. A request that another session finds is stored at once, and *arrives* here.
+process is exact for them. A request that another session finds is stored at once, and is *received* here.
 
 The store hands parts out; sessions come and go. Whoever runs the crawl reads one change after the other
 (:meth:`Share.next_change <trawl.frontier.redis.sessions.Share.next_change>`)::
 
-    parts gained      parts are ours: their lanes are in the frontier's memory, with what was kept of them
-    parts wanted      by another session: nothing more is sent to their hosts; when nothing of a part is under way any
-                      more it is given back, with what is to be kept of it
-    requests arrived  that other sessions have found: they are in the frontier's memory
-    items arrived     that other sessions have given: they are in the outbox of the one that exports
-    start assigned    this session is to read ``start()``
-    job over          nothing is pending in the job, nothing is under way and ``start()`` was read: the crawl ends
+    parts received     parts are ours: their lanes are in the frontier's memory, with what was kept of them
+    parts required     by another session: nothing more is sent to their hosts; when nothing of a part is under way any
+                       more it is given back, with what is to be kept of it
+    requests received  that other sessions have found: they are in the frontier's memory
+    items received     that other sessions have given: they are in the outbox of the one that exports
+    start received     this session is to read ``start()``
+    job finished       nothing is pending in the job, nothing is under way and ``start()`` was read: the crawl ends
 
 A lane has a number of 64 bits, with a sign. In a server its top ten bits are the lane's part, and the others are of a
 hash of its key, so that the lanes of a part stand together. In a directory all are of the hash.
@@ -41,13 +41,13 @@ __all__ = [
     "PARTS",
     "Change",
     "Counts",
-    "ItemsArrived",
-    "JobOver",
-    "PartsGained",
-    "PartsWanted",
-    "RequestsArrived",
+    "ItemsReceived",
+    "JobFinished",
+    "PartsReceived",
+    "PartsRequired",
+    "RequestsReceived",
     "SessionState",
-    "StartAssigned",
+    "StartReceived",
     "domain_of",
     "is_held",
     "number_in",
@@ -133,7 +133,7 @@ def _host_of(origin: str) -> str:
 
 
 @attrs.frozen
-class PartsGained:
+class PartsReceived:
     """Parts that are this session's from now on.
 
     Attributes:
@@ -153,7 +153,7 @@ class PartsGained:
 
 
 @attrs.frozen
-class PartsWanted:
+class PartsRequired:
     """Parts that other sessions wait for: they are still ours, and are to be given back, each as soon as it is free.
 
     Attributes:
@@ -164,7 +164,7 @@ class PartsWanted:
 
 
 @attrs.frozen
-class RequestsArrived:
+class RequestsReceived:
     """Requests that other sessions have stored in parts of ours; the frontier has them.
 
     Attributes:
@@ -177,17 +177,17 @@ class RequestsArrived:
 
 
 @attrs.frozen
-class StartAssigned:
-    """This session is to read ``start()``: no other does, or the one that did is gone."""
+class StartReceived:
+    """``start()`` is this session's to read: no other does, or the one that did is gone."""
 
 
 @attrs.frozen
-class JobOver:
+class JobFinished:
     """Nothing is pending or under way in the whole job, and ``start()`` was read."""
 
 
 @attrs.frozen
-class ItemsArrived:
+class ItemsReceived:
     """Items of other sessions are in the outbox; only where this session exports them.
 
     Attributes:
@@ -213,7 +213,7 @@ class Counts(NamedTuple):
     errors: int = 0
 
 
-Change: TypeAlias = PartsGained | PartsWanted | RequestsArrived | ItemsArrived | StartAssigned | JobOver
+Change: TypeAlias = PartsReceived | PartsRequired | RequestsReceived | ItemsReceived | StartReceived | JobFinished
 
 
 class SessionState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

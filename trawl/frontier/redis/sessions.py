@@ -33,12 +33,12 @@ from trawl.frontier.job import HeldLane, Row, Step, StepResult
 from trawl.frontier.parts import (
     Change,
     Counts,
-    ItemsArrived,
-    JobOver,
-    PartsGained,
-    PartsWanted,
-    RequestsArrived,
-    StartAssigned,
+    ItemsReceived,
+    JobFinished,
+    PartsReceived,
+    PartsRequired,
+    RequestsReceived,
+    StartReceived,
     is_held,
     part_in,
 )
@@ -66,7 +66,7 @@ class Share:
     ::
 
         change = await job.share.next_change()      in one task, one after the other
-        if isinstance(change, PartsWanted):
+        if isinstance(change, PartsRequired):
             ...                                     let nothing more go to their hosts, wait for what is under way
             await job.share.give_back({part: {"throttle": blob}})
 
@@ -351,7 +351,7 @@ class Share:
             self._hear_others(Counts(*[together - own for together, own in told]))
         if over and self._is_idle and not self._is_over:
             self._is_over = True
-            self._tell(JobOver())
+            self._tell(JobFinished())
         return int(end)
 
     def ended(self, status: bytes) -> SessionEnded:
@@ -391,9 +391,9 @@ class Share:
     def hear_end(self, end: int) -> None:
         """Tell that others' items are in the outbox."""
         if self.is_exporter:
-            if self._changes and isinstance(self._changes[-1], ItemsArrived):
+            if self._changes and isinstance(self._changes[-1], ItemsReceived):
                 self._changes.pop()
-            self._tell(ItemsArrived(end))
+            self._tell(ItemsReceived(end))
 
     def _hear_wish(self, wish: str) -> None:
         if wish != self.wish:
@@ -405,7 +405,7 @@ class Share:
         if self._start not in (start, "done"):
             self._start = start
             if start == str(self.session):
-                self._tell(StartAssigned())
+                self._tell(StartReceived())
 
     def _hear_taken(self, last: int, tokens: Sequence[bytes], kept: Sequence[bytes], lanes: Sequence[Any]) -> None:
         parts, unclean = [], []
@@ -434,7 +434,7 @@ class Share:
         found = self._follower.gained(rows, held)
         pending = sum(count for count, _ in rows) + sum(lane.count for lane in held)
         told = {part: dict(self.kept[part]) for part in parts if part in self.kept}
-        self._tell(PartsGained(parts, found, pending, told, frozenset(unclean)))
+        self._tell(PartsReceived(parts, found, pending, told, frozenset(unclean)))
 
     def _choose(self, too_many: int, *, is_joined: bool) -> None:
         """Name the parts that are to be given back.
@@ -471,14 +471,14 @@ class Share:
 
     def _lose(self, parts: Sequence[int]) -> None:
         self._losing.update(parts)
-        self._tell(PartsWanted(parts))
+        self._tell(PartsRequired(parts))
 
     def _tell_arrived(self, lanes: Sequence[LaneKey], pending: int) -> None:
         last = self._changes[-1] if self._changes else None
-        if isinstance(last, RequestsArrived):  # nobody has read it yet: one for both
+        if isinstance(last, RequestsReceived):  # nobody has read it yet: one for both
             self._changes.pop()
             lanes, pending = list(dict.fromkeys([*last.lanes, *lanes])), last.pending + pending
-        self._tell(RequestsArrived(lanes, pending))
+        self._tell(RequestsReceived(lanes, pending))
 
     def _tell(self, change: Change) -> None:
         self._changes.append(change)
