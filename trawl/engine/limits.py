@@ -38,7 +38,7 @@ from trawl.throttling import Scope
 from trawl.throttling.quota import PageBudget
 
 if TYPE_CHECKING:
-    from trawl.frontier.redis.sessions import Share
+    from trawl.frontier.redis.sessions import JobSession
 
 __all__ = ["CrawlLimits", "Full", "ItemLimit"]
 
@@ -175,7 +175,7 @@ class CrawlLimits:
         state: State,
         scheduler: Scheduler,
         changed: Callable[[Scope, float], None],
-        share: Share | None = None,
+        share: JobSession | None = None,
     ) -> None:
         self._state = state
         self._scheduler = scheduler

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from trawl.engine.start_requests import StartRequests
     from trawl.frontier import LaneKey, ScopeAmounts
     from trawl.frontier.parts import Change
-    from trawl.frontier.redis.sessions import Share
+    from trawl.frontier.redis.sessions import JobSession
     from trawl.http import Request
     from trawl.scheduler import Grant, Prefetcher, Scheduler
     from trawl.throttling import Throttle
@@ -76,7 +76,7 @@ class Sharing:
     def __init__(
         self,
         context: CrawlContext,
-        share: Share,
+        share: JobSession,
         *,
         job_state: JobState,
         scheduler: Scheduler,

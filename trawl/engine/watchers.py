@@ -42,7 +42,7 @@ from trawl.tracebacks import is_user_file
 if TYPE_CHECKING:
     from trawl.clock import WallClock
     from trawl.engine.job import OpenJob
-    from trawl.frontier.redis.sessions import Share
+    from trawl.frontier.redis.sessions import JobSession
 
 __all__ = ["MEBIBYTE", "held_bytes", "job_watchers", "limit_watchers", "own_watchers", "report_stalls"]
 
@@ -190,7 +190,7 @@ def job_watchers(opened: OpenJob | None, wall: WallClock) -> list[Watcher]:
     return [] if share is None else [partial(_say, share, wall), partial(_heed, share)]
 
 
-async def _say(share: Share, wall: WallClock, crawl: Crawl) -> None:
+async def _say(share: JobSession, wall: WallClock, crawl: Crawl) -> None:
     """Say each second how the crawl goes."""
     since = wall.to_epoch(crawl.started_at)
     seen: deque[Progress] = deque()
@@ -216,7 +216,7 @@ async def _say(share: Share, wall: WallClock, crawl: Crawl) -> None:
         await trio.sleep(max(SAY_EVERY, (trio.current_time() - began_at) * IDLE_FOR))
 
 
-async def _heed(share: Share, crawl: Crawl) -> None:
+async def _heed(share: JobSession, crawl: Crawl) -> None:
     """Pause, go on or end when the job's processes are told to."""
     wish = ""
     while wish != "stop":

@@ -40,7 +40,7 @@ from trawl.frontier.parts import HELD
 from trawl.throttling.line import Line
 
 if TYPE_CHECKING:
-    from trawl.frontier.redis.sessions import Share
+    from trawl.frontier.redis.sessions import JobSession
     from trawl.frontier.stored import StoredFrontier
 
 __all__ = [
@@ -315,7 +315,7 @@ class Job:
         lease: The time for which it is surely this process's; None: until it is closed.
         line: Grants what several processes that work on it share; None: none but this one does.
         outbox: Its items that are on their way to the feeds.
-        share: This process's share of it; None: it is this process's alone, as one in a directory is.
+        share: This process's session, with its share of it; None: it is this process's alone, as one in a directory is.
     """
 
     name: str
@@ -324,7 +324,7 @@ class Job:
     last_error: str = ""
     was_killed: bool = False
     lease: SessionLease | None = None
-    share: Share | None = None
+    share: JobSession | None = None
     line: Line | None = None
 
     def __init__(self, name: str, kept: dict[str, bytes], outbox: Outbox, *, is_new: bool) -> None:

@@ -5,7 +5,7 @@ job. Each part has one session at most that *owns* it: only the owner sends to i
 process is exact for them. A request that another session finds is stored at once, and is *received* here.
 
 The store hands parts out; sessions come and go. Whoever runs the crawl reads one change after the other
-(:meth:`Share.next_change <trawl.frontier.redis.sessions.Share.next_change>`)::
+(:meth:`JobSession.next_change <trawl.frontier.redis.sessions.JobSession.next_change>`)::
 
     parts received     parts are ours: their lanes are in the frontier's memory, with what was kept of them
     parts required     by another session: nothing more is sent to their hosts; when nothing of a part is under way any
@@ -217,7 +217,7 @@ Change: TypeAlias = PartsReceived | PartsRequired | RequestsReceived | ItemsRece
 
 
 class SessionState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The state of one session, as it stores it with its renewals (:meth:`Share.say`) for those who look at the job.
+    """The state of one session, stored with its renewals (:meth:`JobSession.say`) for those who look at the job.
 
     Attributes:
         since: When it began, in seconds since 1970.

@@ -64,7 +64,7 @@ from trawl.frontier.redis.layout import (
     text_of,
     texts_of,
 )
-from trawl.frontier.redis.sessions import Share, packed
+from trawl.frontier.redis.sessions import JobSession, packed
 
 if TYPE_CHECKING:
     from trawl.frontier.stored import StoredFrontier
@@ -153,10 +153,12 @@ class RedisJob(Job):
         serving: The scope of the long task, which is shielded: where all is cancelled, closing the job needs it.
     """
 
-    share: Share
+    share: JobSession
     decides_seen: bool = True
 
-    def __init__(self, address: Address, share: Share, state: Sequence[Any], *, lease: float, replicas: int) -> None:
+    def __init__(
+        self, address: Address, share: JobSession, state: Sequence[Any], *, lease: float, replicas: int
+    ) -> None:
         head = texts_of(state[0])
         outbox = Outbox(int(head.get("exported", "0")), int(head.get("end", "0")))
         super().__init__(address.shown, kept_of(state[4]), outbox, is_new=share.session == 1)

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from trawl.frontier.redis.job import RedisJob
     from trawl.frontier.stored import StoredFrontier
 
-__all__ = ["POLL", "Share", "packed"]
+__all__ = ["POLL", "JobSession", "packed"]
 
 POLL = 0.25
 """Seconds between two looks at a job that others work on too."""
@@ -60,8 +60,8 @@ STARVED = 0.5
 _SESSION_BITS = 14  # of an order; the others are microseconds since the job began: 8 years
 
 
-class Share:
-    """This process's share of a job in a server: a session, its parts, and the changes that whoever crawls reads.
+class JobSession:
+    """This process's session in a job in a server: its parts, and the changes that whoever crawls reads.
 
     ::
 
@@ -72,7 +72,7 @@ class Share:
 
     Args:
         keys: The job's keys.
-        session: Its number: 1 for the first of the job. No two have the same.
+        session: The number of the session: 1 for the first of the job. No two have the same.
         elapsed: Microseconds since the job began.
         works: Whether it takes parts.
         exports: Whether it is to write the items to feeds.

@@ -32,7 +32,7 @@ from trawl.frontier.redis.client import connect as connect_server
 from trawl.frontier.redis.job import RedisJob
 from trawl.frontier.redis.layout import FORMAT, SUBSETS, Keys, text_of, texts_of
 from trawl.frontier.redis.line import StoreLine
-from trawl.frontier.redis.sessions import Share
+from trawl.frontier.redis.sessions import JobSession
 
 __all__ = ["check_head", "open_job"]
 
@@ -179,13 +179,13 @@ async def _open(server: StoreServer, address: Address, options: _JoinOptions) ->
     return job
 
 
-async def _join(server: StoreServer, address: Address, keys: Keys, options: _JoinOptions) -> Share:
+async def _join(server: StoreServer, address: Address, keys: Keys, options: _JoinOptions) -> JobSession:
     """Begin a session, and have it take what it is to have."""
     worker = f"{socket.gethostname()}:{os.getpid()}"
     terms = msgspec.json.encode(dict(options.terms)) if options.works else b""
     arguments: list[bytes | str | int] = [worker, int(options.lease * 1e6), int(options.works), terms]
     ((session, elapsed, others, worked),) = await server.run([("join", keys.of_join, arguments)])
-    share = Share(keys, session, int(elapsed), works=options.works, exports=options.exports, shown=address.shown)
+    share = JobSession(keys, session, int(elapsed), works=options.works, exports=options.exports, shown=address.shown)
     share.began_at -= int(worked) / 1e6
     if options.works and (words := _differences(options.terms, others)):
         await server.run([share.call(None, takes=False, leaves="clean")])
@@ -210,7 +210,7 @@ def _differences(terms: Mapping[str, str], others: Sequence[bytes]) -> str:
     return ""
 
 
-async def _export(server: StoreServer, share: Share, address: Address, lease: float) -> None:
+async def _export(server: StoreServer, share: JobSession, address: Address, lease: float) -> None:
     """Have the session export the items. Where another does that may be killed, wait for the end of its lease."""
     until = -math.inf
     while True:
