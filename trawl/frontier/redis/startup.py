@@ -51,8 +51,8 @@ _POLICIES: Mapping[str, str] = {
 
 
 @attrs.frozen(kw_only=True)
-class _JoinOptions:
-    """Options of a process that joins a job.
+class _SessionOptions:
+    """Options of a session that joins a job.
 
     Attributes:
         durability: What the server is to be set up for.
@@ -100,7 +100,7 @@ async def open_job(
         UsageError: coredis is not installed; others work on the job on other terms.
     """
     raised: Exception | None = None
-    options = _JoinOptions(durability=durability, lease=lease, exports=exports, works=works, terms=terms)
+    options = _SessionOptions(durability=durability, lease=lease, exports=exports, works=works, terms=terms)
     async with trio.open_nursery() as nursery:
         try:
             job: RedisJob = await nursery.start(partial(_serve, address, options, connect or connect_server))
@@ -121,7 +121,7 @@ async def open_job(
 
 
 async def _serve(
-    address: Address, options: _JoinOptions, connect: Connect, *, task_status: trio.TaskStatus[RedisJob]
+    address: Address, options: _SessionOptions, connect: Connect, *, task_status: trio.TaskStatus[RedisJob]
 ) -> None:
     """Open the job, and do its round trips, connecting again whenever the server was away."""
     with trio.CancelScope() as scope:
@@ -156,7 +156,7 @@ async def _serve(
                 pause = min(2.0 * pause, _LONGEST_PAUSE)
 
 
-async def _open(server: StoreServer, address: Address, options: _JoinOptions) -> RedisJob:
+async def _open(server: StoreServer, address: Address, options: _SessionOptions) -> RedisJob:
     """Check the server, join the job, and read what it begins with."""
     replicas = _check_server(await server.facts(), address, options.durability)
     keys = Keys(address.job)
@@ -179,7 +179,7 @@ async def _open(server: StoreServer, address: Address, options: _JoinOptions) ->
     return job
 
 
-async def _join(server: StoreServer, address: Address, keys: Keys, options: _JoinOptions) -> JobSession:
+async def _join(server: StoreServer, address: Address, keys: Keys, options: _SessionOptions) -> JobSession:
     """Begin a session, and have it take what it is to have."""
     worker = f"{socket.gethostname()}:{os.getpid()}"
     terms = msgspec.json.encode(dict(options.terms)) if options.works else b""
