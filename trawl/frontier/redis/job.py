@@ -79,7 +79,7 @@ _CLOSE_SECONDS = 8.0
 _LANES_AT_ONCE = 32
 
 
-class _PendingCall(Generic[T]):
+class _QueueEntry(Generic[T]):
     """A step or a reading that was handed in, and what memory made of its answer."""
 
     __slots__ = ("applied", "result", "what")
@@ -100,9 +100,9 @@ class _Batch:
     __slots__ = ("_is_away", "_is_done", "_waiting", "calls", "new", "readings", "steps")
 
     def __init__(self) -> None:
-        self.steps: list[_PendingCall[Any]] = []
+        self.steps: list[_QueueEntry[Any]] = []
         self.new: list[tuple[int, int]] = []  # requests whose marks decide: the number of the step, and of the row
-        self.readings: list[_PendingCall[Any]] = []
+        self.readings: list[_QueueEntry[Any]] = []
         self.calls: list[Call] | None = None  # once they are made; the same ones are repeated
         self._waiting: list[trio.lowlevel.Task] = []
         self._is_away = False
@@ -222,7 +222,7 @@ class RedisJob(Job):
         """
         await trio.lowlevel.checkpoint_if_cancelled()
         self.check()
-        given = _PendingCall(step, applied)
+        given = _QueueEntry(step, applied)
         self._open.steps.append(given)
         await self._carried_out()
         return given.result
@@ -338,7 +338,7 @@ class RedisJob(Job):
         """Run a script that changes nothing with the next round trip, before the steps that were handed in with it."""
         await trio.lowlevel.checkpoint_if_cancelled()
         self.check()
-        given = _PendingCall(call, hear)
+        given = _QueueEntry(call, hear)
         self._open.readings.append(given)
         await self._carried_out()
         return given.result
