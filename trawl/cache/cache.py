@@ -39,7 +39,7 @@ Prepare = Callable[[Request], Request]
 
 
 @attrs.define(eq=False)
-class _Batch:
+class _Transaction:
     """Responses that are stored in one transaction."""
 
     entries: list[NewEntry]
@@ -83,7 +83,7 @@ class Cache:
         self._ignored_statuses = frozenset((*settings.httpcache_ignore_http_codes, *ignored_statuses))
         self._prepare = prepare
         self._stale: OrderedDict[bytes, CacheResult] = OrderedDict()
-        self._batch: _Batch | None = None  # that others may join
+        self._transaction: _Transaction | None = None  # that others may join
         self._writing = trio.Lock()
         self._logged: set[str] = set()  # operations that have failed
 
@@ -217,26 +217,26 @@ class Cache:
         Raises:
             sqlite3.Error: The transaction failed.
         """
-        batch = self._batch
-        if batch is not None:
-            batch.entries.append(entry)
-            await batch.ended.wait()
+        transaction = self._transaction
+        if transaction is not None:
+            transaction.entries.append(entry)
+            await transaction.ended.wait()
         else:
-            batch = self._batch = _Batch([entry])
+            transaction = self._transaction = _Transaction([entry])
             with trio.CancelScope(shield=True):  # it writes those of other tasks too
-                await self._write(batch)
-        if batch.error is not None:
-            raise sqlite3.OperationalError(str(batch.error)) from batch.error
+                await self._write(transaction)
+        if transaction.error is not None:
+            raise sqlite3.OperationalError(str(transaction.error)) from transaction.error
 
-    async def _write(self, batch: _Batch) -> None:
+    async def _write(self, transaction: _Transaction) -> None:
         try:
             async with self._writing:
-                self._batch = None
-                await self._blocking.run(self._store.put_many, batch.entries)
+                self._transaction = None
+                await self._blocking.run(self._store.put_many, transaction.entries)
         except Exception as error:  # not only SQLite's: it has none of its own for a body of 2 GB
-            batch.error = error
+            transaction.error = error
         finally:
-            batch.ended.set()
+            transaction.ended.set()
 
     def _is_cacheable(self, request: Request) -> bool:
         """Return whether the cache takes part in a request at all."""

@@ -6,10 +6,10 @@
     DIR/job.db      everything; with job.db-wal and job.db-shm beside it while it is open
 
 Theory of operation. The frontier's steps, the saved values and the outbox share one :class:`Transactions`, a group
-commit. A task hands in a *step* and waits until it is on disk. The first task after a batch was closed leads the next
-one: it lets all tasks that are about to run hand in theirs, waits for the batch before, closes its own, and has a
-thread run all of it in one transaction. The busier the crawl, the larger the batches, and nobody waits for a timer. To
-SQLite it is one writer.
+commit. A task hands in a *step* and waits until it is on disk. The first task after a transaction was closed leads the
+next one: it lets all tasks that are about to run hand in theirs, waits for the transaction before, closes its own, and
+has a thread run all of it. The busier the crawl, the larger the transactions, and nobody waits for a timer. To SQLite
+it is one writer.
 
 A step has two halves. ``run`` works on the database, in the thread. ``applied`` gets its result in Trio's thread, once
 the transaction has ended, in the order of the steps and before any other task runs: so memory always matches the
@@ -316,7 +316,7 @@ class _Step:
         self.result: Any = None
 
 
-class _Batch:
+class _Transaction:
     """Steps of one transaction, and the tasks that wait for it. An event and a shield for each would cost 10 µs."""
 
     __slots__ = ("is_synced", "is_writing", "steps", "waiting")
@@ -367,8 +367,8 @@ class Transactions:
         self._blocking = blocking
         self._directory = directory
         self._beside = beside
-        self._open: _Batch | None = None
-        self._running: _Batch | None = None
+        self._open: _Transaction | None = None
+        self._running: _Transaction | None = None
         self.committed: int = 0
         self.failure: JobError | None = None
 
@@ -396,17 +396,17 @@ class Transactions:
         await trio.lowlevel.checkpoint_if_cancelled()
         self.check()
         step = _Step(run, applied)
-        batch = self._open
-        if batch is not None:
-            batch.steps.append(step)
-            batch.is_writing |= is_writing
-            batch.is_synced |= is_synced
-            await batch.ended()
+        transaction = self._open
+        if transaction is not None:
+            transaction.steps.append(step)
+            transaction.is_writing |= is_writing
+            transaction.is_synced |= is_synced
+            await transaction.ended()
         else:
-            batch = self._open = _Batch(step, is_writing=is_writing, is_synced=is_synced)
+            transaction = self._open = _Transaction(step, is_writing=is_writing, is_synced=is_synced)
             # It leads for others as well: a cancel of this task must not take their steps along.
             with trio.CancelScope(shield=True):
-                await self._lead(batch)
+                await self._lead(transaction)
         self.check()
         return cast("U", step.result)
 
@@ -415,28 +415,28 @@ class Transactions:
         if self.failure is not None:
             raise JobError(str(self.failure), self.failure.directory) from self.failure
 
-    async def _lead(self, batch: _Batch) -> None:
+    async def _lead(self, transaction: _Transaction) -> None:
         try:
             await trio.lowlevel.checkpoint()  # tasks that are about to run now hand in too
-            # Meanwhile the batch stays open, and grows.
+            # Meanwhile the transaction stays open, and grows.
             while self._running is not None:
                 await self._running.ended()
             self.check()
-            self._open, self._running = None, batch
-            beside = self._beside() if batch.is_writing else None
-            await self._blocking.run(self._transact, batch.steps, beside, batch.is_synced)
-            for step in batch.steps:
+            self._open, self._running = None, transaction
+            beside = self._beside() if transaction.is_writing else None
+            await self._blocking.run(self._transact, transaction.steps, beside, transaction.is_synced)
+            for step in transaction.steps:
                 step.result = step.applied(step.given)
         except BaseException as error:
             if self.failure is None:
                 self.failure = error if isinstance(error, JobError) else self._broken(error)
             raise
         finally:
-            if self._open is batch:
+            if self._open is transaction:
                 self._open = None
-            if self._running is batch:
+            if self._running is transaction:
                 self._running = None
-            batch.end()
+            transaction.end()
 
     def _broken(self, error: BaseException) -> JobError:
         return JobError(f"job {self._directory}: an internal error: {error!r}", str(self._directory))

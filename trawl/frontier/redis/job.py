@@ -90,8 +90,8 @@ class _QueueEntry(Generic[T]):
         self.result: T
 
 
-class _Batch:
-    """Steps and readings of one round trip, and the tasks that wait for it.
+class _Pipeline:
+    """Steps and readings of one round trip, and the tasks that wait for it: a pipeline in Redis's sense.
 
     What was handed in is carried out: a cancel is heard when it is, or once the server is away. A shield and an event
     for each task would cost more than all else that is done here for a step.
@@ -173,8 +173,8 @@ class RedisJob(Job):
         self._lease_seconds = lease
         self._replicas = replicas
         self._renew_at = -math.inf
-        self._open = _Batch()
-        self._running: _Batch | None = None
+        self._open = _Pipeline()
+        self._running: _Pipeline | None = None
         self._wanted = trio.Event()
         self._failure: JobError | None = None
         live = {text_of(session) for session in state[5][::2]}
@@ -375,9 +375,9 @@ class RedisJob(Job):
         self._let_go()
 
     def _let_go(self) -> None:
-        for batch in (self._running, self._open):
-            if batch is not None:
-                batch.end()
+        for pipeline in (self._running, self._open):
+            if pipeline is not None:
+                pipeline.end()
 
     # What the session asks.
 
@@ -449,7 +449,7 @@ class RedisJob(Job):
         while self._running is None:
             if self._open.steps or self._open.readings:
                 await trio.lowlevel.checkpoint()  # tasks that are about to run now hand in too
-                self._running, self._open = self._open, _Batch()
+                self._running, self._open = self._open, _Pipeline()
             elif self._is_closing:
                 return False
             elif trio.current_time() >= self._next_look:
@@ -469,29 +469,29 @@ class RedisJob(Job):
         return min(self._renew_at, self.share.poll_at)
 
     async def _round(self, server: StoreServer) -> None:
-        batch = self._running
-        if batch is not None and batch.calls is None:
-            batch.calls = self._calls(batch)
+        pipeline = self._running
+        if pipeline is not None and pipeline.calls is None:
+            pipeline.calls = self._calls(pipeline)
         began = trio.current_time()
         renews = began >= self._renew_at
         calls: list[Call] = []
         looks = began >= self._next_look
         if looks:
             calls.append(self.share.call(self._lease_seconds if renews else None, takes=not self._is_closing))
-        if batch is not None and batch.calls is not None:
-            calls += batch.calls
+        if pipeline is not None and pipeline.calls is not None:
+            calls += pipeline.calls
         answers = await server.run(calls, self._replicas)
         told = answers.pop(0) if looks else None
-        if batch is None:
+        if pipeline is None:
             self._hear_share(told)
         else:
-            self._running = batch  # it failed meanwhile, if it is no more
-            self._hear(batch, answers, told)
+            self._running = pipeline  # it failed meanwhile, if it is no more
+            self._hear(pipeline, answers, told)
         if renews:
             self._renewed(began)
-        if batch is not None:
+        if pipeline is not None:
             self._running = None
-            batch.end()
+            pipeline.end()
 
     def _renewed(self, began: float) -> None:
         lease = self.lease
@@ -513,9 +513,9 @@ class RedisJob(Job):
             lease.away_since = now
             words = "job %s: its server is away (%s): nothing is stored, and nothing is sent from %.0f s on"
             logger.warning(words, self.name, why, max(0.0, lease.until - now))
-        for batch in (self._running, self._open):
-            if batch is not None:
-                batch.went_away()
+        for pipeline in (self._running, self._open):
+            if pipeline is not None:
+                pipeline.went_away()
 
     def give_up(self, error: TrawlError) -> None:
         """End the job with an error: its server will not have this process any more."""
@@ -527,14 +527,14 @@ class RedisJob(Job):
         """True if nothing more is to be done."""
         return self._has_ended.is_set()
 
-    def _calls(self, batch: _Batch) -> list[Call]:
-        calls = [given.what for given in batch.readings]
-        if not batch.steps:
+    def _calls(self, pipeline: _Pipeline) -> list[Call]:
+        calls = [given.what for given in pipeline.readings]
+        if not pipeline.steps:
             return calls
         changed, unspilled = self._beside()
         keys = self._keys.of_apply
         session = self.share.session
-        lanes = b"".join([start_of_lane(lane) for given in batch.steps for lane in given.what.due_of])
+        lanes = b"".join([start_of_lane(lane) for given in pipeline.steps for lane in given.what.due_of])
         exported = self.outbox.start if self.share.is_exporter else ""
         args: list[bytes | str | int] = [session, self._step + 1, self.share.heard, exported, lanes]
 
@@ -542,9 +542,9 @@ class RedisJob(Job):
             keys.append(key)
             return len(keys)
 
-        for number, given in enumerate(batch.steps):
+        for number, given in enumerate(pipeline.steps):
             new = _write(given.what, args, self._keys, session, number_of)
-            batch.new += [(number, row) for row in new]
+            pipeline.new += [(number, row) for row in new]
         orphans, self._orphans = self._orphans, []
         for spilled in [*[f"{session} {order}" for order in unspilled], *orphans]:
             args += ("U", number_of(self._keys.spilled_by(*spilled.split(" "))), spilled)
@@ -562,42 +562,42 @@ class RedisJob(Job):
         if told is not None:
             self._hear_end(self.share.hear(told))
 
-    def _hear(self, batch: _Batch, answers: list[Any], told: Any) -> None:
+    def _hear(self, pipeline: _Pipeline, answers: list[Any], told: Any) -> None:
         """Let memory follow: what was told of the job, the readings, and the steps, in the order of their making.
 
         Where the step was applied in an earlier round trip, whose answer was lost, it was made before the others: a
         part that it gave back may be taken again by now, with what it stored there.
         """
-        written = answers.pop() if batch.steps else None
+        written = answers.pop() if pipeline.steps else None
         if written is not None and written[0] not in (b"ok", b"again"):
             raise self.share.ended(written[0])
         is_again = False
         if written is not None and written[0] == b"again":
             is_again = True
-            self._hear_step(batch, written)
+            self._hear_step(pipeline, written)
         self._hear_share(told)
-        for given, answer in zip(batch.readings, answers, strict=True):
+        for given, answer in zip(pipeline.readings, answers, strict=True):
             given.result = given.applied(answer)
         if written is None:
             return
         if not is_again:
-            self._hear_step(batch, written)
+            self._hear_step(pipeline, written)
         self.share.hear_arrived(written[4])
         self.share.hear_sessions(int(written[5]))
 
-    def _hear_step(self, batch: _Batch, written: list[Any]) -> None:
+    def _hear_step(self, pipeline: _Pipeline, written: list[Any]) -> None:
         self._step += 1
         _, end, refused, firsts, *_ = written
         seen: dict[int, set[int]] = {}
         for number in refused.split():
-            step, row = batch.new[int(number)]
+            step, row = pipeline.new[int(number)]
             seen.setdefault(step, set()).add(row)
-        lanes = [lane for given in batch.steps for lane in given.what.due_of]
+        lanes = [lane for given in pipeline.steps for lane in given.what.due_of]
         due = {lane: self._place(first)[2] if first else None for lane, first in zip(lanes, firsts, strict=True)}
-        steps = [given.what for given in batch.steps]
+        steps = [given.what for given in pipeline.steps]
         is_spilled = any(step.is_spilled for step in steps)
         self._hear_end(int(end), None if is_spilled else [item for step in steps for item in step.items])
-        for number, given in enumerate(batch.steps):
+        for number, given in enumerate(pipeline.steps):
             its = given.what.due_of
             is_plain = number not in seen and not its
             written_now = _WRITTEN if is_plain else StepResult(seen.get(number, ()), {lane: due[lane] for lane in its})
