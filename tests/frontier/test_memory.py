@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from trawl.frontier import MemoryFrontier, Record, lane_queue
-from trawl.frontier.lane_queue import MAX_CALLBACKS, SeenMarks
+from trawl.frontier.lane_queue import MAX_CALLBACKS, FingerprintSet
 from trawl.http import Request
 
 LANE = (("a.example",), "http://a.example")
@@ -144,7 +144,7 @@ marks = st.integers(0, 16).map(mark)
 def test_marks_beyond_the_first_are_remembered_as_the_first_are(steps: list[tuple[bool, list[bytes]]]) -> None:
     expected: set[bytes] = set()
     with patch.object(lane_queue, "MAX_IN_SET", 2), patch.object(lane_queue, "BUCKETS", 1):
-        seen = SeenMarks()
+        seen = FingerprintSet()
         for is_added, some in steps:
             if is_added:
                 assert seen.add(some) == [each not in expected.union(some[:i]) for i, each in enumerate(some)]
@@ -157,7 +157,7 @@ def test_marks_beyond_the_first_are_remembered_as_the_first_are(steps: list[tupl
 
 @pytest.mark.long
 def test_the_garbage_collector_looks_at_few_of_the_marks() -> None:
-    seen = SeenMarks()
+    seen = FingerprintSet()
     before = len(gc.get_objects())
     assert all(seen.add(number.to_bytes(16, "little") for number in range(100_000)))
     gc.collect()

@@ -19,7 +19,7 @@ from trawl.frontier.base import LaneKey, Record, ScopeAmounts, SortKey
 from trawl.http import Request
 from trawl.http.request import FINGERPRINT_BYTES, Callback
 
-__all__ = ["LaneQueue", "RecordEncoder", "SeenMarks"]
+__all__ = ["FingerprintSet", "LaneQueue", "RecordEncoder"]
 
 MAX_CALLBACKS = 256
 """Callbacks of packed requests. Records with any other stay as they are."""
@@ -221,8 +221,8 @@ BUCKETS = 1 << 15
 """Byte strings for all further fingerprints: of a million, 30 in each; of ten million, a lookup takes 1 µs."""
 
 
-class SeenMarks:
-    """The fingerprints that were claimed.
+class FingerprintSet:
+    """A set of fingerprints, those that were claimed.
 
     The first are in a set, where a lookup takes least; all further ones stand one behind the other in buckets of bytes,
     at about 20 bytes each: the garbage collector looks at each object of a set in each full pass (40 ms for a million),

@@ -11,7 +11,7 @@ from itertools import count
 from math import inf
 
 from trawl.frontier.base import FrontierStatistics, LaneKey, PushResult, Record, SortKey
-from trawl.frontier.lane_queue import LaneQueue, RecordEncoder, SeenMarks
+from trawl.frontier.lane_queue import FingerprintSet, LaneQueue, RecordEncoder
 from trawl.http import Request
 
 __all__ = ["MemoryFrontier"]
@@ -37,7 +37,7 @@ class MemoryFrontier:
         self._packer = RecordEncoder()
         self._lanes: dict[LaneKey, LaneQueue] = {}
         self._held: list[tuple[float, int, Record]] = []
-        self._seen = SeenMarks()
+        self._seen = FingerprintSet()
         self._sign = -1 if depth_first else 1
         self._next_order = count(1).__next__
         self._pending = 0
