@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.trees import PAGES, SPIDER, WITHIN, assert_whole, pids, site, until_gone, until_items
-from trawl.cli.worker import MOST_STARTS, EndMessage, Leader, Messages, together
+from trawl.cli.worker import MOST_STARTS, EndMessage, Messages, ParentProcess, together
 from trawl.http import Times
 from trawl.observe import Progress
 from trawl.throttling import ScopeReport, reports_together
@@ -200,7 +200,7 @@ def test_messages_are_put_together_from_any_pieces() -> None:
     ended = EndMessage("finished", [ScopeReport(scope="a", allowed=math.inf, limited={"delay": 2.0})])
     left, right = socket.socketpair()
     with left:
-        leader = Leader(right.detach())
+        leader = ParentProcess(right.detach())
         leader.ended(ended.reason, ended.scopes)
         came = left.recv(1 << 16)
         assert left.recv(1) == b""
