@@ -13,8 +13,8 @@ import typer
 
 from trawl.cli import FAILED, OK, USAGE
 from trawl.cli.checks.attributes import check_attributes, check_starts, has_no_start
+from trawl.cli.checks.compat import check_moved
 from trawl.cli.checks.methods import callbacks_of, check_annotations, check_callbacks, check_outputs
-from trawl.cli.checks.moved import check_moved
 from trawl.cli.checks.scrapy_only import check_scrapy_only
 from trawl.cli.checks.source import CheckMessage, SpiderSource
 from trawl.cli.list import files_in, find_spiders
