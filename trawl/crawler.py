@@ -17,7 +17,7 @@ from trawl.compat import name_advice
 from trawl.compat.crawler import Crawler
 from trawl.engine.callbacks import without_groups
 from trawl.errors import UsageError
-from trawl.migration import Unsupported
+from trawl.lazy_compat import Unsupported
 from trawl.settings import Layer, ambient, load, of_spider
 from trawl.spiders import Spider
 from trawl.utils import configure_logging

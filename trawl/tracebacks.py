@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
-from trawl import migration
+from trawl import lazy_compat
 from trawl.errors import PartLoadError, TrawlError, WrittenForScrapy
 
 __all__ = [
@@ -81,7 +81,7 @@ def user_code(what: str) -> Iterator[None]:
     except TrawlError:
         raise
     except Exception as error:
-        if said := migration.hint(error):
+        if said := lazy_compat.hint(error):
             raise WrittenForScrapy(f"{what}: {said}", said.places) from error
         if where := user_place(error):
             raise PartLoadError(f"{what}: {where}: {describe_error(error)}") from error
@@ -104,9 +104,9 @@ def check_part_imports(found: object, what: str) -> None:
     file = getattr(sys.modules.get(getattr(found, "__module__", "")), "__file__", None) or ""
     if not file or _OURS in Path(file).parents:
         return
-    if (said := migration.hint_of_file(file, is_whole=False)) and said.is_of_twisted:
+    if (said := lazy_compat.hint_of_file(file, is_whole=False)) and said.is_of_twisted:
         raise WrittenForScrapy(f"{what}: {said}", said.places)
-    if "scrapy" in sys.modules and (said := migration.hint_of_file(file)):
+    if "scrapy" in sys.modules and (said := lazy_compat.hint_of_file(file)):
         logger.warning("%s: %s", what, said)
 
 

@@ -8,10 +8,10 @@ import pytest
 
 import trawl
 import trawl.compat
-from trawl import migration
+from trawl import lazy_compat
 from trawl.compat.crawler import CrawlerEngine, CrawlerSignals
 from trawl.http import Request, Response
-from trawl.migration import Unsupported
+from trawl.lazy_compat import Unsupported
 from trawl.settings import Settings
 from trawl.spiders import Crawler
 
@@ -76,6 +76,6 @@ def test_the_name_is_that_under_which_it_stands() -> None:
 
 
 def test_lower_packages_find_the_hints_of_the_package_above_them() -> None:
-    names = [name for name in migration.__all__ if name not in ("Unsupported", "submodule")]
-    assert [getattr(migration, name) for name in names] == [getattr(trawl.compat, name) for name in names]
-    assert not hasattr(migration, "no_such_hint")
+    names = [name for name in lazy_compat.__all__ if name not in ("Unsupported", "submodule")]
+    assert [getattr(lazy_compat, name) for name in names] == [getattr(trawl.compat, name) for name in names]
+    assert not hasattr(lazy_compat, "no_such_hint")

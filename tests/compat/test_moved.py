@@ -14,7 +14,7 @@ import pytest
 
 import trawl
 from tests.cli.fake_crawl import FakeEngine
-from trawl import Spider, migration
+from trawl import Spider, lazy_compat
 from trawl.cli import main
 from trawl.cli.load import load_spider
 from trawl.compat import MOVED_DEFAULTS, is_moved
@@ -210,7 +210,7 @@ def test_the_setting_decides_where_it_is_said(imports_scrapys: bool, said: objec
 
 def test_the_table_names_settings_that_are_there() -> None:
     assert set(MOVED_DEFAULTS) <= set(known())
-    assert migration.MOVED_DEFAULTS is MOVED_DEFAULTS
+    assert lazy_compat.MOVED_DEFAULTS is MOVED_DEFAULTS
     assert load(Layer("x", {"SCRAPY_COMPAT": True}))["SCRAPY_COMPAT"] is True
 
 

@@ -37,7 +37,7 @@ from trawl.events import (
 )
 from trawl.http import Request, Response
 from trawl.http import fingerprint as own_fingerprint
-from trawl.migration import Unsupported
+from trawl.lazy_compat import Unsupported
 from trawl.observe import Stats
 
 if TYPE_CHECKING:

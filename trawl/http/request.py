@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, Self, TypedDict, TypeVar, Unpack, overloa
 
 import msgspec
 
-from trawl import migration
+from trawl import lazy_compat
 from trawl.http.content import with_legacy_query
 from trawl.http.headers import Headers, HeadersInput, SharedHeaders
 from trawl.http.notes import RequestNotes, notes_of, set_notes
 from trawl.http.url import Fields, encode_form, join_url, lacks_path, normalize_url, sorted_url
-from trawl.migration import Unsupported
+from trawl.lazy_compat import Unsupported
 
 if TYPE_CHECKING:
     from trawl.http.response_types import BodySink
@@ -579,4 +579,4 @@ if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
         """Scrapy's modules below this one, which annotations name."""
-        return migration.submodule(__name__, name)
+        return lazy_compat.submodule(__name__, name)

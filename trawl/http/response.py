@@ -11,12 +11,12 @@ import msgspec
 import parsel
 from lxml import etree
 
-from trawl import migration
+from trawl import lazy_compat
 from trawl.http.content import decode_body, selector_type, with_legacy_query
 from trawl.http.headers import Headers, HeadersInput
 from trawl.http.request import Callback, Request, RequestOptions
 from trawl.http.url import is_joinable, join_url, scheme_of
-from trawl.migration import Unsupported
+from trawl.lazy_compat import Unsupported
 from trawl.selectors import Selector, SelectorList, SelectorType, find_links, select
 
 if TYPE_CHECKING:
@@ -454,4 +454,4 @@ if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
         """Scrapy's modules below this one, which annotations name."""
-        return migration.submodule(__name__, name)
+        return lazy_compat.submodule(__name__, name)

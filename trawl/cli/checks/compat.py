@@ -24,7 +24,7 @@ from trawl.compat import GUIDE, MOVED, changes, name_advice, project_files
 from trawl.compat.crawler import Crawler, CrawlerEngine
 from trawl.errors import PartLoadError, SettingsError
 from trawl.http.url import lacks_path, normalize_url, without_fragment
-from trawl.migration import Unsupported
+from trawl.lazy_compat import Unsupported
 from trawl.settings import DEFAULT, MOVED_DEFAULT, Settings, line_of
 from trawl.settings.load import PART_LISTS
 from trawl.spiders import Spider

@@ -1,7 +1,7 @@
 """Hints for code that was written for Scrapy, for the packages that meet its names.
 
 The hints are functions of :mod:`trawl.compat`, which uses these packages and so stands above them. They are found here
-under the same names: the package is loaded by its own name when a hint is first asked for, as plugins are.
+under the same names, lazily: the package is loaded by its own name when a hint is first asked for, as plugins are.
 """
 
 from __future__ import annotations
