@@ -30,8 +30,8 @@ import trio
 from trawl.blocking import ThreadBlocking
 from trawl.clock import WallClock
 from trawl.frontier import LaneKey, Record
+from trawl.frontier.job_frontier import JobFrontier, open_frontier
 from trawl.frontier.sqlite import SqliteJob, open_job
-from trawl.frontier.stored import StoredFrontier, open_frontier
 from trawl.http import Request
 
 FILL = 10_000
@@ -56,7 +56,7 @@ def record(spider: Pages, number: int, lanes: int) -> Record:
     return Record(request, ((host, None),), f"http://{host}", blake2b(b"%d" % number, digest_size=16).digest())
 
 
-async def opened(directory: str, spider: Pages) -> tuple[SqliteJob, StoredFrontier]:
+async def opened(directory: str, spider: Pages) -> tuple[SqliteJob, JobFrontier]:
     """An open job and its frontier."""
     job = await open_job(directory, ThreadBlocking())
     return job, await open_frontier(job, spider, WallClock.started(trio.current_time()))
@@ -104,7 +104,7 @@ async def measure(directory: str, pages: int, batch: int) -> None:
     print(f"closing: {time.perf_counter() - began:.2f} s; most memory: {rss():,.0f} MB")
 
 
-async def leased(frontier: StoredFrontier, turns: Iterator[LaneKey], batch: int) -> list[Record]:
+async def leased(frontier: JobFrontier, turns: Iterator[LaneKey], batch: int) -> list[Record]:
     """A batch of requests from lanes in turn."""
     leases: list[Record] = []
     while len(leases) < batch:
@@ -124,7 +124,7 @@ def told(what: str, requests: int, job: SqliteJob) -> Iterator[None]:
     )
 
 
-async def page(frontier: StoredFrontier, lease: Record, child: Record) -> None:
+async def page(frontier: JobFrontier, lease: Record, child: Record) -> None:
     """What a page does to its frontier."""
     if child.fingerprint and await frontier.claim_many([child.fingerprint]) == [True]:
         await frontier.acknowledge(lease, [child], [b"i" * 100])

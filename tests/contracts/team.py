@@ -17,12 +17,12 @@ from trawl.clock import WallClock
 from trawl.frontier import Frontier, LaneKey, Record
 from trawl.frontier.base import FrontierStatistics, PushResult, SortKey
 from trawl.frontier.job import as_is
+from trawl.frontier.job_frontier import JobFrontier, open_frontier
 from trawl.frontier.lane_cache import Bounds
 from trawl.frontier.parts import PartsRequired, part_of_lane
 from trawl.frontier.redis.client import Address
 from trawl.frontier.redis.job import RedisJob
 from trawl.frontier.redis.layout import Keys, texts_of
-from trawl.frontier.stored import StoredFrontier, open_frontier
 from trawl.http import Request
 
 __all__ = ["Join", "Session", "Team", "opened_as_team", "settle"]
@@ -38,7 +38,7 @@ class Session:
         losing: Parts that it is to give back.
     """
 
-    def __init__(self, job: RedisJob, frontier: StoredFrontier) -> None:
+    def __init__(self, job: RedisJob, frontier: JobFrontier) -> None:
         self.job = job
         self.frontier = frontier
         self.losing: set[int] = set()
@@ -183,7 +183,7 @@ class Team(Frontier):
         seen = {id(record) for record in stored.seen}
         return PushResult([record for record in records if id(record) not in seen], stored.seen)
 
-    def _of(self, lane: LaneKey) -> StoredFrontier:
+    def _of(self, lane: LaneKey) -> JobFrontier:
         part = part_of_lane(lane)
         return next(session.frontier for session in self.sessions if session.job.share.owns(part))
 

@@ -15,13 +15,13 @@ from tests.simulated_store import SimulatedStore
 from trawl.blocking import InlineBlocking
 from trawl.clock import WallClock
 from trawl.frontier import Frontier, MemoryFrontier
+from trawl.frontier.job_frontier import open_frontier
 from trawl.frontier.lane_cache import Bounds
 from trawl.frontier.parts import part_of
 from trawl.frontier.redis.client import Address
 from trawl.frontier.redis.job import RedisJob
 from trawl.frontier.redis.startup import open_job as open_redis_job
 from trawl.frontier.sqlite import open_job
-from trawl.frontier.stored import open_frontier
 from trawl.testing.frontier_contract import FrontierContract, Opener
 
 

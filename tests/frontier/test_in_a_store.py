@@ -26,11 +26,11 @@ from trawl.errors import JobError, SettingsError, UsageError
 from trawl.feeds import FeedsSettings, open_outbox
 from trawl.frontier import JobSettings
 from trawl.frontier.base import Record
+from trawl.frontier.job_frontier import open_frontier
 from trawl.frontier.redis.client import Address, StoreConnectionError, StoreServer, _mapped, connect
 from trawl.frontier.redis.layout import Keys, key_of, mark_of, place_of
 from trawl.frontier.redis.report import export_pending, failures, inspect_job, requeue_failed
 from trawl.frontier.redis.startup import open_job
-from trawl.frontier.stored import open_frontier
 from trawl.http import Request
 from trawl.testing import SimulatedWeb
 

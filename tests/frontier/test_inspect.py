@@ -17,8 +17,8 @@ from trawl.clock import WallClock
 from trawl.errors import JobError, UsageError
 from trawl.frontier import Record
 from trawl.frontier.inspect import Failure, export_pending, failures, inspect_job, requeue_failed
+from trawl.frontier.job_frontier import JobFrontier, open_frontier
 from trawl.frontier.sqlite import SqliteJob, open_job
-from trawl.frontier.stored import StoredFrontier, open_frontier
 from trawl.http import Request
 from trawl.http.notes import RequestNotes, note, notes_of
 
@@ -32,7 +32,7 @@ class MySpider:
 SPIDER = MySpider()
 
 
-async def opened(directory: Path, *, depth_first: bool = False) -> tuple[SqliteJob, StoredFrontier]:
+async def opened(directory: Path, *, depth_first: bool = False) -> tuple[SqliteJob, JobFrontier]:
     job = await open_job(directory, InlineBlocking())
     wall = WallClock.started(trio.current_time(), NOON)
     try:

@@ -21,8 +21,8 @@ from trawl.clock import WallClock
 from trawl.errors import JobError, UsageError
 from trawl.frontier import Record
 from trawl.frontier.inspect import export_pending, inspect_job
+from trawl.frontier.job_frontier import JobFrontier, open_frontier
 from trawl.frontier.sqlite import SqliteJob, open_job
-from trawl.frontier.stored import StoredFrontier, open_frontier
 from trawl.frontier.tables import SCHEMA_VERSION, connect_to_read
 from trawl.http import Request
 
@@ -44,7 +44,7 @@ async def opened(directory: Path) -> AsyncIterator[SqliteJob]:
         await job.aclose()
 
 
-async def frontier_of(job: SqliteJob) -> StoredFrontier:
+async def frontier_of(job: SqliteJob) -> JobFrontier:
     return await open_frontier(job, object(), WallClock.started(trio.current_time()))
 
 

@@ -13,8 +13,8 @@ import trio
 from trawl.blocking import InlineBlocking
 from trawl.clock import WallClock
 from trawl.frontier import Record
+from trawl.frontier.job_frontier import open_frontier
 from trawl.frontier.sqlite import open_job
-from trawl.frontier.stored import open_frontier
 from trawl.http import Request
 
 PAGES = 1500

@@ -16,6 +16,7 @@ from tests.simulated_store import SimulatedStore
 from trawl.clock import WallClock
 from trawl.errors import JobError, SessionEnded
 from trawl.frontier.base import Record
+from trawl.frontier.job_frontier import JobFrontier, open_frontier
 from trawl.frontier.lane_cache import Bounds
 from trawl.frontier.parts import (
     PARTS,
@@ -33,7 +34,6 @@ from trawl.frontier.redis.client import Address
 from trawl.frontier.redis.job import RedisJob
 from trawl.frontier.redis.layout import Keys
 from trawl.frontier.redis.startup import open_job
-from trawl.frontier.stored import StoredFrontier, open_frontier
 from trawl.http import Request
 
 HERE = Address.parse("redis://store/job")
@@ -58,7 +58,7 @@ class Worker:
         self.rng = rng
         self.exports = exports
         self.job: RedisJob
-        self.frontier: StoredFrontier
+        self.frontier: JobFrontier
         self.losing: set[int] = set()
         self.is_over = False
         self.unclean: set[int] = set()

@@ -24,13 +24,13 @@ from trawl.clock import WallClock
 from trawl.errors import JobError
 from trawl.frontier.base import Record
 from trawl.frontier.codec import unpack
+from trawl.frontier.job_frontier import JobFrontier, open_frontier
 from trawl.frontier.lane_cache import Bounds
 from trawl.frontier.parts import PartsRequired, StartReceived, part_of_lane
 from trawl.frontier.redis.client import Address, Call, StoreConnectionError, StoreServer
 from trawl.frontier.redis.job import RedisJob
 from trawl.frontier.redis.layout import KEY_BYTES, Keys
 from trawl.frontier.redis.startup import open_job
-from trawl.frontier.stored import StoredFrontier, open_frontier
 from trawl.http import Request
 from trawl.testing.clock import seeded_scheduling
 
@@ -80,7 +80,7 @@ class Session:
         self.settling: set[str] = set()
         self.losing: set[int] = set()
         self.job: RedisJob
-        self.frontier: StoredFrontier
+        self.frontier: JobFrontier
         self._leaving = trio.Event()
         self._scope = trio.CancelScope()
 

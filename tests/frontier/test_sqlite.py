@@ -16,9 +16,9 @@ from trawl.blocking import InlineBlocking
 from trawl.clock import WallClock
 from trawl.errors import JobError
 from trawl.frontier import Record
+from trawl.frontier.job_frontier import JobFrontier, open_frontier
 from trawl.frontier.lane_cache import Bounds
 from trawl.frontier.sqlite import SqliteJob, open_job
-from trawl.frontier.stored import StoredFrontier, open_frontier
 from trawl.http import Request
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
@@ -42,7 +42,7 @@ async def opened(
     now_utc: datetime = NOON,
     depth_first: bool = False,
     bounds: Bounds | None = None,
-) -> AsyncIterator[tuple[SqliteJob, StoredFrontier]]:
+) -> AsyncIterator[tuple[SqliteJob, JobFrontier]]:
     job = await open_job(directory, InlineBlocking())
     try:
         wall = WallClock.started(trio.current_time(), now_utc)

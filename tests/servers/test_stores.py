@@ -26,6 +26,7 @@ from tests.simulated_store import SimulatedStore
 from trawl.clock import WallClock
 from trawl.errors import JobError, UsageError
 from trawl.frontier import Frontier
+from trawl.frontier.job_frontier import open_frontier
 from trawl.frontier.lane_cache import Bounds
 from trawl.frontier.parts import HELD, Counts, SessionState, number_in
 from trawl.frontier.redis.client import Address, Call, StoreConnectionError, connect
@@ -33,7 +34,6 @@ from trawl.frontier.redis.job import RedisJob
 from trawl.frontier.redis.layout import Keys, key_of
 from trawl.frontier.redis.report import inspect_job
 from trawl.frontier.redis.startup import open_job
-from trawl.frontier.stored import open_frontier
 from trawl.testing.frontier_contract import FrontierContract, Opener
 
 pytestmark = pytest.mark.servers

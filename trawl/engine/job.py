@@ -297,7 +297,7 @@ async def open_job(
         UsageError: It belongs to another spider; others work on it on other terms; the directory holds something else;
             a feed can't be opened.
     """
-    from trawl.frontier.stored import open_frontier  # noqa: PLC0415
+    from trawl.frontier.job_frontier import open_frontier  # noqa: PLC0415
 
     async with _opened(settings, blocking, exports=bool(feeds.feeds), terms=terms) as job:
         info = _info_of(job, spider, wall.to_utc(trio.current_time()))

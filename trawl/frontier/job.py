@@ -1,7 +1,7 @@
 """A job: what outlives a crawl's process, as the frontier, the feeds and the engine see it, wherever it is stored.
 
 Two stores hold jobs: a directory (:mod:`trawl.frontier.sqlite`) and a server (:mod:`trawl.frontier.redis`). Each is a
-:class:`Job`, and :mod:`trawl.frontier.stored` is the frontier above either. Everything is written in *steps*
+:class:`Job`, and :mod:`trawl.frontier.job_frontier` is the frontier above either. Everything is written in *steps*
 (:class:`Step`): a step is in the store whole, or not at all, and steps are applied in their order. A reading has its
 place among them. Values that are kept, and the positions of the feeds, are written with whatever step comes next: that
 costs nothing, and they are never newer or older than the acknowledgements they belong to.
@@ -40,8 +40,8 @@ from trawl.frontier.parts import HELD
 from trawl.throttling.line import Line
 
 if TYPE_CHECKING:
+    from trawl.frontier.job_frontier import JobFrontier
     from trawl.frontier.redis.sessions import JobSession
-    from trawl.frontier.stored import StoredFrontier
 
 __all__ = [
     "AT_ONCE",
@@ -296,7 +296,7 @@ class Job:
     ::
 
         job = await open_job(directory, blocking)                             trawl.frontier.sqlite
-        frontier = await open_frontier(job, spider, wall, depth_first=...)    trawl.frontier.stored
+        frontier = await open_frontier(job, spider, wall, depth_first=...)    trawl.frontier.job_frontier
         ...                                       the crawl; frontier.aclose() commits and leaves the job open
         await job.aclose()                        last of all
 
@@ -420,7 +420,7 @@ class Job:
         """Return what gives orders of coming, each larger than those before; ``last`` is the largest that is stored."""
         return count(last + 1).__next__
 
-    def follow(self, follower: StoredFrontier) -> None:
+    def follow(self, follower: JobFrontier) -> None:
         """Tell ``follower`` of each change of a shared job before anybody else hears of it, of those so far at once."""
 
     async def apply(self, step: Step, applied: Callable[[StepResult], T]) -> T:

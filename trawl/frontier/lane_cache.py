@@ -8,7 +8,7 @@ A claimed fingerprint is in memory until its request is stored, and is stored in
 fingerprints used last are kept in two generations: when the younger is full it replaces the older. So a crawl of common
 size never asks the store for one, and a large crawl only for those that it has not met for a while.
 
-Only ``trawl.frontier.stored`` imports this module; together they would be too long to read.
+Only ``trawl.frontier.job_frontier`` imports this module; together they would be too long to read.
 """
 
 from __future__ import annotations

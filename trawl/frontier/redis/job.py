@@ -67,7 +67,7 @@ from trawl.frontier.redis.layout import (
 from trawl.frontier.redis.sessions import JobSession, packed
 
 if TYPE_CHECKING:
-    from trawl.frontier.stored import StoredFrontier
+    from trawl.frontier.job_frontier import JobFrontier
 
 __all__ = ["RedisJob"]
 
@@ -210,7 +210,7 @@ class RedisJob(Job):
         """Return what gives orders of coming, by the time since the job began and the session."""
         return self.share.order
 
-    def follow(self, follower: StoredFrontier) -> None:
+    def follow(self, follower: JobFrontier) -> None:
         """Have changes told to ``follower``, those since the job was opened at once."""
         self.share.follow(follower)
 

@@ -46,8 +46,8 @@ from trawl.frontier.redis.client import Call
 from trawl.frontier.redis.layout import Keys, row_of, texts_of
 
 if TYPE_CHECKING:
+    from trawl.frontier.job_frontier import JobFrontier
     from trawl.frontier.redis.job import RedisJob
-    from trawl.frontier.stored import StoredFrontier
 
 __all__ = ["POLL", "JobSession", "packed"]
 
@@ -125,7 +125,7 @@ class JobSession:
         self._wished = trio.Event()
         self._polled_at = -math.inf
         self._job: RedisJob | None = None
-        self._follower: StoredFrontier | None = None
+        self._follower: JobFrontier | None = None
         self._gained: tuple[list[tuple[int, Row]], list[HeldLane]] = [], []  # until there is a follower
         self._arrived: list[Row] = []
         self._changes: deque[Change] = deque()
@@ -278,7 +278,7 @@ class JobSession:
         """Tell what changes to a job that is open now."""
         self._job = job
 
-    def follow(self, follower: StoredFrontier) -> None:
+    def follow(self, follower: JobFrontier) -> None:
         """Have changes told to ``follower``, those so far at once: they are no news to anybody else."""
         self._follower = follower
         follower.gained(*self._gained)

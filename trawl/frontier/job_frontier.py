@@ -32,7 +32,7 @@ from trawl.frontier.parts import is_held, part_in
 from trawl.frontier.sections import LEASES
 from trawl.http import Request
 
-__all__ = ["StoredFrontier", "open_frontier"]
+__all__ = ["JobFrontier", "open_frontier"]
 
 _LANES_AT_ONCE = 16
 """Lanes of held requests that are looked into by one reading."""
@@ -42,7 +42,7 @@ _NONE_STORED = PushResult(())
 """The result of a page without new links."""
 
 
-class StoredFrontier:
+class JobFrontier:
     """Pending requests of a job; :func:`open_frontier` makes it.
 
     A call that needs the store is a checkpoint; :meth:`lease_many` and :meth:`claim_many` need it only for what memory
@@ -488,7 +488,7 @@ class StoredFrontier:
 
 async def open_frontier(
     job: Job, spider: object, wall: WallClock, *, depth_first: bool = False, bounds: Bounds | None = None
-) -> StoredFrontier:
+) -> JobFrontier:
     """Open the frontier of a job, with all that earlier processes left in it, leased or not. A checkpoint.
 
     Args:
@@ -503,7 +503,7 @@ async def open_frontier(
     """
     bounds = bounds or Bounds()
     found = await job.read_snapshot(bounds.marks, wall.to_epoch(trio.current_time()))
-    return StoredFrontier(job, RecordCodec(spider, wall), wall, found, depth_first=depth_first, bounds=bounds)
+    return JobFrontier(job, RecordCodec(spider, wall), wall, found, depth_first=depth_first, bounds=bounds)
 
 
 def _key(record: Record) -> SortKey:
