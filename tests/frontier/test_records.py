@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from trawl.clock import WallClock
 from trawl.frontier import Record, ScopeAmounts
-from trawl.frontier.codec import RecordCodec, StoredRecord, repack, unpack
+from trawl.frontier.codec import JobRecord, RecordCodec, repack, unpack
 from trawl.http import FormRequest, JsonRequest, Request
 from trawl.http.notes import NO_NOTES, RequestNotes, notes_of, set_notes
 
@@ -208,6 +208,6 @@ def test_bytes_that_are_no_record_are_an_error_and_nothing_more(blob: bytes) -> 
 
 def test_what_is_stored_is_read_through_the_checks_of_a_request() -> None:
     stored = unpack(codec().encode(record(headers={"A": "b"}), 0.0))
-    evil = {**{name: getattr(stored, name) for name in StoredRecord.__struct_fields__}, "headers": [["A", "b\r\nC: d"]]}
+    evil = {**{name: getattr(stored, name) for name in JobRecord.__struct_fields__}, "headers": [["A", "b\r\nC: d"]]}
     with pytest.raises(ValueError, match="control character"):
-        codec().decode(msgspec.msgpack.encode(StoredRecord(**evil)), 0.0)
+        codec().decode(msgspec.msgpack.encode(JobRecord(**evil)), 0.0)

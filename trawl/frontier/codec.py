@@ -34,8 +34,8 @@ from trawl.http.notes import NO_NOTES, RequestNotes, notes_of, set_notes
 __all__ = [
     "MAX_NESTED",
     "CallbackNames",
+    "JobRecord",
     "RecordCodec",
-    "StoredRecord",
     "ext_hook",
     "portable",
     "repack",
@@ -265,8 +265,8 @@ _BUILDERS: Mapping[int, Callable[[Any], object]] = {
 }
 
 
-class StoredRecord(msgspec.Struct, array_like=True, frozen=True):
-    """A record as it is stored. New fields go to the end, with a default: an older job is then read as it is.
+class JobRecord(msgspec.Struct, array_like=True, frozen=True):
+    """A record as a job stores it. New fields go to the end, with a default: an older job is then read as it is.
 
     Attributes:
         url: The request's URL.
@@ -394,10 +394,10 @@ _FIELDS = 256
 
 _encoder = msgspec.msgpack.Encoder()
 
-_record_decoder = msgspec.msgpack.Decoder(StoredRecord, ext_hook=ext_hook)
+_record_decoder = msgspec.msgpack.Decoder(JobRecord, ext_hook=ext_hook)
 
 
-def repack(stored: StoredRecord, **changes: Any) -> bytes:
+def repack(stored: JobRecord, **changes: Any) -> bytes:
     """Encode a stored record that was read, with some fields changed."""
     changed = msgspec.structs.replace(stored, **changes)
     return _encoder.encode(
@@ -410,7 +410,7 @@ def repack(stored: StoredRecord, **changes: Any) -> bytes:
     )
 
 
-def unpack(blob: bytes) -> StoredRecord:
+def unpack(blob: bytes) -> JobRecord:
     """Decode a stored record, with meta, cb_kwargs and cookies as they were.
 
     Raises:
@@ -464,7 +464,7 @@ class RecordCodec:
             until = self._wall.to_epoch(record.not_before)
             wait = record.not_before - now
         return _encoder.encode(
-            StoredRecord(
+            JobRecord(
                 url,
                 request.method,
                 request.body or None,

@@ -20,7 +20,7 @@ from typing import Any
 import attrs
 import msgspec
 
-from trawl.frontier.codec import StoredRecord, meta_and_notes, repack, stored_meta, unpack
+from trawl.frontier.codec import JobRecord, meta_and_notes, repack, stored_meta, unpack
 from trawl.frontier.errors import DATABASE_ERRORS, damage_error, job_error
 from trawl.frontier.lock import JobLock, read_last_error, read_owner
 from trawl.frontier.parts import HELD, SessionState
@@ -263,7 +263,7 @@ def _scopes(connection: sqlite3.Connection, lanes: Sequence[tuple[int, int]]) ->
     return counts.most_common()
 
 
-def requeued_row(order: int, lane: int, stored: StoredRecord, now: float) -> tuple[int, int, int, float, bytes]:
+def requeued_row(order: int, lane: int, stored: JobRecord, now: float) -> tuple[int, int, int, float, bytes]:
     """Return the row of a failed request that is queued again, as if it had never been tried."""
     meta, notes = meta_and_notes(stored.meta)
     kept = {key: value for key, value in (meta or {}).items() if key not in _HISTORY}
@@ -272,7 +272,7 @@ def requeued_row(order: int, lane: int, stored: StoredRecord, now: float) -> tup
     return order, lane, -stored.priority, -stored.share, again
 
 
-def json_line(stored: StoredRecord) -> bytes:
+def json_line(stored: JobRecord) -> bytes:
     """Return a pending request as a line of JSON."""
     until = None if stored.until is None else datetime.fromtimestamp(stored.until, UTC)
     values = {
