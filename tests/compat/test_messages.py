@@ -14,7 +14,7 @@ import pytest
 from trawl.cli.load import load_spider
 from trawl.compat.messages import HeaderText, ScrapyHeaders, show_headers
 from trawl.feeds.to_json import to_json
-from trawl.frontier.codec import portable
+from trawl.frontier.record_format import portable
 from trawl.http import Headers, HtmlResponse, Request, Response
 from trawl.testing import SimulatedWeb, simulate
 

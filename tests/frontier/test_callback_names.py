@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from trawl.frontier.codec import CallbackNames
+from trawl.frontier.record_format import CallbackNames
 
 
 def elsewhere(response: object) -> None:

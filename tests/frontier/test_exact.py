@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trawl.frontier.codec import MAX_NESTED, ext_hook, portable
+from trawl.frontier.record_format import MAX_NESTED, ext_hook, portable
 from trawl.http import Request
 
 DECODER = msgspec.msgpack.Decoder(ext_hook=ext_hook)

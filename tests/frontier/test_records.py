@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from trawl.clock import WallClock
 from trawl.frontier import Record, ScopeAmounts
-from trawl.frontier.codec import JobRecord, RecordCodec, repack, unpack
+from trawl.frontier.record_format import JobRecord, RecordFormat, repack, unpack
 from trawl.http import FormRequest, JsonRequest, Request
 from trawl.http.notes import NO_NOTES, RequestNotes, notes_of, set_notes
 
@@ -29,8 +29,8 @@ class MySpider:
 SPIDER = MySpider()
 
 
-def codec(at: float = 0.0, now_utc: datetime = NOON) -> RecordCodec:
-    return RecordCodec(SPIDER, WallClock.started(at, now_utc))
+def record_format(at: float = 0.0, now_utc: datetime = NOON) -> RecordFormat:
+    return RecordFormat(SPIDER, WallClock.started(at, now_utc))
 
 
 def record(not_before: float = 0.0, **options: Any) -> Record:
@@ -39,7 +39,7 @@ def record(not_before: float = 0.0, **options: Any) -> Record:
 
 
 def there_and_back(given: Record) -> Record:
-    return codec().decode(codec().encode(given, 0.0), 0.0)
+    return record_format().decode(record_format().encode(given, 0.0), 0.0)
 
 
 def test_what_was_diverted_comes_back_as_such_and_takes_places_though_it_is_exempt() -> None:
@@ -61,7 +61,7 @@ def test_scopes_and_origin_come_back_whatever_the_url_has_of_them(url: str, orig
 
 def test_what_is_stored_of_a_plain_link_names_its_host_once() -> None:
     plain = Record(Request("http://www.a.example/b"), (("www.a.example", None),), "//www.a.example")
-    assert codec().encode(plain, 0.0).count(b"a.example") == 1
+    assert record_format().encode(plain, 0.0).count(b"a.example") == 1
 
 
 def test_a_url_that_was_written_without_a_path_comes_back_as_such() -> None:
@@ -123,11 +123,11 @@ def test_the_notes_of_a_request_come_back_and_are_not_in_its_meta() -> None:
 
 
 def test_the_notes_that_an_earlier_release_stored_are_read() -> None:
-    stored = unpack(codec().encode(record(), 0.0))
+    stored = unpack(record_format().encode(record(), 0.0))
     kept: dict[str, Any] = {"throttling_refused_at": 7.5, "throttling_refusals": 2, "throttling_bad_page": True}
     kept |= {"throttling_uncounted": True, "throttling_admitted_at": 8.5, "_dressed_by_session": "anna"}
     kept |= {"_proxy_is_chosen": "unsent", "proxy": "http://p.example:1", "mine": 1}
-    again = codec().decode(repack(stored, meta=kept), 0.0).request
+    again = record_format().decode(repack(stored, meta=kept), 0.0).request
     assert again.meta == {"proxy": "http://p.example:1", "mine": 1}
     assert notes_of(again) == RequestNotes(
         refused_at=7.5, refusals=2, is_bad_page=True, is_uncounted=True, admitted_at=8.5, proxy="http://p.example:1",
@@ -156,7 +156,7 @@ def test_a_bare_request_comes_back_bare() -> None:
 )
 def test_what_can_not_be_stored_is_named(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        codec().encode(record(**options), 0.0)
+        record_format().encode(record(**options), 0.0)
 
 
 def test_a_request_of_a_users_own_class_is_refused() -> None:
@@ -164,7 +164,7 @@ def test_a_request_of_a_users_own_class_is_refused() -> None:
         pass
 
     with pytest.raises(ValueError, match=r"^a Mine can't be stored in a job"):
-        codec().encode(Record(Mine("http://a.example/"), (), "http://a.example"), 0.0)
+        record_format().encode(Record(Mine("http://a.example/"), (), "http://a.example"), 0.0)
 
 
 @pytest.mark.parametrize(
@@ -179,8 +179,10 @@ def test_a_form_and_json_are_stored_as_the_plain_request_that_they_send(request_
 
 @given(st.floats(0.0, 1e6), st.floats(0.0, 1e6), st.floats(-1e6, 1e6))
 def test_p10_a_time_to_wait_for_is_kept_in_wall_time_and_never_grows(wait: float, away: float, step: float) -> None:
-    blob = codec(at=50.0).encode(record(not_before=50.0 + wait), 50.0)
-    later = codec(at=7.0, now_utc=NOON + timedelta(seconds=away + step))  # another process, the clock set meanwhile
+    blob = record_format(at=50.0).encode(record(not_before=50.0 + wait), 50.0)
+    later = record_format(
+        at=7.0, now_utc=NOON + timedelta(seconds=away + step)
+    )  # another process, the clock set meanwhile
     left = later.decode(blob, 7.0).not_before - 7.0
     if step == 0.0:
         assert max(left, 0.0) == pytest.approx(max(wait - away, 0.0), abs=1e-3)
@@ -188,26 +190,26 @@ def test_p10_a_time_to_wait_for_is_kept_in_wall_time_and_never_grows(wait: float
 
 
 def test_a_time_that_has_passed_is_not_stored() -> None:
-    assert codec().decode(codec().encode(record(not_before=5.0), 9.0), 0.0).not_before == 0.0
+    assert record_format().decode(record_format().encode(record(not_before=5.0), 9.0), 0.0).not_before == 0.0
 
 
 def test_a_callback_that_the_spider_has_no_more_is_an_error_with_its_name() -> None:
     class Newer:
         pass
 
-    blob = codec().encode(record(callback=SPIDER.parse), 0.0)
+    blob = record_format().encode(record(callback=SPIDER.parse), 0.0)
     with pytest.raises(LookupError, match="the spider Newer has no method 'parse'"):
-        RecordCodec(Newer(), WallClock.started(0.0)).decode(blob, 0.0)
+        RecordFormat(Newer(), WallClock.started(0.0)).decode(blob, 0.0)
 
 
 @pytest.mark.parametrize("blob", [b"", b"\xc1", b"\x90", b"\x93\x01\x02\x03", b"cos\nsystem\n(S'id'\ntR."])
 def test_bytes_that_are_no_record_are_an_error_and_nothing_more(blob: bytes) -> None:
     with pytest.raises(ValueError, match=r"."):
-        codec().decode(blob, 0.0)
+        record_format().decode(blob, 0.0)
 
 
 def test_what_is_stored_is_read_through_the_checks_of_a_request() -> None:
-    stored = unpack(codec().encode(record(headers={"A": "b"}), 0.0))
+    stored = unpack(record_format().encode(record(headers={"A": "b"}), 0.0))
     evil = {**{name: getattr(stored, name) for name in JobRecord.__struct_fields__}, "headers": [["A", "b\r\nC: d"]]}
     with pytest.raises(ValueError, match="control character"):
-        codec().decode(msgspec.msgpack.encode(JobRecord(**evil)), 0.0)
+        record_format().decode(msgspec.msgpack.encode(JobRecord(**evil)), 0.0)

@@ -23,10 +23,10 @@ from tests.simulated_store import SimulatedStore
 from trawl.clock import WallClock
 from trawl.errors import JobError
 from trawl.frontier.base import Record
-from trawl.frontier.codec import unpack
 from trawl.frontier.job_frontier import JobFrontier, open_frontier
 from trawl.frontier.lane_cache import Bounds
 from trawl.frontier.parts import PartsRequired, StartReceived, part_of_lane
+from trawl.frontier.record_format import unpack
 from trawl.frontier.redis.client import Address, Call, StoreConnectionError, StoreServer
 from trawl.frontier.redis.job import RedisJob
 from trawl.frontier.redis.layout import KEY_BYTES, Keys

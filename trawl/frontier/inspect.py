@@ -20,10 +20,10 @@ from typing import Any
 import attrs
 import msgspec
 
-from trawl.frontier.codec import JobRecord, meta_and_notes, repack, stored_meta, unpack
 from trawl.frontier.errors import DATABASE_ERRORS, damage_error, job_error
 from trawl.frontier.lock import JobLock, read_last_error, read_owner
 from trawl.frontier.parts import HELD, SessionState
+from trawl.frontier.record_format import JobRecord, meta_and_notes, repack, stored_meta, unpack
 from trawl.frontier.sections import LEASES
 from trawl.frontier.tables import connect, connect_to_read, read_kept
 from trawl.http.notes import RequestNotes

@@ -25,10 +25,10 @@ import trio
 from trawl.clock import WallClock
 from trawl.errors import JobError
 from trawl.frontier.base import FrontierStatistics, LaneKey, PushResult, Record, SortKey
-from trawl.frontier.codec import RecordCodec
 from trawl.frontier.job import HeldLane, Job, Place, Row, Snapshot, Step, StepResult, as_is, wall_time
 from trawl.frontier.lane_cache import Bounds, DupeFilter, LaneCache, LaneCaches
 from trawl.frontier.parts import is_held, part_in
+from trawl.frontier.record_format import RecordFormat
 from trawl.frontier.sections import LEASES
 from trawl.http import Request
 
@@ -53,10 +53,17 @@ class JobFrontier:
     """
 
     def __init__(
-        self, job: Job, codec: RecordCodec, wall: WallClock, found: Snapshot, *, depth_first: bool, bounds: Bounds
+        self,
+        job: Job,
+        record_format: RecordFormat,
+        wall: WallClock,
+        found: Snapshot,
+        *,
+        depth_first: bool,
+        bounds: Bounds,
     ) -> None:
         self._job = job
-        self._codec = codec
+        self._format = record_format
         self._wall = wall
         self._sign = -1 if depth_first else 1
         self._next_order = job.orders_after(found.last_order)
@@ -91,7 +98,7 @@ class JobFrontier:
     def refusal(self, record: Record) -> str | None:
         """Return the reason why ``record`` can't be stored; None when it can."""
         try:
-            record.stored = self._codec.encode(record, trio.current_time())
+            record.stored = self._format.encode(record, trio.current_time())
         except ValueError as error:
             return str(error)
         return None
@@ -354,7 +361,7 @@ class JobFrontier:
     ) -> tuple[list[Row], list[bytes | None]]:
         """Return the rows and fingerprints to store for ``records``, which get their orders."""
         now = trio.current_time()
-        blobs = [record.stored if record.stored is not None else self._codec.encode(record, now) for record in records]
+        blobs = [record.stored if record.stored is not None else self._format.encode(record, now) for record in records]
         rows: list[Row] = []
         for record, blob in zip(records, blobs, strict=True):
             assert isinstance(blob, bytes)
@@ -443,7 +450,7 @@ class JobFrontier:
 
     def _decoded(self, order: int, blob: bytes, now: float) -> Record:
         try:
-            record = self._codec.decode(blob, now)
+            record = self._format.decode(blob, now)
         except (ValueError, LookupError, TypeError) as error:
             raise self._damaged(order, str(error)) from error
         record.order = order
@@ -503,7 +510,7 @@ async def open_frontier(
     """
     bounds = bounds or Bounds()
     found = await job.read_snapshot(bounds.marks, wall.to_epoch(trio.current_time()))
-    return JobFrontier(job, RecordCodec(spider, wall), wall, found, depth_first=depth_first, bounds=bounds)
+    return JobFrontier(job, RecordFormat(spider, wall), wall, found, depth_first=depth_first, bounds=bounds)
 
 
 def _key(record: Record) -> SortKey:

@@ -23,10 +23,10 @@ from pathlib import Path
 
 from trawl.errors import JobError, UsageError
 from trawl.frontier.base import OutboxItem
-from trawl.frontier.codec import repack, unpack
 from trawl.frontier.errors import malformed
 from trawl.frontier.job import AT_ONCE, LAST_ORDER, READ_BYTES, HeldLane, Row, Snapshot, Step, wall_time
 from trawl.frontier.parts import HELD
+from trawl.frontier.record_format import repack, unpack
 
 __all__ = [
     "APPLICATION_ID",

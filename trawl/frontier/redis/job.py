@@ -32,7 +32,6 @@ import trio
 
 from trawl.errors import JobError, SessionEnded, TrawlError
 from trawl.frontier.base import LaneKey, OutboxItem
-from trawl.frontier.codec import repack, unpack
 from trawl.frontier.job import (
     AT_ONCE,
     READ_BYTES,
@@ -50,6 +49,7 @@ from trawl.frontier.job import (
     wall_time,
 )
 from trawl.frontier.parts import HELD, number_in, part_in, part_of_lane
+from trawl.frontier.record_format import repack, unpack
 from trawl.frontier.redis.client import Address, Call, StoreConnectionError, StoreServer
 from trawl.frontier.redis.layout import (
     KEY_BYTES,

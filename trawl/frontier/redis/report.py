@@ -14,10 +14,10 @@ from typing import Any, TypeVar
 import trio
 
 from trawl.errors import JobError
-from trawl.frontier.codec import unpack
 from trawl.frontier.inspect import Failure, JobReport, SessionReport, json_line, requeued_row
 from trawl.frontier.job import Step, as_is
 from trawl.frontier.parts import SessionState, is_held
+from trawl.frontier.record_format import unpack
 from trawl.frontier.redis import client
 from trawl.frontier.redis.client import Address, Call, StoreConnectionError, StoreServer
 from trawl.frontier.redis.layout import KEY_BYTES, Keys, end_of_lane, kept_of, place_of, start_of_lane, texts_of

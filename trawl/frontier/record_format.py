@@ -35,7 +35,7 @@ __all__ = [
     "MAX_NESTED",
     "CallbackNames",
     "JobRecord",
-    "RecordCodec",
+    "RecordFormat",
     "ext_hook",
     "portable",
     "repack",
@@ -429,8 +429,8 @@ def _portion(amount: float | None) -> float | None:
     return None if amount is None else float(amount)
 
 
-class RecordCodec:
-    """Turns the records of one spider's job into bytes and back.
+class RecordFormat:
+    """The format of the records of one spider's job: turns them into bytes and back.
 
     Args:
         spider: Whose methods the callbacks are.
