@@ -27,7 +27,7 @@ from trawl.compat import MOVED_DEFAULTS
 from trawl.compat.messages import HeaderText
 from trawl.errors import FeedError, SettingsError
 from trawl.feeds import Feeds, FeedsSettings, open_feeds, open_outbox
-from trawl.feeds.stored_items import from_stored, to_stored
+from trawl.feeds.job_item import from_stored, to_stored
 from trawl.items import Field, Item
 
 BASE: Any = MOVED_DEFAULTS["FEED_EXPORTERS_BASE"]

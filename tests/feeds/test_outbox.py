@@ -19,8 +19,8 @@ from trawl.blocking import InlineBlocking
 from trawl.errors import FeedError, ItemLost, JobError
 from trawl.feeds import FeedMapping, Feeds, FeedsSettings, open_outbox
 from trawl.feeds.files import TextFile
+from trawl.feeds.job_item import to_stored
 from trawl.feeds.outbox import MAX_BEHIND, OutboxWriter
-from trawl.feeds.stored_items import to_stored
 from trawl.observe import Stats
 
 FORMATS = list(READERS)

@@ -27,8 +27,8 @@ from trawl.feeds.base import FeedState, FormatConflict
 from trawl.feeds.files import FeedFile, RefusedItem, TextFile, reason_of_failure
 from trawl.feeds.item_errors import ItemOrigin
 from trawl.feeds.item_filter import ItemFilter
+from trawl.feeds.job_item import JobItem
 from trawl.feeds.options import TABLES, FeedOptions, fill_path, is_numbered, placeholders_in
-from trawl.feeds.stored_items import StoredItem
 from trawl.feeds.to_json import written_fields
 
 __all__ = ["Feed", "refuse_for_job"]
@@ -194,7 +194,7 @@ class Feed:
             return self._add(item, origin)
         return self._add(written_fields(item, is_typed=self._files[-1].is_typed), origin)
 
-    def add_stored(self, stored: StoredItem, origin: ItemOrigin | None = None) -> int:
+    def add_stored(self, stored: JobItem, origin: ItemOrigin | None = None) -> int:
         """Take an item out of a job's outbox, as :meth:`add` takes an item.
 
         Raises:

@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 
 from trawl.errors import SettingsError
-from trawl.feeds.stored_items import StoredItem, class_name
+from trawl.feeds.job_item import JobItem, class_name
 from trawl.items import InvalidItem
 
 __all__ = ["Accepts", "ItemFilter", "load_accepts"]
@@ -48,7 +48,7 @@ class ItemFilter:
             return False
         return self.accepts is None or self._accepted(item)
 
-    def takes_stored(self, stored: StoredItem) -> bool:
+    def takes_stored(self, stored: JobItem) -> bool:
         """Return whether the feed takes an item of a job's outbox; its function was asked when it was stored.
 
         Raises:

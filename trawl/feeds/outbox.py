@@ -47,9 +47,9 @@ from trawl.blocking import Blocking
 from trawl.errors import FeedError, ItemLost
 from trawl.feeds.base import FeedState
 from trawl.feeds.item_errors import Counts, ItemErrors, ItemOrigin, reason_of
+from trawl.feeds.job_item import from_stored, to_stored
 from trawl.feeds.options import feed_options, fill_path
 from trawl.feeds.settings import FeedsSettings
-from trawl.feeds.stored_items import from_stored, to_stored
 from trawl.feeds.writer import Feeds, WriterWakeup, open_feeds
 from trawl.frontier import OutboxItem, Section
 

@@ -38,12 +38,12 @@ import msgspec
 from trawl.feeds.to_json import serialized_fields, to_builtins, to_json, written_fields, wrong_field
 from trawl.items import Field, Item, field_metadata, is_item
 
-__all__ = ["StoredItem", "class_name", "from_stored", "to_stored"]
+__all__ = ["JobItem", "class_name", "from_stored", "to_stored"]
 
 Fields = dict[str, object]
 
 
-class StoredItem(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
+class JobItem(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
     """An item of the outbox.
 
     Attributes:
@@ -84,10 +84,10 @@ class StoredItem(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fi
             return True
         return False if f"-{destination}" in self.classes else None
 
-    def moved(self, places: Mapping[str, str]) -> StoredItem:
+    def moved(self, places: Mapping[str, str]) -> JobItem:
         """Return this item, with the answers of filters under the ``places`` where their feeds are now."""
         now = [f"{name[0]}{places[name[1:]]}" if name[1:] in places else name for name in self.classes]
-        return StoredItem(self.fields, tuple(now), self.exact)
+        return JobItem(self.fields, tuple(now), self.exact)
 
     def is_of(self, classes: Iterable[type]) -> bool:
         """Return whether the item was of one of ``classes``."""
@@ -215,7 +215,7 @@ def _item_type(names: tuple[str, ...]) -> type[Item]:
     return type("Item", (Item,), {"fields": fields})
 
 
-def from_stored(stored: bytes) -> StoredItem:
+def from_stored(stored: bytes) -> JobItem:
     """Decode an item of the outbox.
 
     Raises:
@@ -223,7 +223,7 @@ def from_stored(stored: bytes) -> StoredItem:
     """
     try:
         if stored[:1] == b"{":
-            return StoredItem(_FIELDS.decode(stored), ())
+            return JobItem(_FIELDS.decode(stored), ())
         return _WHOLE.decode(stored)
     except RecursionError as error:
         raise ValueError("an item is nested too deep") from error
@@ -232,4 +232,4 @@ def from_stored(stored: bytes) -> StoredItem:
 _DICT = class_name(dict)
 _encode = msgspec.json.Encoder().encode
 _FIELDS = msgspec.json.Decoder(Fields)
-_WHOLE = msgspec.json.Decoder(StoredItem)
+_WHOLE = msgspec.json.Decoder(JobItem)

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from trawl.feeds import FORMATS, FeedOptions
 from trawl.feeds.exporter_format import make_format
-from trawl.feeds.stored_items import StoredItem, class_name, from_stored, to_stored
+from trawl.feeds.job_item import JobItem, class_name, from_stored, to_stored
 from trawl.feeds.to_json import written_fields
 from trawl.items import Field, Item
 
@@ -145,7 +145,7 @@ def test_what_can_not_be_written_is_refused_when_it_is_stored() -> None:
 
 
 def test_damaged_items_are_refused() -> None:
-    assert from_stored(b"{}") == StoredItem({}, ())
+    assert from_stored(b"{}") == JobItem({}, ())
     for damaged in (b"", b"[]", b"{", b'[{},"a"]', b"\xff", b"[1,2]"):
         with pytest.raises(ValueError):  # noqa: PT011 - a msgspec error says what
             from_stored(damaged)
