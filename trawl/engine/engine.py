@@ -42,7 +42,8 @@ Three questions that are asked first, and the one place that answers each:
   (``trawl.feeds.files.FeedFile.write``). On its way there it passes :meth:`ItemWriter.put
   <trawl.engine.items.ItemWriter.put>`, or where nothing has to wait its twin ``put_nowait``: pipelines first, then the
   feeds (``trawl.feeds.writer.Feeds``). With a job, the pipelines' result is stored with the page's acknowledgement
-  (:mod:`trawl.engine.job_items`), and the feeds get it from that outbox (``trawl.feeds.outbox.OutboxWriter``).
+  (:class:`JobItemWriter <trawl.engine.items.JobItemWriter>`), and the feeds get it from that outbox
+  (``trawl.feeds.outbox.OutboxWriter``).
 
 A request under way is a :class:`~trawl.scheduler.grant.Grant`, which has all else that is known of it. It waits in a
 lane, is granted, and is carried to its end by one task, whose notes are its ``task``
@@ -71,9 +72,8 @@ from trawl.engine.direct import DirectFetches
 from trawl.engine.dispatch import Dispatcher
 from trawl.engine.fetcher import Fetcher, ScopeLimiters
 from trawl.engine.hooks import Hooks, IdleRounds
-from trawl.engine.items import ItemWriter, Processor
+from trawl.engine.items import ItemWriter, JobItemWriter, Processor
 from trawl.engine.job import JobState
-from trawl.engine.job_items import JobItemWriter
 from trawl.engine.leases import Leases
 from trawl.engine.limits import CrawlLimits
 from trawl.engine.robots_gate import RobotsGates

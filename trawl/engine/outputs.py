@@ -11,8 +11,7 @@ from typing import Protocol
 import trio
 
 from trawl.engine.callbacks import InvalidOutput
-from trawl.engine.items import ItemWriter
-from trawl.engine.job_items import CallbackItems
+from trawl.engine.items import CallbackItems, ItemWriter
 from trawl.engine.limits import Full
 from trawl.errors import ItemLost
 from trawl.events import Events, ItemScraped

@@ -17,9 +17,8 @@ import trio
 from trawl.engine.callbacks import InvalidOutput, Shields, advice, leaf_errors
 from trawl.engine.context import CrawlContext
 from trawl.engine.hooks import StartHook, started_by
-from trawl.engine.items import ItemWriter
+from trawl.engine.items import ItemWriter, JobItemWriter
 from trawl.engine.job import JobState
-from trawl.engine.job_items import JobItemWriter
 from trawl.engine.leases import MAX_PENDING, Leases
 from trawl.engine.outputs import BATCH, CallbackOutputs
 from trawl.errors import CloseSpider, JobError

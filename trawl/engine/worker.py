@@ -24,8 +24,7 @@ from trawl.engine.callbacks import Callback, advice, call, consume, leaf_errors,
 from trawl.engine.context import CrawlContext
 from trawl.engine.fetcher import Fetcher
 from trawl.engine.hooks import Hooks, hooked
-from trawl.engine.items import ItemWriter
-from trawl.engine.job_items import JobItemWriter
+from trawl.engine.items import ItemWriter, JobItemWriter
 from trawl.engine.leases import Leases
 from trawl.engine.limits import CrawlLimits
 from trawl.engine.outputs import CallbackOutputs
