@@ -14,8 +14,7 @@ import trio
 from rich.console import Console
 
 from trawl.cli.logs import Logs, is_expected
-from trawl.engine.callbacks import Shields, consume
-from trawl.engine.outputs import CallbackOutputs
+from trawl.engine.callbacks import CallbackOutputs, Shields, consume
 from trawl.errors import DownloadError, UsageError
 from trawl.http import Request
 from trawl.observe import ObserveSettings

@@ -7,9 +7,8 @@ import logging
 import pytest
 import trio
 
-from trawl.engine.callbacks import InvalidOutput
+from trawl.engine.callbacks import BATCH, CallbackOutputs, InvalidOutput
 from trawl.engine.items import ItemWriter
-from trawl.engine.outputs import BATCH, CallbackOutputs
 from trawl.errors import DropItem
 from trawl.http import Request, Response
 from trawl.observe import Stats

@@ -14,10 +14,10 @@ import attrs
 import trio
 
 from trawl.blocking import Blocking
+from trawl.engine.callbacks import BATCH
 from trawl.engine.context import CrawlContext
 from trawl.engine.direct import DirectFetches
 from trawl.engine.leases import MAX_PENDING, Leases
-from trawl.engine.outputs import BATCH
 from trawl.engine.state import current_grant
 from trawl.errors import IgnoreRequest, SettingsError
 from trawl.events import MAX_UNREAD, Event, EventStream, EventT

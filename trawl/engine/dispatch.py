@@ -25,8 +25,8 @@ import trio
 
 from trawl.engine.admission import Admission
 from trawl.engine.cache_lookup import CacheLookup
+from trawl.engine.callbacks import BATCH
 from trawl.engine.fetcher import ScopeLimiters
-from trawl.engine.outputs import BATCH
 from trawl.engine.robots_gate import RobotsGates
 from trawl.engine.sharing import Sharing
 from trawl.engine.start_requests import StartRequests

@@ -21,7 +21,7 @@ hear      The throttle hears of the answer, then the places are free      :meth:
           again                                                           <trawl.engine.fetcher.Fetcher.send>`
 call      The callback, or the errback, is called with the answer         :meth:`Worker.run
                                                                           <trawl.engine.worker.Worker.run>`
-output    Its requests are admitted, its items are written                :mod:`trawl.engine.outputs`,
+output    Its requests are admitted, its items are written                :mod:`trawl.engine.callbacks`,
                                                                           :mod:`trawl.engine.items`
 ========  ==============================================================  ============================================
 

@@ -22,9 +22,8 @@ from typing import Any
 
 import trio
 
-from trawl.engine.callbacks import Callback, Shields, call
+from trawl.engine.callbacks import BATCH, Callback, Shields, call
 from trawl.engine.leases import Leases
-from trawl.engine.outputs import BATCH
 from trawl.engine.state import State
 from trawl.errors import TrawlError
 from trawl.events import Events

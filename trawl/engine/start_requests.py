@@ -14,13 +14,12 @@ from typing import Any
 
 import trio
 
-from trawl.engine.callbacks import InvalidOutput, Shields, advice, leaf_errors
+from trawl.engine.callbacks import BATCH, CallbackOutputs, InvalidOutput, Shields, advice, leaf_errors
 from trawl.engine.context import CrawlContext
 from trawl.engine.hooks import StartHook, started_by
 from trawl.engine.items import ItemWriter, JobItemWriter
 from trawl.engine.job import JobState
 from trawl.engine.leases import MAX_PENDING, Leases
-from trawl.engine.outputs import BATCH, CallbackOutputs
 from trawl.errors import CloseSpider, JobError
 from trawl.http import Request
 

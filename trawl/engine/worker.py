@@ -20,14 +20,13 @@ from types import GeneratorType
 
 import trio
 
-from trawl.engine.callbacks import Callback, advice, call, consume, leaf_errors, named
+from trawl.engine.callbacks import Callback, CallbackOutputs, advice, call, consume, leaf_errors, named
 from trawl.engine.context import CrawlContext
 from trawl.engine.fetcher import Fetcher
 from trawl.engine.hooks import Hooks, hooked
 from trawl.engine.items import ItemWriter, JobItemWriter
 from trawl.engine.leases import Leases
 from trawl.engine.limits import CrawlLimits
-from trawl.engine.outputs import CallbackOutputs
 from trawl.engine.settings import EngineSettings
 from trawl.engine.state import RequestTask, current_grant
 from trawl.errors import AddressRefused, CloseSpider, ConnectFailed, DownloadError, HttpError, IgnoreRequest, TrawlError
