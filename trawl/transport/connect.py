@@ -13,7 +13,7 @@ import trio
 
 from trawl.addresses import AddressGuard
 from trawl.errors import AddressRefused
-from trawl.transport.errors import words_of
+from trawl.transport.base import words_of
 from trawl.transport.resolver import Address, Resolve
 from trawl.transport.settings import BindAddress
 

@@ -24,8 +24,8 @@ from trawl.errors import (
     ResponseBroken,
 )
 from trawl.http import Outcome, Request, Response, without_fragment
+from trawl.transport.base import words_of
 from trawl.transport.body import Body, ResponseLimits, SinkWriter, sink_for
-from trawl.transport.errors import words_of
 from trawl.transport.http11.network_stream import NetworkStream
 from trawl.transport.http11.parser import ConnectionClosedError, ResponseParser
 from trawl.transport.http11.pool import Origin

@@ -15,11 +15,10 @@ import trio
 from trawl.addresses import AddressGuard
 from trawl.errors import DownloadError, ResponseBroken
 from trawl.http import SAFE_METHODS, Headers, Outcome, Request, Response
-from trawl.transport.base import ROOM_PAUSE, OnSent, Room, needs_new_connection, tell_written, wait_to_send
+from trawl.transport.base import ROOM_PAUSE, OnSent, Room, needs_new_connection, tell_written, wait_to_send, words_of
 from trawl.transport.body import ResponseLimits
 from trawl.transport.connect import ConnectOptions
 from trawl.transport.content_encoding import accept_encoding
-from trawl.transport.errors import words_of
 from trawl.transport.http11.connection import Connect, Connection, RequestDeadline, read_response
 from trawl.transport.http11.parser import ConnectionClosedError
 from trawl.transport.http11.pool import ConnectionFactory, FileLimitError, Origin, Pool, room_for_idle

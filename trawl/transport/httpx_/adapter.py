@@ -20,8 +20,8 @@ import trio
 
 from trawl.errors import ConnectFailed, DownloadError, ResponseBroken
 from trawl.http import SAFE_METHODS
+from trawl.transport.base import system_error, words_of
 from trawl.transport.connect import ConnectOptions
-from trawl.transport.errors import system_error, words_of
 from trawl.transport.http11.connection import Connection
 from trawl.transport.http11.network_stream import NetworkStream
 from trawl.transport.http11.parser import ConnectionClosedError, ReasonParser

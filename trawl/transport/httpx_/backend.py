@@ -38,9 +38,8 @@ from trawl.errors import (
     ReadTimeout,
     ResponseBroken,
 )
-from trawl.transport.base import Room
+from trawl.transport.base import Room, is_short_of_files, protocol_words, system_error, tls_failure, words_of
 from trawl.transport.connect import ConnectOptions, dial
-from trawl.transport.errors import is_short_of_files, protocol_words, system_error, tls_failure, words_of
 from trawl.transport.proxy import Proxy
 from trawl.transport.resolver import Resolve
 from trawl.transport.settings import BindAddress, TransportSettings

@@ -30,10 +30,17 @@ from trawl.errors import (
     UnsupportedScheme,
 )
 from trawl.http import SAFE_METHODS, Headers, Outcome, Request, Response, scheme_of, without_fragment
-from trawl.transport.base import ROOM_PAUSE, OnSent, Room, needs_new_connection, tell_written, wait_to_send
+from trawl.transport.base import (
+    ROOM_PAUSE,
+    OnSent,
+    Room,
+    is_short_of_files,
+    needs_new_connection,
+    tell_written,
+    wait_to_send,
+)
 from trawl.transport.body import ResponseLimits, SinkWriter, sink_for
 from trawl.transport.content_encoding import accept_encoding
-from trawl.transport.errors import is_short_of_files
 from trawl.transport.http11.network_stream import client_context
 from trawl.transport.http11.request_head import Target, wire_fields
 from trawl.transport.httpx_.backend import (
