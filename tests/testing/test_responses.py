@@ -6,7 +6,7 @@ import pytest
 
 from trawl.errors import ProxyFailed, ReadTimeout, ResponseBroken
 from trawl.testing import SimulatedResponse
-from trawl.testing.responses import make_failure, make_page, make_redirect
+from trawl.testing.hosts import make_failure, make_page, make_redirect
 
 
 def test_text_is_sent_as_utf_8_and_said_to_be_html() -> None:

@@ -22,7 +22,7 @@ from trawl.errors import UsageError
 from trawl.http import Request
 from trawl.observe import printable
 from trawl.testing.demo import DemoSite
-from trawl.testing.responses import SimulatedResponse
+from trawl.testing.hosts import SimulatedResponse
 
 __all__ = ["DemoServer", "demo_command"]
 

@@ -12,10 +12,9 @@ if TYPE_CHECKING:
     from trawl.testing.demo import DemoSite
     from trawl.testing.frontier_contract import FrontierContract
     from trawl.testing.guard import NotSimulated, Stuck
-    from trawl.testing.hosts import LogNormal, Outage, Uniform
+    from trawl.testing.hosts import LogNormal, Outage, SimulatedResponse, Uniform
     from trawl.testing.limits import RateLimit
     from trawl.testing.plot import Rate
-    from trawl.testing.responses import SimulatedResponse
     from trawl.testing.sends import Send, Span
     from trawl.testing.simulation import Simulation, simulate
     from trawl.testing.transport import SimulatedTransport
@@ -50,7 +49,7 @@ _HOMES = {
     "Rate": "plot",
     "RateLimit": "limits",
     "Send": "sends",
-    "SimulatedResponse": "responses",
+    "SimulatedResponse": "hosts",
     "SimulatedTransport": "transport",
     "SimulatedWeb": "web",
     "Simulation": "simulation",

@@ -26,8 +26,8 @@ import trio
 
 from trawl.errors import ResponseBroken
 from trawl.http import Request
+from trawl.testing.hosts import SimulatedResponse
 from trawl.testing.limits import RateLimit, TokenBucket
-from trawl.testing.responses import SimulatedResponse
 
 __all__ = ["DEMO_HOST", "ROBOTS", "DemoSite"]
 

@@ -34,9 +34,8 @@ from trawl.errors import (
 )
 from trawl.http import Outcome, Request, Response, origin_of, without_fragment
 from trawl.testing.clock import sleep_until
-from trawl.testing.hosts import Host, Outage, draw_seconds
+from trawl.testing.hosts import Failure, Host, Outage, SimulatedResponse, draw_seconds, make_failure
 from trawl.testing.limits import TokenBucket
-from trawl.testing.responses import Failure, SimulatedResponse, make_failure
 from trawl.testing.sends import SendLog, SendRecord
 from trawl.transport.base import OnSent, wait_to_send
 from trawl.transport.body import sink_for, write_to_sink

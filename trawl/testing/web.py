@@ -17,9 +17,19 @@ import trio
 
 from trawl.errors import NameNotResolved
 from trawl.http import Request, host_scope, normalize_url
-from trawl.testing.hosts import Handler, Host, Latency, Outage, scope_of_name
+from trawl.testing.hosts import (
+    EMPTY_PAGE,
+    Failure,
+    Handler,
+    Host,
+    Latency,
+    Outage,
+    SimulatedResponse,
+    make_page,
+    make_redirect,
+    scope_of_name,
+)
 from trawl.testing.limits import RateLimit
-from trawl.testing.responses import EMPTY_PAGE, Failure, SimulatedResponse, make_page, make_redirect
 from trawl.testing.transport import SimulatedTransport
 from trawl.transport.resolver import Address
 

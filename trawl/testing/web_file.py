@@ -35,9 +35,8 @@ from trawl import errors
 from trawl.errors import DownloadError, SettingsError, UsageError
 from trawl.http import join_url
 from trawl.settings.check import checked, nearest
-from trawl.testing.hosts import Latency, Outage, Uniform
+from trawl.testing.hosts import EMPTY_PAGE, Latency, Outage, Uniform
 from trawl.testing.limits import RateLimit
-from trawl.testing.responses import EMPTY_PAGE
 from trawl.testing.web import SimulatedWeb
 
 __all__ = ["load_web"]
