@@ -22,7 +22,7 @@ from trawl.frontier.job import SessionLease
 from trawl.frontier.redis.client import Address, Call, StoreServer
 from trawl.frontier.redis.line import StoreLine
 from trawl.testing.clock import seeded_scheduling
-from trawl.throttling.line import SharedLimits, Token
+from trawl.throttling.shared import SharedLimits, Token
 
 Connect = Callable[[Address], AbstractAsyncContextManager[StoreServer]]
 

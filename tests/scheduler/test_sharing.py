@@ -11,8 +11,8 @@ from trawl.scheduler import Grant, SharingScheduler
 from trawl.scheduler.sharing import SLACK
 from trawl.throttling.explain import Reason
 from trawl.throttling.limits import Limits
-from trawl.throttling.line import SharedLimits, Token
 from trawl.throttling.scope import Scope
+from trawl.throttling.shared import SharedLimits, Token
 from trawl.throttling.shared_scope import SharedScope
 
 

@@ -86,8 +86,8 @@ from trawl.scheduler import Grant, Prefetcher, Scheduler, SharingScheduler
 from trawl.scheduler.scheduler import reconsider
 from trawl.spiders import item_check
 from trawl.throttling import Reason, Scope, Throttle
-from trawl.throttling.line import Line, Token
 from trawl.throttling.quota import spent
+from trawl.throttling.shared import Line, Token
 
 __all__ = ["Engine"]
 

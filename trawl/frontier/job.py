@@ -37,7 +37,7 @@ import trio
 from trawl.errors import JobError
 from trawl.frontier.base import LaneKey, OutboxItem
 from trawl.frontier.parts import HELD
-from trawl.throttling.line import Line
+from trawl.throttling.shared import Line
 
 if TYPE_CHECKING:
     from trawl.frontier.job_frontier import JobFrontier

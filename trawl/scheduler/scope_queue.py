@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from trawl.scheduler.grant import Grant
     from trawl.scheduler.lanes import Lane
     from trawl.throttling.explain import Reason
-    from trawl.throttling.line import Token
     from trawl.throttling.scope import Scope
+    from trawl.throttling.shared import Token
 
 __all__ = ["PASSES", "ROOM_TO_GROW", "ClaimQueue", "ScopeQueue", "Ticket", "TokenQueue"]
 

@@ -31,8 +31,8 @@ from trawl.scheduler.grant import Grant
 from trawl.scheduler.lanes import Lane, Refused
 from trawl.scheduler.scheduler import Scheduler
 from trawl.scheduler.scope_queue import ScopeQueue, TokenQueue
-from trawl.throttling.line import Line, Token
 from trawl.throttling.scope import Scope
+from trawl.throttling.shared import Line, Token
 from trawl.throttling.shared_scope import SharedScope
 
 __all__ = ["SLACK", "SharingScheduler"]

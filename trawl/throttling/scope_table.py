@@ -35,7 +35,6 @@ from trawl.throttling.backoff import backoff_of
 from trawl.throttling.common import CommonScopes, may_be_common
 from trawl.throttling.configuration import check_scope, load_object
 from trawl.throttling.limits import Limits, limits_of
-from trawl.throttling.line import Line
 from trawl.throttling.managers import OnFailure, ThrottlingScopeManager, ignore_failure
 from trawl.throttling.policy import AutoThrottle, ScopePolicy, ScopeState
 from trawl.throttling.quota import PageBudgets
@@ -43,7 +42,7 @@ from trawl.throttling.rampup import rampup_of
 from trawl.throttling.scope import CONFIGURED, Scope
 from trawl.throttling.scopes import host_part, is_address, is_host_like, normal_id
 from trawl.throttling.settings import ThrottlingSettings
-from trawl.throttling.shared import check_shared
+from trawl.throttling.shared import Line, check_shared
 from trawl.throttling.shared_scope import SharedScope
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from math import inf
 import attrs
 
 from trawl.throttling.limits import Limits
-from trawl.throttling.line import Line, Token
 from trawl.throttling.scope import Scope
+from trawl.throttling.shared import Line, Token
 
 __all__ = ["SharedScope"]
 

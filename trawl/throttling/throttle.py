@@ -29,7 +29,6 @@ from trawl.throttling.common import CommonScopes, stricter
 from trawl.throttling.diagnostics import Diagnostics, WhyNext
 from trawl.throttling.explain import Reason, ScopeReport, account, reports_of, reports_together
 from trawl.throttling.hints import WINDOW_HEADERS
-from trawl.throttling.line import Line
 from trawl.throttling.managers import (
     BackoffSignal,
     ManagerCalls,
@@ -64,7 +63,7 @@ from trawl.throttling.scope_amounts import AddressOf, ScopeResolver
 from trawl.throttling.scope_table import CrawlDelays, ScopePolicies, ScopeTable, ScopeTimers
 from trawl.throttling.scopes import ScopeAmounts
 from trawl.throttling.settings import ThrottlingSettings
-from trawl.throttling.shared import adopt, check_shared, is_slower, shared_limits
+from trawl.throttling.shared import Line, adopt, check_shared, is_slower, shared_limits
 from trawl.throttling.shared_scope import SharedScope
 from trawl.throttling.snapshot import QuotaAllowance, ThrottleSnapshot
 

@@ -32,7 +32,7 @@ from trawl.frontier.job import SAFE, SessionLease
 from trawl.frontier.redis.client import Address, Connect, StoreConnectionError, StoreServer
 from trawl.frontier.redis.layout import text_of
 from trawl.throttling.explain import Reason
-from trawl.throttling.line import SharedLimits, Token
+from trawl.throttling.shared import SharedLimits, Token
 
 __all__ = ["StoreLine"]
 
