@@ -12,8 +12,7 @@ from trawl.scheduler.sharing import SLACK
 from trawl.throttling.explain import Reason
 from trawl.throttling.limits import Limits
 from trawl.throttling.scope import Scope
-from trawl.throttling.shared import SharedLimits, Token
-from trawl.throttling.shared_scope import SharedScope
+from trawl.throttling.shared import SharedLimits, SharedScope, Token
 
 
 class NotedLine:

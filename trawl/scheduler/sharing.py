@@ -32,8 +32,7 @@ from trawl.scheduler.lanes import Lane, Refused
 from trawl.scheduler.scheduler import Scheduler
 from trawl.scheduler.scope_queue import ScopeQueue, TokenQueue
 from trawl.throttling.scope import Scope
-from trawl.throttling.shared import Line, Token
-from trawl.throttling.shared_scope import SharedScope
+from trawl.throttling.shared import Line, SharedScope, Token
 
 __all__ = ["SLACK", "SharingScheduler"]
 

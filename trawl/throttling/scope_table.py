@@ -42,8 +42,7 @@ from trawl.throttling.rampup import rampup_of
 from trawl.throttling.scope import CONFIGURED, Scope
 from trawl.throttling.scopes import host_part, is_address, is_host_like, normal_id
 from trawl.throttling.settings import ThrottlingSettings
-from trawl.throttling.shared import Line, check_shared
-from trawl.throttling.shared_scope import SharedScope
+from trawl.throttling.shared import Line, SharedScope, check_shared
 
 if TYPE_CHECKING:
     from trawl.engine.engine import Engine

@@ -25,12 +25,13 @@ import attrs
 import msgspec
 
 from trawl.errors import SettingsError
-from trawl.throttling.backoff import BackoffState
 from trawl.throttling.explain import Reason
+from trawl.throttling.limits import Limits
 from trawl.throttling.policy import ScopePolicy, ScopeState
 from trawl.throttling.scope import Scope
+from trawl.throttling.snapshot import SharedSnapshot
 
-__all__ = ["Line", "SharedLimits", "Token", "adopt", "check_shared", "is_slower", "shared_limits"]
+__all__ = ["Line", "SharedLimits", "SharedScope", "Token", "adopt", "check_shared", "is_slower", "shared_limits"]
 
 _RECENT = 2.0
 """Seconds. A refusal so shortly before what another process has written was not known to it."""
@@ -140,6 +141,74 @@ class Line(Protocol):
         ...
 
 
+class SharedScope(Scope):
+    """A scope that others use too, as this process knows it.
+
+    Its quota is counted in the store alone.
+
+    Args:
+        id: Its name.
+        limits: The configured limits.
+        line: Where it is granted.
+        seed: The run's seed.
+
+    Attributes:
+        tokens: The tokens of its slots that are in use.
+    """
+
+    __slots__ = ("_line", "tokens")
+
+    def __init__(self, id: str, limits: Limits, line: Line, *, seed: int | str = 0) -> None:
+        super().__init__(id, limits, seed=seed)
+        self.tokens: dict[int, Token] = {}
+        self._line = line
+
+    def apply_limits(self, limits: Limits, now: float = -inf) -> None:
+        """Put ``limits`` in force, a delay per slot as a delay, and without those that the store counts.
+
+        A rate makes up for no lateness: others may have sent meanwhile.
+        """
+        delay = max(limits.delay, limits.delay_per_slot)
+        limits = attrs.evolve(limits, delay=delay, delay_per_slot=0.0, quota=inf, pages=inf, is_rate=False)
+        super().apply_limits(limits, now)
+
+    def opens_at(self, slot: int, now: float, amount: float = 1.0) -> float:
+        """Decide once more, at the wire, when the request in ``slot`` may be written: not without a good token."""
+        at, token = super().opens_at(slot, now, amount), self.tokens.get(slot)
+        if token is None:
+            return at
+        return inf if token.until <= now else max(at, token.at)
+
+    def begins_at(self, now: float, amount: float = 1.0) -> float:
+        """Decide when a page of ``amount`` may begin: not while one waits for its token, maybe for long."""
+        is_behind = self.delay <= 0.0 and self.prepared > self.elsewhere
+        return inf if is_behind else super().begins_at(now, amount)
+
+    def is_tight(self, begun: int | None = None) -> bool:
+        """Return False: the store's line says who goes first, and a claim of this process would keep tokens waiting."""
+        return False
+
+    @property
+    def counts_sends(self) -> bool:
+        """True: a token is good for one send."""
+        return True
+
+    def written(self, slot: int, sent_at: float, now: float) -> None:
+        """Count what ``slot`` sent at ``sent_at`` from ``now``, when its write has ended."""
+        super().written(slot, sent_at, now)
+        token = self.tokens.get(slot)
+        if token is not None:
+            self._line.written(token.number, now)
+
+    def correct(self, difference: float, now: float, sent_at: float | None = None) -> None:
+        """Correct the quota by ``difference``."""
+        self._line.correct(self.id, difference)
+
+    def set_remaining(self, remaining: float, now: float) -> None:
+        """Set what is left of the quota."""
+        self._line.set_remaining(self.id, remaining)
+
+
 def check_shared(policy: ScopePolicy, *, path: str) -> None:
     """Refuse what a shared scope can't have.
 
@@ -160,28 +229,8 @@ def check_shared(policy: ScopePolicy, *, path: str) -> None:
         raise SettingsError(words, path)
 
 
-class _SharedState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The knowledge that one process's policies have of a scope; instants are seconds before it was written.
-
-    Attributes:
-        backoff: How far it backs off; None: not at all.
-        step: Incidents counted.
-        source: The last trigger, in words.
-        hold: Seconds for which it is held.
-        hold_limit: By which limit.
-        hold_source: Where that comes from.
-    """
-
-    backoff: BackoffState | None = None
-    step: int = 0
-    source: str = ""
-    hold: float = 0.0
-    hold_limit: str = "hint"
-    hold_source: str = ""
-
-
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(_SharedState).decode
+_decode = msgspec.msgpack.Decoder(SharedSnapshot).decode
 
 
 def shared_limits(scope: Scope, now: float) -> SharedLimits:
@@ -189,7 +238,7 @@ def shared_limits(scope: Scope, now: float) -> SharedLimits:
     state: ScopeState = scope.state
     configured = state.policy.limits
     backoff, hold, reason = state.backoff, max(0.0, scope.held_until - now), scope.hold_reason
-    learned = _SharedState(
+    learned = SharedSnapshot(
         backoff=None if backoff is None else backoff.moved(lambda at: at - now),
         step=scope.step,
         source=state.trigger_source,

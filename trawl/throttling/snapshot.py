@@ -22,6 +22,7 @@ __all__ = [
     "ScopeSnapshot",
     "SendSnapshot",
     "ServerLimit",
+    "SharedSnapshot",
     "ThrottleSnapshot",
 ]
 
@@ -190,3 +191,23 @@ class ThrottleSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     answered: tuple[str, ...] = ()
     given_up: dict[str, float] = {}
     pages: dict[str, int] = {}
+
+
+class SharedSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The knowledge that one process's policies have of a scope; instants are seconds before it was written.
+
+    Attributes:
+        backoff: How far it backs off; None: not at all.
+        step: Incidents counted.
+        source: The last trigger, in words.
+        hold: Seconds for which it is held.
+        hold_limit: By which limit.
+        hold_source: Where that comes from.
+    """
+
+    backoff: BackoffState | None = None
+    step: int = 0
+    source: str = ""
+    hold: float = 0.0
+    hold_limit: str = "hint"
+    hold_source: str = ""

@@ -63,8 +63,7 @@ from trawl.throttling.scope_amounts import AddressOf, ScopeResolver
 from trawl.throttling.scope_table import CrawlDelays, ScopePolicies, ScopeTable, ScopeTimers
 from trawl.throttling.scopes import ScopeAmounts
 from trawl.throttling.settings import ThrottlingSettings
-from trawl.throttling.shared import Line, adopt, check_shared, is_slower, shared_limits
-from trawl.throttling.shared_scope import SharedScope
+from trawl.throttling.shared import Line, SharedScope, adopt, check_shared, is_slower, shared_limits
 from trawl.throttling.snapshot import QuotaAllowance, ThrottleSnapshot
 
 if TYPE_CHECKING:
