@@ -212,7 +212,7 @@ def test_one_module_imports_httpx() -> None:
         if (isinstance(node, ast.Import) and any(a.name.partition(".")[0] == "httpx" for a in node.names))
         or (isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "httpx")
     }
-    assert having == {"trawl.transport.httpx_.adapter"}
+    assert having == {"trawl.transport.httpx_adapter"}
 
 
 def test_the_readme_opens_with_a_spider_and_two_commands() -> None:

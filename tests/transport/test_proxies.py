@@ -326,7 +326,7 @@ async def test_what_is_no_proxy_is_an_error_of_the_request(clock: MockClock, pro
 
 
 async def test_socks_without_its_package_names_the_extra(clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
-    from trawl.transport.httpx_ import transport as module
+    from trawl.transport import httpx_transport as module
 
     monkeypatch.setattr(module, "find_spec", lambda name: None)
     outcome = await ask(transport(), "http://a.example/", "socks5://127.0.0.1:1")
@@ -348,9 +348,9 @@ async def test_a_guard_looks_at_addresses_in_urls_and_never_at_the_proxys_own(cl
 async def test_of_many_proxies_those_used_longest_ago_are_let_go(
     clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from trawl.transport.httpx_ import backend
+    from trawl.transport import httpx_backend
 
-    monkeypatch.setattr(backend, "MAX_PROXIES", 1)
+    monkeypatch.setattr(httpx_backend, "MAX_PROXIES", 1)
     async with serving(echoes) as server, proxying() as one, proxying() as other:
         wire = transport()
         for proxy in (one, other):
@@ -364,9 +364,9 @@ async def test_of_many_proxies_those_used_longest_ago_are_let_go(
 async def test_of_many_proxies_that_are_all_in_use_none_is_let_go(
     clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from trawl.transport.httpx_ import backend
+    from trawl.transport import httpx_backend
 
-    monkeypatch.setattr(backend, "MAX_PROXIES", 1)
+    monkeypatch.setattr(httpx_backend, "MAX_PROXIES", 1)
     everyone_asks, has_both, outcomes = trio.Event(), trio.Event(), []
 
     async def together(connection: Connection) -> None:

@@ -10,8 +10,8 @@ from trawl.transport.settings import TransportSettings
 
 if TYPE_CHECKING:
     from trawl.transport.http11.transport import Http11Transport
-    from trawl.transport.httpx_.adapter import HTTP11Transport
-    from trawl.transport.httpx_.transport import HttpxTransport
+    from trawl.transport.httpx_adapter import HTTP11Transport
+    from trawl.transport.httpx_transport import HttpxTransport
     from trawl.transport.router import TransportRouter
 
 __all__ = [
@@ -27,9 +27,9 @@ __all__ = [
 
 _HOMES = {
     "TransportRouter": "trawl.transport.router",
-    "HTTP11Transport": "trawl.transport.httpx_.adapter",
+    "HTTP11Transport": "trawl.transport.httpx_adapter",
     "Http11Transport": "trawl.transport.http11.transport",
-    "HttpxTransport": "trawl.transport.httpx_.transport",
+    "HttpxTransport": "trawl.transport.httpx_transport",
 }
 """Loaded when they are first asked for: a simulated crawl needs no wire, and importing httpx takes 0.2 s."""
 

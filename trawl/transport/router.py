@@ -19,7 +19,7 @@ from trawl.transport.resolver import Resolve
 from trawl.transport.settings import TransportSettings
 
 if TYPE_CHECKING:
-    from trawl.transport.httpx_.transport import HttpxTransport
+    from trawl.transport.httpx_transport import HttpxTransport
 
 __all__ = ["TransportRouter"]
 
@@ -76,7 +76,7 @@ class TransportRouter:
 
     def _httpxs(self) -> Transport:
         if self._other is None:
-            from trawl.transport.httpx_.transport import HttpxTransport  # noqa: PLC0415 - few crawls need it
+            from trawl.transport.httpx_transport import HttpxTransport  # noqa: PLC0415 - few crawls need it
 
             self._other = HttpxTransport(self._settings, **self._options, room=self._own.make_room)
         return self._other

@@ -1,7 +1,7 @@
 """The transport over httpcore's connections: HTTP/2, and every kind of proxy.
 
 Theory of operation: ``httpcore`` speaks HTTP and keeps connections; httpx's client, requests and URLs are left out. The
-connections under it are ours (:mod:`~trawl.transport.httpx_.backend`), and its ``trace`` extension tells the instants
+connections under it are ours (:mod:`~trawl.transport.httpx_backend`), and its ``trace`` extension tells the instants
 of a request and lets it be held back at the wire (:class:`RequestTrace`).
 
 ``Proxy-Authorization`` goes to the proxy only: it is part of the ``CONNECT`` that opens a tunnel, or of a request that
@@ -43,7 +43,7 @@ from trawl.transport.body import ResponseLimits, SinkWriter, sink_for
 from trawl.transport.content_encoding import accept_encoding
 from trawl.transport.http11.network_stream import client_context
 from trawl.transport.http11.request_head import Target, wire_fields
-from trawl.transport.httpx_.backend import (
+from trawl.transport.httpx_backend import (
     BODY_BROKEN,
     DISCONNECTED,
     Backend,

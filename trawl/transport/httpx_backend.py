@@ -11,7 +11,7 @@ There is a pool for direct connections, one for each proxy, and one for each add
 takes no network backend (httpx 0.28), so there would be no resolver, address guard, common time limit or refused read
 but through private attributes; and the client takes 0.75 ms of processor time for a page of 5 kB, httpcore 0.35 ms.
 
-Imported by :mod:`~trawl.transport.httpx_.transport` alone: no other module imports httpcore.
+Imported by :mod:`~trawl.transport.httpx_transport` alone: no other module imports httpcore.
 """
 
 from __future__ import annotations
