@@ -10,7 +10,7 @@ store     It is put into the frontier, or takes the place of the one      :mod:`
           that it follows from
 lease     The first few of each lane are leased from the frontier; what   :mod:`trawl.scheduler.prefetch`,
           the cache can answer leaves the queue here                      :mod:`trawl.engine.cache_lookup`
-decide    The scheduler grants what may be sent now, or says not before   :mod:`trawl.engine.dispatch` asks
+decide    The scheduler grants what may be sent now, or says not before   :mod:`trawl.engine.dispatcher` asks
           when; the dispatcher starts one task for each grant             :mod:`trawl.scheduler.scheduler`
 begin     The task takes the request through the middleware; where that   :mod:`trawl.engine.worker`
           has users' own, it has no places yet
@@ -69,7 +69,7 @@ from trawl.engine.cache_lookup import CacheLookup
 from trawl.engine.context import CrawlContext
 from trawl.engine.crawl import Crawl
 from trawl.engine.direct import DirectFetches
-from trawl.engine.dispatch import Dispatcher
+from trawl.engine.dispatcher import Dispatcher
 from trawl.engine.fetcher import Fetcher, ScopeLimiters
 from trawl.engine.hooks import Hooks, IdleRounds
 from trawl.engine.items import ItemWriter, JobItemWriter, Processor

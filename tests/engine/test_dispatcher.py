@@ -10,7 +10,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from trawl.engine.dispatch import Dispatcher
+from trawl.engine.dispatcher import Dispatcher
 from trawl.engine.state import State
 
 
