@@ -8,7 +8,7 @@ admit     A page, ``start()``, ``add()``, a redirect, ``fetch()`` asks    :mod:`
           scopes, which robots.txt?
 store     It is put into the frontier, or takes the place of the one      :mod:`trawl.engine.leases`
           that it follows from
-lease     The first few of each lane are leased from the frontier; what   :mod:`trawl.scheduler.prefetch`,
+lease     The first few of each lane are leased from the frontier; what   :mod:`trawl.scheduler.prefetcher`,
           the cache can answer leaves the queue here                      :mod:`trawl.engine.cache_lookup`
 decide    The scheduler grants what may be sent now, or says not before   :mod:`trawl.engine.dispatcher` asks
           when; the dispatcher starts one task for each grant             :mod:`trawl.scheduler.scheduler`

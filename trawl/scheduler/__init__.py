@@ -3,7 +3,7 @@
 from trawl.scheduler.explain import pending_pages
 from trawl.scheduler.grant import Grant
 from trawl.scheduler.lanes import Lane
-from trawl.scheduler.prefetch import Prefetcher
+from trawl.scheduler.prefetcher import Prefetcher
 from trawl.scheduler.rules import AdmissionRules
 from trawl.scheduler.scheduler import Refused, Scheduler
 from trawl.scheduler.settings import SchedulerSettings

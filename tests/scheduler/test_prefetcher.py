@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from trawl.frontier import MemoryFrontier, Record
 from trawl.http import Request
 from trawl.scheduler import Grant, Prefetcher, Scheduler
-from trawl.scheduler.prefetch import MAX_PER_LANE, MIN_PER_LANE
+from trawl.scheduler.prefetcher import MAX_PER_LANE, MIN_PER_LANE
 from trawl.throttling import Limits, Scope
 
 LANE = (("a.example",), "http://a.example")
@@ -117,7 +117,7 @@ async def test_f12_the_second_best_that_came_late_goes_before_what_is_leased() -
 async def test_c3_of_many_lanes_each_has_few_requests_in_memory_and_none_is_empty(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("trawl.scheduler.prefetch.MAX_IN_ALL", 400)
+    monkeypatch.setattr("trawl.scheduler.prefetcher.MAX_IN_ALL", 400)
     lanes = 100
     frontier = MemoryFrontier()
     scheduler = Scheduler(lambda id, now: Scope(id, Limits(concurrency=1)), places=1)
