@@ -39,7 +39,7 @@ def dispatcher_of(state: State, prefetcher: Prefetcher, *, next_event: float) ->
     )  # fmt: skip
     throttle: Any = SimpleNamespace(
         tick=lambda now: False,
-        diagnostics=SimpleNamespace(waiting_direct=lambda count: None),
+        warnings=SimpleNamespace(waiting_direct=lambda count: None),
         next_change=lambda now: math.inf,
     )
     rest: Any = SimpleNamespace(unasked=tuple, allow=lambda most, places: None, grant=None)

@@ -110,7 +110,7 @@ class Dispatcher:
             return math.inf
         now = trio.current_time()
         scheduler, state = self._scheduler, self._state
-        self._throttle.diagnostics.waiting_direct(scheduler.pending_direct)
+        self._throttle.warnings.waiting_direct(scheduler.pending_direct)
         if state.is_reading and state.may_page:
             pending, places = state.open - state.page_tasks, scheduler.places - scheduler.in_flight
             if self._sharing is not None and not self._sharing.is_alone and pending < BATCH:

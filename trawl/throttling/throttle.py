@@ -26,7 +26,7 @@ from trawl.http import host_scope
 from trawl.http.notes import notes_of
 from trawl.throttling.allowance import Allowances
 from trawl.throttling.common import CommonScopes, stricter
-from trawl.throttling.diagnostics import Diagnostics, WhyNext
+from trawl.throttling.config_warnings import ConfigWarnings, WhyNext
 from trawl.throttling.explain import Reason, ScopeReport, account, reports_of, reports_together
 from trawl.throttling.hints import WINDOW_HEADERS
 from trawl.throttling.managers import (
@@ -97,7 +97,7 @@ class Throttle:
         resolver: Names the scopes of requests.
         given_up: The scopes that are being drained.
         pages: The page budgets.
-        diagnostics: The warnings.
+        warnings: The warnings about the configuration.
         part_of: Says which part of a shared job a scope is of, by its id; None: the job is not shared.
 
     Raises:
@@ -145,7 +145,7 @@ class Throttle:
         self._told_cap = settings.throttling_ratelimit_max_delay if obeys else 0.0
         self.pages: PageBudgets = self._table.pages
         max_requests = float(settings.concurrent_requests) or math.inf
-        self.diagnostics: Diagnostics = Diagnostics(settings, max_requests=max_requests)
+        self.warnings: ConfigWarnings = ConfigWarnings(settings, max_requests=max_requests)
 
     def make_managers(self, crawl: object) -> None:
         """Make the throttling manager, and give ``crawl`` to its ``from_crawler`` and to those of scope managers.
@@ -227,7 +227,7 @@ class Throttle:
     async def begin(self, now: float) -> None:
         """Ask the manager for holds before the first send (E10), and give the warnings due at start (A11)."""
         self._now = now
-        self.diagnostics.at_start(self._table.policies)
+        self.warnings.at_start(self._table.policies)
         ask = getattr(self._manager, "get_initial_backoff", None)
         if ask is None or not is_overridden(self._manager, "get_initial_backoff"):
             return
@@ -320,7 +320,7 @@ class Throttle:
             states = [self.scope(id, now).state for id, signal in signals.items() if signal.is_trigger]
             judge(grant, outcome, states, signals.values(), now=now, utc=self.utc())
         if self._crawl_delays.wishes:
-            self.diagnostics.host_left_out(grant, self._crawl_delays)
+            self.warnings.host_left_out(grant, self._crawl_delays)
         through = notes_of(outcome.request).through
         site = self.resolver.scope_of_host(host_scope(outcome.request.url)) if through else ""
         for index, (id, amount) in enumerate(grant.scopes):
@@ -408,7 +408,7 @@ class Throttle:
                 has_moved |= state.apply(scope)
             account(state, grant, charged)
             if state.auto is not None or state.policy.is_watched:
-                self.diagnostics.look(scope, state, grant, outcome, now, self._why_next)
+                self.warnings.look(scope, state, grant, outcome, now, self._why_next)
         if has_moved:
             self._moved(scope, now)
         elif state.backoff is not None or state.rampup is not None:
@@ -430,7 +430,7 @@ class Throttle:
             refused_through_proxy(state, signal, outcome, now)
         else:
             factor = lengthened(scope, state, self._seed) if signal.delay else 1.0
-            at, advice = grant.granted_at, self.diagnostics.backoff_advice
+            at, advice = grant.granted_at, self.warnings.backoff_advice
             trigger(scope, state, signal, outcome, now, step=step, granted_at=at, factor=factor, advice=advice)
         if state.is_beyond_hope(scope, now):  # it was the last try
             self._give_up(scope, now)
@@ -513,7 +513,7 @@ class Throttle:
         """Put a host's Crawl-delay in force on its scope, or take it away."""
         state: ScopeState = scope.state
         delay = 0.0 if state.policy.config.get("ignore_robots_txt") else self._crawl_delays.of(scope.id)
-        self.diagnostics.differs_from_robots(scope, state, delay)
+        self.warnings.differs_from_robots(scope, state, delay)
         if delay == state.robots:
             return
         state.robots = delay
@@ -626,7 +626,7 @@ class Throttle:
 
     def items(self, request: Request, count: int) -> None:
         """Note how many items a response gave (H16)."""
-        if count and self.diagnostics.has_watches:
+        if count and self.warnings.has_watches:
             scope = self._table.get(self.resolver.scope_of_host(host_scope(request.url)))
             if scope is not None and scope.state.period is not None:
                 scope.state.period.items += count

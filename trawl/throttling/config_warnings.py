@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from trawl.throttling.scope_table import CrawlDelays, ScopePolicies
     from trawl.throttling.settings import ThrottlingSettings
 
-__all__ = ["PERIOD", "Diagnostics", "ScopeStats", "WhyNext"]
+__all__ = ["PERIOD", "ConfigWarnings", "ScopeStats", "WhyNext"]
 
 logger: logging.Logger = logging.getLogger("trawl.throttling")
 
@@ -117,7 +117,7 @@ class ScopeStats:
         return max(sorted(spent), key=lambda limit: spent[limit], default=_OTHERS)
 
 
-class Diagnostics:
+class ConfigWarnings:
     """Gives the warnings of one crawl.
 
     Args:

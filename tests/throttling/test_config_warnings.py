@@ -67,7 +67,7 @@ async def test_e20_a_name_of_ones_own_is_none_of_those(key: str, caplog: pytest.
 def test_f10_direct_fetches_that_pile_up_are_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
     throttle = throttle_of(delayed_requests_warn_threshold=3)
     for count in (1, 2, 3, 4):
-        throttle.diagnostics.waiting_direct(count)
+        throttle.warnings.waiting_direct(count)
     assert len(about(caplog, "3 direct fetches wait")) == len(caplog.records) == 1
 
 
