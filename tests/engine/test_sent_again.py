@@ -16,7 +16,7 @@ from trawl._run import crawl_with
 from trawl.blocking import InlineBlocking
 from trawl.http import Fetch, Middleware, Outcome, Replace, Request, Response
 from trawl.settings.load import Layer, load
-from trawl.throttling.explain import ScopeReport
+from trawl.throttling.reasons import ScopeReport
 from trawl.transport import Http11Transport, TransportSettings
 from trawl.transport.base import needs_new_connection
 

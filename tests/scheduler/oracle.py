@@ -13,8 +13,8 @@ from tests.scheduler.rig import Rig
 from trawl.scheduler.grant import Grant
 from trawl.scheduler.lanes import Lane
 from trawl.scheduler.scope_queue import PASSES
-from trawl.throttling.explain import Reason
 from trawl.throttling.limits import Limits
+from trawl.throttling.reasons import Reason
 
 NAMES = "abcdefgh"
 

@@ -8,8 +8,8 @@ import sys
 from math import inf
 
 from tests.scheduler.rig import Rig
-from trawl.throttling.explain import Reason
 from trawl.throttling.limits import Limits
+from trawl.throttling.reasons import Reason
 
 ONE = Limits(concurrency=1)
 

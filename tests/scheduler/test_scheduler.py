@@ -10,8 +10,8 @@ import pytest
 from tests.scheduler.rig import Rig
 from trawl.scheduler.grant import Grant
 from trawl.scheduler.scheduler import Refused, Scheduler
-from trawl.throttling.explain import Reason
 from trawl.throttling.limits import Limits
+from trawl.throttling.reasons import Reason
 
 ONE = Limits(concurrency=1)
 

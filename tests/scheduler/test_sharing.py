@@ -9,8 +9,8 @@ import pytest
 
 from trawl.scheduler import Grant, SharingScheduler
 from trawl.scheduler.sharing import SLACK
-from trawl.throttling.explain import Reason
 from trawl.throttling.limits import Limits
+from trawl.throttling.reasons import Reason
 from trawl.throttling.scope import Scope
 from trawl.throttling.shared import SharedLimits, SharedScope, Token
 

@@ -12,8 +12,8 @@ from typing import Any
 import attrs
 from hypothesis import strategies as st
 
-from trawl.throttling.explain import Reason
 from trawl.throttling.limits import Limits
+from trawl.throttling.reasons import Reason
 from trawl.throttling.scope import Scope
 
 __all__ = ["AMOUNTS", "LIMITS", "STEPS", "TICK", "Flight", "Model", "Play"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.throttling.driving import answer, give_back, grant_of, throttle_of
 from trawl.http import Request
-from trawl.throttling.explain import add_wasted_send
+from trawl.throttling.reasons import add_wasted_send
 
 A = "a.example"
 PAGE = Request(f"http://{A}/")

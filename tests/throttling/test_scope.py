@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trawl.throttling.explain import Reason
 from trawl.throttling.limits import Limits
+from trawl.throttling.reasons import Reason
 from trawl.throttling.scope import Scope
 
 HINT = Reason("a", "hint", 9.0, "Retry-After")

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.throttling.scope_model import AMOUNTS, LIMITS, STEPS, TICK, Flight, Play
-from trawl.throttling.explain import LimitName, Reason
 from trawl.throttling.limits import Limits
+from trawl.throttling.reasons import LimitName, Reason
 from trawl.throttling.scope import Scope
 
 History = list[tuple[str, Any]]

@@ -64,7 +64,7 @@ def pending(scope: Scope) -> None:
 
 
 def held(scope: Scope) -> None:
-    from trawl.throttling.explain import Reason
+    from trawl.throttling.reasons import Reason
 
     scope.hold(1e9, Reason(scope.id, "hint", 1e9))
 

@@ -40,7 +40,7 @@ from trawl.http.notes import note, notes_of
 from trawl.observe import times_words
 from trawl.scheduler import Grant, Scheduler
 from trawl.throttling import Scope, Throttle
-from trawl.throttling.explain import add_parsing, add_times, add_wasted_send
+from trawl.throttling.reasons import add_parsing, add_times, add_wasted_send
 from trawl.throttling.scope import MAX_LEAD
 
 __all__ = ["Fetcher", "Recorder", "ScopeLimiters"]

@@ -31,7 +31,7 @@ from trawl.http import Outcome, Request, host_scope, origin_of
 from trawl.robots import MAX_PARSED_BYTES, RobotsCache, RobotsFile
 from trawl.scheduler import Grant, Scheduler
 from trawl.throttling import Throttle
-from trawl.throttling.explain import Reason
+from trawl.throttling.reasons import Reason
 
 __all__ = ["RobotsGates", "RobotsWaiter"]
 

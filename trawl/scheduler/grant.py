@@ -9,7 +9,7 @@ from trawl.frontier import Amounts, LaneKey, Record, ScopeAmounts, lane_key
 
 if TYPE_CHECKING:
     from trawl.scheduler.lanes import Lane
-    from trawl.throttling.explain import Reason
+    from trawl.throttling.reasons import Reason
 
 __all__ = ["DIRECT", "PAGE", "PASSING", "Grant", "LaneId", "amounts_of"]
 

@@ -19,8 +19,8 @@ import attrs
 
 from trawl.frontier import Amounts
 from trawl.scheduler.grant import PAGE, Grant, LaneId
-from trawl.throttling.explain import Reason
 from trawl.throttling.limits import EXACT
+from trawl.throttling.reasons import Reason
 
 if TYPE_CHECKING:
     from trawl.scheduler.scope_queue import ScopeQueue

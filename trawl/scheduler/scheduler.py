@@ -26,18 +26,18 @@ from itertools import count
 from math import inf
 from typing import TYPE_CHECKING
 
-from trawl.scheduler.explain import NO_BEGINNING, NO_PAGES, NO_PLACE, StoredCount, waiting, why, why_host, why_next
 from trawl.scheduler.grant import DIRECT, PAGE, PASSING, Grant, LaneId
 from trawl.scheduler.lanes import READY, Lane, OriginGate, Refused
 from trawl.scheduler.prepared import PreparedQueue
 from trawl.scheduler.queues import BACKOFF_PATIENCE, LaneQueues, LaterQueue
+from trawl.scheduler.reasons import NO_BEGINNING, NO_PAGES, NO_PLACE, StoredCount, waiting, why, why_host, why_next
 from trawl.scheduler.scope_queue import PASSES, ScopeQueue, TokenQueue
 from trawl.throttling.scope import MAX_LEAD
 
 if TYPE_CHECKING:
     from trawl.engine.engine import Engine
     from trawl.frontier import LaneKey, SortKey
-    from trawl.throttling.explain import Reason
+    from trawl.throttling.reasons import Reason
     from trawl.throttling.scope import Scope
 
 __all__ = ["Refused", "Scheduler", "reconsider"]

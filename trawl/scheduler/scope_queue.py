@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from trawl.scheduler.grant import Grant
     from trawl.scheduler.lanes import Lane
-    from trawl.throttling.explain import Reason
+    from trawl.throttling.reasons import Reason
     from trawl.throttling.scope import Scope
     from trawl.throttling.shared import Token
 

@@ -21,7 +21,6 @@ it.) Policies only change the limits that these read, in :meth:`ScopeState.apply
 """
 
 from trawl.throttling.backoff import Backoff
-from trawl.throttling.explain import Reason, ScopeReport, limit_words, reports_together
 from trawl.throttling.limits import Limits
 from trawl.throttling.managers import (
     ThrottlingManager,
@@ -29,6 +28,7 @@ from trawl.throttling.managers import (
     ThrottlingScopeManager,
     ThrottlingScopeManagerProtocol,
 )
+from trawl.throttling.reasons import Reason, ScopeReport, limit_words, reports_together
 from trawl.throttling.scope import Scope
 from trawl.throttling.scope_amounts import AddressOf
 from trawl.throttling.scopes import ScopeBackoff, Scopes, add_scope, iter_scopes, scope_cache, update_scope_backoff

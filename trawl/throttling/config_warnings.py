@@ -25,7 +25,7 @@ from trawl.throttling.scopes import is_address, is_host_like, is_mistaken
 if TYPE_CHECKING:
     from trawl.http import Outcome
     from trawl.scheduler.grant import Grant
-    from trawl.throttling.explain import Reason
+    from trawl.throttling.reasons import Reason
     from trawl.throttling.scope_table import CrawlDelays, ScopePolicies
     from trawl.throttling.settings import ThrottlingSettings
 

@@ -51,11 +51,11 @@ from trawl.errors import ConnectFailed, ConnectTimeout, ResponseBroken
 from trawl.http import body_bytes
 from trawl.http.notes import note, notes_of
 from trawl.throttling.backoff import OUTAGE, Backoff, BackoffState
-from trawl.throttling.explain import Reason
 from trawl.throttling.failure_timer import FailureTimer
 from trawl.throttling.hints import told_by
 from trawl.throttling.managers import BackoffSignal, call_user, call_user_number
 from trawl.throttling.policy import ScopeState
+from trawl.throttling.reasons import Reason
 from trawl.throttling.scope import Scope
 from trawl.throttling.snapshot import ServerLimit
 

@@ -33,11 +33,11 @@ from msgspec.structs import replace
 
 from trawl.http import TimesTotal
 from trawl.throttling.backoff import OUTAGE, Backoff, BackoffState, Base
-from trawl.throttling.explain import LimitName
 from trawl.throttling.failure_timer import FailureTimer
 from trawl.throttling.limits import Limits, lengthening
 from trawl.throttling.managers import OnFailure, call_user, ignore_failure, log_failure
 from trawl.throttling.rampup import RampupPolicy, RampupState
+from trawl.throttling.reasons import LimitName
 from trawl.throttling.scope import CONFIGURED, Scope
 from trawl.throttling.snapshot import ServerLimit
 

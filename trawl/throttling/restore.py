@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from trawl.throttling.explain import LimitName, Reason
 from trawl.throttling.failure_timer import FailureTimer
 from trawl.throttling.policy import ScopeState
 from trawl.throttling.quota import PageBudgets
+from trawl.throttling.reasons import LimitName, Reason
 from trawl.throttling.scope import Scope
 from trawl.throttling.snapshot import (
     QuotaAllowance,

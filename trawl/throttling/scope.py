@@ -37,9 +37,9 @@ import logging
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from trawl.throttling.explain import AmountCounter, LimitName, Reason, Waits
 from trawl.throttling.limits import EXACT, Limits, RandomStream, Slots, lengthening
 from trawl.throttling.quota import PageBudget, Quota
+from trawl.throttling.reasons import AmountCounter, LimitName, Reason, Waits
 
 if TYPE_CHECKING:
     from trawl.engine.engine import Engine

@@ -25,9 +25,9 @@ import attrs
 import msgspec
 
 from trawl.errors import SettingsError
-from trawl.throttling.explain import Reason
 from trawl.throttling.limits import Limits
 from trawl.throttling.policy import ScopePolicy, ScopeState
+from trawl.throttling.reasons import Reason
 from trawl.throttling.scope import Scope
 from trawl.throttling.snapshot import SharedSnapshot
 

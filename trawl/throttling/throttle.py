@@ -27,7 +27,6 @@ from trawl.http.notes import notes_of
 from trawl.throttling.allowance import Allowances
 from trawl.throttling.common import CommonScopes, stricter
 from trawl.throttling.config_warnings import ConfigWarnings, WhyNext
-from trawl.throttling.explain import Reason, ScopeReport, account, reports_of, reports_together
 from trawl.throttling.hints import WINDOW_HEADERS
 from trawl.throttling.managers import (
     BackoffSignal,
@@ -57,6 +56,7 @@ from trawl.throttling.outcomes import (
 )
 from trawl.throttling.policy import ScopeState
 from trawl.throttling.quota import PageBudgets
+from trawl.throttling.reasons import Reason, ScopeReport, account, reports_of, reports_together
 from trawl.throttling.restore import RestoredScopes, snapshot_of, with_ahead
 from trawl.throttling.scope import Scope
 from trawl.throttling.scope_amounts import AddressOf, ScopeResolver

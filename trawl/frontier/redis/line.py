@@ -31,7 +31,7 @@ import trio
 from trawl.frontier.job import SAFE, SessionLease
 from trawl.frontier.redis.client import Address, Connect, StoreConnectionError, StoreServer
 from trawl.frontier.redis.layout import text_of
-from trawl.throttling.explain import Reason
+from trawl.throttling.reasons import Reason
 from trawl.throttling.shared import SharedLimits, Token
 
 __all__ = ["StoreLine"]

@@ -7,8 +7,8 @@ from math import inf
 from tests.scheduler.rig import Rig
 from trawl.http import Request
 from trawl.scheduler.scope_queue import PASSES
-from trawl.throttling.explain import Reason
 from trawl.throttling.limits import Limits
+from trawl.throttling.reasons import Reason
 
 SLOW = Limits(concurrency=2, delay=9.0)
 

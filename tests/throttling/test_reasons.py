@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trawl.throttling import Reason
-from trawl.throttling.explain import LimitName
+from trawl.throttling.reasons import LimitName
 
 
 @pytest.mark.parametrize(

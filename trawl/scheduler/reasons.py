@@ -13,7 +13,7 @@ from trawl.http import host_scope
 from trawl.scheduler.grant import PAGE, Grant
 from trawl.scheduler.lanes import READY, Lane, OriginGate
 from trawl.scheduler.scope_queue import ScopeQueue, TokenQueue
-from trawl.throttling.explain import Reason
+from trawl.throttling.reasons import Reason
 
 if TYPE_CHECKING:
     from trawl.frontier import LaneKey
