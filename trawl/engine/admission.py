@@ -145,7 +145,7 @@ class Admission:
 
         Every request gets its scopes here (a page, a redirect, a retry, a direct fetch, robots.txt) but what a
         middleware makes of one: that is asked about in :meth:`objection`, and may keep the scopes of its grant too. The
-        rule itself (meta, manager, host) is :class:`~trawl.throttling.scope_amounts.ScopeResolver`. A checkpoint only
+        rule itself (meta, manager, host) is :class:`~trawl.throttling.scope_resolver.ScopeResolver`. A checkpoint only
         where what has to be asked waits.
 
         Args:

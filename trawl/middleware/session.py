@@ -13,7 +13,7 @@ from trawl.cookies import Cookie, Jar, Jars
 from trawl.http import Headers, Request, Response, host_of
 from trawl.http.notes import note, notes_of
 from trawl.http.request import Callback, RequestOptions
-from trawl.throttling.scope_amounts import SESSION
+from trawl.throttling.scope_resolver import SESSION
 from trawl.transport.proxy import Proxy
 
 if TYPE_CHECKING:

@@ -59,7 +59,7 @@ from trawl.throttling.quota import PageBudgets
 from trawl.throttling.reasons import Reason, ScopeReport, account, reports_of, reports_together
 from trawl.throttling.restore import RestoredScopes, snapshot_of, with_ahead
 from trawl.throttling.scope import Scope
-from trawl.throttling.scope_amounts import AddressOf, ScopeResolver
+from trawl.throttling.scope_resolver import AddressOf, ScopeResolver
 from trawl.throttling.scope_table import CrawlDelays, ScopePolicies, ScopeTable, ScopeTimers
 from trawl.throttling.scopes import ScopeAmounts
 from trawl.throttling.settings import ThrottlingSettings
