@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from trawl.throttling.scope import Scope
 
 __all__ = [
-    "AmountCounter",
     "LimitName",
+    "MinCounter",
     "Reason",
     "ScopeReport",
     "Waits",
@@ -126,8 +126,8 @@ class Waits:
             self.owed += min(self.due_at, now) - before
 
 
-class AmountCounter:
-    """The amounts that pending requests name, each with its number of requests.
+class MinCounter:
+    """A counter that knows its smallest key: the amounts that pending requests name, each with its number of requests.
 
     Attributes:
         count: The number of requests.

@@ -39,7 +39,7 @@ from typing import TYPE_CHECKING, Any
 
 from trawl.throttling.limits import EXACT, Limits, RandomStream, Slots, lengthening
 from trawl.throttling.quota import PageBudget, Quota
-from trawl.throttling.reasons import AmountCounter, LimitName, Reason, Waits
+from trawl.throttling.reasons import LimitName, MinCounter, Reason, Waits
 
 if TYPE_CHECKING:
     from trawl.engine.engine import Engine
@@ -202,7 +202,7 @@ class Scope:
         self._refilled_at = -inf  # when its quota last let something go that waited for it
         self._stopped_at = inf
         self._stopped_for = 0.0
-        self._amounts: AmountCounter | None = None  # made when an amount is named: few scopes have a quota
+        self._amounts: MinCounter | None = None  # made when an amount is named: few scopes have a quota
         self._slots: Slots | None = None  # made when a second slot is needed: most hosts have one
         self.apply_limits(limits)
 
@@ -368,7 +368,7 @@ class Scope:
         self.lanes += 1
         if amount is not None:
             if self._amounts is None:
-                self._amounts = AmountCounter()
+                self._amounts = MinCounter()
             self._amounts.add(amount)
         if self.stopped or self._stopped_at < inf:
             self._count_stop(now)
