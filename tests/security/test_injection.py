@@ -13,8 +13,8 @@ from trawl.cookies import Jars
 from trawl.errors import RequestInvalid
 from trawl.http import Headers, Request, join_url
 from trawl.middleware import redirected
+from trawl.transport.http11.message import message_of
 from trawl.transport.http11.pool import Pool
-from trawl.transport.http11.request_head import message_of
 
 NOW = datetime(2025, 1, 1, tzinfo=UTC)
 LINE = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+: [^\r\n\0]*")

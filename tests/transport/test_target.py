@@ -4,7 +4,7 @@ import pytest
 
 from trawl.errors import RequestInvalid
 from trawl.http import Request
-from trawl.transport.http11.request_head import Target, wire_fields
+from trawl.transport.http11.message import Target, wire_fields
 
 
 @pytest.mark.parametrize(

@@ -23,10 +23,10 @@ from trawl.http import SAFE_METHODS
 from trawl.transport.base import system_error, words_of
 from trawl.transport.connect import ConnectOptions
 from trawl.transport.http11.connection import Connection
+from trawl.transport.http11.message import head_bytes
 from trawl.transport.http11.network_stream import NetworkStream
 from trawl.transport.http11.parser import ConnectionClosedError, ReasonParser
 from trawl.transport.http11.pool import ConnectionFactory, FileLimitError, Origin, Pool, room_for_idle
-from trawl.transport.http11.request_head import head_bytes
 from trawl.transport.resolver import Resolve
 from trawl.transport.settings import BindAddress
 

@@ -41,8 +41,8 @@ from trawl.transport.base import (
 )
 from trawl.transport.body import ResponseLimits, SinkWriter, sink_for
 from trawl.transport.content_encoding import accept_encoding
+from trawl.transport.http11.message import Target, wire_fields
 from trawl.transport.http11.network_stream import client_context
-from trawl.transport.http11.request_head import Target, wire_fields
 from trawl.transport.httpx_backend import (
     BODY_BROKEN,
     DISCONNECTED,

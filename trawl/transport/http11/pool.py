@@ -20,8 +20,8 @@ from trawl.addresses import AddressGuard
 from trawl.errors import ConnectFailed, NameNotResolved, UnsupportedScheme
 from trawl.transport.base import is_short_of_files, tls_failure, words_of
 from trawl.transport.connect import ConnectOptions, dial
+from trawl.transport.http11.message import Target
 from trawl.transport.http11.network_stream import NetworkStream, TcpStream, client_context, start_tls
-from trawl.transport.http11.request_head import Target
 from trawl.transport.resolver import Resolve, ResolverCache, ThreadResolver
 from trawl.transport.settings import BindAddress
 

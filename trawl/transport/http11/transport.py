@@ -20,9 +20,9 @@ from trawl.transport.body import ResponseLimits
 from trawl.transport.connect import ConnectOptions
 from trawl.transport.content_encoding import accept_encoding
 from trawl.transport.http11.connection import Connect, Connection, RequestDeadline, read_response
+from trawl.transport.http11.message import Message, message_of
 from trawl.transport.http11.parser import ConnectionClosedError
 from trawl.transport.http11.pool import ConnectionFactory, FileLimitError, Origin, Pool, room_for_idle
-from trawl.transport.http11.request_head import Message, message_of
 from trawl.transport.resolver import Resolve
 from trawl.transport.settings import BindAddress, TransportSettings
 

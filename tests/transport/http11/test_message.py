@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from trawl.errors import RequestInvalid
 from trawl.http import Headers, Request
+from trawl.transport.http11.message import Target, head_bytes, message_of, wire_fields
 from trawl.transport.http11.pool import Pool
-from trawl.transport.http11.request_head import Target, head_bytes, message_of, wire_fields
 
 DEFAULTS = Headers({"Accept-Encoding": "gzip"})
 
