@@ -41,7 +41,7 @@ from trawl.transport.base import (
 )
 from trawl.transport.body import ResponseLimits, SinkWriter, sink_for
 from trawl.transport.content_encoding import accept_encoding
-from trawl.transport.http11.message import Target, wire_fields
+from trawl.transport.http11.message import ParsedUrl, wire_fields
 from trawl.transport.http11.network_stream import client_context
 from trawl.transport.httpx_backend import (
     BODY_BROKEN,
@@ -358,7 +358,7 @@ class HttpxTransport:
         scheme = scheme_of(request.url)
         if scheme not in {"http", "https"}:
             raise UnsupportedScheme(f"the scheme {scheme!r} is not fetched")
-        target = Target.of(request.url)
+        target = ParsedUrl.of(request.url)
         route = self._route(request, target)
         proxy = route.proxy
         is_secure = scheme == "https" or (proxy is not None and proxy.scheme == "https")
@@ -394,7 +394,7 @@ class HttpxTransport:
         finally:
             await answer.aclose()
 
-    def _route(self, request: Request, target: Target) -> Route:
+    def _route(self, request: Request, target: ParsedUrl) -> Route:
         """Return the way of ``request``.
 
         Raises:
@@ -417,7 +417,9 @@ class HttpxTransport:
                 raise AddressRefused(f"refused: its address {address} is {kind} (see ALLOW_PRIVATE_ADDRESSES)")
         return Route(proxy, request.headers.get("Proxy-Authorization", ""), bind_address)
 
-    def _message(self, request: Request, target: Target, proxy: Proxy | None, trace: RequestTrace) -> httpcore.Request:
+    def _message(
+        self, request: Request, target: ParsedUrl, proxy: Proxy | None, trace: RequestTrace
+    ) -> httpcore.Request:
         settings = self._settings
         fields = wire_fields(request, target, self._accept_encoding)
         if settings.http2_enabled and target.scheme == "https":

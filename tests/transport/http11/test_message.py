@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from trawl.errors import RequestInvalid
 from trawl.http import Headers, Request
-from trawl.transport.http11.message import Target, head_bytes, message_of, wire_fields
+from trawl.transport.http11.message import ParsedUrl, head_bytes, message_of, wire_fields
 from trawl.transport.http11.pool import Pool
 
 DEFAULTS = Headers({"Accept-Encoding": "gzip"})
@@ -40,7 +40,7 @@ def test_a_request_is_written_as_its_fields_say(method: str, url: str, headers: 
     before = request.headers.items_list()
     pool = Pool(keepalive=1.0, max_idle=1)
     site = pool.origin(request.url[: request.url.find("/", 8)])
-    target = Target.of(request.url)
+    target = ParsedUrl.of(request.url)
     try:
         expected = wire_fields(request, target, "gzip")
     except RequestInvalid as error:  # a Host that is not a host

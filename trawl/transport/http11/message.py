@@ -15,7 +15,7 @@ from trawl.http import Headers, Request
 if TYPE_CHECKING:
     from trawl.transport.http11.pool import Origin
 
-__all__ = ["Message", "Target", "head_bytes", "message_of", "wire_fields"]
+__all__ = ["Message", "ParsedUrl", "head_bytes", "message_of", "wire_fields"]
 
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
@@ -26,7 +26,7 @@ _BODY_EXPECTED = frozenset({"POST", "PUT", "PATCH"})  # RFC 9110, 8.6
 
 
 @attrs.frozen
-class Target:
+class ParsedUrl:
     """The parts of a request's URL (RFC 9112, 3.2).
 
     Attributes:
@@ -46,7 +46,7 @@ class Target:
     user_info: str = ""
 
     @classmethod
-    def of(cls, url: str) -> Target:
+    def of(cls, url: str) -> ParsedUrl:
         """Take an ``http`` or ``https`` URL in normal form apart."""
         scheme, _, rest = url.partition("#")[0].partition("://")
         authority, slash, path = rest.partition("/")
@@ -58,7 +58,7 @@ class Target:
         return cls(scheme, host.strip("[]"), number, authority, slash + path or "/", user_info)
 
 
-def wire_fields(request: Request, target: Target, accept_encoding: str | None) -> list[tuple[bytes, bytes]]:
+def wire_fields(request: Request, target: ParsedUrl, accept_encoding: str | None) -> list[tuple[bytes, bytes]]:
     """Return the fields as they are sent: the request's own, with those that the connection needs.
 
     ``Host`` comes first (RFC 9110, 7.2). Lengths are set here: the request's own are left out. The URL's user info
@@ -130,7 +130,7 @@ def message_of(request: Request, origin: Origin, defaults: Headers | None) -> Me
 
 
 def _unusual_message(request: Request, defaults: Headers | None) -> Message:
-    target, headers = Target.of(request.url), request.headers.copy()
+    target, headers = ParsedUrl.of(request.url), request.headers.copy()
     if defaults is not None:
         headers.fill(defaults)
     fields = wire_fields(request.replace(headers=headers), target, None)

@@ -20,7 +20,7 @@ from trawl.addresses import AddressGuard
 from trawl.errors import ConnectFailed, NameNotResolved, UnsupportedScheme
 from trawl.transport.base import is_short_of_files, tls_failure, words_of
 from trawl.transport.connect import ConnectOptions, dial
-from trawl.transport.http11.message import Target
+from trawl.transport.http11.message import ParsedUrl
 from trawl.transport.http11.network_stream import NetworkStream, TcpStream, client_context, start_tls
 from trawl.transport.resolver import Resolve, ResolverCache, ThreadResolver
 from trawl.transport.settings import BindAddress
@@ -72,7 +72,7 @@ class Origin:
     def __init__(self, key: str, url: str, server_name: str = "", bind_address: BindAddress | None = None) -> None:
         self.key: str = key
         self.url: str = url
-        self.target: Target = Target.of(url)
+        self.target: ParsedUrl = ParsedUrl.of(url)
         self.idle: deque[Connection] = deque()
         self.session: ssl.SSLSession | None = None
         self.server_name: str = server_name

@@ -4,27 +4,27 @@ import pytest
 
 from trawl.errors import RequestInvalid
 from trawl.http import Request
-from trawl.transport.http11.message import Target, wire_fields
+from trawl.transport.http11.message import ParsedUrl, wire_fields
 
 
 @pytest.mark.parametrize(
     ("url", "target"),
     [
-        ("http://a.example", Target("http", "a.example", 80, "a.example", "/")),
-        ("https://a.example/p?q=1#f", Target("https", "a.example", 443, "a.example", "/p?q=1")),
-        ("https://a.example:8443/?x=a@b:c", Target("https", "a.example", 8443, "a.example:8443", "/?x=a@b:c")),
-        ("http://[::1]/", Target("http", "::1", 80, "[::1]", "/")),
-        ("http://[::1]:81/", Target("http", "::1", 81, "[::1]:81", "/")),
-        ("http://me:pa%3Ass@a.example/", Target("http", "a.example", 80, "a.example", "/", "me:pa%3Ass")),
-        ("http://\u00fc.example/\u00e9", Target("http", "xn--tda.example", 80, "xn--tda.example", "/%C3%A9")),
+        ("http://a.example", ParsedUrl("http", "a.example", 80, "a.example", "/")),
+        ("https://a.example/p?q=1#f", ParsedUrl("https", "a.example", 443, "a.example", "/p?q=1")),
+        ("https://a.example:8443/?x=a@b:c", ParsedUrl("https", "a.example", 8443, "a.example:8443", "/?x=a@b:c")),
+        ("http://[::1]/", ParsedUrl("http", "::1", 80, "[::1]", "/")),
+        ("http://[::1]:81/", ParsedUrl("http", "::1", 81, "[::1]:81", "/")),
+        ("http://me:pa%3Ass@a.example/", ParsedUrl("http", "a.example", 80, "a.example", "/", "me:pa%3Ass")),
+        ("http://\u00fc.example/\u00e9", ParsedUrl("http", "xn--tda.example", 80, "xn--tda.example", "/%C3%A9")),
     ],
 )
-def test_a_url_is_taken_apart(url: str, target: Target) -> None:
-    assert Target.of(Request(url).url) == target
+def test_a_url_is_taken_apart(url: str, target: ParsedUrl) -> None:
+    assert ParsedUrl.of(Request(url).url) == target
 
 
 def fields_of(request: Request, accept_encoding: str | None = None) -> list[tuple[bytes, bytes]]:
-    return wire_fields(request, Target.of(request.url), accept_encoding)
+    return wire_fields(request, ParsedUrl.of(request.url), accept_encoding)
 
 
 def test_host_comes_first_and_the_requests_fields_in_their_order() -> None:
