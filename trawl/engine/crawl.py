@@ -16,7 +16,7 @@ import trio
 from trawl.blocking import Blocking
 from trawl.engine.callbacks import BATCH
 from trawl.engine.context import CrawlContext
-from trawl.engine.direct import DirectFetches
+from trawl.engine.direct import DirectFetcher
 from trawl.engine.leases import MAX_PENDING, Leases
 from trawl.engine.state import current_grant
 from trawl.errors import IgnoreRequest, SettingsError
@@ -94,7 +94,7 @@ class Crawl:
         context: CrawlContext,
         scheduler: Scheduler,
         throttle: Throttle,
-        direct: DirectFetches,
+        direct: DirectFetcher,
         leases: Leases,
     ) -> None:
         self.spider: Spider[Any] = context.spider

@@ -26,7 +26,7 @@ from trawl.frontier.parts import part_of
 from trawl.http import FETCHED_SCHEMES, Outcome, Request, Response, origin_of, scheme_of
 from trawl.scheduler import Grant, Scheduler
 
-__all__ = ["DirectFetches"]
+__all__ = ["DirectFetcher"]
 
 
 class FetchWaiter:
@@ -63,8 +63,8 @@ class FetchWaiter:
         return self.outcome
 
 
-class DirectFetches:
-    """The direct fetches of one crawl.
+class DirectFetcher:
+    """Makes the direct fetches of one crawl.
 
     Args:
         context: Says how many may wait or be on their way at once, and if the crawl is ending.

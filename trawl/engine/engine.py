@@ -68,7 +68,7 @@ from trawl.engine.admission import Admission
 from trawl.engine.cache_lookup import CacheLookup
 from trawl.engine.context import CrawlContext
 from trawl.engine.crawl import Crawl
-from trawl.engine.direct import DirectFetches
+from trawl.engine.direct import DirectFetcher
 from trawl.engine.dispatcher import Dispatcher
 from trawl.engine.fetcher import Fetcher, ScopeLimiters
 from trawl.engine.hooks import Hooks, IdleRounds
@@ -150,7 +150,7 @@ class Engine:
         admission = Admission(context, self.throttle, self._gates, self.scheduler, self.cache_lookup, self.limits)
         prefetcher = Prefetcher(context.frontier, self.scheduler, admission.grant_for, self.cache_lookup)
         self.leases: Leases = Leases(context, admission, prefetcher)
-        self.direct: DirectFetches = DirectFetches(context, admission, self.scheduler)
+        self.direct: DirectFetcher = DirectFetcher(context, admission, self.scheduler)
         # The crawl as users see it, and then their own classes: a manager may ask everything of it when it is made.
         self.crawl: Crawl = context.crawl_class(context, self.scheduler, self.throttle, self.direct, self.leases)
         context.spider.bind(self.crawl)  # which is older than its crawl: the settings are read by its attributes

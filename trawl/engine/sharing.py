@@ -38,7 +38,7 @@ from trawl.scheduler import pending_pages
 if TYPE_CHECKING:
     from trawl.engine.cache_lookup import CacheLookup
     from trawl.engine.context import CrawlContext
-    from trawl.engine.direct import DirectFetches
+    from trawl.engine.direct import DirectFetcher
     from trawl.engine.job import JobState
     from trawl.engine.leases import Leases
     from trawl.engine.robots_gate import RobotsGates
@@ -82,7 +82,7 @@ class Sharing:
         scheduler: Scheduler,
         prefetcher: Prefetcher,
         leases: Leases,
-        direct: DirectFetches,
+        direct: DirectFetcher,
         gates: RobotsGates,
         start_requests: StartRequests,
         throttle: Throttle,
