@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from trawl.feeds.outbox import OutboxWriter
     from trawl.frontier.job import Job, SessionLease
 
-__all__ = ["INTERVAL", "JobState", "LeasedTransport", "OpenJob", "open_job", "under_lease"]
+__all__ = ["INTERVAL", "JobState", "JobTransport", "OpenJob", "open_job", "under_lease"]
 
 
 logger: logging.Logger = logging.getLogger("trawl")
@@ -354,7 +354,7 @@ async def _opened(
         await stored.aclose()  # noqa: ASYNC102 - it shields itself
 
 
-class LeasedTransport:
+class JobTransport:
     """Sends only while the job is surely this process's: requests wait at the wire, and are cut off at the deadline.
 
     What was cut off goes again, at its next turn.
@@ -381,7 +381,7 @@ class LeasedTransport:
 def under_lease(transport: Transport, opened: OpenJob | None) -> Transport:
     """Have a transport send under the lease of a job, where it has one."""
     lease = None if opened is None else opened.job.lease
-    return transport if lease is None else LeasedTransport(transport, lease)
+    return transport if lease is None else JobTransport(transport, lease)
 
 
 def _tell(job: Job, info: JobInfo, frontier: Frontier, *, goes_on: bool) -> None:
