@@ -30,7 +30,7 @@ from trio.testing import MockClock
 from trawl.frontier import Frontier, LaneKey, Record, SortKey
 from trawl.http import Request
 
-__all__ = ["FrontierMachine", "compare"]
+__all__ = ["FrontierModelTest", "compare"]
 
 T = TypeVar("T")
 
@@ -63,7 +63,7 @@ class _Model:
             self.stored.add(record.fingerprint)
 
 
-class FrontierMachine(RuleBasedStateMachine):
+class FrontierModelTest(RuleBasedStateMachine):
     """Applies random steps to a frontier and to the model, and compares the two.
 
     Args:
@@ -257,7 +257,7 @@ def compare(store: Store, *, is_durable: bool, examples: int, steps: int) -> Non
         AssertionError: The frontier and the model differ; Hypothesis tells the shortest steps to it.
     """
     run_state_machine_as_test(
-        cast("Any", partial(FrontierMachine, store, is_durable=is_durable)),  # it takes what makes a machine, too
+        cast("Any", partial(FrontierModelTest, store, is_durable=is_durable)),  # it takes what makes a machine, too
         settings=settings(
             max_examples=examples,
             stateful_step_count=steps,
