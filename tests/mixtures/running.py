@@ -20,7 +20,7 @@ from trawl.http import Fetch, Outcome, Replace, Request
 from trawl.settings import Layer, load
 from trawl.testing import Send
 from trawl.testing.clock import VirtualClock, seeded_scheduling
-from trawl.testing.sends import Recorder
+from trawl.testing.sends import ScopeTracker
 
 __all__ = ["Look", "Trace", "run_mixture"]
 
@@ -191,7 +191,7 @@ async def _one_run(
     }
     values = load(Layer("test", settings))
     transport = web.transport(seed=f"{mixture.seed}:{start}", begun_at=begun_at)
-    recording = Recorder(transport.send_log, begun_at)
+    tracker = ScopeTracker(transport.send_log, begun_at)
     killer = Killer(kill or 0, live, copy)
 
     async def change(crawl: Any) -> None:
@@ -227,8 +227,8 @@ async def _one_run(
                 resolve=web.resolve,
                 seed=mixture.seed,
                 now_utc=START_UTC + timedelta(seconds=start),
-                watchers=[recording.watch, change, look],
-                recorder=recording.record,
+                watchers=[tracker.watch, change, look],
+                recorder=tracker.record,
             )
     finally:
         trio.lowlevel.remove_instrument(killer)

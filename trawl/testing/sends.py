@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = [
     "REFUSALS",
     "Kind",
-    "Recorder",
+    "ScopeTracker",
     "Send",
     "SendLog",
     "SendRecord",
@@ -237,8 +237,8 @@ _Closed = tuple[str, float, float, float, Kind, str, int]
 """Scope, start, end, latest end with jitter, kind, source, slot or 0."""
 
 
-class Recorder:
-    """The engine's recorder and watcher in a simulation. Instants are those of the run's clock.
+class ScopeTracker:
+    """Tracks the scopes of the sends, as a recorder and a watcher of the engine. Instants are those of the run's clock.
 
     Attributes:
         report: The report of each scope, the busiest first; set when the crawl has ended.

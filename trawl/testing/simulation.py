@@ -29,7 +29,7 @@ from trawl.testing.plot import (
     window_for,
     write_picture,
 )
-from trawl.testing.sends import REFUSALS, Recorder, Send, Span, rounded, timeline
+from trawl.testing.sends import REFUSALS, ScopeTracker, Send, Span, rounded, timeline
 from trawl.testing.svg import draw
 from trawl.testing.transport import WALL_START_UTC
 from trawl.transport import TransportSettings
@@ -312,7 +312,7 @@ async def _crawl(
     )
     begun_at = trio.current_time()
     transport = web.transport(settings.of(TransportSettings), seed=seed, begun_at=begun_at)
-    recording = Recorder(transport.send_log, begun_at)
+    tracker = ScopeTracker(transport.send_log, begun_at)
     with guarded() as guard, Watchdog(guard) as watchdog:
         transport.on_bug = guard.end
         result = await crawl_with(
@@ -320,13 +320,13 @@ async def _crawl(
             settings,
             spider_args=spider_args,
             collect=True,
-            watchers=[recording.watch],
+            watchers=[tracker.watch],
             transport=transport,
             blocking=InlineBlocking(),
             resolve=web.resolve,
             seed=seed,
             now_utc=WALL_START_UTC,
-            recorder=recording.record,
+            recorder=tracker.record,
         )
     watchdog.check()
     sends = transport.send_log.sends(begun_at, trio.current_time())
@@ -336,8 +336,8 @@ async def _crawl(
         stats=result.stats,
         reason=result.reason,
         elapsed=rounded(result.elapsed),
-        find_stretches=partial(recording.stretches, sends),
-        report=recording.report,
+        find_stretches=partial(tracker.stretches, sends),
+        report=tracker.report,
         title=f"Spider {spider_cls.name or spider_cls.__name__}",
         limits={send.host: host.limit for send in sends if (host := web.host_of(send.url)) is not None},
     )
