@@ -71,7 +71,7 @@ from trawl.engine.crawl import Crawl
 from trawl.engine.direct import DirectFetcher
 from trawl.engine.dispatcher import Dispatcher
 from trawl.engine.fetcher import Fetcher, ScopeLimiters
-from trawl.engine.hooks import Hooks, IdleRounds
+from trawl.engine.hooks import Hooks, IdleRunner
 from trawl.engine.items import ItemWriter, JobItemWriter, Processor
 from trawl.engine.job import JobState
 from trawl.engine.leases import Leases
@@ -168,7 +168,7 @@ class Engine:
         self.start_requests: StartRequests = StartRequests(
             context, self.leases, items, self.job_state, self.hooks.start
         )
-        self.idle_rounds: IdleRounds = IdleRounds(self.hooks, self.leases, context.shields, state)
+        self.idle_runner: IdleRunner = IdleRunner(self.hooks, self.leases, context.shields, state)
         self.sharing: Sharing | None = self._sharing(admission, prefetcher)
         self.dispatcher: Dispatcher = Dispatcher(
             scheduler=self.scheduler,

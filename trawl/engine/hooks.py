@@ -31,7 +31,7 @@ from trawl.http import Request, Response
 from trawl.spiders import ItemCheck, Spider
 from trawl.spiders.spider import iterate_async
 
-__all__ = ["Hook", "Hooks", "IdleRounds", "StartHook", "Store", "hooked", "started_by"]
+__all__ = ["Hook", "Hooks", "IdleRunner", "StartHook", "Store", "hooked", "started_by"]
 
 Hook = Callable[[Response | None, AsyncIterator[Any]], AsyncGenerator[Any, None]]
 """Put around callbacks. The response is None for the outputs of an errback whose request had no response."""
@@ -107,7 +107,7 @@ class Hooks:
         """Called after the spider's ``closed``. May be a checkpoint."""
 
 
-class IdleRounds:
+class IdleRunner:
     """Calls :meth:`Hooks.idle` when nothing is pending, as often as it asks for.
 
     A round counts as one open request, as ``start()`` does: the dispatcher goes on beside it, and the hook may fetch.

@@ -161,11 +161,11 @@ async def _crawl(context: CrawlContext, engine: Engine) -> None:
                 inner.start_soon(engine.sharing.run)
             state.begin()
             await engine.dispatcher.run(inner)
-            while engine.idle_rounds.is_wanted:
-                engine.idle_rounds.begin()
+            while engine.idle_runner.is_wanted:
+                engine.idle_runner.begin()
                 if engine.sharing is not None:
                     engine.sharing.hold()
-                inner.start_soon(engine.idle_rounds.run)
+                inner.start_soon(engine.idle_runner.run)
                 await engine.dispatcher.run(inner)
             state.close()  # no await since the dispatcher looked: what is added later would not be sent
             if engine.sharing is not None:
@@ -190,7 +190,7 @@ async def _last_tasks(context: CrawlContext, engine: Engine, inner: trio.Nursery
             words = "%r is ending: %s; %d in flight"
             logger.info(words, context.spider, state.reason, engine.scheduler.in_flight)
             engine.start_requests.stop()
-            engine.idle_rounds.stop()
+            engine.idle_runner.stop()
             inner.cancel_scope.deadline = trio.current_time() + context.engine.shutdown_timeout
         engine.dispatcher.let_go()
         engine.direct.give_up()  # one that was on the wire may have been redirected meanwhile
