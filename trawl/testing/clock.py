@@ -28,7 +28,7 @@ from itertools import count
 
 import trio
 
-__all__ = ["VirtualClock", "seeded_scheduling", "seeded_scheduling_here", "sleep_until"]
+__all__ = ["SimulatedClock", "seeded_scheduling", "seeded_scheduling_here", "sleep_until"]
 
 _SORTED = "_ALLOW_DETERMINISTIC_SCHEDULING"
 _GENERATOR = "_r"
@@ -114,7 +114,7 @@ NO_TIMER = 1e-6  # real seconds to sleep when no timer is set
 JUMPS = 16  # one of this many jumps is checked for a real thread, for which hours would pass
 
 
-class VirtualClock(trio.abc.Clock):
+class SimulatedClock(trio.abc.Clock):
     """A virtual clock that begins at 0.0.
 
     Attributes:
@@ -170,7 +170,7 @@ class VirtualClock(trio.abc.Clock):
 async def sleep_until(at: float) -> None:
     """Sleep until the instant ``at`` on the clock of this Trio program. A checkpoint."""
     clock = trio.lowlevel.current_clock()
-    if isinstance(clock, VirtualClock):
+    if isinstance(clock, SimulatedClock):
         await clock.sleep_until(at)
     else:
         await trio.sleep_until(at)

@@ -8,10 +8,10 @@ hook of the interpreter sees sockets, name lookups and new processes of any libr
 can't be removed, so it is installed with the first simulation of a process, and does nothing outside of simulations.
 ``trio.to_thread.run_sync`` and ``threading.Thread.start`` are wrapped while a simulation runs.
 
-:class:`Watchdog` finds threads that Trio starts otherwise, and crawls that wait for nothing: on the virtual clock
-nothing comes from outside, so when no task can run and no timer is set, nothing will ever happen. With
-:class:`trawl.testing.clock.VirtualClock`, Trio sleeps only then; the clock announces the turns of Trio's loop to check.
-With Trio's ``MockClock`` the loop spins, so a check now and then is enough.
+:class:`Watchdog` finds threads that Trio starts otherwise, and crawls that wait for nothing: on the virtual
+clock nothing comes from outside, so when no task can run and no timer is set, nothing will ever happen. With
+:class:`trawl.testing.clock.SimulatedClock`, Trio sleeps only then; the clock announces the turns of Trio's loop to
+check. With Trio's ``MockClock`` the loop spins, so a check now and then is enough.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ import trio
 import trio.testing
 import trio.to_thread
 
-from trawl.testing.clock import VirtualClock
+from trawl.testing.clock import SimulatedClock
 
 __all__ = ["Guard", "NotSimulated", "Stuck", "Watchdog", "guarded"]
 
@@ -193,11 +193,11 @@ class Watchdog(trio.abc.Instrument):
         self.is_stuck: bool = False
         self._guard = guard
         self._turns = 0
-        self._clock: VirtualClock | None = None
+        self._clock: SimulatedClock | None = None
 
     def __enter__(self) -> Watchdog:
         clock = trio.lowlevel.current_clock()
-        if isinstance(clock, VirtualClock):
+        if isinstance(clock, SimulatedClock):
             self._clock = clock
             clock.suspect = self._look
         else:
