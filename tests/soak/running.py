@@ -22,7 +22,7 @@ from trawl.frontier import MemoryFrontier
 from trawl.http import Outcome, Request, host_scope
 from trawl.settings import Layer, load
 from trawl.testing.clock import seeded_scheduling
-from trawl.testing.guard import Watchdog, guarded
+from trawl.testing.guard import GuardInstrument, guarded
 from trawl.testing.sends import SendRecord
 from trawl.testing.transport import WALL_START_UTC, SimulatedTransport
 from trawl.transport import OnSent, Transport, TransportSettings
@@ -315,7 +315,7 @@ async def _crawled(world: World, seed: int) -> _Run:
     wire, frontier, memory = Watched(inner, world), MemoryFrontier(), Memory(world)
     items = Items(lambda: spiders[0])
     transport: Transport = wire
-    with guarded() as guard, Watchdog(guard) as watchdog:
+    with guarded() as guard, GuardInstrument(guard) as instrument:
         inner.on_bug = guard.end
         result = await crawl_with(
             Soak,
@@ -330,5 +330,5 @@ async def _crawled(world: World, seed: int) -> _Run:
             seed=seed,
             now_utc=WALL_START_UTC,
         )
-    watchdog.check()
+    instrument.check()
     return _Run(world, spiders[0], crawls[0], wire, items, memory, frontier, result)

@@ -4,7 +4,7 @@ The clock stands still while a task can run, and jumps to the next timer when no
 ``deadline_to_sleep_time`` only when no task is runnable; that call is the jump. :class:`trio.testing.MockClock` jumps
 one turn of Trio's loop later, after a check for :func:`trio.testing.wait_all_tasks_blocked`, which takes a fifth of the
 time of a simulated crawl. Here such a task is woken when no timer is left. Without one, the loop sleeps for an instant,
-so that :class:`trawl.testing.guard.Watchdog` notices that nothing will ever happen.
+so that :class:`trawl.testing.guard.GuardInstrument` notices that nothing will ever happen.
 
 The clock wakes the exchanges of the simulated wire itself: a cancel scope for each would take a tenth of the time.
 

@@ -8,7 +8,7 @@ hook of the interpreter sees sockets, name lookups and new processes of any libr
 can't be removed, so it is installed with the first simulation of a process, and does nothing outside of simulations.
 ``trio.to_thread.run_sync`` and ``threading.Thread.start`` are wrapped while a simulation runs.
 
-:class:`Watchdog` finds threads that Trio starts otherwise, and crawls that wait for nothing: on the virtual
+:class:`GuardInstrument` finds threads that Trio starts otherwise, and crawls that wait for nothing: on the virtual
 clock nothing comes from outside, so when no task can run and no timer is set, nothing will ever happen. With
 :class:`trawl.testing.clock.SimulatedClock`, Trio sleeps only then; the clock announces the turns of Trio's loop to
 check. With Trio's ``MockClock`` the loop spins, so a check now and then is enough.
@@ -33,7 +33,7 @@ import trio.to_thread
 
 from trawl.testing.clock import SimulatedClock
 
-__all__ = ["Guard", "NotSimulated", "Stuck", "Watchdog", "guarded"]
+__all__ = ["Guard", "GuardInstrument", "NotSimulated", "Stuck", "guarded"]
 
 _EVENTS = {
     "socket.__new__": "a real socket",
@@ -182,7 +182,7 @@ class Stuck(RuntimeError):
     """A simulated crawl waits for something that will never happen."""
 
 
-class Watchdog(trio.abc.Instrument):
+class GuardInstrument(trio.abc.Instrument):
     """A context manager around a simulated crawl; ends it through its guard.
 
     Attributes:
@@ -195,7 +195,7 @@ class Watchdog(trio.abc.Instrument):
         self._turns = 0
         self._clock: SimulatedClock | None = None
 
-    def __enter__(self) -> Watchdog:
+    def __enter__(self) -> GuardInstrument:
         clock = trio.lowlevel.current_clock()
         if isinstance(clock, SimulatedClock):
             self._clock = clock

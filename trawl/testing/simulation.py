@@ -17,7 +17,7 @@ from trawl._run import crawl_with
 from trawl.blocking import InlineBlocking
 from trawl.settings import Layer, Settings, load, of_spider
 from trawl.testing.clock import SimulatedClock, seeded_scheduling, seeded_scheduling_here
-from trawl.testing.guard import Watchdog, guarded
+from trawl.testing.guard import GuardInstrument, guarded
 from trawl.testing.limits import RateLimit
 from trawl.testing.plot import (
     MAX_PANELS,
@@ -313,7 +313,7 @@ async def _crawl(
     begun_at = trio.current_time()
     transport = web.transport(settings.of(TransportSettings), seed=seed, begun_at=begun_at)
     tracker = ScopeTracker(transport.send_log, begun_at)
-    with guarded() as guard, Watchdog(guard) as watchdog:
+    with guarded() as guard, GuardInstrument(guard) as instrument:
         transport.on_bug = guard.end
         result = await crawl_with(
             spider_cls,
@@ -328,7 +328,7 @@ async def _crawl(
             now_utc=WALL_START_UTC,
             recorder=tracker.record,
         )
-    watchdog.check()
+    instrument.check()
     sends = transport.send_log.sends(begun_at, trio.current_time())
     web.latest = Simulation(
         sends=sends,

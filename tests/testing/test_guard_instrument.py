@@ -11,7 +11,7 @@ from trio.testing import MockClock
 
 from trawl.testing import NotSimulated, Stuck
 from trawl.testing.clock import SimulatedClock
-from trawl.testing.guard import Watchdog, guarded
+from trawl.testing.guard import GuardInstrument, guarded
 
 
 def mock() -> trio.abc.Clock:
@@ -24,7 +24,7 @@ CLOCKS = pytest.mark.parametrize("clock", [mock, SimulatedClock])
 @CLOCKS
 def test_who_waits_for_ever_is_cancelled_and_told(clock: Callable[[], trio.abc.Clock]) -> None:
     async def main() -> None:
-        with guarded() as guard, Watchdog(guard) as watch:
+        with guarded() as guard, GuardInstrument(guard) as watch:
             await trio.Event().wait()
         with pytest.raises(Stuck, match="no timer is set"):
             watch.check()
@@ -35,7 +35,7 @@ def test_who_waits_for_ever_is_cancelled_and_told(clock: Callable[[], trio.abc.C
 @CLOCKS
 def test_who_waits_long_is_not(clock: Callable[[], trio.abc.Clock]) -> None:
     async def main() -> None:
-        with guarded() as guard, Watchdog(guard) as watch:
+        with guarded() as guard, GuardInstrument(guard) as watch:
             for _ in range(300):
                 await trio.sleep(3600)
         watch.check()
@@ -50,7 +50,7 @@ def test_a_thread_that_slipped_through_is_seen_before_the_clock_jumps_far(clock:
 
     async def main() -> None:
         await slipped(int)  # Trio keeps the thread for the next
-        with pytest.raises(NotSimulated, match="a real thread"), guarded() as guard, Watchdog(guard):
+        with pytest.raises(NotSimulated, match="a real thread"), guarded() as guard, GuardInstrument(guard):
             await slipped(time.sleep, 0.02)
 
     trio.run(main, clock=clock())
