@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from tests.servers.limited import CASES, HTTP, RAMPED, SERVER, Run, crawl_all, write_page
 from tests.servers.nginx import running
-from trawl.testing.plot import Panel, count_rates, draw_rates
+from trawl.testing.rates import Panel, count_rates, draw_rates
 
 WINDOW = 2.0
 """Seconds over which the rate is counted."""

@@ -20,7 +20,7 @@ from benchmarks.rows import ROWS
 from benchmarks.rows.choosing import DOMAINS, SCRAPY_DOMAINS
 from benchmarks.rows.connections import CONNECTIONS, NAMES
 from benchmarks.rows.limits import CRAWLERS, GROUPS, Server, run
-from trawl.testing.plot import Panel, count_rates, draw_rates
+from trawl.testing.rates import Panel, count_rates, draw_rates
 
 __all__ = ["controllers_plot", "page", "with_tables"]
 

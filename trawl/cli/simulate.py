@@ -22,7 +22,7 @@ from trawl.errors import TrawlError, UsageError
 from trawl.observe import ObserveSettings, clipped, duration_words, number_words, printable, rate_words
 from trawl.settings import Layer, ambient, assignments, load, of_spider
 from trawl.testing.guard import NotSimulated, Stuck
-from trawl.testing.plot import Rate, check_picture_name, window_for
+from trawl.testing.rates import Rate, check_picture_name, window_for
 from trawl.testing.sends import REFUSALS
 from trawl.testing.simulation import Simulation
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from trawl.testing.guard import NotSimulated, Stuck
     from trawl.testing.hosts import LogNormal, Outage, SimulatedResponse, Uniform
     from trawl.testing.limits import RateLimit
-    from trawl.testing.plot import Rate
+    from trawl.testing.rates import Rate
     from trawl.testing.sends import Send, Span
     from trawl.testing.simulation import Simulation, simulate
     from trawl.testing.transport import SimulatedTransport
@@ -46,7 +46,7 @@ _HOMES = {
     "FrontierContract": "frontier_contract",
     "LogNormal": "hosts",
     "Outage": "hosts",
-    "Rate": "plot",
+    "Rate": "rates",
     "RateLimit": "limits",
     "Send": "sends",
     "SimulatedResponse": "hosts",

@@ -19,7 +19,7 @@ from trawl.settings import Layer, Settings, load, of_spider
 from trawl.testing.clock import SimulatedClock, seeded_scheduling, seeded_scheduling_here
 from trawl.testing.guard import GuardInstrument, guarded
 from trawl.testing.limits import RateLimit
-from trawl.testing.plot import (
+from trawl.testing.rates import (
     MAX_PANELS,
     Panel,
     Rate,

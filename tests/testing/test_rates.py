@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tests.testing.test_simulation import a_run
 from tests.testing.test_svg import shapes
 from trawl.testing import Rate, RateLimit, Send, Simulation
-from trawl.testing.plot import MAX_WINDOWS, count_rates, window_for
+from trawl.testing.rates import MAX_WINDOWS, count_rates, window_for
 from trawl.testing.svg import BARS, DARK, LETTER, SHADES
 
 SVG = "{http://www.w3.org/2000/svg}"
