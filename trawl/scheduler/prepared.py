@@ -30,7 +30,7 @@ __all__ = ["PreparedQueue"]
 _Line: TypeAlias = "dict[Grant, None]"
 
 
-class _Alike:
+class _Group:
     """Prepared grants that wait for the same things, by age, and the scopes that they don't wait for."""
 
     __slots__ = ("elsewhere", "grants")
@@ -47,8 +47,8 @@ class PreparedQueue:
     """Prepared grants, in the order of coming, and what each of them waits for."""
 
     __slots__ = (
-        "_alike",
         "_bound",
+        "_group_of",
         "_kinds",
         "_lines",
         "_next",
@@ -68,8 +68,8 @@ class PreparedQueue:
         self._waiting: dict[Scope, _Line] = {}
         self._lines: dict[Scope, _Line] = {}  # of those that wait for a place
         self._passes: dict[Grant, int] = {}  # how often each of these was passed
-        self._kinds: dict[object, _Alike] = {}
-        self._alike: dict[Grant, tuple[object, _Alike]] = {}
+        self._kinds: dict[object, _Group] = {}
+        self._group_of: dict[Grant, tuple[object, _Group]] = {}
         self._timers: list[tuple[float, int, Grant]] = []
         self._bound = ROOM_TO_GROW
 
@@ -93,26 +93,26 @@ class PreparedQueue:
         A kind of None is its own.
         """
         key = grant if kind is None else kind
-        alike = self._kinds.setdefault(key, _Alike())
-        alike.grants[grant] = None
-        self._alike[grant] = key, alike
+        group = self._kinds.setdefault(key, _Group())
+        group.grants[grant] = None
+        self._group_of[grant] = key, group
         self._numbers[grant] = self._next()
-        for scope in alike.elsewhere:
+        for scope in group.elsewhere:
             scope.elsewhere += 1
-        if len(alike.grants) == 1:
+        if len(group.grants) == 1:
             self._to_look[grant] = None
 
     def discard(self, grant: Grant) -> None:
         """Forget ``grant``: it goes on, or has ended. Others behind it are looked at when its scopes are stirred."""
-        key, alike = self._alike.pop(grant)
-        was_first = alike.first() is grant
-        del alike.grants[grant]
-        for scope in alike.elsewhere:
+        key, group = self._group_of.pop(grant)
+        was_first = group.first() is grant
+        del group.grants[grant]
+        for scope in group.elsewhere:
             scope.elsewhere -= 1
-        if not alike.grants:
+        if not group.grants:
             del self._kinds[key]
         elif was_first:
-            self._to_look[alike.first()] = None
+            self._to_look[group.first()] = None
         del self._numbers[grant]
         self._to_look.pop(grant, None)
         self._passes.pop(grant, None)
@@ -205,16 +205,16 @@ class PreparedQueue:
         self._waits[grant] = self._next()
         for scope in scopes:
             self._waiting.setdefault(scope, {})[grant] = None
-        _, alike = self._alike[grant]
-        before, number = alike.elsewhere, len(alike.grants)
+        _, group = self._group_of[grant]
+        before, number = group.elsewhere, len(group.grants)
         if not before and len(grant.lane.scopes) == len(closed):
             return ()
-        alike.elsewhere = [scope for scope in grant.lane.scopes if scope not in closed]
+        group.elsewhere = [scope for scope in grant.lane.scopes if scope not in closed]
         for scope in before:
             scope.elsewhere -= number
-        for scope in alike.elsewhere:
+        for scope in group.elsewhere:
             scope.elsewhere += number
-        return [scope for scope in alike.elsewhere if scope not in before]
+        return [scope for scope in group.elsewhere if scope not in before]
 
     def _stop_waiting(self, grant: Grant) -> None:
         assert grant.lane is not None
