@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from trawl.throttling.scopes import ScopeAmounts
 
 __all__ = [
-    "UnresponsiveScopes",
+    "FailedScopes",
     "adjust",
     "correct",
     "good",
@@ -212,7 +212,7 @@ def _requests(grant: Grant, outcome: Outcome) -> list[Request]:
 _MAX_LISTED = 10_000  # scopes listed
 
 
-class UnresponsiveScopes:
+class FailedScopes:
     """The scopes of one crawl that were given up and are being drained.
 
     Attributes:
