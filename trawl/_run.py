@@ -19,7 +19,7 @@ from typing import Any
 import attrs
 import trio
 
-from trawl.addresses import MAX_NAMES, AddressGuard
+from trawl.address_guard import MAX_NAMES, AddressGuard
 from trawl.blocking import Blocking, ThreadBlocking
 from trawl.cache import CacheSettings
 from trawl.clock import WallClock

@@ -24,7 +24,7 @@ from tests.abandoning import abandon
 from tests.jobs.site import START_UTC
 from tests.simulated_store import SimulatedStore
 from trawl._run import CrawlResult, crawl_with
-from trawl.addresses import AddressGuard
+from trawl.address_guard import AddressGuard
 from trawl.blocking import InlineBlocking
 from trawl.cli.worker import rejoining
 from trawl.engine import Crawl

@@ -17,7 +17,7 @@ import trawl
 from tests.net.badserver import BadServer, Connection, clock, serving
 from tests.net.crawls import AT_ONCE
 from trawl._run import crawl_with
-from trawl.addresses import AddressGuard
+from trawl.address_guard import AddressGuard
 from trawl.http import Response
 from trawl.settings import Layer, load
 from trawl.transport import Http11Transport, HttpxTransport, TransportSettings

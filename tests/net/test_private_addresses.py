@@ -22,7 +22,7 @@ import trawl
 from tests.net.badserver import BadServer, Connection, clock, serving
 from tests.net.crawls import AT_ONCE, crawled
 from trawl._run import crawl_with
-from trawl.addresses import AddressGuard
+from trawl.address_guard import AddressGuard
 from trawl.errors import AddressRefused
 from trawl.http import Request, Response
 from trawl.pipelines import FilesPipeline, ImagesPipeline

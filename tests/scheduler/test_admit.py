@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trawl.addresses import AddressGuard
+from trawl.address_guard import AddressGuard
 from trawl.http import Request
 from trawl.scheduler import AdmissionRules, SchedulerSettings
 

@@ -13,7 +13,7 @@ from trio.testing import MockClock
 
 from tests.net.badserver import Authority, Connection, clock, is_fine, serving
 from tests.net.proxies import LoopbackProxy, proxying
-from trawl.addresses import AddressGuard
+from trawl.address_guard import AddressGuard
 from trawl.errors import (
     AddressRefused,
     ConnectTimeout,

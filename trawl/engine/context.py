@@ -14,7 +14,7 @@ from trawl.http import fingerprint
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from trawl.addresses import AddressGuard
+    from trawl.address_guard import AddressGuard
     from trawl.blocking import Blocking
     from trawl.clock import WallClock
     from trawl.engine.crawl import Crawl, Watcher

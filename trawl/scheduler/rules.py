@@ -12,7 +12,7 @@ import logging
 import math
 from collections.abc import Collection, Iterable
 
-from trawl.addresses import AddressGuard
+from trawl.address_guard import AddressGuard
 from trawl.http import FETCHED_SCHEMES, Request, host_of, normalize_url
 from trawl.http.notes import note, notes_of
 from trawl.scheduler.settings import SchedulerSettings

@@ -12,7 +12,7 @@ import attrs
 import msgspec
 import trio
 
-from trawl.addresses import is_address
+from trawl.address_guard import is_address
 from trawl.http import host_scope
 from trawl.observe import printable
 

@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 import trio
 
-from trawl.addresses import AddressGuard
+from trawl.address_guard import AddressGuard
 from trawl.errors import AddressRefused
 from trawl.transport.base import words_of
 from trawl.transport.resolver import Address, Resolve

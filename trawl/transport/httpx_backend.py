@@ -27,7 +27,7 @@ import attrs
 import httpcore
 import trio
 
-from trawl.addresses import AddressGuard
+from trawl.address_guard import AddressGuard
 from trawl.errors import (
     ConnectFailed,
     ConnectTimeout,

@@ -19,7 +19,7 @@ from typing import Any
 import httpcore
 import trio
 
-from trawl.addresses import AddressGuard, is_address
+from trawl.address_guard import AddressGuard, is_address
 from trawl.errors import (
     AddressRefused,
     BodyTooLarge,

@@ -10,7 +10,7 @@ from collections.abc import Coroutine
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from trawl.addresses import AddressGuard
+from trawl.address_guard import AddressGuard
 from trawl.errors import SettingsError
 from trawl.http import Outcome, Request
 from trawl.transport.base import OnSent, Transport

@@ -17,7 +17,7 @@ from typing import Any
 
 from w3lib.url import safe_url_string
 
-from trawl.addresses import AddressGuard
+from trawl.address_guard import AddressGuard
 from trawl.cli.checks.scrapy_only import asyncio_uses, is_bytes, is_of_headers
 from trawl.cli.checks.source import REQUESTS, CheckMessage, SpiderSource
 from trawl.compat import GUIDE, MOVED, changes, name_advice, project_files

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from trawl.addresses import AddressGuard
+from trawl.address_guard import AddressGuard
 from trawl.errors import ConnectFailed, NameNotResolved, UnsupportedScheme
 from trawl.transport.base import is_short_of_files, tls_failure, words_of
 from trawl.transport.connect import ConnectOptions, dial

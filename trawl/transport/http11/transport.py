@@ -12,7 +12,7 @@ import ssl
 
 import trio
 
-from trawl.addresses import AddressGuard
+from trawl.address_guard import AddressGuard
 from trawl.errors import DownloadError, ResponseBroken
 from trawl.http import SAFE_METHODS, Headers, Outcome, Request, Response
 from trawl.transport.base import ROOM_PAUSE, OnSent, Room, needs_new_connection, tell_written, wait_to_send, words_of

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from trawl import addresses as guarding
-from trawl.addresses import METADATA, AddressGuard
+from trawl import address_guard as guarding
+from trawl.address_guard import METADATA, AddressGuard
 from trawl.http import normalize_url
 
 PRIVATE = ["127.0.0.1", "10.0.0.7", "[::1]", "169.254.1.1", "[fd00::1]", "[::ffff:10.0.0.1]", "0.0.0.0"]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trawl.addresses import METADATA, address_kind
+from trawl.address_guard import METADATA, address_kind
 
 TABLE = {
     "unspecified": ["0.0.0.0", "0.1.2.3", "::", "::ffff:0.0.0.0"],
