@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from trawl.clock import WallClock
     from trawl.throttling.scope_table import ScopeTable
 
-__all__ = ["Clock", "RestoredScopes", "moved", "scope_snapshot", "snapshot_of", "split", "with_ahead"]
+__all__ = ["Clock", "StoredScopes", "moved", "scope_snapshot", "snapshot_of", "split", "with_ahead"]
 
 Clock = Callable[[float], float]
 """From an instant of one clock to the same of the other; infinities stay."""
@@ -48,7 +48,7 @@ _MAX_SLOTS = 1000
 
 def snapshot_of(
     scopes: ScopeTable,
-    restored: Collection[RestoredScopes],
+    stored: Collection[StoredScopes],
     given_up: Mapping[str, float],
     wall: WallClock,
     now: float,
@@ -58,7 +58,7 @@ def snapshot_of(
 
     Args:
         scopes: Those there are, and their page budgets.
-        restored: Those of an earlier run that were not made again.
+        stored: Those of an earlier run that were not made again.
         given_up: When scopes were given up, in epoch seconds.
         wall: For instants.
         now: The instant, on the run clock.
@@ -66,7 +66,7 @@ def snapshot_of(
     """
     states: dict[str, ScopeSnapshot] = {}
     answered: list[str] = []
-    for each in restored:
+    for each in stored:
         kept, left = each.left()
         states.update(kept)
         answered += left
@@ -81,7 +81,7 @@ def snapshot_of(
             )
     return ThrottleSnapshot(
         at=wall.to_epoch(now),
-        unknown_until=_unknown_until(restored) if next_in is None else wall.to_epoch(now + next_in),
+        unknown_until=_unknown_until(stored) if next_in is None else wall.to_epoch(now + next_in),
         scopes=states,
         answered=tuple(answered),
         given_up=dict(given_up),
@@ -89,9 +89,9 @@ def snapshot_of(
     )
 
 
-def _unknown_until(restored: Collection[RestoredScopes]) -> float:
+def _unknown_until(stored: Collection[StoredScopes]) -> float:
     """Return until when an earlier run may have sent through scopes that were not made again since."""
-    return max([each.unknown_until for each in restored], default=-math.inf)
+    return max([each.unknown_until for each in stored], default=-math.inf)
 
 
 def scope_snapshot(scope: Scope, now: float, to_epoch: Clock) -> ScopeSnapshot:
@@ -203,7 +203,7 @@ def split(snapshot: ThrottleSnapshot, part_of: Callable[[str], int | None]) -> d
     }
 
 
-class RestoredScopes:
+class StoredScopes:
     """States of an earlier run, each waiting for its scope to be made again: a start with 100,000 costs nothing.
 
     Args:
