@@ -13,7 +13,7 @@ import pytest
 import trio
 
 import trawl
-from trawl.engine.watchers import report_stalls
+from trawl.engine.watchers import report_blocking
 from trawl.testing import SimulatedWeb, simulate
 
 
@@ -147,7 +147,7 @@ def blocking(seconds: float) -> None:
 async def test_a_line_that_holds_up_the_loop_is_named_once(caplog: pytest.LogCaptureFixture) -> None:
     crawl: Any = None
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(report_stalls, crawl, 0.02)
+        nursery.start_soon(report_blocking, crawl, 0.02)
         await trio.sleep(0.01)
         for _ in range(2):
             blocking(0.06)
@@ -162,5 +162,5 @@ async def test_a_line_that_holds_up_the_loop_is_named_once(caplog: pytest.LogCap
 async def test_a_loop_that_goes_round_is_not_spoken_of(caplog: pytest.LogCaptureFixture) -> None:
     crawl: Any = None
     with trio.move_on_after(0.05):
-        await report_stalls(crawl, 0.02)
+        await report_blocking(crawl, 0.02)
     assert caplog.records == []

@@ -1,4 +1,4 @@
-"""The tasks that watch a crawl: its limits, the other processes of a shared job, stalls, and those of ``WATCHERS``.
+"""The tasks that watch a crawl: its limits, the other processes of a job, blocking calls, and those of ``WATCHERS``.
 
 Each runs beside the crawl, and is cancelled when that has ended. One that holds a limit (of time, of items that do not
 come, of memory) sleeps until it could be reached, and ends the crawl as the first Ctrl-C does. Where the job is in a
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from trawl.engine.job import OpenJob
     from trawl.frontier.redis.sessions import JobSession
 
-__all__ = ["MEBIBYTE", "held_bytes", "job_watchers", "limit_watchers", "own_watchers", "report_stalls"]
+__all__ = ["MEBIBYTE", "held_bytes", "job_watchers", "limit_watchers", "own_watchers", "report_blocking"]
 
 logger: logging.Logger = logging.getLogger("trawl.engine")
 
@@ -229,21 +229,21 @@ async def _heed(share: JobSession, crawl: Crawl) -> None:
             crawl.pause(is_paused=wish == "pause")
 
 
-STALL = 2.0
+BLOCKED_AFTER = 2.0
 """Seconds for which Trio's loop may stand still before that is told."""
 
 MAX_TOLD = 10
 """Lines that are told of in one crawl."""
 
 
-async def report_stalls(crawl: Crawl | None = None, stall: float = STALL) -> None:
+async def report_blocking(crawl: Crawl | None = None, after: float = BLOCKED_AFTER) -> None:
     """Warn of the user's lines that hold up the crawl: a watcher of real crawls, until it is cancelled.
 
     Args:
         crawl: The crawl, as every watcher is given it; None: whatever crawls run.
-        stall: Seconds after which a stop is told.
+        after: Seconds after which a stop is told.
     """
-    detector = _StallDetector(threading.get_ident(), stall)
+    detector = _BlockingDetector(threading.get_ident(), after)
     async with trio.open_nursery() as nursery:
         limiter = trio.CapacityLimiter(1)
         # Abandoned at the end of the crawl, which need not wait for the thread's next look.
@@ -251,12 +251,12 @@ async def report_stalls(crawl: Crawl | None = None, stall: float = STALL) -> Non
         try:
             while True:
                 detector.beat = time.monotonic()
-                await trio.sleep(stall / 4)
+                await trio.sleep(after / 4)
         finally:
             detector.is_over.set()
 
 
-class _StallDetector:
+class _BlockingDetector:
     """The thread's side.
 
     Attributes:
@@ -264,17 +264,17 @@ class _StallDetector:
         is_over: The crawl has ended.
     """
 
-    def __init__(self, ident: int, stall: float) -> None:
+    def __init__(self, ident: int, after: float) -> None:
         self._ident = ident
-        self._stall = stall
+        self._after = after
         self._told: set[str] = set()
         self.beat: float = time.monotonic()
         self.is_over = threading.Event()
 
     def run(self) -> None:
         """Look four times in the time that is told, until the crawl has ended."""
-        while not self.is_over.wait(self._stall / 4):
-            if time.monotonic() - self.beat >= self._stall and len(self._told) < MAX_TOLD:
+        while not self.is_over.wait(self._after / 4):
+            if time.monotonic() - self.beat >= self._after and len(self._told) < MAX_TOLD:
                 self._tell()
 
     def _tell(self) -> None:
@@ -288,7 +288,7 @@ class _StallDetector:
         logger.warning(
             "%s: `%s` holds up the whole crawl, for %g s by now: await trio.sleep() or self.fetch() instead, or have a"
             " thread do it: await self.crawl.blocking.run(function, argument)",
-            place, own.line, self._stall,
+            place, own.line, self._after,
         )  # fmt: skip
 
 
