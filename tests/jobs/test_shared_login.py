@@ -12,7 +12,7 @@ from trio.testing import MockClock
 import trawl
 from tests.simulated_store import SimulatedStore
 from trawl.http import Fetch, Middleware, Outcome, Request
-from trawl.scheduler import Grant, SharingScheduler
+from trawl.scheduler import Grant, SharedJobScheduler
 from trawl.testing import SimulatedResponse, SimulatedWeb
 
 from .test_shared_scopes import Fleet, cut, store
@@ -119,7 +119,7 @@ def assert_nothing_is_kept(fleet: Fleet) -> None:
     """Every place and every token has been given back, and no request waits for one any more."""
     for crawl in fleet.crawls.values():
         scheduler: Any = crawl._scheduler
-        assert isinstance(scheduler, SharingScheduler)
+        assert isinstance(scheduler, SharedJobScheduler)
         assert not scheduler._tokens
         assert not scheduler.begun
         assert not [asker for asker in scheduler._asks if isinstance(asker, Grant)]

@@ -28,7 +28,7 @@ from trawl.engine.cache_lookup import CacheLookup
 from trawl.engine.callbacks import BATCH
 from trawl.engine.fetcher import ScopeLimiters
 from trawl.engine.robots_gate import RobotsGates
-from trawl.engine.sharing import Sharing
+from trawl.engine.shared_job import SharedJob
 from trawl.engine.start_requests import StartRequests
 from trawl.engine.state import RequestTask, State
 from trawl.engine.worker import REQUEST_TASK, Worker
@@ -60,7 +60,7 @@ class Dispatcher:
         start_requests: StartRequests,
         state: State,
         cache_lookup: CacheLookup | None = None,
-        sharing: Sharing | None = None,
+        shared_job: SharedJob | None = None,
     ) -> None:
         self._scheduler = scheduler
         self._prefetcher = prefetcher
@@ -72,7 +72,7 @@ class Dispatcher:
         self._start_requests = start_requests
         self._state = state
         self._cache_lookup = cache_lookup
-        self._sharing = sharing
+        self._shared_job = shared_job
 
     async def run(self, nursery: trio.Nursery) -> None:
         """Start one task in ``nursery`` for each request that may go; return when none will come or the crawl ends."""
@@ -103,8 +103,8 @@ class Dispatcher:
 
     def _next_look(self) -> float:
         """Let ``start()`` be read while there is room; return when the scheduler may answer otherwise."""
-        if self._sharing is not None:
-            self._sharing.look()
+        if self._shared_job is not None:
+            self._shared_job.look()
         # look() may have ended the crawl: its job is over.
         if not self._state.goes_on():
             return math.inf
@@ -113,7 +113,7 @@ class Dispatcher:
         self._throttle.warnings.waiting_direct(scheduler.pending_direct)
         if state.is_reading and state.may_page:
             pending, places = state.open - state.page_tasks, scheduler.places - scheduler.in_flight
-            if self._sharing is not None and not self._sharing.is_alone and pending < BATCH:
+            if self._shared_job is not None and not self._shared_job.is_alone and pending < BATCH:
                 self._start_requests.allow(pending, BATCH)  # much of it is for others, who may have nothing to do
             elif places > 0 and not scheduler.has_ready():
                 self._start_requests.allow(pending, places)

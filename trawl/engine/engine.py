@@ -52,8 +52,8 @@ lane, is granted, and is carried to its end by one task, whose notes are its ``t
 
 :class:`Engine` makes the objects above in the order in which they need each other, and users' classes last, when the
 crawl is whole. :mod:`trawl.engine.run`, which alone makes it, has the nurseries, and the order of closing. Where
-several processes share a job, each sends to the hosts of its own part: :mod:`trawl.engine.sharing` follows what comes
-to it, and what goes.
+several processes share a job, each sends to the hosts of its own part: :mod:`trawl.engine.shared_job` follows what
+comes to it, and what goes.
 
 Length: ``Engine.__init__`` is one list of what a crawl is made of; its order is what there is to see.
 """
@@ -77,12 +77,12 @@ from trawl.engine.job import JobState
 from trawl.engine.leases import Leases
 from trawl.engine.limits import CrawlLimits
 from trawl.engine.robots_gate import RobotsGates
-from trawl.engine.sharing import Sharing
+from trawl.engine.shared_job import SharedJob
 from trawl.engine.start_requests import StartRequests
 from trawl.engine.worker import Worker
 from trawl.events import ScopeBackedOff
 from trawl.middleware import compose
-from trawl.scheduler import Grant, Prefetcher, Scheduler, SharingScheduler
+from trawl.scheduler import Grant, Prefetcher, Scheduler, SharedJobScheduler
 from trawl.scheduler.scheduler import reconsider
 from trawl.spiders import item_check
 from trawl.throttling import Reason, Scope, Throttle
@@ -130,7 +130,7 @@ class Engine:
                 self.throttle.scope, places=places, depth_first=depth_first, vet=self._refusal
             )
         else:
-            self.scheduler = self._sharing_scheduler(self.line, places, depth_first=depth_first)
+            self.scheduler = self._shared_job_scheduler(self.line, places, depth_first=depth_first)
         self.scheduler.holder = self
         self.limits: CrawlLimits = CrawlLimits(
             context.engine,
@@ -169,7 +169,7 @@ class Engine:
             context, self.leases, items, self.job_state, self.hooks.start
         )
         self.idle_runner: IdleRunner = IdleRunner(self.hooks, self.leases, context.shields, state)
-        self.sharing: Sharing | None = self._sharing(admission, prefetcher)
+        self.shared_job: SharedJob | None = self._shared_job(admission, prefetcher)
         self.dispatcher: Dispatcher = Dispatcher(
             scheduler=self.scheduler,
             prefetcher=prefetcher,
@@ -181,16 +181,16 @@ class Engine:
             start_requests=self.start_requests,
             state=state,
             cache_lookup=self.cache_lookup,
-            sharing=self.sharing,
+            shared_job=self.shared_job,
         )
 
-    def _sharing(self, admission: Admission, prefetcher: Prefetcher) -> Sharing | None:
+    def _shared_job(self, admission: Admission, prefetcher: Prefetcher) -> SharedJob | None:
         """Make the follower of a job that several processes share; None: this one has it alone, in a directory."""
         context, job_state = self.context, self.job_state
         share = None if context.job is None else context.job.job.share
         if share is None or job_state is None:
             return None
-        sharing = Sharing(
+        shared_job = SharedJob(
             context,
             share,
             job_state=job_state,
@@ -203,9 +203,9 @@ class Engine:
             throttle=self.throttle,
             cache_lookup=self.cache_lookup,
         )
-        prefetcher.shut_by(sharing.is_shut)
-        admission.is_foreign = sharing.is_foreign
-        return sharing
+        prefetcher.shut_by(shared_job.is_shut)
+        admission.is_foreign = shared_job.is_foreign
+        return shared_job
 
     def _item_writer(self) -> ItemWriter | JobItemWriter:
         context, limit, processor = self.context, self.limits.items, self.processor
@@ -218,11 +218,11 @@ class Engine:
         job = context.job
         return JobItemWriter(writer, job.outbox, context.frontier, job.job, stats, context.collected, at_end)
 
-    def _sharing_scheduler(self, line: Line, places: float, *, depth_first: bool) -> SharingScheduler:
+    def _shared_job_scheduler(self, line: Line, places: float, *, depth_first: bool) -> SharedJobScheduler:
         """The scheduler of a job that other processes may work on as well."""
         throttle, state = self.throttle, self.context.state
         throttle.share_by(line)
-        scheduler = SharingScheduler(
+        scheduler = SharedJobScheduler(
             throttle.scope, line=line, places=places, depth_first=depth_first, vet=self._refusal
         )
 

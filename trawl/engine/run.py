@@ -153,29 +153,29 @@ async def _crawl(context: CrawlContext, engine: Engine) -> None:
             await engine.throttle.begin(trio.current_time())
             engine.leases.restore()
             read_start = partial(inner.start_soon, engine.start_requests.run, engine.dispatcher.between(inner))
-            if engine.sharing is None:
+            if engine.shared_job is None:
                 state.reading_began()
                 read_start()
             else:  # one process of the job reads it, and all are open until the job is over
-                engine.sharing.begin(read_start)
-                inner.start_soon(engine.sharing.run)
+                engine.shared_job.begin(read_start)
+                inner.start_soon(engine.shared_job.run)
             state.begin()
             await engine.dispatcher.run(inner)
             while engine.idle_runner.is_wanted:
                 engine.idle_runner.begin()
-                if engine.sharing is not None:
-                    engine.sharing.hold()
+                if engine.shared_job is not None:
+                    engine.shared_job.hold()
                 inner.start_soon(engine.idle_runner.run)
                 await engine.dispatcher.run(inner)
             state.close()  # no await since the dispatcher looked: what is added later would not be sent
-            if engine.sharing is not None:
-                engine.sharing.stop()
+            if engine.shared_job is not None:
+                engine.shared_job.stop()
             await _last_tasks(context, engine, inner)
         finally:
             # Whatever ended this, a crash, a deadline, the caller: nothing shielded may outlive it.
             state.close()
-            if engine.sharing is not None:
-                engine.sharing.stop()
+            if engine.shared_job is not None:
+                engine.shared_job.stop()
             context.shields.cancel()
             engine.start_requests.stop()
 

@@ -7,7 +7,7 @@ from trawl.scheduler.reasons import pending_pages
 from trawl.scheduler.rules import AdmissionRules
 from trawl.scheduler.scheduler import Refused, Scheduler
 from trawl.scheduler.settings import SchedulerSettings
-from trawl.scheduler.sharing import SharingScheduler
+from trawl.scheduler.shared_job import SharedJobScheduler
 
 __all__ = [
     "AdmissionRules",
@@ -17,6 +17,6 @@ __all__ = [
     "Lane",
     "Refused",
     "SchedulerSettings",
-    "SharingScheduler",
+    "SharedJobScheduler",
     "pending_pages",
 ]

@@ -50,13 +50,13 @@ if TYPE_CHECKING:
     from trawl.scheduler import Grant, Prefetcher, Scheduler
     from trawl.throttling import Throttle
 
-__all__ = ["Sharing"]
+__all__ = ["SharedJob"]
 
 LOOK = 0.05
 """Seconds between two looks whether something of a part that is to be given back is still under way."""
 
 
-class Sharing:
+class SharedJob:
     """Follows what changes in a job that several processes share.
 
     Args:

@@ -34,13 +34,13 @@ from trawl.scheduler.scope_queue import ScopeQueue, TokenQueue
 from trawl.throttling.scope import Scope
 from trawl.throttling.shared import Line, SharedScope, Token
 
-__all__ = ["SLACK", "SharingScheduler"]
+__all__ = ["SLACK", "SharedJobScheduler"]
 
 SLACK = 0.25
 """Seconds for which a token is kept that could be used, but is not."""
 
 
-class SharingScheduler(Scheduler):
+class SharedJobScheduler(Scheduler):
     """A scheduler that asks a line for shared scopes.
 
     Args:

@@ -7,8 +7,8 @@ from math import inf
 
 import pytest
 
-from trawl.scheduler import Grant, SharingScheduler
-from trawl.scheduler.sharing import SLACK
+from trawl.scheduler import Grant, SharedJobScheduler
+from trawl.scheduler.shared_job import SLACK
 from trawl.throttling.limits import Limits
 from trawl.throttling.reasons import Reason
 from trawl.throttling.scope import Scope
@@ -70,7 +70,7 @@ class Rig:
             id: SharedScope(id, each, self.line) if id.startswith("proxy") else Scope(id, each)
             for id, each in limits.items()
         }
-        self.scheduler = SharingScheduler(lambda id, now: self.scopes[id], line=self.line, places=10)
+        self.scheduler = SharedJobScheduler(lambda id, now: self.scopes[id], line=self.line, places=10)
 
     def push(self, label: str, *scopes: str, now: float = 0.0) -> Grant:
         grant = Grant(label, tuple([(scope, None) for scope in sorted(scopes)]), priority=3)
