@@ -22,8 +22,8 @@ from trawl.cookies import Cookie
 from trawl.frontier import Section
 from trawl.frontier.parts import part_of
 from trawl.robots import RobotsCache, RobotsEntry
+from trawl.throttling.job_scopes import moved, split
 from trawl.throttling.snapshot import QuotaAllowance, ThrottleSnapshot
-from trawl.throttling.stored_scopes import moved, split
 
 if TYPE_CHECKING:
     from trawl.clock import WallClock

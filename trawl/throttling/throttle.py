@@ -28,6 +28,7 @@ from trawl.throttling.allowance import Allowances
 from trawl.throttling.common import CommonScopes, stricter
 from trawl.throttling.config_warnings import ConfigWarnings, WhyNext
 from trawl.throttling.hints import WINDOW_HEADERS
+from trawl.throttling.job_scopes import JobScopes, snapshot_of, with_ahead
 from trawl.throttling.managers import (
     BackoffSignal,
     ManagerCalls,
@@ -64,7 +65,6 @@ from trawl.throttling.scopes import ScopeAmounts
 from trawl.throttling.settings import ThrottlingSettings
 from trawl.throttling.shared import Line, SharedScope, adopt, check_shared, is_slower, shared_limits
 from trawl.throttling.snapshot import QuotaAllowance, ThrottleSnapshot
-from trawl.throttling.stored_scopes import StoredScopes, snapshot_of, with_ahead
 
 if TYPE_CHECKING:
     from trawl.clock import WallClock
@@ -133,7 +133,7 @@ class Throttle:
         self._manager_calls = ManagerCalls(self._default, self._default, self)
         self._timers = ScopeTimers(self._table)
         self._line: Line | None = None
-        self._stored: dict[int | None, StoredScopes] = {}
+        self._stored: dict[int | None, JobScopes] = {}
         self._handed_on: list[ScopeReport] = []  # of the scopes with which other processes go on
         self.part_of: Callable[[str], int | None] = _no_part
         self._holder = holder
@@ -553,7 +553,7 @@ class Throttle:
         if ahead is not None:
             state = with_ahead(state, ahead)
         limit = self.settings.throttling_scope_limit
-        stored = self._stored[part] = StoredScopes(state, now, self._wall, self.pages, limit)
+        stored = self._stored[part] = JobScopes(state, now, self._wall, self.pages, limit)
         self.given_up.restore(state.given_up, self._wall.to_utc(now))
         if part is not None:
             # The part came while the crawl runs, whose requests may have named its scopes before.

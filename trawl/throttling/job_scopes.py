@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from trawl.clock import WallClock
     from trawl.throttling.scope_table import ScopeTable
 
-__all__ = ["Clock", "StoredScopes", "moved", "scope_snapshot", "snapshot_of", "split", "with_ahead"]
+__all__ = ["Clock", "JobScopes", "moved", "scope_snapshot", "snapshot_of", "split", "with_ahead"]
 
 Clock = Callable[[float], float]
 """From an instant of one clock to the same of the other; infinities stay."""
@@ -48,7 +48,7 @@ _MAX_SLOTS = 1000
 
 def snapshot_of(
     scopes: ScopeTable,
-    stored: Collection[StoredScopes],
+    stored: Collection[JobScopes],
     given_up: Mapping[str, float],
     wall: WallClock,
     now: float,
@@ -89,7 +89,7 @@ def snapshot_of(
     )
 
 
-def _unknown_until(stored: Collection[StoredScopes]) -> float:
+def _unknown_until(stored: Collection[JobScopes]) -> float:
     """Return until when an earlier run may have sent through scopes that were not made again since."""
     return max([each.unknown_until for each in stored], default=-math.inf)
 
@@ -203,8 +203,8 @@ def split(snapshot: ThrottleSnapshot, part_of: Callable[[str], int | None]) -> d
     }
 
 
-class StoredScopes:
-    """States of an earlier run, each waiting for its scope to be made again: a start with 100,000 costs nothing.
+class JobScopes:
+    """States that a job has of scopes, each waiting for its scope to be made again: a start with 100,000 costs nothing.
 
     Args:
         snapshot: What was stored.

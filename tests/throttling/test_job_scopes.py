@@ -15,8 +15,8 @@ from tests.throttling.driving import START_UTC, answer, grant_of, throttle_of
 from trawl.clock import WallClock
 from trawl.http import Request
 from trawl.throttling import Throttle
+from trawl.throttling.job_scopes import moved
 from trawl.throttling.snapshot import ThrottleSnapshot
-from trawl.throttling.stored_scopes import moved
 
 A = "a.example"
 URL = "http://a.example/"
