@@ -7,8 +7,8 @@ count as one: a proxy with fifty requests in flight does not cool down for years
 waits for the first one to be ready, and holds no slot.
 
 A failed proxy says nothing about the page or the site. So the request goes through another proxy at once, without using
-up a retry. A banned proxy's answer becomes an error at the wire (:class:`ProxyBanTransport`), before the throttle could
-take it for the site's own.
+up a retry. A banned proxy's answer becomes an error at the wire (:class:`ProxyFailureTransport`), before the throttle
+could take it for the site's own.
 """
 
 from __future__ import annotations
@@ -30,7 +30,15 @@ from trawl.observe import Stats
 from trawl.transport import Transport
 from trawl.transport.proxy import EnvironmentProxies, Proxy
 
-__all__ = ["OpenAt", "ProxyBanTransport", "ProxyCooldown", "ProxyPool", "forget_chosen", "make_proxy_pool", "proxies"]
+__all__ = [
+    "OpenAt",
+    "ProxyCooldown",
+    "ProxyFailureTransport",
+    "ProxyPool",
+    "forget_chosen",
+    "make_proxy_pool",
+    "proxies",
+]
 
 logger: logging.Logger = logging.getLogger("trawl.middleware")
 
@@ -273,8 +281,8 @@ def _try_another_proxy(request: Request, outcome: Outcome, error: ProxyFailed, m
     return outcome
 
 
-class ProxyBanTransport:
-    """A transport that treats the refusal of a banned proxy as the proxy's failure, not as the site's answer.
+class ProxyFailureTransport:
+    """A transport that makes the refusal of a banned proxy the failure of the proxy, not an answer of the site.
 
     Args:
         transport: The wire.

@@ -26,7 +26,7 @@ from trawl.http import Fetch, Headers, Middleware, Outcome, Request, Response
 from trawl.middleware.auth import auth, load_credentials
 from trawl.middleware.cookies import cookies, open_cookie_file, set_cookies
 from trawl.middleware.factory import Adapt, MiddlewareCrawl, entry_name, load_function, make_middleware, split_setting
-from trawl.middleware.proxies import OpenAt, ProxyBanTransport, ProxyCooldown, make_proxy_pool, proxies
+from trawl.middleware.proxies import OpenAt, ProxyCooldown, ProxyFailureTransport, make_proxy_pool, proxies
 from trawl.middleware.redirect import meta_refresh, redirect
 from trawl.middleware.referrer import Referrer, load_referrer_policy
 from trawl.middleware.retry import retry
@@ -313,7 +313,7 @@ class MiddlewareStack:
             SettingsError: ``SOFT_BLOCK_DETECTOR`` names nothing that can be called.
         """
         if self.settings.rotating_proxy_list:
-            transport = ProxyBanTransport(transport, self.settings.rotating_proxy_ban_codes)
+            transport = ProxyFailureTransport(transport, self.settings.rotating_proxy_ban_codes)
         detector = load_function(self.settings.soft_block_detector, "SOFT_BLOCK_DETECTOR")
         return transport if detector is None else SoftBlockTransport(transport, detector)
 
