@@ -56,6 +56,23 @@ async def test_p8_a_backoff_that_stops_everything_is_kept(
     assert [time for time, _ in runs.times] == [pytest.approx(201.1 - 50.0, abs=1e-3)]
 
 
+async def test_p8_a_refusal_outlives_a_kill_right_after_it(
+    tmp_path: Path, folder: Path, autojump_clock: MockClock
+) -> None:
+    answers = iter([SimulatedResponse(), SimulatedResponse(429, headers={"Retry-After": "200"})])
+    web = SimulatedWeb()
+    web.add_host("a.example", latency=0.1, handler=lambda request: next(answers, SimulatedResponse()))
+
+    class Two(Linked):
+        start_urls: Sequence[str] = ("http://a.example/1", "http://a.example/2")
+
+    runs = Runs(folder, web, Two, settings=EXACT)
+    await killed_after(runs, 1.2, tmp_path / "album")
+    assert [time for time, _ in runs.times] == [0.0, 1.0]
+    await runs.run()
+    assert [time for time, _ in runs.times] == [pytest.approx(201.1 - 1.2, abs=1e-3)]
+
+
 async def test_statistics_count_what_the_transactions_hold(
     tmp_path: Path, folder: Path, autojump_clock: MockClock
 ) -> None:

@@ -253,6 +253,8 @@ class Engine:
         context = self.context
         if scope.step and self._backoff_steps.get(scope.id) != scope.step:
             self._backoff_steps[scope.id] = scope.step
+            if self.job_state is not None:
+                self.job_state.has_backed_off()
             if ScopeBackedOff in context.events.wanted:
                 source = getattr(scope.state, "trigger_source", "")
                 context.events.tell(ScopeBackedOff(scope.id, scope.step, scope.delay, scope.concurrency, source))

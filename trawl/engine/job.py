@@ -92,6 +92,7 @@ class JobState:
         self._stats = context.stats
         self._wall = context.wall
         self._throttle = throttle
+        self._kept_at = 0.0
         self._due_at = 0.0
         self._quiet = 0.0  # seconds from the last writing to the next one, if nothing else is written meanwhile
         self._next_at = math.inf
@@ -155,6 +156,11 @@ class JobState:
             self.host_state.keep_changed_cookies()
             if was_raised:
                 self._keep_ahead()
+
+    def has_backed_off(self) -> None:
+        """Keep what was learned with the step that puts the refused request off: a kill is not to forget it."""
+        if self._next_at < math.inf:
+            self._due_at = min(self._due_at, self._kept_at + self.host_state.size_bytes / _BYTES_A_SECOND)
 
     async def run(self) -> None:
         """Have transactions made when something is due and none comes by itself. Until it is cancelled."""
@@ -237,6 +243,7 @@ class JobState:
         interval = max(INTERVAL, self.host_state.size_bytes / _BYTES_A_SECOND)
         self._quiet = min(2.0 * self._quiet, max(interval, LONGEST_QUIET)) if self._is_quiet else interval
         self._is_quiet = False
+        self._kept_at = now
         self._due_at = now + interval
         self._next_at = self._alarm.deadline = now + self._quiet
         self.host_state.keep(now, None if is_last else self._quiet + _LATE)
