@@ -221,6 +221,25 @@ async def test_the_first_process_of_a_container_heeds_sigterm(tmp_path: Path, ea
         assert trio.current_time() - begun < PATIENCE / 2  # loading takes ten minutes
 
 
+IMPORTS = """
+import os, signal, sys
+
+class Finder:
+    def find_spec(self, name, path, target=None):
+        if name == "trawl.cli.app":
+            os.kill(os.getpid(), signal.SIGTERM)
+
+sys.meta_path.insert(0, Finder())
+from trawl.cli import main
+sys.exit(main(["version"]))
+"""
+
+
+def test_sigterm_ends_the_command_while_it_is_imported() -> None:
+    ended = subprocess.run([sys.executable, "-c", IMPORTS], capture_output=True, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, b"", b"")
+
+
 async def test_a_kill_leaves_whole_records(tmp_path: Path) -> None:
     """C7: each feed is a whole file of its format, whatever instant it comes at."""
     feeds = ["out.jsonl", "out.json", "out.csv", "out.xml"]

@@ -1,13 +1,18 @@
 """The command ``trawl`` and its exit statuses.
 
-:func:`main` imports the command's modules itself: ``trawl --help`` waits for no part of a crawl, and a Ctrl-C during
-an import ends the command as any other does.
+:func:`main` imports the command's modules itself: ``trawl --help`` waits for no part of a crawl, and a Ctrl-C or
+SIGTERM during an import ends the command as any other does.
 """
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -53,12 +58,31 @@ def main(arguments: Sequence[str] | None = None, *, crawl_with: CrawlWith | None
     """
     words = sys.argv[1:] if arguments is None else [*arguments]
     try:
-        if words in (["--help"], ["-h"]):
-            from trawl.cli.help_text import show_overview  # noqa: PLC0415
+        with _heeding_sigterm():
+            if words in (["--help"], ["-h"]):
+                from trawl.cli.help_text import show_overview  # noqa: PLC0415
 
-            return show_overview()
-        from trawl.cli.app import main as run  # noqa: PLC0415
+                return show_overview()
+            from trawl.cli.app import main as run  # noqa: PLC0415
 
-        return run(arguments, crawl_with=crawl_with)
+            return run(arguments, crawl_with=crawl_with)
     except KeyboardInterrupt:
         return INTERRUPTED
+
+
+@contextmanager
+def _heeding_sigterm() -> Iterator[None]:
+    """End the process at a SIGTERM that no crawl hears yet: the first process of a container has no default action."""
+    is_free = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    if not is_free or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    signal.signal(signal.SIGTERM, _end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    os._exit(INTERRUPTED)  # as the default action: raised inside of Trio, an exception would break its loop
