@@ -196,6 +196,17 @@ def test_sitemaps_that_are_wrong(tmp_path: Path) -> None:
     ]
 
 
+def test_rules_of_sitemaps_are_no_misspelled_sitemaps(tmp_path: Path) -> None:
+    body = """class Good(trawl.SitemapSpider):
+    name = "good"
+    sitemap_rules = [("", "parse")]
+    def __init__(self, host):
+        self.sitemap_urls = [host]
+    def parse(self, response): ...
+"""
+    assert checked(tmp_path, body) == []
+
+
 @pytest.mark.parametrize(
     ("call", "expected"),
     [

@@ -96,8 +96,9 @@ def _parse(spider: type[Spider], source: SpiderSource, used: set[str]) -> Iterat
 
 def _misspelled(spider: type[Spider], source: SpiderSource, used: set[str]) -> Iterator[CheckMessage]:
     """Report unused attributes spelled almost like one that a crawl reads."""
+    kinds = [kind for kind in (Spider, SitemapSpider, CrawlSpider) if issubclass(spider, kind)]
     for name in sorted(source.attributes()):
-        if name in used or hasattr(Spider, name) or inspect.isroutine(getattr(spider, name, None)):
+        if name in used or any(hasattr(kind, name) for kind in kinds) or inspect.isroutine(getattr(spider, name, None)):
             continue
         close = get_close_matches(name, [each for each in _ATTRIBUTES if not source.is_own(each)], n=1, cutoff=_ALIKE)
         if close:
