@@ -75,7 +75,7 @@ def test_an_export_in_whose_place_others_went_on_joins_them_again(
     monkeypatch.setattr("trawl.cli.worker.REJOIN_AFTER", 0.0)
     assert main(["export", URL, "-o", "items.jsonl", "-f"]) == 0
     assert fleet.items == EVERYTHING
-    assert "others go on in its place (joining again)" in capsys.readouterr().err
+    assert "others go on in its place (this is done now)" in capsys.readouterr().err
 
 
 def test_ctrl_c_ends_a_wait_for_a_job(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:

@@ -408,13 +408,28 @@ def test_i05_i11_a_host_that_is_throttled_by_its_address_or_under_another_name_c
     assert asked(two(), a_web("a.example"), at=0.5, scope="b.example", **by_address)[1] is None
 
 
+async def test_a_paused_crawl_waits_for_nothing_else(autojump_clock: MockClock) -> None:
+    told: list[tuple[int, str]] = []
+
+    async def pause(crawl: Crawl) -> None:
+        await trio.sleep(0.5)
+        crawl.pause()
+        await trio.sleep(30.0)
+        told.extend([(each.count, each.reason.limit) for each in crawl.waiting()])
+        crawl.pause(is_paused=False)
+
+    requests = [trawl.Request(f"{A}/{number}") for number in range(5)]
+    await a_web("a.example").crawl(spider_of(lambda: requests), {"WATCHERS": {pause: 0}, "ROBOTSTXT_OBEY": False})
+    assert told == [(4, "store")]
+
+
 async def test_a_paused_crawl_says_how_it_goes_on(autojump_clock: MockClock) -> None:
     told: list[Reason | None] = []
 
     async def pause(crawl: Crawl) -> None:
         crawl.pause()
         await trio.sleep(30.0)
-        told.extend([crawl.why("a.example"), *[each.reason for each in crawl.waiting(1)]])
+        told.extend([crawl.why("a.example"), *[each.reason for each in crawl.waiting()]])
         crawl.pause(is_paused=False)
 
     sim = await a_web("a.example").crawl(spider_of(lambda: [trawl.Request(f"{A}/1")]), {"WATCHERS": {pause: 0}})

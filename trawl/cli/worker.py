@@ -199,7 +199,7 @@ async def rejoining(crawl: Callable[[], Awaitable[T]]) -> T:
         try:
             return await crawl()
         except SessionEnded as error:
-            logger.warning("%s (joining again)", error)
+            logger.warning("%s (this is done now)", error)
         await trio.sleep(REJOIN_AFTER)
 
 

@@ -168,14 +168,14 @@ class Crawl:
     def waiting(self, most: int = 5) -> Sequence[Waiting]:
         """The limits that pending requests wait on, the largest groups first, at most ``most`` groups."""
         now = trio.current_time()
+        paused = self._paused(now)
+        if paused is not None:
+            return [Waiting(self.queued, paused)]
         groups = self._scheduler.waiting(now, most, self._frontier.pending_in)
         held = self._frontier.statistics().held
         if held:
             reason = Reason("", "not_before", self._frontier.next_due(), "the request's own delay")
             groups = sorted([*groups, (held, reason)], key=lambda group: -group[0])[:most]
-        paused = self._paused(now)
-        if paused is not None:
-            groups = [(self.queued, paused), *groups][:most]
         return [Waiting(count, reason) for count, reason in groups]
 
     def _paused(self, now: float) -> Reason | None:

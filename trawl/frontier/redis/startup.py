@@ -187,7 +187,7 @@ async def _join(server: StoreServer, address: Address, keys: Keys, options: _Ses
     ((session, elapsed, others, worked),) = await server.run([("join", keys.of_join, arguments)])
     share = JobSession(keys, session, int(elapsed), works=options.works, exports=options.exports, shown=address.shown)
     share.began_at -= int(worked) / 1e6
-    if options.works and (words := _differences(options.terms, others)):
+    if options.works and (words := _differences(options.terms, others, options.lease)):
         await server.run([share.call(None, takes=False, leaves="clean")])
         raise UsageError(f"job {address.shown}: {words}")
     if options.exports:
@@ -199,14 +199,15 @@ async def _join(server: StoreServer, address: Address, keys: Keys, options: _Ses
             return share
 
 
-def _differences(terms: Mapping[str, str], others: Sequence[bytes]) -> str:
+def _differences(terms: Mapping[str, str], others: Sequence[bytes], lease: float) -> str:
     """Say what differs between a process and one that works on the job already; "" for nothing."""
     for name, blob in zip(others[::2], others[1::2], strict=True):
         theirs = msgspec.json.decode(blob, type=dict[str, str]) if blob else {}
         differing = sorted(key for key in {*terms, *theirs} if terms.get(key) != theirs.get(key))
         if differing:
             what = f"{', '.join(differing[:_TOLD])}{' and more' if len(differing) > _TOLD else ''}"
-            return f"{text_of(name)} works on it, and differs in {what}: start this one with the same, or end that one"
+            words = f"{text_of(name)} works on it, and differs in {what}: start this one with the same, or end that one"
+            return f"{words}; if that was killed, wait for {lease:.0f} s"
     return ""
 
 
