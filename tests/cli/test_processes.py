@@ -10,13 +10,18 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from rich.console import Console
 
+import trawl
 from tests.cli.trees import PAGES, SPIDER, WITHIN, assert_whole, pids, site, until_gone, until_items
-from trawl.cli.worker import MOST_STARTS, EndMessage, Messages, ParentProcess, together
-from trawl.http import Times
+from trawl.cli.worker import MOST_STARTS, EndMessage, Messages, ParentProcess, WorkerPool, together
+from trawl.engine import Crawl
+from trawl.http import Response, Times
 from trawl.observe import Progress
+from trawl.testing import SimulatedWeb, simulate
 from trawl.throttling import ScopeReport, reports_together
 
 __all__ = ["site"]
@@ -212,6 +217,28 @@ def test_messages_are_put_together_from_any_pieces() -> None:
 def test_the_progress_of_processes_adds_up() -> None:
     parts = [Progress(at=9.0, pages=1, held=1, waiting=("a",)), Progress(pages=2, items=5, held=3, waiting=("b", "c"))]
     assert together(parts) == Progress(at=9.0, pages=3, items=5, held=4, waiting=("b", "c", "a"))
+
+
+def test_a_crawl_that_joins_its_job_again_counts_what_its_workers_did_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = WorkerPool(["worker"], 2, "redis://store.example/job", None, Console())
+    told: list[int] = []
+
+    async def run(self: WorkerPool, worker: Any, crawl: Crawl) -> None:
+        worker.progress = Progress(pages=worker.progress.pages + 5)
+        told.append(self.progress(crawl).pages - crawl.stats.count("response_count"))
+
+    class Nothing(trawl.Spider):
+        name = "nothing"
+        start_urls = ("http://a.example/",)
+
+        def parse(self, response: Response) -> None: ...
+
+    monkeypatch.setattr(WorkerPool, "_run", run)
+    web = SimulatedWeb()
+    web.add_host("a.example")
+    for _ in range(2):
+        simulate(Nothing, web, {"WATCHERS": {pool.watch: 0}})
+    assert told == [5, 5]
 
 
 def test_a_scope_that_changed_hands_has_one_row() -> None:

@@ -293,6 +293,8 @@ class WorkerPool:
     async def watch(self, crawl: Crawl) -> None:
         """Run the workers beside a crawl: a watcher. Cancelled, it waits for their ends, at most :data:`GRACE`."""
         self._is_ending = trio.Event()
+        for worker in self._workers:  # of a crawl that joins again: it counts what they have done as its own
+            worker.before = worker.progress = Progress()
         async with trio.open_nursery() as nursery:
             for worker in self._workers:
                 nursery.start_soon(self._keep, worker, crawl)
