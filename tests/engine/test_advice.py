@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+import threading
 import time
 from collections.abc import AsyncIterator, Generator, Iterator
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 import trio
 
 import trawl
-from trawl.engine.watchers import report_blocking
+from trawl.engine.watchers import _BlockingDetector, report_blocking
 from trawl.testing import SimulatedWeb, simulate
 
 
@@ -163,4 +164,15 @@ async def test_a_loop_that_goes_round_is_not_spoken_of(caplog: pytest.LogCapture
     crawl: Any = None
     with trio.move_on_after(0.05):
         await report_blocking(crawl, 0.02)
+    assert caplog.records == []
+
+
+def test_a_process_that_was_stopped_blames_no_line(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    detector = _BlockingDetector(threading.get_ident(), 2.0)
+    waits = iter([False, True])  # it looks once, in twenty seconds
+    monkeypatch.setattr(detector.is_over, "wait", lambda _: next(waits))
+    detector.beat -= 20.0
+    detector.run()
     assert caplog.records == []

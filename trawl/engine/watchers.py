@@ -273,8 +273,12 @@ class _BlockingDetector:
 
     def run(self) -> None:
         """Look four times in the time that is told, until the crawl has ended."""
+        seen, looks = self.beat, 0
         while not self.is_over.wait(self._after / 4):
-            if time.monotonic() - self.beat >= self._after and len(self._told) < MAX_TOLD:
+            looks = looks + 1 if self.beat == seen else 0
+            seen = self.beat
+            # Not seconds are counted: a process that was stopped (SIGSTOP), or starved, did not look either.
+            if looks >= 4 and len(self._told) < MAX_TOLD:
                 self._tell()
 
     def _tell(self) -> None:
