@@ -143,6 +143,12 @@ def test_of_a_job_that_is_not_there_this_is_said(store: SimulatedStore, capsys: 
     assert capsys.readouterr().err.count("there is no job of this name") == 2
 
 
+def test_of_a_directory_that_is_not_there_this_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (["top"], ["job", "--why"], ["job"]):
+        assert main([*words, str(tmp_path / "none")]) == 2
+    assert capsys.readouterr().err.count("there is no job in this directory") == 3
+
+
 def test_a_job_in_a_directory_is_refused_as_such(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for words in (["top"], ["job", "--why"]):
         assert main([*words, str(tmp_path)]) == 2

@@ -262,9 +262,11 @@ def refuse_directory(address: str) -> None:
     """Refuse a job that no processes share.
 
     Raises:
-        UsageError: It is not in a server.
+        UsageError: It is not in a server, or there is none.
     """
     if not address.startswith(SCHEMES):
+        if not Path(address).exists():
+            raise UsageError(f"job {address}: there is no job in this directory")
         raise UsageError(
             f"job {address}: it is in a directory, and one process has it: `trawl job {address}` shows its state, the"
             " log of its crawl what it waits for, and Ctrl-C or SIGTERM stops it"
