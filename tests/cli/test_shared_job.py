@@ -187,7 +187,7 @@ def test_a_worker_takes_its_spider_from_the_job_once_there_is_one(tmp_path: Path
         (["export", "job", "-o", "items.jsonl"], "its items go to the feeds of `trawl crawl SPIDER --job job`"),
         (["worker", "--spider", "tree.py"], "there is no job to join: give its address"),
         (["worker", "job", "--spider", "tree.py"], "is in a directory"),
-        (["job", "job", "--workers"], "is in a directory"),
+        (["job", "job", "--workers"], "there is no job in this directory"),
         (["job", "URL", "--pause"], "there is no job of this name"),
         (["top", "URL"], "there is no job of this name"),
     ],
