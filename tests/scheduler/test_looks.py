@@ -24,7 +24,7 @@ def grants() -> list[Grant]:
 def test_p11_lanes_on_one_shared_scope_cost_three_looks_a_grant_at_most(shared: Limits, grants: list[Grant]) -> None:
     rig = Rig({"x": shared})
     for grant in grants:
-        grant.is_pending = grant.is_in_flight = False
+        grant.is_pending = grant.is_under_way = False
         rig.scheduler.push(grant, 0.0)
     on_wire: deque[Grant] = deque()
     first = grow(rig, on_wire, 1)

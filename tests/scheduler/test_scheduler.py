@@ -64,7 +64,7 @@ def test_a12_a_delay_above_the_response_time_leaves_one_in_flight() -> None:
 
     def latency(grant: Grant) -> float:
         nonlocal most
-        most = max(most, sum(other.is_in_flight for other in grants))
+        most = max(most, sum(other.is_under_way for other in grants))
         return 0.9
 
     rig.run(latency=latency)

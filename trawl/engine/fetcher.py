@@ -263,7 +263,7 @@ class Fetcher:
 
     def give_back(self, grant: Grant, outcome: Outcome | None = None, now: float | None = None) -> None:
         """Give the places of a turn back, if it holds any; what was never sent gives its spacing back too."""
-        if not grant.is_in_flight:
+        if not grant.is_under_way:
             return
         now = trio.current_time() if now is None else now
         if self._recorder is not None and grant.sent_at is not None:

@@ -71,8 +71,8 @@ class Grant:
         sent_at: When it went to the wire; None if it did not (yet).
         is_page: It is a page of the frontier; False for what a waiter waits for: a direct fetch, or robots.txt.
         is_pending: Pushed, and neither granted, refused nor withdrawn.
-        is_in_flight: It has begun, and its places are not given back; it may have none yet.
-        has_places: It is in flight, and has its places.
+        is_under_way: It has begun, or was granted, and has not given back; it may have no places yet.
+        has_places: It is in flight: it has its places.
         has_fetched: Its middleware has fetched something for it before its send, which it would fetch again at another
             turn: it waits for its places as long as it takes.
         is_vetted: It was asked already if it may go at all.
@@ -87,9 +87,9 @@ class Grant:
         "is_direct",
         "is_diverted",
         "is_exempt",
-        "is_in_flight",
         "is_page",
         "is_pending",
+        "is_under_way",
         "is_vetted",
         "lane",
         "lane_id",
@@ -160,7 +160,7 @@ class Grant:
         self.not_before: float = 0.0
         self.is_pending: bool = False
         self.is_vetted: bool = False
-        self.is_in_flight: bool = False
+        self.is_under_way: bool = False
         self.has_places: bool = False
         self.has_fetched: bool = False
         self.prepared_for: float = 0.0

@@ -151,9 +151,9 @@ class Scheduler:
         """Take ``grant`` in; it does not go before the instant ``not_before``, and holds up no other until then.
 
         Raises:
-            ValueError: The grant is pending or in flight already.
+            ValueError: The grant is pending or under way already.
         """
-        if grant.is_pending or grant.is_in_flight:
+        if grant.is_pending or grant.is_under_way:
             raise ValueError(f"{grant!r} is here already")
         grant.pushed(now, not_before)
         self.pending += 1
@@ -200,7 +200,7 @@ class Scheduler:
 
     def sent(self, grant: Grant, now: float, due_at: float = -inf) -> None:
         """Note that ``grant`` went to the wire at ``now``, and might have gone at ``due_at``. Safe to call twice."""
-        if not grant.is_in_flight or grant.sent_at is not None:
+        if not grant.is_under_way or grant.sent_at is not None:
             return
         grant.sent_at = self._now = now
         lane = grant.lane
@@ -211,9 +211,9 @@ class Scheduler:
 
     def give_back(self, grant: Grant, now: float) -> None:
         """Give the places of ``grant`` back: its body is read, or it failed. Safe to call twice."""
-        if not grant.is_in_flight:
+        if not grant.is_under_way:
             return
-        grant.is_in_flight = False
+        grant.is_under_way = False
         self._now = now
         lane = grant.lane
         assert lane is not None
@@ -598,7 +598,7 @@ class Scheduler:
         else:
             self.in_flight += 1
             lane.grant(grant, now)
-        grant.is_in_flight = True
+        grant.is_under_way = True
         if grant.is_exempt:
             # It takes none of its scopes, but its answer may be a trigger for them (B19).
             grant.steps = tuple([self._scope_of(id, now).step for id, _ in grant.scopes])

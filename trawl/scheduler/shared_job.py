@@ -98,7 +98,7 @@ class SharedJobScheduler(Scheduler):
     def sent(self, grant: Grant, now: float, due_at: float = -inf) -> None:
         """Note that ``grant`` went to the wire at ``now``, and tell the line of it."""
         # Asked before the send is noted, as that sets `sent_at`.
-        is_first = grant.is_in_flight and grant.sent_at is None
+        is_first = grant.is_under_way and grant.sent_at is None
         super().sent(grant, now, due_at)
         token = self._tokens.get(grant)
         if is_first and token is not None:
