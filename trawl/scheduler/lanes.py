@@ -187,7 +187,7 @@ class Lane:
         self.queue[:] = line[:keep]  # sorted, it is a heap
         return [item[3] for item in line[keep:]]
 
-    def wait_at(self, where: ScopeQueue | OriginGate, now: float) -> None:
+    def wait_for(self, where: ScopeQueue | OriginGate, now: float) -> None:
         """Note that it waits there from ``now`` on."""
         self.version += 1
         self.where = where
@@ -205,13 +205,13 @@ class Lane:
                 for scope in self.scopes:
                     scope.go_on(now)
 
-    def begin(self, asks: Amounts, now: float) -> None:
+    def need(self, asks: Amounts, now: float) -> None:
         """Have its scopes count it: it has something pending, and its requests ask ``asks`` of them."""
         self.asks = asks
         for scope, amount in zip(self.scopes, asks, strict=True):
             scope.need(amount, now)
 
-    def end(self, now: float) -> None:
+    def need_no_more(self, now: float) -> None:
         """Have them count it no more: it is empty."""
         self.leave(now)
         self.version += 1
@@ -225,7 +225,7 @@ class Lane:
             self._count_held(grant, now)
         self._take(grant, now)
 
-    def prepare(self, grant: Grant, now: float) -> None:
+    def begin(self, grant: Grant, now: float) -> None:
         """Begin ``grant``, which was its first, without a place."""
         if self.held or grant.not_before:
             self._count_held(grant, now)
@@ -233,7 +233,7 @@ class Lane:
         for scope, amount in self._amounts(grant):
             scope.begin(amount)
 
-    def prepare_no_more(self, grant: Grant) -> None:
+    def begin_no_more(self, grant: Grant) -> None:
         """Note that ``grant``, which has begun, ends without its places."""
         for scope, amount in self._amounts(grant):
             scope.begin_no_more(amount)

@@ -298,7 +298,7 @@ class LaneQueues:
 
     def _wait(self, lane: Lane, queue: ScopeQueue, now: float) -> None:
         lane.leave(now)
-        lane.wait_at(queue, now)
+        lane.wait_for(queue, now)
         queue.add(lane)
 
     def _best(self, queue: ScopeQueue, now: float) -> Lane | None:

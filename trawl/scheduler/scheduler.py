@@ -225,7 +225,7 @@ class Scheduler:
             self.begun -= 1
             self.begun_direct -= grant.is_direct
             self._wait_no_more(grant)
-            lane.prepare_no_more(grant)
+            lane.begin_no_more(grant)
         self._wake(lane, now)
 
     # -- places of what has begun without
@@ -359,7 +359,7 @@ class Scheduler:
     def leave(self, now: float) -> None:
         """Have the scopes count no lane of this crawl any more: it has ended, and others may hold them."""
         for lane in self.lanes.values():
-            lane.end(now)
+            lane.need_no_more(now)
         self.lanes.clear()
 
     # -- what else changes
@@ -491,7 +491,7 @@ class Scheduler:
                     scope.prepares = True
             kind = PAGE if not grant.is_direct else PASSING if grant.passes_gate else DIRECT
             lane = self.lanes[grant.lane_id] = Lane(grant.lane_id, scopes, grant.origin, kind)
-            lane.begin(tuple([amount for _, amount in grant.scopes]) if lane.scopes else (), now)
+            lane.need(tuple([amount for _, amount in grant.scopes]) if lane.scopes else (), now)
             lane.add(grant, order)
             lane.take_turn(self._next_turn())
             if not (self.closed and self._is_stopped(lane, now)):
@@ -510,7 +510,7 @@ class Scheduler:
         gate = self.closed.get(lane.origin)
         if gate is None:
             return False
-        lane.wait_at(gate, now)
+        lane.wait_for(gate, now)
         gate.lanes[lane] = None
         return True
 
@@ -594,7 +594,7 @@ class Scheduler:
         if self.prepares:
             self.begun += 1
             self.begun_direct += grant.is_direct
-            lane.prepare(grant, now)
+            lane.begin(grant, now)
         else:
             self.in_flight += 1
             lane.grant(grant, now)
@@ -658,7 +658,7 @@ class Scheduler:
     def _retire(self, lane: Lane, now: float) -> None:
         """Forget an empty lane, and the queues that are no longer needed."""
         queues = self.queues
-        lane.end(now)
+        lane.need_no_more(now)
         del self.lanes[lane.id]
         queues.end_claim(lane, now)
         for scope in lane.scopes:
