@@ -34,7 +34,8 @@ class Prefetcher:
 def dispatcher_of(state: State, prefetcher: Prefetcher, *, next_event: float) -> Dispatcher:
     """A dispatcher with nothing to grant, whose core has something new at ``next_event``."""
     scheduler: Any = SimpleNamespace(
-        pending_direct=0, in_flight=0, places=1, prepares=False, grant=lambda now, pages: None, has_ready=lambda: False,
+        pending_direct=0, in_flight=0, places=1, begins_without_places=False,
+        grant=lambda now, pages: None, has_ready=lambda: False,
         next_event=lambda now: next_event if now < next_event else math.inf,
     )  # fmt: skip
     throttle: Any = SimpleNamespace(

@@ -68,7 +68,7 @@ def test_a_request_without_a_place_says_so() -> None:
 
 def test_a_request_that_has_begun_says_which_scope_it_waits_for() -> None:
     rig = Rig({"a": Limits(concurrency=1), "b": Limits(delay=9.0)})
-    rig.scheduler.prepares = True
+    rig.scheduler.begins_without_places = True
     first, second = rig.push(0, "a"), rig.push(1, "a")
     assert rig.grant() is first
     assert rig.grant() is second
@@ -89,7 +89,7 @@ def test_a_request_that_has_begun_says_which_scope_it_waits_for() -> None:
 
 def test_a_request_that_has_begun_says_that_no_place_is_free() -> None:
     rig = Rig(places=1)
-    rig.scheduler.prepares = True
+    rig.scheduler.begins_without_places = True
     first, second = rig.push(0, "a"), rig.push(1, "b")
     assert rig.grant() is first
     assert rig.scheduler.place(first, 0.0)
@@ -100,7 +100,7 @@ def test_a_request_that_has_begun_says_that_no_place_is_free() -> None:
 
 def test_a_request_that_has_begun_says_that_callbacks_run() -> None:
     rig = Rig()
-    rig.scheduler.prepares = True
+    rig.scheduler.begins_without_places = True
     grant = rig.push(0, "a")
     assert rig.grant() is grant
     assert not rig.scheduler.place(grant, 0.0, pages=False)
@@ -115,7 +115,7 @@ def test_a_request_that_has_begun_says_that_callbacks_run() -> None:
 
 def test_a_request_that_has_begun_says_that_one_of_several_scopes_goes_first() -> None:
     rig = Rig({"x": Limits(concurrency=2), "y": Limits(concurrency=1)})
-    rig.scheduler.prepares = True
+    rig.scheduler.begins_without_places = True
     one, holder = rig.push("one", "x"), rig.push("y", "y")
     both, kept = rig.push("both", "x", "y"), rig.push("kept", "x")
     for grant in (one, holder, both):
@@ -132,7 +132,7 @@ def test_a_request_that_has_begun_says_that_one_of_several_scopes_goes_first() -
 
 def test_what_waits_behind_a_request_that_has_begun_waits_for_the_same() -> None:
     rig = Rig({"b": Limits(delay=9.0)})
-    rig.scheduler.prepares = True
+    rig.scheduler.begins_without_places = True
     first, second = rig.push(0, "b"), rig.push(1, "b")
     assert rig.grant() is first
     rig.scope("b").last_sent = 0.0
@@ -151,7 +151,7 @@ def test_what_waits_behind_a_request_that_has_begun_waits_for_the_same() -> None
 
 def test_nobody_is_told_that_it_waits_for_a_scope_of_those_before_it_alone() -> None:
     rig = Rig({"a": Limits(pages=1), "x": Limits(concurrency=1)})
-    rig.scheduler.prepares = True
+    rig.scheduler.begins_without_places = True
     busy, both = rig.push(0, "x"), rig.push(1, "a", "x")
     behind = rig.push(2, "a")
     for grant in (busy, both):
@@ -165,7 +165,7 @@ def test_nobody_is_told_that_it_waits_for_a_scope_of_those_before_it_alone() -> 
 
 def test_a_host_under_another_name_is_explained_by_what_has_begun_too() -> None:
     rig = Rig({"site": Limits(concurrency=1)})
-    rig.scheduler.prepares = True
+    rig.scheduler.begins_without_places = True
     first, second = (rig.push(Request(f"http://a.example/{number}"), "site") for number in range(2))
     for grant in (first, second):
         assert rig.grant() is grant

@@ -201,7 +201,7 @@ def test_a_quota_is_corrected_in_the_store() -> None:
 
 def prepared(rig: Rig) -> Grant:
     """A grant that has begun, without a token, and whose middleware has run at 2.0."""
-    rig.scheduler.prepares = True
+    rig.scheduler.begins_without_places = True
     grant = rig.push("a", "host", "proxy")
     assert rig.at(0.0) == "a"
     assert rig.line.take() == []

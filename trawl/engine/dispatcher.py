@@ -143,7 +143,7 @@ class Dispatcher:
             # In the loop: what was leased above may have closed further gates.
             for origin, pause in self._gates.unasked():
                 start_soon(self._admission.ask_robots, origin, pause)
-            if scheduler.prepares:
+            if scheduler.begins_without_places:
                 for prepared in scheduler.take_places(now, pages=state.may_page):
                     if prepared.has_places:
                         self._limiters.take(prepared)

@@ -156,7 +156,8 @@ class Engine:
         context.spider.bind(self.crawl)  # which is older than its crawl: the settings are read by its attributes
         self.throttle.make_managers(self.crawl)
         has_middleware = bool(context.middleware_stack.settings.downloader_middlewares)
-        self.scheduler.prepares = has_middleware or self.throttle.asks_manager  # users' own, which may await and fetch
+        # Users' own, which may await and fetch.
+        self.scheduler.begins_without_places = has_middleware or self.throttle.asks_manager
         self.hooks: Hooks = context.hooks(self.crawl, item_check(context.spider, context.settings, stats))
         self.processor: Processor = context.pipelines(self.crawl)
         # What runs: the reader of start(), a worker for each grant, and the dispatcher, which starts it.

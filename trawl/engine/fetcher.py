@@ -297,7 +297,7 @@ class Fetcher:
         """Have the dispatcher look when something may go; at once where somebody became ready, who has no timer."""
         scheduler = self._scheduler
         is_ready = scheduler.queues.ready and scheduler.in_flight < scheduler.places
-        if is_ready or (scheduler.prepares and scheduler.prepared.is_stirred):
+        if is_ready or (scheduler.begins_without_places and scheduler.prepared.is_stirred):
             self._state.wakeup.set()
         else:
             self._state.wakeup.set_by(self._scheduler.next_event(now))

@@ -318,7 +318,7 @@ class LaneQueues:
             if ready is not None and queue.ticket(ready) <= ticket:
                 return ready
             # Direct fetches rank before pages, so behind this one there is none.
-            if scope.prepares and lane.kind == PAGE and scope.begins_at(now, lane.amount_in(scope)) == inf:
+            if scope.begins_without_places and lane.kind == PAGE and scope.begins_at(now, lane.amount_in(scope)) == inf:
                 return ready
             if queue.claim is not None and queue.withholds(lane):
                 # One that a quota is kept from would come back at once, and be made ready again, for ever.

@@ -68,8 +68,8 @@ class Scheduler:
         pending: Grants that wait.
         pending_direct: Those of them that are direct.
         in_flight: Those that were granted their places, and have not given them back.
-        prepares: Begin a grant without its places: what its middleware awaits is awaited before it takes them. May be
-            set.
+        begins_without_places: Grants begin without their places: what their middleware awaits is awaited before they
+            take them. May be set.
         begun: Those that have begun, and have no places yet.
         begun_direct: Those of them that are direct.
         prepared: Those of them that wait for their places.
@@ -92,6 +92,7 @@ class Scheduler:
         "_scope_of",
         "_sign",
         "_vet",
+        "begins_without_places",
         "begun",
         "begun_direct",
         "closed",
@@ -108,7 +109,6 @@ class Scheduler:
         "places",
         "places_pages",
         "prepared",
-        "prepares",
         "queues",
     )
 
@@ -132,7 +132,7 @@ class Scheduler:
         self.grants: int = 0
         self.looks: int = 0
         self._scope_of = scope_of
-        self.prepares: bool = False
+        self.begins_without_places: bool = False
         self._vet = vet
         self._sign = -1 if depth_first else 1
         self._next_order = count(1).__next__
@@ -170,7 +170,7 @@ class Scheduler:
         Where grants begin without their places, it is the best that may begin. With ``pages`` false only direct grants
         go. A :class:`Refused` comes out instead of a grant that may not go.
         """
-        is_full = self.is_full() if self.prepares else self.in_flight >= self.places
+        is_full = self.is_full() if self.begins_without_places else self.in_flight >= self.places
         if is_full and not self._may_begin_direct():
             self.left_by = self.full_by() if self.queues.ready else None
             return None
@@ -420,7 +420,7 @@ class Scheduler:
 
         While no place is free it is ``inf``: a deadline that has passed would make the caller spin.
         """
-        if not self.prepares:
+        if not self.begins_without_places:
             return inf if self.in_flight >= self.places else min(self.queues.next_timer(), self.later.next_at())
         places_at = self.prepared.next_at() if self.in_flight < self.places else inf
         if self.is_full() and not self._may_begin_direct():
@@ -435,7 +435,7 @@ class Scheduler:
         another.
         """
         is_taken = self.in_flight >= self.places
-        if not self.prepares:
+        if not self.begins_without_places:
             return is_taken
         if self.begun - len(self.prepared) >= self.places or self.in_flight + self.begun >= self.pages_left:
             return True
@@ -447,7 +447,7 @@ class Scheduler:
 
     def _may_begin_direct(self) -> bool:
         """Return True if a direct fetch may begin though no page may: those that have begun may wait for it."""
-        return self.prepares and self.pending_direct > 0
+        return self.begins_without_places and self.pending_direct > 0
 
     def has_ready(self) -> bool:
         """Return False if it is certain that no lane waits to be looked at now."""
@@ -486,9 +486,9 @@ class Scheduler:
         if lane is None:
             scope_of = self._scope_of
             scopes = () if grant.is_exempt else tuple([scope_of(id, now) for id, _ in grant.scopes])
-            if self.prepares:
+            if self.begins_without_places:
                 for scope in scopes:
-                    scope.prepares = True
+                    scope.begins_without_places = True
             kind = PAGE if not grant.is_direct else PASSING if grant.passes_gate else DIRECT
             lane = self.lanes[grant.lane_id] = Lane(grant.lane_id, scopes, grant.origin, kind)
             lane.need(tuple([amount for _, amount in grant.scopes]) if lane.scopes else (), now)
@@ -558,7 +558,8 @@ class Scheduler:
         is_contention, may_claim, rooms = True, len(lane.scopes) > 1, self.queues.scope_queues
         for index, scope in enumerate(lane.scopes):
             amount = 1.0 if scope.quota is None else grant.amount(index)
-            self.prepares |= scope.prepares  # those of another crawl begin without, that has it in common with this one
+            # It may be in common with another crawl, whose grants begin without.
+            self.begins_without_places |= scope.begins_without_places
             until = scope.gate(now, amount)
             if until > now:
                 if may_claim and scope.is_shut(now, amount, BACKOFF_PATIENCE):
@@ -569,7 +570,7 @@ class Scheduler:
             elif rooms and (queue := rooms.get(scope.id)) is not None and queue.keeps_off(lane, now):
                 is_contention = is_contention and not queue.saves(lane, now)
                 at = at or queue
-            elif self.prepares and lane.kind == PAGE and (until := scope.begins_at(now, amount)) > now:
+            elif self.begins_without_places and lane.kind == PAGE and (until := scope.begins_at(now, amount)) > now:
                 if worst < until < inf:
                     worst, at = until, None
                 at = at or self.queues.queue_of(scope)
@@ -591,7 +592,7 @@ class Scheduler:
         self.grants += 1
         # It was ready before this instant, and no place or no callback was free then.
         grant.left_by = self.left_by if lane.ready_at < now else None
-        if self.prepares:
+        if self.begins_without_places:
             self.begun += 1
             self.begun_direct += grant.is_direct
             lane.begin(grant, now)

@@ -220,7 +220,7 @@ class ScopeQueue:
         """
         scope = self.scope
         at = scope.gate(now, lane.amount_in(scope))
-        if scope.prepares and lane.kind == PAGE:
+        if scope.begins_without_places and lane.kind == PAGE:
             at = max(at, scope.begins_at(now, lane.amount_in(scope)))
         if at > now:
             # Once for each of its versions: each look would add another ticket.

@@ -138,7 +138,7 @@ class SharedJobScheduler(Scheduler):
 
     def _obstacle(self, lane: Lane, grant: Grant, now: float) -> tuple[ScopeQueue | None, float]:
         """Return what ``lane`` has to wait for, and until when: its own scopes, a token, or the shared scopes."""
-        if self.prepares or _first_shared(lane) is None:
+        if self.begins_without_places or _first_shared(lane) is None:
             return super()._obstacle(lane, grant, now)
         # Its own scopes first: a token holds for a short time, which would pass while one of them is closed.
         for index, scope in enumerate(lane.scopes):
@@ -278,7 +278,7 @@ class SharedJobScheduler(Scheduler):
 def _lead(lane: Lane) -> float:
     """Return the seconds from the places of a request of a lane to its send: it takes so long to the wire."""
     shared = [scope for scope in lane.scopes if isinstance(scope, SharedScope)]
-    return max([scope.connect if scope.prepares else scope.lead for scope in shared])
+    return max([scope.connect if scope.begins_without_places else scope.lead for scope in shared])
 
 
 def _first_shared(lane: Lane) -> SharedScope | None:

@@ -91,7 +91,7 @@ class Scope:
         quota: The quota, or None.
         pages: The page budget, or None.
         in_flight: Requests that have taken a place and not given it back.
-        prepares: Requests begin without a place.
+        begins_without_places: Requests begin without a place.
         begun: Requests that have begun and have no place yet: their middleware runs, or they wait for the place.
         prepared: Those of them that wait for the place.
         elsewhere: Those of these that have a place here when another scope lets them.
@@ -128,6 +128,7 @@ class Scope:
         "_stopped_at",
         "_stopped_for",
         "_stream",
+        "begins_without_places",
         "begun",
         "claimed",
         "concurrency",
@@ -154,7 +155,6 @@ class Scope:
         "limits",
         "pages",
         "prepared",
-        "prepares",
         "quota",
         "quota_source",
         "reserved",
@@ -168,7 +168,7 @@ class Scope:
     def __init__(self, id: str, limits: Limits, *, seed: int | str = 0) -> None:
         self.id: str = id
         self.in_flight: int = 0
-        self.prepares: bool = False
+        self.begins_without_places: bool = False
         self.begun: int = 0
         self.prepared: int = 0
         self.elsewhere: int = 0
@@ -237,7 +237,7 @@ class Scope:
         Returns:
             The earliest instant; at or before ``now``: it may go; ``inf``: only a give-back or a send helps.
         """
-        if self.in_flight >= self.concurrency and not self.prepares:
+        if self.in_flight >= self.concurrency and not self.begins_without_places:
             return inf
         # When one of those under way has ended, the scheduler is told, and asks again.
         if self.pages is not None and self.pages.is_awaited:
@@ -246,14 +246,14 @@ class Scope:
         if self.delay > 0.0:
             at = max(at, self._spaced_at() - self.lead)
         # Where no slot is free, one that begins without waits for it when it is there.
-        if self.delay_per_slot > 0.0 and ((rested := self._slot_ready_at()) < inf or not self.prepares):
+        if self.delay_per_slot > 0.0 and ((rested := self._slot_ready_at()) < inf or not self.begins_without_places):
             at = max(at, rested - self.lead)
         if self.quota is not None:
             refilled = self.quota.ready_at(now, amount)
             # For the account of waits: when it goes, the quota tells nothing of this instant any more.
             if now < refilled < inf:
                 self.waits.refills[amount] = refilled
-            at = max(at, refilled if not self.prepares else refilled - self.lead)
+            at = max(at, refilled if not self.begins_without_places else refilled - self.lead)
         return at
 
     def reason(self, now: float, amount: float = 1.0, *, has_begun: bool = False) -> Reason:
@@ -553,9 +553,9 @@ class Scope:
         """
         self.unsent -= 1
         took = now - granted_at
-        is_early = self.delay + self.delay_per_slot > 0.0 or (self.prepares and self.quota is not None)
+        is_early = self.delay + self.delay_per_slot > 0.0 or (self.begins_without_places and self.quota is not None)
         if is_early and (took + prepared_for > MIN_LEAD or self.lead):
-            if not self.prepares:
+            if not self.begins_without_places:
                 self.lead = _followed(self.lead, min(took, MAX_LEAD), QUICK)
             else:
                 self.connect = _followed(self.connect, min(took, MAX_LEAD), QUICK)
