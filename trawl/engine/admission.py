@@ -6,9 +6,9 @@ Theory of operation. Whichever way a request comes, this is where it gets its sc
     its redirect, its retry, a Replace ─► successor ─► Record ─┬► frontier ─► leased ─┤
     fetch(), robots.txt, theirs ────────► direct_grant ────────┴─────────► line_up ───┴─► Grant in the core
                                                                                             │ granted
-    what the middleware hands to the wire ──► objection: not what was granted? another turn ◄┘
+    what the middleware hands to the wire ──► objection: not what was granted? another one ◄─┘
 
-A middleware sees a request only when its turn has come, and may make another of it: another host, another session, a
+A middleware sees a request only when it is granted, and may make another of it: another host, another session, a
 proxy that a manager has a scope for. So what is about to be sent is compared with what was granted
 (:meth:`Admission.objection`). Where it needs other scopes, or an origin whose robots.txt is not read, it is not sent:
 the request goes back, charged to what it turned out to need, and its middleware sees it again when that allows. One
@@ -59,7 +59,7 @@ FOUND_TO = 0.001
 """Seconds: requests that are found within so many share one instant, and its memory."""
 
 MAX_SCOPES = 32
-"""Scopes that a request is charged to that its middleware sends elsewhere at each turn; with more of them it ends."""
+"""Scopes that a request is charged to that its middleware sends elsewhere at each grant; with more of them it ends."""
 
 
 class Requirements(NamedTuple):
@@ -403,7 +403,7 @@ class Admission:
             # are.
             task.is_stopped = True
             if is_changed or grant.is_diverted:
-                # At the first turn what it needs now; from the second on all that it has needed so far.
+                # At the first grant what it needs now; from the second on all that it has needed so far.
                 scopes = _united(grant.scopes, needs.scopes) if grant.is_diverted else needs.scopes
                 if len(scopes) > max(MAX_SCOPES, len(needs.scopes)):
                     return Outcome(request, error=_never_the_same(grant.request))
@@ -429,7 +429,7 @@ class Admission:
             return False
         if needs.scopes == grant.scopes:
             return True
-        # A diverted grant holds what its earlier turns needed as well: more than is needed is enough.
+        # A diverted grant holds what its earlier ones needed as well: more than is needed is enough.
         granted = dict(grant.scopes)
         return grant.is_diverted and all(
             id in granted and _counted(amount) <= _counted(granted[id]) for id, amount in needs.scopes

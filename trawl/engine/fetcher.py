@@ -8,7 +8,7 @@ grants a request earlier by the time that others took to the wire, and the reque
 instant. What a user's middleware awaits comes before that: where there is one the requests of the crawl begin without
 places, and get them here (:meth:`~trawl.scheduler.scheduler.Scheduler.place`). A scope that was closed
 meanwhile, by a refusal (D01, B03), a much longer delay, a lower quota or concurrency (I12), is still obeyed: the
-request is not sent, gives its places back, and waits for another turn, while the connection is left to the next
+request is not sent, gives its places back, and waits for another grant, while the connection is left to the next
 request. So does one whose old connection was dead, where its scopes count sends: going again is another send. When the
 body has been read, the throttle hears the outcome first and the places are given back second, in one step without a
 send between, so that the request which takes the place already obeys the backoff; both come before any callback, so
@@ -181,14 +181,14 @@ class Fetcher:
         self._tells = logger.isEnabledFor(logging.DEBUG)
 
     async def send(self, request: Request) -> Outcome:
-        """Send the request of the current turn, once. A checkpoint.
+        """Send the request of the current grant, once. A checkpoint.
 
         Raises:
-            RuntimeError: The turn was used already: a middleware that wants another try returns ``Replace``.
+            RuntimeError: The grant was used already: a middleware that wants another try returns ``Replace``.
         """
         grant = current_grant.get()
         if grant is None or grant.task.is_used:
-            raise RuntimeError(f"{request!r}: one turn is one send; to send again, return then=Replace(...)")
+            raise RuntimeError(f"{request!r}: one grant is good for one send; to send again, return then=Replace(...)")
         task: RequestTask = grant.task
         task.is_used = True  # before the first await: a middleware may call it from two tasks at once
         if self._admission.is_in_doubt(grant, request):
@@ -210,7 +210,7 @@ class Fetcher:
         except BaseException:  # cancelled, by a time limit in a middleware: it is good for no other send
             self.give_back(grant)
             raise
-        # Not written: a scope was closed at the wire. It waits for another turn, and gives its spacing back.
+        # Not written: a scope was closed at the wire. It waits for another grant, and gives its spacing back.
         if outcome.sent_at is None and outcome.is_held:
             if grant.lane is not None and trio.current_time() < write.opens_at:  # a transport that does not wait
                 grant.lane.forget_lead()
@@ -237,9 +237,9 @@ class Fetcher:
         return outcome
 
     def _held(self, grant: Grant, outcome: Outcome) -> Outcome:
-        """End a turn without a send: a scope was closed meanwhile, or the crawl ends. It waits for another turn."""
+        """End a grant without a send: a scope was closed meanwhile, or the crawl ends. It waits for another one."""
         if grant.sent_at is not None:
-            # It was sent, and met a dead connection: its next turn must not meet another one.
+            # It was sent, and met a dead connection: its next grant must not meet another one.
             note(grant.request, needs_new_connection=True)
         outcome.then = Replace(grant.request, reason="held")
         self.give_back(grant, outcome)
@@ -262,7 +262,7 @@ class Fetcher:
         return grant.has_places
 
     def give_back(self, grant: Grant, outcome: Outcome | None = None, now: float | None = None) -> None:
-        """Give the places of a turn back, if it holds any; what was never sent gives its spacing back too."""
+        """Give the places of a grant back, if it has any; what was never sent gives its spacing back too."""
         if not grant.is_under_way:
             return
         now = trio.current_time() if now is None else now
@@ -303,9 +303,9 @@ class Fetcher:
             self._state.wakeup.set_by(self._scheduler.next_event(now))
 
     def _sent_again(self, grant: Grant, now: float) -> bool:
-        """Note that it goes again, instead of a send that met a dead connection; True: it must wait for another turn.
+        """Note that it goes again, instead of a send that met a dead connection; True: it must wait for another grant.
 
-        A send counts for spacing and for quotas, whoever hears it; so a turn is good for one. Only where nothing is
+        A send counts for spacing and for quotas, whoever hears it; so a grant is good for one. Only where nothing is
         counted by sends may it go at once.
         """
         assert grant.lane is not None
@@ -325,7 +325,7 @@ class Fetcher:
             self._events.tell(RequestSent(grant.request, [scope for scope, _ in grant.scopes]))
 
     def parsed(self, grant: Grant, response: Response | None, now: float) -> float:
-        """Note that the callback, or the errback, of a turn has ended at ``now``. Returns the seconds that it took."""
+        """Note that the callback, or the errback, of a grant has ended at ``now``. Returns the seconds that it took."""
         task: RequestTask = grant.task
         if task.times is None or task.read_at is None:
             return 0.0

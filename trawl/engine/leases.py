@@ -237,4 +237,4 @@ class Leases:
         if then.is_new_target:
             logger.debug("%r: %s to %s", grant.request, then.reason, then.request.url)
         else:
-            logger.debug("%r waits for another turn: %s", grant.request, then.reason)
+            logger.debug("%r waits for another grant: %s", grant.request, then.reason)

@@ -88,7 +88,7 @@ class Waiter(Protocol):
 
 
 class RequestTask:
-    """The task that carries a granted request to its end: what it notes, and the request as it was when its turn came.
+    """The task that carries a granted request to its end: what it notes, and the request as it was when it was granted.
 
     A middleware may change the request, or hand on another. One task is good for one send. Enter it once, around all
     that carries the request.
@@ -352,7 +352,7 @@ class State:
 
     @property
     def queued(self) -> int:
-        """Admitted requests that have not begun, or wait for another turn."""
+        """Admitted requests that have not begun, or wait for another grant."""
         return max(0, self.open - self.is_reading - self.page_tasks)
 
     def callback_began(self) -> None:

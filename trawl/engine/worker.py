@@ -46,7 +46,7 @@ TOO_MANY_REQUESTS = 429
 LONG = 0.005
 """Once a recent callback took longer (seconds), callbacks begin one a round of Trio's loop.
 
-Time in which it waited counts as well: then a turn is not needed, and does no harm.
+Time in which it waited counts as well: then a round of its own is not needed, and does no harm.
 """
 
 FORGETS = 0.9
@@ -96,6 +96,7 @@ class Worker:
         "_leases",
         "_limits",
         "_may_fetch",
+        "_rounds",
         "_shields",
         "_spider",
         "_state",
@@ -103,7 +104,6 @@ class Worker:
         "_statuses",
         "_throttle",
         "_took",
-        "_turns",
     )
 
     def __init__(
@@ -133,7 +133,7 @@ class Worker:
         self._limits = limits
         self._hooks = hooks
         self._took = 0.0
-        self._turns = trio.Lock()
+        self._rounds = trio.Lock()
 
     async def run(self, grant: Grant) -> None:
         """Carry one grant to its end. If it is cancelled, its lease is given back at the end of the crawl."""
@@ -257,7 +257,7 @@ class Worker:
                 error = HttpError(response)
             elif (error := self._hooks.received(response)) is None:
                 if self._took > LONG:
-                    await self._take_turn(grant)
+                    await self._take_round(grant)
                 await self._run(grant, request.callback, "_parse", response, request.cb_kwargs, outputs)
                 now = trio.current_time()
                 self._throttle.items(request, outputs.items)
@@ -288,13 +288,13 @@ class Worker:
             source=response,
         )
 
-    async def _take_turn(self, grant: Grant) -> None:
+    async def _take_round(self, grant: Grant) -> None:
         """Wait until no other callback begins in this round of Trio's loop. A checkpoint.
 
         Else callbacks that compute for long would run in one round, all those whose pages have come in, and for that
         long no timer would go off, nothing be sent, and no lease be renewed.
         """
-        async with self._turns:  # acquiring a free lock yields once, and holds it meanwhile: one callback a round
+        async with self._rounds:  # acquiring a free lock yields once, and holds it meanwhile: one callback a round
             pass
         grant.task.read_at = trio.current_time()
 

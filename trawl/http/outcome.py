@@ -106,7 +106,7 @@ class Outcome:
 
     @property
     def is_held(self) -> bool:
-        """True if it was not sent and has not failed: it was too early, and it waits for another turn."""
+        """True if it was not sent and has not failed: it was too early, and it waits for another grant."""
         return self.sent_at is None and self.response is None and self.error is None
 
     @property

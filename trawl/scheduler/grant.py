@@ -1,4 +1,4 @@
-"""The grant: one request from the moment it may wait for its turn to its end."""
+"""The grant: one request from the moment it may wait to its end."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def amounts_of(scopes: ScopeAmounts) -> Amounts:
 
 
 class Grant:
-    """One request from the moment it may wait for its turn to its end: what waits, what is granted, what is on its way.
+    """One request from the moment it may wait to its end: what waits, what is granted, what is on its way.
 
     The scheduler makes the choice by the arguments and fills in the attributes, but for ``task``, which is the
     engine's. One grant is good for one send.
@@ -73,8 +73,8 @@ class Grant:
         is_pending: Pushed, and neither granted, refused nor withdrawn.
         is_under_way: It has begun, or was granted, and has not given back; it may have no places yet.
         has_places: It is in flight: it has its places.
-        has_fetched: Its middleware has fetched something for it before its send, which it would fetch again at another
-            turn: it waits for its places as long as it takes.
+        has_fetched: Its middleware has fetched something for it before its send, which it would fetch again for
+            another grant: it waits for its places as long as it takes.
         is_vetted: It was asked already if it may go at all.
         task: What its task notes of it; None until that is started.
     """

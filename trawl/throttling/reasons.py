@@ -294,7 +294,7 @@ def account(state: ScopeState, grant: Grant, charged: float | None) -> None:
 
 
 def add_wasted_send(scopes: Iterable[Scope], sent_at: float) -> None:
-    """Count a send that met a dead connection: it goes to the wire again, at once or in another turn."""
+    """Count a send that met a dead connection: it goes to the wire again, at once or with another grant."""
     for scope in scopes:
         state: ScopeState = scope.state
         state.sends += 1

@@ -91,7 +91,7 @@ def tell_written(on_sent: OnSent) -> None:
 
 
 def needs_new_connection(on_sent: OnSent) -> bool:
-    """Tell if the request met a dead connection before, and had to wait for another turn.
+    """Tell if the request met a dead connection before, and had to wait for another grant.
 
     It goes out on a new connection, or, if a transport can't say, once and no more, so that it does not wait for ever.
     """
