@@ -28,22 +28,26 @@ output    Its requests are admitted, its items are written                :mod:`
 Three questions that are asked first, and the one place that answers each:
 
 * A redirect, as every other request, gets its scopes in :meth:`Admission._requirements_of
-  <trawl.engine.admission.Admission>`. :meth:`Admission.successor <trawl.engine.admission.Admission.successor>` asks for
+  <trawl.engine.admission.Admission>`; by which rule is :class:`~trawl.throttling.scope_resolver.ScopeResolver`.
+  :meth:`Admission.successor <trawl.engine.admission.Admission.successor>` asks for
   a page's redirect, :meth:`Admission.direct_grant <trawl.engine.admission.Admission.direct_grant>` for that of a
   ``fetch()`` or a robots.txt. Only what a middleware makes of a request is asked about elsewhere, before it is sent:
   :meth:`Admission.objection <trawl.engine.admission.Admission.objection>`.
 * A scope's delay is decided in :meth:`Scope.gate <trawl.throttling.scope.Scope.gate>`: the instant before which it lets
-  nothing through. The scheduler asks each scope of a request, and takes the latest. It asks again where a request takes
-  its places later (:meth:`Scope.place_at <trawl.throttling.scope.Scope.place_at>`), and at the wire
+  nothing through. How many seconds that delay has is put together in :meth:`ScopeState.apply
+  <trawl.throttling.policy.ScopeState.apply>`, from what is configured and what the server did. The scheduler asks each
+  scope of a request, and takes the latest. It asks again where a request takes its places later
+  (:meth:`Scope.place_at <trawl.throttling.scope.Scope.place_at>`), and at the wire
   (:meth:`Scope.opens_at <trawl.throttling.scope.Scope.opens_at>`). A delay of the request's own (meta ``delay``, a
   retry's) comes before that: the frontier does not lease the page earlier; a direct fetch waits for it in the
   scheduler.
 * An item is put into a file in ``trawl.feeds.feed.Feed._add``, and a task writes the file
   (``trawl.feeds.files.FeedFile.write``). On its way there it passes :meth:`ItemWriter.put
   <trawl.engine.items.ItemWriter.put>`, or where nothing has to wait its twin ``put_nowait``: pipelines first, then the
-  feeds (``trawl.feeds.writer.Feeds``). With a job, the pipelines' result is stored with the page's acknowledgement
-  (:class:`JobItemWriter <trawl.engine.items.JobItemWriter>`), and the feeds get it from that outbox
-  (``trawl.feeds.outbox.OutboxWriter``).
+  feeds (``trawl.feeds.writer.Feeds``). With a job, the items of a callback wait until its page is acknowledged:
+  :meth:`Leases.finish <trawl.engine.leases.Leases.finish>` asks for them (:meth:`CallbackItems.given
+  <trawl.engine.items.CallbackItems.given>`), and ``Frontier.acknowledge`` stores them in the job's outbox, from which
+  the feeds get them (``trawl.feeds.outbox.OutboxWriter``).
 
 A request under way is a :class:`~trawl.scheduler.grant.Grant`, which has all else that is known of it. It waits in a
 lane, is granted, and is carried to its end by one task, whose notes are its ``task``
