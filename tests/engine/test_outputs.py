@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from trawl.engine.callbacks import BATCH, CallbackOutputs, InvalidOutput
-from trawl.engine.items import ItemWriter
+from trawl.engine.items import ItemSender
 from trawl.errors import DropItem
 from trawl.http import Request, Response
 from trawl.observe import Stats
@@ -54,13 +54,13 @@ class Sink:
         raise NotImplementedError
 
 
-def outlet(*sinks: Sink, collected: list[object] | None = None, stats: Stats | None = None) -> ItemWriter:
-    return ItemWriter(Pipelines(), None, sinks, collected, stats or Stats())
+def sender(*sinks: Sink, collected: list[object] | None = None, stats: Stats | None = None) -> ItemSender:
+    return ItemSender(Pipelines(), None, sinks, collected, stats or Stats())
 
 
 async def test_a_million_requests_are_never_held_at_once() -> None:  # C4
     store = Store()
-    outputs = CallbackOutputs(outlet(), store, 1)
+    outputs = CallbackOutputs(sender(), store, 1)
     for i in range(10 * BATCH):
         request = Request(f"http://a.example/{i}")
         if not outputs.take_nowait(request):
@@ -73,7 +73,7 @@ async def test_a_million_requests_are_never_held_at_once() -> None:  # C4
 async def test_an_item_waits_when_the_sink_has_no_room() -> None:  # C4
     sink = Sink(room=1)
     collected: list[object] = []
-    outputs = CallbackOutputs(outlet(sink, collected=collected), Store(), 1)
+    outputs = CallbackOutputs(sender(sink, collected=collected), Store(), 1)
     assert outputs.take_nowait({"a": 1})
     assert not outputs.take_nowait({"b": 2})
     await outputs.take({"b": 2})
@@ -82,7 +82,7 @@ async def test_an_item_waits_when_the_sink_has_no_room() -> None:  # C4
 
 async def test_every_sink_gets_every_item() -> None:
     first, second = Sink(room=0), Sink(room=0)
-    way = outlet(first, second)
+    way = sender(first, second)
     assert not way.put_nowait({"a": 1})
     await way.put({"a": 1})
     assert first.items == second.items == [{"a": 1}]
@@ -94,7 +94,7 @@ async def test_a_dropped_item_is_logged_as_it_says(caplog: pytest.LogCaptureFixt
             raise DropItem("not wanted", log_level=item["level"])
 
     caplog.set_level(logging.DEBUG, "trawl")
-    way = ItemWriter(Pipelines([Strict()]), None, (), [], Stats())
+    way = ItemSender(Pipelines([Strict()]), None, (), [], Stats())
     for level in (None, "ERROR", "warning", logging.DEBUG):
         await way.put({"level": level})
     assert [record.levelname for record in caplog.records] == ["INFO", "ERROR", "WARNING", "DEBUG"]
@@ -111,7 +111,7 @@ async def test_dropped_and_failing_items_are_counted_and_go_no_further(caplog: p
 
     caplog.set_level(logging.INFO, "trawl")
     stats, collected = Stats(), list[object]()
-    way = ItemWriter(Pipelines([Picky()]), None, (), collected, stats)
+    way = ItemSender(Pipelines([Picky()]), None, (), collected, stats)
     for n in range(4):
         assert not way.put_nowait({"n": n})
         await way.put({"n": n}, f"http://a.example/{n}" if n == 2 else "")
@@ -124,7 +124,7 @@ async def test_dropped_and_failing_items_are_counted_and_go_no_further(caplog: p
 
 
 def test_none_is_nothing_and_anything_else_is_refused() -> None:
-    outputs = CallbackOutputs(outlet(), Store(), 1)
+    outputs = CallbackOutputs(sender(), Store(), 1)
     assert outputs.take_nowait(None)
     with pytest.raises(InvalidOutput, match="not str"):
         outputs.take_nowait("text")
@@ -132,7 +132,7 @@ def test_none_is_nothing_and_anything_else_is_refused() -> None:
 
 @pytest.mark.parametrize("output", [{"a": 1}, Request("http://a.example/")])
 async def test_a_callback_without_end_lets_others_run_whatever_takes_its_outputs(output: object) -> None:  # C4, C5
-    outputs = CallbackOutputs(outlet(), Still(), 1)
+    outputs = CallbackOutputs(sender(), Still(), 1)
     has_run = trio.Event()
 
     async def other() -> None:

@@ -27,7 +27,7 @@ from typing import Any, Protocol, TypeVar, cast
 
 import trio
 
-from trawl.engine.items import CallbackItems, ItemWriter
+from trawl.engine.items import CallbackItems, ItemSender
 from trawl.engine.limits import Full
 from trawl.errors import ItemLost, JobError
 from trawl.events import Events, ItemScraped
@@ -184,7 +184,7 @@ class CallbackOutputs:
     """The outputs of one callback.
 
     Args:
-        outlet: Where items go.
+        sender: Where items go.
         store: Where requests go that are too many to be held.
         depth: Of its requests, in links.
         source: The response that the callback was given.
@@ -202,7 +202,7 @@ class CallbackOutputs:
         "_events",
         "_kept",
         "_lost",
-        "_outlet",
+        "_sender",
         "_source",
         "_store",
         "failure",
@@ -213,14 +213,14 @@ class CallbackOutputs:
 
     def __init__(
         self,
-        outlet: ItemWriter | CallbackItems,
+        sender: ItemSender | CallbackItems,
         store: RequestStore,
         depth: int,
         source: Response | None = None,
         events: Events | None = None,
     ) -> None:
         self._events = Events() if events is None else events
-        self._outlet = outlet
+        self._sender = sender
         self._store = store
         self._depth = depth
         self._source = source
@@ -257,7 +257,7 @@ class CallbackOutputs:
             raise InvalidOutput(output)
         try:
             # Each hundredth takes the way that is a checkpoint: others run beside a callback without an end.
-            if (self.items + self._lost) % BATCH == BATCH - 1 or not self._outlet.put_nowait(output, self._page):
+            if (self.items + self._lost) % BATCH == BATCH - 1 or not self._sender.put_nowait(output, self._page):
                 return False
         except ItemLost:
             self._lost += 1
@@ -279,7 +279,7 @@ class CallbackOutputs:
             self.requests.append(output)
         else:
             try:
-                finished = await self._outlet.put(output, self._page)
+                finished = await self._sender.put(output, self._page)
             except ItemLost:
                 self._lost += 1
                 return
@@ -295,7 +295,7 @@ class CallbackOutputs:
 
         With a job those with ``dont_filter`` stay. They are not looked at again: a callback may give thousands.
         """
-        if not self._outlet.is_lasting or len(self.requests) >= MAX_UNFILTERED:
+        if not self._sender.is_lasting or len(self.requests) >= MAX_UNFILTERED:
             full, self.requests, self._kept = self.requests, [], 0
             return full
         full = self.requests[self._kept :]

@@ -42,8 +42,8 @@ Three questions that are asked first, and the one place that answers each:
   retry's) comes before that: the frontier does not lease the page earlier; a direct fetch waits for it in the
   scheduler.
 * An item is put into a file in ``trawl.feeds.feed.Feed._add``, and a task writes the file
-  (``trawl.feeds.files.FeedFile.write``). On its way there it passes :meth:`ItemWriter.put
-  <trawl.engine.items.ItemWriter.put>`, or where nothing has to wait its twin ``put_nowait``: pipelines first, then the
+  (``trawl.feeds.files.FeedFile.write``). On its way there it passes :meth:`ItemSender.put
+  <trawl.engine.items.ItemSender.put>`, or where nothing has to wait its twin ``put_nowait``: pipelines first, then the
   feeds (``trawl.feeds.writer.Feeds``). With a job, the items of a callback wait until its page is acknowledged:
   :meth:`Leases.finish <trawl.engine.leases.Leases.finish>` asks for them (:meth:`CallbackItems.given
   <trawl.engine.items.CallbackItems.given>`), and ``Frontier.acknowledge`` stores them in the job's outbox, from which
@@ -76,7 +76,7 @@ from trawl.engine.direct import DirectFetcher
 from trawl.engine.dispatcher import Dispatcher
 from trawl.engine.fetcher import Fetcher, ScopeLimiters
 from trawl.engine.hooks import Hooks, IdleRunner
-from trawl.engine.items import ItemWriter, JobItemWriter, Processor
+from trawl.engine.items import ItemSender, JobItems, Processor
 from trawl.engine.job import JobState
 from trawl.engine.leases import Leases
 from trawl.engine.limits import CrawlLimits
@@ -165,8 +165,8 @@ class Engine:
         self.hooks: Hooks = context.hooks(self.crawl, item_check(context.spider, context.settings, stats))
         self.processor: Processor = context.pipelines(self.crawl)
         # What runs: the reader of start(), a worker for each grant, and the dispatcher, which starts it.
-        items = self._item_writer()
-        self.job_items: JobItemWriter | None = items if isinstance(items, JobItemWriter) else None
+        items = self._item_sender()
+        self.job_items: JobItems | None = items if isinstance(items, JobItems) else None
         fetcher = Fetcher(context, admission, self.scheduler, self.throttle, self._limiters, self.limits)
         fetch = compose(context.middleware_stack.middleware(self.crawl, self.throttle.open_at), fetcher.send)
         worker = Worker(context, fetch, fetcher, self.leases, items, self.throttle, self.limits, self.hooks)
@@ -212,16 +212,16 @@ class Engine:
         admission.is_foreign = shared_job.is_foreign
         return shared_job
 
-    def _item_writer(self) -> ItemWriter | JobItemWriter:
+    def _item_sender(self) -> ItemSender | JobItems:
         context, limit, processor = self.context, self.limits.items, self.processor
         spider, receivers, stats, events = context.spider, context.receivers, context.stats, context.events
         if context.job is None:
-            return ItemWriter(processor, spider, receivers, context.collected, stats, limit, events=events)
+            return ItemSender(processor, spider, receivers, context.collected, stats, limit, events=events)
         # What goes to another receiver than the job is gone before its page has ended: there each item is checked.
         at_once, at_end = (limit, None) if receivers else (None, limit)
-        writer = ItemWriter(processor, spider, receivers, None, stats, at_once, is_held=True, events=events)
+        sender = ItemSender(processor, spider, receivers, None, stats, at_once, is_held=True, events=events)
         job = context.job
-        return JobItemWriter(writer, job.outbox, context.frontier, job.job, stats, context.collected, at_end)
+        return JobItems(sender, job.outbox, context.frontier, job.job, stats, context.collected, at_end)
 
     def _shared_job_scheduler(self, line: Line, places: float, *, depth_first: bool) -> SharedJobScheduler:
         """The scheduler of a job that other processes may work on as well."""

@@ -1,6 +1,6 @@
 """Items: through the pipelines, into the feeds, and into the list of collected items.
 
-Every item of a crawl passes here: in :meth:`ItemWriter.put`, or in :meth:`ItemWriter.put_nowait` where there is
+Every item of a crawl passes here: in :meth:`ItemSender.put`, or in :meth:`ItemSender.put_nowait` where there is
 nothing to wait for. It is put into a file by ``trawl.feeds.feed.Feed._add``.
 
 With a job, items are held until their request is acknowledged, so that a kill leaves neither half of them nor two each.
@@ -43,8 +43,8 @@ __all__ = [
     "MAX_ITEMS",
     "CallbackItems",
     "ItemReceiver",
-    "ItemWriter",
-    "JobItemWriter",
+    "ItemSender",
+    "JobItems",
     "Processor",
     "Writer",
 ]
@@ -117,7 +117,7 @@ _BROKEN = (FeedError, trio.BrokenResourceError, trio.ClosedResourceError)
 """What a receiver says whose writer has failed."""
 
 
-class ItemWriter:
+class ItemSender:
     """Takes the items of a crawl.
 
     Args:
@@ -178,7 +178,7 @@ class ItemWriter:
         """The number of items of ``start()`` that an earlier run has stored: none, without a job."""
         return 0
 
-    def of(self, lease: object) -> ItemWriter:
+    def of(self, lease: object) -> ItemSender:
         """The writer for the items of one request: this one."""
         return self
 
@@ -278,11 +278,11 @@ def _level(drop: DropItem) -> int:
     return level if isinstance(level, int) else logging.getLevelNamesMapping().get(str(level).upper(), logging.INFO)
 
 
-class JobItemWriter:
+class JobItems:
     """Makes what holds the items of each callback.
 
     Args:
-        outlet: The pipelines, and where else items go.
+        sender: The pipelines, and where else items go.
         store: Encodes items.
         frontier: Spills items.
         job: Whose outbox it is.
@@ -293,7 +293,7 @@ class JobItemWriter:
 
     def __init__(
         self,
-        outlet: ItemWriter,
+        sender: ItemSender,
         store: OutboxWriter,
         frontier: Frontier,
         job: Job,
@@ -301,7 +301,7 @@ class JobItemWriter:
         collected: list[object] | None,
         limit: ItemLimit | None = None,
     ) -> None:
-        self.outlet: ItemWriter = outlet
+        self.sender: ItemSender = sender
         self.store: OutboxWriter = store
         self.frontier: Frontier = frontier
         self.job: Job = job
@@ -324,16 +324,16 @@ class JobItemWriter:
 
 
 class CallbackItems:
-    """The items of one callback: its outlet, as long as it runs.
+    """The items of one callback: taken as long as it runs.
 
     Attributes:
         position: Of ``start()``: how many items it gave, those included that an earlier run has stored.
     """
 
-    __slots__ = ("_bytes", "_count", "_counts", "_finished", "_holder", "_items", "_lease", "_spilled", "position")
+    __slots__ = ("_bytes", "_count", "_counts", "_finished", "_items", "_job_items", "_lease", "_spilled", "position")
 
-    def __init__(self, holder: JobItemWriter, lease: Record | None) -> None:
-        self._holder = holder
+    def __init__(self, job_items: JobItems, lease: Record | None) -> None:
+        self._job_items = job_items
         self._lease = lease
         self._items: list[bytes] = []
         self._finished: list[object] = []
@@ -341,7 +341,7 @@ class CallbackItems:
         self._count = 0
         self._counts: dict[str, float] = {}  # a page that comes again after a kill is counted once
         self._spilled = 0
-        self.position: int = 0 if lease is not None else START_ITEMS.read(holder.job) or 0
+        self.position: int = 0 if lease is not None else START_ITEMS.read(job_items.job) or 0
 
     @property
     def is_lasting(self) -> bool:
@@ -354,16 +354,16 @@ class CallbackItems:
         Raises:
             ItemLost: It can't be written; it is counted as that.
         """
-        holder = self._holder
+        job_items = self._job_items
         # A page may be cut off at the limit, which `put` alone does.
         if (
             len(self._items) >= MAX_ITEMS
             or self._bytes >= MAX_BYTES
-            or holder.limit is not None
-            or holder.store.is_behind
+            or job_items.limit is not None
+            or job_items.store.is_behind
         ):
             return False
-        if not holder.outlet.put_nowait(item, page):
+        if not job_items.sender.put_nowait(item, page):
             return False
         self.position += 1
         self._hold(item, page)
@@ -379,13 +379,13 @@ class CallbackItems:
             ItemLost: It can't be written; it is counted as that.
             Full: The page has given so many that it must be one without an end.
         """
-        holder = self._holder
-        limit = holder.limit
+        job_items = self._job_items
+        limit = job_items.limit
         try:
-            await holder.store.room()
+            await job_items.store.room()
         except FeedError:
             await trio.sleep_forever()  # noqa: ASYNC120 - the writer has failed, and that is about to cancel the crawl
-        finished = await holder.outlet.put(item, page, self)
+        finished = await job_items.sender.put(item, page, self)
         self.position += 1
         if finished is None:
             return None
@@ -401,18 +401,18 @@ class CallbackItems:
 
         Those beyond the limit go too, and are counted by the run that delivers them.
         """
-        holder = self._holder
+        job_items = self._job_items
         for key, n in self._counts.items():
-            holder.stats.inc(key, n)
+            job_items.stats.inc(key, n)
         if self._count:
-            limit = holder.limit
+            limit = job_items.limit
             count = self._count if limit is None else limit.take_some(self._count)
             if count:
-                holder.stats.inc("item_scraped_count", count)
-            if holder.collected is not None:
-                holder.collected += self._finished[:count]
+                job_items.stats.inc("item_scraped_count", count)
+            if job_items.collected is not None:
+                job_items.collected += self._finished[:count]
             stored = len(self._items) + self._spilled
-            holder.store.acknowledged(stored, max(0, stored - count))
+            job_items.store.acknowledged(stored, max(0, stored - count))
         return self._items
 
     def inc(self, key: str, n: float = 1) -> None:
@@ -424,28 +424,28 @@ class CallbackItems:
         return len(self._items) >= MAX_ITEMS or self._bytes >= MAX_BYTES
 
     def _hold(self, item: object, page: str) -> None:
-        holder = self._holder
-        if not holder.store.is_empty or holder.limit is not None:
+        job_items = self._job_items
+        if not job_items.store.is_empty or job_items.limit is not None:
             try:
-                encoded = holder.store.encode(item, page, self)
+                encoded = job_items.store.encode(item, page, self)
             except ItemLost as error:
                 self.inc("item_lost_count")
-                holder.outlet.tell_lost(item, error)
+                job_items.sender.tell_lost(item, error)
                 raise
             self._items.append(encoded)
             self._bytes += len(encoded)
         self._count += 1
-        if holder.collected is not None:
+        if job_items.collected is not None:
             self._finished.append(item)
 
     async def _spill(self) -> None:
         items, self._items, self._bytes = self._items, [], 0
         if self._lease is not None:
-            await self._holder.frontier.spill(self._lease, items)
+            await self._job_items.frontier.spill(self._lease, items)
             self._spilled += len(items)
             return
         await trio.lowlevel.checkpoint_if_cancelled()  # from here on nothing waits until all of it is handed in
         self._items = items
-        START_ITEMS.keep(self._holder.job, self.position)
-        await self._holder.job.give(self.given())
+        START_ITEMS.keep(self._job_items.job, self.position)
+        await self._job_items.job.give(self.given())
         self._items, self._finished, self._count, self._counts = [], [], 0, {}

@@ -17,7 +17,7 @@ import trio
 from trawl.engine.callbacks import BATCH, CallbackOutputs, InvalidOutput, Shields, advice, leaf_errors
 from trawl.engine.context import CrawlContext
 from trawl.engine.hooks import StartHook, started_by
-from trawl.engine.items import ItemWriter, JobItemWriter
+from trawl.engine.items import ItemSender, JobItems
 from trawl.engine.job import JobState
 from trawl.engine.leases import MAX_PENDING, Leases
 from trawl.errors import CloseSpider, JobError
@@ -42,7 +42,7 @@ class StartRequests:
         self,
         context: CrawlContext,
         leases: Leases,
-        items: ItemWriter | JobItemWriter,
+        items: ItemSender | JobItems,
         job_state: JobState | None,
         hooks: Sequence[StartHook],
     ) -> None:
@@ -92,9 +92,9 @@ class StartRequests:
             self._state.reading_ended()
 
     async def _read(self, grant_ready: Callable[[], Awaitable[None]] | None) -> None:
-        outlet = self._items.of(None)
-        outputs = CallbackOutputs(outlet, self._leases, 0, events=self._events)
-        self._repeated = outlet.position
+        items = self._items.of(None)
+        outputs = CallbackOutputs(items, self._leases, 0, events=self._events)
+        self._repeated = items.position
         async with started_by(self._hooks, _asynchronous(self._spider.start())) as started:
             while True:
                 if not self._permits:
@@ -127,7 +127,7 @@ class StartRequests:
         if self._job_state is not None:
             # That it has ended, and its items, are one step, which a cancel scope of the user's must not reach.
             with self._shields.shielded():
-                await self._job_state.end(outlet.given)
+                await self._job_state.end(items.given)
         if self._repeated:
             words = "%r: start() gave %d items fewer than in an earlier run: with a job it is to give them in one order"
             logger.warning(words, self._spider, self._repeated)
