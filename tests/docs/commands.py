@@ -36,7 +36,7 @@ from trawl.blocking import InlineBlocking
 from trawl.cli import main
 from trawl.cli import shell as asking
 from trawl.testing import Simulation, simulate, simulation
-from trawl.testing.clock import SimulatedClock, seeded_scheduling
+from trawl.testing.clock import VirtualClock, seeded_scheduling
 from trawl.testing.transport import WALL_START_UTC
 from trawl.transport import TransportSettings
 
@@ -238,7 +238,7 @@ def crawl_on_copies(passed: float, *, killed_at: float | None = None, results: l
 def ended_in_time(spider: object, longest: float = LONGEST) -> Iterator[None]:
     """Cancel a crawl that goes on for ``longest`` real seconds: it waits for nothing, or it is one that never ends."""
     clock, until = trio.lowlevel.current_clock(), time.monotonic() + longest
-    assert isinstance(clock, SimulatedClock)
+    assert isinstance(clock, VirtualClock)
     with trio.CancelScope() as scope:
         clock.suspect = lambda: scope.cancel() if time.monotonic() > until else None
         try:
@@ -283,7 +283,7 @@ def virtual_time() -> Iterator[None]:
         if "clock" in options:
             return run(function, *arguments, **options)
         with seeded_scheduling(0):
-            return run(function, *arguments, **options, clock=SimulatedClock())
+            return run(function, *arguments, **options, clock=VirtualClock())
 
     with patch.object(trio, "run", virtual):
         yield

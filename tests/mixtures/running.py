@@ -19,7 +19,7 @@ from trawl.blocking import InlineBlocking
 from trawl.http import Fetch, Outcome, Replace, Request
 from trawl.settings import Layer, load
 from trawl.testing import Send
-from trawl.testing.clock import SimulatedClock, seeded_scheduling
+from trawl.testing.clock import VirtualClock, seeded_scheduling
 from trawl.testing.sends import ScopeTracker
 
 __all__ = ["Look", "Trace", "run_mixture"]
@@ -164,7 +164,7 @@ def run_mixture(mixture: Mixture, folder: Path) -> Trace:
         live.mkdir(parents=True, exist_ok=True)
         with seeded_scheduling(mixture.seed):
             ended = trio.run(
-                _one_run, mixture, web, live, folder / f"kill{run}", kill, start, trace, clock=SimulatedClock()
+                _one_run, mixture, web, live, folder / f"kill{run}", kill, start, trace, clock=VirtualClock()
             )
         if ended is None:
             break

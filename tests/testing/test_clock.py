@@ -9,7 +9,7 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
-from trawl.testing.clock import SimulatedClock, sleep_until
+from trawl.testing.clock import VirtualClock, sleep_until
 
 
 @pytest.mark.parametrize("sleep", [trio.sleep_until, sleep_until])
@@ -26,7 +26,7 @@ def test_a_day_passes_in_no_time_and_to_the_instant(sleep: Callable[[float], Awa
                 nursery.start_soon(sleep_until, instant)
         return woken
 
-    assert trio.run(slept, clock=SimulatedClock()) == [0.1, 0.30000000000000004, 3_600.0, 86_400.1]
+    assert trio.run(slept, clock=VirtualClock()) == [0.1, 0.30000000000000004, 3_600.0, 86_400.1]
 
 
 def test_it_stands_still_while_anything_can_run() -> None:
@@ -38,7 +38,7 @@ def test_it_stands_still_while_anything_can_run() -> None:
             before = trio.current_time()
         return before
 
-    assert trio.run(busy, clock=SimulatedClock()) == 0.0
+    assert trio.run(busy, clock=VirtualClock()) == 0.0
 
 
 def test_who_waits_until_all_are_blocked_is_woken_when_no_timer_is_left() -> None:
@@ -49,7 +49,7 @@ def test_who_waits_until_all_are_blocked_is_woken_when_no_timer_is_left() -> Non
             woken_at = trio.current_time()
         return woken_at
 
-    assert trio.run(wait, clock=SimulatedClock()) == 5.0
+    assert trio.run(wait, clock=VirtualClock()) == 5.0
 
 
 def test_sleepers_and_timers_wake_in_the_order_of_their_instants() -> None:
@@ -65,7 +65,7 @@ def test_sleepers_and_timers_wake_in_the_order_of_their_instants() -> None:
                 nursery.start_soon(sleep, trio.sleep_until if instant > 2 else sleep_until, instant)
         return woken
 
-    assert trio.run(slept, clock=SimulatedClock()) == [1.0, 2.0, 2.5, 3.0, 4.0]
+    assert trio.run(slept, clock=VirtualClock()) == [1.0, 2.0, 2.5, 3.0, 4.0]
 
 
 def test_a_sleeper_that_is_cancelled_is_not_woken_later() -> None:
@@ -77,7 +77,7 @@ def test_a_sleeper_that_is_cancelled_is_not_woken_later() -> None:
         await sleep_until(7.0)
         return cancelled_at, trio.current_time()
 
-    assert trio.run(slept, clock=SimulatedClock()) == (2.0, 7.0)
+    assert trio.run(slept, clock=VirtualClock()) == (2.0, 7.0)
 
 
 async def test_on_another_clock_a_sleeper_is_one_of_trios(autojump_clock: MockClock) -> None:

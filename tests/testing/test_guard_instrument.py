@@ -10,7 +10,7 @@ import trio
 from trio.testing import MockClock
 
 from trawl.testing import NotSimulated, Stuck
-from trawl.testing.clock import SimulatedClock
+from trawl.testing.clock import VirtualClock
 from trawl.testing.guard import GuardInstrument, guarded
 
 
@@ -18,7 +18,7 @@ def mock() -> trio.abc.Clock:
     return MockClock(autojump_threshold=0)
 
 
-CLOCKS = pytest.mark.parametrize("clock", [mock, SimulatedClock])
+CLOCKS = pytest.mark.parametrize("clock", [mock, VirtualClock])
 
 
 @CLOCKS

@@ -28,7 +28,7 @@ from itertools import count
 
 import trio
 
-__all__ = ["SimulatedClock", "seeded_scheduling", "seeded_scheduling_here", "sleep_until"]
+__all__ = ["VirtualClock", "seeded_scheduling", "seeded_scheduling_here", "sleep_until"]
 
 _SORTED = "_ALLOW_DETERMINISTIC_SCHEDULING"
 _GENERATOR = "_r"
@@ -114,8 +114,8 @@ NO_TIMER = 1e-6  # real seconds to sleep when no timer is set
 JUMPS = 16  # one of this many jumps is checked for a real thread, for which hours would pass
 
 
-class SimulatedClock(trio.abc.Clock):
-    """A virtual clock that begins at 0.0.
+class VirtualClock(trio.abc.Clock):
+    """A clock that begins at 0.0, and jumps to the next timer when nothing is left to do.
 
     Attributes:
         suspect: Called when no timer is set, and at some of the jumps.
@@ -170,7 +170,7 @@ class SimulatedClock(trio.abc.Clock):
 async def sleep_until(at: float) -> None:
     """Sleep until the instant ``at`` on the clock of this Trio program. A checkpoint."""
     clock = trio.lowlevel.current_clock()
-    if isinstance(clock, SimulatedClock):
+    if isinstance(clock, VirtualClock):
         await clock.sleep_until(at)
     else:
         await trio.sleep_until(at)

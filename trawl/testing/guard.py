@@ -10,7 +10,7 @@ can't be removed, so it is installed with the first simulation of a process, and
 
 :class:`GuardInstrument` finds threads that Trio starts otherwise, and crawls that wait for nothing: on the virtual
 clock nothing comes from outside, so when no task can run and no timer is set, nothing will ever happen. With
-:class:`trawl.testing.clock.SimulatedClock`, Trio sleeps only then; the clock announces the turns of Trio's loop to
+:class:`trawl.testing.clock.VirtualClock`, Trio sleeps only then; the clock announces the turns of Trio's loop to
 check. With Trio's ``MockClock`` the loop spins, so a check now and then is enough.
 """
 
@@ -31,7 +31,7 @@ import trio
 import trio.testing
 import trio.to_thread
 
-from trawl.testing.clock import SimulatedClock
+from trawl.testing.clock import VirtualClock
 
 __all__ = ["Guard", "GuardInstrument", "NotSimulated", "Stuck", "guarded"]
 
@@ -193,11 +193,11 @@ class GuardInstrument(trio.abc.Instrument):
         self.is_stuck: bool = False
         self._guard = guard
         self._turns = 0
-        self._clock: SimulatedClock | None = None
+        self._clock: VirtualClock | None = None
 
     def __enter__(self) -> GuardInstrument:
         clock = trio.lowlevel.current_clock()
-        if isinstance(clock, SimulatedClock):
+        if isinstance(clock, VirtualClock):
             self._clock = clock
             clock.suspect = self._look
         else:

@@ -16,7 +16,7 @@ from trio.testing import MockClock
 from trawl._run import crawl_with
 from trawl.blocking import InlineBlocking
 from trawl.settings import Layer, Settings, load, of_spider
-from trawl.testing.clock import SimulatedClock, seeded_scheduling, seeded_scheduling_here
+from trawl.testing.clock import VirtualClock, seeded_scheduling, seeded_scheduling_here
 from trawl.testing.guard import GuardInstrument, guarded
 from trawl.testing.limits import RateLimit
 from trawl.testing.rates import (
@@ -281,7 +281,7 @@ def simulate(
         raise RuntimeError("simulate() starts Trio, which already runs here: use `await web.crawl(...)` instead")
     with seeded_scheduling(seed):
         run = partial(_crawl, spider_cls, web, settings, seed, spider_args)
-        return trio.run(run, clock=SimulatedClock())
+        return trio.run(run, clock=VirtualClock())
 
 
 async def crawl_web(
