@@ -29,7 +29,7 @@ from trawl.compat.middleware import Show, adapted
 from trawl.engine import Crawl, CrawlContext, EngineSettings, ItemReceiver, Recorder, Watcher, run_crawl
 from trawl.engine.callbacks import without_groups
 from trawl.engine.job import OpenJob, open_job, under_lease
-from trawl.engine.watchers import report_blocking
+from trawl.engine.watchers import report_blocked_loop
 from trawl.errors import FeedError
 from trawl.feeds import Feeds, FeedsSettings, open_feeds, with_attributes
 from trawl.frontier import SCHEMES, Frontier, JobSettings, MemoryFrontier, named_frontier
@@ -376,7 +376,7 @@ async def crawl_with(
             crawl_class=CompatCrawl,
             receivers=[*([] if durable or feeds.is_empty else [feeds]), *receivers],
             collected=[] if _collects(collect, feeds) else None,
-            watchers=[*([heed_signals, report_blocking] if handle_signals else []), *watchers],
+            watchers=[*([heed_signals, report_blocked_loop] if handle_signals else []), *watchers],
             recorder=recorder,
             wall=wall,
             seed=seed,

@@ -14,7 +14,7 @@ import pytest
 import trio
 
 import trawl
-from trawl.engine.watchers import _BlockingDetector, report_blocking
+from trawl.engine.watchers import _BlockedLoopDetector, report_blocked_loop
 from trawl.testing import SimulatedWeb, simulate
 
 
@@ -148,7 +148,7 @@ def blocking(seconds: float) -> None:
 async def test_a_line_that_holds_up_the_loop_is_named_once(caplog: pytest.LogCaptureFixture) -> None:
     crawl: Any = None
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(report_blocking, crawl, 0.02)
+        nursery.start_soon(report_blocked_loop, crawl, 0.02)
         await trio.sleep(0.01)
         for _ in range(2):
             blocking(0.06)
@@ -163,14 +163,14 @@ async def test_a_line_that_holds_up_the_loop_is_named_once(caplog: pytest.LogCap
 async def test_a_loop_that_goes_round_is_not_spoken_of(caplog: pytest.LogCaptureFixture) -> None:
     crawl: Any = None
     with trio.move_on_after(0.05):
-        await report_blocking(crawl, 0.02)
+        await report_blocked_loop(crawl, 0.02)
     assert caplog.records == []
 
 
 def test_a_process_that_was_stopped_blames_no_line(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    detector = _BlockingDetector(threading.get_ident(), 2.0)
+    detector = _BlockedLoopDetector(threading.get_ident(), 2.0)
     waits = iter([False, True])  # it looks once, in twenty seconds
     monkeypatch.setattr(detector.is_over, "wait", lambda _: next(waits))
     detector.beat -= 20.0

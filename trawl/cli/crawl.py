@@ -37,7 +37,7 @@ from trawl.cli.logs import Logs, log_layer, named_in_log, run_guarded
 from trawl.cli.summary import StatsFile, failed_in, scopes_table, summary_table, wanted_failings
 from trawl.cli.view import CrawlWith, Panels, Watcher, can_show, log_watcher, panel_watcher, progress_of
 from trawl.cli.worker import ParentProcess, lead, rejoining, require_address, spider_of_job
-from trawl.engine.watchers import report_blocking
+from trawl.engine.watchers import report_blocked_loop
 from trawl.errors import TrawlError, UsageError
 from trawl.observe import ObserveSettings, Progress, came_to_nothing
 from trawl.settings import Layer, Settings, ambient, assignments, file_of, load, of_project, of_spider
@@ -242,7 +242,7 @@ async def _side_by_side(
                 logger.info("ended: %s", entry.reason)
 
     async with trio.open_nursery() as around:
-        around.start_soon(report_blocking, None)
+        around.start_soon(report_blocked_loop, None)
         if panels is not None:
             around.start_soon(panels.draw)
         async with trio.open_nursery() as nursery:

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from trawl.engine.job import OpenJob
     from trawl.frontier.redis.sessions import JobSession
 
-__all__ = ["MEBIBYTE", "held_bytes", "job_watchers", "limit_watchers", "own_watchers", "report_blocking"]
+__all__ = ["MEBIBYTE", "held_bytes", "job_watchers", "limit_watchers", "own_watchers", "report_blocked_loop"]
 
 logger: logging.Logger = logging.getLogger("trawl.engine")
 
@@ -236,14 +236,14 @@ MAX_TOLD = 10
 """Lines that are told of in one crawl."""
 
 
-async def report_blocking(crawl: Crawl | None = None, after: float = BLOCKED_AFTER) -> None:
+async def report_blocked_loop(crawl: Crawl | None = None, after: float = BLOCKED_AFTER) -> None:
     """Warn of the user's lines that hold up the crawl: a watcher of real crawls, until it is cancelled.
 
     Args:
         crawl: The crawl, as every watcher is given it; None: whatever crawls run.
         after: Seconds after which a stop is told.
     """
-    detector = _BlockingDetector(threading.get_ident(), after)
+    detector = _BlockedLoopDetector(threading.get_ident(), after)
     async with trio.open_nursery() as nursery:
         limiter = trio.CapacityLimiter(1)
         # Abandoned at the end of the crawl, which need not wait for the thread's next look.
@@ -256,7 +256,7 @@ async def report_blocking(crawl: Crawl | None = None, after: float = BLOCKED_AFT
             detector.is_over.set()
 
 
-class _BlockingDetector:
+class _BlockedLoopDetector:
     """The thread's side.
 
     Attributes:
