@@ -45,19 +45,19 @@ class Session:
 
     async def look(self, keys: Keys) -> bool:
         """Hear of the job, and give back what is free of leases; True: nothing was changed by that. A checkpoint."""
-        share = self.job.share
-        share.ask_if_over(is_idle=True)  # it looks at the job with this call, not in a while
-        before = set(share.owned), share.heard
+        session = self.job.session
+        session.ask_if_over(is_idle=True)  # it looks at the job with this call, not in a while
+        before = set(session.owned), session.heard
         told = texts_of((await self.job._read(("state", keys.of_state, []), as_is))[6])
-        for change in share.changes_so_far():
+        for change in session.changes_so_far():
             if isinstance(change, PartsRequired):
                 self.losing.update(change.parts)
-        free = self.losing - {*share.leased_parts()}
+        free = self.losing - {*session.leased_parts()}
         self.losing -= free
         if free:
-            await share.give_back({part: {} for part in free})
-        has_heard = share.heard == int(told.get(f"{share.session} arrived", "0"))
-        return before == (set(share.owned), share.heard) and has_heard and not share.has_more
+            await session.give_back({part: {} for part in free})
+        has_heard = session.heard == int(told.get(f"{session.number} arrived", "0"))
+        return before == (set(session.owned), session.heard) and has_heard and not session.has_more
 
 
 async def settle(sessions: Sequence[Session], job: str) -> None:
@@ -185,7 +185,7 @@ class Team(Frontier):
 
     def _of(self, lane: LaneKey) -> JobFrontier:
         part = part_of_lane(lane)
-        return next(session.frontier for session in self.sessions if session.job.share.owns(part))
+        return next(session.frontier for session in self.sessions if session.job.session.owns(part))
 
     def _first(self, lane: LaneKey) -> int:
         best = self.best(lane)

@@ -144,5 +144,5 @@ class TestThreeSessionsInRedisAtLength(TestThreeSessionsInRedisWithNextToNoMemor
 async def test_the_hosts_of_the_contract_are_with_a_session_each() -> None:
     async with by_three(SimulatedStore(), Bounds()) as team:
         hosts = [part_of(f"http://{name}.example") for name in "abc"]
-        owned = [[each.job.share.owns(part) for part in hosts] for each in team.sessions]
+        owned = [[each.job.session.owns(part) for part in hosts] for each in team.sessions]
         assert [sum(each) for each in owned] == [1, 1, 1]

@@ -92,9 +92,9 @@ class Worker:
         self._scope.cancel()
 
     async def _follow(self) -> None:
-        share = self.job.share
+        session = self.job.session
         while not self.is_over:
-            change = await share.next_change()
+            change = await session.next_change()
             if isinstance(change, PartsRequired):
                 self.losing.update(change.parts)
             elif isinstance(change, PartsReceived):
@@ -104,12 +104,12 @@ class Worker:
             elif isinstance(change, StartReceived):
                 await self.frontier.claim_many([b"%16d" % 0])
                 await self.frontier.push_many([record(0)])
-                share.started()
+                session.started()
                 await self.job.commit()
             self.is_over = isinstance(change, JobFinished)
 
     async def _work(self) -> None:
-        frontier, share = self.frontier, self.job.share
+        frontier, session = self.frontier, self.job.session
         while True:
             now = trio.current_time()
             if frontier.next_due() <= now:
@@ -117,8 +117,8 @@ class Worker:
             await self._give_back()
             lanes = [lane for lane in frontier.lanes() if part_of_lane(lane) not in self.losing]
             numbers = frontier.statistics()
-            is_idle = not numbers.pending and not numbers.leased and share.is_started
-            share.ask_if_over(is_idle=is_idle)
+            is_idle = not numbers.pending and not numbers.leased and session.is_started
+            session.ask_if_over(is_idle=is_idle)
             if not lanes:
                 await trio.sleep(0.05)
                 continue
@@ -147,7 +147,7 @@ class Worker:
     async def _give_back(self) -> None:
         parts, self.losing = self.losing, set()
         if parts:
-            await self.job.share.give_back({part: {"throttle": b"of %d" % part} for part in parts})
+            await self.job.session.give_back({part: {"throttle": b"of %d" % part} for part in parts})
 
 
 def items_in(store: SimulatedStore) -> Counter[bytes]:
@@ -234,16 +234,16 @@ async def test_a_dead_sessions_parts_come_within_a_lease_and_a_quarter_and_are_u
     ):
         for job in (one, two):
             await open_frontier(job, Linked(), WallClock.started(0.0))
-        assert len(one.share.owned) == PARTS
+        assert len(one.session.owned) == PARTS
         await hand_over(one)
-        await until(lambda: len(two.share.owned) == PARTS // 2)
+        await until(lambda: len(two.session.owned) == PARTS // 2)
         abandon(one)
         began = trio.current_time()
-        await until(lambda: len(two.share.owned) == PARTS)
+        await until(lambda: len(two.session.owned) == PARTS)
         assert 0.9 * LEASE - LEASE / 4 < trio.current_time() - began < 1.25 * LEASE
         unclean = {
             part
-            for change in two.share.changes_so_far()
+            for change in two.session.changes_so_far()
             if isinstance(change, PartsReceived)
             for part in change.unclean
         }
@@ -252,9 +252,9 @@ async def test_a_dead_sessions_parts_come_within_a_lease_and_a_quarter_and_are_u
 
 async def hand_over(job: RedisJob) -> None:
     """Give back the parts that are named next."""
-    while not isinstance(change := await job.share.next_change(), PartsRequired):
+    while not isinstance(change := await job.session.next_change(), PartsRequired):
         pass
-    await job.share.give_back({part: {"throttle": b"of %d" % part} for part in change.parts})
+    await job.session.give_back({part: {"throttle": b"of %d" % part} for part in change.parts})
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -272,18 +272,18 @@ async def test_a_part_goes_with_what_was_kept_of_it_and_its_requests(autojump_cl
         async with open_job(HERE, connect=store.connect, exports=False) as two:
             other = await open_frontier(two, Linked(), WallClock.started(0.0))
             await hand_over(one)
-            await until(lambda: bool(two.share.owned))
-            (gained,) = [each for each in two.share.changes_so_far() if isinstance(each, PartsReceived)]
-            assert sorted(gained.parts) == sorted(two.share.owned)
+            await until(lambda: bool(two.session.owned))
+            (gained,) = [each for each in two.session.changes_so_far() if isinstance(each, PartsReceived)]
+            assert sorted(gained.parts) == sorted(two.session.owned)
             assert {domain_of(lane[1].partition("//")[2]) for lane in gained.lanes} == {
-                host for host in HOSTS if part_of(f"http://{host}") in two.share.owned
+                host for host in HOSTS if part_of(f"http://{host}") in two.session.owned
             }
             assert 3 <= gained.pending <= 4, "the hosts are dealt out evenly"
             assert gained.pending == other.statistics().pending
             assert frontier.statistics().pending == len(HOSTS) - gained.pending
             assert gained.kept == {part: {"throttle": b"of %d" % part} for part in gained.parts}
             assert not gained.unclean
-            assert len(one.share.owned) == len(two.share.owned) == PARTS // 2
+            assert len(one.session.owned) == len(two.session.owned) == PARTS // 2
 
 
 async def test_what_one_session_finds_in_anothers_part_arrives_there(autojump_clock: MockClock) -> None:
@@ -295,25 +295,25 @@ async def test_what_one_session_finds_in_anothers_part_arrives_there(autojump_cl
         mine = await open_frontier(one, Linked(), WallClock.started(0.0))
         theirs = await open_frontier(two, Linked(), WallClock.started(0.0))
         await hand_over(one)
-        await until(lambda: bool(two.share.owned))
-        two.share.changes_so_far()
-        host = next(n for n, name in enumerate(HOSTS) if part_of(f"http://{name}") in two.share.owned)
+        await until(lambda: bool(two.session.owned))
+        two.session.changes_so_far()
+        host = next(n for n, name in enumerate(HOSTS) if part_of(f"http://{name}") in two.session.owned)
         assert await mine.claim_many([b"%16d" % host]) == [True]
         found = record(host)
         stored = await mine.push_many([found])
         assert (stored.here, stored.elsewhere, stored.seen) == ([], [found], [])
-        change = await two.share.next_change()
+        change = await two.session.next_change()
         assert change == RequestsReceived([found.lane], 1)
         assert await theirs.claim_many([b"%16d" % host]) == [True], "it does not know it"
         stored = await theirs.push_many([record(host)])
         assert (stored.here, len(stored.seen)) == ([], 1)
         (lease,) = await theirs.lease_many(found.lane, 5)
         with pytest.raises(ValueError, match="is leased"):
-            await two.share.give_back({part_of_lane(found.lane): {}})
-        here = next(n for n, name in enumerate(HOSTS) if part_of(f"http://{name}") in one.share.owned)
+            await two.session.give_back({part_of_lane(found.lane): {}})
+        here = next(n for n, name in enumerate(HOSTS) if part_of(f"http://{name}") in one.session.owned)
         assert not await theirs.replace(lease, record(here))
         assert theirs.statistics().leased == 0
-        while not isinstance(change := await one.share.next_change(), RequestsReceived):
+        while not isinstance(change := await one.session.next_change(), RequestsReceived):
             pass
         assert change == RequestsReceived([record(here).lane], 1)
 
@@ -326,15 +326,15 @@ async def test_start_is_read_again_where_its_reader_died(autojump_clock: MockClo
     ):
         for job in (one, two):
             await open_frontier(job, Linked(), WallClock.started(0.0))
-        assert StartReceived() in one.share.changes_so_far()
-        assert StartReceived() not in two.share.changes_so_far()
+        assert StartReceived() in one.session.changes_so_far()
+        assert StartReceived() not in two.session.changes_so_far()
         abandon(one)
-        await until(lambda: len(two.share.owned) == PARTS)
-        assert StartReceived() in two.share.changes_so_far()
-        two.share.started()
+        await until(lambda: len(two.session.owned) == PARTS)
+        assert StartReceived() in two.session.changes_so_far()
+        two.session.started()
         await two.commit()
-        two.share.ask_if_over(is_idle=True)
-        assert await two.share.next_change() == JobFinished()
+        two.session.ask_if_over(is_idle=True)
+        assert await two.session.next_change() == JobFinished()
 
 
 async def test_nobody_is_taken_for_dead_by_a_server_that_has_just_come(autojump_clock: MockClock) -> None:
@@ -351,10 +351,10 @@ async def test_nobody_is_taken_for_dead_by_a_server_that_has_just_come(autojump_
             store.is_away = True  # for the first; the second hears no more either
             await trio.sleep(2.0)
             store.is_away = False
-            await until(lambda: not one.share.is_alone)
+            await until(lambda: not one.session.is_alone)
             assert trio.current_time() < began + LEASE
             await one.commit()
-            assert not two.share.owned
+            assert not two.session.owned
 
 
 async def test_nobody_is_taken_for_dead_where_the_machine_of_all_has_slept(autojump_clock: MockClock) -> None:
@@ -365,13 +365,13 @@ async def test_nobody_is_taken_for_dead_where_the_machine_of_all_has_slept(autoj
     ):
         for job in (one, two):
             await open_frontier(job, Linked(), WallClock.started(0.0))
-        await until(lambda: not one.share.is_alone)
+        await until(lambda: not one.session.is_alone)
         store.clock_ahead = 3600.0
         await trio.sleep(2.0 * LEASE)
         for job in (one, two):
             await job.commit()
             assert job.failure is None
-            assert not job.share.is_alone
+            assert not job.session.is_alone
 
 
 async def test_only_one_session_exports_and_others_may_look_on(
@@ -384,10 +384,10 @@ async def test_only_one_session_exports_and_others_may_look_on(
         open_job(HERE, connect=store.connect, works=False) as exporter,
     ):
         await open_frontier(worker, Linked(), WallClock.started(0.0))
-        assert worker.share.is_alone
-        assert not exporter.share.owned
+        assert worker.session.is_alone
+        assert not exporter.session.owned
         await worker.give([b"1", b"2"])
-        while not isinstance(change := await exporter.share.next_change(), ItemsReceived):
+        while not isinstance(change := await exporter.session.next_change(), ItemsReceived):
             pass
         assert change == ItemsReceived(2)
         assert [item.item for item in await exporter.outbox_after(0, 9)] == [b"1", b"2"]
@@ -397,7 +397,7 @@ async def test_only_one_session_exports_and_others_may_look_on(
         with pytest.raises(JobError, match=r"another process is using it .* or join it without feeds"):
             async with open_job(HERE, connect=store.connect):
                 pass
-        assert len(worker.share.owned) == PARTS
+        assert len(worker.session.owned) == PARTS
 
 
 async def test_what_a_killed_callback_has_spilled_is_removed(autojump_clock: MockClock) -> None:
@@ -437,7 +437,7 @@ async def test_a_session_that_a_restored_server_forgot_writes_nothing_under_the_
             await forgotten.commit()
             store.restart(older, run_id="2")
             async with open_job(HERE, connect=store.connect, exports=False) as another:
-                assert another.share.session > forgotten.share.session + 100
+                assert another.session.number > forgotten.session.number + 100
                 forgotten.keep("mine", b"1")
                 with pytest.raises(SessionEnded, match="others go on in its place"):
                     await forgotten.commit()
@@ -458,7 +458,7 @@ async def test_numbers_of_sessions_are_not_given_again_once_another_has_heard_of
             await trio.sleep(LEASE / 2.0)
             assert one.failure is None
             async with open_job(HERE, connect=store.connect, exports=False) as another:
-                assert another.share.session > forgotten.share.session + 100
+                assert another.session.number > forgotten.session.number + 100
 
 
 async def test_who_was_killed_is_given_up_though_its_server_was_started_anew_unnoticed(
@@ -473,7 +473,7 @@ async def test_who_was_killed_is_given_up_though_its_server_was_started_anew_unn
         store.restart(store.saved(), run_id="2")
         with trio.fail_after(5.0 * LEASE):
             async with open_job(HERE, connect=store.connect) as heir:
-                assert heir.share.is_exporter
+                assert heir.session.is_exporter
         assert lives.failure is None
 
 
@@ -508,5 +508,5 @@ async def test_a_dead_sessions_parts_come_in_time_though_the_servers_clock_was_s
         await trio.sleep(1.0)
         abandon(one)
         began = trio.current_time()
-        await until(lambda: len(two.share.owned) == PARTS)
+        await until(lambda: len(two.session.owned) == PARTS)
         assert 0.9 * LEASE - LEASE / 4 < trio.current_time() - began < 1.25 * LEASE + 1.0

@@ -113,23 +113,23 @@ class Session:
 
     async def _follow(self) -> None:
         while True:
-            change = await self.job.share.next_change()
+            change = await self.job.session.next_change()
             if isinstance(change, PartsRequired):
                 self.losing.update(change.parts)
                 await self.give_back()
             elif isinstance(change, StartReceived):
-                self.job.share.started()
+                self.job.session.started()
 
     async def give_back(self) -> None:
         """Give back what is to be, and is not in use."""
         free = self.losing - {part_of_lane(each.lane) for each in self.held.values()}
         self.losing -= free
-        if owned := free & self.job.share.owned.keys():
-            await self.job.share.give_back({part: {"throttle": b"-"} for part in owned})
+        if owned := free & self.job.session.owned.keys():
+            await self.job.session.give_back({part: {"throttle": b"-"} for part in owned})
 
     async def take(self, limit: int) -> None:
         """Lease from the first lane that has something."""
-        if self.is_cut or not self.may_send or self.job.share.wish:
+        if self.is_cut or not self.may_send or self.job.session.wish:
             return
         for lane in self.frontier.lanes():
             if part_of_lane(lane) not in self.losing:
@@ -208,7 +208,7 @@ class World:
 
     def check(self) -> None:
         live = [session for session in self.sessions if session.may_send]
-        parts = [part for session in live for part in session.job.share.owned]
+        parts = [part for session in live for part in session.job.session.owned]
         assert len(parts) == len(set(parts)), "a part has two owners"
         held = [url for session in live for url in session.held]
         assert len(held) == len(set(held)), "a request is under way twice"

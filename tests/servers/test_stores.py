@@ -342,17 +342,17 @@ def test_what_sessions_have_counted_is_summed_and_stays_when_they_are_gone(serve
     async def run() -> None:
         told, heard = trio.open_memory_channel[Counts](100)
         async with open_job(address) as one:
-            one.share.count(lambda: own, told.send_nowait)
+            one.session.count(lambda: own, told.send_nowait)
             async with open_job(address, exports=False) as two:
-                two.share.count(lambda: others, lambda _: None)
+                two.session.count(lambda: others, lambda _: None)
                 while await heard.receive() != others:
                     pass
             while await heard.receive() != others._replace(in_flight=0):
                 pass
         async with open_job(address) as one:  # who begins when no other works counts anew
             told, heard = trio.open_memory_channel[Counts](100)
-            one.share.count(lambda: own, told.send_nowait)
-            one.share.ask_if_over(is_idle=True)
+            one.session.count(lambda: own, told.send_nowait)
+            one.session.ask_if_over(is_idle=True)
             assert await heard.receive() == Counts()
 
     async def limited() -> None:
@@ -367,7 +367,7 @@ def test_of_a_killed_process_nothing_is_reported_as_leased(server: StoreProcess)
 
     async def run() -> None:
         async with open_job(Address.parse(url), lease=1.5) as job:
-            job.share.say(SessionState(since=0.0, in_flight=9).encode())
+            job.session.say(SessionState(since=0.0, in_flight=9).encode())
             await trio.sleep(1.0)  # a renewal
             abandon(job)
 

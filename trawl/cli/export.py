@@ -144,17 +144,17 @@ async def copy_items(job: Job, settings: FeedsSettings, *, follows: bool) -> Non
         FeedError: A feed can't be opened or written.
         JobError: The job can't be read or written, or is not one that is shared.
     """
-    facts, share = JOB_INFO.read(job), job.share
-    if facts is None or share is None:
+    facts, session = JOB_INFO.read(job), job.session
+    if facts is None or session is None:
         raise job.damaged("what it says of itself can't be read")
     begun = datetime.fromtimestamp(facts.begun_at, UTC)
     feeds, outbox = await open_outbox(settings, ThreadBlocking(), job, spider_name=facts.spider, started_utc=begun)
     before = job.outbox_start
     async with feeds, trio.open_nursery() as nursery:
         nursery.start_soon(outbox.write)
-        share.ask_if_over(is_idle=True)
+        session.ask_if_over(is_idle=True)
         while follows:
-            change = await share.next_change()
+            change = await session.next_change()
             if isinstance(change, ItemsReceived):
                 outbox.others_gave(change.end)
             elif isinstance(change, JobFinished):

@@ -211,13 +211,13 @@ class Crawl:
 
     def _why_elsewhere(self, host: str) -> Reason | None:
         """Say that another process of the job sends to a host."""
-        share = None if self._context.job is None else self._context.job.job.share
-        if share is None or not is_host_like(host) or self._throttle.is_shared(host):
+        session = None if self._context.job is None else self._context.job.job.session
+        if session is None or not is_host_like(host) or self._throttle.is_shared(host):
             return None
         part = part_of(f"//{host}")
-        if share.owns(part):
+        if session.owns(part):
             return None
-        owner = share.owner_of(part) or "another process"
+        owner = session.owner_of(part) or "another process"
         return Reason(host, "store", math.inf, f"{owner} sends to it: `trawl job JOB --why` says what that waits for")
 
     def _why_scope_or_host(self, subject: str, now: float) -> Reason | None:

@@ -141,7 +141,7 @@ class Engine:
             state=state,
             scheduler=self.scheduler,
             changed=self._scope_changed,
-            share=None if context.job is None else context.job.job.share,
+            session=None if context.job is None else context.job.job.session,
         )
         self.job_state: JobState | None = None if context.job is None else JobState(context, self.throttle)
         known_robots = None if self.job_state is None else self.job_state.host_state.robots
@@ -192,12 +192,12 @@ class Engine:
     def _shared_job(self, admission: Admission, prefetcher: Prefetcher) -> SharedJob | None:
         """Make the follower of a job that several processes share; None: this one has it alone, in a directory."""
         context, job_state = self.context, self.job_state
-        share = None if context.job is None else context.job.job.share
-        if share is None or job_state is None:
+        session = None if context.job is None else context.job.job.session
+        if session is None or job_state is None:
             return None
         shared_job = SharedJob(
             context,
-            share,
+            session,
             job_state=job_state,
             scheduler=self.scheduler,
             prefetcher=prefetcher,

@@ -74,24 +74,24 @@ class HostState:
     def __init__(self, job: Job, throttle: Throttle, jars: Jars, wall: WallClock, max_age: float) -> None:
         self.robots: RobotsCache = RobotsCache()
         self._job = job
-        self._share = job.share
+        self._session = job.session
         self._throttle = throttle
         self._jars = jars
         self._wall = wall
         self._max_age = max_age
         self._parts: dict[Part, None] = {}
         self._cookies_kept = 0  # the changes of the jars when they were last kept
-        if self._share is not None:
+        if self._session is not None:
             throttle.part_of = _part_of
 
     def restore(self, now: float) -> None:
         """Go on from what is kept of the parts that are here; what can't be read is left out with a warning."""
-        share, job = self._share, self._job
-        if share is None:
+        session, job = self._session, self._job
+        if session is None:
             self._take_up(None, job.kept, now, is_unclean=job.was_killed)
             return
-        for part in sorted(share.owned):
-            self._take_up(part, job.kept_of(part), now, is_unclean=job.was_killed, is_shared=not share.is_alone)
+        for part in sorted(session.owned):
+            self._take_up(part, job.kept_of(part), now, is_unclean=job.was_killed, is_shared=not session.is_alone)
 
     def gained(self, change: PartsReceived, now: float) -> None:
         """Go on from what the last owners of parts kept of them."""
@@ -188,7 +188,7 @@ class HostState:
 
     def _states(self, now: float, next_in: float | None) -> dict[Part, ThrottleSnapshot]:
         snapshot = self._throttle.snapshot(now, next_in)
-        if self._share is None:
+        if self._session is None:
             return {None: snapshot}
         found = split(snapshot, _part_of)
         states: dict[Part, ThrottleSnapshot] = {}
@@ -206,13 +206,13 @@ class HostState:
 
     def _cookies(self) -> dict[Part, list[tuple[JarName, list[Cookie]]]]:
         """The cookies by part and jar; a jar whose name can't be stored is left out."""
-        kept: dict[Part, list[tuple[JarName, list[Cookie]]]] = {None: []} if self._share is None else {}
+        kept: dict[Part, list[tuple[JarName, list[Cookie]]]] = {None: []} if self._session is None else {}
         for name, jar in self._jars.items():
             if name is not None and not isinstance(name, JarName):
                 words = "the cookies of jar %r are not kept: a job keeps those of jars named by a text or a number"
                 logger.debug(words, name)
                 continue
-            if self._share is None:
+            if self._session is None:
                 kept[None].append((name, list(jar)))
                 continue
             by_part: dict[Part, list[Cookie]] = {}
@@ -223,7 +223,7 @@ class HostState:
         return kept
 
     def _by_part(self, values: dict[str, T], part_of_name: Callable[[str], int]) -> dict[Part, dict[str, T]]:
-        if self._share is None:
+        if self._session is None:
             return {None: values}
         by_part: dict[Part, dict[str, T]] = {}
         for name, value in values.items():
@@ -243,7 +243,7 @@ class HostState:
 
     def _unheard(self) -> list[int]:
         """The parts that came last, of which this crawl has not heard yet."""
-        return [] if self._share is None else sorted(self._share.owned.keys() - self._parts.keys())
+        return [] if self._session is None else sorted(self._session.owned.keys() - self._parts.keys())
 
     @property
     def _epoch(self) -> float:

@@ -112,7 +112,7 @@ class JobState:
         self._has_begun = True
         job = self._job
         # One that joins others is part of their run.
-        is_new = job.share is None or job.share.is_alone or not self._info.runs
+        is_new = job.session is None or job.session.is_alone or not self._info.runs
         self._note(runs=self._info.runs + is_new, reason="")
         statistics = self._earlier_statistics()
         elapsed = statistics.pop("elapsed_seconds", 0.0)
@@ -128,7 +128,7 @@ class JobState:
     def _earlier_statistics(self) -> dict[str, int | float | str | bool | None]:
         """Take over the statistics of sessions that are gone: this one goes on in their place, unless others run."""
         job, own = self._job, self._statistics.name
-        if job.share is not None and not job.share.is_alone:
+        if job.session is not None and not job.session.is_alone:
             return {}
         found = statistics_so_far(job)
         for name in [name for name in job.kept if name.startswith(STATISTICS.name) and name != own]:
@@ -208,8 +208,8 @@ class JobState:
         """
         await trio.lowlevel.checkpoint_if_cancelled()  # here, or its end is stored and its items are not
         given = items()
-        if self._job.share is not None:
-            self._job.share.started()
+        if self._job.session is not None:
+            self._job.session.started()
         self._note(is_started=True)
         self._job.keep(START_ITEMS.name, None)
         if given:
@@ -232,8 +232,8 @@ class JobState:
 
     def _note(self, **facts: object) -> None:
         """Keep facts of the job that have changed."""
-        share = self._job.share
-        if share is not None and share.is_started:  # by another process, perhaps
+        session = self._job.session
+        if session is not None and session.is_started:  # by another process, perhaps
             facts["is_started"] = True
         self._info = msgspec.structs.replace(self._info, **facts)
         JOB_INFO.keep(self._job, self._info)
@@ -396,7 +396,7 @@ def _tell(job: Job, info: JobInfo, frontier: Frontier, *, goes_on: bool) -> None
     if job.is_new:
         logger.info("job %s: new", job.name)
         return
-    if job.share is not None and not job.share.is_alone:
+    if job.session is not None and not job.session.is_alone:
         logger.info("job %s: other processes work on it, and this one takes its share", job.name)
         return
     pending = frontier.statistics().pending

@@ -145,7 +145,7 @@ class CrawlLimits:
         state: Told when one is reached.
         scheduler: Never has more places than pages are missing.
         changed: Told of a scope whose page budget has changed: who waits for it is looked at again.
-        share: This process's share of the job: the limits hold over all that work on it; None: it has none.
+        session: This process's session of the job: the limits hold over all that work on it; None: it has none.
 
     Attributes:
         began_at: When the crawl began, on the run clock: the first of all that work on the job now. Infinity: when this
@@ -175,7 +175,7 @@ class CrawlLimits:
         state: State,
         scheduler: Scheduler,
         changed: Callable[[Scope, float], None],
-        share: JobSession | None = None,
+        session: JobSession | None = None,
     ) -> None:
         self._state = state
         self._scheduler = scheduler
@@ -186,13 +186,13 @@ class CrawlLimits:
         self._counted = self._failed = 0
         self._undecided = 0  # of those counted: whole responses that may yet be no page
         self._others = Counts()
-        self.began_at: float = math.inf if share is None else share.began_at
+        self.began_at: float = math.inf if session is None else session.began_at
         self.items: ItemLimit | None = None
-        if settings.closespider_itemcount or settings.closespider_timeout_no_item or share is not None:
+        if settings.closespider_itemcount or settings.closespider_timeout_no_item or session is not None:
             self.items = ItemLimit(settings.closespider_itemcount or math.inf, state)
         self._take_pages(0)
-        if share is not None:
-            share.count(self._counts, self._hear)
+        if session is not None:
+            session.count(self._counts, self._hear)
 
     @property
     def may_page(self) -> bool:

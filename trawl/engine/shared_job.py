@@ -61,7 +61,7 @@ class SharedJob:
 
     Args:
         context: The crawl's state, and its job.
-        share: This process's share of the job.
+        session: This process's session of the job.
         job_state: Has what was learned of hosts.
         scheduler: Has what waits.
         prefetcher: Is told of lanes.
@@ -76,7 +76,7 @@ class SharedJob:
     def __init__(
         self,
         context: CrawlContext,
-        share: JobSession,
+        session: JobSession,
         *,
         job_state: JobState,
         scheduler: Scheduler,
@@ -93,7 +93,7 @@ class SharedJob:
         self._outbox = context.job.outbox
         self._state = context.state
         self._stats = context.stats
-        self._share = share
+        self._session = session
         self._host_state = job_state.host_state
         self._scheduler = scheduler
         self._prefetcher = prefetcher
@@ -118,14 +118,14 @@ class SharedJob:
         """
         self._read_start = read_start
         self.hold()
-        for change in self._share.changes_so_far():
+        for change in self._session.changes_so_far():
             if isinstance(change, PartsReceived):
                 self._host_state.gained(change, trio.current_time())
             elif isinstance(change, PartsRequired):
                 self._lose(change)
             elif isinstance(change, StartReceived):
                 self._begin_start()
-        if not self._share.is_alone:
+        if not self._session.is_alone:
             self._stats.set("shared/joined", True)
 
     def hold(self) -> None:
@@ -154,12 +154,12 @@ class SharedJob:
             self._release()  # it is not over, and others may read start() again
         if is_idle != self._was_idle:
             self._was_idle = is_idle
-            self._share.ask_if_over(is_idle=is_idle)
+            self._session.ask_if_over(is_idle=is_idle)
 
     @property
     def is_alone(self) -> bool:
         """No other process works on the job now, as far as is known."""
-        return self._share.is_alone
+        return self._session.is_alone
 
     def is_shut(self, lane: LaneKey) -> bool:
         """Tell if nothing of a lane is to be sent any more: it goes to another process."""
@@ -173,7 +173,7 @@ class SharedJob:
         own = [id for id, _ in scopes if not self._throttle.is_shared(id)]
         if not own and scopes:
             return False
-        return not all(map(self._share.owns, {part_of(origin_of(request.url)), *[part_of(f"//{id}") for id in own]}))
+        return not all(map(self._session.owns, {part_of(origin_of(request.url)), *[part_of(f"//{id}") for id in own]}))
 
     async def run(self) -> None:
         """Follow what changes, until :meth:`stop`.
@@ -185,7 +185,7 @@ class SharedJob:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._give_parts)
                 while True:
-                    await self._follow(await self._share.next_change())
+                    await self._follow(await self._session.next_change())
 
     async def _follow(self, change: Change) -> None:
         if isinstance(change, PartsReceived):
@@ -222,7 +222,7 @@ class SharedJob:
             await self._some_go.wait()
             while self._losing:
                 await self._put_back()
-                used = {*self._share.leased_parts(), *self._direct.used_parts()}
+                used = {*self._session.leased_parts(), *self._direct.used_parts()}
                 free = self._losing.keys() - used
                 free -= self._gates.let_go(free, part_of)
                 if free:
@@ -247,10 +247,10 @@ class SharedJob:
 
     async def _give_back(self, parts: Collection[int]) -> None:
         """Give back all that are free at once: one after the other they would take as many round trips."""
-        pending = await self._share.give_back(self._host_state.leave(parts, trio.current_time()))
+        pending = await self._session.give_back(self._host_state.leave(parts, trio.current_time()))
         for part in parts:
             del self._losing[part]
-        self._host_state.forget({part for part in parts if not self._share.owns(part)}, trio.current_time())
+        self._host_state.forget({part for part in parts if not self._session.owns(part)}, trio.current_time())
         self._state.left(pending)
 
 

@@ -186,11 +186,11 @@ _REASON_CHARACTERS = 120
 
 def job_watchers(opened: OpenJob | None, wall: WallClock) -> list[Watcher]:
     """Return the watchers that speak with those who look at a job; none where there is no job that they could reach."""
-    share = None if opened is None else opened.job.share
-    return [] if share is None else [partial(_say, share, wall), partial(_heed, share)]
+    session = None if opened is None else opened.job.session
+    return [] if session is None else [partial(_say, session, wall), partial(_heed, session)]
 
 
-async def _say(share: JobSession, wall: WallClock, crawl: Crawl) -> None:
+async def _say(session: JobSession, wall: WallClock, crawl: Crawl) -> None:
     """Say each second how the crawl goes."""
     since = wall.to_epoch(crawl.started_at)
     seen: deque[Progress] = deque()
@@ -212,15 +212,15 @@ async def _say(share: JobSession, wall: WallClock, crawl: Crawl) -> None:
             rate=speed_between(seen[0], now).pages,
             waiting=[(one.count, clipped(one.reason.text(began_at), _REASON_CHARACTERS)) for one in held],
         )
-        share.say(saying.encode())
+        session.say(saying.encode())
         await trio.sleep(max(SAY_EVERY, (trio.current_time() - began_at) * IDLE_FOR))
 
 
-async def _heed(share: JobSession, crawl: Crawl) -> None:
+async def _heed(session: JobSession, crawl: Crawl) -> None:
     """Pause, go on or end when the job's processes are told to."""
     wish = ""
     while wish != "stop":
-        wish = await share.other_wish(wish)
+        wish = await session.other_wish(wish)
         if wish == "stop":
             logger.warning("the job is stopped: sending nothing new; `trawl job JOB --resume` lets it go on")
             crawl.shutdown("stopped")

@@ -107,7 +107,7 @@ class OutboxWriter:
         self._released = (self._until, self._until)
         self._collected: list[object] | None = None
         # The job has feeds, or another process may have, and none is given here: what waits for them stays.
-        self._is_idle = feeds.is_empty and (bool(states) or job.share is not None)
+        self._is_idle = feeds.is_empty and (bool(states) or job.session is not None)
         self._states = dict(states)
         self._moved = {old: destination for destination, state in self._states.items() for old in state.earlier}
         self._batch_items = _BATCH
@@ -119,7 +119,7 @@ class OutboxWriter:
     @property
     def is_empty(self) -> bool:
         """True if there is no feed, here or in another process, so that nothing need be stored."""
-        return self._feeds.is_empty and self._job.share is None
+        return self._feeds.is_empty and self._job.session is None
 
     def encode(self, item: object, page: str = "", counts: Counts | None = None) -> bytes:
         """Encode an item for the outbox.
@@ -181,8 +181,8 @@ class OutboxWriter:
 
     @property
     def _has_company(self) -> bool:
-        share = self._job.share
-        return share is not None and not share.is_alone
+        session = self._job.session
+        return session is not None and not session.is_alone
 
     @property
     def is_behind(self) -> bool:
@@ -433,8 +433,8 @@ def _tell(job: Job, feeds: Feeds, states: Mapping[str, FeedState]) -> None:
     """Warn of feeds that this run was not given."""
     given = [feed.destination for feed in feeds.all]
     for destination in states:
-        if destination not in given and (given or job.share is None):
+        if destination not in given and (given or job.session is None):
             logger.warning("job %s: its feed %s is not given in this run and gets no items", job.name, destination)
     waiting = job.outbox_end - job.outbox_start
-    if waiting and not given and job.share is None:
+    if waiting and not given and job.session is None:
         logger.warning("job %s: %d items wait for a feed, and this run has none", job.name, waiting)

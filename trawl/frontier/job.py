@@ -315,7 +315,7 @@ class Job:
         lease: The time for which it is surely this process's; None: until it is closed.
         line: Grants what several processes that work on it share; None: none but this one does.
         outbox: Its items that are on their way to the feeds.
-        share: This process's session, with its share of it; None: it is this process's alone, as one in a directory is.
+        session: This process's session; None: it is this process's alone, as one in a directory is.
     """
 
     name: str
@@ -324,7 +324,7 @@ class Job:
     last_error: str = ""
     was_killed: bool = False
     lease: SessionLease | None = None
-    share: JobSession | None = None
+    session: JobSession | None = None
     line: Line | None = None
 
     def __init__(self, name: str, kept: dict[str, bytes], outbox: Outbox, *, is_new: bool) -> None:
@@ -358,7 +358,7 @@ class Job:
         return self.outbox.start
 
     def kept_of(self, part: int) -> Mapping[str, bytes]:
-        """Return the saved values of a part by name, up to date; only with :attr:`share`."""
+        """Return the saved values of a part by name, up to date; only with :attr:`session`."""
         return MappingProxyType(self._kept_of.get(part, {}))
 
     def keep(self, name: str, blob: bytes | None, part: int | None = None) -> None:

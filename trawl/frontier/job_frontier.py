@@ -482,7 +482,7 @@ class JobFrontier:
     def _tell(self) -> None:
         """Save, with each step, the number of leases and the oldest, for :mod:`trawl.frontier.inspect`."""
         told = b""
-        if self._leased and (self._job.share is None or self._job.share.is_alone):
+        if self._leased and (self._job.session is None or self._job.session.is_alone):
             order, (_, since, _) = next(iter(self._leased.items()))
             told = msgspec.msgpack.encode((len(self._leased), order, since))
         if told != self._told:

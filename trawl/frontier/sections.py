@@ -142,8 +142,8 @@ STATISTICS: Section[dict[str, int | float | str | bool | None]] = Section(
 
 def statistics_section(job: Job) -> Section[dict[str, int | float | str | bool | None]]:
     """Return where this process keeps its statistics: each of several that share a job has its own."""
-    share = job.share
-    return STATISTICS if share is None else Section(f"{STATISTICS.name}.{share.session}", STATISTICS.kind)
+    session = job.session
+    return STATISTICS if session is None else Section(f"{STATISTICS.name}.{session.number}", STATISTICS.kind)
 
 
 def statistics_so_far(job: Job | JobReport) -> dict[str, int | float | str | bool | None]:

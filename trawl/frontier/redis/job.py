@@ -143,29 +143,29 @@ class RedisJob(Job):
 
     Args:
         address: Where it is.
-        share: The session that has joined it.
+        session: The session that has joined it.
         state: What ``state.lua`` tells.
         lease: The length of the session's lease, in seconds.
         replicas: Replicas that must have each step before it counts.
 
     Attributes:
-        share: The session.
+        session: The session.
         serving: The scope of the long task, which is shielded: where all is cancelled, closing the job needs it.
     """
 
-    share: JobSession
+    session: JobSession
     decides_seen: bool = True
 
     def __init__(
-        self, address: Address, share: JobSession, state: Sequence[Any], *, lease: float, replicas: int
+        self, address: Address, session: JobSession, state: Sequence[Any], *, lease: float, replicas: int
     ) -> None:
         head = texts_of(state[0])
         outbox = Outbox(int(head.get("exported", "0")), int(head.get("end", "0")))
-        super().__init__(address.shown, kept_of(state[4]), outbox, is_new=share.session == 1)
+        super().__init__(address.shown, kept_of(state[4]), outbox, is_new=session.number == 1)
         self.lease: SessionLease = SessionLease()
-        self.share = share
-        self.was_killed: bool = share.unclean
-        self._kept_of = share.kept
+        self.session = session
+        self.was_killed: bool = session.unclean
+        self._kept_of = session.kept
         self._keys = Keys(address.job)
         self._begun = head.get("begun", "")
         self._step = 0
@@ -185,7 +185,7 @@ class RedisJob(Job):
         self._is_closing = False
         self._has_ended = trio.Event()
         self.serving: trio.CancelScope = trio.CancelScope()
-        self.share.work_for(self)
+        self.session.work_for(self)
 
     @property
     def failure(self) -> JobError | None:
@@ -204,15 +204,15 @@ class RedisJob(Job):
 
     def is_here(self, number: int) -> bool:
         """Return whether the lane of a number is in a part of this session."""
-        return part_in(number) in self.share.owned
+        return part_in(number) in self.session.owned
 
     def orders_after(self, last: int) -> Callable[[], int]:
         """Return what gives orders of coming, by the time since the job began and the session."""
-        return self.share.order
+        return self.session.order
 
     def follow(self, follower: JobFrontier) -> None:
         """Have changes told to ``follower``, those since the job was opened at once."""
-        self.share.follow(follower)
+        self.session.follow(follower)
 
     async def apply(self, step: Step, applied: Callable[[StepResult], T]) -> T:
         """Write a step with the next round trip. A checkpoint.
@@ -293,10 +293,10 @@ class RedisJob(Job):
         """Read requests, having heard of all that arrived before."""
 
         def hear_both(answer: list[Any]) -> T:
-            self.share.hear_arrived(answer[0])
+            self.session.hear_arrived(answer[0])
             return hear(answer[1])
 
-        heard = [self.share.session, self.share.heard]
+        heard = [self.session.number, self.session.heard]
         return await self._read(("lanes", [self._keys.queue, self._keys.arrivals], [*heard, *args]), hear_both)
 
     async def _read_held(self, wanted: Sequence[tuple[bytes, bytes, int]]) -> list[Row]:
@@ -308,7 +308,7 @@ class RedisJob(Job):
     async def _bring_forward(self, now: float) -> None:
         """Limit waits after the clock was set back, of what is held when the job is opened."""
         changed: dict[int, None] = {}
-        todo = [(held.number, start_of_lane(held.number)) for held in self.share.held]
+        todo = [(held.number, start_of_lane(held.number)) for held in self.session.held]
         while todo:
             some, todo = todo[:_LANES_AT_ONCE], todo[_LANES_AT_ONCE:]
             limit = AT_ONCE // len(some)
@@ -324,7 +324,7 @@ class RedisJob(Job):
                     await self.apply(Step(ended=row[:4], rows=[sooner]), as_is)
                     changed[row[1]] = None
         if changed:
-            self.share.brought_forward((await self.apply(Step(due_of=list(changed)), as_is)).due)
+            self.session.brought_forward((await self.apply(Step(due_of=list(changed)), as_is)).due)
 
     def _place(self, member: bytes) -> Place:
         try:
@@ -366,7 +366,7 @@ class RedisJob(Job):
         if self._failure is None:
             self._failure = error
         self._let_go()
-        self.share.wake()
+        self.session.wake()
         self._wanted.set()
 
     def end(self) -> None:
@@ -395,9 +395,9 @@ class RedisJob(Job):
         self._kept.update({name: blob for name, blob in kept_of(state[4]).items() if name not in self._changed})
 
     def _keep_of(self, part: int, name: str, blob: bytes | None) -> None:
-        if part not in self.share.owned:
+        if part not in self.session.owned:
             raise ValueError(f"part {part} is not this session's")
-        values = self.share.kept.setdefault(part, {})
+        values = self.session.kept.setdefault(part, {})
         if blob is None:
             values.pop(name, None)
         else:
@@ -415,7 +415,7 @@ class RedisJob(Job):
                 await self._round(server)
             if self._failure is None:
                 leaves = "unclean" if self.was_killed else "clean"
-                await server.run([self.share.call(None, takes=False, leaves=leaves)])
+                await server.run([self.session.call(None, takes=False, leaves=leaves)])
         except StoreConnectionError as away:
             if not self._is_closing:
                 return away
@@ -466,7 +466,7 @@ class RedisJob(Job):
     @property
     def _next_look(self) -> float:
         """The instant at which something is to be done even if nobody hands anything in."""
-        return min(self._renew_at, self.share.poll_at)
+        return min(self._renew_at, self.session.poll_at)
 
     async def _round(self, server: StoreServer) -> None:
         pipeline = self._running
@@ -477,13 +477,13 @@ class RedisJob(Job):
         calls: list[Call] = []
         looks = began >= self._next_look
         if looks:
-            calls.append(self.share.call(self._lease_seconds if renews else None, takes=not self._is_closing))
+            calls.append(self.session.call(self._lease_seconds if renews else None, takes=not self._is_closing))
         if pipeline is not None and pipeline.calls is not None:
             calls += pipeline.calls
         answers = await server.run(calls, self._replicas)
         told = answers.pop(0) if looks else None
         if pipeline is None:
-            self._hear_share(told)
+            self._hear_session(told)
         else:
             self._running = pipeline  # it failed meanwhile, if it is no more
             self._hear(pipeline, answers, told)
@@ -506,7 +506,7 @@ class RedisJob(Job):
     def went_away(self, why: StoreConnectionError) -> None:
         """Say that the server is away; steps wait, and whoever is cancelled waits no more."""
         self._renew_at = -math.inf
-        self.share.was_away = True
+        self.session.was_away = True
         lease, now = self.lease, trio.current_time()
         lease.away_reason = str(why)
         if lease.away_since is None:
@@ -533,34 +533,34 @@ class RedisJob(Job):
             return calls
         changed, unspilled = self._beside()
         keys = self._keys.of_apply
-        session = self.share.session
+        own = self.session.number
         lanes = b"".join([start_of_lane(lane) for given in pipeline.steps for lane in given.what.due_of])
-        exported = self.outbox.start if self.share.is_exporter else ""
-        args: list[bytes | str | int] = [session, self._step + 1, self.share.heard, exported, lanes]
+        exported = self.outbox.start if self.session.is_exporter else ""
+        args: list[bytes | str | int] = [own, self._step + 1, self.session.heard, exported, lanes]
 
         def number_of(key: str) -> int:
             keys.append(key)
             return len(keys)
 
         for number, given in enumerate(pipeline.steps):
-            new = _write(given.what, args, self._keys, session, number_of)
+            new = _write(given.what, args, self._keys, own, number_of)
             pipeline.new += [(number, row) for row in new]
         orphans, self._orphans = self._orphans, []
-        for spilled in [*[f"{session} {order}" for order in unspilled], *orphans]:
+        for spilled in [*[f"{own} {order}" for order in unspilled], *orphans]:
             args += ("U", number_of(self._keys.spilled_by(*spilled.split(" "))), spilled)
         for name, blob in changed.items():
             args += ("D", name) if blob is None else ("K", name, blob)
         parts, self._changed_parts = self._changed_parts, set()
-        for part in sorted(parts & self.share.owned.keys()):
-            args += ("V", part, packed(self.share.kept.get(part, {})))
+        for part in sorted(parts & self.session.owned.keys()):
+            args += ("V", part, packed(self.session.kept.get(part, {})))
         if self._has_started:
             self._has_started = False
             args.append("B")
         return [*calls, ("apply", keys, args)]
 
-    def _hear_share(self, told: Any) -> None:
+    def _hear_session(self, told: Any) -> None:
         if told is not None:
-            self._hear_end(self.share.hear(told))
+            self._hear_end(self.session.hear(told))
 
     def _hear(self, pipeline: _Pipeline, answers: list[Any], told: Any) -> None:
         """Let memory follow: what was told of the job, the readings, and the steps, in the order of their making.
@@ -570,20 +570,20 @@ class RedisJob(Job):
         """
         written = answers.pop() if pipeline.steps else None
         if written is not None and written[0] not in (b"ok", b"again"):
-            raise self.share.ended(written[0])
+            raise self.session.ended(written[0])
         is_again = False
         if written is not None and written[0] == b"again":
             is_again = True
             self._hear_step(pipeline, written)
-        self._hear_share(told)
+        self._hear_session(told)
         for given, answer in zip(pipeline.readings, answers, strict=True):
             given.result = given.applied(answer)
         if written is None:
             return
         if not is_again:
             self._hear_step(pipeline, written)
-        self.share.hear_arrived(written[4])
-        self.share.hear_sessions(int(written[5]))
+        self.session.hear_arrived(written[4])
+        self.session.hear_sessions(int(written[5]))
 
     def _hear_step(self, pipeline: _Pipeline, written: list[Any]) -> None:
         self._step += 1
@@ -609,8 +609,8 @@ class RedisJob(Job):
             return
         are_all = own is not None and end - len(own) == self.outbox.end
         self.outbox.added(own if are_all else None, end)
-        if not are_all and not self.share.is_alone:
-            self.share.hear_end(end)
+        if not are_all and not self.session.is_alone:
+            self.session.hear_end(end)
 
 
 def _write(

@@ -65,14 +65,14 @@ class JobSession:
 
     ::
 
-        change = await job.share.next_change()      in one task, one after the other
+        change = await job.session.next_change()      in one task, one after the other
         if isinstance(change, PartsRequired):
             ...                                     let nothing more go to their hosts, wait for what is under way
-            await job.share.give_back({part: {"throttle": blob}})
+            await job.session.give_back({part: {"throttle": blob}})
 
     Args:
         keys: The job's keys.
-        session: The number of the session: 1 for the first of the job. No two have the same.
+        number: The number of the session: 1 for the first of the job. No two have the same.
         elapsed: Microseconds since the job began.
         works: Whether it takes parts.
         exports: Whether it is to write the items to feeds.
@@ -89,8 +89,8 @@ class JobSession:
         wish: ``pause``, ``stop``, or "".
     """
 
-    def __init__(self, keys: Keys, session: int, elapsed: int, *, works: bool, exports: bool, shown: str) -> None:
-        self.session: int = session
+    def __init__(self, keys: Keys, number: int, elapsed: int, *, works: bool, exports: bool, shown: str) -> None:
+        self.number: int = number
         self.began_at: float = trio.current_time()
         self.owned: dict[int, int] = {}
         self.exporter: tuple[str, str, int] = ("", "", 0)
@@ -254,7 +254,7 @@ class JobSession:
     @property
     def is_exporter(self) -> bool:
         """True if it has the items' export."""
-        return self.exporter[0] == str(self.session)
+        return self.exporter[0] == str(self.number)
 
     @property
     def has_more(self) -> bool:
@@ -272,7 +272,7 @@ class JobSession:
         """Return the next order of coming: no two sessions give the same, and theirs grow alike."""
         now = self._began + int(trio.current_time() * 1e6)
         self._last_order = max(self._last_order + 1, now)
-        return self._last_order << _SESSION_BITS | self.session % (1 << _SESSION_BITS)
+        return self._last_order << _SESSION_BITS | self.number % (1 << _SESSION_BITS)
 
     def work_for(self, job: RedisJob) -> None:
         """Tell what changes to a job that is open now."""
@@ -310,7 +310,7 @@ class JobSession:
         takes = takes and self._works
         flags = [int(flag) for flag in (takes, self._exports, self._is_idle and not self._is_over)]
         starves = takes and trio.current_time() - self._idle_since >= STARVED
-        args = [self.session, self._takings, length, *flags, self.heard, said, leaves]
+        args = [self.number, self._takings, length, *flags, self.heard, said, leaves]
         args += [int(self.was_away), int(starves), self._count(), self._moved]
         return "share", self._keys.of_share, args
 
@@ -404,7 +404,7 @@ class JobSession:
     def _hear_start(self, start: str) -> None:
         if self._start not in (start, "done"):
             self._start = start
-            if start == str(self.session):
+            if start == str(self.number):
                 self._tell(StartReceived())
 
     def _hear_taken(self, last: int, tokens: Sequence[bytes], kept: Sequence[bytes], lanes: Sequence[Any]) -> None:

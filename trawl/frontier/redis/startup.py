@@ -168,13 +168,13 @@ async def _open(server: StoreServer, address: Address, options: _SessionOptions)
     await server.read_stream(keys.tried, "0", 0.0)  # this user may: the shared scopes will
     try:
         check_head((await server.run([("head", [keys.head], [1, *head])]))[0], address)
-        share = await _join(server, address, keys, options)
+        session = await _join(server, address, keys, options)
         (state,) = await server.run([("state", keys.of_state, [])])
-        job = RedisJob(address, share, state, lease=options.lease, replicas=replicas)
+        job = RedisJob(address, session, state, lease=options.lease, replicas=replicas)
     except (ValueError, TypeError, LookupError) as error:
         words = f"job {address.shown}: it is damaged (what is stored in it can't be read: {error!r})"
         raise JobError(words, address.shown) from error
-    if share.is_alone:  # those who join others need not be told
+    if session.is_alone:  # those who join others need not be told
         _tell_durability(address, options.durability)
     return job
 
@@ -184,19 +184,19 @@ async def _join(server: StoreServer, address: Address, keys: Keys, options: _Ses
     worker = f"{socket.gethostname()}:{os.getpid()}"
     terms = msgspec.json.encode(dict(options.terms)) if options.works else b""
     arguments: list[bytes | str | int] = [worker, int(options.lease * 1e6), int(options.works), terms]
-    ((session, elapsed, others, worked),) = await server.run([("join", keys.of_join, arguments)])
-    share = JobSession(keys, session, int(elapsed), works=options.works, exports=options.exports, shown=address.shown)
-    share.began_at -= int(worked) / 1e6
+    ((number, elapsed, others, worked),) = await server.run([("join", keys.of_join, arguments)])
+    session = JobSession(keys, number, int(elapsed), works=options.works, exports=options.exports, shown=address.shown)
+    session.began_at -= int(worked) / 1e6
     if options.works and (words := _differences(options.terms, others, options.lease)):
-        await server.run([share.call(None, takes=False, leaves="clean")])
+        await server.run([session.call(None, takes=False, leaves="clean")])
         raise UsageError(f"job {address.shown}: {words}")
     if options.exports:
-        await _export(server, share, address, options.lease)
+        await _export(server, session, address, options.lease)
     while True:
-        (answer,) = await server.run([share.call(options.lease, takes=True)])
-        share.hear(answer)
-        if not share.has_more:
-            return share
+        (answer,) = await server.run([session.call(options.lease, takes=True)])
+        session.hear(answer)
+        if not session.has_more:
+            return session
 
 
 def _differences(terms: Mapping[str, str], others: Sequence[bytes], lease: float) -> str:
@@ -211,15 +211,15 @@ def _differences(terms: Mapping[str, str], others: Sequence[bytes], lease: float
     return ""
 
 
-async def _export(server: StoreServer, share: JobSession, address: Address, lease: float) -> None:
+async def _export(server: StoreServer, session: JobSession, address: Address, lease: float) -> None:
     """Have the session export the items. Where another does that may be killed, wait for the end of its lease."""
     until = -math.inf
     while True:
-        (answer,) = await server.run([share.call(lease, takes=False)])
-        share.hear(answer)
-        if share.is_exporter:
+        (answer,) = await server.run([session.call(lease, takes=False)])
+        session.hear(answer)
+        if session.is_exporter:
             return
-        _, name, left = share.exporter
+        _, name, left = session.exporter
         its_until = trio.current_time() + left / 1e6
         if until == -math.inf:
             until = its_until
@@ -229,7 +229,7 @@ async def _export(server: StoreServer, share: JobSession, address: Address, leas
         elif its_until > until + lease / 20.0:  # it has prolonged its lease: it lives
             break
         await trio.sleep(min(max(left / 1e6, 0.0) + 0.05, lease / 4.0))
-    await server.run([share.call(None, takes=False, leaves="clean")])
+    await server.run([session.call(None, takes=False, leaves="clean")])
     words = f"another process is using it ({name}): wait for its end, or join it without feeds"
     raise JobError(f"job {address.shown}: {words}", address.shown)
 
