@@ -146,11 +146,11 @@ class Fetcher:
     __slots__ = (
         "_admission",
         "_events",
-        "_lease",
         "_limiters",
         "_limits",
         "_recorder",
         "_scheduler",
+        "_session_lease",
         "_state",
         "_stats",
         "_tells",
@@ -169,7 +169,7 @@ class Fetcher:
     ) -> None:
         self._transport = context.transport
         self._recorder = context.recorder
-        self._lease = None if context.job is None else context.job.job.lease
+        self._session_lease = None if context.job is None else context.job.job.lease
         self._events = context.events
         self._stats = context.stats
         self._state = context.state
@@ -278,7 +278,9 @@ class Fetcher:
 
     def _sent(self, grant: Grant, now: float) -> bool | float:
         """Note that a request goes to the wire, or tell that it must not now (:data:`~trawl.transport.base.OnSent`)."""
-        if self._lease is not None and self._lease.until <= now:  # this process stood still: its cancel comes later
+        if (
+            self._session_lease is not None and self._session_lease.until <= now
+        ):  # this process stood still: its cancel comes later
             return True
         if grant.sent_at is not None:
             return self._sent_again(grant, now)

@@ -31,7 +31,7 @@ from trawl.http.notes import RequestNotes
 __all__ = [
     "Failure",
     "JobReport",
-    "Lease",
+    "LeasedRequest",
     "SessionReport",
     "export_pending",
     "failures",
@@ -49,8 +49,8 @@ _HISTORY = ("retry_times", "proxy_retry_times", "redirect_times", "redirect_urls
 
 
 @attrs.frozen
-class Lease:
-    """A lease, by the request that has it.
+class LeasedRequest:
+    """A request that is leased.
 
     Attributes:
         url: Its URL.
@@ -122,7 +122,7 @@ class JobReport:
     last_error: str
     pending: int
     leased: int
-    oldest_lease: Lease | None
+    oldest_lease: LeasedRequest | None
     failed: int
     seen: int
     items: int
@@ -239,14 +239,14 @@ def _count(connection: sqlite3.Connection, table: str) -> int:
     return count
 
 
-def _leases(connection: sqlite3.Connection, told: bytes) -> tuple[int, Lease | None]:
+def _leases(connection: sqlite3.Connection, told: bytes) -> tuple[int, LeasedRequest | None]:
     if not told:
         return 0, None
     leased, order, since = msgspec.msgpack.decode(told, type=tuple[int, int, float])
     row = connection.execute("SELECT record FROM request WHERE ord = ?", (order,)).fetchone()
     if row is None:
         return leased, None
-    return leased, Lease(unpack(row[0]).url, datetime.fromtimestamp(since, UTC))
+    return leased, LeasedRequest(unpack(row[0]).url, datetime.fromtimestamp(since, UTC))
 
 
 def _scopes(connection: sqlite3.Connection, lanes: Sequence[tuple[int, int]]) -> list[tuple[str, int]]:
