@@ -358,15 +358,15 @@ class HttpxTransport:
         scheme = scheme_of(request.url)
         if scheme not in {"http", "https"}:
             raise UnsupportedScheme(f"the scheme {scheme!r} is not fetched")
-        target = ParsedUrl.of(request.url)
-        route = self._route(request, target)
+        parsed = ParsedUrl.of(request.url)
+        route = self._route(request, parsed)
         proxy = route.proxy
         is_secure = scheme == "https" or (proxy is not None and proxy.scheme == "https")
         pool = await self._pools.get(route, is_secure=is_secure)
         for is_last in (True,) if needs_new_connection(on_sent) else (False, True):
             trace = RequestTrace(outcome, on_sent, whole)
             try:
-                return await self._receive(pool, self._message(request, target, proxy, trace), outcome)
+                return await self._receive(pool, self._message(request, parsed, proxy, trace), outcome)
             except SendRefusedError:  # httpcore has closed the connection, unless others share it
                 return None
             except Exception as error:
@@ -379,7 +379,7 @@ class HttpxTransport:
                 is_stale = trace.is_stale and isinstance(error, DISCONNECTED) and request.method in SAFE_METHODS
                 if is_last or not is_stale:  # else a new connection may do better (RFC 9112, 9.3.1)
                     blamed = None if trace.is_through or trace.has_sent else proxy
-                    raise mapped(error, target.host, blamed, self._settings) from error
+                    raise mapped(error, parsed.host, blamed, self._settings) from error
                 outcome.sent_at = None  # it goes again: a send like any other
             finally:
                 trace.end()
@@ -394,7 +394,7 @@ class HttpxTransport:
         finally:
             await answer.aclose()
 
-    def _route(self, request: Request, target: ParsedUrl) -> Route:
+    def _route(self, request: Request, parsed: ParsedUrl) -> Route:
         """Return the way of ``request``.
 
         Raises:
@@ -411,22 +411,22 @@ class HttpxTransport:
             raise RequestInvalid(str(error)) from error
         if proxy.scheme == "socks5" and find_spec("socksio") is None:
             raise RequestInvalid(f"the proxy {proxy} needs the socks extra: pip install 'trawl-crawler[socks]'")
-        if self._guard is not None and is_address(target.host):
-            refused = self._guard.refused(target.host, [target.host])
+        if self._guard is not None and is_address(parsed.host):
+            refused = self._guard.refused(parsed.host, [parsed.host])
             for address, kind in refused.items():
                 raise AddressRefused(f"refused: its address {address} is {kind} (see ALLOW_PRIVATE_ADDRESSES)")
         return Route(proxy, request.headers.get("Proxy-Authorization", ""), bind_address)
 
     def _message(
-        self, request: Request, target: ParsedUrl, proxy: Proxy | None, trace: RequestTrace
+        self, request: Request, parsed: ParsedUrl, proxy: Proxy | None, trace: RequestTrace
     ) -> httpcore.Request:
         settings = self._settings
-        fields = wire_fields(request, target, self._accept_encoding)
-        if settings.http2_enabled and target.scheme == "https":
+        fields = wire_fields(request, parsed, self._accept_encoding)
+        if settings.http2_enabled and parsed.scheme == "https":
             fields = [field for field in fields if field[0].lower() not in _CONNECTION_FIELDS]
         times = {"connect": settings.download_connect_timeout, "read": settings.download_read_timeout}
         extensions = {"timeout": {**times, "write": times["read"]}, "trace": trace}
-        host = target.host
+        host = parsed.host
         if proxy is None:
             extensions["sni_hostname"] = host.rstrip(".")  # httpcore would ask a TLS proxy for this name too
         elif proxy.scheme != "socks5" and ":" in host:
@@ -434,10 +434,10 @@ class HttpxTransport:
         return httpcore.Request(
             request.method,
             httpcore.URL(
-                scheme=target.scheme.encode(),
+                scheme=parsed.scheme.encode(),
                 host=host.encode("ascii"),
-                port=target.port,
-                target=target.path.encode("ascii"),
+                port=parsed.port,
+                target=parsed.path.encode("ascii"),
             ),
             headers=fields,
             content=_Once(request.body),

@@ -58,7 +58,7 @@ class ParsedUrl:
         return cls(scheme, host.strip("[]"), number, authority, slash + path or "/", user_info)
 
 
-def wire_fields(request: Request, target: ParsedUrl, accept_encoding: str | None) -> list[tuple[bytes, bytes]]:
+def wire_fields(request: Request, parsed: ParsedUrl, accept_encoding: str | None) -> list[tuple[bytes, bytes]]:
     """Return the fields as they are sent: the request's own, with those that the connection needs.
 
     ``Host`` comes first (RFC 9110, 7.2). Lengths are set here: the request's own are left out. The URL's user info
@@ -70,9 +70,9 @@ def wire_fields(request: Request, target: ParsedUrl, accept_encoding: str | None
     headers = request.headers.copy()
     if accept_encoding is not None:
         headers.setdefault("Accept-Encoding", accept_encoding)
-    if target.user_info:
-        headers.setdefault("Authorization", "Basic " + _basic(target.user_info))
-    host = headers.get("Host") or target.authority
+    if parsed.user_info:
+        headers.setdefault("Authorization", "Basic " + _basic(parsed.user_info))
+    host = headers.get("Host") or parsed.authority
     if not _HOST.fullmatch(host):
         raise RequestInvalid(f"its Host field {host!r} is not a host and port in ASCII")
     fields = [(b"Host", host.encode("ascii"))]
@@ -110,9 +110,9 @@ def message_of(request: Request, origin: Origin, defaults: Headers | None) -> Me
         origin: The origin of its URL.
         defaults: Fields that are added unless the request has them or refuses them.
     """
-    target = origin.target
+    parsed = origin.parsed
     headers = request.headers
-    if target.user_info or headers.has_any(_UNUSUAL):
+    if parsed.user_info or headers.has_any(_UNUSUAL):
         return _unusual_message(request, defaults)
     path = request.url[len(origin.url) :]
     if "#" in path:
@@ -120,7 +120,7 @@ def message_of(request: Request, origin: Origin, defaults: Headers | None) -> Me
     length = f"Content-Length: {len(request.body)}\r\n" if request.body or request.method in _BODY_EXPECTED else ""
     fields = headers.lines(defaults, without=_FRAMING)
     try:
-        head = f"{request.method} {path or '/'} HTTP/1.1\r\nHost: {target.authority}\r\n{fields}{length}\r\n".encode(
+        head = f"{request.method} {path or '/'} HTTP/1.1\r\nHost: {parsed.authority}\r\n{fields}{length}\r\n".encode(
             "latin-1"
         )
     # A field that holds more than latin-1 is written by its bytes, the slow way.
@@ -130,12 +130,12 @@ def message_of(request: Request, origin: Origin, defaults: Headers | None) -> Me
 
 
 def _unusual_message(request: Request, defaults: Headers | None) -> Message:
-    target, headers = ParsedUrl.of(request.url), request.headers.copy()
+    parsed, headers = ParsedUrl.of(request.url), request.headers.copy()
     if defaults is not None:
         headers.fill(defaults)
-    fields = wire_fields(request.replace(headers=headers), target, None)
+    fields = wire_fields(request.replace(headers=headers), parsed, None)
     return Message(
-        head_bytes(request.method.encode(), target.path.encode("ascii"), fields),
+        head_bytes(request.method.encode(), parsed.path.encode("ascii"), fields),
         is_last="close" in _options(headers.get("connection", "")),
         expects="100-continue" in _options(headers.get("expect", "")),
     )

@@ -60,19 +60,19 @@ class Origin:
     Attributes:
         key: Its key in the pool.
         url: The beginning of its URLs, up to the path.
-        target: The parts of its URL; the path has no meaning.
+        parsed: The parts of its URL; the path has no meaning.
         idle: Its idle connections, the youngest last.
         session: The last TLS session, to resume.
         server_name: The name that the certificate must be for, if not the host.
         bind_address: The address that connections come from, if not the default.
     """
 
-    __slots__ = ("bind_address", "idle", "key", "server_name", "session", "target", "url")
+    __slots__ = ("bind_address", "idle", "key", "parsed", "server_name", "session", "url")
 
     def __init__(self, key: str, url: str, server_name: str = "", bind_address: BindAddress | None = None) -> None:
         self.key: str = key
         self.url: str = url
-        self.target: ParsedUrl = ParsedUrl.of(url)
+        self.parsed: ParsedUrl = ParsedUrl.of(url)
         self.idle: deque[Connection] = deque()
         self.session: ssl.SSLSession | None = None
         self.server_name: str = server_name
@@ -228,23 +228,23 @@ class ConnectionFactory:
             TLSFailed: The handshake failed or the certificate was refused.
             ConnectFailed: No address answered.
         """
-        target, options = origin.target, self._options
+        parsed, options = origin.parsed, self._options
         if origin.bind_address is not None:
             options = attrs.evolve(options, bind_address=origin.bind_address)
         try:
-            stream = await dial(target.host, target.port, self._resolve, self._guard, options)
+            stream = await dial(parsed.host, parsed.port, self._resolve, self._guard, options)
         except socket.gaierror as error:
             if is_short_of_files(error):
                 raise FileLimitError(_NO_FILES) from error
-            raise NameNotResolved(f"the name {target.host!r} has no address ({words_of(error)})") from error
+            raise NameNotResolved(f"the name {parsed.host!r} has no address ({words_of(error)})") from error
         except OSError as error:
             if is_short_of_files(error):
                 raise FileLimitError(_NO_FILES) from error
-            self._resolve.forget(target.host, target.port)
+            self._resolve.forget(parsed.host, parsed.port)
             raise ConnectFailed(f"no connection: {words_of(error)}") from error
         try:
-            if target.scheme == "https":
-                return await start_tls(stream, origin.server_name or target.host, self._tls_context(), origin.session)
+            if parsed.scheme == "https":
+                return await start_tls(stream, origin.server_name or parsed.host, self._tls_context(), origin.session)
             return TcpStream(stream)
         except ssl.SSLError as error:
             raise tls_failure(error) from error
