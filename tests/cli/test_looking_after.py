@@ -100,21 +100,21 @@ async def test_a_crawl_says_how_it_is_with_its_renewals(
     await runs.run(watchers=[watch])
     (session,) = found
     assert (session.number, session.works, session.exports, session.parts) == (1, True, True, 1024)
-    assert session.saying is not None
-    assert session.saying.pages > 5
-    assert 0.5 < session.saying.rate < 3.0
-    assert "a.example delay" in session.saying.waiting[0][1]
+    assert session.state is not None
+    assert session.state.pages > 5
+    assert 0.5 < session.state.rate < 3.0
+    assert "a.example delay" in session.state.waiting[0][1]
     assert 0.0 < session.lease_left <= 15.0
 
 
 SESSIONS = [
-    SessionReport(number=1, name="a:7", parts=512, saying=SessionState(since=0.0, at=61.0, pages=1200, rate=3.0)),
+    SessionReport(number=1, name="a:7", parts=512, state=SessionState(since=0.0, at=61.0, pages=1200, rate=3.0)),
     SessionReport(
         number=2,
         name="b:\x1b8",
         parts=512,
         lease_left=-1.0,
-        saying=SessionState(since=0.0, pages=300, waiting=[(40, "a.example delay")]),
+        state=SessionState(since=0.0, pages=300, waiting=[(40, "a.example delay")]),
     ),
     SessionReport(number=3, name="c:9", works=False, exports=True, lease_left=3.0),
 ]

@@ -198,7 +198,7 @@ def workers_table(sessions: Sequence[SessionReport], width: int = WIDE) -> Table
         table.add_column(title, justify="left" if title == "process" else "right", no_wrap=True)
     for session in sessions:
         add(_cells(session))
-    said = [session.saying for session in sessions if session.saying is not None]
+    said = [session.state for session in sessions if session.state is not None]
     if len(said) > 1:
         names = ("pages", "rate", "items", "in_flight", "queued", "errors")
         sums = {name: sum([getattr(each, name) for each in said]) for name in names}
@@ -209,7 +209,7 @@ def workers_table(sessions: Sequence[SessionReport], width: int = WIDE) -> Table
 def _cells(session: SessionReport) -> Iterator[str]:
     yield str(session.number)
     yield f"{session.name}{' (late)' if session.lease_left < 0 else ''}{'' if session.works else ' (export)'}"
-    said = session.saying
+    said = session.state
     if said is None:
         yield from ("", f"{session.parts}/1024", "", "", "", "", "", "")
         return
@@ -226,7 +226,7 @@ def waiting_lines(sessions: Sequence[SessionReport]) -> list[str]:
     """Return what the requests of all sessions wait for, those of most requests first, each with its session."""
     counts: Counter[str] = Counter()
     for session in sessions:
-        for count, words in () if session.saying is None else session.saying.waiting:
+        for count, words in () if session.state is None else session.state.waiting:
             counts[f"{words} (session {session.number})"] += count
     return [f"{count:>9,}  {words}" for words, count in counts.most_common(_REASONS)]
 

@@ -201,7 +201,7 @@ async def _say(session: JobSession, wall: WallClock, crawl: Crawl) -> None:
         seen.append(now)
         while len(seen) > 1 and now.at - seen[1].at > SMOOTHING:
             seen.popleft()
-        saying = SessionState(
+        state = SessionState(
             since=since,
             at=now.at,
             pages=now.pages,
@@ -212,7 +212,7 @@ async def _say(session: JobSession, wall: WallClock, crawl: Crawl) -> None:
             rate=speed_between(seen[0], now).pages,
             waiting=[(one.count, clipped(one.reason.text(began_at), _REASON_CHARACTERS)) for one in held],
         )
-        session.say(saying.encode())
+        session.say(state.encode())
         await trio.sleep(max(SAY_EVERY, (trio.current_time() - began_at) * IDLE_FOR))
 
 

@@ -168,7 +168,7 @@ class OutboxWriter:
     def acknowledged(self, count: int, withheld: int = 0) -> None:
         """Say that ``count`` items came into the outbox with an acknowledgement, the last of them for a later run."""
         self._expected += count
-        self._until += count - (0 if self._has_company else withheld)
+        self._until += count - (0 if self._is_shared else withheld)
         if self._until < self._expected:
             WITHHELD.keep(self._job, self._until)
         self._wakeup.add(is_urgent=self.is_behind)
@@ -180,7 +180,7 @@ class OutboxWriter:
         self._wakeup.add(is_urgent=self.is_behind)
 
     @property
-    def _has_company(self) -> bool:
+    def _is_shared(self) -> bool:
         session = self._job.session
         return session is not None and not session.is_alone
 
@@ -244,7 +244,7 @@ class OutboxWriter:
             await self._feeds.aclose()  # noqa: ASYNC102 - shielded and limited
 
     async def _copy(self) -> None:
-        if self._has_company and not self._is_idle:
+        if self._is_shared and not self._is_idle:
             await self._job.commit()  # behind all that was acknowledged here: now the end of everybody's items is known
             self._expected = self._until = self._job.outbox_end
         while self._copied < self._until and not self._is_idle:

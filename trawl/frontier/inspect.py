@@ -85,7 +85,7 @@ class SessionReport:
         exports: It copies the items to feeds.
         parts: How many of the 1,024 parts of the hosts it has.
         lease_left: Seconds of its lease; below 0 it is late, and others may take its parts.
-        saying: What it says of itself; None: nothing yet.
+        state: What it says of itself; None: nothing yet.
     """
 
     number: int
@@ -94,7 +94,7 @@ class SessionReport:
     exports: bool = False
     parts: int = 0
     lease_left: float = 0.0
-    saying: SessionState | None = None
+    state: SessionState | None = None
 
 
 @attrs.frozen(kw_only=True)

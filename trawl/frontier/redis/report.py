@@ -175,7 +175,7 @@ async def _report(ask: _Ask, keys: Keys, address: Address, *, has_scopes: bool) 
         owner=", ".join(names) or None,
         last_error="",
         pending=pending,
-        leased=min(pending, sum([each.saying.in_flight for each in sessions if each.saying and each.lease_left > 0])),
+        leased=min(pending, sum([each.state.in_flight for each in sessions if each.state and each.lease_left > 0])),
         oldest_lease=None,
         failed=failed,
         seen=int(told.get("marks", "0")),
@@ -200,7 +200,7 @@ def _sessions(head: Mapping[str, str], left: Sequence[bytes], notes: Mapping[byt
             exports=head.get("exporter") == number,
             parts=int(told["parts"] or 0),
             lease_left=int(microseconds) / 1e6,
-            saying=SessionState.decode(told["says"]) if told["says"] else None,
+            state=SessionState.decode(told["says"]) if told["says"] else None,
         )
         found.append(report)
     return sorted(found, key=lambda report: report.number)
