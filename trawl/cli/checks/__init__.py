@@ -13,7 +13,7 @@ import typer
 
 from trawl.cli import FAILED, OK, USAGE
 from trawl.cli.checks.attributes import check_attributes, check_starts, has_no_start
-from trawl.cli.checks.compat import check_moved
+from trawl.cli.checks.compat import check_compat
 from trawl.cli.checks.methods import callbacks_of, check_annotations, check_callbacks, check_outputs
 from trawl.cli.checks.scrapy_only import check_scrapy_only
 from trawl.cli.checks.source import CheckMessage, SpiderSource
@@ -59,7 +59,7 @@ def check_spider(
         *check_callbacks(spider, source),
         *check_annotations(spider, source, callbacks_of(spider, source)),
         *check_work(spider),
-        *(check_moved(spider, settings) if is_moved and settings is not None else ()),
+        *(check_compat(spider, settings) if is_moved and settings is not None else ()),
     }
     return sorted(found)
 

@@ -30,7 +30,7 @@ from trawl.settings.load import PART_LISTS
 from trawl.spiders import Spider
 from trawl.throttling.configuration import load_object
 
-__all__ = ["check_moved"]
+__all__ = ["check_compat"]
 
 _CLASSES = ("DUPEFILTER_CLASS", "REQUEST_FINGERPRINTER_CLASS")
 
@@ -128,7 +128,7 @@ _MATCHES = frozenset({"findall", "finditer", "fullmatch", "match", "search", "sp
 _OF_BYTES = frozenset({"BytesIO", "b64decode", "b64encode", "crc32", "md5", "sha1", "sha256", "unpack"})
 
 
-def check_moved(spider: type[Spider], settings: Settings) -> Iterator[CheckMessage]:
+def check_compat(spider: type[Spider], settings: Settings) -> Iterator[CheckMessage]:
     """Report what the code and the settings of a project meet that is different from Scrapy.
 
     Args:
