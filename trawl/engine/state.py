@@ -62,7 +62,7 @@ class Wakeup:
             # Between two waits the caller works: the alarm must not cancel what it awaits there.
             if alarm.deadline != math.inf and not alarm.cancel_called:
                 alarm.deadline = math.inf
-            # The caller looks now, whatever has woken it: the beat is used up.
+            # The caller looks now, whatever has woken it: all that was set so far is seen to by that.
             if self._event.is_set():
                 self._event = trio.Event()
 
