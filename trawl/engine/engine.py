@@ -50,7 +50,7 @@ Three questions that are asked first, and the one place that answers each:
   the feeds get them (``trawl.feeds.outbox.OutboxWriter``).
 
 A request under way is a :class:`~trawl.scheduler.grant.Grant`, which has all else that is known of it. It waits in a
-lane, is granted, and is carried to its end by one task, whose notes are its ``task``
+lane, is granted, and is carried to its end by one task; what that task keeps is its ``task``
 (:class:`~trawl.engine.state.RequestTask`). The ``lease`` of a page is its record in the frontier
 (:class:`~trawl.frontier.Record`); the ``waiter`` of a ``fetch()``, or of a robots.txt, gets the outcome.
 
