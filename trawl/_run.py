@@ -491,7 +491,7 @@ def _guard(settings: Settings, spider: Spider, *, is_real: bool) -> AddressGuard
     given = spider.start_urls
     for url in islice(given, MAX_NAMES) if isinstance(given, list | tuple) and not guard.is_open else ():
         with suppress(ValueError, TypeError):  # a wrong one is told where it is asked for
-            guard.begin_at(normalize_url(url))
+            guard.note_start(normalize_url(url))
     return guard
 
 

@@ -166,7 +166,7 @@ class AddressGuard:
         if self._allows is None:
             self._is_open = True
 
-    def begin_at(self, url: str) -> bool:
+    def note_start(self, url: str) -> bool:
         """Take note of a start URL (in normal form). Returns True if start URLs have opened the guard."""
         if self._allows is not None:
             return False

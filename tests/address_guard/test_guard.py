@@ -12,7 +12,7 @@ PRIVATE = ["127.0.0.1", "10.0.0.7", "[::1]", "169.254.1.1", "[fd00::1]", "[::fff
 def starting_at(*urls: str, allows: bool | None = None) -> AddressGuard:
     guard = AddressGuard(allows)
     for url in urls:
-        guard.begin_at(normalize_url(url))
+        guard.note_start(normalize_url(url))
     return guard
 
 
@@ -118,9 +118,9 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_guard_is_opened_for_a_crawl_that_goes_on_unless_the_setting_forbids_it() -> None:
     guard = AddressGuard()
-    assert not guard.begin_at("http://shop.example/")
+    assert not guard.note_start("http://shop.example/")
     guard.open()
-    assert guard.begin_at("http://shop.example/")
+    assert guard.note_start("http://shop.example/")
     assert not refuses(guard, "10.0.0.1")
     closed = AddressGuard(False)
     closed.open()

@@ -95,10 +95,10 @@ def test_answers_by_host_are_forgotten_before_they_fill_memory(monkeypatch: pyte
 def test_an_address_that_is_not_public_is_refused_until_a_start_request_is_there() -> None:
     admission = AdmissionRules(SchedulerSettings(), guard=AddressGuard())
     inside, outside = Request("http://10.0.0.1/"), Request("http://a.example/")
-    assert not admission.begin_at(outside)
+    assert not admission.note_start(outside)
     assert admission.refusal(inside, depth=1) == "private_addresses_refused"
     assert admission.refusal(outside, depth=1) is None
-    assert admission.begin_at(Request("http://localhost:8000/"))
+    assert admission.note_start(Request("http://localhost:8000/"))
     assert admission.refusal(inside, depth=1) is None
 
 
@@ -108,5 +108,5 @@ def test_a_job_that_goes_on_opens_what_it_had_opened() -> None:
     assert admission.refusal(Request("http://10.0.0.1/"), depth=1) is None
     unguarded = AdmissionRules(SchedulerSettings())
     unguarded.open_addresses()
-    assert not unguarded.begin_at(Request("http://10.0.0.1/"))
+    assert not unguarded.note_start(Request("http://10.0.0.1/"))
     assert unguarded.refusal(Request("http://10.0.0.1/"), depth=1) is None

@@ -186,7 +186,7 @@ class Admission:
         for request in requests:
             if is_start:  # what a user starts from, and where that redirects to, is wanted by its name
                 request.meta["is_start_request"] = True
-                self.begin_at(request)
+                self.note_start(request)
             refusal = self._rules.refusal(request, depth=depth)
             if refusal is not None:
                 self._dropped(request, refusal)
@@ -219,9 +219,9 @@ class Admission:
                 logger.debug("%r is dropped: seen before", request)
             self._events.tell(RequestDropped(request, "dupefilter_filtered"))
 
-    def begin_at(self, request: Request) -> None:
+    def note_start(self, request: Request) -> None:
         """Take note of a request that the user's own code makes, not that of a page."""
-        if self._rules.begin_at(request):
+        if self._rules.note_start(request):
             self._stats.set("private_addresses_allowed", 1)  # a job that goes on later may not read start() again
 
     def restore(self) -> None:

@@ -105,7 +105,7 @@ class DirectFetcher:
             if request is not waiter.parent.request:
                 forget_the_last([request], waiter.parent.request)
         elif not in_pipelines.get():
-            self._admission.begin_at(request)
+            self._admission.note_start(request)
         # For a robots.txt, whose middleware waits for it, it passes the gate too: that opens when both are read.
         passes_gate = waiter.parent is not None and waiter.parent.passes_gate
         # A manager may fetch to name scopes.

@@ -136,19 +136,19 @@ class Feed:
         if not self._options.is_batched:
             self._locate(state)
         elif state is not None and state.batch is not None:
-            self._open_at(state.batch[0], state)
+            self._open_batch(state.batch[0], state)
             self._items = self._earlier = state.batch[1]
             self._bytes = self.file.position  # about: it counts what is compressed, and the rows of a table
         else:
             number = self._first_free()
             if number == 1 or not self._goes_on_with_blank(number - 1):
-                self._open_at(number)
+                self._open_batch(number)
 
     def _locate(self, state: FeedState | None = None) -> None:
         with self._failing("the file can't be continued: "):
             self.file.locate(state)
 
-    def _open_at(self, number: int, state: FeedState | None = None) -> None:
+    def _open_batch(self, number: int, state: FeedState | None = None) -> None:
         self._number = number - 1
         self._begin()
         self.open()
@@ -160,7 +160,7 @@ class Feed:
             path = Path(attrs.evolve(self._options, uri=self._path(number, self._started_utc)).destination)
             if path.stat().st_size > BLANK_BYTES:
                 return False
-            self._open_at(number)
+            self._open_batch(number)
             if not self.file.position:
                 return True
         except (FeedError, OSError):  # it is something else

@@ -69,7 +69,7 @@ class TableFile(FeedFile):
         """Write rows, all or none. Returns those that it can never write, of earlier calls too."""
 
     @abstractmethod
-    def _open_at(self, path: Path) -> None:
+    def _open_path(self, path: Path) -> None:
         """Open the file at a path, or make it; no row in it has changed."""
 
     def add(self, fields: Mapping[str, object], origin: ItemOrigin | None) -> int:
@@ -117,4 +117,4 @@ class TableFile(FeedFile):
         assert path is not None  # the options refuse a table on standard output
         make_folder(path.parent)
         self._path = path
-        self._open_at(path)
+        self._open_path(path)

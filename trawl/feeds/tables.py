@@ -77,7 +77,7 @@ class SqliteTable(TableFile):
             return to_json(plain).decode()
         return plain
 
-    def _open_at(self, path: Path) -> None:
+    def _open_path(self, path: Path) -> None:
         """Open the database, or make it."""
         self._is_new = not path.exists()
         self._database = sqlite3.connect(path, timeout=_BUSY, isolation_level=None, check_same_thread=False)
@@ -327,7 +327,7 @@ class ParquetTable(TableFile):
             return [self.value(part) for part in plain]
         return to_json(plain).decode() if isinstance(plain, list | dict) else plain
 
-    def _open_at(self, path: Path) -> None:
+    def _open_path(self, path: Path) -> None:
         """See that the file can be written, beside its place."""
         if not self._options.overwrite and path.exists() and path.stat().st_size:
             raise FormatConflict("it is there already, and a parquet file can't be continued; overwrite it")

@@ -81,9 +81,9 @@ class AdmissionRules:
             return "private_addresses_refused"
         return None
 
-    def begin_at(self, request: Request) -> bool:
+    def note_start(self, request: Request) -> bool:
         """Note a start request. Returns True if such requests have shown that private addresses are wanted."""
-        return self._guard is not None and self._guard.begin_at(request.url)
+        return self._guard is not None and self._guard.note_start(request.url)
 
     def note_vouched(self, request: Request, *, is_shared: bool) -> None:
         """Note, of a request that is about to be stored, what start requests have vouched for.

@@ -189,7 +189,7 @@ def _guards(spider: type[Spider], settings: Settings) -> bool:
 def _opens(guard: AddressGuard, url: object) -> bool:
     """Return whether a URL, as a start URL, opens the user's own network to a crawl."""
     try:
-        return isinstance(url, str) and url.startswith(_HTTP) and guard.begin_at(normalize_url(url))
+        return isinstance(url, str) and url.startswith(_HTTP) and guard.note_start(normalize_url(url))
     except ValueError:
         return False
 
