@@ -127,7 +127,8 @@ class HostState:
 
     def keep(self, now: float, next_in: float | None) -> None:
         """Keep all of it; the next time is in ``next_in`` seconds, None: there is none."""
-        for part in self._unheard() if next_in is None else ():  # the last word is said for them by who never had them
+        # Of parts that have come and were not taken up yet, nobody here knows what was last sent to their hosts.
+        for part in self._unheard() if next_in is None else ():
             state = THROTTLE.read_from(self._kept(part), self._job.name) or ThrottleSnapshot(
                 at=self._wall.to_epoch(now)
             )

@@ -7,8 +7,8 @@ and is never absent from the count of what is open. What a request needs is foun
 
 ``meta=response.meta`` is a habit of Scrapy's users. Beside their own keys, that has what the crawl tells of the one
 request that was answered: how often it was tried, where it was redirected, that it was a start. The next request begins
-anew. What a request was given that differs from the answered one's is left: a request that is tried again by a callback
-counts its tries there, and keeps its notes.
+anew. A key whose value differs from the answered request's is kept: a request that is tried again by a callback counts
+its tries there, and keeps its notes.
 """
 
 from __future__ import annotations

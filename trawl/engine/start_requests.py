@@ -1,8 +1,9 @@
 """Reads the spider's ``start()``, under back-pressure.
 
-It is read while nothing that is pending may be sent and there is room to send, where other processes share the job also
-while few are pending here, and never while more than :data:`~trawl.engine.leases.MAX_PENDING` requests are pending. So
-a generator without end runs in constant memory, and a list of a million hosts is read as fast as they can be sent.
+It is read while there is room to send and nothing that is pending may be sent. Where other processes share the job, it
+is read also while few requests are pending here. It is never read while more than
+:data:`~trawl.engine.leases.MAX_PENDING` are pending. So a generator without end runs in constant memory, and a list of
+a million hosts is read as fast as they can be sent.
 """
 
 from __future__ import annotations
