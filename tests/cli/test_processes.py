@@ -17,7 +17,7 @@ from rich.console import Console
 
 import trawl
 from tests.cli.trees import PAGES, SPIDER, WITHIN, assert_whole, pids, site, until_gone, until_items
-from trawl.cli.worker import MOST_STARTS, EndMessage, Messages, ParentProcess, WorkerPool, together
+from trawl.cli.worker import MOST_STARTS, EndMessage, LeaderProcess, Messages, WorkerPool, together
 from trawl.engine import Crawl
 from trawl.http import Response, Times
 from trawl.observe import Progress
@@ -205,7 +205,7 @@ def test_messages_are_put_together_from_any_pieces() -> None:
     ended = EndMessage("finished", [ScopeReport(scope="a", allowed=math.inf, limited={"delay": 2.0})])
     left, right = socket.socketpair()
     with left:
-        leader = ParentProcess(right.detach())
+        leader = LeaderProcess(right.detach())
         leader.ended(ended.reason, ended.scopes)
         came = left.recv(1 << 16)
         assert left.recv(1) == b""

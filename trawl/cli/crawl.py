@@ -36,7 +36,7 @@ from trawl.cli.local_server import has_server
 from trawl.cli.logs import Logs, log_layer, named_in_log, run_guarded
 from trawl.cli.summary import StatsFile, failed_in, scopes_table, summary_table, wanted_failings
 from trawl.cli.view import CrawlWith, Panels, Watcher, can_show, log_watcher, panel_watcher, progress_of
-from trawl.cli.worker import ParentProcess, lead, rejoining, require_address, spider_of_job
+from trawl.cli.worker import LeaderProcess, lead, rejoining, require_address, spider_of_job
 from trawl.engine.watchers import report_blocked_loop
 from trawl.errors import TrawlError, UsageError
 from trawl.observe import ObserveSettings, Progress, came_to_nothing
@@ -96,7 +96,7 @@ def crawl_command(options: CrawlOptions, crawl_with: CrawlWith, console: Console
     early = log_layer(options.log_level, options.log_file)
 
     def act(logs: Logs) -> int:
-        parent = None if options.leader is None else ParentProcess(options.leader)
+        leader = None if options.leader is None else LeaderProcess(options.leader)
         arguments = spider_arguments(options.arguments)
         fails_on = wanted_failings(options.fails_on)
         stats_file = None if options.stats is None else StatsFile(options.stats)
@@ -112,14 +112,14 @@ def crawl_command(options: CrawlOptions, crawl_with: CrawlWith, console: Console
             if options.processes:
                 reports = _run_processes(entries[0], options, crawl_with, console)
             else:
-                reports = _run(entries, options.is_quiet, crawl_with, console, logs, parent)
+                reports = _run(entries, options.is_quiet, crawl_with, console, logs, leader)
         except BaseException:
             if stats_file is not None:
                 with suppress(TrawlError):  # it is that other error that is told
                     stats_file.write(stats_of(entries))
             raise
-        if parent is not None:
-            parent.ended(entries[0].reason, reports)
+        if leader is not None:
+            leader.ended(entries[0].reason, reports)
             return _status(entries[0], entries[0].result) if entries[0].result is not None else entries[0].error_status
         starts = [_sum_up(entry, options.is_quiet, console) for entry in entries]
         if not options.is_quiet and (table := scopes_table(reports, console.width)) is not None:
@@ -210,13 +210,13 @@ def _run(
     crawl_with: CrawlWith,
     console: Console,
     logs: Logs,
-    parent: ParentProcess | None,
+    leader: LeaderProcess | None,
 ) -> list[ScopeReport]:
     """Run a crawl, or several side by side, of which one that fails leaves the others alone."""
 
     async def alone() -> list[ScopeReport]:
         (entry,) = entries
-        shown = _watchers(entry.settings, is_quiet, console) if parent is None else [parent.watch]
+        shown = _watchers(entry.settings, is_quiet, console) if leader is None else [leader.watch]
         await rejoining(partial(entry.run, crawl_with, shown, handle_signals=True))
         return reports_of_all(entries)
 

@@ -58,8 +58,8 @@ if TYPE_CHECKING:
 __all__ = [
     "JOB_VARIABLE",
     "EndMessage",
+    "LeaderProcess",
     "Messages",
-    "ParentProcess",
     "ProgressMessage",
     "WorkerPool",
     "job_of_leader",
@@ -151,8 +151,8 @@ class Messages:
         return found
 
 
-class ParentProcess:
-    """The process that has started this worker, its leader, at the other end of a socket.
+class LeaderProcess:
+    """The leader that has started this worker, at the other end of a socket.
 
     Args:
         descriptor: The socket.
