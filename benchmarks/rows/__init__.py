@@ -11,7 +11,7 @@ from benchmarks.rows import (
     memory,
     pages,
     share,
-    sharing,
+    shared_jobs,
     stream,
     throttled,
 )
@@ -40,8 +40,12 @@ ROWS = {
         Row("free-host", "a free host beside throttled ones", free_host.beside_throttled),
         Row("connections", "the wire by itself, at 1 to 256 connections", connections.connections),
         Row("limits", "crawlers before a server's limit, in virtual time: trawl and models of others", limits.limits),
-        Row("store", "a job in a server: the linked pages, memory of a pending link and of a mark", sharing.store),
-        Row("processes", "20 ms of parsing a page: two processes on two cores, and more by a model", sharing.processes),
+        Row("store", "a job in a server: the linked pages, memory of a pending link and of a mark", shared_jobs.store),
+        Row(
+            "processes",
+            "20 ms of parsing a page: two processes on two cores, and more by a model",
+            shared_jobs.processes,
+        ),
         Row("stream", "200,000 pages streamed through with a million links", stream.streamed),
     )
 }

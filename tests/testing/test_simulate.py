@@ -93,7 +93,7 @@ def test_a01_hosts_go_side_by_side_and_the_seed_decides_the_jitter() -> None:
 
 
 SCRIPT = """
-from tests.testing.test_run import Links
+from tests.testing.test_simulate import Links
 from trawl.testing import RateLimit, SimulatedWeb, Uniform, simulate
 web = SimulatedWeb()
 for host in "abcd":

@@ -233,7 +233,7 @@ def _storing(bench: Bench) -> Iterator[StoreProcess]:
 
 def _own(bench: Bench, job: str) -> float:
     """Microseconds of its own time that a linked page takes: what a large site takes more than a small one."""
-    feed = bench.folder / "sharing.jsonl"
+    feed = bench.folder / "shared_jobs.jsonl"
     few = SMALL_SITES[0]
     took: list[float] = []
     for name, count in ((str(few), few), ("p", PAGES)):
