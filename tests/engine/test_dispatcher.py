@@ -32,7 +32,7 @@ class Prefetcher:
 
 
 def dispatcher_of(state: State, prefetcher: Prefetcher, *, next_event: float) -> Dispatcher:
-    """A dispatcher with nothing to grant, whose core has something new at ``next_event``."""
+    """A dispatcher with nothing to grant, whose scheduler has something new at ``next_event``."""
     scheduler: Any = SimpleNamespace(
         pending_direct=0, in_flight=0, places=1, begins_without_places=False,
         grant=lambda now, pages: None, has_ready=lambda: False,

@@ -1,4 +1,4 @@
-"""ScopeLimiters are Trio's own locks: they hold what the core counts, and would raise where it is wrong."""
+"""ScopeLimiters are Trio's own locks: they hold what the scheduler counts, and would raise where it is wrong."""
 
 from __future__ import annotations
 

@@ -279,10 +279,10 @@ class _Run:
         left = {
             "pending in the frontier": statistics.pending,
             "leased": statistics.leased,
-            "pending in the core": scheduler.pending,
-            "in flight in the core": scheduler.in_flight,
+            "pending in the scheduler": scheduler.pending,
+            "in flight in the scheduler": scheduler.in_flight,
             "lanes": len(scheduler.lanes),
-            "rooms": len(scheduler.queues.scope_queues),
+            "scope queues": len(scheduler.queues.scope_queues),
             "timers": 0 if math.isinf(scheduler.queues.next_timer()) else 1,
             "in flight in scopes": sum(scope.in_flight + scope.unsent for scope in scopes),
             "reserved": sum(scope.quota.reserved for scope in scopes if scope.quota is not None),

@@ -4,7 +4,7 @@ Theory of operation. Whichever way a request comes, this is where it gets its sc
 
     found on a page, given by start() ──► admit ─────► Record ─► frontier ─► leased ──┐
     its redirect, its retry, a Replace ─► successor ─► Record ─┬► frontier ─► leased ─┤
-    fetch(), robots.txt, theirs ────────► direct_grant ────────┴─────────► line_up ───┴─► Grant in the core
+    fetch(), robots.txt, theirs ────────► direct_grant ────────┴─────────► line_up ───┴─► Grant in the scheduler
                                                                                             │ granted
     what the middleware hands to the wire ──► objection: not what was granted? another one ◄─┘
 
@@ -232,7 +232,7 @@ class Admission:
             self._restored_at = trio.current_time()
 
     def grant_for(self, record: Record) -> Grant:
-        """Make the core's grant for a leased record, and see to the gate of its origin."""
+        """Make the scheduler's grant for a leased record, and see to the gate of its origin."""
         # The scopes of a restored one were not named in this run, and some are known as hosts only by that (E20). So it
         # is with those that another process has found.
         if self.is_foreign is not None or (self._restored_at > -math.inf and self._is_restored(record)):
@@ -294,7 +294,7 @@ class Admission:
     async def direct_grant(
         self, request: Request, waiter: Waiter, *, passes_gate: bool = False, replaces: Grant | None = None
     ) -> Grant:
-        """The core's grant for a request that never enters the frontier.
+        """The scheduler's grant for a request that never enters the frontier.
 
         Args:
             request: What somebody waits for.

@@ -33,7 +33,7 @@ class FetchWaiter:
     """Waits for the outcome of one direct fetch.
 
     Attributes:
-        grant: Its grant in the core, or that of the redirect or retry that took its place.
+        grant: Its grant in the scheduler, or that of the redirect or retry that took its place.
         parent: The grant in whose task it was asked for: by a callback, middleware, pipeline or manager; None: in none.
         outcome: What became of it.
     """

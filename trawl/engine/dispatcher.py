@@ -1,10 +1,10 @@
 """The dispatcher: one task that grants requests and starts their tasks.
 
-Place first, then decide, then start, with no await between: the core grants only what has a place in every scope and
-among all, at the instant ``now``, and the request's task is started in the same step. Between decisions the dispatcher
-sleeps under a cancel scope whose deadline is the next instant at which the core could answer otherwise; a change wakes
-it. Where a user's own code runs before the send, a request's task starts first, and its place is taken when that has
-run: at its send, or here if it has to wait.
+Place first, then decide, then start, with no await between: the scheduler grants only what has a place in every scope
+and among all, at the instant ``now``, and the request's task is started in the same step. Between decisions the
+dispatcher sleeps under a cancel scope whose deadline is the next instant at which the scheduler could answer otherwise;
+a change wakes it. Where a user's own code runs before the send, a request's task starts first, and its place is taken
+when that has run: at its send, or here if it has to wait.
 
 The task that reads ``start()`` decides too, after each request that may go, so that neither waits for a turn of the
 other. It does so only where no step of that waits: a cancel scope that the spider has open across its ``yield`` would

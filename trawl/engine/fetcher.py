@@ -61,7 +61,7 @@ class ScopeLimiters:
         """Take one place in each scope for ``grant``.
 
         Raises:
-            trio.WouldBlock: The core granted what the limits do not allow: a defect of trawl.
+            trio.WouldBlock: The scheduler granted what the limits do not allow: a defect of trawl.
         """
         assert grant.lane is not None
         for scope in grant.lane.scopes:

@@ -34,11 +34,11 @@ one in the frontier 0.3."""
 
 
 class Prefetcher:
-    """Moves records from the frontier into the core's lanes, a lane at a time.
+    """Moves records from the frontier into the scheduler's lanes, a lane at a time.
 
     Args:
         frontier: Where the records are.
-        scheduler: The core that they go to.
+        scheduler: Where they go to.
         grant_of: Makes the grant for a record.
         cache_lookup: Takes the records that need not be sent; None: all are sent.
     """

@@ -26,7 +26,7 @@ Group: TypeAlias = "tuple[int, Reason]"
 """How many grants wait, and for what."""
 
 StoredCount: TypeAlias = "Callable[[LaneKey], int]"
-"""How many grants of a lane of pages wait behind those that the core has."""
+"""How many grants of a lane of pages wait behind those that the scheduler has."""
 
 NO_PLACE = Reason("", "places", inf, "CONCURRENT_REQUESTS")
 """Nothing can go until a request that is in flight has ended."""
@@ -105,7 +105,7 @@ def waiting(scheduler: Scheduler, now: float, max_groups: int, stored: StoredCou
         scheduler: Whose grants.
         now: The instant.
         max_groups: The maximum number of groups.
-        stored: How many more grants of a lane of pages wait where the core does not see them; None: none do.
+        stored: How many more grants of a lane of pages wait where the scheduler does not see them; None: none do.
     """
     reasons = _Reasons(scheduler, now)
     groups: dict[Reason, int] = {}

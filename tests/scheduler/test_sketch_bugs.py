@@ -1,4 +1,4 @@
-"""Each bug that a sketch of this core had, by name; none may come back."""
+"""Each bug that a sketch of this scheduler had, by name; none may come back."""
 
 from __future__ import annotations
 
