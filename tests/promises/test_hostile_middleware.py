@@ -155,7 +155,7 @@ def check(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     ((scheduler, asked_of),) = schedulers
     assert (scheduler.pending, scheduler.begun, scheduler.in_flight, len(scheduler.prepared)) == (0, 0, 0, 0)
     for scope in asked_of.values():
-        left = (scope.begun, scope.prepared, scope.elsewhere, scope.claimed, scope.unsent, scope.reserved)
+        left = (scope.begun, scope.prepared, scope.elsewhere, scope.begun_amount, scope.unsent, scope.reserved)
         assert (*left, scope.in_flight) == (0,) * 7
     assert sim.most_in_flight() <= places
     for name, limit in limits.items():

@@ -194,7 +194,7 @@ class Lane:
         self.closed_before = where.closed_for(now)
         if isinstance(where, OriginGate):
             for scope in self.scopes:
-                scope.stop(now)
+                scope.wait_at_gate(now)
 
     def leave(self, now: float) -> None:
         """Count for how long what it waited for was closed, if it waited; to be called before it goes elsewhere."""
@@ -203,7 +203,7 @@ class Lane:
             self.held += max(0.0, where.closed_for(now) - self.closed_before)
             if isinstance(where, OriginGate):
                 for scope in self.scopes:
-                    scope.go_on(now)
+                    scope.leave_gate(now)
 
     def need(self, asks: Amounts, now: float) -> None:
         """Have its scopes count it: it has something pending, and its requests ask ``asks`` of them."""

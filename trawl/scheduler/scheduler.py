@@ -494,7 +494,7 @@ class Scheduler:
             lane.need(tuple([amount for _, amount in grant.scopes]) if lane.scopes else (), now)
             lane.add(grant, order)
             lane.take_turn(self._next_turn())
-            if not (self.closed and self._is_stopped(lane, now)):
+            if not (self.closed and self._waits_at_gate(lane, now)):
                 self.queues.enter(lane, now)
         # At a gate its rank does not matter: all lanes go on when that opens.
         elif lane.add(grant, order) and not isinstance(lane.where, OriginGate):
@@ -503,7 +503,7 @@ class Scheduler:
             if lane.where is not READY:
                 self.queues.wake_next(lane, now)
 
-    def _is_stopped(self, lane: Lane, now: float) -> bool:
+    def _waits_at_gate(self, lane: Lane, now: float) -> bool:
         """Return True if the gate of a lane's origin is closed; the lane then waits there."""
         if lane.kind == PASSING:
             return False
@@ -517,7 +517,7 @@ class Scheduler:
     def _look(self, lane: Lane, now: float) -> Grant | Refused | None:
         """Grant a ready lane's best grant, or send the lane to wait."""
         queues = self.queues
-        if self.closed and self._is_stopped(lane, now):
+        if self.closed and self._waits_at_gate(lane, now):
             queues.end_claim(lane, now)
             if lane.is_kept_for:
                 queues.let_go(lane)

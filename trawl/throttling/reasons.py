@@ -323,12 +323,12 @@ def add_parsing(scopes: Iterable[Scope], seconds: float) -> None:
 def limited_by(scope: Scope, now: float) -> dict[str, float]:
     """Seconds that its requests waited for it, by limit; those that wait at ``now`` are counted up to then."""
     limited, since = dict(scope.waits.limited), scope.waits.since
-    if scope.lanes > scope.stopped and -math.inf < since < now:
+    if scope.lanes > scope.gated and -math.inf < since < now:
         reason = scope.reason(now, scope.min_amount)
         if reason.limit:
             limited[reason.limit] = limited.get(reason.limit, 0.0) + now - since
-    if stopped := scope.stopped_for(now):
-        limited["gate"] = stopped
+    if gated := scope.gated_for(now):
+        limited["gate"] = gated
     return limited
 
 
@@ -380,7 +380,7 @@ def report_of(scope: Scope, now: float) -> ScopeReport:
 
 def reports_of(scopes: Iterable[Scope], now: float) -> list[ScopeReport]:
     """Return the figures of all scopes that had a request, or have one that waits, the busiest first."""
-    return _busiest_first([report_of(scope, now) for scope in scopes if scope.state.requests or scope.stopped_for(now)])
+    return _busiest_first([report_of(scope, now) for scope in scopes if scope.state.requests or scope.gated_for(now)])
 
 
 def _busiest_first(reports: Iterable[ScopeReport]) -> list[ScopeReport]:

@@ -95,7 +95,7 @@ class Scope:
         begun: Requests that have begun and have no place yet: their middleware runs, or they wait for the place.
         prepared: Those of them that wait for the place.
         elsewhere: Those of these that have a place here when another scope lets them.
-        claimed: The amount that those that have begun are expected to use.
+        begun_amount: The amount that those that have begun are expected to use.
         unsent: Requests that have a place and are not on the wire yet.
         reserved: The amount these are expected to use, also without a quota: one may be set before they are sent.
         step: The number of backoff steps; each send remembers the one it was granted under (B19).
@@ -110,7 +110,7 @@ class Scope:
         concurrency_source: The source of the concurrency in force.
         quota_source: The source of the quota, and of everything else that is as configured, such as the page budget.
         lanes: Lanes with something pending that need it.
-        stopped: Those of them that wait for a robots.txt.
+        gated: Those of them that wait for a robots.txt.
         waits: The time that its requests waited, by limit.
         state: What the policies learned of this scope.
         holders: The crawls that have it in common; empty where it is of one alone.
@@ -120,17 +120,17 @@ class Scope:
         "_amounts",
         "_applied_at",
         "_drawn",
+        "_gated_at",
+        "_gated_for",
         "_made_up",
         "_planned",
         "_refilled_at",
         "_seed",
         "_slots",
-        "_stopped_at",
-        "_stopped_for",
         "_stream",
         "begins_without_places",
         "begun",
-        "claimed",
+        "begun_amount",
         "concurrency",
         "concurrency_source",
         "connect",
@@ -141,6 +141,7 @@ class Scope:
         "elsewhere",
         "floor",
         "floor_source",
+        "gated",
         "grants",
         "held_until",
         "hint",
@@ -160,7 +161,6 @@ class Scope:
         "reserved",
         "state",
         "step",
-        "stopped",
         "unsent",
         "waits",
     )
@@ -172,7 +172,7 @@ class Scope:
         self.begun: int = 0
         self.prepared: int = 0
         self.elsewhere: int = 0
-        self.claimed: float = 0.0
+        self.begun_amount: float = 0.0
         self.unsent: int = 0
         self.reserved: float = 0.0
         self.step: int = 0
@@ -189,7 +189,7 @@ class Scope:
         self.concurrency_source: str = CONFIGURED
         self.quota_source: str = CONFIGURED
         self.lanes: int = 0
-        self.stopped: int = 0
+        self.gated: int = 0
         self.waits: Waits = Waits()
         self.state: Any = None
         self.holders: tuple[Engine, ...] = ()
@@ -200,8 +200,8 @@ class Scope:
         self._drawn: float | None = None
         self._planned = -inf
         self._refilled_at = -inf  # when its quota last let something go that waited for it
-        self._stopped_at = inf
-        self._stopped_for = 0.0
+        self._gated_at = inf
+        self._gated_for = 0.0
         self._amounts: MinCounter | None = None  # made when an amount is named: few scopes have a quota
         self._slots: Slots | None = None  # made when a second slot is needed: most hosts have one
         self.apply_limits(limits)
@@ -370,16 +370,16 @@ class Scope:
             if self._amounts is None:
                 self._amounts = MinCounter()
             self._amounts.add(amount)
-        if self.stopped or self._stopped_at < inf:
-            self._count_stop(now)
+        if self.gated or self._gated_at < inf:
+            self._count_gated(now)
 
     def need_no_more(self, amount: float | None, now: float) -> None:
         """Count such a lane no more."""
         self.lanes -= 1
         if amount is not None and self._amounts is not None:
             self._amounts.remove(amount)
-        if self.stopped or self._stopped_at < inf:
-            self._count_stop(now)
+        if self.gated or self._gated_at < inf:
+            self._count_gated(now)
 
     @property
     def min_amount(self) -> float:
@@ -389,26 +389,26 @@ class Scope:
         least = self._amounts.least
         return least if self._amounts.count == self.lanes else min(least, 1.0)
 
-    def stop(self, now: float) -> None:
+    def wait_at_gate(self, now: float) -> None:
         """Count a lane of its own that waits for a robots.txt from ``now`` on."""
-        self.stopped += 1
-        self._count_stop(now)
+        self.gated += 1
+        self._count_gated(now)
 
-    def go_on(self, now: float) -> None:
+    def leave_gate(self, now: float) -> None:
         """Count such a lane no more."""
-        self.stopped -= 1
-        self._count_stop(now)
+        self.gated -= 1
+        self._count_gated(now)
 
-    def stopped_for(self, now: float) -> float:
+    def gated_for(self, now: float) -> float:
         """Seconds, until ``now``, for which everything that was pending waited for a robots.txt."""
-        return self._stopped_for + max(0.0, now - self._stopped_at)
+        return self._gated_for + max(0.0, now - self._gated_at)
 
-    def _count_stop(self, now: float) -> None:
-        if 0 < self.lanes == self.stopped:
-            self._stopped_at = min(self._stopped_at, now)
-        elif self._stopped_at < inf:
-            self._stopped_for = self.stopped_for(now)
-            self._stopped_at = inf
+    def _count_gated(self, now: float) -> None:
+        if 0 < self.lanes == self.gated:
+            self._gated_at = min(self._gated_at, now)
+        elif self._gated_at < inf:
+            self._gated_for = self.gated_for(now)
+            self._gated_at = inf
             self.waits.needed_at = now
 
     # -- the life of a request
@@ -417,13 +417,13 @@ class Scope:
         """Count a request that begins without a place: it holds nothing, and a few others that begin wait behind it."""
         self.grants += 1
         self.begun += 1
-        self.claimed += amount
+        self.begun_amount += amount
 
     def begin_no_more(self, amount: float = 1.0) -> None:
         """Count it no more: it takes the scope, or ends before."""
         self.begun -= 1
         # Exactly 0.0 where none is left: a sum of floats keeps a rest.
-        self.claimed = self.claimed - amount if self.begun else 0.0
+        self.begun_amount = self.begun_amount - amount if self.begun else 0.0
 
     def begins_at(self, now: float, amount: float = 1.0) -> float:
         """Decide when a page of ``amount`` may begin without a place, which :meth:`gate` lets through.
@@ -454,7 +454,7 @@ class Scope:
             return inf
         if (quota := self.quota) is None or amount <= 0.0:
             return now
-        wanted = amount + self.claimed
+        wanted = amount + self.begun_amount
         # Two may begin though only one fits: its middleware may hang.
         return inf if begun > 1 and wanted > quota.quota else quota.ready_at(now, wanted) - self.lead
 
