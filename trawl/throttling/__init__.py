@@ -10,7 +10,7 @@ Name               Content                                                   Mad
 ``ScopePolicy``    Limits and strategies of scopes configured alike; frozen  ``ScopePolicies``
 ``Scope``          The limits in force; what is in flight, sent and spent    ``ScopeTable``
 ``ScopeState``     What its policies learned: backoff, rampup, latency       ``ScopeTable``, with its scope
-``ScopeSnapshot``  What a job stores of a scope                              ``restore``
+``ScopeSnapshot``  What a job stores of a scope                              ``scope_snapshot`` of job_scopes
 =================  ========================================================  =======================================
 
 A scope says in :meth:`Scope.gate` when a request may go, and at two later steps once more: in
