@@ -48,7 +48,7 @@ _MAX_SLOTS = 1000
 
 def snapshot_of(
     scopes: ScopeTable,
-    stored: Collection[JobScopes],
+    job_scopes: Collection[JobScopes],
     given_up: Mapping[str, float],
     wall: WallClock,
     now: float,
@@ -58,7 +58,7 @@ def snapshot_of(
 
     Args:
         scopes: Those there are, and their page budgets.
-        stored: Those of an earlier run that were not made again.
+        job_scopes: Those of an earlier run that were not made again.
         given_up: When scopes were given up, in epoch seconds.
         wall: For instants.
         now: The instant, on the run clock.
@@ -66,7 +66,7 @@ def snapshot_of(
     """
     states: dict[str, ScopeSnapshot] = {}
     answered: list[str] = []
-    for each in stored:
+    for each in job_scopes:
         kept, left = each.left()
         states.update(kept)
         answered += left
@@ -81,7 +81,7 @@ def snapshot_of(
             )
     return ThrottleSnapshot(
         at=wall.to_epoch(now),
-        unknown_until=_unknown_until(stored) if next_in is None else wall.to_epoch(now + next_in),
+        unknown_until=_unknown_until(job_scopes) if next_in is None else wall.to_epoch(now + next_in),
         scopes=states,
         answered=tuple(answered),
         given_up=dict(given_up),
@@ -89,9 +89,9 @@ def snapshot_of(
     )
 
 
-def _unknown_until(stored: Collection[JobScopes]) -> float:
+def _unknown_until(job_scopes: Collection[JobScopes]) -> float:
     """Return until when an earlier run may have sent through scopes that were not made again since."""
-    return max([each.unknown_until for each in stored], default=-math.inf)
+    return max([each.unknown_until for each in job_scopes], default=-math.inf)
 
 
 def scope_snapshot(scope: Scope, now: float, to_epoch: Clock) -> ScopeSnapshot:

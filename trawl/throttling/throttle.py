@@ -133,7 +133,7 @@ class Throttle:
         self._manager_calls = ManagerCalls(self._default, self._default, self)
         self._timers = ScopeTimers(self._table)
         self._line: Line | None = None
-        self._stored: dict[int | None, JobScopes] = {}
+        self._job_scopes: dict[int | None, JobScopes] = {}
         self._handed_on: list[ScopeReport] = []  # of the scopes with which other processes go on
         self.part_of: Callable[[str], int | None] = _no_part
         self._holder = holder
@@ -174,10 +174,10 @@ class Throttle:
         """The scope of this id, made on demand (E17, E19, E20)."""
         scope, is_new = self._table.made(id, now)
         if is_new:
-            stored = self._stored.get(self.part_of(scope.id)) if self._stored else None
-            if stored is not None and scope.holders:
-                stored.hold(scope, now)
-            elif stored is not None and stored.restore(scope, now):
+            job_scopes = self._job_scopes.get(self.part_of(scope.id)) if self._job_scopes else None
+            if job_scopes is not None and scope.holders:
+                job_scopes.hold(scope, now)
+            elif job_scopes is not None and job_scopes.restore(scope, now):
                 self._timers.arm(scope)
             if self._crawl_delays.wishes:
                 self._slow_down(scope, now)
@@ -531,13 +531,13 @@ class Throttle:
 
     def snapshot(self, now: float, next_in: float | None = None) -> ThrottleSnapshot:
         """Return what was learned and spent, to be stored; the next one follows in ``next_in`` seconds, if any."""
-        stored = self._stored.values()
-        return snapshot_of(self._table, stored, self.given_up.at_utc, self._wall, now, next_in)
+        job_scopes = self._job_scopes.values()
+        return snapshot_of(self._table, job_scopes, self.given_up.at_utc, self._wall, now, next_in)
 
     def unknown_until(self, part: int) -> float:
         """Return until when earlier owners of a part may have sent, in epoch seconds; ``-inf``: all sends are known."""
-        stored = self._stored.get(part)
-        return -math.inf if stored is None else stored.unknown_until
+        job_scopes = self._job_scopes.get(part)
+        return -math.inf if job_scopes is None else job_scopes.unknown_until
 
     def restore(
         self, state: ThrottleSnapshot, now: float, ahead: QuotaAllowance | None = None, part: int | None = None
@@ -553,13 +553,13 @@ class Throttle:
         if ahead is not None:
             state = with_ahead(state, ahead)
         limit = self.settings.throttling_scope_limit
-        stored = self._stored[part] = JobScopes(state, now, self._wall, self.pages, limit)
+        job_scopes = self._job_scopes[part] = JobScopes(state, now, self._wall, self.pages, limit)
         self.given_up.restore(state.given_up, self._wall.to_utc(now))
         if part is not None:
             # The part came while the crawl runs, whose requests may have named its scopes before.
             for scope in [scope for scope in self._table if self.part_of(scope.id) == part]:
                 self.pages.keep(scope)
-                stored.restore(scope, now)
+                job_scopes.restore(scope, now)
                 self._moved(scope, now)
 
     def forget(self, parts: Collection[int], now: float) -> None:
@@ -576,7 +576,7 @@ class Throttle:
         gone = [scope for scope in self._table if is_gone(scope)]
         self._handed_on = reports_together([*self._handed_on, *reports_of(gone, now)])[:MOST_HANDED_ON]
         for part in parts:
-            self._stored.pop(part, None)
+            self._job_scopes.pop(part, None)
         self._table.forget(gone)
         self._table.pages.forget(lambda id: self.part_of(id) in parts and self._table.get(id) is None)
         for ids in (self._crawl_delays.wishes, self.given_up.at_utc):
@@ -651,8 +651,8 @@ class Throttle:
         state.manager = manager
         state.set_policy(policy)
         self._table.apply_limits(scope, policy.limits, now)
-        if self._stored and (stored := self._stored.get(self.part_of(scope.id))) is not None:
-            stored.restore_quota(scope, now)
+        if self._job_scopes and (job_scopes := self._job_scopes.get(self.part_of(scope.id))) is not None:
+            job_scopes.restore_quota(scope, now)
         self._slow_down(scope, now)
         state.apply(scope)
         self._moved(scope, now)
