@@ -44,7 +44,7 @@ from trawl.shutdown import Signals, heed_signals
 from trawl.spiders import Spider, make_spider
 from trawl.throttling import ThrottlingSettings
 from trawl.throttling.common import CommonScopes
-from trawl.throttling.outcomes import FailedScopes
+from trawl.throttling.outcomes import GivenUpScopes
 from trawl.throttling.scope_table import CrawlDelays
 from trawl.transport import Transport, TransportRouter, TransportSettings
 from trawl.transport.resolver import CrawlResolver, DnsResolver, Resolve, ThreadResolver
@@ -402,7 +402,7 @@ async def _common_scopes(settings: ThrottlingSettings) -> AsyncGenerator[CommonS
         return
     common = _COMMON.get()
     if common is None:
-        common = CommonScopes(CrawlDelays(settings.throttling_scope_limit), FailedScopes())
+        common = CommonScopes(CrawlDelays(settings.throttling_scope_limit), GivenUpScopes())
         _COMMON.set(common)
     common.crawls += 1
     try:

@@ -30,7 +30,7 @@ import attrs
 if TYPE_CHECKING:
     from trawl.engine.engine import Engine
     from trawl.throttling.limits import Limits
-    from trawl.throttling.outcomes import FailedScopes
+    from trawl.throttling.outcomes import GivenUpScopes
     from trawl.throttling.policy import ScopePolicy
     from trawl.throttling.scope import Scope
     from trawl.throttling.scope_table import CrawlDelays
@@ -76,9 +76,9 @@ class CommonScopes:
         crawls: The number of crawls that hold scopes here.
     """
 
-    def __init__(self, crawl_delays: CrawlDelays, given_up: FailedScopes) -> None:
+    def __init__(self, crawl_delays: CrawlDelays, given_up: GivenUpScopes) -> None:
         self.crawl_delays: CrawlDelays = crawl_delays
-        self.given_up: FailedScopes = given_up
+        self.given_up: GivenUpScopes = given_up
         self.crawls: int = 0
         self._scopes: dict[str, tuple[Scope, tuple[Engine, ...]]] = {}
 

@@ -28,7 +28,7 @@ So each request counts its refusals of that kind: one counts if the scope gave a
 once that was so, if it is refused alone); the count starts again when a request that had been refused is answered well.
 After seven it is *hopeless*, and ends with its last answer.
 
-**Scopes that were given up** (B20): their pending requests end, a later request starts afresh. The scheduler drains
+**Scopes that were given up** (B20): their pending requests end, a later request starts afresh. The scheduler refuses
 what is pending: it asks about each request before it grants it, which takes no place and no time. A request that is
 admitted afterwards carries the instant in its notes, and so is known to be a later one. Some pending requests may wait
 for a time of their own, so a scope stays listed: the last ten thousand do.
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from trawl.throttling.scopes import ScopeAmounts
 
 __all__ = [
-    "FailedScopes",
+    "GivenUpScopes",
     "adjust",
     "correct",
     "good",
@@ -212,8 +212,8 @@ def _requests(grant: Grant, outcome: Outcome) -> list[Request]:
 _MAX_LISTED = 10_000  # scopes listed
 
 
-class FailedScopes:
-    """The scopes of one crawl that were given up and are being drained.
+class GivenUpScopes:
+    """The scopes of one crawl that were given up, whose pending requests are refused.
 
     Attributes:
         at_utc: When each scope was given up, in epoch seconds. Empty in almost every crawl: test it before a call.

@@ -43,7 +43,7 @@ from trawl.throttling.managers import (
     signals_of,
 )
 from trawl.throttling.outcomes import (
-    FailedScopes,
+    GivenUpScopes,
     adjust,
     correct,
     good,
@@ -140,7 +140,7 @@ class Throttle:
         if common is not None and holder is not None:
             self._table.have_in_common(common, holder, has_job=has_job)
         self._crawl_delays = CrawlDelays(settings.throttling_scope_limit) if common is None else common.crawl_delays
-        self.given_up: FailedScopes = FailedScopes() if common is None else common.given_up
+        self.given_up: GivenUpScopes = GivenUpScopes() if common is None else common.given_up
         obeys = settings.throttling_ratelimit_obey
         self._told_cap = settings.throttling_ratelimit_max_delay if obeys else 0.0
         self.pages: PageBudgets = self._table.pages
