@@ -2,7 +2,7 @@
 
 For 10, 1,000 and 50,000 lanes it prints the microseconds of a push and of a grant with its ``sent`` and ``give_back``,
 and the lanes looked at per grant, after the first look at each. The last row is the case that is known to grow: two
-shared scopes that are closed in turn, so that lanes move between two rooms.
+shared scopes that are closed in turn, so that lanes move between two queues.
 """
 
 from __future__ import annotations

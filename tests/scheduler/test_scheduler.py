@@ -622,7 +622,7 @@ def test_i12_a_quota_that_appears_and_goes_is_felt_by_those_that_wait() -> None:
 
 
 def test_what_is_empty_is_forgotten() -> None:
-    # I01: lanes and rooms are not kept for hosts that have nothing pending
+    # I01: lanes and queues are not kept for hosts that have nothing pending
     rig = Rig(default=Limits(concurrency=1, delay=1.0))
     for number in range(30):
         rig.push(number, f"h{number % 3}", "x")

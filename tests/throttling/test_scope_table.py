@@ -96,7 +96,7 @@ def test_p8_scopes_made_at_one_instant_never_push_one_another_out() -> None:
     assert ids(table) == ["a.example", "b.example", "c.example"]
 
 
-def test_i10_scopes_configured_alike_share_a_kind() -> None:
+def test_i10_scopes_configured_alike_share_a_policy() -> None:
     table = table_of(throttling_scopes={"api": {"delay": 1.0}})
     a, b, api = (table.made(id, 0.0)[0].state.policy for id in ("a.example", "b.example", "api"))
     assert a is b

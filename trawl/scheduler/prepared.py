@@ -49,7 +49,7 @@ class PreparedQueue:
     __slots__ = (
         "_bound",
         "_group_of",
-        "_kinds",
+        "_groups",
         "_lines",
         "_next",
         "_numbers",
@@ -68,7 +68,7 @@ class PreparedQueue:
         self._waiting: dict[Scope, _Line] = {}
         self._lines: dict[Scope, _Line] = {}  # of those that wait for a place
         self._passes: dict[Grant, int] = {}  # how often each of these was passed
-        self._kinds: dict[object, _Group] = {}
+        self._groups: dict[object, _Group] = {}
         self._group_of: dict[Grant, tuple[object, _Group]] = {}
         self._timers: list[tuple[float, int, Grant]] = []
         self._bound = ROOM_TO_GROW
@@ -87,13 +87,13 @@ class PreparedQueue:
         """True if one is to be looked at."""
         return bool(self._to_look)
 
-    def add(self, grant: Grant, kind: object = None) -> None:
-        """Take ``grant`` in; it is looked at next, or behind those of its ``kind``, which wait for the same.
+    def add(self, grant: Grant, group_key: object = None) -> None:
+        """Take ``grant`` in; it is looked at next, or behind those of its group, which wait for the same.
 
-        A kind of None is its own.
+        ``group_key`` is what these have in common; None: it has a group of its own.
         """
-        key = grant if kind is None else kind
-        group = self._kinds.setdefault(key, _Group())
+        key = grant if group_key is None else group_key
+        group = self._groups.setdefault(key, _Group())
         group.grants[grant] = None
         self._group_of[grant] = key, group
         self._numbers[grant] = self._next()
@@ -110,7 +110,7 @@ class PreparedQueue:
         for scope in group.elsewhere:
             scope.elsewhere -= 1
         if not group.grants:
-            del self._kinds[key]
+            del self._groups[key]
         elif was_first:
             self._to_look[group.first()] = None
         del self._numbers[grant]

@@ -20,9 +20,19 @@ if TYPE_CHECKING:
     from trawl.scheduler.scheduler import Scheduler
     from trawl.throttling.scope import Scope
 
-__all__ = ["NO_PAGES", "NO_PLACE", "Group", "StoredCount", "pending_pages", "waiting", "why", "why_host", "why_next"]
+__all__ = [
+    "NO_PAGES",
+    "NO_PLACE",
+    "ReasonCount",
+    "StoredCount",
+    "pending_pages",
+    "waiting",
+    "why",
+    "why_host",
+    "why_next",
+]
 
-Group: TypeAlias = "tuple[int, Reason]"
+ReasonCount: TypeAlias = "tuple[int, Reason]"
 """How many grants wait, and for what."""
 
 StoredCount: TypeAlias = "Callable[[LaneKey], int]"
@@ -95,7 +105,7 @@ def pending_pages(scheduler: Scheduler) -> list[Grant]:
     return [grant for grant in [*lined, *scheduler.later.pending()] if grant.is_pending and not grant.is_direct]
 
 
-def waiting(scheduler: Scheduler, now: float, max_groups: int, stored: StoredCount | None = None) -> list[Group]:
+def waiting(scheduler: Scheduler, now: float, max_groups: int, stored: StoredCount | None = None) -> list[ReasonCount]:
     """Group the pending grants by the reason for which they wait, at most ``max_groups``, the largest first.
 
     Each grant is in the group of its own lane: of two lanes in the queue of one scope, the other may have a second

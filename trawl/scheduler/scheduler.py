@@ -238,7 +238,7 @@ class Scheduler:
         lane = grant.lane
         assert lane is not None
         lane.wait_for_places(grant, now)
-        self.prepared.add(grant, self._kind_of(grant))
+        self.prepared.add(grant, self._group_key(grant))
         # Behind those that wait already: they are looked at in their order.
         if len(self.prepared) > 1 or self.in_flight >= self.places or not (pages or grant.is_direct):
             return False
@@ -288,8 +288,8 @@ class Scheduler:
         self._wake(lane, now)  # those behind it
         return True
 
-    def _kind_of(self, grant: Grant) -> object:
-        """Return what those prepared grants have in common that wait for the same, however long; None: its own."""
+    def _group_key(self, grant: Grant) -> object:
+        """Return what prepared grants have in common that wait for the same, however long; None: a group of its own."""
         return grant.lane_id, grant.has_fetched
 
     def _place_at(self, lane: Lane, grant: Grant, now: float) -> tuple[float, tuple[Scope, ...]]:
@@ -555,7 +555,7 @@ class Scheduler:
         """
         at: ScopeQueue | None = None
         worst = now
-        is_contention, may_claim, rooms = True, len(lane.scopes) > 1, self.queues.scope_queues
+        is_contention, may_claim, scope_queues = True, len(lane.scopes) > 1, self.queues.scope_queues
         for index, scope in enumerate(lane.scopes):
             amount = 1.0 if scope.quota is None else grant.amount(index)
             # It may be in common with another crawl, whose grants begin without.
@@ -567,7 +567,7 @@ class Scheduler:
                 if until > worst:
                     worst = until
                     at = self.queues.queue_of(scope)
-            elif rooms and (queue := rooms.get(scope.id)) is not None and queue.keeps_off(lane, now):
+            elif scope_queues and (queue := scope_queues.get(scope.id)) is not None and queue.keeps_off(lane, now):
                 is_contention = is_contention and not queue.saves(lane, now)
                 at = at or queue
             elif self.begins_without_places and lane.kind == PAGE and (until := scope.begins_at(now, amount)) > now:
@@ -582,7 +582,7 @@ class Scheduler:
         return at, worst
 
     def _take(self, lane: Lane, grant: Grant, now: float) -> Grant:  # noqa: PLR0912 - each call costs at each grant
-        queues, rooms = self.queues, self.queues.scope_queues
+        queues, scope_queues = self.queues, self.queues.scope_queues
         # Before the head goes: the rank that this grant had is compared with the claimant's.
         rank = lane.rank() if queues.claims.claimant is not None else None
         self._leave(grant)
@@ -610,7 +610,7 @@ class Scheduler:
         elif rank is not None:
             queues.yield_claim(lane, rank, now)
         for scope in lane.scopes:
-            if rooms and (queue := rooms.get(scope.id)) is not None and queue.woken is lane:
+            if scope_queues and (queue := scope_queues.get(scope.id)) is not None and queue.woken is lane:
                 queue.woken = None  # it will have a new turn, others may be before it then
         if lane.queue:
             lane.take_turn(self._next_turn())
@@ -619,16 +619,16 @@ class Scheduler:
             self._retire(lane, now)
         # Last: the lane itself stands where it belongs by now, and is among those that may be woken.
         for scope in lane.scopes:
-            if rooms and (queue := rooms.get(scope.id)) is not None:
+            if scope_queues and (queue := scope_queues.get(scope.id)) is not None:
                 queues.wake(queue, now)
             if queues.keeping:
                 queues.check_kept(scope, now)
         return grant
 
     def _wake(self, lane: Lane, now: float) -> None:
-        queues, rooms = self.queues, self.queues.scope_queues
+        queues, scope_queues = self.queues, self.queues.scope_queues
         for scope in lane.scopes:
-            if rooms and (queue := rooms.get(scope.id)) is not None:
+            if scope_queues and (queue := scope_queues.get(scope.id)) is not None:
                 queues.wake(queue, now)
             if queues.keeping:
                 queues.check_kept(scope, now)

@@ -168,10 +168,10 @@ class SharedJobScheduler(Scheduler):
         while timers and timers[0][0] <= now:
             self._passed(heappop(timers)[2], now)
 
-    def _kind_of(self, grant: Grant) -> object:
+    def _group_key(self, grant: Grant) -> object:
         """Return what those have in common that wait for the same; each that needs a token waits for its own."""
         lane = grant.lane
-        return None if lane is not None and _first_shared(lane) is not None else super()._kind_of(grant)
+        return None if lane is not None and _first_shared(lane) is not None else super()._group_key(grant)
 
     def _place_at(self, lane: Lane, grant: Grant, now: float) -> tuple[float, tuple[Scope, ...]]:
         """Return the instant for the places of a prepared grant, which needs a token as well."""
