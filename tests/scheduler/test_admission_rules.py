@@ -86,7 +86,7 @@ def test_one_text_in_place_of_a_list_is_refused() -> None:
 
 
 def test_answers_by_host_are_forgotten_before_they_fill_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trawl.scheduler.rules.HOSTS_REMEMBERED", 2)
+    monkeypatch.setattr("trawl.scheduler.admission_rules.HOSTS_REMEMBERED", 2)
     admission = AdmissionRules(SchedulerSettings(), ["a.example"])
     hosts = [f"http://h{i}.example/" for i in range(5)]
     assert all(admission.is_offsite(Request(url)) for url in [*hosts, *hosts])

@@ -1,10 +1,10 @@
 """Scheduling: the rules of admission, and the choice of the request that goes next."""
 
+from trawl.scheduler.admission_rules import AdmissionRules
 from trawl.scheduler.grant import Grant
 from trawl.scheduler.lanes import Lane
 from trawl.scheduler.prefetcher import Prefetcher
 from trawl.scheduler.reasons import pending_pages
-from trawl.scheduler.rules import AdmissionRules
 from trawl.scheduler.scheduler import Refused, Scheduler
 from trawl.scheduler.settings import SchedulerSettings
 from trawl.scheduler.shared_job import SharedJobScheduler

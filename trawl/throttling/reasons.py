@@ -1,7 +1,8 @@
-"""Reasons for waiting and reports of scopes, as data (I11).
+"""Reasons for waiting (:class:`Reason`), its measure (:class:`Waits`) and reports of scopes (:class:`ScopeReport`).
 
-Each "not before" carries its scope, its limit and the source of that limit; the API, the log, the live panel and the
-table at the end read these same values.
+Each "not before" carries its scope, its limit and the source of that limit (I11); the API, the log, the live panel and
+the table at the end read these same values. :class:`MinCounter` knows the least amount that a scope's pending
+requests name: a wait that still goes on is explained by that.
 
 :class:`Waits` measures the waiting of one scope's requests, at the moment it happens. The time between two requests
 that take a scope, or since the first one that needed it, is counted for the limit of the scope that opened last. The
