@@ -241,7 +241,8 @@ class JobScopes:
     def restore_quota(self, scope: Scope, now: float) -> None:
         """Count what an earlier run spent of a quota that was just set for a scope: one of run time is set late.
 
-        By a shorter window, of the settings say, it may be over that runs on by the one which is set again.
+        Under a shorter window (of the settings) the spending may look over; under the longer one that is set again it
+        still counts.
         """
         snapshot = self._quotas.get(scope.id)
         if snapshot is None or scope.quota is None:
