@@ -5,10 +5,11 @@ Only the scheduler imports it: it is a part of the scheduler's state, kept apart
 One is looked at when it comes, when its instant has come, and when something has changed in a scope that it waits for.
 To look at all of them at each change would cost a thousandfold where a thousand hosts are crawled at once. Of those
 that wait for the same things only the first is looked at, as in a lane: else a thousand direct fetches of one host cost
-a minute. One that
-waits for a place is passed ``PASSES`` times by others that came later and need a scope of its own too, and then by none
-that could be in its way, so a grant of several scopes does not starve; one that waits for an instant is passed, for
-that is its own.
+a minute.
+
+One that waits for a place is passed ``PASSES`` times by others that came later and need a scope of its own too, and
+then by none that could be in its way, so a grant of several scopes does not starve. One that waits for an instant may
+be passed any number of times: others do not make that instant later.
 """
 
 from __future__ import annotations

@@ -73,8 +73,10 @@ class Scheduler:
         begun: Those that have begun, and have no places yet.
         begun_direct: Those of them that are direct.
         prepared: Those of them that wait for their places.
-        places_pages: Pages get their places too; False: only direct fetches did when places were taken last.
-        pages_left: At most so many are under way, begun and in flight: more pages are not wanted. May be set.
+        places_pages: True if prepared pages were given places when places were taken last; False: only direct fetches
+            were.
+        pages_left: No page begins without places while so many grants have begun or are in flight: no more pages are
+            wanted. ``inf``: any number are. May be set.
         grants: The number ever granted.
         looks: Lanes ever looked at.
         queues: The ready and the waiting lanes, for explanations and tests, to be read only; so are the next three.
