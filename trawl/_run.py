@@ -382,7 +382,7 @@ async def crawl_with(
             seed=seed,
             address_of=whereabouts.address_of,
             guard=guard,
-            job=durable,
+            open_job=durable,
             mark=crawler.marks(has_job=bool(settings.of(JobSettings).job_dir)),
             follows_loops=not settings["SCRAPY_COMPAT"],
             common=common,

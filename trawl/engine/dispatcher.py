@@ -28,7 +28,7 @@ from trawl.engine.cache_lookup import CacheLookup
 from trawl.engine.callbacks import BATCH
 from trawl.engine.fetcher import ScopeLimiters
 from trawl.engine.robots_gate import RobotsGates
-from trawl.engine.shared_job import SharedJob
+from trawl.engine.shared_job import SharedJobFollower
 from trawl.engine.start_requests import StartRequests
 from trawl.engine.state import RequestTask, State
 from trawl.engine.worker import REQUEST_TASK, Worker
@@ -60,7 +60,7 @@ class Dispatcher:
         start_requests: StartRequests,
         state: State,
         cache_lookup: CacheLookup | None = None,
-        shared_job: SharedJob | None = None,
+        shared_job: SharedJobFollower | None = None,
     ) -> None:
         self._scheduler = scheduler
         self._prefetcher = prefetcher

@@ -81,7 +81,7 @@ from trawl.engine.job import JobState
 from trawl.engine.leases import Leases
 from trawl.engine.limits import CrawlLimits
 from trawl.engine.robots_gate import RobotsGates
-from trawl.engine.shared_job import SharedJob
+from trawl.engine.shared_job import SharedJobFollower
 from trawl.engine.start_requests import StartRequests
 from trawl.engine.worker import Worker
 from trawl.events import ScopeBackedOff
@@ -113,7 +113,7 @@ class Engine:
         self._backoff_steps: dict[str, int] = {}
         # What decides: the throttle and the scheduler call the three methods below, once all of this is there.
         self._limiters = ScopeLimiters()
-        self.line: Line | None = None if context.job is None else context.job.job.line
+        self.line: Line | None = None if context.open_job is None else context.open_job.job.line
         # The scopes of a job in a server are shared by processes, in another way.
         common = context.common if self.line is None else None
         self.throttle: Throttle = Throttle(
@@ -126,7 +126,7 @@ class Engine:
             failed=lambda: stats.inc("throttling_errors"),
             common=common,
             holder=self,
-            has_job=context.job is not None,
+            has_job=context.open_job is not None,
         )
         places, depth_first = settings.concurrent_requests or math.inf, context.scheduler.depth_first
         if self.line is None:
@@ -141,9 +141,9 @@ class Engine:
             state=state,
             scheduler=self.scheduler,
             changed=self._scope_changed,
-            session=None if context.job is None else context.job.job.session,
+            session=None if context.open_job is None else context.open_job.job.session,
         )
-        self.job_state: JobState | None = None if context.job is None else JobState(context, self.throttle)
+        self.job_state: JobState | None = None if context.open_job is None else JobState(context, self.throttle)
         known_robots = None if self.job_state is None else self.job_state.host_state.robots
         self._gates = RobotsGates(context, self.throttle, self.scheduler, known_robots)
         # The way in.
@@ -174,7 +174,7 @@ class Engine:
             context, self.leases, items, self.job_state, self.hooks.start
         )
         self.idle_runner: IdleRunner = IdleRunner(self.hooks, self.leases, context.shields, state)
-        self.shared_job: SharedJob | None = self._shared_job(admission, prefetcher)
+        self.shared_job: SharedJobFollower | None = self._job_follower(admission, prefetcher)
         self.dispatcher: Dispatcher = Dispatcher(
             scheduler=self.scheduler,
             prefetcher=prefetcher,
@@ -189,13 +189,13 @@ class Engine:
             shared_job=self.shared_job,
         )
 
-    def _shared_job(self, admission: Admission, prefetcher: Prefetcher) -> SharedJob | None:
+    def _job_follower(self, admission: Admission, prefetcher: Prefetcher) -> SharedJobFollower | None:
         """Make the follower of a job that several processes share; None: this one has it alone, in a directory."""
         context, job_state = self.context, self.job_state
-        session = None if context.job is None else context.job.job.session
+        session = None if context.open_job is None else context.open_job.job.session
         if session is None or job_state is None:
             return None
-        shared_job = SharedJob(
+        shared_job = SharedJobFollower(
             context,
             session,
             job_state=job_state,
@@ -215,12 +215,12 @@ class Engine:
     def _item_sender(self) -> ItemSender | JobItems:
         context, limit, processor = self.context, self.limits.items, self.processor
         spider, receivers, stats, events = context.spider, context.receivers, context.stats, context.events
-        if context.job is None:
+        if context.open_job is None:
             return ItemSender(processor, spider, receivers, context.collected, stats, limit, events=events)
         # What goes to another receiver than the job is gone before its page has ended: there each item is checked.
         at_once, at_end = (limit, None) if receivers else (None, limit)
         sender = ItemSender(processor, spider, receivers, None, stats, at_once, is_held=True, events=events)
-        job = context.job
+        job = context.open_job
         return JobItems(sender, job.outbox, context.frontier, job.job, stats, context.collected, at_end)
 
     def _shared_job_scheduler(self, line: Line, places: float, *, depth_first: bool) -> SharedJobScheduler:

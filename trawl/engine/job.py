@@ -83,9 +83,9 @@ class JobState:
     """
 
     def __init__(self, context: CrawlContext, throttle: Throttle) -> None:
-        assert context.job is not None
-        self._job = context.job.job
-        self._info = context.job.info
+        assert context.open_job is not None
+        self._job = context.open_job.job
+        self._info = context.open_job.info
         jars, max_age = context.middleware_stack.jars, context.robots.robotstxt_max_age
         self.host_state: HostState = HostState(self._job, throttle, jars, context.wall, max_age)
         self._statistics = statistics_section(self._job)

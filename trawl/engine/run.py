@@ -113,7 +113,7 @@ def _begun(context: CrawlContext, engine: Engine) -> list[Watcher]:
     """Begin what runs beside a crawl, and return the tasks that watch it."""
     own = own_watchers(context.engine.watchers, engine.crawl)
     engine.hooks.begin(context.events)
-    others = job_watchers(context.job, context.wall)
+    others = job_watchers(context.open_job, context.wall)
     return [*others, *context.watchers, *limit_watchers(context.engine, engine.limits), *own]
 
 
@@ -244,7 +244,7 @@ class _WriterTask:
 
     def _failed(self, error: FeedError) -> None:
         self.error = self.error or error
-        has_job = self._engine.context.job is not None
+        has_job = self._engine.context.open_job is not None
         logger.error("%s; %s", error, _WITH_JOB if has_job else _WITHOUT_JOB)
         self._engine.crawl.cancel("feed_error")
 

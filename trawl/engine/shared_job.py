@@ -50,13 +50,13 @@ if TYPE_CHECKING:
     from trawl.scheduler import Grant, Prefetcher, Scheduler
     from trawl.throttling import Throttle
 
-__all__ = ["SharedJob"]
+__all__ = ["SharedJobFollower"]
 
 LOOK = 0.05
 """Seconds between two looks whether something of a part that is to be given back is still under way."""
 
 
-class SharedJob:
+class SharedJobFollower:
     """Follows what changes in a job that several processes share.
 
     Args:
@@ -88,9 +88,9 @@ class SharedJob:
         throttle: Throttle,
         cache_lookup: CacheLookup | None,
     ) -> None:
-        assert context.job is not None
-        self._job = context.job.job
-        self._outbox = context.job.outbox
+        assert context.open_job is not None
+        self._job = context.open_job.job
+        self._outbox = context.open_job.outbox
         self._state = context.state
         self._stats = context.stats
         self._session = session
