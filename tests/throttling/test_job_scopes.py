@@ -121,6 +121,14 @@ def test_p8_a_backoff_is_kept_and_eases_while_nothing_runs() -> None:
     assert resumed(state, 7200.0, 60.0, download_delay=1.0).scope(A, 1000.0).delay == 1.0
 
 
+def test_a_backoff_is_stored_under_the_names_that_earlier_jobs_have() -> None:
+    throttle = throttle_of()
+    refused(throttle, 100.0)
+    state = msgspec.msgpack.decode(msgspec.msgpack.encode(throttle.snapshot(101.0)))
+    assert state["scopes"][A]["trouble_for"] == 1.0
+    assert state["scopes"][A]["trouble"]["steps"] == 1
+
+
 def test_without_a_good_answer_a_backoff_stays_whatever_time_passes_and_time_down_is_no_trouble() -> None:
     throttle = throttle_of(download_delay=1.0)
     refused(throttle, 0.0)

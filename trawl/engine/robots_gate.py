@@ -303,8 +303,8 @@ class RobotsGates:
             self._give_up(origin, known, "robots_unreachable", outcome)
             return
         # What the throttle leaves out of the host's time without an answer is left out here too (B20).
-        trouble_since = self._throttle.trouble_since(host_scope(f"{origin}/"))
-        left = max(known.failing_since, trouble_since) + self._give_up_after - now
+        host_failing_since = self._throttle.failing_since(host_scope(f"{origin}/"))
+        left = max(known.failing_since, host_failing_since) + self._give_up_after - now
         if left <= A_MOMENT:
             self._give_up(origin, known, "robots_forbidden", outcome)
             return

@@ -102,14 +102,14 @@ def scope_snapshot(scope: Scope, now: float, to_epoch: Clock) -> ScopeSnapshot:
     auto, rule, rampup = state.auto, state.policy.autothrottle, state.rampup
     has_moved = rampup is not None and (rampup.delay, rampup.delay_per_slot, rampup.concurrency) != configured
     has_learned = auto is not None and rule is not None and auto != rule.first_delay
-    has_trouble = state.backoff is not None or state.failure_timer is not None
+    is_failing = state.backoff is not None or state.failure_timer is not None
     return ScopeSnapshot(
         pace=_pace(scope, now, to_epoch),
         quota=_quota(scope, now, to_epoch),
-        trouble=None if state.backoff is None else state.backoff.moved(to_epoch),
-        trouble_for=math.inf if state.failure_timer is None else now - state.failure_timer.since,
-        trigger_source=state.trigger_source if has_trouble else "",
-        good_at=to_epoch(state.good_at) if has_trouble else -math.inf,
+        backoff=None if state.backoff is None else state.backoff.moved(to_epoch),
+        failing_for=math.inf if state.failure_timer is None else now - state.failure_timer.since,
+        trigger_source=state.trigger_source if is_failing else "",
+        good_at=to_epoch(state.good_at) if is_failing else -math.inf,
         has_answered=state.has_answered,
         refused=state.refused,
         robots=0.0 if scope.is_idle(now) else state.wish,
@@ -176,7 +176,7 @@ def moved(snapshot: ThrottleSnapshot, at: float) -> ThrottleSnapshot:
             pace=pace,
             quota=None if scope.quota is None else scope.quota.moved(clock),
             told=None if scope.told is None else scope.told.moved(clock),
-            trouble=None if scope.trouble is None else scope.trouble.moved(clock),
+            backoff=None if scope.backoff is None else scope.backoff.moved(clock),
             good_at=clock(scope.good_at),
         )
     return msgspec.structs.replace(snapshot, at=at, unknown_until=clock(snapshot.unknown_until), scopes=scopes)
@@ -266,7 +266,7 @@ class JobScopes:
                 self._quotas[scope.id] = snapshot.quota
                 self.restore_quota(scope, now)
             self._learned(scope, state, snapshot)
-            self._trouble(scope, state, snapshot, now)
+            self._failing(scope, state, snapshot, now)
             if snapshot.told is not None:
                 told = snapshot.told.moved(self._from_epoch)
                 if told.until > now:
@@ -318,16 +318,16 @@ class JobScopes:
         if learned is not None and state.rampup is not None and learned.configured == configured:
             state.rampup.restore(learned)
 
-    def _trouble(self, scope: Scope, state: ScopeState, snapshot: ScopeSnapshot, now: float) -> None:
+    def _failing(self, scope: Scope, state: ScopeState, snapshot: ScopeSnapshot, now: float) -> None:
         state.has_answered |= snapshot.has_answered
         state.refused = snapshot.refused
         state.trigger_source = snapshot.trigger_source
         state.good_at = min(self._from_epoch(snapshot.good_at), now)
-        state.failure_timer = FailureTimer(now - snapshot.trouble_for) if snapshot.trouble_for < math.inf else None
-        if snapshot.trouble is not None:
-            trouble = snapshot.trouble.moved(lambda at: min(self._from_epoch(at), now))
+        state.failure_timer = FailureTimer(now - snapshot.failing_for) if snapshot.failing_for < math.inf else None
+        if snapshot.backoff is not None:
+            backoff = snapshot.backoff.moved(lambda at: min(self._from_epoch(at), now))
             full = state.base(scope).concurrency  # the settings may have changed meanwhile
-            slots = min(trouble.concurrency, full) if trouble.is_cut else full
-            state.backoff = msgspec.structs.replace(trouble, full=full, concurrency=slots)
-            state.triggered_at = trouble.quiet_from
+            slots = min(backoff.concurrency, full) if backoff.is_cut else full
+            state.backoff = msgspec.structs.replace(backoff, full=full, concurrency=slots)
+            state.triggered_at = backoff.quiet_from
             state.settle(scope, now)

@@ -144,8 +144,8 @@ class ScopeSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     Attributes:
         pace: When it sent, and until when it is held.
         quota: What was spent; None: nothing.
-        trouble: How far it has backed off; None: not at all.
-        trouble_for: Seconds of trouble without a good answer, while the crawl ran; ``inf``: there is none.
+        backoff: How far it has backed off; None: not at all.
+        failing_for: Seconds of failures without a good answer, while the crawl ran; ``inf``: there are none.
         trigger_source: What the last trigger was, in words.
         good_at: The last good answer.
         has_answered: True if anything was ever answered.
@@ -159,8 +159,9 @@ class ScopeSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
     pace: SendSnapshot | None = None
     quota: QuotaSnapshot | None = None
-    trouble: BackoffState | None = None
-    trouble_for: float = inf
+    # Stored under the names that these two had when the first jobs were stored.
+    backoff: BackoffState | None = msgspec.field(default=None, name="trouble")
+    failing_for: float = msgspec.field(default=inf, name="trouble_for")
     trigger_source: str = ""
     good_at: float = -inf
     has_answered: bool = False

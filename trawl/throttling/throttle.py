@@ -522,7 +522,7 @@ class Throttle:
         if state.apply(scope):
             self._moved(scope, now)
 
-    def trouble_since(self, host_scope: str) -> float:
+    def failing_since(self, host_scope: str) -> float:
         """Return the instant since which a host gave no good answer; ``-inf`` if its last one was good (B20)."""
         scope = self._table.get(self.resolver.scope_of_host(host_scope))
         return -math.inf if scope is None or scope.state.failure_timer is None else scope.state.failure_timer.since
