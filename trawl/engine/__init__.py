@@ -1,4 +1,4 @@
-"""The engine: runs one crawl from its plan to its end."""
+"""The engine: runs one crawl from its context to its end."""
 
 from trawl.engine.context import CrawlContext
 from trawl.engine.crawl import Crawl, Waiting, Watcher
