@@ -219,6 +219,22 @@ def test_a_backed_off_delay_is_named_as_what_it_is() -> None:
     assert scope.reason(1.0) == Reason("a", "backoff", 4.0, "backoff step 2")
 
 
+def test_the_instant_told_behind_one_that_connects_is_not_later_than_it_may_be() -> None:
+    scope = Scope("s", Limits(delay=0.5))
+    scope.begins_without_places = True
+    for _ in range(3):
+        scope.begin()
+    slot = scope.take(0.0, has_begun=True)
+    scope.sent(slot, 0.3, granted_at=0.0)  # a new connection
+    scope.give(slot)
+    slot = scope.take(0.9, has_begun=True)
+    # By the plan it is at the wire at 1.2, and the third takes its place for 1.7.
+    assert scope.place_at(0.9) == pytest.approx(1.4)
+    assert scope.reason(0.9, has_begun=True).until == pytest.approx(1.4)
+    scope.sent(slot, 0.9, granted_at=0.9)  # it has found an open connection
+    assert scope.opens_at(scope.take(1.3, has_begun=True), 1.3) == pytest.approx(1.4)
+
+
 def test_only_more_than_contention_shuts_a_scope() -> None:
     scope = Scope("a", Limits(concurrency=2, delay=1.0))
     passed(scope, 0.0)
