@@ -1,18 +1,18 @@
-"""Shared scopes: which they are, the line of those who want them, and what one process knows of them.
+"""Shared scopes: which they are, the line of requests that want them, and what one process knows of them.
 
 Theory of operation. In a job that several processes work on, each host is one process's alone, and so are the scopes
 that look like that host. All others, a proxy, an account, an API key, and those declared with ``shared``, are needed by
-several: the job's store grants them, all shared scopes of a request at once. Who asks gets a *token*, good for one
-send, or stands in line (:class:`Line`). The process keeps a scope of its own for each all the same. It spaces its own
-sends exactly, knows what they were refused for, and backs off by the same policies as ever; the store only holds
-everybody to what they lead to. So a shared scope is never faster than one process alone would let it be::
+several: the job's store grants them, all shared scopes of a request at once. A process that asks gets a *token*, good
+for one send, or stands in line (:class:`Line`). The process keeps a scope of its own for each all the same. It spaces
+its own sends exactly, knows what they were refused for, and backs off by the same policies as ever; the store only
+holds everybody to what they lead to. So a shared scope is never faster than one process alone would let it be::
 
     here: own sends, jitter, lead, backoff ──► limits in force ──► store: all sends, places, quota ──► tokens
                        ▲                                             │
                        └──────── what another process has learned ◄──┘
 
-What was learned is written with a version: who has not heard of the latest adopts that, unless its own is slower and
-newer.
+What was learned is written with a version: a process that has not read the latest adopts that, unless its own is
+slower and newer.
 """
 
 from __future__ import annotations
