@@ -1,7 +1,7 @@
 """Writes the pages that show the last figures: ``python -m benchmarks.report``.
 
-``docs/explanation/speed.md`` with its pictures, tables and plots of ``rate-limited-servers.md``, and the table of the
-first page and of the README.
+``docs/explanation/speed.md`` with its pictures, tables and plots of ``rate-limited-servers.md``, and the speeds on the
+first page and in the README.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ RESULTS = ROOT / "benchmarks" / "results" / "latest.json"
 FOLDER = ROOT / "docs" / "explanation"
 
 FIRST_PAGES = {ROOT / "README.md": "docs/explanation/", ROOT / "docs" / "index.md": "explanation/"}
-"""The pages with the table of the crawlers, and where the explanations are from there."""
+"""The pages that show the speeds, and the path from each to the explanations."""
 
 ELSEWHERE = ("limits",)
 """Rows that another page tells."""
@@ -234,8 +234,8 @@ def with_tables(text: str, kept: dict[str, Any]) -> str:
 
 
 def with_figures(text: str, kept: dict[str, Any], folder: str) -> str:
-    """A first page with the crawlers beside each other; ``folder`` leads from there to the explanations."""
-    return between(between(text, "figures", beside(kept)), "sources", sources(kept, folder))
+    """Return a first page with the measured speeds; ``folder`` is the path from the page to the explanations."""
+    return between(text, "figures", speeds(kept, folder))
 
 
 def tables(kept: dict[str, Any]) -> str:
@@ -258,42 +258,20 @@ def cell(figure: dict[str, Any]) -> str:
     return f"{value} ({refused}){lost}"
 
 
-BESIDE = ("trawl", "Scrapy", "Crawlee")
-"""The crawlers of the first page."""
-USED, LOSING = "10/s, burst 5", "2/s, burst 5"
-"""The servers of the first page, as the row ``limits`` calls them."""
+def speeds(kept: dict[str, Any], folder: str) -> str:
+    """Return the first page's line about speed, measured with the real programs.
 
-
-def beside(kept: dict[str, Any]) -> str:
-    """The first page's table: speed, and what a limit of the server does to each crawler."""
-    limits = {figure["name"]: figure for figure in kept["rows"]["limits"]["figures"]}
-    used, losing = ([limits[f"{case}: {name}"] for name in BESIDE] for case in (USED, LOSING))
-    rows = {
-        "": [f"{name}<br>{version(kept, name)}" if name != "trawl" else name for name in BESIDE],
-        "no limit: pages/s": [shown(value_of(kept, "pages", name)) for name in BESIDE],
-        "10/s: share used": [f"{figure['value']:.0f} %" for figure in used],
-        "10/s: refused": [refused_and_lost(figure)[0] for figure in used],
-        "2/s: pages lost": [refused_and_lost(figure)[1] for figure in losing],
-    }
-    lines = [f"| {title} | {' | '.join(cells)} |".replace("|  |", "| |") for title, cells in rows.items()]
-    return "\n".join([lines[0], "|--|--|--|--|", *lines[1:]]) + "\n"
-
-
-SOURCES = """The table's first line is `python -m benchmarks`, {pages}, one process each. The others are `python -m
-benchmarks --row limits`, {limits}: servers that allow 10 and 2 requests a second, with bursts of 5; the share of that
-which was used, refusals for each 100 pages, and pages that were given up; trawl with `rampup`, and small models of the
-other two as they come, written from their sources. [Speed]({folder}speed.md) and
-[rate-limited servers]({folder}rate-limited-servers.md) have the machine, the goals that are missed, and other servers
-and controllers; there Crawlee's throttled request manager gives up none, and uses {throttled} of the limit of 2 a
-second."""
-
-
-def sources(kept: dict[str, Any], folder: str) -> str:
-    """What the table's figures are, when they were measured, and the commands that measure them."""
-    figures = {figure["name"]: figure["value"] for figure in kept["rows"]["limits"]["figures"]}
-    throttled = f"{figures[f'{LOSING}: Crawlee, throttled']:.0f} %"
-    text = SOURCES.format(pages=day(kept, "pages"), limits=day(kept, "limits"), folder=folder, throttled=throttled)
-    return fill(text, 120, break_long_words=False, break_on_hyphens=False) + "\n"
+    Args:
+        kept: The results of the benchmarks.
+        folder: The path from the page to the explanations.
+    """
+    ours, scrapy, crawlee = (f"{shown(value_of(kept, 'pages', name))}" for name in ("trawl", "Scrapy", "Crawlee"))
+    text = (
+        f"- **Fast.** {ours} pages per second in one process without delays. Scrapy {version(kept, 'Scrapy')} reaches"
+        f" {scrapy} and Crawlee {version(kept, 'Crawlee')} reaches {crawlee} on the same"
+        f" [benchmark]({folder}speed.md) ({day(kept, 'pages')})."
+    )
+    return fill(text, 118, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False) + "\n"
 
 
 def version(kept: dict[str, Any], name: str) -> str:

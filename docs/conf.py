@@ -30,8 +30,6 @@ extensions = [
 exclude_patterns = ["_build"]
 html_theme = "furo"
 html_title = f"trawl {version}"
-html_static_path = ["_static"]
-html_css_files = ["first-page.css"]
 html_search_scorer = str(Path(__file__).parent / "_ext" / "scorer.js")
 
 myst_enable_extensions = ["colon_fence", "deflist"]

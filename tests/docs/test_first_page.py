@@ -10,9 +10,6 @@ from docs._ext.first_page import FOLDER, PICTURES
 from tests.docs.blocks import blocks_of
 from tests.docs.given import ROOT
 
-ROWS, COLUMNS = 18, 45
-"""The lines in the blocks of a column, and their width, for which a window of 1,280 x 800 has room."""
-
 
 @pytest.mark.parametrize("name", PICTURES)
 def test_a_picture_shows_what_a_crawl_does_and_asks_no_other_site(name: str) -> None:
@@ -21,19 +18,34 @@ def test_a_picture_shows_what_a_crawl_does_and_asks_no_other_site(name: str) -> 
     assert "url(http" not in drawn.replace('"', "")
 
 
-def first_screen(page: Path) -> str:
-    """What stands in the two columns, with links and pictures as from ``docs``."""
+def opening(page: Path) -> str:
+    """Return the text of a first page up to its examples, with links and pictures as from ``docs``."""
     text = page.read_text("utf-8")
-    return text[text.index("# trawl\n") : text.index("</table>")].replace("(docs/", "(")
+    return text[text.index("# trawl\n") : text.index("## Try it")].replace("(docs/", "(")
 
 
-def test_the_readme_and_the_first_page_say_the_same_in_one_screen() -> None:
-    shown = first_screen(ROOT / "README.md")
-    assert shown == first_screen(FOLDER / "index.md")
-    columns = shown.split("</td><td")
-    assert [column.count("![") for column in columns] == [2, 0]
-    assert "| trawl | Scrapy" in columns[1]
-    for column in columns:
-        lines = [line for block in blocks_of(column) for line in block.text.splitlines()]
-        assert 10 < len(lines) <= ROWS
-        assert max(map(len, lines)) <= COLUMNS
+def examples(page: Path) -> str:
+    text = page.read_text("utf-8")
+    return text[text.index("## Write a spider") :].replace("(docs/", "(").partition("\n## ")[0]
+
+
+def test_the_readme_and_the_landing_page_have_the_same_first_screen() -> None:
+    readme, index = ROOT / "README.md", FOLDER / "index.md"
+    assert opening(readme).split() == opening(index).split()
+    assert examples(readme).split() == examples(index).split()
+
+
+def test_the_readme_is_one_column_that_fits_a_phone() -> None:
+    text = (ROOT / "README.md").read_text("utf-8")
+    assert "<table" not in text
+    assert "\n|" not in text
+    assert 130 <= len(text.splitlines()) <= 150
+    assert max(map(len, text.splitlines())) <= 120
+
+
+def test_the_first_two_shell_blocks_are_one_command_line_each() -> None:
+    blocks = [block for block in blocks_of((ROOT / "README.md").read_text("utf-8")) if block.language == "sh"]
+    crawl, tests = (block.text for block in blocks[:2])
+    assert crawl.count("\n") == tests.count("\n") == 1
+    assert "trawl crawl examples/pydoc.py -O out.jsonl" in crawl
+    assert "nox -s tests" in tests
