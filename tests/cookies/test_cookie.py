@@ -146,3 +146,41 @@ def test_a_path_covers_itself_and_what_is_below_it(path: str, url: str, is_sent:
 def test_no_field_breaks_the_parser(text: str) -> None:
     cookie = read(text)
     assert cookie is None or cookie.domain == "www.a.example" or "www.a.example".endswith("." + cookie.domain)
+
+
+LATER = "Expires=Wed, 01 Jan 2025 00:01:00 GMT"
+
+
+@pytest.mark.parametrize(
+    ("attributes", "expected"),
+    [
+        (f"Path=/{'x' * 1023}", f"/{'x' * 1023}"),
+        (f"Path=/{'x' * 1024}", "/dir"),
+        (f"Path=/a; Path=/{'x' * 1024}", "/a"),
+        (f"Path=/a; {'x' * 2000}=1", "/a"),
+        (f"Domain={'x' * 1025}; Path=/a", "/a"),
+        ("Path=/a; Path=b", "/dir"),
+    ],
+)
+def test_an_attribute_of_more_than_1024_bytes_does_not_count_6265bis_5_6(attributes: str, expected: str) -> None:
+    cookie = read(f"a=b; {attributes}")
+    assert cookie is not None
+    assert cookie.path == expected
+
+
+@pytest.mark.parametrize(
+    ("attributes", "seconds"),
+    [
+        ("Max-Age=60; Max-Age=x", 60),
+        ("Max-Age=x; Max-Age=60", 60),
+        ("Max-Age=90; Max-Age=60", 60),
+        (f"{LATER}; Expires=never", 60),
+        (f"Expires=Wed, 01 Jan 2025 00:01:30 GMT; {LATER}", 60),
+        (f"Max-Age={'6' * 1025}; {LATER}", 60),
+        (f"{LATER}; Max-Age=", 60),
+    ],
+)
+def test_the_last_valid_attribute_of_a_name_counts_6265bis_5_6(attributes: str, seconds: int) -> None:
+    cookie = read(f"a=b; {attributes}")
+    assert cookie is not None
+    assert cookie.expires_utc == NOW + timedelta(seconds=seconds)

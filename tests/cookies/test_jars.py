@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from trawl.cookies import Cookie, Jar, Jars, RequestUrl
+from trawl.cookies import Cookie, Jar, Jars, RequestUrl, from_json, to_json
 from trawl.cookies.jars import MAX_COOKIES, MAX_PER_DOMAIN, is_public_suffix
 from trawl.http import Request, Response
 
@@ -35,6 +35,46 @@ def test_what_a_site_sets_is_sent_back_to_it() -> None:
     assert header(jars, "https://www.a.example/other") == "a=1"
     assert header(jars, "https://b.example/") is None
     assert header(jars, "https://sub.www.a.example/dir/") is None
+
+
+def test_cookies_of_equal_path_are_sent_oldest_first_6265bis_5_8_3() -> None:
+    jars = jars_after("two=2; Domain=a.example; Path=/", "one=1; Path=/", "three=3; Domain=a.example; Path=/", "deep=4")
+    assert header(jars) == "deep=4; two=2; one=1; three=3"
+
+
+def test_a_cookie_that_is_set_again_is_as_old_as_before_6265bis_5_7() -> None:
+    jars = jars_after("a=1; Path=/", "b=2; Domain=a.example; Path=/", "a=3; Path=/")
+    assert header(jars) == "a=3; b=2"
+
+
+@pytest.mark.parametrize("at", [30, 60])
+def test_a_cookie_that_has_ended_or_was_taken_back_is_not_what_a_later_one_replaces(at: int) -> None:
+    jars = jars_after("a=1; Path=/; Max-Age=60", "b=2; Path=/")
+    end = ["a=; Path=/; Max-Age=0"] if at < 60 else []
+    again = Response(URL, headers=[("Set-Cookie", text) for text in [*end, "a=3; Path=/"]])
+    jars.store(Request(URL), again, lambda: NOW + timedelta(seconds=at))
+    assert header(jars, at=at) == "b=2; a=3"
+
+
+def test_a_cookie_of_the_host_and_one_of_its_domain_are_two_6265bis_5_7() -> None:
+    jars = jars_after("a=1; Domain=www.a.example; Path=/", "a=2; Path=/", "a=; Path=/; Max-Age=0")
+    assert header(jars) == "a=1"
+
+
+def test_a_jar_is_read_in_the_order_in_which_its_cookies_were_made() -> None:
+    jars = jars_after("b=1; Domain=a.example; Path=/", "a=1; Path=/", "c=1; Domain=a.example; Path=/")
+    again = Jars()
+    for name, cookie in from_json(to_json(jars, NOW)):
+        again.add(cookie, name)
+    assert header(again) == header(jars) == "b=1; a=1; c=1"
+
+
+def test_a_stored_cookie_that_is_too_long_is_left_out() -> None:
+    jars = Jars()
+    jars.add(Cookie("a", "x" * 4095, "www.a.example"))
+    jars.add(Cookie("b", "x" * 4096, "www.a.example"))
+    jars.add(Cookie("c", "\u20ac" * 1366, "www.a.example"))  # 4,098 bytes of UTF-8
+    assert [cookie.name for cookie in jars.jar()] == ["a"]
 
 
 def test_a_domain_cookie_is_sent_below_its_domain() -> None:

@@ -45,7 +45,8 @@ async def test_the_target_is_relative_to_the_pages_base() -> None:
     "tag",
     [
         b"<META HTTP-EQUIV=REFRESH CONTENT='0;URL=/there'>",
-        b"<mEtA\ncontent='0;url=/there' http-equiv=rEfReSh",
+        b"<mEtA\ncontent='0;url=/there' http-equiv=rEfReSh>",
+        b"<meta/http-equiv='refresh'/content='0;url=/there'/>",
         b"""<meta name="a > b" content='0;url=/there' http-equiv="refresh">""",
         b"<meta charset=utf-8><meta name=viewport><meta http-equiv='refresh' content='0;url=/there'>",
     ],
@@ -70,6 +71,9 @@ async def test_a_refresh_is_found_however_it_is_written(tag: bytes) -> None:
         b"<!-- " + page("0; url=/there") + b" -->",
         b" " * 5000 + page("0; url=/there"),
         b"a page about refreshments",
+        b"<title>" + page("0; url=/there") + b"</title>",
+        b"<textarea>" + page("0; url=/there") + b"</textarea>",
+        b"<style>" + page("0; url=/there") + b"</style>",
     ],
 )
 async def test_a_page_that_does_not_lead_on_stays_a_page(body: bytes) -> None:
@@ -80,6 +84,31 @@ async def test_a_page_that_does_not_lead_on_stays_a_page(body: bytes) -> None:
 
 async def test_what_is_no_html_stays_as_it_is() -> None:
     assert (await follow(page("0; url=/there"), Content_Type="text/plain")).then is None
+
+
+@pytest.mark.parametrize("content_type", ["text/html", "text/plain", "application/pdf"])
+async def test_the_field_refresh_is_followed_as_well(content_type: str) -> None:
+    then = (await follow(b"", Content_Type=content_type, Refresh="5; url=there")).then
+    assert isinstance(then, Replace)
+    assert (then.request.url, then.delay) == ("https://a.example/there", 5.0)
+
+
+async def test_the_field_is_read_first_and_relative_to_the_page_itself() -> None:
+    body = page("0; url=/other", before='<base href="https://b.example/x/">')
+    assert (await follow(body, Refresh="1;there")).then.request.url == "https://a.example/there"  # type: ignore[union-attr]
+    assert (await follow(body, Refresh="x")).then.request.url == "https://b.example/other"  # type: ignore[union-attr]
+
+
+async def test_the_first_refresh_that_is_valid_counts() -> None:
+    body = page("x", after='<meta http-equiv=refresh content="1;there"><meta http-equiv=refresh content="2;no">')
+    then = (await follow(body)).then
+    assert isinstance(then, Replace)
+    assert (then.request.url, then.delay) == ("https://a.example/there", 1.0)
+
+
+async def test_a_refresh_without_a_url_is_of_the_page_itself() -> None:
+    assert (await follow(page("5"))).then is None
+    assert isinstance((await follow(page("5"), Set_Cookie="seen=1")).then, Replace)
 
 
 async def test_an_element_in_which_it_does_not_count_is_the_users_to_choose() -> None:

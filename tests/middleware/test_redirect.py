@@ -119,10 +119,35 @@ async def test_a_redirect_max_delay_of_zero_heeds_no_retry_after_d08() -> None:
     assert then.delay == 0.0
 
 
-async def test_the_bytes_of_a_location_are_read_as_utf_8() -> None:
-    as_latin_1 = "/\u00e9t\u00e9".encode().decode("latin-1")
-    assert (await target_of(Request(HERE), as_latin_1)).url == "https://a.example/%C3%A9t%C3%A9"
-    assert (await target_of(Request(HERE), "/\u00e9t\u00e9")).url == "https://a.example/%C3%A9t%C3%A9"
+@pytest.mark.parametrize(
+    ("raw", "path"),
+    [
+        ("\u00e9t\u00e9".encode(), "%C3%A9t%C3%A9"),
+        ("новости".encode("cp1251"), "%ED%EE%E2%EE%F1%F2%E8"),
+        ("\u00e9t\u00e9".encode("latin-1"), "%E9t%E9"),
+        (b"a?b=\x80#\xff", "a?b=%80#%FF"),
+        (b"%E9 \xe9", "%E9%20%E9"),
+    ],
+)
+async def test_raw_bytes_of_a_location_are_percent_encoded_unchanged(raw: bytes, path: str) -> None:
+    assert (await target_of(Request(HERE), "/" + raw.decode("latin-1"))).url == f"https://a.example/{path}"
+
+
+async def test_raw_bytes_of_a_locations_host_are_utf_8() -> None:
+    location = "https://b\u00fccher.example/".encode().decode("latin-1")
+    assert (await target_of(Request(HERE), location)).url == "https://xn--bcher-kva.example/"
+
+
+async def test_a_location_that_middleware_wrote_as_text_is_read_as_utf_8() -> None:
+    assert (await target_of(Request(HERE), "/\u20ac")).url == "https://a.example/%E2%82%AC"
+
+
+@pytest.mark.parametrize("second", ["/there", "/elsewhere", "https://b.example/", ""])
+async def test_of_several_locations_the_first_counts(second: str) -> None:
+    web = Web(Response(HERE, 302, [("Location", "/there"), ("location", second)]))
+    then = (await web.through([redirect(MiddlewareSettings(), now_utc)], Request(HERE))).then
+    assert isinstance(then, Replace)
+    assert then.request.url == "https://a.example/there"
 
 
 async def test_a_fragment_is_kept_unless_the_location_has_one() -> None:

@@ -16,6 +16,7 @@ import attrs
 import msgspec
 
 from trawl.http import host_of, scheme_of
+from trawl.http.headers import field_bytes
 
 if TYPE_CHECKING:
     from trawl.cookies.jars import Jars
@@ -27,6 +28,7 @@ __all__ = [
     "from_json",
     "from_netscape",
     "is_netscape",
+    "is_too_long",
     "parse_cookie_date",
     "parse_set_cookie",
     "path_matches",
@@ -35,6 +37,7 @@ __all__ = [
 ]
 
 MAX_BYTES = 4096  # name and value; a longer cookie is refused (6265bis, 5.6)
+MAX_ATTRIBUTE_BYTES = 1024  # the value of an attribute; a longer one does not count (6265bis, 5.6)
 MAX_SECONDS = 400 * 24 * 3600  # the maximum age of a cookie, whatever it says (6265bis, 5.5)
 
 _CONTROL = re.compile("[\x00-\x08\x0a-\x1f\x7f]")
@@ -178,7 +181,7 @@ def parse_set_cookie(
     pair, *parts = text.split(";")
     name, equals, value = pair.partition("=")
     name, value = (name.strip(" \t"), value.strip(" \t")) if equals else ("", name.strip(" \t"))
-    if not (name or value) or _CONTROL.search(text) or len(name) + len(value) > MAX_BYTES:
+    if not (name or value) or _CONTROL.search(text) or is_too_long(name, value):
         return None
     attributes = _attributes(parts)
     is_secure = "secure" in attributes
@@ -199,9 +202,26 @@ def parse_set_cookie(
 
 
 def _attributes(parts: list[str]) -> dict[str, str]:
-    """Return the attributes by lower-case name; the last one of a name counts."""
-    split = [part.partition("=") for part in parts]
-    return {name.strip(" \t").lower(): value.strip(" \t") for name, _, value in split}
+    """Return the attributes by lower-case name; the last one of a name that is valid counts (6265bis, 5.6)."""
+    attributes: dict[str, str] = {}
+    for part in parts:
+        name, _, value = part.partition("=")
+        name, value = name.strip(" \t").lower(), value.strip(" \t")
+        if len(value) <= MAX_ATTRIBUTE_BYTES and (name not in attributes or _may_follow(name, value)):
+            attributes[name] = value
+    return attributes
+
+
+def _may_follow(name: str, value: str) -> bool:
+    """Return False if a second attribute of this name is not valid, so that the first one counts."""
+    if name == "expires":
+        return parse_cookie_date(value) is not None
+    return name != "max-age" or _MAX_AGE.fullmatch(value) is not None
+
+
+def is_too_long(name: str, value: str) -> bool:
+    """Return True if a cookie is refused for its size (6265bis, 5.6)."""
+    return len(field_bytes(name + value)) > MAX_BYTES
 
 
 def _domain(written: str, target: RequestUrl, is_public_suffix: Callable[[str], bool]) -> str | None:

@@ -13,11 +13,12 @@ import re
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from trawl.cookies.cookie import Cookie, RequestUrl, domain_matches, parse_set_cookie
+from trawl.cookies.cookie import Cookie, RequestUrl, domain_matches, is_too_long, parse_set_cookie
 from trawl.http import Request, Response
 
 if TYPE_CHECKING:
@@ -31,27 +32,40 @@ MAX_PER_DOMAIN = 180  # cookies kept for one domain, as in browsers
 MAX_COOKIES = 20_000  # cookies kept in a jar; beyond it, the domain with the oldest first cookie is dropped
 
 
-class Jar:
-    """Cookies by domain, name and path. A lookup takes one step for each label of the host."""
+Key = tuple[str, str, bool]
+"""Name, path and whether it is for its host only: of one domain, the identity of a cookie (6265bis, 5.7, 23)."""
 
-    __slots__ = ("_count", "_domains")
+
+class Jar:
+    """Cookies by domain, name and path, in the order of their creation. A lookup takes one step for each label."""
+
+    __slots__ = ("_count", "_created", "_domains")
 
     def __init__(self) -> None:
-        self._domains: dict[str, dict[tuple[str, str], Cookie]] = {}
+        # Each cookie has the number of its creation: dates are the same for all cookies of a response.
+        self._domains: dict[str, dict[Key, tuple[int, Cookie]]] = {}
         self._count = 0
+        self._created = 0
 
     def __len__(self) -> int:
         return self._count
 
     def store(self, cookie: Cookie, now_utc: datetime) -> None:
-        """Store a cookie instead of the one with its name, domain and path; an expired cookie removes that one."""
+        """Store a cookie instead of the one with its name, domain and path; an expired cookie removes that one.
+
+        The cookie that takes the place of another one that has not expired is as old as that (6265bis, 5.7, 23).
+        """
         kept = self._domains.setdefault(cookie.domain, {})
-        key = cookie.name, cookie.path
+        key = cookie.name, cookie.path, cookie.is_host_only
         self._count -= len(kept)
+        if (replaced := kept.get(key)) is not None and replaced[1].is_expired(now_utc):
+            del kept[key]
+            replaced = None
         if cookie.is_expired(now_utc):
             kept.pop(key, None)
         else:
-            kept[key] = cookie
+            self._created += replaced is None
+            kept[key] = self._created if replaced is None else replaced[0], cookie
             if len(kept) > MAX_PER_DOMAIN:
                 _make_room(kept, now_utc)
         self._count += len(kept)
@@ -66,12 +80,14 @@ class Jar:
         above = domain
         while above := above.partition(".")[2]:
             near.append(above)
-        kept = (cookie for other in near for cookie in self._domains.get(other, {}).values())
+        kept = (cookie for other in near for _, cookie in self._domains.get(other, {}).values())
         return [cookie for cookie in kept if cookie.is_secure and not cookie.is_expired(now_utc)]
 
     def __iter__(self) -> Iterator[Cookie]:
-        for kept in self._domains.values():
-            yield from kept.values()
+        """Iterate over the cookies, in the order of their creation."""
+        found = [each for kept in self._domains.values() for each in kept.values()]
+        found.sort(key=itemgetter(0))
+        return (cookie for _, cookie in found)
 
     def forget(self, is_gone: Callable[[str], bool]) -> None:
         """Remove the cookies of domains that are told."""
@@ -84,21 +100,27 @@ class Jar:
         self._count = 0
 
     def matching(self, target: RequestUrl, now_utc: datetime) -> list[Cookie]:
-        """Return the cookies to send to ``target``: longer paths first, then older ones (RFC 6265, 5.4, 2)."""
-        found: list[Cookie] = []
+        """Return the cookies to send to ``target``: longer paths first, then older ones (6265bis, 5.8.3, 2)."""
+        found: list[tuple[int, Cookie]] = []
         domain, is_own = target.host, True
         while domain:
-            for cookie in self._domains.get(domain, {}).values():
+            for each in self._domains.get(domain, {}).values():
+                cookie = each[1]
                 if (is_own or not cookie.is_host_only) and cookie.is_sent_to(target) and not cookie.is_expired(now_utc):
-                    found.append(cookie)
+                    found.append(each)
             domain, is_own = domain.partition(".")[2], False
-        found.sort(key=lambda cookie: -len(cookie.path))
-        return found
+        found.sort(key=_place)
+        return [cookie for _, cookie in found]
 
 
-def _make_room(kept: dict[tuple[str, str], Cookie], now_utc: datetime) -> None:
+def _place(kept: tuple[int, Cookie]) -> tuple[int, int]:
+    created, cookie = kept
+    return -len(cookie.path), created
+
+
+def _make_room(kept: dict[Key, tuple[int, Cookie]], now_utc: datetime) -> None:
     """Drop expired cookies, then the oldest."""
-    for key in [key for key, cookie in kept.items() if cookie.is_expired(now_utc)]:
+    for key in [key for key, (_, cookie) in kept.items() if cookie.is_expired(now_utc)]:
         del kept[key]
     while len(kept) > MAX_PER_DOMAIN:
         del kept[next(iter(kept))]
@@ -250,7 +272,9 @@ class Jars:
         return self._jars.setdefault(name, Jar())
 
     def add(self, cookie: Cookie, name: Hashable = None) -> None:
-        """Store a cookie from elsewhere, a file for example, in the jar of this name."""
+        """Store a cookie from elsewhere, a file for example, in the jar of this name, unless it is too long."""
+        if is_too_long(cookie.name, cookie.value):
+            return
         self.jar(name).store(cookie, _LONG_AGO)
 
     def items(self) -> Iterator[tuple[Hashable, Jar]]:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, Self, TypeVar, overload
 
-__all__ = ["Headers", "HeadersInput", "SharedHeaders", "parse_date"]
+__all__ = ["Headers", "HeadersInput", "SharedHeaders", "field_bytes", "parse_date"]
 
 HeadersInput = Mapping[str, Any] | Iterable[tuple[str | bytes, Any]]
 """Input for headers: a mapping or an iterable of pairs; a value is text, bytes, a number, a list of these, or None."""
@@ -83,7 +83,7 @@ class Headers(MutableMapping[str, str]):
 
     def to_wire(self) -> list[tuple[bytes, bytes]]:
         """Return all fields in order as the bytes to send."""
-        return [(name.encode("latin-1"), _to_bytes(value)) for name, value in self.items_list()]
+        return [(name.encode("latin-1"), field_bytes(value)) for name, value in self.items_list()]
 
     def __getitem__(self, name: str) -> str:
         field = self._fields.get(name.lower())
@@ -276,7 +276,8 @@ def _to_text(name: str, value: object) -> str:
     return text
 
 
-def _to_bytes(value: str) -> bytes:
+def field_bytes(value: str) -> bytes:
+    """Return a value as the bytes of the wire: Latin-1, or UTF-8 if it has other characters."""
     try:
         return value.encode("latin-1")
     except UnicodeEncodeError:

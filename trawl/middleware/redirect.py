@@ -1,4 +1,4 @@
-"""Redirects (RFC 9110, 15.4) and ``<meta http-equiv="refresh">``: the target replaces the request in the frontier.
+"""Redirects (RFC 9110, 15.4) and refreshes (HTML, 4.2.5.3): the target replaces the request in the frontier.
 
 docs/explanation/redirects.md has a table of what is carried along and what is dropped. A page that only reloads itself
 is not followed, which would never end. One that sets a cookie and reloads itself is followed once, as by browsers.
@@ -6,9 +6,9 @@ is not followed, which would never end. One that sets a cookie and reloads itsel
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Container
+from urllib.parse import quote
 
 from trawl.cookies import NowUtc
 from trawl.errors import TooManyRedirects, UnsupportedScheme
@@ -27,7 +27,9 @@ from trawl.http import (
     origin_of,
     scheme_of,
 )
+from trawl.http.headers import field_bytes
 from trawl.http.notes import notes_of, set_notes
+from trawl.http.refresh import meta_refreshes, parse_refresh
 from trawl.middleware.referrer import POLICIES
 from trawl.middleware.settings import MiddlewareSettings
 from trawl.throttling.hints import hint_of
@@ -48,8 +50,10 @@ BODY_HEADERS = (  # dropped with the body (Fetch, 4.4, 12)
 )
 
 HEAD_BYTES = 4096  # the part of a page that is searched for a refresh
-# Begins with one byte, which is found faster than any of two. What w3lib takes for the attributes is in it.
-_METAS = re.compile(rb"<[mM][eE][tT][aA]\s(?:[^>\"']++|\"[^\"]*+\"|'[^']*+'|[\"'])*+")
+# Begins with one byte, which is found faster than any of two. What browsers take for the attributes is in it.
+_METAS = re.compile(rb"<[mM][eE][tT][aA][\s/](?:[^>\"']++|\"[^\"]*+\"|'[^']*+'|[\"'])*+")
+
+_ASCII = "".join(map(chr, range(128)))
 
 REASON = "meta refresh"  # the entry of a refresh in ``redirect_reasons``
 
@@ -69,7 +73,7 @@ def redirect(
             outcome = await fetch(request)
             response = outcome.response
             if outcome.then is None and response is not None and response.status in STATUSES:
-                location = response.headers.get("Location")
+                location = _location(response)
                 is_wanted = request.meta_get("dont_redirect") or request.wants_status(response.status, handled_statuses)
                 if location and not is_wanted:
                     _follow(request, response, outcome, location, settings, now_utc)
@@ -117,13 +121,17 @@ def _set_target(
     return target
 
 
+def _location(response: Response) -> str:
+    """Return the first ``Location``: a response with several is wrong, and most of those say one twice."""
+    return next(iter(response.headers.getlist("Location")), "")
+
+
 def _target(url: str, location: str) -> str:
-    """Return the URL of ``Location``, with the request's fragment unless it has its own (RFC 9110, 10.2.2)."""
-    try:
-        text = location.encode("latin-1").decode()  # browsers read its bytes as UTF-8
-    except UnicodeError:
-        text = location
-    target = join_url(url, text)
+    """Return the URL of ``Location``, with the request's fragment unless it has its own (RFC 9110, 10.2.2).
+
+    Bytes that are not ASCII are percent-encoded as they are, whatever their encoding, as by browsers.
+    """
+    target = join_url(url, location if location.isascii() else quote(field_bytes(location), safe=_ASCII))
     fragment = url.partition("#")[2]
     return f"{target}#{fragment}" if fragment and "#" not in target else target
 
@@ -195,7 +203,9 @@ def _delay(response: Response, settings: MiddlewareSettings, now_utc: NowUtc) ->
 
 
 def meta_refresh(settings: MiddlewareSettings) -> Middleware:
-    """Make middleware that turns a page with a refresh into the GET request for its target.
+    """Make middleware that turns a page with a refresh into the GET request for its target (HTML, 4.2.5.3).
+
+    The field ``Refresh`` is read before the page's ``<meta>``.
 
     It shares ``REDIRECT_MAX_TIMES``, ``REDIRECT_PRIORITY_ADJUST``, meta ``dont_redirect`` and the meta of redirects
     with :func:`~trawl.middleware.redirect.redirect`.
@@ -210,7 +220,7 @@ def meta_refresh(settings: MiddlewareSettings) -> Middleware:
                 and outcome.then is None
                 and 200 <= response.status < 300
                 and (request.sink is None or not isinstance(response, FileResponse))
-                and b"refresh" in b"".join(_METAS.findall(response.body, 0, HEAD_BYTES)).lower()
+                and ("refresh" in response.headers or _may_refresh(response.body))
                 and not request.meta_get("dont_redirect")
                 and request.method != "HEAD"
             ):
@@ -223,10 +233,13 @@ def meta_refresh(settings: MiddlewareSettings) -> Middleware:
 
 
 def _follow_refresh(request: Request, response: Response, outcome: Outcome, settings: MiddlewareSettings) -> None:
-    delay, url = _refresh(response, settings.metarefresh_ignore_tags)
-    if delay is None or url is None or delay > settings.metarefresh_maxdelay:
+    declared = _refresh(response, settings.metarefresh_ignore_tags)
+    if declared is None:
         return
-    if scheme_of(url) not in FETCHED_SCHEMES or _is_reload(request, response, url):
+    delay, url = declared
+    if delay > settings.metarefresh_maxdelay or scheme_of(url) not in FETCHED_SCHEMES:
+        return
+    if _is_reload(request, response, url):
         return
     as_get = 303  # the status whose targets are always requested with GET
     target = _set_target(request, outcome, url, as_get, delay, settings)
@@ -234,20 +247,30 @@ def _follow_refresh(request: Request, response: Response, outcome: Outcome, sett
         target.meta["redirect_reasons"][-1] = REASON
 
 
-def _refresh(response: Response, ignored: tuple[str, ...]) -> tuple[float | None, str | None]:
-    """Return the seconds and URL of a page's refresh; None twice if it has none that is valid."""
-    if "html" not in (response.headers.get("Content-Type") or "html").lower():
-        return None, None
-    from w3lib.html import get_meta_refresh  # noqa: PLC0415 - few pages get here
+def _refresh(response: Response, ignored: tuple[str, ...]) -> tuple[float, str] | None:
+    """Return the seconds and URL of the first refresh that is valid: that of the field, then those of the page."""
+    for field in response.headers.getlist("Refresh")[:1]:
+        if (declared := _joined(response.url, field)) is not None:
+            return declared
+    if "html" not in (response.headers.get("Content-Type") or "html").lower() or not _may_refresh(response.body):
+        return None
+    for content in meta_refreshes(response.text[:HEAD_BYTES], ignored):
+        if (declared := _joined(response.base_url, content)) is not None:
+            return declared
+    return None
 
-    head = response.text[:HEAD_BYTES]
+
+def _may_refresh(body: bytes) -> bool:
+    return b"refresh" in b"".join(_METAS.findall(body, 0, HEAD_BYTES)).lower()
+
+
+def _joined(base: str, value: str) -> tuple[float, str] | None:
+    """Return a declared refresh with its URL; None if it is not valid."""
+    declared = parse_refresh(value)
     try:
-        delay, url = get_meta_refresh(head, response.base_url, "utf-8", ignored)
-        if delay is None or url is None or not math.isfinite(delay):
-            return None, None
-        return max(0.0, delay), response.urljoin(url)
-    except ValueError:  # no number, no URL
-        return None, None
+        return None if declared is None else (declared[0], join_url(base, declared[1]))
+    except ValueError:
+        return None
 
 
 def _is_reload(request: Request, response: Response, url: str) -> bool:

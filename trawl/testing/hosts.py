@@ -116,7 +116,8 @@ def make_page(links: Iterable[str] = (), title: str = "") -> str:
 
 def make_redirect(target: str, status: int = 302, headers: Mapping[str, str] | None = None) -> SimulatedResponse:
     """Return a redirect to ``target``, an absolute or relative URL (RFC 9110, 15.4)."""
-    return SimulatedResponse(status, "", {"Location": target, **(headers or {})})
+    location = target.encode().decode("latin-1")  # the field's bytes are those of UTF-8
+    return SimulatedResponse(status, "", {"Location": location, **(headers or {})})
 
 
 @attrs.frozen
