@@ -446,6 +446,7 @@ def _middleware(
         blocking=blocking,
         now_utc=now_utc,
         adapt=partial(adapted, show=show, inside=[]),
+        max_body_bytes=settings["DOWNLOAD_MAXSIZE"],
     )
 
 

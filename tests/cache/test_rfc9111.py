@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from datetime import UTC, datetime
 from email.utils import format_datetime
 from pathlib import Path
@@ -187,6 +188,39 @@ def test_a_stale_response_is_asked_about_and_given_again(tmp_path: Path) -> None
     assert sim.stats["httpcache/revalidate"] == 1
     assert sim.stats["httpcache/hit"] == 2
     assert sim.stats["request_count"] == 2
+
+
+@pytest.mark.parametrize("edit", ["UPDATE body SET content = x'00'", "DELETE FROM body"])
+def test_a_stale_response_that_can_not_be_read_costs_no_page(tmp_path: Path, edit: str) -> None:
+    web, asked = conditional(max_age=60)
+
+    class Damaged(Again):
+        async def parse(self, response: Response, **kwargs: Any) -> Any:
+            async for each in super().parse(response):
+                yield each
+            connection = sqlite3.connect(tmp_path / "reader.sqlite3", isolation_level=None)
+            connection.execute(edit)
+            connection.close()
+
+    sim = crawl(web, settings(tmp_path, HTTPCACHE_POLICY="rfc9111"), Damaged)
+    assert [item["body"] for item in sim.items] == ["page"] * len(sim.items)
+    assert len(sim.items) == 4
+    assert None in asked[1:]
+
+
+def test_a_304_about_another_response_is_followed_by_a_request_without_conditions(tmp_path: Path) -> None:
+    asked: list[str | None] = []
+
+    def answer(request: Any) -> SimulatedResponse:
+        asked.append(request.headers.get("If-None-Match"))
+        fields = {"ETag": f'"{len(asked)}"', "Cache-Control": "max-age=60"}
+        return SimulatedResponse(status=304 if asked[-1] else 200, body="" if asked[-1] else "page", headers=fields)
+
+    web = SimulatedWeb()
+    web.add_host("a.example", handler=answer)
+    sim = crawl(web, settings(tmp_path, HTTPCACHE_POLICY="rfc9111"), Again)
+    assert [item["body"] for item in sim.items] == ["page"] * 4
+    assert asked == [None, '"1"', None]
 
 
 def test_a_new_page_takes_the_place_of_the_stale_one(tmp_path: Path) -> None:

@@ -107,7 +107,7 @@ def test_the_notes_of_a_request_come_back_and_are_not_in_its_meta() -> None:
     notes = RequestNotes(
         refused_at=7.5, refusals=2, is_bad_page=True, is_uncounted=True, admitted_at=8.5, proxy="http://p.example:1",
         keeps_proxy=True, session="anna", told_slot="a.example", needs_new_connection=True,
-        vouched="host",
+        bypasses_cache=True, vouched="host",
     )  # fmt: skip
     stored = [name for name in notes.__struct_fields__ if name != "through"]  # which is noted anew at each send
     assert all(getattr(notes, name) != getattr(NO_NOTES, name) for name in stored)

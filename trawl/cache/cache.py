@@ -2,19 +2,22 @@
 
 :meth:`Cache.find` is called by the engine while a request holds nothing; a response that it finds never comes near the
 throttle. :meth:`Cache.middleware` is next to the wire: it adds the conditions under which a stale response may be used,
-takes a 304 for that response, and stores what may be stored. A failure of the disk is logged and counted, and the crawl
-goes on without the cache.
+takes a 304 for that response, and stores what may be stored. A failure of the disk, or a damaged row, is logged and
+counted, and the crawl goes on without the cache.
+
+A request whose answer was refused (:func:`is_asked_again`) is not answered from here, and what is stored for it is
+removed: the retry would get the same answer for ever.
 """
 
 from __future__ import annotations
 
 import logging
 import sqlite3
-import zlib
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from functools import partial
+from hashlib import blake2b
 
 import attrs
 import trio
@@ -22,12 +25,13 @@ import trio
 from trawl.blocking import Blocking
 from trawl.cache.policy import CacheResult, Policy
 from trawl.cache.settings import CacheSettings
-from trawl.cache.store import CacheEntry, NewEntry, Store, make_entry, make_response
+from trawl.cache.store import CacheEntry, DamagedError, NewEntry, Store, make_entry, make_response
 from trawl.errors import IgnoreRequest
 from trawl.http import Fetch, FileResponse, Outcome, Replace, Request, Response, fingerprint, scheme_of
+from trawl.http.notes import NO_NOTES, note, notes_of
 from trawl.observe import Stats
 
-__all__ = ["Cache", "Prepare"]
+__all__ = ["Cache", "Prepare", "is_asked_again", "key_of"]
 
 logger: logging.Logger = logging.getLogger("trawl.cache")
 
@@ -36,6 +40,29 @@ MAX_STALE = 10_000
 
 Prepare = Callable[[Request], Request]
 """Returns a request with the fields that it will be sent with, for ``Vary``."""
+
+
+def key_of(request: Request) -> bytes:
+    """Return the key of a request's responses: its fingerprint, and its meta ``cookiejar``."""
+    jar = False if request.meta_get("dont_merge_cookies") else request.meta_get("cookiejar")
+    key = fingerprint(request)
+    return key if jar is None else blake2b(key + repr(jar).encode("utf-8", "replace"), digest_size=len(key)).digest()
+
+
+def is_asked_again(request: Request) -> bool:
+    """Return True if an answer to this very request was refused: it is a retry, or a redirect has led back to it."""
+    if not request.has_meta and notes_of(request) is NO_NOTES:
+        return False
+    if request.meta_get("retry_times") or notes_of(request).bypasses_cache:
+        return True
+    return request.url in request.meta_get("redirect_urls", ())
+
+
+def _without_cache(request: Request) -> Replace:
+    """Return the step to the request once more: what was stored can't be read, or was removed meanwhile."""
+    again = request.replace()
+    note(again, bypasses_cache=True)
+    return Replace(again, reason="httpcache_gone")
 
 
 @attrs.define(eq=False)
@@ -60,6 +87,7 @@ class Cache:
             ``/ignore`` and ``/error``.
         ignored_statuses: Statuses that are not stored, besides those of the settings: responses that are retried.
         prepare: Adds the fields that the middleware will add.
+        max_body_bytes: The largest body that is given, unless meta ``download_maxsize`` says otherwise; 0: no limit.
     """
 
     def __init__(
@@ -73,7 +101,9 @@ class Cache:
         stats: Stats,
         ignored_statuses: Sequence[int] = (),
         prepare: Prepare | None = None,
+        max_body_bytes: int = 0,
     ) -> None:
+        self._max_body_bytes = max_body_bytes
         self._settings = settings
         self._policy = policy
         self._store = store
@@ -96,33 +126,52 @@ class Cache:
         answers: list[Callable[[Request], Awaitable[Outcome]] | None] = [None] * len(requests)
         may_answer = self._policy.may_answer
         asked = [i for i, request in enumerate(requests) if self._is_cacheable(request) and may_answer(request)]
-        keys = [fingerprint(requests[index]) for index in asked]
+        keys = [key_of(requests[index]) for index in asked]
         if not keys:
             return answers
-        try:
-            found = await self._blocking.run(self._store.find, keys)
-        except sqlite3.Error as error:
-            self._count_failure("lookup", error)
-            found = [[] for _ in keys]
+        if refused := [key for index, key in zip(asked, keys, strict=True) if is_asked_again(requests[index])]:
+            await self._discard(refused)
+        found, damaged = await self._found(keys)
+        if damaged:
+            self._count_failure("lookup", DamagedError("a row is damaged"), damaged)
         now = self._now()
         for index, key, stored in zip(asked, keys, found, strict=True):
-            answers[index] = self._answer(requests[index], key, stored, now)
+            answers[index] = self._answer(requests[index], key, [] if key in refused else stored, now)
         return answers
+
+    async def _found(self, keys: Sequence[bytes]) -> tuple[list[list[CacheEntry]], int]:
+        try:
+            return await self._blocking.run(self._store.find, keys)
+        except sqlite3.Error as error:
+            self._count_failure("lookup", error)
+            return [[] for _ in keys], 0
+
+    async def _discard(self, keys: Sequence[bytes]) -> None:
+        try:
+            await self._blocking.run(self._store.discard, keys)
+        except sqlite3.Error as error:
+            self._count_failure("removing a response", error)
 
     def middleware(self, fetch: Fetch) -> Fetch:
         """Wrap the layer next to the wire: store its responses, and revalidate stale ones."""
 
         async def send(request: Request) -> Outcome:
-            key = fingerprint(request) if self._is_cacheable(request) else b""
-            request, stale = self._conditional(request, key) if self._stale else (request, None)
+            key = key_of(request) if self._is_cacheable(request) else b""
+            sent, stale = self._conditional(request, key) if self._stale else (request, None)
             asked_at = self._now()
-            outcome = await fetch(request)
+            outcome = await fetch(sent)
             response = outcome.response
-            if response is not None and not outcome.is_cached and key and outcome.then is None:
-                try:
-                    await self._receive(key, stale, outcome, response, asked_at)
-                except sqlite3.Error as error:
-                    self._count_failure("storing a response", error)
+            if response is None or outcome.is_cached or not key or outcome.then is not None:
+                return outcome
+            if response.status == 304 and stale is not None:
+                outcome.response = await self._revalidated(key, stale, outcome.request, response, asked_at)
+                if outcome.response is None:
+                    outcome.then = _without_cache(request)
+                return outcome
+            try:
+                await self._receive(key, outcome, response, asked_at)
+            except sqlite3.Error as error:
+                self._count_failure("storing a response", error)
             return outcome
 
         return send
@@ -153,14 +202,15 @@ class Cache:
         body = stored.body
         try:
             if body is None:
-                body = await self._blocking.run(self._store.body, stored.id)
+                limit = request.meta_get("download_maxsize")
+                limit = self._max_body_bytes if limit is None else int(limit)
+                body = await self._blocking.run(self._store.body, stored, limit)
             else:
                 await trio.lowlevel.checkpoint()
-        except (sqlite3.Error, zlib.error) as error:
+        except sqlite3.Error as error:
             self._count_failure("reading a body", error)
-        if body is None:  # removed meanwhile, by another process or a newer response
-            meta = {**request.meta, "dont_cache": True}
-            return Outcome(request, is_cached=True, then=Replace(request.replace(meta=meta), reason="httpcache_gone"))
+        if body is None:  # damaged, or removed meanwhile by another process or a newer response
+            return Outcome(request, is_cached=True, then=_without_cache(request))
         self._stats.inc("httpcache/hit")
         now = trio.current_time()
         response = make_response(stored, body, request)
@@ -174,7 +224,7 @@ class Cache:
 
     def _conditional(self, request: Request, key: bytes) -> tuple[Request, CacheEntry | None]:
         """Return the request with the conditions under which its stale response may be used, and that response."""
-        choice = self._stale.pop(key, None)
+        choice = None if is_asked_again(request) else self._stale.pop(key, None)
         if choice is None:
             return request, None
         request = request.replace()
@@ -182,21 +232,29 @@ class Cache:
             request.headers[name] = value
         return request, choice.stored
 
-    async def _receive(
-        self, key: bytes, stale: CacheEntry | None, outcome: Outcome, response: Response, asked_at: float
-    ) -> None:
-        """Store a response from the wire, or revalidate the stale one with it."""
+    async def _revalidated(
+        self, key: bytes, stale: CacheEntry, sent: Request, response: Response, asked_at: float
+    ) -> Response | None:
+        """Return the stale response, renewed by a 304; None if it is gone, or the 304 is about another one."""
+        refreshed = self._policy.refreshed(stale, response, asked_at=asked_at, came_at=self._now())
+        if refreshed is None:
+            return None
+        try:
+            body = await self._blocking.run(self._store.body, stale, self._max_body_bytes)
+            if body is None:
+                return None
+            await self._blocking.run(self._store.refresh, key, refreshed)
+        except sqlite3.Error as error:
+            self._count_failure("revalidating a response", error)
+            return None
+        self._stats.inc("httpcache/revalidate")
+        renewed = make_response(refreshed, body, sent)
+        renewed.latency = response.latency
+        return renewed
+
+    async def _receive(self, key: bytes, outcome: Outcome, response: Response, asked_at: float) -> None:
+        """Store a response from the wire."""
         sent, policy, now = outcome.request, self._policy, self._now()
-        if response.status == 304 and stale is not None:
-            refreshed = policy.refreshed(stale, response, asked_at=asked_at, came_at=now)
-            body = None if refreshed is None else await self._blocking.run(self._store.body, stale.id)
-            if refreshed is not None and body is not None:
-                await self._blocking.run(self._store.refresh, refreshed)
-                self._stats.inc("httpcache/revalidate")
-                renewed = make_response(refreshed, body, sent)
-                renewed.latency = response.latency
-                outcome.response = renewed
-            return
         if policy.invalidates(sent, response):
             if await self._blocking.run(self._store.forget, sent.url):
                 self._stats.inc("httpcache/invalidate")
@@ -247,9 +305,9 @@ class Cache:
     def _now(self) -> float:
         return self._now_utc().timestamp()
 
-    def _count_failure(self, what: str, error: Exception) -> None:
+    def _count_failure(self, what: str, error: Exception, times: int = 1) -> None:
         """Count a failure of the disk, and log the first of its kind: on a full disk each page would have one."""
-        self._stats.inc("httpcache/error")
+        self._stats.inc("httpcache/error", times)
         if what not in self._logged:
             self._logged.add(what)
             logger.error("cache: %s failed: %s (further failures are only counted, as httpcache/error)", what, error)

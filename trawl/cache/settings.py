@@ -76,6 +76,7 @@ async def open_cache(
     stats: Stats,
     ignored_statuses: Sequence[int] = (),
     prepare: Prepare | None = None,
+    max_body_bytes: int = 0,
 ) -> AsyncGenerator[Cache | None, None]:
     """Open the cache of a spider; None if it is not enabled. Leaving closes it.
 
@@ -87,6 +88,7 @@ async def open_cache(
         stats: Statistics of the crawl.
         ignored_statuses: Statuses that are not stored.
         prepare: Adds to a request the fields that the middleware will add.
+        max_body_bytes: The largest body that is given; 0: no limit.
 
     Raises:
         SettingsError: ``HTTPCACHE_POLICY`` is unknown, or needs the extra ``cache``.
@@ -119,6 +121,7 @@ async def open_cache(
             stats=stats,
             ignored_statuses=ignored_statuses,
             prepare=prepare,
+            max_body_bytes=max_body_bytes,
         )
     finally:
         with trio.move_on_after(CACHE_CLOSE_GRACE, shield=True):

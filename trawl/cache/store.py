@@ -1,24 +1,29 @@
 """Stored responses: one SQLite file for each spider. All calls block, and raise ``sqlite3.Error``.
 
 Bodies are in a table of their own, so that a lookup reads none. Several processes may use one file; their writes wait
-for each other.
+for each other. Each row has a digest: one that does not fit its digest, or is not what :class:`Store` writes, is
+damaged, and as good as missing.
 """
 
 from __future__ import annotations
 
+import math
+import re
 import sqlite3
 import threading
 import zlib
 from collections.abc import Callable, Sequence
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
 import attrs
 import msgspec
 
-from trawl.http import Headers, Request, Response, without_fragment
+from trawl.http import Headers, Request, Response, normalize_url, without_fragment
+from trawl.http.headers import field_bytes
 
-__all__ = ["CacheEntry", "Fields", "NewEntry", "Store", "make_entry", "make_response"]
+__all__ = ["CacheEntry", "DamagedError", "Fields", "NewEntry", "Store", "make_entry", "make_response"]
 
 Fields = tuple[tuple[str, str], ...]
 """Names and values, in order."""
@@ -52,8 +57,8 @@ class CacheEntry:
 
     @property
     def headers(self) -> Headers:
-        """Its fields, for lookup by name."""
-        return Headers(self.fields)
+        """Its fields, for lookup by name; a server may have sent what no request may hold, so nothing is checked."""
+        return Headers.from_wire((name.encode("latin-1"), field_bytes(value)) for name, value in self.fields)
 
 
 def make_entry(request: Request, response: Response, *, asked_at: float, came_at: float) -> CacheEntry:
@@ -75,34 +80,44 @@ def make_response(stored: CacheEntry, body: bytes, request: Request) -> Response
     return Response(url, stored.status, stored.headers, body, request, flags=["cached"])
 
 
-VERSION = 1
+VERSION = 2
+
+_UNCHECKED = 1  # the version before, whose rows have no digests
 
 _BUSY_SECONDS = 10.0  # a write waits as long for another process
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS response (
     id INTEGER PRIMARY KEY, key BLOB NOT NULL, url TEXT NOT NULL, method TEXT NOT NULL, status INTEGER NOT NULL,
-    asked_at REAL NOT NULL, came_at REAL NOT NULL, sent BLOB NOT NULL, fields BLOB NOT NULL
+    asked_at REAL NOT NULL, came_at REAL NOT NULL, sent BLOB NOT NULL, fields BLOB NOT NULL, digest BLOB NOT NULL
 );
 CREATE INDEX IF NOT EXISTS response_key ON response (key);
 CREATE INDEX IF NOT EXISTS response_url ON response (url);
-CREATE TABLE IF NOT EXISTS body (id INTEGER PRIMARY KEY, is_compressed INTEGER NOT NULL, content BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS body (
+    id INTEGER PRIMARY KEY, is_compressed INTEGER NOT NULL, content BLOB NOT NULL, digest BLOB NOT NULL
+);
 """
-
-_COLUMNS = "id, url, method, status, asked_at, came_at, sent, fields"
 
 READ_ALONG_BYTES = 65_536
 """A body that takes no more on disk is read with its response: another call would take longer."""
 
-_FIND = f"SELECT {_COLUMNS}, NULL FROM response WHERE key = ?"
+_COLUMNS = "response.id, url, method, status, asked_at, came_at, sent, fields, response.digest"
+
+_FIND = f"SELECT {_COLUMNS}, NULL, NULL, NULL FROM response WHERE key = ?"
 
 _FIND_WITH_BODY = (
-    f"SELECT {_COLUMNS}, (SELECT content FROM body WHERE id = response.id AND NOT is_compressed"
-    f" AND length(content) <= {READ_ALONG_BYTES}) FROM response WHERE key = ?"
+    f"SELECT {_COLUMNS}, is_compressed, content, body.digest FROM response LEFT JOIN body"
+    f" ON body.id = response.id AND NOT is_compressed AND length(content) <= {READ_ALONG_BYTES} WHERE key = ?"
 )
+
+_METHOD = re.compile(r"[!-~]+")
 
 NewEntry = tuple[bytes, CacheEntry, bytes, Callable[[CacheEntry], bool]]
 """The key of a response to store, the response, its body, and a function that says which it replaces."""
+
+
+class DamagedError(sqlite3.DatabaseError):
+    """A row is not as it was written."""
 
 
 class Store:
@@ -122,6 +137,7 @@ class Store:
         self._compresses = compresses
         self._lock = threading.Lock()  # one connection, many threads, one at a time
         self._connection = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+        self._connection.text_factory = bytes  # which a damaged text is, too
         try:
             self._prepare()
         except BaseException:
@@ -130,25 +146,45 @@ class Store:
 
     def _prepare(self) -> None:
         version = self._connection.execute("PRAGMA user_version").fetchone()[0]
-        if version not in (0, VERSION):
+        if version not in (0, _UNCHECKED, VERSION):
             raise sqlite3.DatabaseError(f"it is of version {version}, and only {VERSION} is known")
         self._connection.execute("PRAGMA journal_mode = WAL")
         self._connection.execute("PRAGMA synchronous = NORMAL")  # a power cut may lose the latest, never the file
+        if version == _UNCHECKED:
+            self._connection.executescript("DROP TABLE IF EXISTS response; DROP TABLE IF EXISTS body;")
         self._connection.executescript(_SCHEMA)
+        if self._connection.execute("SELECT 1 FROM sqlite_master WHERE type IN ('trigger', 'view')").fetchone():
+            raise sqlite3.DatabaseError("it has a trigger or a view, which no cache has")
         self._connection.execute(f"PRAGMA user_version = {VERSION}")
 
-    def find(self, keys: Sequence[bytes]) -> list[list[CacheEntry]]:
-        """Return the responses stored under each key, with their bodies where these are small and not compressed."""
-        with self._lock:
-            return [[_stored(row) for row in self._connection.execute(_FIND_WITH_BODY, (key,))] for key in keys]
+    def find(self, keys: Sequence[bytes]) -> tuple[list[list[CacheEntry]], int]:
+        """Return the responses stored under each key, with their bodies where these are small and not compressed.
 
-    def body(self, id: int) -> bytes | None:
-        """Return the body of a response; None if it was removed."""
+        Returns:
+            The responses, and the number of damaged rows beside them, whose responses are left out.
+        """
         with self._lock:
-            row = self._connection.execute("SELECT is_compressed, content FROM body WHERE id = ?", (id,)).fetchone()
-        if row is None:
-            return None
-        return zlib.decompress(row[1]) if row[0] else bytes(row[1])
+            found = [[_stored(key, row) for row in self._connection.execute(_FIND_WITH_BODY, (key,))] for key in keys]
+        whole = [[each for each in rows if each is not None] for rows in found]
+        return whole, sum(map(len, found)) - sum(map(len, whole))
+
+    def body(self, stored: CacheEntry, max_bytes: int = 0) -> bytes | None:
+        """Return the body of a response; None if it was removed.
+
+        Args:
+            stored: The response.
+            max_bytes: The largest size, decompressed; 0: no limit.
+
+        Raises:
+            DamagedError: Its row is damaged, or the body is larger.
+        """
+        limit = max_bytes or _MAX_BYTES
+        with self._lock:
+            row = self._connection.execute(
+                "SELECT is_compressed, CASE WHEN length(content) <= ? THEN content END, digest FROM body WHERE id = ?",
+                (limit, stored.id),
+            ).fetchone()
+        return None if row is None else _body(stored.url, row, limit)
 
     def put_many(self, entries: Sequence[NewEntry]) -> None:
         """Store responses and remove those they replace, in one transaction."""
@@ -156,26 +192,36 @@ class Store:
         with self._lock, self._connection:
             self._connection.execute("BEGIN IMMEDIATE")
             for (key, stored, _, replaces), content in zip(entries, contents, strict=True):
-                older = [_stored(row) for row in self._connection.execute(_FIND, (key,))]
-                self._remove([each.id for each in older if replaces(each)])
-                values = (key, stored.url, stored.method, stored.status, stored.asked_at, stored.came_at)
+                older = [(row[0], _stored(key, row)) for row in self._connection.execute(_FIND, (key,))]
+                self._remove([id for id, each in older if each is None or replaces(each)])
+                values = _values(key, stored)
                 cursor = self._connection.execute(
-                    "INSERT INTO response (key, url, method, status, asked_at, came_at, sent, fields)"
-                    " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                    (*values, msgspec.json.encode(stored.sent), msgspec.json.encode(stored.fields)),
+                    "INSERT INTO response (key, url, method, status, asked_at, came_at, sent, fields, digest)"
+                    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    (*values, _digest(*values)),
                 )
+                is_compressed = int(self._compresses)
                 self._connection.execute(
-                    "INSERT INTO body (id, is_compressed, content) VALUES (?, ?, ?)",
-                    (cursor.lastrowid, int(self._compresses), content),
+                    "INSERT INTO body (id, is_compressed, content, digest) VALUES (?, ?, ?, ?)",
+                    (cursor.lastrowid, is_compressed, content, _digest(stored.url, is_compressed, content)),
                 )
 
-    def refresh(self, stored: CacheEntry) -> None:
+    def refresh(self, key: bytes, stored: CacheEntry) -> None:
         """Update the fields and times of a response."""
+        values = _values(key, stored)
+        *_, asked_at, came_at, _, fields = values
         with self._lock:
             self._connection.execute(
-                "UPDATE response SET asked_at = ?, came_at = ?, fields = ? WHERE id = ?",
-                (stored.asked_at, stored.came_at, msgspec.json.encode(stored.fields), stored.id),
+                "UPDATE response SET asked_at = ?, came_at = ?, fields = ?, digest = ? WHERE id = ?",
+                (asked_at, came_at, fields, _digest(*values), stored.id),
             )
+
+    def discard(self, keys: Sequence[bytes]) -> None:
+        """Remove the responses stored under each key."""
+        with self._lock, self._connection:
+            self._connection.execute("BEGIN IMMEDIATE")
+            for key in keys:
+                self._remove([row[0] for row in self._connection.execute(_FIND, (key,))])
 
     def forget(self, url: str) -> int:
         """Remove the responses of a URL. Returns how many there were."""
@@ -198,19 +244,62 @@ class Store:
         self._connection.executemany("DELETE FROM body WHERE id = ?", pairs)
 
 
+_MAX_BYTES = 2**31 - 1  # SQLite has no larger values
+
 _decode_fields = msgspec.json.Decoder(Fields).decode
 
 
-def _stored(row: Sequence[Any]) -> CacheEntry:
-    id, url, method, status, asked_at, came_at, sent, fields, body = row
-    return CacheEntry(
-        id=id,
-        url=url,
-        method=method,
-        status=status,
-        asked_at=asked_at,
-        came_at=came_at,
-        sent=_decode_fields(sent),
-        fields=_decode_fields(fields),
-        body=body,
-    )
+def _values(key: bytes, stored: CacheEntry) -> tuple[Any, ...]:
+    """Return the columns of a response, without its id and its digest."""
+    times = float(stored.asked_at), float(stored.came_at)
+    fields = msgspec.json.encode(stored.sent), msgspec.json.encode(stored.fields)
+    return key, stored.url, stored.method, stored.status, *times, *fields
+
+
+def _digest(*values: bytes | str | float) -> bytes:
+    digest = blake2b(digest_size=16)
+    for value in values:
+        part = value if isinstance(value, bytes) else str(value).encode()
+        digest.update(b"%d " % len(part) + part)
+    return digest.digest()
+
+
+def _stored(key: bytes, row: Sequence[Any]) -> CacheEntry | None:
+    """Return the response of a row; None if it is damaged. A body that is, is not read along."""
+    id, url, method, status, asked_at, came_at, sent, fields, digest, is_compressed, content, body_digest = row
+    try:
+        url, method = url.decode(), method.decode()
+        if digest != _digest(key, url, method, status, asked_at, came_at, sent, fields):
+            return None
+        stored = CacheEntry(
+            id=id,
+            url=url,
+            method=method,
+            status=status,
+            asked_at=asked_at,
+            came_at=came_at,
+            sent=_decode_fields(sent),
+            fields=_decode_fields(fields),
+            body=content if body_digest == _digest(url, is_compressed, content) else None,
+        )
+        Headers(stored.sent), stored.headers, normalize_url(url)
+        is_right = 100 <= status <= 999 and math.isfinite(asked_at) and math.isfinite(came_at)
+    except (msgspec.MsgspecError, UnicodeError, ValueError, TypeError, AttributeError):  # of another type
+        return None
+    return stored if is_right and _METHOD.fullmatch(method) else None
+
+
+def _body(url: str, row: Sequence[Any], max_bytes: int) -> bytes:
+    is_compressed, content, digest = row
+    if not isinstance(content, bytes) or digest != _digest(url, is_compressed, content):
+        raise DamagedError("a stored body is damaged, or larger than DOWNLOAD_MAXSIZE")
+    if not is_compressed:
+        return content
+    decoder = zlib.decompressobj()
+    try:
+        body = decoder.decompress(content, max_bytes + 1)
+    except zlib.error as error:
+        raise DamagedError(f"a stored body is damaged: {error}") from error
+    if not decoder.eof or len(body) > max_bytes:
+        raise DamagedError("a stored body has no end, or is larger than DOWNLOAD_MAXSIZE")
+    return body

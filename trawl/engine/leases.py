@@ -23,8 +23,8 @@ from trawl.engine.context import CrawlContext
 from trawl.errors import DownloadError, IgnoreRequest
 from trawl.frontier import Record
 from trawl.frontier.base import PushResult
-from trawl.http import Outcome, Replace, Request, Response
-from trawl.http.notes import NO_NOTES, notes_of, set_notes, with_meta_or_notes
+from trawl.http import Outcome, Replace, Request, Response, fingerprint
+from trawl.http.notes import NO_NOTES, note, notes_of, set_notes, with_meta_or_notes
 from trawl.scheduler import Grant, Prefetcher
 
 __all__ = ["CRAWLS_OWN", "MAX_PENDING", "Leases", "forget_the_last"]
@@ -63,6 +63,13 @@ def forget_the_last(requests: Iterable[Request], last: Request | None) -> None:
         for key in meta.keys() & before.keys() & CRAWLS_OWN:
             if meta[key] == before[key]:
                 del meta[key]
+
+
+def _is_refused(grant: Grant, then: Replace) -> bool:
+    """Return True if the request is asked again because of what answered it, by whatever middleware."""
+    if not grant.task.is_used or grant.task.is_stopped or then.reason == "held":
+        return False
+    return not then.is_new_target or fingerprint(then.request) == fingerprint(grant.request)
 
 
 logger: logging.Logger = logging.getLogger("trawl.engine")
@@ -139,6 +146,8 @@ class Leases:
         if notes_of(then.request) is NO_NOTES:  # a user's middleware has made it, with the meta of the other maybe
             notes = notes_of(grant.request)
             set_notes(then.request, notes.for_target() if then.is_new_target else notes)
+        if _is_refused(grant, then):
+            note(then.request, bypasses_cache=True)
         if not grant.is_page:
             await self._replace_direct(grant, then)
             return None

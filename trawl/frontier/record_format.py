@@ -343,6 +343,7 @@ _STORED_NOTES: Mapping[str, str] = {
     "_dressed_by_session": "session",
     "_told_slot": "told_slot",
     "_needs_new_connection": "needs_new_connection",
+    "_bypasses_cache": "bypasses_cache",
     "_vouched": "vouched",
 }
 """Keys of a stored meta under which a job has the notes of a request, and the names of those."""

@@ -34,6 +34,7 @@ class RequestNotes(msgspec.Struct, frozen=True, kw_only=True):
         session: The session that has given it headers or a proxy; None: none has.
         told_slot: The ``download_slot`` that the crawl has written into its meta, which chooses no scope; "": none.
         needs_new_connection: It met a dead connection, and must not be sent on another old one.
+        bypasses_cache: An answer to it was refused, or can't be read from the cache: only the server may answer it.
         vouched: Which private addresses start requests have vouched for when it was found: ``all``, those of its
             ``host``, or "" for none. A run that does not read ``start()`` knows it from here.
     """
@@ -49,6 +50,7 @@ class RequestNotes(msgspec.Struct, frozen=True, kw_only=True):
     session: str | None = None
     told_slot: str = ""
     needs_new_connection: bool = False
+    bypasses_cache: bool = False
     vouched: str = ""
 
     def for_target(self) -> RequestNotes:

@@ -328,6 +328,7 @@ async def open_middleware_stack(
     blocking: Blocking,
     now_utc: Callable[[], datetime],
     adapt: Adapt | None = None,
+    max_body_bytes: int = 0,
 ) -> AsyncGenerator[MiddlewareStack, None]:
     """Open the middleware of one crawl; on exit, write the cookies and close the cache.
 
@@ -339,6 +340,7 @@ async def open_middleware_stack(
         blocking: Reads and writes files.
         now_utc: Wall time.
         adapt: Makes middleware of objects of another kind; None: there is no other kind.
+        max_body_bytes: The largest body that the cache gives; 0: no limit.
 
     Raises:
         UsageError: The file of cookies or of the cache can't be used, or a setting names what does not exist.
@@ -356,6 +358,7 @@ async def open_middleware_stack(
             stats=stats,
             ignored_statuses=settings.retry_http_codes if settings.retry_enabled else (),
             prepare=_dress(settings, jars, now_utc),
+            max_body_bytes=max_body_bytes,
         ) as opened,
     ):
         yield MiddlewareStack(
