@@ -44,7 +44,7 @@ def test_start_may_wait_until_all_before_has_ended_callbacks_too() -> None:
     said = [item.get("at", item.get("url", "")) for item in sim.items]
     assert sim.stats.get("spider_exceptions") is None
     assert said[4:] == [said[4], "http://a.example/last"]
-    assert said[4] == 20.8  # two callbacks of 10 s, one after the other, and two pages
+    assert said[4] == pytest.approx(20.8)  # two callbacks of 10 s, one after the other, and two pages
     assert set(said[:4]) == {f"http://a.example/{name}" for name in (0, 1, 2, "linked")}
 
 

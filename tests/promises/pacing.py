@@ -75,7 +75,7 @@ def changes(times: Iterable[float]) -> list[tuple[float, float]]:
     """When the gap between sends changed, and to what: (the earlier send, the gap)."""
     made: list[tuple[float, float]] = []
     for earlier, later in pairwise(times):
-        gap = round(later - earlier, 9)
+        gap = round(later - earlier, 7)
         if not made or made[-1][1] != gap:
             made.append((earlier, gap))
     return made

@@ -19,6 +19,7 @@ from tests.promises.crawling import FREE
 from trawl.exceptions import IgnoreRequest
 from trawl.http import Fetch, Middleware, Outcome, Replace, Request, Response
 from trawl.testing import SimulatedResponse, SimulatedWeb, Simulation, simulate
+from trawl.testing.clock import START
 
 FAST, SLOW = "fast.example", "slow.example"
 SETTINGS: dict[str, Any] = {**FREE, "ROBOTSTXT_OBEY": True, "THROTTLING_SCOPES": {SLOW: {"delay": 10.0}}}
@@ -479,7 +480,7 @@ def test_b20_what_is_led_to_a_host_that_was_given_up_before_starts_afresh(way: s
 
     web = SimulatedWeb()
     web.add_host(FAST, handler=fast)
-    web.add_host(SLOW, handler=lambda request: SimulatedResponse(503 if trio.current_time() < 1500.0 else 200))
+    web.add_host(SLOW, handler=lambda request: SimulatedResponse(503 if trio.current_time() < START + 1500.0 else 200))
     chain = {"DOWNLOADER_MIDDLEWARES": {middleware: 555}} if middleware else {}
     sim = simulate(Later, web, {**FREE, **chain})
     assert sim.stats["refused"] == 1  # the page that was pending when the host was given up

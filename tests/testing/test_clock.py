@@ -9,7 +9,7 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
-from trawl.testing.clock import VirtualClock, sleep_until
+from trawl.testing.clock import START, VirtualClock, sleep_until
 
 
 @pytest.mark.parametrize("sleep", [trio.sleep_until, sleep_until])
@@ -18,15 +18,22 @@ def test_a_day_passes_in_no_time_and_to_the_instant(sleep: Callable[[float], Awa
         woken = []
 
         async def sleep_until(instant: float) -> None:
-            await sleep(instant)
-            woken.append(trio.current_time())
+            await sleep(START + instant)
+            woken.append(round(trio.current_time() - START, 9))
 
         async with trio.open_nursery() as nursery:
-            for instant in (86_400.1, 0.1, 0.30000000000000004, 3_600.0):
+            for instant in (86_400.1, 0.1, 0.3, 3_600.0):
                 nursery.start_soon(sleep_until, instant)
         return woken
 
-    assert trio.run(slept, clock=VirtualClock()) == [0.1, 0.30000000000000004, 3_600.0, 86_400.1]
+    assert trio.run(slept, clock=VirtualClock()) == [0.1, 0.3, 3_600.0, 86_400.1]
+
+
+def test_it_starts_late_so_that_an_instant_of_zero_is_seen_to_be_none() -> None:
+    async def now() -> float:
+        return trio.current_time()
+
+    assert trio.run(now, clock=VirtualClock()) == 100_000.0
 
 
 def test_it_stands_still_while_anything_can_run() -> None:
@@ -38,7 +45,7 @@ def test_it_stands_still_while_anything_can_run() -> None:
             before = trio.current_time()
         return before
 
-    assert trio.run(busy, clock=VirtualClock()) == 0.0
+    assert trio.run(busy, clock=VirtualClock()) == START
 
 
 def test_who_waits_until_all_are_blocked_is_woken_when_no_timer_is_left() -> None:
@@ -49,7 +56,7 @@ def test_who_waits_until_all_are_blocked_is_woken_when_no_timer_is_left() -> Non
             woken_at = trio.current_time()
         return woken_at
 
-    assert trio.run(wait, clock=VirtualClock()) == 5.0
+    assert trio.run(wait, clock=VirtualClock()) == START + 5.0
 
 
 def test_sleepers_and_timers_wake_in_the_order_of_their_instants() -> None:
@@ -57,8 +64,8 @@ def test_sleepers_and_timers_wake_in_the_order_of_their_instants() -> None:
         woken = []
 
         async def sleep(sleep: Callable[[float], Awaitable[None]], instant: float) -> None:
-            await sleep(instant)
-            woken.append(trio.current_time())
+            await sleep(START + instant)
+            woken.append(round(trio.current_time() - START, 9))
 
         async with trio.open_nursery() as nursery:
             for instant in (4.0, 2.0, 3.0, 1.0, 2.5):
@@ -71,13 +78,13 @@ def test_sleepers_and_timers_wake_in_the_order_of_their_instants() -> None:
 def test_a_sleeper_that_is_cancelled_is_not_woken_later() -> None:
     async def slept() -> tuple[float, float]:
         with trio.move_on_after(2.0):
-            await sleep_until(5.0)
+            await sleep_until(START + 5.0)
         cancelled_at = trio.current_time()
-        await sleep_until(1.0)  # it has passed: a checkpoint
-        await sleep_until(7.0)
+        await sleep_until(START + 1.0)  # it has passed: a checkpoint
+        await sleep_until(START + 7.0)
         return cancelled_at, trio.current_time()
 
-    assert trio.run(slept, clock=VirtualClock()) == (2.0, 7.0)
+    assert trio.run(slept, clock=VirtualClock()) == (START + 2.0, START + 7.0)
 
 
 async def test_on_another_clock_a_sleeper_is_one_of_trios(autojump_clock: MockClock) -> None:

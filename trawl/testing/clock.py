@@ -110,12 +110,15 @@ def _switches() -> tuple[object, random.Random]:
     return module, generator
 
 
+START = 100_000.0
+"""The first instant, in seconds: an instant that is missing somewhere, or 0.0, is then seen to be long ago."""
+
 NO_TIMER = 1e-6  # real seconds to sleep when no timer is set
 JUMPS = 16  # one of this many jumps is checked for a real thread, for which hours would pass
 
 
 class VirtualClock(trio.abc.Clock):
-    """A clock that begins at 0.0, and jumps to the next timer when nothing is left to do.
+    """A clock that starts at :data:`START`, and jumps to the next timer when nothing is left to do.
 
     Attributes:
         suspect: Called when no timer is set, and at some of the jumps.
@@ -125,7 +128,7 @@ class VirtualClock(trio.abc.Clock):
 
     def __init__(self) -> None:
         self.suspect: Callable[[], None] | None = None
-        self._now: float = 0.0
+        self._now: float = START
         self._jumps = 0
         self._sleepers: list[tuple[float, int, list[trio.lowlevel.Task]]] = []  # in turn; no task: it was cancelled
         self._next = count().__next__

@@ -39,7 +39,7 @@ __all__ = [
 REFUSALS = frozenset({429, 503})
 """Statuses that refuse a request for the rate of requests."""
 
-DIGITS = 12  # times are rounded to the picosecond: 0.1 + 0.2 must not fail a test for 0.3
+DIGITS = 9  # times are rounded to the nanosecond: 0.1 + 0.2 must not fail a test for 0.3
 
 
 def rounded(at: float) -> float:

@@ -36,7 +36,7 @@ from trawl.http import Outcome, Request, Response, origin_of, without_fragment
 from trawl.testing.clock import sleep_until
 from trawl.testing.hosts import Failure, Host, Outage, SimulatedResponse, draw_seconds, make_failure
 from trawl.testing.limits import TokenBucket
-from trawl.testing.sends import SendLog, SendRecord
+from trawl.testing.sends import SendLog, SendRecord, rounded
 from trawl.transport.base import OnSent, wait_to_send
 from trawl.transport.body import sink_for, write_to_sink
 
@@ -248,7 +248,7 @@ class SimulatedTransport:
 
     def _since_begin(self, now: float) -> float:
         assert self.begun_at is not None
-        return now - self.begun_at
+        return rounded(now - self.begun_at)
 
     async def _connect(self, exchange: _RequestState) -> Outcome | None:
         """Open a new connection; return the outcome if that fails. A checkpoint only if it takes time or fails."""
