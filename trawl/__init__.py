@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from trawl import signals as signals  # spiders use it without an import of its own
+    from trawl._asyncio import crawl_in_asyncio
     from trawl._run import CrawlResult, OpenCrawl, crawl, open_crawl, run
     from trawl.exceptions import CloseSpider, DropItem, HttpError, IgnoreRequest
     from trawl.http import FormRequest, Request, Response
@@ -52,6 +53,7 @@ __all__ = [
     "XMLFeedSpider",
     "__version__",
     "crawl",
+    "crawl_in_asyncio",
     "open_crawl",
     "run",
 ]
@@ -83,6 +85,7 @@ _HOMES = {
     "Spider": "trawl.spiders",
     "XMLFeedSpider": "trawl.spiders",
     "crawl": "trawl._run",
+    "crawl_in_asyncio": "trawl._asyncio",
     "open_crawl": "trawl._run",
     "run": "trawl._run",
 }

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import random
+import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, suppress
 from datetime import datetime
@@ -95,12 +96,16 @@ def run(spider: type[Spider], settings: Mapping[str, object] | None = None, **sp
         SettingsError: A setting is unknown or wrong.
         UsageError: A feed can't be opened, a start URL can't be fetched, or the spider's ``download_delay`` does not
             fit; nothing was sent.
-        RuntimeError: Trio runs already in this thread: use ``await trawl.crawl(...)``.
+        RuntimeError: If Trio or asyncio already runs in this thread. Use ``await trawl.crawl(...)`` under Trio, and
+            ``await trawl.crawl_in_asyncio(...)`` under asyncio.
         TypeError: ``spider`` is not a spider's class.
     """
     values = _settings(spider, settings)
-    if trio.lowlevel.in_trio_run():
+    if trio.lowlevel.in_trio_run() and not _is_asyncio_task():
         raise RuntimeError(f"Trio already runs in this thread; write `await trawl.crawl({spider.__name__}, ...)`")
+    if _is_asyncio_task():
+        called = f"await trawl.crawl_in_asyncio({spider.__name__}, ...)"
+        raise RuntimeError(f"asyncio already runs in this thread, for example in a notebook; write `{called}`")
     with Signals():
         return _warned(
             trio.run(partial(crawl_with, spider, values, spider_args=spider_args, collect=None, handle_signals=True))
@@ -118,8 +123,8 @@ async def crawl(spider: type[Spider], settings: Mapping[str, object] | None = No
     """Run a spider to its end inside a Trio program. A checkpoint.
 
     Any number of crawls may run in one process, also side by side. Cancelling drops what is in flight and ends the
-    feeds on whole records. Arguments and errors are those of :func:`run`. Under asyncio, write
-    ``await asyncio.to_thread(trawl.run, MySpider)`` instead.
+    feeds on whole records. Arguments and errors are those of :func:`run`. Under asyncio, use
+    :func:`~trawl.crawl_in_asyncio` instead.
 
     ::
 
@@ -508,12 +513,23 @@ def _resolver(settings: Settings, blocking: Blocking) -> Resolve:
     return DnsResolver(system) if settings.of(TransportSettings).dns_resolver == "dnspython" else system
 
 
+def _is_asyncio_task() -> bool:
+    """Return True if asyncio runs the current task. Trio may be a guest of its loop, and run other tasks."""
+    if "asyncio" not in sys.modules or trio.lowlevel.in_trio_task():
+        return False
+    try:
+        sys.modules["asyncio"].get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
 def _check_trio(called: str) -> None:
     """Raise a RuntimeError that says what to do if Trio does not run."""
-    if not trio.lowlevel.in_trio_run():
+    if not trio.lowlevel.in_trio_run() or _is_asyncio_task():
         raise RuntimeError(
             f"{called} needs Trio, which does not run here; call trawl.run(MySpider) instead, under asyncio"
-            " `await asyncio.to_thread(trawl.run, MySpider)`"
+            " `await trawl.crawl_in_asyncio(MySpider)`"
         )
 
 

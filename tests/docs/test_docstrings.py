@@ -6,6 +6,7 @@ What stands behind ``>>>`` is typed line by line, and prints what stands below i
 from __future__ import annotations
 
 import ast
+import asyncio
 import doctest
 import io
 import re
@@ -125,6 +126,14 @@ def started(text: str, name: str = "") -> None:
     assert "print(" not in text or printed.getvalue()
 
 
+def hosted(text: str) -> None:
+    """Run a program on asyncio, with a spider that has no pages: asyncio has no virtual clock."""
+    with redirect_stdout(io.StringIO()) as printed:
+        names = executed(text, trawl=trawl, Titles=type("Titles", (trawl.Spider,), {"name": "titles"}))
+        asyncio.run(names["main"]())
+    assert printed.getvalue() == "finished 0\n"
+
+
 def side_by_side(text: str) -> None:
     names: Names = {"CrawlerProcess": partial(CrawlerProcess, install_root_handler=False)}
     for name, path in (("Books", "books/"), ("Quotes", "")):
@@ -160,6 +169,7 @@ def described(text: str) -> None:
 
 
 RUN: Mapping[str, Callable[[str], None]] = {
+    "trawl._asyncio.crawl_in_asyncio": hosted,
     "trawl._run.crawl": partial(started, name="both"),
     "trawl._run.open_crawl": partial(started, name="titles"),
     "trawl._run.run": started,
