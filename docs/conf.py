@@ -25,12 +25,17 @@ extensions = [
     "settings_reference",
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
+    "sphinx_copybutton",
     "timeline",
 ]
 exclude_patterns = ["_build"]
 html_theme = "furo"
 html_title = f"trawl {version}"
 html_search_scorer = str(Path(__file__).parent / "_ext" / "scorer.js")
+
+copybutton_prompt_text = r"\$ |>>> |\.\.\. "
+copybutton_prompt_is_regexp = True
+copybutton_exclude = ".linenos, .gp, .go"
 
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
