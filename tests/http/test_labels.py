@@ -4,7 +4,7 @@ import codecs
 
 import pytest
 
-from trawl.http.content import REPLACEMENT, USER_DEFINED, codec_of
+from trawl.http.encodings import REPLACEMENT, USER_DEFINED, codec_of
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ def test_other_names_of_codecs_do_not_count(label: str) -> None:
 
 
 def test_every_codec_is_one_that_python_has() -> None:
-    from trawl.http.content import _CODEC_OF_LABEL
+    from trawl.http.encodings import _CODEC_OF_LABEL
 
     named = set(_CODEC_OF_LABEL.values()) - {REPLACEMENT, USER_DEFINED}
     assert {codec: codecs.lookup(codec)._is_text_encoding for codec in named} == dict.fromkeys(named, True)

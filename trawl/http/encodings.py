@@ -1,0 +1,466 @@
+"""Encodings of pages: their labels, decoding and encoding, as in the WHATWG Encoding Standard.
+
+Python's codecs are fast, but 674 byte sequences differ: the euro sign of gbk, row 13 of EUC-JP, Big5-HKSCS and others.
+So a codec decodes what it reads correctly. An error handler reads the rest as the standard does, and a regular
+expression replaces characters that the standard assigns otherwise. Both depend on the codec alone.
+
+Labels (4.2): only the names in the standard's table count. The many other names of Python's codecs (``hex``,
+``utf-7``, ``idna``, ...) do not. Browsers read some labels as a superset (``iso-8859-1`` as windows-1252, ``gb2312`` as
+gb18030), and so does the table here.
+
+``webencodings`` 0.6 maps labels to Python's codecs and has none of the corrections; no other package decodes by the
+standard's indexes.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+import unicodedata
+from collections.abc import Callable
+from functools import lru_cache
+from types import MappingProxyType
+
+__all__ = ["REPLACEMENT", "USER_DEFINED", "Decoder", "codec_of", "decode", "encode"]
+
+REPLACEMENT = "replacement"
+"""Stands for the encodings that browsers refuse to decode, as they have been used to hide scripts (Encoding, 14.1)."""
+
+USER_DEFINED = "x-user-defined"
+"""Bytes above 0x7F are private characters (Encoding, 14.5); Python has no codec for it."""
+
+_LABELS_OF_CODEC = {
+    "utf-8": "unicode-1-1-utf-8 unicode11utf8 unicode20utf8 utf-8 utf8 x-unicode20utf8",
+    "cp866": "866 cp866 csibm866 ibm866",
+    "iso8859-2": "csisolatin2 iso-8859-2 iso-ir-101 iso8859-2 iso88592 iso_8859-2 iso_8859-2:1987 l2 latin2",
+    "iso8859-3": "csisolatin3 iso-8859-3 iso-ir-109 iso8859-3 iso88593 iso_8859-3 iso_8859-3:1988 l3 latin3",
+    "iso8859-4": "csisolatin4 iso-8859-4 iso-ir-110 iso8859-4 iso88594 iso_8859-4 iso_8859-4:1988 l4 latin4",
+    "iso8859-5": "csisolatincyrillic cyrillic iso-8859-5 iso-ir-144 iso8859-5 iso88595 iso_8859-5 iso_8859-5:1988",
+    "iso8859-6": (
+        "arabic asmo-708 csiso88596e csiso88596i csisolatinarabic ecma-114 iso-8859-6 iso-8859-6-e "
+        "iso-8859-6-i iso-ir-127 iso8859-6 iso88596 iso_8859-6 iso_8859-6:1987"
+    ),
+    "iso8859-7": (
+        "csisolatingreek ecma-118 elot_928 greek greek8 iso-8859-7 iso-ir-126 iso8859-7 iso88597 iso_8859-7 "
+        "iso_8859-7:1987 sun_eu_greek"
+    ),
+    "iso8859-8": (
+        "csiso88598e csiso88598i csisolatinhebrew hebrew iso-8859-8 iso-8859-8-e iso-8859-8-i iso-ir-138 "
+        "iso8859-8 iso88598 iso_8859-8 iso_8859-8:1988 logical visual"
+    ),
+    "iso8859-10": "csisolatin6 iso-8859-10 iso-ir-157 iso8859-10 iso885910 l6 latin6",
+    "iso8859-13": "iso-8859-13 iso8859-13 iso885913",
+    "iso8859-14": "iso-8859-14 iso8859-14 iso885914",
+    "iso8859-15": "csisolatin9 iso-8859-15 iso8859-15 iso885915 iso_8859-15 l9",
+    "iso8859-16": "iso-8859-16",
+    "koi8-r": "cskoi8r koi koi8 koi8-r koi8_r",
+    "koi8-u": "koi8-ru koi8-u",
+    "mac-roman": "csmacintosh mac macintosh x-mac-roman",
+    "cp874": "dos-874 iso-8859-11 iso8859-11 iso885911 tis-620 windows-874",
+    "cp1250": "cp1250 windows-1250 x-cp1250",
+    "cp1251": "cp1251 windows-1251 x-cp1251",
+    "cp1252": (
+        "ansi_x3.4-1968 ascii cp1252 cp819 csisolatin1 ibm819 iso-8859-1 iso-ir-100 iso8859-1 iso88591 "
+        "iso_8859-1 iso_8859-1:1987 l1 latin1 us-ascii windows-1252 x-cp1252"
+    ),
+    "cp1253": "cp1253 windows-1253 x-cp1253",
+    "cp1254": (
+        "cp1254 csisolatin5 iso-8859-9 iso-ir-148 iso8859-9 iso88599 iso_8859-9 iso_8859-9:1989 l5 latin5 "
+        "windows-1254 x-cp1254"
+    ),
+    "cp1255": "cp1255 windows-1255 x-cp1255",
+    "cp1256": "cp1256 windows-1256 x-cp1256",
+    "cp1257": "cp1257 windows-1257 x-cp1257",
+    "cp1258": "cp1258 windows-1258 x-cp1258",
+    "mac-cyrillic": "x-mac-cyrillic x-mac-ukrainian",
+    "gb18030": "chinese csgb2312 csiso58gb231280 gb18030 gb2312 gb_2312 gb_2312-80 gbk iso-ir-58 x-gbk",
+    "big5hkscs": "big5 big5-hkscs cn-big5 csbig5 x-x-big5",
+    "euc_jp": "cseucpkdfmtjapanese euc-jp x-euc-jp",
+    "iso2022_jp_ext": "csiso2022jp iso-2022-jp",
+    "cp932": "csshiftjis ms932 ms_kanji shift-jis shift_jis sjis windows-31j x-sjis",
+    "cp949": (
+        "cseuckr csksc56011987 euc-kr iso-ir-149 korean ks_c_5601-1987 ks_c_5601-1989 ksc5601 ksc_5601 windows-949"
+    ),
+    REPLACEMENT: "csiso2022kr hz-gb-2312 iso-2022-cn iso-2022-cn-ext iso-2022-kr replacement",
+    "utf-16-be": "unicodefffe utf-16be",
+    "utf-16-le": "csunicode iso-10646-ucs-2 ucs-2 unicode unicodefeff utf-16 utf-16le",
+    USER_DEFINED: "x-user-defined",
+}
+
+_CODEC_OF_LABEL = MappingProxyType(
+    {label: codec for codec, labels in _LABELS_OF_CODEC.items() for label in labels.split()}
+)
+
+
+_CODECS = frozenset(_LABELS_OF_CODEC)
+
+
+def codec_of(label: str) -> str | None:
+    """Return the codec for a page's name of its encoding, in any case; None for an unknown name."""
+    return _CODEC_OF_LABEL.get(label.strip("\t\n\f\r ").lower())
+
+
+_BAD = "\ufffd"
+
+_BYTES = range(256)
+
+_ASCII_END = 0x80
+
+_BIG5_RUNS = (  # index Big5 where Python's codec has nothing: a pointer, and the characters from there on
+    "1000㡵𡵓𣚞𦀡㻬𥣞㫵竼龗𤅡𨤍𣇪𠪊𣉞䌊蒄龖鐯䤰蘓墖靊鈘秐稲晠権袝瑌篅枂稬剏遆㓦珄𥶹瓆鿇垳䤯呌䄱𣚎堘穲𧭥讏䚮𦺈"
+    "䆁𥶙箮𢒼鿈𢓁𢓉𢓌鿉蔄𣖻䂴鿊䓡𪷿拁灮鿋 2082箸 2088簆 2103糎 2114緒 2123縝 2148者 2151耨 2221菁 2239蒨 "
+    "2244萏 2303覦覩 2354起 2400都 2413銹 2477靜 2498響 2605鼖 2673蔃 2746兙兛兝兞 2771鍮 2780瑹 2990浧 "
+    "3087禛 3259邗 3301靝 3436瀞 3451嬨 4136爁 4138矗 4141纇 4182駖 4206釔 4220惞 4230澶 4241輶 4258侻 4273營 "
+    "4279鄄 4282鷰 4294菏 4329尐秣 4349婧 4419輋 4422筑 4494拐 4624恢 4694痹 4708汊 4742鬮 4748鼗 4815僭 "
+    "4828弌 4902蠏 4922拎 4982瑨 4992煢 4997牐 5432␀␁␂␃␄␅␆␇␈␉␊␋␌␍␎␏␐␑␒␓␔␕␖␗␘␙␚␛␜␝␞␟␡€ 10942廴 10946无 10948癶 "
+    "10950隶 10957〃仝 19028倩 19035偽 19088包 19096卄 19112卿 19162嘅 19240婷 19299幵 19305廐 19326彘 "
+    "19355悤 19398撐 19439晴 19454杞 19553沜渝 19557港 19611煮 19643猪 19672瑜 19697瓩 19748砉"
+)
+
+_BIG5_TRAILS = (*range(0x40, 0x7F), *range(0xA1, 0xFF))
+
+
+def _big5_more() -> dict[bytes, str]:
+    """Return the characters of Big5 (Encoding, 12.1.1) that Python lacks."""
+    width = len(_BIG5_TRAILS)
+    return {
+        bytes((0x81 + at // width, _BIG5_TRAILS[at % width])): char
+        for start, run in re.findall(r"(\d+)(\S+)", _BIG5_RUNS)
+        for at, char in enumerate(run, int(start))
+    }
+
+
+_EUC = frozenset(range(0xA1, 0xFF))  # bytes of a pair in EUC-JP
+
+
+def _end_of(body: bytes, at: int, size: int) -> int:
+    """Return the end of a wrong sequence; its last byte is read again if it is ASCII."""
+    last = at + size - 1
+    return last if last >= len(body) or body[last] < _ASCII_END else last + 1
+
+
+def _two_bytes(leads: frozenset[int], more: Callable[[bytes], str | None]) -> Callable[[bytes, int], tuple[str, int]]:
+    """Return a reader of one or two bytes, with the characters of ``more``."""
+
+    def read(body: bytes, at: int) -> tuple[str, int]:
+        if body[at] not in leads:
+            return _BAD, at + 1
+        char = more(body[at : at + 2])
+        return (_BAD, _end_of(body, at, 2)) if char is None else (char, at + 2)
+
+    return read
+
+
+def _row_of_euc_jp(pair: bytes) -> str | None:
+    """Return a character of index jis0208, which EUC-JP and Shift_JIS share (Encoding, 13.1.1 and 13.3.1)."""
+    if len(pair) < 2 or not _EUC.issuperset(pair):
+        return None
+    row, cell = divmod((pair[0] - 0xA1) * 94 + pair[1] - 0xA1, 188)
+    shifted = bytes((row + (0x81 if row < 0x1F else 0xC1), cell + (0x40 if cell < 0x3F else 0x41)))
+    char = shifted.decode("cp932", "trawl.cp932")
+    return None if char[0] == _BAD else char
+
+
+_euc_jp_pair = _two_bytes(frozenset((0x8E, *_EUC)), _row_of_euc_jp)
+
+
+def _euc_jp(body: bytes, at: int) -> tuple[str, int]:
+    if body[at] != 0x8F:
+        return _euc_jp_pair(body, at)
+    return _BAD, _end_of(body, at, 3 if body[at + 1 : at + 2] and body[at + 1] in _EUC else 2)
+
+
+def _gb18030(body: bytes, at: int) -> tuple[str, int]:
+    """Read a sequence as in Encoding, 10.2.1; after a wrong one of four bytes only the first is dropped."""
+    lead, rest = body[at], body[at + 1 : at + 4]
+    if lead == _ASCII_END:
+        return "\u20ac", at + 1
+    if lead == 0xFF:
+        return _BAD, at + 1
+    if not rest[:1].isdigit():
+        return _BAD, _end_of(body, at, 2)
+    if len(rest) > 1 and not 0x81 <= rest[1] <= 0xFE:
+        return _BAD, at + 1
+    if len(rest) > 2 and not rest[2:].isdigit():
+        return _BAD, at + 1
+    return _BAD, at + 1 + len(rest)
+
+
+_READERS: dict[str, Callable[[bytes, int], tuple[str, int]]] = {
+    "big5hkscs": _two_bytes(frozenset(range(0x81, 0xFF)), _big5_more().get),
+    "cp932": _two_bytes(frozenset((*range(0x81, 0xA0), *range(0xE0, 0xFD))), lambda pair: None),
+    "cp949": _two_bytes(frozenset(range(0x81, 0xFF)), lambda pair: None),
+    "euc_jp": _euc_jp,
+    "gb18030": _gb18030,
+}
+
+
+def _handler(read: Callable[[bytes, int], tuple[str, int]]) -> Callable[[UnicodeError], tuple[str, int]]:
+    def handle(error: UnicodeError) -> tuple[str, int]:
+        if not isinstance(error, UnicodeDecodeError):
+            raise error
+        return read(error.object, error.start)
+
+    return handle
+
+
+for _codec, _reader in _READERS.items():
+    codecs.register_error(f"trawl.{_codec}", _handler(_reader))
+
+
+_FIXES = {  # characters of Python's codecs, and those of the standard in their places
+    "big5hkscs": (
+        "\u2022\uff64\u203e\u223c\u2641\u2609\u00a5\u00a2\u00a3",
+        "\u2027\ufe51\u00af\uff5e\u2295\u2299\uffe5\uffe0\uffe1",
+    ),
+    "cp932": ("\uf8f0\uf8f1\uf8f2\uf8f3", _BAD * 4),
+    "euc_jp": ("\u301c\u2016\u2212\u00a2\u00a3\u00ac", "\uff5e\u2225\uff0d\uffe0\uffe1\uffe2"),
+    "gb18030": (
+        "\ue5e5\ue78d\ue78e\ue78f\ue790\ue791\ue792\ue793\ue794\ue795\ue796"
+        "\ue7c7\u1e3f\ue81e\ue826\ue82b\ue82c\ue832\ue843\ue854\ue864",
+        "\u3000\ufe10\ufe12\ufe11\ufe13\ufe14\ufe15\ufe16\ufe17\ufe18\ufe19"
+        "\u1e3f\ue7c7\u9fb4\u9fb5\u9fb6\u9fb7\u9fb8\u9fb9\u9fba\u9fbb",
+    ),
+}
+
+_FIX = MappingProxyType(
+    {codec: (re.compile(f"[{old}]"), dict(zip(old, new, strict=True))) for codec, (old, new) in _FIXES.items()}
+)
+
+_UNICODE = frozenset({"utf-8", "utf-16-le", "utf-16-be"})
+
+_ISO_2022_JP = "iso2022_jp_ext"
+
+
+def decode(body: bytes, codec: str) -> str:
+    """Return ``body`` decoded with one of the codecs of :func:`codec_of`; wrong sequences are U+FFFD. Never raises."""
+    if codec in _READERS:
+        return _multibyte(body, codec)
+    if codec in _UNICODE:
+        return body.decode(codec, "replace")
+    if codec == REPLACEMENT:
+        return _BAD if body else ""
+    if codec == _ISO_2022_JP:
+        return _Iso2022Jp().decode(body)
+    return codecs.charmap_decode(body, "strict", _characters(codec))[0]
+
+
+_TILDE = b"\x8f\xa2\xb7"  # U+FF5E in EUC-JP; Python reads it as the ASCII character
+
+# Characters that may stand for the tilde while Python decodes: where a wrong byte comes before them, the last two bytes
+# of each make no character, as those of the tilde.
+_STAND_INS = tuple(bytes((0x8F, 0xA2, byte)) for byte in (0xB8, 0xB9, 0xB3, 0xB6, 0xB4, 0xB1, 0xB0, 0xAF, 0xB2, 0xB5))
+
+_SLASHES = {b"\xa2A": "\u2215", b"\xa2B": "\ufe68"}  # of Big5; Python reads them as U+FF0F and U+FF3C, which it has too
+
+_SLASH = re.compile(rb"\xa2[AB]")
+
+
+def _multibyte(body: bytes, codec: str) -> str:
+    if codec == "euc_jp" and _TILDE in body:
+        stand_in = next((each for each in _STAND_INS if each not in body), _STAND_INS[0])
+        text = body.replace(_TILDE, stand_in).decode(codec, "trawl.euc_jp").replace(stand_in.decode(codec), "\uff5e")
+    elif codec == "big5hkscs" and _SLASH.search(body):
+        text = _with_slashes(body)
+    else:
+        text = body.decode(codec, f"trawl.{codec}")
+    if codec not in _FIX:
+        return text
+    wrong, right = _FIX[codec]
+    return wrong.sub(lambda found: right[found[0]], text)
+
+
+def _with_slashes(body: bytes) -> str:
+    """Decode Big5 with its smaller slashes, unless their first byte ends another character."""
+    decoder = codecs.getincrementaldecoder("big5hkscs")("trawl.big5hkscs")
+    text: list[str] = []
+    at = 0
+    for found in _SLASH.finditer(body):
+        text.append(decoder.decode(body[at : found.start()]))
+        is_apart = not decoder.getstate()[0]
+        text.append(_SLASHES[found[0]] if is_apart else "")
+        at = found.end() if is_apart else found.start()
+    text.append(decoder.decode(body[at:], True))
+    return "".join(text)
+
+
+_SINGLE_FIXES = {"cp1255": {0xCA: "\u05ba"}, "koi8-u": {0xAE: "\u045e", 0xBE: "\u040e"}}
+
+_C1_END = 0xA0
+
+
+@lru_cache(maxsize=32)
+def _characters(codec: str) -> str:
+    """Return the 256 characters of an encoding of single bytes (Encoding, 9).
+
+    Bytes that Python's Windows code pages lack are C1 controls.
+    """
+    if codec == USER_DEFINED:
+        return "".join(chr(byte) if byte < _ASCII_END else chr(0xF780 + byte - _ASCII_END) for byte in _BYTES)
+    has_controls = codec.startswith("cp12") or codec == "cp874"
+    chars = [bytes((byte,)).decode(codec, "replace") for byte in _BYTES]
+    for byte, char in enumerate(chars):
+        if char == _BAD and has_controls and byte < _C1_END:
+            chars[byte] = chr(byte)
+    for byte, char in _SINGLE_FIXES.get(codec, {}).items():
+        chars[byte] = char
+    return "".join(chars)
+
+
+_ESCAPES = {b"(B": "ascii", b"(J": "roman", b"(I": "katakana", b"$@": "pairs", b"$B": "pairs"}
+
+_RUNS = re.compile(rb"(?:[\x21-\x7e]{2})+|[\x21-\x7e][^\x21-\x7e]?|[^\x21-\x7e]")
+
+_AS_EUC = bytes(byte | 0x80 for byte in _BYTES)
+
+
+@lru_cache(maxsize=3)
+def _iso_2022_jp_characters(mode: str) -> str:
+    chars = [chr(byte) if byte < _ASCII_END and byte not in (0x0E, 0x0F, 0x1B) else _BAD for byte in _BYTES]
+    if mode == "roman":
+        chars[0x5C], chars[0x7E] = "\u00a5", "\u203e"
+    elif mode == "katakana":
+        chars = [chr(0xFF61 + byte - 0x21) if 0x21 <= byte <= 0x5F else _BAD for byte in _BYTES]
+    return "".join(chars)
+
+
+class _Iso2022Jp:
+    """The decoder of ISO-2022-JP (Encoding, 13.2.1), whose escape sequences change what later bytes mean."""
+
+    def __init__(self) -> None:
+        self._mode = "ascii"
+        self._has_escaped = False  # the last thing was an escape sequence: a second one at once is an error
+
+    def decode(self, body: bytes) -> str:
+        text: list[str] = []
+        for number, part in enumerate(body.split(b"\x1b")):
+            if number:
+                mode = _ESCAPES.get(part[:2])
+                if mode is None:
+                    text.append(_BAD)
+                    self._has_escaped = False
+                else:
+                    if self._has_escaped:
+                        text.append(_BAD)
+                    self._mode, self._has_escaped = mode, True
+            segment = part[2:] if number and self._has_escaped else part
+            if segment:
+                self._has_escaped = False
+                text.append(self._segment(segment))
+        return "".join(text)
+
+    def _segment(self, part: bytes) -> str:
+        if self._mode != "pairs":
+            return codecs.charmap_decode(part, "strict", _iso_2022_jp_characters(self._mode))[0]
+        runs = (found[0] for found in _RUNS.finditer(part))
+        return "".join(
+            _BAD if len(run) < 2 or run[1] not in _PAIRED else decode(run.translate(_AS_EUC), "euc_jp") for run in runs
+        )
+
+
+_PAIRED = frozenset(range(0x21, 0x7F))
+
+_APART = b" \n\r\t"
+
+
+class Decoder:
+    """Decodes a body that comes in pieces: :func:`decode` gives the same text for the whole."""
+
+    def __init__(self, codec: str) -> None:
+        """Decode with one of the codecs of :func:`codec_of`."""
+        self._codec = codec
+        self._held = bytearray()
+        self._is_replaced = False
+        self._escaped = _Iso2022Jp()
+        self._unicode = codecs.getincrementaldecoder(codec)("replace") if codec in _UNICODE else None
+
+    def decode(self, piece: bytes, *, final: bool = False) -> str:
+        """Return the text of the next piece; ``final`` ends the body. Never raises."""
+        if self._unicode is not None:
+            return self._unicode.decode(piece, final)
+        if self._codec == REPLACEMENT:
+            is_first, self._is_replaced = not self._is_replaced and bool(piece), self._is_replaced or bool(piece)
+            return _BAD if is_first else ""
+        # White space is never part of a sequence, so that the text up to it does not depend on later bytes.
+        end = len(piece) if final else max(piece.rfind(space) for space in _APART) + 1
+        if not end and not final:
+            self._held += piece
+            return ""
+        whole = bytes(self._held) + piece[:end]
+        self._held[:] = piece[end:]
+        return self._escaped.decode(whole) if self._codec == _ISO_2022_JP else decode(whole, self._codec)
+
+
+_YEN, _OVERLINE, _MINUS, _FULL_MINUS = "\u00a5", "\u203e", "\u2212", "\uff0d"
+
+_HALF_WIDTH = range(0xFF61, 0xFFA0)
+
+
+def encode(text: str, codec: str) -> bytes:
+    """Return ``text`` in one of the codecs of :func:`codec_of`, as browsers send it in URLs and forms.
+
+    A character that the encoding lacks is sent as ``&#...;`` (Encoding, 7: error mode "html"). Pages in UTF-16,
+    ``replacement`` and ``x-user-defined`` send UTF-8. Other codecs of Python are allowed.
+    """
+    if codec in _UNICODE or codec in {REPLACEMENT, USER_DEFINED}:
+        return text.encode("utf-8", "xmlcharrefreplace")  # a lone surrogate is a reference, too
+    if codec == _ISO_2022_JP:
+        return _to_iso_2022_jp(text)
+    if codec not in _CODECS:
+        return text.encode(codec, "xmlcharrefreplace")
+    table = _bytes_of(codec)
+    rest = codec if codec == "gb18030" else "ascii"  # of four bytes
+    return b"".join(table.get(char) or char.encode(rest, "xmlcharrefreplace") for char in text)
+
+
+@lru_cache(maxsize=8)
+def _bytes_of(codec: str) -> dict[str, bytes]:
+    """Return the bytes of each character: of its first pointer, but for those that the encoders leave out."""
+    if codec not in _READERS:
+        return {char: bytes((byte,)) for byte, char in enumerate(_characters(codec)) if char != _BAD}
+    pairs = [bytes((lead, trail)) for lead in range(0x81, 0xFF) for trail in range(0x40, 0xFF)]
+    pairs = [pair for pair in pairs if _is_encoded(pair, codec)]
+    found = dict(zip(decode(b"\n".join(pairs), codec).split("\n")[::-1], pairs[::-1], strict=True))
+    if codec == "big5hkscs":  # the last pointer of these (Encoding, 12.1.2)
+        found |= {"═": b"\xf9\xf9", "╞": b"\xf9\xe9", "╡": b"\xf9\xeb", "╪": b"\xf9\xea"}
+        found |= {"十": b"\xa4\x51", "卅": b"\xa4\xca"}
+    if codec == "gb18030":
+        found |= {"\ue5e5": b"&#58853;", "\ue7c7": b"\x81\x35\xf4\x37"}
+    if codec in {"euc_jp", "cp932"}:
+        found |= {_YEN: b"\\", _OVERLINE: b"~", _MINUS: found[_FULL_MINUS]}
+    if codec == "cp932":
+        found |= {chr(char): bytes((char - 0xFF61 + 0xA1,)) for char in _HALF_WIDTH} | {"\x80": b"\x80"}
+    found.pop(_BAD, None)
+    return found | {chr(byte): bytes((byte,)) for byte in range(_ASCII_END)}
+
+
+def _is_encoded(pair: bytes, codec: str) -> bool:
+    lead, trail = pair
+    if codec == "cp932":  # without NEC's copies of IBM's characters, and without the private ones
+        return trail != 0x7F and not 0xA0 <= lead <= 0xDF and lead not in {0xED, 0xEE} and not 0xF0 <= lead <= 0xF9
+    return not (codec == "big5hkscs" and lead < 0xA1) and not (codec == "euc_jp" and trail < 0xA1)
+
+
+def _full_width(char: str) -> str:
+    return {"\uff9e": "\u309b", "\uff9f": "\u309c"}.get(char) or unicodedata.normalize("NFKC", char)
+
+
+def _to_iso_2022_jp(text: str) -> bytes:
+    """Encode as in Encoding, 13.2.2."""
+    sent: list[bytes] = []
+    now = b"(B"
+    for char in (_full_width(char) if ord(char) in _HALF_WIDTH else char for char in text):
+        pair = _bytes_of("euc_jp").get(char, b"") if not char.isascii() else b""
+        is_roman = char in {_YEN, _OVERLINE} or (now == b"(J" and char.isascii() and char not in "\\~")
+        is_pair = len(pair) == 2 and pair[0] != 0x8E
+        is_roman |= now == b"(J" and not char.isascii() and not is_pair  # a reference
+        wanted = b"(J" if is_roman else b"$B" if is_pair else b"(B"
+        if wanted != now:
+            sent.append(b"\x1b" + wanted)
+            now = wanted
+        if wanted == b"$B":
+            sent.append(bytes(byte & 0x7F for byte in pair))
+        else:
+            known = {_YEN: "\\", _OVERLINE: "~"}.get(char, char)
+            sent.append(("\ufffd" if known in "\x0e\x0f\x1b" else known).encode("ascii", "xmlcharrefreplace"))
+    return b"".join(sent) + (b"" if now == b"(B" else b"\x1b(B")
