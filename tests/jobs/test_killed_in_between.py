@@ -39,6 +39,21 @@ async def test_r16_after_a_kill_no_send_comes_early(tmp_path: Path, folder: Path
     assert runs.sent.total() == 9
 
 
+@pytest.mark.parametrize("seconds", [3.05, 5.0, 7.3, 8.1])
+async def test_a21_a_rate_is_a_ceiling_over_a_kill(
+    tmp_path: Path, folder: Path, autojump_clock: MockClock, seconds: float
+) -> None:
+    settings = {"ROBOTSTXT_OBEY": False, "THROTTLING_SCOPES": {"a.example": {"rate": 2}}}
+    runs = Runs(folder, site(30), settings=settings)
+    await killed_after(runs, seconds, tmp_path / "album")
+    times = [time for time, _ in runs.times]
+    runs.down(0.01)
+    await runs.run()
+    times += [seconds + 0.01 + time for time, _ in runs.times]
+    for first, start in enumerate(times):
+        assert all(last - first + 1 <= (times[last] - start) * 2.0 + 2.0 + 1e-4 for last in range(first, len(times)))
+
+
 async def test_p8_a_backoff_that_stops_everything_is_kept(
     tmp_path: Path, folder: Path, autojump_clock: MockClock
 ) -> None:

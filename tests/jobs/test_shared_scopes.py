@@ -193,6 +193,21 @@ async def test_a_delay_holds_over_all_crawls_and_is_used(
     assert fleet.by_crawl[0] >= 0.8 * len(fleet.sends) / crawls
 
 
+@pytest.mark.parametrize(("rate", "seconds"), [(0.25, 200.0), (5.0, 20.0)])
+async def test_a21_a_rate_is_a_ceiling_over_all_crawls_and_is_used(
+    autojump_clock: MockClock, store: SimulatedStore, rate: float, seconds: float
+) -> None:
+    fleet = Fleet(web(), {"proxy a": {"rate": rate}}, Many)
+    await fleet.run(3, seconds)
+    times = sorted([at for at, _, _ in fleet.sends])
+    for first, start in enumerate(times):
+        assert all(last - first + 1 <= (times[last] - start) * rate + 2.0 + 1e-6 for last in range(first, len(times)))
+    assert (len(times) - 1) / (times[-1] - times[0]) >= 0.97 * rate
+    gaps = [rate * gap for gap in fleet.gaps()]
+    assert min(gaps) < 0.85  # drawn
+    assert max(gaps) > 1.15
+
+
 @pytest.mark.parametrize(("crawls", "seconds", "share"), [(1, 3.0, 0.98), (2, 3.0, 0.98), (2, 0.5, 0.98)])
 async def test_a_delay_is_used_though_a_middleware_awaits_before_the_wire(
     autojump_clock: MockClock, store: SimulatedStore, crawls: int, seconds: float, share: float

@@ -169,6 +169,21 @@ class _Checker:
                     yield f"{scope}: {send.time - before.time:.6f} s for three sends until {send.time:.3f}"
             if not self.moves(scope) and not any(change.scope == scope for change in self.mixture.changes):
                 yield from self._rested(scope, sends)
+            yield from self._within_rate(scope, [send.time for send, _ in sends])
+
+    def _within_rate(self, scope: str, times: Sequence[float]) -> Iterator[str]:
+        """A rate is a ceiling: t seconds hold at most t * rate + 2 sends."""
+        rates = [list(self.mixture.config_at(scope, at))[-1].get("rate") for at in (0.0, *self._changed(scope))]
+        if self.moves(scope) or None in rates:
+            return
+        rate, lowest = max(rates), math.inf
+        for number, time in enumerate(times):
+            lowest = min(lowest, number - time * rate)
+            if number - time * rate - lowest > 1.0 + EPSILON:
+                yield f"{scope}: more than t * {rate:g} + 2 sends in a span that ends at {time:.3f}"
+
+    def _changed(self, scope: str) -> list[float]:
+        return [change.at + 2 * EPSILON for change in self.mixture.changes if change.scope == scope]
 
     def _rested(self, scope: str, sends: Sequence[tuple[Send, float]]) -> Iterator[str]:
         latest: dict[int, float] = {}

@@ -169,7 +169,8 @@ MEANINGS: Mapping[str, Mapping[str, str]] = {
         "sends": "requests that went to the wire, robots.txt, redirects and retries included",
         "rate": "sends a second between the first and the last; empty with fewer than two",
         "allowed": "sends a second that its limits allowed in that same time, as delays were drawn and limits moved: "
-        "never less than the rate; any: nothing kept a request waiting",
+        "never less than the rate; any: nothing kept a request waiting. Of a scope with a `rate` it is the mean: any t "
+        "seconds hold at most t * rate + 2 sends",
         "triggers": "answers that asked to slow down: 429, 503, Retry-After, failed connections",
         "steps": "times that it backed off for them; answers of one incident count once",
         "waited": "for how long in all its next request was kept waiting by the two limits that did so longest",

@@ -27,6 +27,8 @@ from heapq import heappop, heappush
 from itertools import count
 from math import inf
 
+import attrs
+
 from trawl.scheduler.grant import Grant
 from trawl.scheduler.lanes import Lane, Refused
 from trawl.scheduler.scheduler import Scheduler
@@ -77,7 +79,8 @@ class SharedJobScheduler(Scheduler):
         if token_queue is None:
             self._line.drop(token.number)
             return
-        token_queue.token = token
+        offset = max([scope.offset() for scope in token_queue.lane.scopes if isinstance(scope, SharedScope)])
+        token_queue.token = token = attrs.evolve(token, at=token.at + offset)
         if token_queue.grant is None:
             self._arm(token_queue, max(now, token.at - _lead(token_queue.lane)))
         else:
@@ -102,7 +105,7 @@ class SharedJobScheduler(Scheduler):
         super().sent(grant, now, due_at)
         token = self._tokens.get(grant)
         if is_first and token is not None:
-            intervals = [scope.interval() for _, scope in _shared(grant)]
+            intervals = [scope.rest() for _, scope in _shared(grant)]
             self._line.sent(token.number, now, intervals)
 
     def give_back(self, grant: Grant, now: float) -> None:

@@ -188,8 +188,9 @@ class ScopeConfig(TypedDict, total=False):
         Meta(
             gt=0,
             title="requests/s",
-            description="Maximum rate of sends: a delay of 1/rate, no per-slot delay, no concurrency limit unless set. "
-            "A late send is made up for within the next interval. Not together with `delay`.",
+            description="Maximum rate of sends: any t seconds hold at most t * rate + 2. No per-slot delay, and no "
+            "concurrency limit unless set. Jitter moves each send after its instant of a grid of 1/rate seconds, and a "
+            "late send is made up for within the next interval. Not together with `delay`.",
             extra={"absent": "no rate"},
         ),
     ]

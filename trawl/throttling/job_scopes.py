@@ -274,7 +274,8 @@ class JobScopes:
                     state.told = msgspec.structs.replace(told, sent_at=sent_at, heard_at=heard_at)
             state.apply(scope)
         # What the run before had drawn is not known; nor is its quota asked, of which all that was spent is.
-        opens_at = max(scope.held_until, scope.last_sent + scope.shortest)
+        # Nor how far a rate was behind its grid: its next send may have come at once.
+        opens_at = max(scope.held_until, scope.last_sent + (0.0 if scope.grid_step else scope.shortest))
         if self._unknown_until > -math.inf and opens_at <= self._unknown_until:
             self._take_for_sent(scope)
         if snapshot is not None and (until := scope.last_sent + snapshot.robots) > now:

@@ -177,7 +177,7 @@ class Limits:
         window: Seconds that a quota lasts; at 0 it never blocks (F06).
         sliding: Whether the window slides instead of being anchored at its first consumption (F02).
         pages: Pages in the whole crawl; ``inf`` for no budget (C11).
-        is_rate: True if the delay was given as a rate: what a send is late is made up for (I06).
+        is_rate: True if the delay was given as a rate: sends follow a grid, and lateness is made up for (I06).
     """
 
     concurrency: float = math.inf
@@ -226,15 +226,19 @@ def limits_of(config: Mapping[str, Any], settings: ThrottlingSettings, *, is_hos
     delay_per_slot = settings.download_delay_per_slot if is_host else 0.0
     if (rate := config.get("rate")) is not None:  # I06: a rate says it all
         concurrency, delay, delay_per_slot = math.inf, 1.0 / rate, 0.0
+    is_rate = rate is not None and "delay" not in config
     jitter = config.get("jitter")
+    factors = jitter_factors(settings.randomize_download_delay if jitter is None else jitter)
+    if is_rate and (shift := 1.0 - (factors[0] + factors[1]) / 2.0) > 0.0:
+        factors = factors[0] + shift, factors[1] + shift  # a rate is a ceiling: no jitter makes its mean faster
     return Limits(
         concurrency=config.get("concurrency", concurrency),
         delay=float(config.get("delay", delay)),
         delay_per_slot=float(config.get("delay_per_slot", delay_per_slot)),
-        jitter=jitter_factors(settings.randomize_download_delay if jitter is None else jitter),
+        jitter=factors,
         quota=float(config.get("quota", math.inf)),
         window=float(config.get("window", settings.throttling_window)),
         sliding=bool(config.get("sliding", False)),
-        is_rate=rate is not None and "delay" not in config,
+        is_rate=is_rate,
         pages=config.get("pages") or (settings.pages_per_domain if is_host else 0) or math.inf,
     )

@@ -28,6 +28,16 @@ One number is drawn for each send and lasts until it; it becomes a factor by the
 delays in force, so that a request which waits feels every change (A20). A delay that a server asks for, or that was
 learned by being refused, is a *floor*: of the jitter only the part that lengthens applies to it.
 
+A *rate* is a ceiling, so its sends follow a grid of instants that are 1/rate apart (:attr:`Scope.grid_step`). Each send
+goes at its instant plus an offset that is drawn (:meth:`Scope.offset`), at most one step later. Two intervals therefore
+can't both be short: the send after a late one is only as early as the grid. ::
+
+    grid    |---------|---------|---------|---------|       t seconds hold at most t * rate + 2 sends,
+    sends      x         x  x                x x             because each send is at most one step behind its instant
+
+The scope remembers how far its latest send was behind its instant (``_behind``): the offset, and lateness that is made
+up for. Lateness of more than one step, or that is not the rate's, moves the grid.
+
 Length: one object has all that the decision reads; in two, each limit would be asked for across them, in the hot path.
 """
 
@@ -119,10 +129,10 @@ class Scope:
     __slots__ = (
         "_amounts",
         "_applied_at",
+        "_behind",
         "_drawn",
         "_gated_at",
         "_gated_for",
-        "_made_up",
         "_planned",
         "_refilled_at",
         "_seed",
@@ -208,9 +218,10 @@ class Scope:
 
     def apply_limits(self, limits: Limits, now: float = -inf) -> None:
         """Put ``limits`` in force at ``now``; what is in flight, spent and held stays. Policies add theirs on top."""
+        behind = self._behind_under(limits, now)
         self.limits: Limits = limits
         self._applied_at: float = now
-        self._made_up = 0.0
+        self._behind = behind
         self.concurrency: float = limits.concurrency
         self.delay: float = limits.delay
         self.floor: float = 0.0
@@ -324,11 +335,28 @@ class Scope:
         """The mean of the intervals that may be drawn, in seconds, the rest of slots left out."""
         return max(self.delay * (self.jitter[0] + self.jitter[1]) / 2.0, self.floor)
 
+    @property
+    def grid_step(self) -> float:
+        """Seconds between two instants of the grid that the sends of a rate follow; 0.0 while no grid is in force.
+
+        None is in force without a rate, while backing off, and under a delay that a server asks for.
+        """
+        if not self.limits.is_rate or self.floor > 0.0 or self.delay_limit != "delay":
+            return 0.0
+        return self.delay * (self.jitter[0] + self.jitter[1]) / 2.0
+
+    def offset(self) -> float:
+        """Seconds from the next instant of the grid to its send, as drawn: at most one step; 0.0 without a grid."""
+        low, high = self.jitter
+        return self.delay * (self._factor(self.jitter) - low) / 2.0 if high > low and self.grid_step > 0.0 else 0.0
+
     def interval(self) -> float:
         """Seconds from the latest send to the next one, as drawn for that, the rest of slots left out."""
+        if (step := self.grid_step) > 0.0:
+            return max(step - self._behind, 0.0) + self.offset()
         interval = self.delay * self._factor(self.jitter)
         if self.floor <= 0.0:
-            return max(interval - self._made_up, 0.0)  # a short draw leaves no rest of what is made up for
+            return interval
         return max(interval, self.floor * self._factor(lengthening(self.jitter)))
 
     def is_shut(self, now: float, amount: float, patience: float) -> bool:
@@ -565,7 +593,7 @@ class Scope:
         self.waits.sent(now, self.last_sent)
         # Before last_sent moves: it is late against the interval that ends with this send.
         if self.limits.is_rate:
-            self._made_up = self._late_by(now, due_at)
+            self._behind = self._behind_at(now, due_at)
         self.last_sent = now
         self._drawn = None
         if self._slots is not None:
@@ -576,22 +604,37 @@ class Scope:
                 left = self.quota.quota - self.quota.spent(now)
                 logger.debug("%s: its quota of %g is spent, %.3g is left", self.id, self.quota.quota, max(left, 0.0))
 
-    def _late_by(self, now: float, due_at: float) -> float:
-        """Return the seconds by which the next interval of a rate is shorter, for a send at ``now``.
+    def _behind_at(self, now: float, due_at: float) -> float:
+        """Return the seconds by which a send at ``now`` is behind its instant of the grid: at most one step.
 
-        That is what the send was late by, but at most one interval: GCRA (ITU-T I.371) with a tolerance of one
-        interval. So without jitter ``t`` seconds hold ``t * rate + 2`` sends at most. Only lateness of a pending
-        request is made up for, not its wait for another scope, a hold or a quota (until ``due_at``), and only where the
-        rate is the user's own: not while backing off or under a Crawl-delay, nor where these begin before that send.
+        The bound is GCRA's (ITU-T I.371) with a tolerance of one interval. Only lateness of a pending request counts,
+        not its wait for another scope, a hold or a quota (until ``due_at``), and only where the rate is the user's own:
+        not while backing off or under a Crawl-delay, nor where these begin before that send.
         """
-        if self.floor > 0.0 or self.delay_limit != "delay":
+        if (step := self.grid_step) <= 0.0:
             self._applied_at = inf
             return 0.0
         due = max(self.last_sent + self.interval(), due_at)
         is_late = max(self.waits.needed_at, self._applied_at) <= due < now
         if self._applied_at == inf:  # the wait before this send was not the rate's
             self._applied_at = now
-        return min(now - due, self.delay) if is_late else 0.0
+        return min(self.offset() + self._lateness(now - due if is_late else 0.0), step)
+
+    def _lateness(self, late: float) -> float:
+        """Return what is made up for of ``late`` seconds."""
+        return late
+
+    def _behind_under(self, limits: Limits, now: float) -> float:
+        """Return what :attr:`_behind` is under ``limits`` that are put in force at ``now``.
+
+        Where a rate is raised, the rest of the step that runs shrinks as the steps do, so that the ceiling holds over
+        the change as well. Where it is lowered, the next step counts from the latest send.
+        """
+        if not (limits.is_rate and -inf < self.last_sent <= now and (step := self.grid_step) > 0.0):
+            return 0.0
+        new_step = limits.delay * (limits.jitter[0] + limits.jitter[1]) / 2.0
+        passed = min((now - self.last_sent + self._behind) / step, 1.0)
+        return min(self.last_sent - now + passed * new_step, 0.0)
 
     def resent(self, now: float) -> None:
         """Count a request that goes again, at ``now``, where its first send was in vain and no limit counts sends."""
@@ -613,8 +656,8 @@ class Scope:
         """
         if self.last_sent == sent_at:
             self.last_sent = now
-            if self.limits.is_rate and self.floor <= 0.0 and self.delay_limit == "delay":
-                self._made_up = min(self._made_up + now - sent_at, self.delay)
+            if (step := self.grid_step) > 0.0:
+                self._behind = min(self._behind + self._lateness(now - sent_at), step)
         if self._slots is not None:
             self._slots.written(slot, sent_at, now)
         if self.quota is not None:

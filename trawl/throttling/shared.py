@@ -33,6 +33,9 @@ from trawl.throttling.snapshot import SharedSnapshot
 
 __all__ = ["Line", "SharedLimits", "SharedScope", "Token", "adopt", "check_shared", "is_slower", "shared_limits"]
 
+MAX_OFFSET = 2.0
+"""Seconds. The largest offset from the grid of a rate: a token is good for few seconds."""
+
 _RECENT = 2.0
 """Seconds. A refusal so shortly before what another process has written was not known to it."""
 
@@ -164,13 +167,26 @@ class SharedScope(Scope):
         self._line = line
 
     def apply_limits(self, limits: Limits, now: float = -inf) -> None:
-        """Put ``limits`` in force, a delay per slot as a delay, and without those that the store counts.
-
-        A rate makes up for no lateness: others may have sent meanwhile.
-        """
+        """Put ``limits`` in force, a delay per slot as a delay, and without those that the store counts."""
         delay = max(limits.delay, limits.delay_per_slot)
-        limits = attrs.evolve(limits, delay=delay, delay_per_slot=0.0, quota=inf, pages=inf, is_rate=False)
+        limits = attrs.evolve(limits, delay=delay, delay_per_slot=0.0, quota=inf, pages=inf)
         super().apply_limits(limits, now)
+
+    def offset(self) -> float:
+        """Seconds from the next instant of the grid to its send, as drawn: a token is not good for longer."""
+        offset = super().offset()
+        return offset and offset * min(1.0, 2.0 * MAX_OFFSET / (self.delay * (self.jitter[1] - self.jitter[0])))
+
+    def rest(self) -> float:
+        """Seconds after the latest send for which the store grants nothing: a rate's grid, or the interval as drawn.
+
+        The store keeps the grid of a rate, and the process that has a token adds the offset (:meth:`offset`).
+        """
+        return self.interval() - self.offset()
+
+    def _lateness(self, late: float) -> float:
+        """Return 0.0: others may have sent meanwhile."""
+        return 0.0
 
     def opens_at(self, slot: int, now: float, amount: float = 1.0) -> float:
         """Decide once more, at the wire, when the request in ``slot`` may be written: not without a good token."""
