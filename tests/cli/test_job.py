@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ import trio
 from trawl._run import crawl_with
 from trawl.blocking import InlineBlocking
 from trawl.cli import main
+from trawl.feeds.base import FeedState
 from trawl.feeds.outbox import FEED_STATES
 from trawl.frontier.sqlite import open_job
 from trawl.testing import SimulatedResponse, SimulatedWeb
@@ -161,3 +163,17 @@ def test_a_feed_is_told_in_bytes_and_a_table_in_rows(
     assert command(*words, "-s", "RETRY_ENABLED=false") == 0
     assert command("job", "job") == 0
     assert re.search(told, capsys.readouterr().out, re.M)
+
+
+def test_a_feed_that_is_a_pipe_holds_nobody_up(
+    command: Callable[..., int], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    async def make() -> None:
+        job = await open_job(tmp_path / "job", InlineBlocking())
+        FEED_STATES.keep(job, {str(tmp_path / "pipe"): FeedState(7), "nul\0": FeedState(0), "/dev/tty": FeedState(0)})
+        await job.aclose()
+
+    os.mkfifo(tmp_path / "pipe")
+    trio.run(make)
+    assert command("job", "job") == 0
+    assert re.search(r"7 bytes  /.*pipe$", capsys.readouterr().out, re.M)

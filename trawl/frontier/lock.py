@@ -17,6 +17,7 @@ from pathlib import Path
 
 from trawl.errors import JobError
 from trawl.frontier.errors import job_error
+from trawl.frontier.own_files import check_file
 
 __all__ = ["LOCK_NAME", "JobLock", "read_last_error", "read_owner"]
 
@@ -52,10 +53,11 @@ class JobLock:
         self.last_error: str = ""
         path = directory / LOCK_NAME
         try:
-            self._descriptor: int | None = os.open(path, os.O_RDWR | os.O_CREAT | _AS_IT_IS, 0o644)
+            self._descriptor: int | None = os.open(path, os.O_RDWR | os.O_CREAT | _AS_IT_IS, 0o600)
         except OSError as error:
             raise job_error(directory, error) from error
         try:
+            check_file(directory, path, is_private=False)
             self._take(directory)
         except BaseException:
             self.release()

@@ -23,9 +23,7 @@ Imported where a job in a directory is opened: a crawl without one loads no sqli
 from __future__ import annotations
 
 import logging
-import os
 import sqlite3
-import stat
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -42,6 +40,7 @@ from trawl.frontier.base import OutboxItem
 from trawl.frontier.errors import DATABASE_ERRORS, damage_error, job_error
 from trawl.frontier.job import Job, Outbox, Row, Snapshot, Step, StepResult, as_is
 from trawl.frontier.lock import LOCK_NAME, JobLock
+from trawl.frontier.own_files import close_to_others
 from trawl.frontier.parts import HELD
 from trawl.frontier.tables import (
     DATABASE_NAME,
@@ -71,8 +70,6 @@ U = TypeVar("U")
 logger: logging.Logger = logging.getLogger("trawl.frontier")
 
 _WRITTEN = StepResult()
-
-_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 class SqliteJob(Job):
@@ -277,7 +274,7 @@ def _make(directory: Path) -> None:
     if strangers and DATABASE_NAME not in strangers:
         raise UsageError(f"job {directory}: it holds other files ({min(strangers)}): give a new or empty directory")
     _tell_of_empty(directory / DATABASE_NAME)
-    _close(directory, is_empty=not names)
+    close_to_others(directory, is_empty=not names)
 
 
 def _tell_of_empty(database: Path) -> None:
@@ -286,24 +283,6 @@ def _tell_of_empty(database: Path) -> None:
         if not database.stat().st_size:
             words = "job %s: its %s is empty, as a kill leaves it before anything was stored: the job begins anew"
             logger.warning(words, database.parent, database.name)
-
-
-def _close(directory: Path, *, is_empty: bool) -> None:
-    """Take others' permissions from an empty directory of ours; warn of one that others may read."""
-    with suppress(OSError):
-        status = directory.stat()
-        mode = stat.S_IMODE(status.st_mode)
-        if not mode & _OTHERS:
-            return
-        if is_empty and status.st_uid == os.geteuid():
-            directory.chmod(mode & ~_OTHERS)
-        else:
-            logger.warning(
-                "job %s: others on this machine may read it, with the cookies and passwords in it: "
-                "`chmod 700 %s` keeps them out",
-                directory,
-                directory,
-            )
 
 
 class _Step:

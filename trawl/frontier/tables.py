@@ -25,6 +25,7 @@ from trawl.errors import JobError, UsageError
 from trawl.frontier.base import OutboxItem
 from trawl.frontier.errors import malformed
 from trawl.frontier.job import AT_ONCE, LAST_ORDER, READ_BYTES, HeldLane, Row, Snapshot, Step, wall_time
+from trawl.frontier.own_files import check_file, check_journal
 from trawl.frontier.parts import HELD
 from trawl.frontier.record_format import repack, unpack
 
@@ -158,11 +159,14 @@ def connect_to_read(directory: Path) -> sqlite3.Connection:
 
 
 def _look_at_file(directory: Path) -> None:
-    """Refuse a file that SQLite would overwrite.
+    """Refuse a file that SQLite would overwrite, and one that would have it write or delete another file.
 
     It takes an empty file, or one of a few bytes, for a new database, and deletes the log beside it.
     """
     database, log = directory / DATABASE_NAME, _log_of(directory)
+    for path in (database, log, directory / f"{DATABASE_NAME}-shm"):
+        check_file(directory, path, is_private=False)
+    check_journal(directory, directory / f"{DATABASE_NAME}-journal")
     if database.is_file() and 0 < database.stat().st_size < _HEADER_BYTES:
         raise malformed(f"it has {database.stat().st_size} bytes, less than the least database")
     try:

@@ -61,17 +61,20 @@ class Address:
         job: The job's name.
         shown: The address without user and password, for messages.
         options: Arguments of the client.
+        is_own: Whether the command has started the server for this job, and so knows its configuration.
     """
 
     job: str
     shown: str
     options: Mapping[str, Any] = attrs.field(repr=False)
+    is_own: bool = False
 
     @classmethod
     def parse(cls, url: str) -> Address:
         """Read ``redis://[user:password@]host[:port]/JOB``, ``rediss://`` or ``redis+unix://[...]/path/to/socket?job=JOB``.
 
-        After a socket's job, ``&shown=DIR`` is what messages call it: the directory of a job with a server of its own.
+        After a socket's job, ``&own=1`` marks the server of that job alone, and ``&shown=DIR`` is the directory of the
+        job, which messages name.
 
         Raises:
             UsageError: It is not such an address; the message does not repeat a password.
@@ -89,6 +92,7 @@ class Address:
         database = query.pop("db", "0")
         certificates = query.pop("ca", "")
         directory = query.pop("shown", "") if is_socket else ""
+        is_own = is_socket and query.pop("own", "") == "1"
         try:
             port = parts.port or 6379
         except ValueError:
@@ -115,7 +119,7 @@ class Address:
                 options["ssl_context"] = ssl.create_default_context(cafile=certificates or None)
             except OSError as error:
                 raise UsageError(f"job {shown}: its certificates {certificates!r} can't be read: {error}") from error
-        return cls(job, shown, options)
+        return cls(job, shown, options, is_own)
 
 
 Connect: TypeAlias = "Callable[[Address], AbstractAsyncContextManager[StoreServer]]"

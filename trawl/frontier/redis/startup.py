@@ -271,7 +271,7 @@ def _check_server(facts: Mapping[str, str], address: Address, durability: Durabi
     lacks = _lacks(facts, durability)
     if lacks:
         raise JobError(f"job {address.shown}: {lacks}", address.shown)
-    if not any(key.startswith("config.") for key in facts):
+    if not address.is_own and not any(key.startswith("config.") for key in facts):
         words = "job %s: the server does not tell its configuration: it must have `maxmemory-policy noeviction`%s"
         also = "" if durability != "always" else ", `appendonly yes` and `appendfsync always`"
         logger.warning(words, address.shown, also)

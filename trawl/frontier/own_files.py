@@ -1,0 +1,112 @@
+"""Checks of a job's files before they are opened: they must be this user's, and lead to no other file.
+
+A link in the place of a job's file would make trawl, SQLite or a server write to the file that it leads to. SQLite
+follows links of its log, and deletes any file that a rollback journal names as its super-journal.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import stat
+from contextlib import suppress
+from pathlib import Path
+
+from trawl.errors import JobError
+from trawl.frontier.errors import job_error
+
+__all__ = ["check_directory", "check_file", "check_journal", "close_to_others"]
+
+logger: logging.Logger = logging.getLogger("trawl.frontier")
+
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+_JOURNAL_END = bytes.fromhex("d9d505f920a163d7")
+
+
+def check_file(job: Path, path: Path, *, is_private: bool = True, kind: int = stat.S_IFREG) -> bool:
+    """Check a file or folder of a job by its name, and open nothing. Returns whether there is one.
+
+    Args:
+        job: The job's directory, for messages.
+        path: The file or folder.
+        is_private: Whether it must belong to this user, and no other user may write to it.
+        kind: What it must be, as ``stat.S_IFMT`` gives it.
+
+    Raises:
+        JobError: It is a link, has other names, is of another kind or, if that is wanted, is not private.
+    """
+    try:
+        status = os.lstat(path)
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise job_error(job, error) from error
+    wrong = _shared(status, kind) or (is_private and _open(status, job))
+    if wrong:
+        raise JobError(f"job {job}: {path.relative_to(job)} {wrong}", str(job))
+    return True
+
+
+def check_directory(job: Path) -> None:
+    """Check that a job's directory belongs to this user, and that no other user may write to it.
+
+    Raises:
+        JobError: It does not, or others may.
+    """
+    try:
+        status = os.stat(job)
+    except OSError as error:
+        raise job_error(job, error) from error
+    if wrong := _open(status, job):
+        raise JobError(f"job {job}: the directory {wrong}", str(job))
+
+
+def check_journal(job: Path, path: Path) -> None:
+    """Check that a rollback journal names no other file: trawl's database has one only while it is created.
+
+    Raises:
+        JobError: It names one, or is not a plain file.
+    """
+    if not check_file(job, path, is_private=False):
+        return
+    with path.open("rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - len(_JOURNAL_END)))
+        if file.read() == _JOURNAL_END:
+            raise JobError(f"job {job}: {path.name} names another file, which SQLite would delete: remove it", str(job))
+
+
+def close_to_others(directory: Path, *, is_empty: bool) -> None:
+    """Take others' permissions from an empty directory of ours; warn of one that others may read."""
+    with suppress(OSError):
+        status = directory.stat()
+        mode = stat.S_IMODE(status.st_mode)
+        if not mode & _OTHERS:
+            return
+        if is_empty and status.st_uid == os.geteuid():
+            directory.chmod(mode & ~_OTHERS)
+        else:
+            logger.warning(
+                "job %s: others on this machine may read it, with the cookies and passwords in it: "
+                "`chmod 700 %s` keeps them out",
+                directory,
+                directory,
+            )
+
+
+def _shared(status: os.stat_result, kind: int) -> str:
+    if stat.S_ISLNK(status.st_mode):
+        return "is a symbolic link: put what it leads to in its place, if that is yours"
+    if stat.S_IFMT(status.st_mode) != kind:
+        return "is not what trawl makes there (a file, folder or socket of another kind): remove it"
+    if stat.S_ISREG(kind) and status.st_nlink > 1:
+        return "has another name too (a hard link), so that another file would be written: put a copy in its place"
+    return ""
+
+
+def _open(status: os.stat_result, job: Path) -> str:
+    if status.st_uid != os.geteuid():
+        return f"belongs to another user (uid {status.st_uid}): run this as that user, or copy the job"
+    if status.st_mode & _OTHERS_WRITE:
+        return f"can be written by other users: if you trust what is in it, run `chmod -R go-w {job}`"
+    return ""
