@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -139,6 +140,15 @@ def test_the_first_page_shows_what_was_measured(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert with_figures(text, kept, FIRST_PAGES[path]) == text
     assert " pages per second in one process without delays" in text
+
+
+def test_the_changelog_has_the_speeds_that_were_measured() -> None:
+    text = " ".join((ROOT / "CHANGELOG.md").read_text(encoding="utf-8").split())
+    named = re.search(r"([\d,]+) pages per second in the benchmark, where Scrapy reaches ([\d,]+)", text)
+    assert named is not None
+    speeds = (ROOT / "docs" / "explanation" / "speed.md").read_text(encoding="utf-8")
+    assert f"\n| trawl | {named[1]} |" in speeds
+    assert f"\n| Scrapy | {named[2]} |" in speeds
 
 
 def test_the_page_begins_with_the_peers_and_what_a_user_can_do_and_has_its_goals_after_that() -> None:

@@ -58,8 +58,8 @@ __all__ = [
     "run",
 ]
 
-__version__ = "0.1.0"
-"""The version of trawl, such as ``"0.1.0"``."""
+__version__ = "0.1.0.dev0"
+"""The version of trawl, such as ``"0.1.0"``; with ``.dev0`` at its end between releases."""
 
 _HOMES = {
     "CSVFeedSpider": "trawl.spiders",
