@@ -89,7 +89,38 @@ def test_a_crawl_that_failed_or_was_stopped_keeps_its_own_status() -> None:
 
 def test_an_unknown_kind_is_refused(capfd: pytest.CaptureFixture[str]) -> None:
     assert crawled(FOLLOWER, "--fail-on", "errors,404") == 2
-    assert "--fail-on 404: there is no such failure; use errors, no-items, unreachable" in capfd.readouterr().err
+    assert (
+        "--fail-on 404: there is no such failure; use errors, no-items, unreachable, fewer-items=30%"
+        in capfd.readouterr().err
+    )
+
+
+@pytest.mark.parametrize(("before", "status"), [(None, 0), (1, 0), (1.4, 0), (2, 3), (100, 3)])
+def test_fewer_items_than_in_the_last_crawl_is_a_failure_until_it_is_accepted(
+    before: float | None, status: int, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = Path("stats.json")
+    if before is not None:
+        path.write_text(json.dumps({"item_scraped_count": before}))
+    for _ in range(2):
+        assert crawled(FOLLOWER, "--fail-on", "fewer-items=30%", "--stats", "stats.json") == status
+    kept = before if status else 1
+    assert json.loads(path.read_text())["item_scraped_count"] == kept
+    if status:
+        line = last_line(capfd)
+        assert f"the crawl fails on fewer-items: 1 items, and {before} in the last crawl" in line
+        path.unlink()
+        assert crawled(FOLLOWER, "--fail-on", "fewer-items=30%", "--stats", "stats.json") == 0
+
+
+def test_fewer_items_has_to_have_something_to_compare_with(capfd: pytest.CaptureFixture[str]) -> None:
+    for arguments in ((), ("--stats", "-")):
+        assert crawled(FOLLOWER, "--fail-on", "fewer-items=30%", *arguments) == 2
+        assert "name the file of the last crawl's statistics with --stats FILE" in capfd.readouterr().err
+    Path("stats.json").write_text("[]")
+    assert crawled(FOLLOWER, "--fail-on", "fewer-items=30%", "--stats", "stats.json") == 2
+    assert "has no statistics of an earlier crawl" in capfd.readouterr().err
+    assert crawled(FOLLOWER, "--fail-on", "fewer-items") == 2
 
 
 def test_the_statistics_are_in_the_file_whole_and_readable() -> None:

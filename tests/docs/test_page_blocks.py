@@ -70,7 +70,8 @@ def test_the_blocks_of_a_page_fit_its_column() -> None:
     kinds = {"python", "sh", "text", "toml", "diff"}
     pages = [*TUTORIAL, *(path for path in OTHERS if path.is_relative_to(DOCS))]
     shown = [(path, block) for path in pages for block in blocks(path) if block.language in kinds]
-    shown = [(path, block) for path, block in shown if not block.text.startswith("15 3 ")]  # cron takes no line in two
+    long_lines = ("15 3 ", "python3.11 -m venv .venv && ")  # cron takes no line in two; the first command is one line
+    shown = [(path, block) for path, block in shown if not block.text.startswith(long_lines)]
     wide = [f"{path}, line {block.line}" for path, block in shown if max(map(len, block.text.splitlines())) > WIDTH]
     assert wide == []
 

@@ -58,7 +58,8 @@ FailOnOption = Annotated[
     typer.Option(
         "--fail-on",
         metavar="KIND",
-        help="Exit with status 3 on errors (in the spider's code, or lost items), no-items or unreachable. Repeatable.",
+        help="Exit with status 3 on errors (in the spider's code, or lost items), no-items, unreachable, or"
+        " fewer-items=30% (than in the last --stats file). Repeatable.",
     ),
 ]
 StatsOption = Annotated[

@@ -34,7 +34,7 @@ from trawl.cli.crawl_entry import (
 from trawl.cli.load import STANDARD_OUTPUT, check_arguments, feeds_layer, load_spider, spider_arguments
 from trawl.cli.local_server import has_server
 from trawl.cli.logs import Logs, log_layer, named_in_log, run_guarded
-from trawl.cli.summary import StatsFile, failed_in, scopes_table, summary_table, wanted_failings
+from trawl.cli.summary import FailOn, StatsFile, scopes_table, summary_table
 from trawl.cli.view import CrawlWith, Panels, Watcher, can_show, log_watcher, panel_watcher, progress_of
 from trawl.cli.worker import LeaderProcess, lead, rejoining, require_address, spider_of_job
 from trawl.engine.watchers import report_blocked_loop
@@ -98,8 +98,9 @@ def crawl_command(options: CrawlOptions, crawl_with: CrawlWith, console: Console
     def act(logs: Logs) -> int:
         leader = None if options.leader is None else LeaderProcess(options.leader)
         arguments = spider_arguments(options.arguments)
-        fails_on = wanted_failings(options.fails_on)
         stats_file = None if options.stats is None else StatsFile(options.stats)
+        fails_on = FailOn.parse(options.fails_on, stats_file)
+        earlier = {} if stats_file is None or fails_on.fewer is None else stats_file.earlier()
         assigned = assignments(options.settings)
         feeds = feeds_layer(options.appended, options.overwritten)
         entries = [_loaded(target, options, arguments, (assigned, feeds), early) for target in _targets(options)]
@@ -125,9 +126,13 @@ def crawl_command(options: CrawlOptions, crawl_with: CrawlWith, console: Console
         if not options.is_quiet and (table := scopes_table(reports, console.width)) is not None:
             with suppress(OSError):  # the terminal may be gone
                 console.print(table)
-        if stats_file is not None:
+        lost = [_lost_items(entry, entries, fails_on, earlier) for entry in entries]
+        if stats_file is not None and not any(lost):
             stats_file.write(stats_of(entries))
-        return worst(_judged(entry, fails_on, has_start=start) for entry, start in zip(entries, starts, strict=True))
+        return worst(
+            _judged(entry, fails_on, words, has_start=start)
+            for entry, words, start in zip(entries, lost, starts, strict=True)
+        )
 
     return run_guarded(console, early, act, is_quiet=options.is_quiet)
 
@@ -265,14 +270,24 @@ def _sum_up(entry: CrawlEntry, is_quiet: bool, console: Console) -> bool:
     return has_start
 
 
-def _judged(entry: CrawlEntry, fails_on: frozenset[str], *, has_start: bool) -> int:
+def _lost_items(
+    entry: CrawlEntry, entries: Sequence[CrawlEntry], fails_on: FailOn, earlier: Mapping[str, object]
+) -> str:
+    """Return a sentence if a crawl that finished has too few items compared with the last one; else ""."""
+    if entry.result is None or _status(entry, entry.result) != OK:
+        return ""
+    own = earlier if len(entries) == 1 else earlier.get(entry.spider.name)
+    return fails_on.lost_items(entry.result.stats, own if isinstance(own, Mapping) else {})
+
+
+def _judged(entry: CrawlEntry, fails_on: FailOn, lost_items: str, *, has_start: bool) -> int:
     """Return the exit status of a crawl; what is wrong with it is logged last."""
     result = entry.result
     if result is None:
         return entry.error_status
     status = _status(entry, result) if has_start else FAILED
     with named_in_log(entry.shown_name):
-        if status == OK and (words := failed_in(fails_on, result.stats)):
+        if status == OK and (words := "; ".join(filter(None, (fails_on.failed_in(result.stats), lost_items)))):
             logger.error("the crawl fails on %s", words)
             return UNSATISFACTORY
         if words := came_to_nothing(result.reason, result.stats):

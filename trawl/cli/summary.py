@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import sys
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+import attrs
 import msgspec
 from rich import box
 from rich.table import Table
@@ -36,12 +38,11 @@ from trawl.throttling import ScopeReport, limit_words
 __all__ = [
     "MAX_SCOPES",
     "MEANINGS",
+    "FailOn",
     "StatsFile",
-    "failed_in",
     "scopes_table",
     "summary_help",
     "summary_table",
-    "wanted_failings",
 ]
 
 MAX_SCOPES = 15
@@ -196,26 +197,66 @@ def summary_help() -> str:
     return "\n".join(lines[:-1])
 
 
-def wanted_failings(typed: Sequence[str]) -> frozenset[str]:
-    """Return the kinds of failure that ``--fail-on`` names, each option with one or several, set apart by commas.
+_FEWER = re.compile(r"fewer-items=(\d+(?:\.\d+)?)%")
 
-    Raises:
-        UsageError: There is no such kind.
+
+@attrs.frozen
+class FailOn:
+    """The kinds of failure that ``--fail-on`` names.
+
+    Attributes:
+        kinds: Kinds of :data:`trawl.observe.FAILINGS`.
+        fewer: Share of the last crawl's items that may be missing, from 0.0 to 1.0; None without ``fewer-items``.
     """
-    names = frozenset(name.strip() for text in typed for name in text.split(","))
-    for name in sorted(names - set(FAILINGS)):
-        raise UsageError(f"--fail-on {name}: there is no such failure; use {', '.join(FAILINGS)}")
-    return names
 
+    kinds: frozenset[str] = frozenset()
+    fewer: float | None = None
 
-def failed_in(wanted: frozenset[str], stats: Mapping[str, object]) -> str:
-    """Return in which of the wanted respects a crawl failed, in words; "" if in none.
+    @classmethod
+    def parse(cls, typed: Sequence[str], stats_file: StatsFile | None) -> FailOn:
+        """Return the kinds that the options name, each option one or several, separated by commas.
 
-    Args:
-        wanted: Kinds of failure: those of :data:`trawl.observe.FAILINGS`.
-        stats: The statistics of the crawl.
-    """
-    return "; ".join(f"{kind}: {words}" for kind, words in failings(stats).items() if kind in wanted)
+        Args:
+            typed: The values of the options.
+            stats_file: The file that ``--stats`` names, or None.
+
+        Raises:
+            UsageError: If there is no such kind, or ``fewer-items`` has nothing to compare with.
+        """
+        kinds, fewer = set(), None
+        for name in (name.strip() for text in typed for name in text.split(",")):
+            if name in FAILINGS:
+                kinds.add(name)
+            elif match := _FEWER.fullmatch(name):
+                fewer = float(match[1]) / 100.0
+            else:
+                known = ", ".join((*FAILINGS, "fewer-items=30%"))
+                raise UsageError(f"--fail-on {name}: there is no such failure; use {known}")
+        if fewer is not None and (stats_file is None or not stats_file.is_kept):
+            raise UsageError("--fail-on fewer-items: name the file of the last crawl's statistics with --stats FILE")
+        return cls(frozenset(kinds), fewer)
+
+    def failed_in(self, stats: Mapping[str, object]) -> str:
+        """Return in which of the named respects a crawl failed, apart from ``fewer-items``; "" if in none."""
+        return "; ".join(f"{kind}: {words}" for kind, words in failings(stats).items() if kind in self.kinds)
+
+    def lost_items(self, stats: Mapping[str, object], earlier: Mapping[str, object]) -> str:
+        """Return a sentence if a crawl has too few items compared with the last one; else "".
+
+        Args:
+            stats: The statistics of the crawl.
+            earlier: The statistics of the last crawl; empty if there was none.
+        """
+        items, before = (each.get("item_scraped_count", 0) for each in (stats, earlier))
+        if self.fewer is None or not isinstance(items, int) or not isinstance(before, int | float):
+            return ""
+        if items >= before * (1.0 - self.fewer):
+            return ""
+        lost = 100.0 * (1.0 - items / before)
+        return (
+            f"fewer-items: {items} items, and {before:g} in the last crawl: {lost:.0f} % fewer. The --stats file keeps"
+            " the last crawl's numbers; delete it to accept the new ones"
+        )
 
 
 class StatsFile:
@@ -239,6 +280,27 @@ class StatsFile:
             raise UsageError(f"--stats {path}: that is a folder; name a file in it")
         if not os.access(folder, os.W_OK):
             raise UsageError(f"--stats {path}: no file can be written in {folder}; change its permissions")
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the next crawl can read it: it is not standard output."""
+        return self._path is not None
+
+    def earlier(self) -> Mapping[str, object]:
+        """Return the statistics of the last crawl, or of the last crawls by spider; empty if there is no file.
+
+        Raises:
+            UsageError: If the file can't be read or holds something else.
+        """
+        if self._path is None or not self._path.exists():
+            return {}
+        try:
+            return msgspec.json.decode(self._path.read_bytes(), type=dict[str, object])
+        except (OSError, msgspec.MsgspecError) as error:
+            raise UsageError(
+                f"--fail-on fewer-items: {self._path} has no statistics of an earlier crawl ({error}):"
+                " delete it, or give --stats another file"
+            ) from error
 
     def write(self, stats: Mapping[str, object]) -> None:
         """Write the statistics, dates as in ISO 8601; the file that was there before is replaced.
