@@ -157,7 +157,7 @@ TABLES = frozenset({"sqlite", "parquet"})
 PLUGINS = "trawl.feeds"
 """The group of entry points of further formats."""
 
-_KNOWN = "jsonl, json, csv, xml, sqlite, parquet"
+_KNOWN = ", ".join(dict.fromkeys(FORMATS.values()))
 
 _SCRAPYS = {"pickle": "PickleItemExporter", "marshal": "MarshalItemExporter", "pprint": "PprintItemExporter"}
 """Classes of ``trawl.exporters`` for formats that trawl has none for."""
