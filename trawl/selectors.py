@@ -25,6 +25,7 @@ from parsel.csstranslator import HTMLTranslator
 
 __all__ = [
     "MAX_ATTRIBUTES",
+    "NO_XML",
     "Selector",
     "SelectorList",
     "SelectorType",
@@ -170,17 +171,23 @@ SelectorType = Literal["html", "xml", "json", "text"]
 """The way to parse a text: HTML as browsers do, XML with repairs, JSON (JMESPath), or not at all."""
 
 
+NO_XML: re.Pattern[str] = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+"""Characters that XML excludes (XML 1.0, 2.2). libxml2 drops what follows some of them."""
+
+
 def select(text: str, type: SelectorType = "html", base_url: str | None = None) -> Selector:
     """Parse ``text`` once and return the selector of its root.
 
     Never raises for broken markup; a text that is not JSON selects nothing with ``type="json"``. At most
-    :data:`MAX_ATTRIBUTES` attributes of an HTML element are read.
+    :data:`MAX_ATTRIBUTES` attributes of an HTML element are read. In XML, excluded characters become U+FFFD.
 
     Args:
         text: The decoded page.
         type: The way to parse it.
         base_url: The URL of the document.
     """
+    if type == "xml":
+        text = NO_XML.sub("\ufffd", text)
     if type != "html":
         return Selector(text=text, type=type, base_url=base_url)
     if "\0" in text:

@@ -50,7 +50,7 @@ def test_a_text_of_one_address_a_line() -> None:
     assert len(list(read(URLSET, is_text=True))) == 2
 
 
-@pytest.mark.parametrize("body", [b"<html><body>404</body></html>", b"<rss/>", b"", b"http://a.example/1"])
+@pytest.mark.parametrize("body", [b"<html><body>404</body></html>", b"<list/>", b"", b"no address"])
 def test_what_is_no_sitemap(body: bytes) -> None:
     sitemap = read(body)
     assert (sitemap.type, list(sitemap)) == ("", [])

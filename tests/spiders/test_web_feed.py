@@ -70,7 +70,7 @@ def test_atom() -> None:
     assert entry.published_utc == datetime(2024, 5, 1, 10, tzinfo=UTC)
     assert entry.updated_utc == datetime(2024, 5, 2, 9, 0, 0, 500_000, tzinfo=UTC)
     assert (entry.author, entry.summary, entry.categories) == ("Bob", "short", ("t",))
-    assert entry.content == '<div xmlns="http://www.w3.org/1999/xhtml">a <b>b</b></div>'
+    assert entry.content == "a <b>b</b>"
     assert entry.enclosures == (Enclosure("http://b.example/f"),)
 
 
@@ -78,6 +78,81 @@ def test_rss_1() -> None:
     (entry,) = entries(RDF)
     assert (entry.url, entry.title, entry.categories) == ("http://a.example/old", "Old", ("history",))
     assert entry.published_utc == datetime(2001, 1, 1, tzinfo=UTC)
+
+
+def item(content: str, namespaces: str = "") -> FeedEntry:
+    (entry,) = entries(f"<rss {namespaces}><channel><item>{content}</item></channel></rss>".encode())
+    return entry
+
+
+def test_elements_of_another_namespace_are_not_rsss_own() -> None:
+    media = 'xmlns:media="http://search.yahoo.com/mrss/"'
+    content = "<media:title>photo</media:title><title>Story</title><media:description>x</media:description>"
+    entry = item(content + "<media:category>m</media:category><description>of the story</description>", media)
+    assert (entry.title, entry.summary, entry.categories) == ("Story", "of the story", ())
+    atom = 'xmlns:atom="http://www.w3.org/2005/Atom"'
+    assert item('<link>/a</link><atom:link href="/b"/>', atom).url == "http://a.example/a"
+    assert item('<atom:link href="/b"/><atom:id>i</atom:id>', atom).url == "http://a.example/b"
+    assert item('<rss1:title xmlns:rss1="http://purl.org/rss/1.0/">t</rss1:title>').title == "t"
+    assert item("<dc:creator>undeclared</dc:creator>").author == "undeclared"
+
+
+def test_an_entry_inside_another_is_a_part_of_it() -> None:
+    (entry,) = entries(
+        b"<rss><channel><item><x:p xmlns:x='x'><x:item>1</x:item></x:p><title>t</title></item></channel></rss>"
+    )
+    assert entry.title == "t"
+
+
+@pytest.mark.parametrize(
+    ("title", "text"),
+    [
+        ('type="xhtml"><div xmlns="http://www.w3.org/1999/xhtml">Less: <em>x</em></div>', "Less: <em>x</em>"),
+        ('type="xhtml" xmlns:h="http://www.w3.org/1999/xhtml"><h:div>a &lt; <h:b c="d"/></h:div>', 'a &lt; <b c="d"/>'),
+        ('type="xhtml"><div xmlns="http://www.w3.org/1999/xhtml"/>', ""),
+        ('type="xhtml">only text', "only text"),
+        ('type="html">a &lt;b&gt;c&lt;/b&gt;', "a <b>c</b>"),
+    ],
+)
+def test_xhtml_is_given_without_its_div(title: str, text: str) -> None:
+    body = f'<feed xmlns="http://www.w3.org/2005/Atom"><entry><title {title}</title></entry></feed>'
+    assert entries(body.encode())[0].title == text
+
+
+def test_rdf_about_is_the_id_of_an_entry_of_rss_1() -> None:
+    (entry,) = entries(RDF)
+    assert (entry.id, entry.url) == ("x", "http://a.example/old")
+    linkless = RDF.replace(b"<link>http://a.example/old</link>", b"").replace(
+        b'about="x"', b'about="http://a.example/1"'
+    )
+    assert (entries(linkless)[0].id, entries(linkless)[0].url) == ("http://a.example/1",) * 2
+
+
+@pytest.mark.parametrize(
+    ("written", "hour"),
+    [
+        ("Thu, 5 Sep 2024 7:30:00 PM GMT", 19),
+        ("Thu, 5 Sep 2024 7:30 a.m. GMT", 7),
+        ("5 Sep 2024 12:30AM", 0),
+        ("Thu, 5 Sep 2024 12:30:00 PM +0200", 10),
+        ("Thu, 5 Sep 2024 09:30:00 EST", 14),
+        ("Thu, 5 Sep 2024 09:30:00 GMT-01:00", 10),
+        ("Thu Sep  5 09:30:00 2024", 9),
+        ("Thu, 5 Sep 2024", 0),
+        ("2024-09-05", 0),
+        ("2024-09-05t09:30:00z", 9),
+        ("Thu, 5 Sep 2024 19:30:00 PM GMT", None),
+        ("Thu, 5 Sep 2024 PM 7:30:00 GMT", None),
+        ("Thu, 5 Sep 2024 7.30.00 PM GMT", None),
+        ("Thu, 5 Sep 2024 09:30:00 BST", None),
+        ("Thu, 5 Sep 2024 09:30:00 +zz:00", None),
+        ("2024-09-05 7:30 PM", None),
+        ("2024-09-05-07", None),
+    ],
+)
+def test_a_time_is_the_right_instant_or_none(written: str, hour: int | None) -> None:
+    time = item(f"<pubDate>{written}</pubDate>").published_utc
+    assert (None if time is None else (time.day, time.hour)) == (None if hour is None else (5, hour))
 
 
 @pytest.mark.parametrize("body", [b"", b"<html><body/></html>", b"<urlset/>", b"{}"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import calendar
-import codecs
 import re
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from datetime import UTC, date, datetime
@@ -14,16 +13,20 @@ import trio
 
 from trawl.errors import UsageError
 from trawl.http import Request, Response
+from trawl.http.content import decode_pieces
 from trawl.spiders.spider import ItemT, OutputIterable, Spider, check_urls
-from trawl.spiders.xml_stream import GzipBody, XmlStream, local_name
+from trawl.spiders.web_feed import FEED_ROOTS, WebFeed
+from trawl.spiders.xml_stream import GzipBody, XmlStream, local_name, namespace_of
 
 __all__ = ["Sitemap", "SitemapSpider", "parse_lastmod", "since_utc", "sitemaps_in_robots"]
 
 ROBOTS_CHARACTERS = 512_000  # of a robots.txt that are read; RFC 9309, 2.5 asks for 500 KiB
 _MAX_PARTS = 10_000  # children of one entry that are read
 _LONGEST_LINE = 65_536  # characters of one line that are kept; no URL is as long
-_MAX_BLANK = 1_048_576  # bytes of blank lines in a text file; one with more counts as longer than the limit
+_MAX_BLANK = 1_048_576  # characters of blank lines in a text file; one with more counts as longer than the limit
 _LINE = re.compile("[^\\s\ufeff][^\n\r\v\f\x1c-\x1e\x85\u2028\u2029]*")  # as str.splitlines() ends them
+_START_BYTES = 4_096  # in which the kind of a file shows
+_MARKS = b"\xef\xbb\xbf\xfe\xff\0 \t\r\n\f\v"  # before the first character, whatever the encoding
 _KINDS = frozenset({"urlset", "sitemapindex"})
 _DATE = re.compile(r"(\d{4})(?:-(\d\d)(?:-(\d\d))?)?")
 _DEPTH = "sitemap_depth"
@@ -37,28 +40,55 @@ class Sitemap:
     list of the page's URLs in other languages.
 
     Attributes:
-        type: ``urlset`` (of pages), ``sitemapindex`` (of sitemaps), or "" for a file that is not a sitemap.
+        type: ``urlset`` (of pages, as RSS and Atom are, too), ``sitemapindex`` (of sitemaps), or "" for a file that is
+            not a sitemap.
+        count: The number of entries read so far.
         is_cut: The file has more than the limits allow; known after reading it.
-        is_broken: The file ended in the middle of packed data; known after reading it.
+        is_broken: The file ended early; known after reading it.
     """
 
-    def __init__(self, body: bytes, *, max_bytes: int, max_entries: int, is_text: bool = False) -> None:
+    def __init__(
+        self,
+        body: bytes,
+        *,
+        max_bytes: int,
+        max_entries: int,
+        is_text: bool = False,
+        content_type: str | None = None,
+        url: str = "",
+    ) -> None:
         """Read the beginning of a file.
 
         Args:
             body: The body, which may be gzip.
             max_bytes: Maximum of bytes to read, unpacked.
             max_entries: Maximum of entries.
-            is_text: It may be one URL a line, instead of XML.
+            is_text: It may be one URL a line, instead of XML, even if its first line is not a URL.
+            content_type: Its ``Content-Type`` field.
+            url: Its URL, to which the links of RSS and Atom are relative.
         """
         self._unpacked = GzipBody(body, max_bytes)
         self._max_entries = max_entries
         self._has_too_many = False
         self._pieces = 0
-        self._is_text = is_text and not body.lstrip().startswith((b"<", b"\x1f\x8b", b"\xef\xbb\xbf<"))
-        self._xml = None if self._is_text else XmlStream(self._unpacked, frozenset({"url", "sitemap"}))
-        root = "urlset" if self._xml is None else self._xml.root
-        self.type: str = root if root in _KINDS else ""
+        self.count: int = 0
+        self._content_type = content_type
+        self._xml: XmlStream | None = None
+        self._feed: WebFeed | None = None
+        start = b"".join(GzipBody(body, _START_BYTES))
+        first = start.lstrip(_MARKS).replace(b"\0", b"")
+        if not first.startswith(b"<") and (is_text or first.startswith((b"http://", b"https://"))):
+            if b"\0" in start[:2]:  # UTF-16 without a byte order mark
+                self._content_type = f"text/plain; charset=utf-16{'be' if start[0] == 0 else 'le'}"
+            self.type: str = "urlset"
+            return
+        self._xml = XmlStream(self._unpacked, frozenset({"url", "sitemap"}), content_type=content_type)
+        self.type = self._xml.root if self._xml.root in _KINDS else ""
+        if self._xml.root in FEED_ROOTS:
+            self.type = "urlset"
+            self._feed = WebFeed(body, url, max_bytes=max_bytes, content_type=content_type)
+            self._xml = self._feed.xml
+            self._unpacked = self._xml.unpacked
 
     @property
     def is_cut(self) -> bool:
@@ -67,8 +97,15 @@ class Sitemap:
 
     @property
     def is_broken(self) -> bool:
-        """True if packed data ended too early."""
-        return self._unpacked.is_broken
+        """True if packed data or XML ended too early."""
+        return bool(self.problem) and not self.is_cut
+
+    @property
+    def problem(self) -> str:
+        """The reason why not all of the file was read, as the end of a sentence; "" if all of it was."""
+        if self._has_too_many:
+            return f"is longer than {self._max_entries} entries"
+        return self._unpacked.problem if self._xml is None else self._xml.problem
 
     @property
     def pieces(self) -> int:
@@ -78,23 +115,33 @@ class Sitemap:
     def __iter__(self) -> Iterator[dict[str, Any]]:
         if not self.type:
             return
-        entries = self._lines() if self._xml is None else self._elements(self._xml)
-        for count, entry in enumerate(entries):
+        for count, entry in enumerate(self._entries()):
             if count >= self._max_entries:
                 self._has_too_many = True
                 return
+            self.count = count + 1
             yield entry
 
+    def _entries(self) -> Iterator[dict[str, Any]]:
+        if self._feed is not None:
+            return self._of_feed(self._feed)
+        return self._lines() if self._xml is None else self._elements(self._xml)
+
+    def _of_feed(self, feed: WebFeed) -> Iterator[dict[str, Any]]:
+        for entry in feed:
+            if entry.url:
+                changed = entry.updated_utc
+                yield {"loc": entry.url} if changed is None else {"loc": entry.url, "lastmod": changed.isoformat()}
+
     def _lines(self) -> Iterator[dict[str, Any]]:
-        decode = codecs.getincrementaldecoder("utf-8")("replace").decode
         held, blank = "", 0
-        for piece in self._unpacked:
+        for piece in decode_pieces(self._unpacked, self._content_type):
             self._pieces += 1
             blank += len(piece)
             if blank > _MAX_BLANK:
                 self._unpacked.is_cut = True
                 return
-            text = held + decode(piece)
+            text = held + piece
             held = ""
             for line in _LINE.finditer(text):
                 if line.end() == len(text):  # it may go on
@@ -113,8 +160,8 @@ class Sitemap:
                 if name == "link":
                     if href := part.get("href"):
                         entry.setdefault("alternate", []).append(href.strip())
-                elif name and not len(part):
-                    entry[name] = (part.text or "").strip()
+                elif name and not len(part) and namespace_of(part) in {"", namespace_of(element)}:
+                    entry.setdefault(name, (part.text or "").strip())
             if entry.get("loc"):
                 yield entry
 
@@ -171,8 +218,9 @@ def since_utc(spider: str, attribute: str, value: str | date | None) -> datetime
 class SitemapSpider(Spider[ItemT]):
     """Fetches the pages listed in sitemaps, in indexes of sitemaps, and in sitemaps named by robots.txt files.
 
-    Files may be XML, gzipped XML, or text with one URL a line. They are parsed in pieces, within bounds. A sitemap of
-    an index is fetched after the pages known so far, so that a site with millions of pages is never in memory at once.
+    Files may be XML, text with one URL a line, RSS or Atom, each also in gzip. They are parsed in pieces, within
+    bounds. A sitemap of an index is fetched after the pages known so far, so that a site with millions of pages is
+    never in memory at once.
 
     Attributes:
         sitemap_urls: The sitemaps, indexes or robots.txt files to begin with.
@@ -264,15 +312,8 @@ class SitemapSpider(Spider[ItemT]):
                 yield None
             if each is not None:
                 yield each
-        if sitemap.is_cut:
-            self.logger.warning(
-                "%s is longer than %d bytes or %d entries: the rest is ignored",
-                response.url,
-                self.sitemap_max_bytes,
-                self.sitemap_max_entries,
-            )
-        if sitemap.is_broken:
-            self.logger.warning("%s: its gzip data is broken: only a part was read", response.url)
+        if problem := sitemap.problem:
+            self.logger.warning("%s %s: only its first %d entries were read", response.url, problem, sitemap.count)
 
     def _requests(self, response: Response, sitemap: Sitemap, depth: int) -> Iterator[Request | None]:
         """Yield the requests for a file's entries, and None for each entry without one."""
@@ -284,12 +325,16 @@ class SitemapSpider(Spider[ItemT]):
             yield from self._pages(response, addresses)
 
     def _opened(self, response: Response) -> Sitemap:
-        is_text = response.headers.get("content-type", "").startswith("text/plain") or response.url.endswith(".txt")
+        content_type = response.headers.get("content-type", "")
+        path = response.url.partition("?")[0].lower()
+        is_text = content_type.lower().startswith("text/plain") or path.endswith((".txt", ".txt.gz"))
         return Sitemap(
             self._get_sitemap_body(response) or b"",
             max_bytes=self.sitemap_max_bytes,
             max_entries=self.sitemap_max_entries,
             is_text=is_text,
+            content_type=content_type,
+            url=response.url,
         )
 
     def _sitemaps(self, response: Response, addresses: Iterable[str | None], depth: int) -> Iterator[Request | None]:

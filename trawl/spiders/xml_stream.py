@@ -3,6 +3,10 @@
 The input is not trusted: entities are not resolved, no DTD is loaded, nothing is fetched, and packed data is unpacked
 only up to a limit. Of broken XML, as much as possible is read.
 
+libxml2 gets UTF-8 only. It knows other labels than browsers do, reads some of them otherwise, and stops without an
+error at bytes or characters that it does not allow. So :func:`trawl.http.content.decode_pieces` decodes, and characters
+that XML excludes become U+FFFD.
+
 A task that waits for the next element can't give way to others. So bytes and marks between two elements are bounded,
 and so are the members of packed data: a file beyond these bounds counts as longer than the limit.
 :attr:`XmlStream.pieces` tells when to give way between two elements.
@@ -22,41 +26,39 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from lxml import etree
 
+from trawl.http.content import decode_pieces
+from trawl.selectors import NO_XML
+
 if TYPE_CHECKING:
     from lxml.etree import _Element as Element
 
-__all__ = ["GzipBody", "XmlStream", "local_name", "repair_ampersands"]
+__all__ = ["GzipBody", "XmlStream", "local_name", "namespace_of", "repair_ampersands"]
 
-_OPEN, _CLOSE = b"<![CDATA[", b"]]>"
+_OPEN, _CLOSE = "<![CDATA[", "]]>"
 _LONGEST_REFERENCE = 40
 _AMPERSAND = re.compile(
-    rb"&(?!(?:amp|lt|gt|quot|apos|#[0-9]{1,9}|#x[0-9a-fA-F]{1,8});)(?:([A-Za-z][A-Za-z0-9]{1,31});)?"
+    r"&(?!(?:amp|lt|gt|quot|apos);)(?:(#[0-9]{1,9}|#[xX][0-9a-fA-F]{1,8}|[A-Za-z][A-Za-z0-9]{1,31});)?", re.ASCII
 )
+_CONTROLS = bytes({*range(0x20)} - {*b"\t\n\r"})
+_CODE_POINTS = 0x110000
 
 
-def repair_ampersands(pieces: Iterable[bytes]) -> Iterator[bytes]:
+def repair_ampersands(pieces: Iterable[str]) -> Iterator[str]:
     """Yield the pieces with HTML's entities as numbers and bare ampersands as ``&amp;``, except in CDATA.
 
-    UTF-16 and UTF-32 stay as they are.
+    A number that is no character of XML becomes that of U+FFFD.
     """
-    held = b""
+    held = ""
     is_data = False
-    is_wide: bool | None = None
     for piece in pieces:
-        text = held + piece
-        if is_wide is None:
-            is_wide = b"\0" in text[:4] or text.startswith((b"\xff\xfe", b"\xfe\xff"))
-        if is_wide:
-            yield text
-            continue
-        done, held, is_data = _advanced(text, is_data)
+        done, held, is_data = _advanced(held + piece, is_data)
         yield done
     yield held if is_data else _AMPERSAND.sub(_reference, held)
 
 
-def _advanced(text: bytes, is_data: bool) -> tuple[bytes, bytes, bool]:
+def _advanced(text: str, is_data: bool) -> tuple[str, str, bool]:
     """Return the repaired text, the end that needs more input, and whether that is inside CDATA."""
-    done: list[bytes] = []
+    done: list[str] = []
     at = 0
     while True:
         found = text.find(_CLOSE if is_data else _OPEN, at)
@@ -69,23 +71,35 @@ def _advanced(text: bytes, is_data: bool) -> tuple[bytes, bytes, bool]:
     keep = _held_back(rest, is_data)
     part = rest[: len(rest) - keep]
     done.append(part if is_data else _AMPERSAND.sub(_reference, part))
-    return b"".join(done), rest[len(rest) - keep :], is_data
+    return "".join(done), rest[len(rest) - keep :], is_data
 
 
-def _held_back(text: bytes, is_data: bool) -> int:
-    """Return the number of bytes at the end that may continue in the next piece: a mark or a reference."""
+def _held_back(text: str, is_data: bool) -> int:
+    """Return the number of characters at the end that may continue in the next piece: a mark or a reference."""
     mark = _CLOSE if is_data else _OPEN
     most = max((n for n in range(1, len(mark)) if text.endswith(mark[:n])), default=0)
-    start = -1 if is_data else text.rfind(b"&", max(0, len(text) - _LONGEST_REFERENCE))
-    return most if start < 0 or b";" in text[start:] else max(most, len(text) - start)
+    start = -1 if is_data else text.rfind("&", max(0, len(text) - _LONGEST_REFERENCE))
+    return most if start < 0 or ";" in text[start:] else max(most, len(text) - start)
 
 
-def _reference(match: re.Match[bytes]) -> bytes:
+def _reference(match: re.Match[str]) -> str:
     name = match[1]
-    characters = html5.get(f"{name.decode()};") if name else None
+    if name and name[0] == "#":
+        number = int(name[2:], 16) if name[1] in "xX" else int(name[1:])
+        is_right = 0 < number < _CODE_POINTS and not NO_XML.match(chr(number))
+        return f"&#{number if is_right else 0xFFFD};"
+    characters = html5.get(f"{name};") if name else None
     if characters is None:
-        return b"&amp;" + match[0][1:]
-    return "".join(f"&#{ord(character)};" for character in characters).encode()
+        return "&amp;" + match[0][1:]
+    return "".join(f"&#{ord(character)};" for character in characters)
+
+
+def _as_xml(text: str) -> bytes:
+    """Return ``text`` as UTF-8, with U+FFFD for what is no character of XML."""
+    body = text.encode("utf-8", "replace")
+    if len(body.translate(None, _CONTROLS)) == len(body) and b"\xef\xbf" not in body:
+        return body
+    return NO_XML.sub("\ufffd", text).encode()
 
 
 PIECE_BYTES = 65_536  # unpacked and parsed at a time
@@ -110,6 +124,13 @@ class GzipBody:
         self._most_bytes = max_bytes
         self.is_cut: bool = False
         self.is_broken: bool = False
+
+    @property
+    def problem(self) -> str:
+        """The reason why not all of the body was read, as the end of a sentence; "" if all of it was."""
+        if self.is_cut:
+            return f"is longer than {self._most_bytes} bytes, or than the limits of what is parsed at a time"
+        return "ends early, as its gzip data is broken" if self.is_broken else ""
 
     def __iter__(self) -> Iterator[bytes]:
         left = self._most_bytes
@@ -155,19 +176,38 @@ class XmlStream:
     Attributes:
         root: The local name of the outermost element, or "".
         pieces: The number of pieces parsed so far; give way to other tasks when it grows.
+        unpacked: The body.
+        has_ended: The outermost element has ended, so that nothing is missing.
     """
 
-    def __init__(self, pieces: GzipBody, names: frozenset[str], base_url: str | None = None) -> None:
-        self._unpacked = pieces
-        self._mended = repair_ampersands(pieces)
+    def __init__(
+        self, pieces: GzipBody, names: frozenset[str], base_url: str | None = None, content_type: str | None = None
+    ) -> None:
+        """Read up to the outermost element.
+
+        Args:
+            pieces: The body.
+            names: The local names of the elements. One inside another of them is a part of it.
+            base_url: The URL of the document.
+            content_type: The ``Content-Type`` field, whose charset precedes the document's own declaration.
+        """
+        self.unpacked: GzipBody = pieces
+        self._names = names
+        self._mended = repair_ampersands(decode_pieces(pieces, content_type, is_xml=True))
         self._has_begun = False
         self._bytes = self._marks = 0
         self.pieces: int = 0
         self.root: str = ""
+        self.has_ended: bool = False
         first = self._read_root()
-        self._parser = _parser(("end",), base_url, tag=[f"{{*}}{name}" for name in names])
+        self._parser = _parser(("end",), base_url, tag=[f"{{*}}{name}" for name in (*names, self.root) if name])
         for piece in first:
             _feed(self._parser, piece)
+
+    @property
+    def problem(self) -> str:
+        """The reason why not all of the document was read, as the end of a sentence; "" if all of it was."""
+        return self.unpacked.problem or ("" if self.has_ended else "ends early, or is not XML from some place on")
 
     def _read_root(self) -> list[bytes]:
         """Read up to the outermost element, with a parser of its own; return the input read."""
@@ -186,14 +226,14 @@ class XmlStream:
         """Return the next piece; empty at the end, or if too much came since the last element."""
         for piece in self._mended:
             # libxml2 refuses white space before <?xml, and an empty piece is not the end.
-            text = piece if self._has_begun else piece.lstrip(b" \t\r\n\f\v")
+            text = _as_xml(piece if self._has_begun else piece.lstrip("\ufeff \t\r\n\f\v"))
             if text:
                 self._has_begun = True
                 self.pieces += 1
                 self._bytes += len(text)
                 self._marks += text.count(b"<") + text.count(b"=") + text.count(b"&")
                 if self._bytes > MAX_BYTES_BETWEEN or self._marks > MAX_MARKS_BETWEEN:
-                    self._unpacked.is_cut = True
+                    self.unpacked.is_cut = True
                     return b""
                 return text
         return b""
@@ -201,6 +241,9 @@ class XmlStream:
     def __iter__(self) -> Iterator[Element]:
         while True:
             for _, element in self._parser.read_events():
+                self.has_ended = self.has_ended or element.getparent() is None
+                if local_name(element) not in self._names or _is_in(element, self._names):
+                    continue
                 self._bytes = self._marks = 0
                 yield element
                 _forget(element)
@@ -209,11 +252,16 @@ class XmlStream:
                 return
 
 
+def _is_in(element: Element, names: frozenset[str]) -> bool:
+    return any(local_name(outer) in names for outer in element.iterancestors())
+
+
 def _parser(events: Sequence[Literal["start", "end"]], base_url: str | None = None, tag: Sequence[str] = ()) -> Any:
     return etree.XMLPullParser(
         events,
         tag=tag or None,
         base_url=base_url,
+        encoding="utf-8",  # whatever the document declares
         recover=True,
         resolve_entities=False,
         no_network=True,
@@ -237,6 +285,12 @@ def local_name(element: Element) -> str:
     """Return the name of an element without its namespace; "" for a comment or entity."""
     tag: object = element.tag
     return tag.rpartition("}")[2] if isinstance(tag, str) else ""
+
+
+def namespace_of(element: Element) -> str:
+    """Return the namespace of an element; "" for none, and for a comment or entity."""
+    tag: object = element.tag
+    return tag[1:].partition("}")[0] if isinstance(tag, str) and tag.startswith("{") else ""
 
 
 def _forget(element: Element) -> None:
