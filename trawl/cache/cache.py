@@ -266,8 +266,13 @@ class Cache:
             self._stats.inc("httpcache/store")
 
     def _is_excluded(self, outcome: Outcome, response: Response) -> bool:
-        """Return whether a response is not stored, whatever the policy: it is retried, or has a file of its own."""
-        return outcome.is_trigger or response.status in self._ignored_statuses or isinstance(response, FileResponse)
+        """Return whether a response is not stored, whatever the policy.
+
+        It is retried, or has a file of its own, or is not whole (RFC 9111, 3.3).
+        """
+        is_partial = "dataloss" in response.flags or "truncated" in response.flags
+        is_retried = outcome.is_trigger or response.status in self._ignored_statuses
+        return is_retried or is_partial or isinstance(response, FileResponse)
 
     async def _put(self, entry: NewEntry) -> None:
         """Store a response, in one transaction with those that come while the one before is written. A checkpoint.

@@ -238,13 +238,18 @@ class ResponseLimits:
             raise BodyTooLarge(f"its body of {length} bytes passes {self.max_bytes}")
         return Body(codings_of(codings) if self.decodes and codings else (), self.max_bytes)
 
-    def finish(self, body: Body, loss: DownloadError | None, request: Request) -> tuple[bytes, Sequence[str]]:
+    def finish(
+        self, body: Body, loss: DownloadError | None, request: Request, *, is_cut: bool = False
+    ) -> tuple[bytes, Sequence[str]]:
         """Return what is kept of a body that has been read, and the response's flags. A large body is logged.
 
         Args:
             body: The body.
             loss: The error at its end; None if there was none.
             request: The request that it answers.
+            is_cut: It ends with a connection over TLS that was closed without ``close_notify``, so that nobody knows
+                whether it is whole. It has the flag of one that is not (RFC 9112, 9.8), but is no error: many servers
+                close so.
 
         Raises:
             DownloadError: The loss, or that of a coding that did not come to its end, unless the limits allow it.
@@ -257,7 +262,7 @@ class ResponseLimits:
         size = body.size_bytes
         if 0 < self.warn_bytes < size:
             logger.warning("%r: its body has %d bytes (DOWNLOAD_WARNSIZE is %d)", request, size, self.warn_bytes)
-        return body.finish(), () if loss is None else ("dataloss",)
+        return body.finish(), ("dataloss",) if loss is not None or is_cut else ()
 
 
 def sink_for(request: Request, status: int) -> BodySink | None:

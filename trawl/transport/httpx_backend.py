@@ -40,6 +40,7 @@ from trawl.errors import (
 )
 from trawl.transport.base import Room, is_short_of_files, protocol_words, system_error, tls_failure, words_of
 from trawl.transport.connect import ConnectOptions, dial
+from trawl.transport.http11.network_stream import is_cut
 from trawl.transport.proxy import Proxy
 from trawl.transport.resolver import Resolve
 from trawl.transport.settings import BindAddress, TransportSettings
@@ -132,6 +133,7 @@ class Stream(httpcore.AsyncNetworkStream):
 
     Attributes:
         is_spoilt: It must not be used for another request.
+        is_cut: It has ended without the goodbye of the peer's TLS.
     """
 
     def __init__(self, stream: trio.abc.Stream, sock: trio.socket.SocketType, peer: str, deadline: float) -> None:
@@ -143,6 +145,7 @@ class Stream(httpcore.AsyncNetworkStream):
         self._is_http1 = True
         self._is_start = False
         self.is_spoilt: bool = False
+        self.is_cut: bool = False
 
     def refuse(self) -> None:
         """Read nothing more: the rest of the response is not wanted."""
@@ -169,7 +172,9 @@ class Stream(httpcore.AsyncNetworkStream):
         except trio.TooSlowError as error:
             raise httpcore.ReadTimeout from error
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-            raise httpcore.ReadError(str(error)) from error
+            if not is_cut(error):
+                raise httpcore.ReadError(str(error)) from error
+            self.is_cut, data = True, b""
         if self._is_start:
             self._is_start = False
             if data and not data.startswith(_HTTP[: len(data)]):
@@ -214,8 +219,7 @@ class Stream(httpcore.AsyncNetworkStream):
             httpcore.ConnectError: It failed.
         """
         name = server_hostname and server_hostname.strip("[]").rstrip(".")
-        # https_compatible: no wait for the peer's goodbye, which web servers don't send.
-        secure = trio.SSLStream(self._stream, ssl_context, server_hostname=name, https_compatible=True)
+        secure = trio.SSLStream(self._stream, ssl_context, server_hostname=name)
         try:
             try:
                 with trio.fail_at(self._deadline):

@@ -207,7 +207,7 @@ class _ResponseReader:
     async def _read(self, writer: SinkWriter | None) -> Response:
         answer, request = self._answer, self._request
         loss = await self._read_body(writer) or self._extra_data()
-        body, flags = self._limits.finish(self._body, loss, request)
+        body, flags = self._limits.finish(self._body, loss, request, is_cut=self._is_cut())
         make = Response if writer is None else await writer.end(body)
         return make(
             without_fragment(request.url),
@@ -250,6 +250,12 @@ class _ResponseReader:
         if refused is not None and not (self._limits.truncates and isinstance(refused, BodyTooLarge)):
             raise refused
         return refused
+
+    def _is_cut(self) -> bool:
+        """Return True if the body has ended with its connection, and that without the goodbye of TLS."""
+        has_framing = self._length is not None or "transfer-encoding" in self._headers
+        is_http1 = self._answer.extensions.get("http_version") != b"HTTP/2"  # which frames its bodies
+        return self._stream.is_cut and is_http1 and not has_framing
 
     def _extra_data(self) -> DownloadError | None:
         """Return an error if more came than the response's framing says (RFC 9112, 6.3), and spoil the connection.

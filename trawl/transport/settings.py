@@ -120,7 +120,8 @@ class TransportSettings(Struct, frozen=True, kw_only=True, rename="upper"):
         bool,
         Meta(
             description="Treat a body that ends early as an error. If False, the response has the flag `dataloss` and "
-            "the part that came. Meta `download_fail_on_dataloss` overrides it."
+            "the part that came. Meta `download_fail_on_dataloss` overrides it. A body without a length that came over "
+            "TLS and was not ended by TLS's own goodbye (`close_notify`) has the flag in any case: it may be cut."
         ),
     ] = True
     download_verify_certificates: Annotated[

@@ -131,6 +131,41 @@ REFUSED: list[Any] = [
     pytest.param(OK + b"Transfer-Encoding: gzip\r\n\r\n", "coding 'gzip' is not known", id="an unknown coding"),
     pytest.param(OK + b"Transfer-Encoding: gzip, chunked\r\n\r\n", "is not known", id="a coding under chunks"),
     pytest.param(OK + b"Transfer-Encoding: chunked\r\n" * 2 + b"\r\n", "is not known", id="chunks twice"),
+    *(
+        pytest.param(
+            OK + b"Transfer-Encoding:" + coding + b"\r\n\r\n", "is not known|broken", id=f"chunks as {coding!r}"
+        )
+        for coding in (
+            *(
+                b"\x0bchunked",
+                b"chunked\x0b",
+                b" \x0cchunked",
+                b"chunked\t",
+                b"chunked\t;",
+                b"chunked \t ",
+                b"chunked;",
+            ),
+            *(b"\x85chunked", b"\xa0chunked", b"chunked\xa0", b"chunked,", b",chunked", b"chun\tked", b" chunked\x1f"),
+            *(b"\r\n \x0bchunked", b"chun\r\n ked", b'"chunked"', b"identity", b"xchunked", b"chunked, chunked", b""),
+        )
+    ),
+    *(
+        pytest.param(OK + field + b"\r\n\r\n0\r\n\r\n", "Invalid|broken", id=f"a field that begins {field[:20]!r}")
+        for field in (
+            b"Transfer-Encoding\t: chunked",
+            b"Transfer-Encoding\x0b: chunked",
+            b" Transfer-Encoding: chunked",
+            b"\tTransfer-Encoding: chunked",
+            b"\x0bTransfer-Encoding: chunked",
+            b"Transfer-Encoding\r\n : chunked",
+        )
+    ),
+    *(
+        pytest.param(
+            OK + b"Content-Length:" + length + b"\r\n\r\nhello", "Content-Length", id=f"a length of {length!r}"
+        )
+        for length in (b"\x0b5", b"5\x0b", b"5 5", b"5\xa0", b"0x5", b"5;", b"5, \x0b5", b"\r\n \x0b5")
+    ),
     pytest.param(OK + b"X-A : b\r\nContent-Length: 0\r\n\r\n", "Invalid header", id="a blank before the colon"),
     *(
         pytest.param(OK + name + b" : 5\r\n\r\nhello", "Invalid header", id=f"a blank behind {name.decode()}")

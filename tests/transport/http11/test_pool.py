@@ -18,6 +18,7 @@ class Idle:
 
     def __init__(self) -> None:
         self.peer: str | None = None
+        self.is_cut = False
         self.is_open = True
         self.was_left = False
 

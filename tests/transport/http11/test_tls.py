@@ -16,6 +16,7 @@ from trawl.http import Outcome, Request
 from trawl.transport import TransportSettings
 from trawl.transport.http11 import Http11Transport
 from trawl.transport.http11.network_stream import client_context
+from trawl.transport.httpx_transport import HttpxTransport
 
 __all__ = ["clock"]
 
@@ -119,6 +120,62 @@ async def test_a_handshake_that_fails_is_no_connection(
         nursery.cancel_scope.cancel()
     assert type(outcome.error) is error
     assert outcome.sent_at is None
+
+
+UNFRAMED = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\nhello"
+CASES = pytest.mark.parametrize(
+    ("answer", "says_goodbye", "flags"),
+    [
+        (UNFRAMED, True, []),
+        (UNFRAMED, False, ["dataloss"]),
+        (b"HTTP/1.0 200 OK\r\n\r\nhello", False, ["dataloss"]),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", False, []),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n", False, []),
+    ],
+)
+
+
+def answering(answer: bytes, *, says_goodbye: bool) -> Any:
+    """A server that sends ``answer`` and closes, in the way of TLS or without a word."""
+
+    async def handle(connection: Connection) -> None:
+        await connection.send(answer)
+        stream: Any = connection.stream
+        if says_goodbye:
+            await stream.aclose()
+        else:
+            stream.transport_stream.socket.shutdown(trio.socket.SHUT_WR)
+            await connection.until_gone()
+
+    return handle
+
+
+@CASES
+@pytest.mark.parametrize("is_strict", [True, False])
+async def test_a_body_that_ends_with_tls_and_no_goodbye_may_be_cut_rfc_9112_9_8(
+    clock: MockClock, answer: bytes, says_goodbye: bool, flags: list[str], is_strict: bool
+) -> None:
+    authority = Authority()
+    async with serving(answering(answer, says_goodbye=says_goodbye), authority.server()) as server:
+        limits = TransportSettings(download_fail_on_dataloss=is_strict)
+        transport = Http11Transport(limits, ssl_context=authority.client())
+        response = (await ask(transport, server.url)).response
+        assert response is not None
+        assert (response.body, response.flags) == (b"hello", flags)
+        await transport.aclose()
+        await server.all_gone()
+
+
+@CASES
+async def test_so_it_is_over_httpcore(clock: MockClock, answer: bytes, says_goodbye: bool, flags: list[str]) -> None:
+    authority = Authority()
+    async with serving(answering(answer, says_goodbye=says_goodbye), authority.server()) as server:
+        transport = HttpxTransport(TransportSettings(http2_enabled=True), ssl_context=authority.client())
+        response = (await transport.send(Request(server.url), lambda: None)).response
+        assert response is not None
+        assert (response.body, response.flags) == (b"hello", flags)
+        await transport.aclose()
+        await server.all_gone()
 
 
 def test_who_is_trusted_can_be_said_in_the_environment(

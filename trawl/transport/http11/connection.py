@@ -293,7 +293,7 @@ async def _read_body(
         loss = error
     if loss is None and parser.has_extra_data and length is not None:
         loss = ResponseBroken(f"more came than its Content-Length of {length} bytes")
-    return limits.finish(body, loss, request)
+    return limits.finish(body, loss, request, is_cut=connection.wire.is_cut)
 
 
 async def _read_head(connection: Connection, deadline: RequestDeadline) -> DownloadError | None:

@@ -7,8 +7,8 @@ a socket costs three times as much as giving way, and needs a time limit besides
 not tried again for a while. Any other stream goes through :class:`TrioStream`.
 
 TLS is Trio's ``SSLStream`` (RFC 8446), used as browsers do: the peer's goodbye is not waited for. A server that closes
-without ``close_notify`` has ended its stream: most do so. A body that has a length or chunks shows a cut all the same;
-one that ends with the connection does not (RFC 9112, 9.8).
+without ``close_notify`` has ended its stream: many do so. A body that has a length or chunks shows a cut all the same;
+one that ends with the connection may have been cut by anybody on the way (RFC 9112, 9.8), so that end is noted.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import Protocol
 import certifi
 import trio
 
-__all__ = ["NetworkStream", "TcpStream", "TrioStream", "client_context", "peer_of", "start_tls"]
+__all__ = ["NetworkStream", "TcpStream", "TrioStream", "client_context", "is_cut", "peer_of", "start_tls"]
 
 READ_BYTES = 65_536
 """The largest piece that is read at once."""
@@ -40,6 +40,9 @@ class NetworkStream(Protocol):
 
     peer: str | None
     """The address at the other end, if there is one."""
+
+    is_cut: bool
+    """It has ended without the goodbye of the peer's TLS."""
 
     def send_nowait(self, data: bytes) -> int:
         """Send as much of ``data`` as the system takes at once. Returns the number of bytes sent."""
@@ -82,13 +85,15 @@ class TcpStream:
 
     Attributes:
         peer: The address at the other end.
+        is_cut: False: TCP alone has no goodbye.
     """
 
-    __slots__ = ("_fd", "_is_readable", "_reluctance", "_socket", "peer")
+    __slots__ = ("_fd", "_is_readable", "_reluctance", "_socket", "is_cut", "peer")
 
     def __init__(self, connected: trio.SocketStream) -> None:
         """Take over the socket of ``connected``, which can't be used afterwards."""
         trio_socket = connected.socket
+        self.is_cut: bool = False
         self.peer: str | None = peer_of(trio_socket)
         family, kind, proto = trio_socket.family, trio_socket.type, trio_socket.proto
         # Detached: of two objects that own one descriptor, the second would close another file.
@@ -158,9 +163,10 @@ class TrioStream:
 
     Attributes:
         peer: The address at the other end, if there is one.
+        is_cut: It has ended without the goodbye of the peer's TLS.
     """
 
-    __slots__ = ("_close", "_is_quiet", "peer", "stream")
+    __slots__ = ("_close", "_is_quiet", "is_cut", "peer", "stream")
 
     def __init__(
         self, stream: trio.abc.Stream, *, close: Callable[[bool], None], is_quiet: Callable[[], bool], peer: str | None
@@ -168,6 +174,7 @@ class TrioStream:
         """Use ``stream``; ``close`` closes what is under it at once, told if it is cut; ``is_quiet`` looks at it."""
         self.stream: trio.abc.Stream = stream
         self.peer: str | None = peer
+        self.is_cut: bool = False
         self._close = close
         self._is_quiet = is_quiet
 
@@ -190,6 +197,9 @@ class TrioStream:
         try:
             return bytes(await self.stream.receive_some(READ_BYTES))
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+            if is_cut(error):
+                self.is_cut = True
+                return b""
             raise _system_error(error) from error
 
     def is_quiet(self) -> bool:
@@ -203,6 +213,11 @@ class TrioStream:
     def close(self, *, is_cut: bool = False) -> None:
         """Close the socket under the stream."""
         self._close(is_cut)
+
+
+def is_cut(error: BaseException) -> bool:
+    """Return True if a stream of TLS broke because the peer closed it without ``close_notify``."""
+    return isinstance(error.__cause__, ssl.SSLEOFError)
 
 
 def _discard_unsent(sock: socket.socket | trio.socket.SocketType) -> None:
@@ -267,7 +282,7 @@ async def start_tls(
         OSError: The connection broke.
     """
     peer = peer_of(plain.socket)
-    secure = trio.SSLStream(plain, context, server_hostname=host.rstrip("."), https_compatible=True)
+    secure = trio.SSLStream(plain, context, server_hostname=host.rstrip("."))
     try:
         if session is not None:
             secure.session = session

@@ -11,7 +11,8 @@ Leniencies: accepted, as browsers do, are lines that end in a bare LF, and ``Con
 counts, and the connection is dropped). Headers that llhttp refuses are parsed once more, mended so that their meaning
 is clear: a field folded over several lines becomes one (RFC 9112, 5.2: a user agent replaces the fold by blanks), and
 ``Content-Length`` said several times with one value is said once (RFC 9112, 6.3, rule 5). A field name with a blank, a
-line without a colon, an unknown transfer coding and an unclear length are refused.
+line without a colon, an unknown transfer coding (with a tab, or any white space but blanks, it is one) and an unclear
+length are refused.
 """
 
 from __future__ import annotations
@@ -67,13 +68,15 @@ def mended(head: bytes) -> Iterator[bytes]:
     for line in _FOLD.sub(b" ", fields).splitlines(keepends=True):
         name, colon, value = line.partition(b":")
         if name.lower() == b"content-length":
-            said = {part.strip() for part in value.split(b",")}
+            said = {part.strip(b" \t\r\n") for part in value.split(b",")}
             if said <= lengths:
                 continue
             lengths |= said
             line = name + colon + b" " + b",".join(sorted(said)) + b"\r\n"  # noqa: PLW2901
         yield line
 
+
+_BLANK_FIRST = re.compile(rb"[^\n]*\n[ \t]")
 
 MAX_IDLE_BYTES = 100 * 1024
 """Maximum number of bytes in a row that neither complete the headers nor add to the body; httpx's limit for headers."""
@@ -283,6 +286,8 @@ class ResponseParser:
         refusal = self._refusal
         if b"\0" in head[:end]:
             raise ResponseBroken("the answer is broken: a header holds a NUL") from refusal
+        if _BLANK_FIRST.match(head.lstrip(b"\r\n")):  # RFC 9112, 2.2: it may be meant to hide a field
+            raise ResponseBroken("the answer is broken: a blank before the first header") from refusal
         self._reset(self._is_head)
         self.has_started = True
         self._parser = httptools.HttpResponseParser(self)
@@ -305,7 +310,10 @@ class ResponseParser:
         """Called for each field and trailer."""
         if name[-1:] == b" ":  # llhttp accepts that if it knows the name, and then ignores the field
             raise ResponseBroken(f"the answer is broken: Invalid header token: a blank behind {name.rstrip()[:50]!r}")
-        self._add((name, value.rstrip(b" \t")))  # llhttp has stripped the start only
+        text = value.rstrip(b" \t")  # llhttp has stripped the start only
+        if b"\t" in value[len(text) :] and name.lower() == b"transfer-encoding":  # llhttp would not take it for chunked
+            raise ResponseBroken(f"its transfer coding {value[:50].decode('latin-1')!r} is not known")
+        self._add((name, text))
 
     def on_headers_complete(self) -> None:
         """Called when all fields of the final response, or of an interim one, have come."""
@@ -333,14 +341,17 @@ class ResponseParser:
         headers = self.headers = Headers.from_wire(self.fields)
         lengths, codings = headers.getlist("content-length"), headers.getlist("transfer-encoding")
         if codings:
-            if len(codings) > 1 or codings[0].strip().lower() != "chunked":
+            if len(codings) > 1 or codings[0].lower() != "chunked":  # other white space than blanks is a part of it
                 raise ResponseBroken(f"its transfer coding {codings[-1][:50]!r} is not known")
             self._is_chunked = True
             # RFC 9112, 6.3, rule 3: both may be an attempt to smuggle a response in behind this one.
             self.is_keepable = self.is_keepable and not lengths
         elif lengths:
             # llhttp refuses several, and mended() leaves several only where they differ.
-            self.length = int(lengths[-1])
+            length = lengths[-1]
+            if not (length.isascii() and length.isdigit()):
+                raise ResponseBroken(f"its Content-Length {length[:50]!r} is not a number")
+            self.length = int(length)
         if self._is_head:
             self.is_complete = True
             self.is_keepable = self._is_persistent()
