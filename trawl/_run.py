@@ -504,7 +504,9 @@ def _guard(settings: Settings, spider: Spider, *, is_real: bool) -> AddressGuard
 def _transport(settings: Settings, resolve: Resolve, whereabouts: CrawlResolver, guard: AddressGuard) -> Transport:
     """Make the real transport. With throttling by address it connects to the address that was charged."""
     by_address = settings.of(ThrottlingSettings).concurrent_requests_per_ip > 0
-    return TransportRouter(settings.of(TransportSettings), resolve=whereabouts if by_address else resolve, guard=guard)
+    wired = settings.of(TransportSettings)
+    resolve = whereabouts if by_address else resolve
+    return TransportRouter(wired, resolve=resolve, guard=guard, keeps_received=bool(wired.warc_file))
 
 
 def _resolver(settings: Settings, blocking: Blocking) -> Resolve:

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import errno
+import gzip
 import stat
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import pytest
 import trio
+from trio.testing import MockClock
 from warcio.archiveiterator import ArchiveIterator  # type: ignore[import-untyped]
 
 import trawl
 from tests.feeds.fakes import STARTED_UTC, left_in
+from tests.net.badserver import Connection, serving
+from tests.net.proxies import proxying
 from tests.transport.sinks import NotingSink
 from trawl.blocking import InlineBlocking
 from trawl.errors import SettingsError, UsageError
 from trawl.http import FileResponse, Outcome, Request, Response
 from trawl.testing import SimulatedResponse, SimulatedWeb, simulate
+from trawl.transport import TransportRouter, TransportSettings
 from trawl.transport.warc import WarcEntry, WarcTransport, WarcWriter, open_archive
 
 
@@ -52,7 +57,11 @@ def shop() -> SimulatedWeb:
 def records(path: Path) -> list[tuple[str, str, str]]:
     with path.open("rb") as file:
         return [
-            (record.rec_type, record.rec_headers.get_header("WARC-Target-URI"), record.content_stream().read().decode())
+            (
+                record.rec_type,
+                record.rec_headers.get_header("WARC-Target-URI"),
+                record.content_stream().read().decode("utf-8", "replace"),
+            )
             for record in ArchiveIterator(file, check_digests="raise")
             if record.rec_type != "warcinfo"
         ]
@@ -186,7 +195,7 @@ def test_what_went_to_a_file_is_copied_from_there_and_left_out_when_it_is_gone(t
     files = WarcWriter(str(tmp_path / "x.warc"), 10**9)
     url = "http://a.example/"
     for sink in (NotingSink(content=b"first"), Gone(content=b"gone"), NotingSink(content=b"last")):
-        files.write([WarcEntry(Request(url), FileResponse(url, 200, sink=sink), STARTED_UTC)])
+        files.write([WarcEntry(Request(url), FileResponse(url, 200, {"Content-Length": "9"}, sink=sink), STARTED_UTC)])
     files.close()
     written = records(tmp_path / "x-00001.warc")
     assert [content for kind, _, content in written if kind == "response"] == ["first", "last"]
@@ -226,3 +235,158 @@ def test_a_file_that_is_no_warc_is_told(tmp_path: Path) -> None:
     (tmp_path / "x.warc").write_text("hello")
     with pytest.raises(ValueError, match="is not a WARC file"):
         SimulatedWeb.from_warc(tmp_path / "x.warc")
+
+
+OK = b"HTTP/1.1 200 OK\r\n"
+PACKED = gzip.compress(b"<title>Packed</title>", mtime=0)
+ANSWERS = [
+    b"HTTP/1.1 302 Moved\r\nLocation: /caf\xc3\xa9\r\nContent-Length: 0\r\n\r\n",
+    b"HTTP/1.1 302\r\nLocation: /\xed\xee\r\nlocation: /x\r\nContent-Length: 0\r\n\r\n",
+    b"HTTP/1.1 999 Request denied \xfc\r\nContent-Length: 2\r\n\r\nno",
+    OK
+    + b"Set-Cookie: a=\xe9; Path=/\r\nSET-COOKIE: b=\xc3\xa9\r\nX-Name:  J\xf6rg;x=y \t\r\nContent-Length: 1\r\n\r\nx",
+    OK + b'Content-Disposition: attachment; filename="caf\xe9.txt"\r\nContent-Length: 5\r\n\r\nhello',
+    OK + b"Transfer-Encoding: chunked\r\nContent-Type: text/plain\r\n\r\n5;x=y\r\nhello\r\n0\r\nX-After: 1\r\n\r\n",
+    OK + b"Content-Encoding: gzip\r\nContent-Length: %d\r\n\r\n%b" % (len(PACKED), PACKED),
+    OK + b"Content-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%b\r\n0\r\n\r\n" % (len(PACKED), PACKED),
+    OK + b"Content-Type: text/html; charset=windows-1251\r\n\r\n\xcf\xf0\xe8",
+    OK + b"X-Folded: a\r\n b\r\nContent-Length: 5\r\nContent-Length: 5\r\n\r\nhello",
+    b"HTTP/1.1 204 Nothing\r\nContent-Length: 7\r\n\r\n",
+    b"HTTP/1.0 404 not  there\r\n\r\n",
+]
+
+
+async def exchange(
+    folder: Path, answer: bytes, *, method: str = "GET", proxied: bool = False, begins: bytes = b""
+) -> Any:
+    """A request whose answer is archived: its outcome, the blocks of the file's records, and the replay's response."""
+
+    async def answers(connection: Connection) -> None:
+        await connection.send(answer)
+
+    urls = []
+    async with (
+        serving(answers) as server,
+        proxying() as proxy,
+        open_archive(
+            str(folder / "x.warc.gz"), 10**9, blocking=InlineBlocking(), now_utc=lambda: STARTED_UTC
+        ) as archived,
+    ):
+        wire = archived(TransportRouter(TransportSettings(), keeps_received=True))
+        urls.append(server.url)
+        meta = {"proxy": proxy.url()} if proxied else None
+        request = Request(server.url, method=method, meta=meta)
+        request.sink = sink
+        outcome = await wire.send(request, lambda: None)
+        await wire.aclose()
+    path = folder / "x-00001.warc.gz"
+    with path.open("rb") as file:
+        blocks = [record.raw_stream.read() for record in ArchiveIterator(file, no_record_parse=True)]
+    assert len(records(path)) == 2  # whose digests are checked
+    replay = SimulatedWeb.from_warc(path).transport()
+    again = await replay.send(Request(urls[0], method=method), lambda: None)
+    return outcome, blocks[1], again.response
+
+
+def seen(response: Any) -> Any:
+    return response.status, response.headers.items_list(), response.body, response.text
+
+
+@pytest.mark.parametrize("answer", ANSWERS, ids=range(len(ANSWERS)))
+@pytest.mark.parametrize("begins", [b"", b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"], ids=["alone", "hints"])
+async def test_a_response_is_kept_as_it_came_and_replays_as_it_was(
+    tmp_path: Path, answer: bytes, begins: bytes, autojump_clock: MockClock
+) -> None:
+    outcome, block, again = await exchange(tmp_path, begins + answer)
+    assert block == answer
+    assert seen(again) == seen(outcome.response)
+    assert outcome.received is None
+
+
+@pytest.mark.parametrize("answer", [each for each in ANSWERS if b"Length" in each or b"chunked" in each], ids=range(10))
+async def test_so_it_is_through_a_proxy_but_for_the_chunks(
+    tmp_path: Path, answer: bytes, autojump_clock: MockClock
+) -> None:
+    outcome, block, again = await exchange(tmp_path, answer, proxied=True)
+    assert seen(again) == seen(outcome.response)
+    if b"chunked" not in answer:
+        assert block.partition(b"\r\n\r\n")[2] == answer.partition(b"\r\n\r\n")[2]
+    assert block.split(b"\r\n")[0].rstrip() == answer.split(b"\r\n")[0]
+
+
+async def test_a_response_to_head_is_kept_and_replays_without_a_body(tmp_path: Path, autojump_clock: MockClock) -> None:
+    answer = OK + b"Content-Length: 7\r\n\r\n"
+    outcome, block, again = await exchange(tmp_path, answer, method="HEAD")
+    assert block == answer
+    assert seen(again) == seen(outcome.response)
+
+
+@pytest.mark.parametrize("proxied", [False, True])
+async def test_of_a_body_that_went_to_a_file_the_head_is_kept_as_it_came(
+    tmp_path: Path, proxied: bool, autojump_clock: MockClock
+) -> None:
+    body = b"0123456789abcdef" * 65_536
+    head = b"HTTP/1.1 200 Fine\r\nX-Name: J\xf6rg\r\nTransfer-Encoding: chunked\r\n\r\n"
+    chunks = b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
+    outcome, block, again = await exchange(tmp_path, head + chunks, proxied=proxied, sink=NotingSink())
+    assert isinstance(outcome.response, FileResponse)
+    kept, _, rest = block.partition(b"\r\n\r\n")
+    assert kept + b"\r\n" == head[:-2].replace(b"Transfer", b"X-Archive-Orig-Transfer") + b"Content-Length: 1048576\r\n"
+    assert rest == body
+    assert seen(again) == seen(outcome.response)
+
+
+async def test_what_comes_behind_a_response_is_not_a_part_of_it(tmp_path: Path, autojump_clock: MockClock) -> None:
+    answer = b"HTTP/1.1 204 N\r\n\r\n"
+    _, block, _ = await exchange(tmp_path, answer + b"HTTP/1.1 200 OK\r\n\r\n")
+    assert block == answer
+
+
+def record_of(head: bytes, body: bytes, folder: Path) -> Path:
+    """A file with one response that an archiver has written."""
+    block = head + body
+    lines = (f"WARC/1.0\r\nWARC-Type: response\r\nWARC-Record-ID: <urn:x>\r\nWARC-Target-URI: http://a.example/\r\n"
+             f"Content-Type: application/http; msgtype=response\r\nContent-Length: {len(block)}\r\n\r\n")  # fmt: skip
+    path = folder / "other.warc"
+    path.write_bytes(lines.encode() + block + b"\r\n\r\n")
+    return path
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        OK + b"Transfer-Encoding: chunked\r\n\r\n",
+        OK + b"Content-Encoding: gzip\r\n\r\n",
+        OK + b"Content-Length: 2\r\n\r\n",
+        b"HTTP/2 200\r\nserver: x\r\n\r\n",
+        b"HTTP/2 200 OK\r\ntransfer-encoding: chunked\r\n\r\n",
+        OK + b"X-Archive-Orig-Content-Length: 99\r\nContent-Length: 5\r\n\r\n",
+    ],
+)
+async def test_a_file_of_another_archiver_replays_as_far_as_it_makes_sense(
+    tmp_path: Path, head: bytes, autojump_clock: MockClock
+) -> None:
+    replay = SimulatedWeb.from_warc(record_of(head, b"hello", tmp_path)).transport()
+    response = (await replay.send(Request("http://a.example/"), lambda: None)).response
+    assert response is not None
+    assert (response.status, response.body) == (200, b"hello")
+
+
+def test_a_crawl_whose_pages_are_not_ascii_replays_to_the_same_items(tmp_path: Path) -> None:
+    class Cafe(trawl.Spider):
+        name = "cafe"
+        start_urls = ["http://a.example/"]
+
+        def parse(self, response: Any) -> Any:
+            yield {"url": response.url, "fields": response.headers.items_list(), "text": response.text}
+
+    def answer(request: Request) -> SimulatedResponse:
+        if request.url.endswith("/"):
+            return SimulatedResponse(302, "", {"Location": "/caf\u00e9".encode().decode("latin-1")})
+        return SimulatedResponse(body=request.url, headers={"X-Name": "J\u00f6rg", "Set-Cookie": "a=\u00e9"})
+
+    web = SimulatedWeb()
+    web.add_host("a.example", handler=answer)
+    first = simulate(Cafe, web, settings={"WARC_FILE": str(tmp_path / "crawl.warc.gz")})
+    assert first.items[0]["url"] == "http://a.example/caf%C3%A9"
+    assert simulate(Cafe, SimulatedWeb.from_warc(tmp_path / "crawl-00001.warc.gz")).items == first.items

@@ -88,6 +88,8 @@ class Outcome:
             it is not sent again: set by the throttle.
         pause: Minimum seconds before a trigger is sent again, if no scope holds it back: set by the throttle.
         then: A middleware's wish for what happens next; None: the callback (or errback) gets the outcome.
+        received: Head and body of the response as they came, for an archive; the body is None if it went to a file.
+            None: the crawl keeps no archive, or the transport can't tell.
     """
 
     request: Request
@@ -103,6 +105,7 @@ class Outcome:
     is_hopeless: bool = False
     pause: float = 0.0
     then: Replace | Drop | None = None
+    received: tuple[bytes, bytes | None] | None = None
 
     @property
     def is_held(self) -> bool:

@@ -86,11 +86,11 @@ class SimulatedResponse:
         error: An error instead of the last byte, such as a connection that breaks.
 
     Raises:
-        ValueError: The status is not within 200 to 599, or a time or header is not valid.
+        ValueError: The status is not within 200 to 999, or a time or header is not valid.
         TypeError: The body is neither text nor bytes.
     """
 
-    status: int = attrs.field(default=200, validator=[validators.ge(200), validators.le(599)])
+    status: int = attrs.field(default=200, validator=[validators.ge(200), validators.le(999)])
     body: bytes = attrs.field(default=b"", converter=_as_bytes)
     headers: Headers = attrs.field(default=None, converter=_as_headers)
     latency: float = attrs.field(default=0.0, validator=[validators.ge(0), validators.lt(math.inf)])

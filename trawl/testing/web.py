@@ -31,6 +31,7 @@ from trawl.testing.hosts import (
 )
 from trawl.testing.limits import RateLimit
 from trawl.testing.transport import SimulatedTransport
+from trawl.testing.warc import read_warcs, replay
 from trawl.transport.resolver import Address
 
 if TYPE_CHECKING:
@@ -38,69 +39,7 @@ if TYPE_CHECKING:
     from trawl.testing.simulation import Simulation
     from trawl.transport import TransportSettings
 
-__all__ = ["SimulatedWeb", "WarcResponses", "read_warcs", "replay"]
-
-WarcResponses = dict[str, dict[tuple[str, str, bytes], SimulatedResponse]]
-"""The answers of each host, by method, URL and body of the request."""
-
-_WIRE_HEADERS = frozenset({"content-encoding", "content-length", "transfer-encoding", "connection"})
-_NOT_FOUND = SimulatedResponse(404, "it is not in the WARC file", {"Content-Type": "text/plain; charset=utf-8"})
-
-
-def read_warcs(paths: Iterable[str | PathLike[str]]) -> WarcResponses:
-    """Read the exchanges in WARC files; the last one of a request counts.
-
-    Raises:
-        ImportError: warcio is not installed: it is the extra ``warc``.
-        OSError: A file can't be read.
-        ValueError: A file is not a WARC file.
-    """
-    from warcio.archiveiterator import ArchiveIterator  # type: ignore[import-untyped]  # noqa: PLC0415 - an extra
-    from warcio.exceptions import ArchiveLoadFailed  # type: ignore[import-untyped]  # noqa: PLC0415
-
-    answers: WarcResponses = {}
-    for path in paths:
-        responses: dict[str, tuple[str, SimulatedResponse]] = {}
-        requests: dict[str, tuple[str, bytes]] = {}
-        try:
-            with open(path, "rb") as file:
-                for record in ArchiveIterator(file):
-                    _read(record, requests, responses)
-        except ArchiveLoadFailed as error:
-            raise ValueError(f"{path} is not a WARC file: {error}") from error
-        for number, (url, answer) in responses.items():
-            method, body = requests.get(number, ("GET", b""))
-            answers.setdefault(host_scope(url), {})[method, url, body] = answer
-    return answers
-
-
-def replay(answers: Mapping[tuple[str, str, bytes], SimulatedResponse]) -> Callable[[Request], SimulatedResponse]:
-    """Return a handler that replays these answers, and 404 for other requests."""
-
-    def answer(request: Request) -> SimulatedResponse:
-        return answers.get((request.method, request.url.partition("#")[0], bytes(request.body or b"")), _NOT_FOUND)
-
-    return answer
-
-
-def _read(
-    record: Any, requests: dict[str, tuple[str, bytes]], responses: dict[str, tuple[str, SimulatedResponse]]
-) -> None:
-    head = record.http_headers
-    if record.rec_type not in ("request", "response") or head is None:
-        return
-    body = record.content_stream().read()
-    if record.rec_type == "request":
-        requests[record.rec_headers.get_header("WARC-Concurrent-To")] = (head.protocol, body)
-        return
-    url = normalize_url(record.rec_headers.get_header("WARC-Target-URI"))
-    fields: dict[str, list[str]] = {}
-    for name, value in head.headers:
-        if name.lower() not in _WIRE_HEADERS and not name.lower().startswith("x-archive-orig-"):
-            fields.setdefault(name, []).append(value)
-    number = record.rec_headers.get_header("WARC-Record-ID")
-    responses[number] = (url, SimulatedResponse(int(head.get_statuscode()), body, fields))
-
+__all__ = ["SimulatedWeb"]
 
 TEST_NETWORK = IPv4Network("198.18.0.0/15")
 

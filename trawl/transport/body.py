@@ -271,15 +271,19 @@ def sink_for(request: Request, status: int) -> BodySink | None:
 
 
 class SinkWriter:
-    """Writes one body to a sink if it is large. Enter it around the whole of the reading."""
+    """Writes one body to a sink if it is large. Enter it around the whole of the reading.
 
-    __slots__ = ("_has_begun", "_held_bytes", "_sink")
+    Attributes:
+        has_begun: The body is large: the sink has its beginning.
+    """
+
+    __slots__ = ("_held_bytes", "_sink", "has_begun")
 
     def __init__(self, sink: BodySink) -> None:
         """Write to ``sink``."""
         self._sink = sink
         self._held_bytes = 0
-        self._has_begun = False
+        self.has_begun: bool = False
 
     async def __aenter__(self) -> Self:
         return self
@@ -287,7 +291,7 @@ class SinkWriter:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if kind is not None and self._has_begun:
+        if kind is not None and self.has_begun:
             with trio.move_on_after(DISCARD_GRACE, shield=True):
                 try:
                     await self._sink.discard()
@@ -319,15 +323,15 @@ class SinkWriter:
         Raises:
             BodyNotWritten: The sink can't take it.
         """
-        if not self._has_begun:
+        if not self.has_begun:
             return Response
         if rest:
             await self._write(rest)
         return partial(FileResponse, sink=self._sink)
 
     async def _write(self, piece: bytes) -> None:
-        if not self._has_begun:
-            self._has_begun = True
+        if not self.has_begun:
+            self.has_begun = True
             self._sink.begin()
         await self._sink.write([piece])
 

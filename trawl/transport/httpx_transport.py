@@ -171,6 +171,9 @@ class _ResponseReader:
         outcome: Has the instants of the request.
         settings: Limits.
 
+    Attributes:
+        received: The body so far, still compressed, for an archive; None: there is no archive.
+
     Raises:
         ResponseBroken: Its status or a field is invalid.
         BodyTooLarge: Its ``Content-Length`` exceeds the limit.
@@ -184,6 +187,7 @@ class _ResponseReader:
         self._answer = answer
         self._outcome = outcome
         self._stream: Stream = answer.extensions["network_stream"]
+        self.received: bytearray | None = None
         self._headers = Headers.from_wire(answer.headers)
         self._limits = ResponseLimits.of(settings).for_request(request)
         has_body = request.method != "HEAD" and answer.status not in {204, 304}
@@ -209,6 +213,8 @@ class _ResponseReader:
         loss = await self._read_body(writer) or self._extra_data()
         body, flags = self._limits.finish(self._body, loss, request, is_cut=self._is_cut())
         make = Response if writer is None else await writer.end(body)
+        if self.received is not None:
+            self._outcome.received = _head_of(answer), None if make is not Response else bytes(self.received)
         return make(
             without_fragment(request.url),
             answer.status,
@@ -231,6 +237,8 @@ class _ResponseReader:
         cancelled: trio.Cancelled | None = None
         try:
             async for chunk in self._answer.aiter_stream():
+                if self.received is not None and not (writer is not None and writer.has_begun):
+                    self.received += chunk
                 if refused is None and cancelled is None:
                     try:
                         await (self._body.feed(chunk) if writer is None else writer.feed(self._body, chunk))
@@ -275,6 +283,20 @@ class _ResponseReader:
         return None
 
 
+def _head_of(answer: httpcore.Response) -> bytes:
+    """Return the status line and the fields as they came; those of HTTP/2 as HTTP/1.1 would have them.
+
+    The body comes without its chunks, so the field that told of them gets the name that archives have for it.
+    """
+    version: bytes = answer.extensions.get("http_version", b"HTTP/1.1")
+    reason: bytes = answer.extensions.get("reason_phrase", b"")
+    lines = [b"%s %d %s" % (b"HTTP/1.1" if version == b"HTTP/2" else version, answer.status, reason)]
+    for name, value in answer.headers:
+        prefix = b"X-Archive-Orig-" if name.lower() == b"transfer-encoding" else b""
+        lines.append(prefix + name + b": " + value)
+    return b"\r\n".join([*lines, b"", b""])
+
+
 def _check(answer: httpcore.Response) -> None:
     """Refuse statuses and fields that HTTP/2 can carry and httpcore accepts (RFC 9113, 8.2.1; RFC 9110, 15).
 
@@ -299,6 +321,7 @@ class HttpxTransport:
         guard: Says which addresses may be connected to; None: all. A proxy looks names up itself, so with one only
             addresses in URLs are checked; the proxy itself may have any address.
         room: Closes an idle connection of another transport if this one has none; None: there is no other.
+        keeps_received: Outcomes have the bytes that came (:attr:`trawl.http.Outcome.received`), for an archive.
     """
 
     def __init__(
@@ -309,7 +332,9 @@ class HttpxTransport:
         ssl_context: ssl.SSLContext | None = None,
         guard: AddressGuard | None = None,
         room: Room | None = None,
+        keeps_received: bool = False,
     ) -> None:
+        self._keeps_received = keeps_received
         self._settings = settings
         self._guard = guard
         self._room = room
@@ -396,7 +421,10 @@ class HttpxTransport:
     ) -> Response:
         answer = await pool.handle_async_request(message)
         try:
-            return await _ResponseReader(outcome.request, answer, outcome, self._settings).read()
+            reader = _ResponseReader(outcome.request, answer, outcome, self._settings)
+            if self._keeps_received:
+                reader.received = bytearray()
+            return await reader.read()
         finally:
             await answer.aclose()
 

@@ -35,6 +35,7 @@ class TransportRouter:
         resolve: Looks names up; None: the system does, in threads.
         ssl_context: Decides what servers are trusted; None: those that certifi trusts, or ``SSL_CERT_FILE`` names.
         guard: Says which addresses may be connected to; None: all.
+        keeps_received: Outcomes have the bytes that came (:attr:`trawl.http.Outcome.received`), for an archive.
 
     Raises:
         SettingsError: HTTP/2 is enabled and its package is not installed; or this machine does not have the address of
@@ -48,6 +49,7 @@ class TransportRouter:
         resolve: Resolve | None = None,
         ssl_context: ssl.SSLContext | None = None,
         guard: AddressGuard | None = None,
+        keeps_received: bool = False,
     ) -> None:
         if settings.http2_enabled and find_spec("h2") is None:
             words = "HTTP2_ENABLED needs the http2 extra: pip install 'trawl-crawler[http2]'"
@@ -56,6 +58,7 @@ class TransportRouter:
             settings.bind_address.check()
         self._settings = settings
         self._options: dict[str, Any] = {"resolve": resolve, "ssl_context": ssl_context, "guard": guard}
+        self._options["keeps_received"] = keeps_received
         self._own = Http11Transport(settings, **self._options, room=self._room_of_other)
         self._other: HttpxTransport | None = None
 

@@ -1,8 +1,11 @@
 """The traffic of a crawl as WARC files (ISO 28500, WARC 1.1): a request and a response record for each answer.
 
-Bodies are stored as the crawl saw them: decompressed, in one piece; a body in a file is copied from there. The fields
-that describe how a body was sent are stored under ``X-Archive-Orig-`` names, as other archivers do, so that a program
-that replays the file reads fields that fit the body. Credentials (``Authorization``, ``Proxy-Authorization``,
+A response is stored as it came, to the byte: status line, fields, and the body with its chunks and compressed
+(ISO 28500, 6.3). Where that is not known the fields that describe how a body was sent are stored under
+``X-Archive-Orig-`` names, as other archivers do, so that a program that replays the file reads fields that fit the
+body: a large body that went to a file, and is copied from there, decompressed; and the chunks of a response that came
+through a proxy. A response over HTTP/2 gets the status line that HTTP/1.1 would have given it.
+Credentials (``Authorization``, ``Proxy-Authorization``,
 ``Cookie``) are left out of the records of requests.
 
 Sends that end at the same time are written together, in one piece of blocking work, before their slots are given back:
@@ -16,6 +19,7 @@ from __future__ import annotations
 import io
 import logging
 import os
+import re
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -37,8 +41,9 @@ __all__ = ["ARCHIVE_CLOSE_GRACE", "WarcEntry", "WarcTransport", "WarcWriter", "o
 ARCHIVE_CLOSE_GRACE = 5.0
 """Seconds that a crawl at its end gives the last records."""
 
-_SECRET_FIELDS = frozenset({"authorization", "cookie", "proxy-authorization"})
-_WIRE_FIELDS = frozenset({"content-encoding", "content-length", "transfer-encoding"})
+_SECRET_FIELDS = frozenset({b"authorization", b"cookie", b"proxy-authorization"})
+_CAUSES = {"truncated": "length", "dataloss": "disconnect"}  # of WARC-Truncated (ISO 28500, 5.13)
+_WIRE_FIELD = re.compile(rb"^(?=(?:content-encoding|content-length|transfer-encoding):)", re.IGNORECASE | re.MULTILINE)
 
 logger: logging.Logger = logging.getLogger("trawl.transport")
 
@@ -51,11 +56,23 @@ class WarcEntry:
         request: The request as it was sent.
         response: The response as it was read.
         ended_utc: Wall time at which the response had been read.
+        received: Head and body of the response as they came; None: not known. The body is None if it went to a file.
     """
 
     request: Request
     response: Response
     ended_utc: datetime
+    received: tuple[bytes, bytes | None] | None = None
+
+
+class _Head:
+    """A head as warcio writes it; its own ``StatusAndHeaders`` percent-encodes what is not ASCII."""
+
+    def __init__(self, head: bytes) -> None:
+        self.headers_buff = head
+
+    def compute_headers_buffer(self, header_filter: object = None) -> None:
+        """Do nothing: the bytes are there."""
 
 
 class WarcWriter:
@@ -69,11 +86,9 @@ class WarcWriter:
             OSError: The first file can't be made.
         """
         try:
-            from warcio.statusandheaders import StatusAndHeaders  # type: ignore[import-untyped]  # noqa: PLC0415
             from warcio.warcwriter import WARCWriter  # type: ignore[import-untyped]  # noqa: PLC0415
         except ImportError as error:
             raise SettingsError("WARC_FILE needs the extra warc: trawl-crawler[warc]", "WARC_FILE") from error
-        self._fields: Any = StatusAndHeaders
         self._writes: Any = WARCWriter
         name = Path(path).name
         self._ending = next((ending for ending in (".warc.gz", ".warc") if name.endswith(ending)), "")
@@ -93,9 +108,12 @@ class WarcWriter:
             OSError: The disk is full or broken; the file is cut back to its last whole record.
         """
         for entry in entries:
-            response = entry.response
+            response, received = entry.response, entry.received
             try:
-                body = response.open() if isinstance(response, FileResponse) else io.BytesIO(response.body)
+                if received is not None and received[1] is not None:
+                    body: BinaryIO = io.BytesIO(received[1])
+                else:
+                    body = response.open() if isinstance(response, FileResponse) else io.BytesIO(response.body)
             except ValueError:  # the request for the file was cancelled meanwhile
                 logger.debug("%r is not archived: its file was removed", response)
                 continue
@@ -139,39 +157,46 @@ class WarcWriter:
         request = entry.request
         parts = urlsplit(request.url)
         target = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
-        fields = [("Host", parts.netloc.rpartition("@")[2])] if "Host" not in request.headers else []
-        fields += [entry for entry in request.headers.items_list() if entry[0].lower() not in _SECRET_FIELDS]
-        line = f"{request.method} {target} HTTP/1.1"
-        body = request.body or b""
-        return self._record("request", entry, line, fields, io.BytesIO(body), len(body))
+        fields = [(b"Host", parts.netloc.rpartition("@")[2].encode())] if "Host" not in request.headers else []
+        fields += [field for field in request.headers.to_wire() if field[0].lower() not in _SECRET_FIELDS]
+        head = _head(f"{request.method} {target} HTTP/1.1", fields)
+        return self._record("request", entry, head, io.BytesIO(request.body or b""))
 
     def _response(self, entry: WarcEntry, body: BinaryIO) -> Any:
-        response, size = entry.response, body.seek(0, io.SEEK_END)
-        body.seek(0)
-        fields = []
-        for name, value in response.headers.items_list():
-            fields.append((f"X-Archive-Orig-{name}" if name.lower() in _WIRE_FIELDS else name, value))
-        fields.append(("Content-Length", str(size)))
-        try:
-            line = f"{response.status} {HTTPStatus(response.status).phrase}"
-        except ValueError:
-            line = f"{response.status} "
-        return self._record("response", entry, line, fields, body, size)
+        response, received = entry.response, entry.received
+        if received is None:
+            try:
+                reason = HTTPStatus(response.status).phrase
+            except ValueError:
+                reason = ""
+            head = _head(f"HTTP/1.1 {response.status} {reason}", response.headers.to_wire())
+        else:
+            head = received[0]
+        if received is None or received[1] is None:
+            head, renamed = _WIRE_FIELD.subn(b"X-Archive-Orig-", head)
+            if renamed:  # else a reader takes the rest of the record, as it should
+                head = b"%sContent-Length: %d\r\n\r\n" % (head[:-2], body.seek(0, io.SEEK_END))
+        return self._record("response", entry, head, body)
 
-    def _record(
-        self, kind: str, entry: WarcEntry, line: str, fields: list[tuple[str, str]], body: BinaryIO, size: int
-    ) -> Any:
-        is_request = kind == "request"
-        head = self._fields(line, fields, protocol="" if is_request else "HTTP/1.1", is_http_request=is_request)
+    def _record(self, kind: str, entry: WarcEntry, head: bytes, body: BinaryIO) -> Any:
         date = entry.ended_utc.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
         own = {"WARC-Date": date}
         address = entry.response.ip_address
         if address is not None:
             own["WARC-IP-Address"] = str(address)
+        cause = next((_CAUSES[flag] for flag in entry.response.flags if flag in _CAUSES), None)
+        if kind == "response" and cause is not None:
+            own["WARC-Truncated"] = cause
         url = entry.request.url.partition("#")[0]
+        size = body.seek(0, io.SEEK_END)
+        body.seek(0)
         return self._writer.create_warc_record(
-            url, kind, payload=body, length=size, http_headers=head, warc_headers_dict=own
+            url, kind, payload=body, length=size, http_headers=_Head(head), warc_headers_dict=own
         )
+
+
+def _head(line: str, fields: Sequence[tuple[bytes, bytes]]) -> bytes:
+    return b"\r\n".join([line.encode(), *(b"%s: %s" % field for field in fields), b"", b""])
 
 
 class WarcTransport:
@@ -193,7 +218,8 @@ class WarcTransport:
         """Send ``request``; return when the response is written. A checkpoint."""
         outcome = await self._transport.send(request, on_sent)
         if outcome.response is not None and not self._is_broken:
-            self._pending.append(WarcEntry(outcome.request, outcome.response, self._now_utc()))
+            received, outcome.received = outcome.received, None  # kept no longer than until it is written
+            self._pending.append(WarcEntry(outcome.request, outcome.response, self._now_utc(), received))
             await self._write()
         return outcome
 

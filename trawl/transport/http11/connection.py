@@ -27,7 +27,7 @@ from trawl.http import Outcome, Request, Response, without_fragment
 from trawl.transport.base import words_of
 from trawl.transport.body import Body, ResponseLimits, SinkWriter, sink_for
 from trawl.transport.http11.network_stream import NetworkStream
-from trawl.transport.http11.parser import ConnectionClosedError, ResponseParser
+from trawl.transport.http11.parser import ConnectionClosedError, ResponseParser, end_of_head
 from trawl.transport.http11.pool import Origin
 from trawl.transport.settings import TransportSettings
 
@@ -131,11 +131,12 @@ class Connection:
         parser: Reads the current response.
         requests: Requests sent so far, the current one included.
         idle_since: Instant on the run clock at which it became idle.
+        received: The bytes of the current response so far, for an archive; None: there is no archive.
         broken: The system's error when it accepted no more of the request. The server may have answered all the same: a
             server that refuses a body answers and closes while the body is still sent.
     """
 
-    __slots__ = ("broken", "idle_since", "parser", "requests", "wire")
+    __slots__ = ("broken", "idle_since", "parser", "received", "requests", "wire")
 
     def __init__(self, wire: NetworkStream, parser: ResponseParser | None = None) -> None:
         self.wire: NetworkStream = wire
@@ -143,10 +144,13 @@ class Connection:
         self.requests: int = 0
         self.idle_since: float = 0.0
         self.broken: OSError | None = None
+        self.received: bytearray | None = None
 
     def ask_nowait(self, data: bytes, *, is_head: bool = False) -> int:
         """Send the beginning of a request and forget the last response. Returns the number of bytes sent."""
         self.requests += 1
+        if self.received is not None:
+            self.received.clear()
         self.parser.begin(is_head=is_head)
         try:
             return self.wire.send_nowait(data)
@@ -185,6 +189,8 @@ class Connection:
             if parser.has_started:
                 raise
             raise ConnectionClosedError(f"the connection broke: {words_of(self.broken or error)}") from error
+        if self.received is not None:
+            self.received += data
         if data:
             parser.feed(data)
         else:
@@ -199,6 +205,23 @@ class Connection:
         with trio.move_on_after(EXPECT_WAIT):
             while not (parser.has_head or parser.is_invited):
                 await self.receive()
+
+    def keep_head(self) -> None:
+        """Forget the body of what was received: it goes to a file."""
+        if self.received:
+            end, _ = end_of_head(bytes(self.received))
+            del self.received[end:]
+
+    def message(self, *, is_in_file: bool) -> tuple[bytes, bytes | None] | None:
+        """Return the response as it came, without interim ones before it and what came behind it; None: not kept."""
+        if self.received is None:
+            return None
+        parser, whole = self.parser, bytes(self.received)
+        end, start = end_of_head(whole)
+        body = whole[end:]
+        if parser.has_extra_data and (parser.length is not None or not parser.has_body):
+            body = body[: parser.length or 0]
+        return whole[start:end], None if is_in_file else body
 
     @property
     def is_reusable(self) -> bool:
@@ -248,6 +271,8 @@ async def read_response(
                 deadline.writing()
                 make = await writer.end(whole)
         outcome.ended_at = trio.current_time()
+    if connection.received is not None:
+        outcome.received = connection.message(is_in_file=make is not Response)
     return make(
         without_fragment(outcome.request.url),
         parser.status,
@@ -332,6 +357,8 @@ async def _read_rest(
             broken = error if isinstance(error, DownloadError) else ResponseBroken(str(error))
         for piece in parser.take():
             await _take(body, piece, deadline, writer)
+        if writer is not None and writer.has_begun:
+            connection.keep_head()
     return broken
 
 

@@ -184,6 +184,11 @@ class ResponseParser:
         self.has_head = self.has_started = self.is_invited = False
         self.is_complete = self.has_extra_data = self.is_keepable = False
 
+    @property
+    def has_body(self) -> bool:
+        """True if the response may have a body (RFC 9112, 6.3, rule 1)."""
+        return not self._is_head and self.status not in {204, 304}
+
     def take(self) -> list[bytes]:
         """Return the pieces of the body that have come since the last call."""
         pieces = self._pieces

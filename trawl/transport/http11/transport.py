@@ -42,6 +42,7 @@ class Http11Transport:
         max_idle: Maximum number of idle connections; None: as many as the limit for open files allows.
         guard: Says which addresses may be connected to; None: all.
         room: Closes an idle connection of another transport if this one has none; None: there is no other.
+        keeps_received: Outcomes have the bytes that came (:attr:`trawl.http.Outcome.received`), for an archive.
     """
 
     def __init__(
@@ -54,8 +55,10 @@ class Http11Transport:
         max_idle: int | None = None,
         guard: AddressGuard | None = None,
         room: Room | None = None,
+        keeps_received: bool = False,
     ) -> None:
         self._settings = settings
+        self._keeps_received = keeps_received
         self._room = room
         self._limits = ResponseLimits.of(settings)
         self._connect: Connect = connect or ConnectionFactory(
@@ -184,6 +187,8 @@ class Http11Transport:
                 logger.debug("%r waits: too many files are open (ulimit -n)", outcome.request)
                 await trio.sleep(ROOM_PAUSE)  # whatever frees one, a file of a feed even, tells nobody
                 return None
+            if self._keeps_received:
+                connection.received = bytearray()
             deadline.sending(trio.current_time())
             return connection
 

@@ -1,0 +1,134 @@
+"""The exchanges in WARC files (ISO 28500), for a simulated web that replays them.
+
+Responses are read by the parser and the decoders of the real transport, so that a replay gives what the crawl got, to
+the byte: fields that are not ASCII, repeated fields, chunks and compressed bodies. Files of other archivers, some of
+which store a body without the chunks or the compression that its fields tell of, are read as far as they make sense.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from os import PathLike
+from typing import Any
+
+from trawl.errors import DownloadError
+from trawl.http import Headers, Request, host_scope, normalize_url
+from trawl.testing.hosts import SimulatedResponse
+from trawl.transport.body import Body
+from trawl.transport.content_encoding import codings_of
+from trawl.transport.http11.parser import ConnectionClosedError, ResponseParser, end_of_head
+
+__all__ = ["WarcResponses", "read_warcs", "replay"]
+
+WarcResponses = dict[str, dict[tuple[str, str, bytes], SimulatedResponse]]
+"""The answers of each host, by method, URL and body of the request."""
+
+_NOT_FOUND = SimulatedResponse(404, "it is not in the WARC file", {"Content-Type": "text/plain; charset=utf-8"})
+
+_RENAMED = b"x-archive-orig-"
+
+_STATUS = re.compile(rb"HTTP/[0-9.]+[ \t]+([0-9]{3})(?![0-9])")
+
+MAX_BODY_BYTES = 1 << 30
+"""Maximum size of a decompressed body, as of a response from the wire."""
+
+_Fields = list[tuple[bytes, bytes]]
+
+
+def read_warcs(paths: Iterable[str | PathLike[str]]) -> WarcResponses:
+    """Read the exchanges in WARC files; the last one of a request counts.
+
+    Raises:
+        ImportError: warcio is not installed: it is the extra ``warc``.
+        OSError: A file can't be read.
+        ValueError: A file is not a WARC file.
+    """
+    from warcio.archiveiterator import ArchiveIterator  # type: ignore[import-untyped]  # noqa: PLC0415 - an extra
+    from warcio.exceptions import ArchiveLoadFailed  # type: ignore[import-untyped]  # noqa: PLC0415
+
+    answers: WarcResponses = {}
+    for path in paths:
+        responses: dict[str, tuple[str, bytes]] = {}
+        requests: dict[str, tuple[str, bytes]] = {}
+        try:
+            with open(path, "rb") as file:
+                for record in ArchiveIterator(file, no_record_parse=True):  # which would decode what is not ASCII
+                    _read(record, requests, responses)
+        except ArchiveLoadFailed as error:
+            raise ValueError(f"{path} is not a WARC file: {error}") from error
+        for number, (url, block) in responses.items():
+            method, body = requests.get(number, ("GET", b""))
+            if (answer := _response(block, is_head=method == "HEAD")) is not None:
+                answers.setdefault(host_scope(url), {})[method, url, body] = answer
+    return answers
+
+
+def replay(answers: Mapping[tuple[str, str, bytes], SimulatedResponse]) -> Callable[[Request], SimulatedResponse]:
+    """Return a handler that replays these answers, and 404 for other requests."""
+
+    def answer(request: Request) -> SimulatedResponse:
+        return answers.get((request.method, request.url.partition("#")[0], bytes(request.body or b"")), _NOT_FOUND)
+
+    return answer
+
+
+def _read(record: Any, requests: dict[str, tuple[str, bytes]], responses: dict[str, tuple[str, bytes]]) -> None:
+    if record.rec_type not in ("request", "response") or "http" not in (record.content_type or "http"):
+        return
+    block = record.raw_stream.read()
+    if record.rec_type == "request":
+        method, _, _ = block.partition(b" ")
+        end, _ = end_of_head(block)
+        number = record.rec_headers.get_header("WARC-Concurrent-To")
+        requests[number] = method.decode("latin-1"), block[len(block) if end is None else end :]
+    else:
+        url = normalize_url(record.rec_headers.get_header("WARC-Target-URI"))
+        responses[record.rec_headers.get_header("WARC-Record-ID")] = url, block
+
+
+def _response(block: bytes, *, is_head: bool) -> SimulatedResponse | None:
+    """Return the response of a record; None if it is none."""
+    status, fields, body = _message(block, is_head=is_head)
+    if not 200 <= status <= 999:
+        return None
+    codings = codings_of(Headers.from_wire(fields).getlist("Content-Encoding"))
+    with suppress(DownloadError):  # else it is stored without the compression that its fields tell of
+        body = b"".join(Body(codings, MAX_BODY_BYTES).decoded(body))
+    headers = Headers.from_wire(_original(fields))
+    if "Content-Type" not in headers:
+        headers["Content-Type"] = None  # a simulated response is HTML unless it says otherwise
+    return SimulatedResponse(status, body, headers)
+
+
+def _message(block: bytes, *, is_head: bool) -> tuple[int, _Fields, bytes]:
+    """Return status, fields and body of a response, without its chunks; a status of 0 if it is none."""
+    end, start = end_of_head(block)
+    if end is None:
+        return 0, [], b""
+    parser = ResponseParser()
+    parser.begin(is_head=is_head)
+    with suppress(DownloadError, ConnectionClosedError):
+        parser.feed(block[start:])
+        parser.end()
+    if not parser.has_head:  # "HTTP/2 200", for example
+        status = _STATUS.match(block, start)
+        lines = [line.partition(b":") for line in block[start:end].splitlines()[1:] if b":" in line]
+        return int(status[1]) if status else 0, [(name.strip(), value.strip()) for name, _, value in lines], block[end:]
+    body = b"".join(parser.take())
+    if parser.has_extra_data or not (body or parser.is_complete):
+        body = block[end:]  # it is stored without the framing that its fields tell of
+    return parser.status, parser.fields, body
+
+
+def _original(fields: _Fields) -> _Fields:
+    """Return the fields under the names under which they came."""
+    renamed = {name for name, _ in fields if name.lower().startswith(_RENAMED)}
+    if not renamed:
+        return fields
+    return [
+        (name[len(_RENAMED) :] if name in renamed else name, value)
+        for name, value in fields
+        if name.lower() != b"content-length"  # it is the archiver's
+    ]
