@@ -257,7 +257,7 @@ ANSWERS = [
 
 
 async def exchange(
-    folder: Path, answer: bytes, *, method: str = "GET", proxied: bool = False, begins: bytes = b""
+    folder: Path, answer: bytes, *, method: str = "GET", proxied: bool = False, sink: NotingSink | None = None
 ) -> Any:
     """A request whose answer is archived: its outcome, the blocks of the file's records, and the replay's response."""
 
@@ -331,7 +331,7 @@ async def test_of_a_body_that_went_to_a_file_the_head_is_kept_as_it_came(
     outcome, block, again = await exchange(tmp_path, head + chunks, proxied=proxied, sink=NotingSink())
     assert isinstance(outcome.response, FileResponse)
     kept, _, rest = block.partition(b"\r\n\r\n")
-    assert kept + b"\r\n" == head[:-2].replace(b"Transfer", b"X-Archive-Orig-Transfer") + b"Content-Length: 1048576\r\n"
+    assert kept.replace(b"\r\nContent-Length: 1048576", b"") == head[:-4].replace(b"Tr", b"X-Archive-Orig-Tr")
     assert rest == body
     assert seen(again) == seen(outcome.response)
 
