@@ -68,6 +68,7 @@ def test_a_form_of_a_page_is_sent_with_all_that_is_in_it() -> None:
         "many=x",
         "many=y",
         "text=line",
+        "file=",
         "outside=o",
         "do=log+in",
         "user=me",
@@ -123,6 +124,88 @@ def test_a_form_is_relative_to_the_base_and_speaks_the_encoding_of_its_page() ->
     assert (request.url, sent(request)) == ("http://b.example/c/d", "%FC=%DF%A4")
     lacking = page('<form method="post"><input name="x" value="&#8364;"></form>', "iso-8859-2")
     assert sent(FormRequest.from_response(lacking)) == "x=%26%238364%3B"
+
+
+UPLOAD = """
+<form method=post enctype=multipart/form-data><input name='a"b' value="c">
+<textarea name=t>x&#13;y
+z</textarea><input type=file name=f>
+<button name=go formenctype=text/plain>Plain</button><button id=no>No</button></form>
+"""
+
+
+def test_a_form_with_files_is_sent_in_parts() -> None:
+    request = FormRequest.from_response(page(UPLOAD), dont_click=True, formdata={"ü\n": ["1", b"2\n"]})
+    kind, _, boundary = request.headers["content-type"].partition("; boundary=")
+    assert (request.method, kind) == ("POST", "multipart/form-data")
+    parts = request.body.split(b"--" + boundary.encode())
+    assert (parts[0], parts[-1]) == (b"", b"--\r\n")
+    start = b'\r\nContent-Disposition: form-data; name="'
+    assert parts[1:-1] == [
+        start + b'a%22b"\r\n\r\nc\r\n',
+        start + b't"\r\n\r\nx\r\ny\r\nz\r\n',
+        start + b'f"; filename=""\r\nContent-Type: application/octet-stream\r\n\r\n\r\n',
+        start + "ü%0D%0A".encode() + b'"\r\n\r\n1\r\n',
+        start + "ü%0D%0A".encode() + b'"\r\n\r\n2\r\n\r\n',
+    ]
+
+
+def test_equal_forms_have_equal_boundaries_and_no_field_holds_one() -> None:
+    first, second = (FormRequest(URL, formdata={"a": "1"}, enctype="multipart/form-data") for _ in range(2))
+    assert (first.body, first.headers) == (second.body, second.headers)
+    changed = first.replace(formdata={"a": "2"})
+    boundary = changed.headers["content-type"].partition("=")[2]
+    assert changed.body.startswith(f"--{boundary}\r\n".encode())
+    assert boundary not in first.headers["content-type"]
+
+
+def test_a_button_may_have_an_encoding_of_its_own() -> None:
+    plain = FormRequest.from_response(page(UPLOAD))
+    assert (plain.headers["content-type"], plain.body) == ("text/plain", b'a"b=c\r\nt=x\r\ny\r\nz\r\nf=\r\ngo=\r\n')
+    parts = FormRequest.from_response(page(UPLOAD), clickdata={"id": "no"})
+    assert parts.headers["content-type"].startswith("multipart/form-data; boundary=")
+    asked = FormRequest.from_response(page(UPLOAD), method="GET")
+    assert asked.url == "http://a.example/dir/page?a%22b=c&t=x%0Dy%0Az&f=&go="
+
+
+@pytest.mark.parametrize(
+    ("form", "button", "request_line"),
+    [
+        ("action=/a method=post enctype=nonsense", "", "POST /a"),
+        ("action=/a method=post", "formaction=", "POST /dir/page"),
+        ("action=/a method=post", "formmethod=nonsense", "GET /a"),
+        ("action=/a method=dialog", "formmethod=POST", "POST /a"),
+    ],
+)
+def test_what_a_button_says_precedes_the_form(form: str, button: str, request_line: str) -> None:
+    request = FormRequest.from_response(page(f"<form {form}><input name=x><button {button}>Go</button></form>"))
+    path = request.url.partition("a.example")[2].partition("?")[0]
+    assert f"{request.method} {path}" == request_line
+    assert request.headers.get("content-type") in {None, "application/x-www-form-urlencoded"}
+
+
+def test_a_click_on_an_image_has_a_place() -> None:
+    image = '<form><input type=image name="{}" value=v></form>'
+    assert FormRequest.from_response(page(image.format("go"))).url.endswith("?go.x=0&go.y=0")
+    assert FormRequest.from_response(page(image.format(""))).url.endswith("?x=0&y=0")
+
+
+@pytest.mark.parametrize(
+    ("charset", "accepted", "body"),
+    [
+        ("euc-jp", "", b"n=%AD%A1"),
+        ("utf-16", "", b"n=%E2%91%A0"),
+        ("x-user-defined", "", b"n=%E2%91%A0"),
+        ("utf-8", "nonsense shift_jis", b"n=%87%40"),
+    ],
+)
+def test_a_form_is_sent_in_the_encoding_that_it_accepts_or_that_of_its_page(
+    charset: str, accepted: str, body: bytes
+) -> None:
+    text = f'<form method=post accept-charset="{accepted}"><input name=n value="&#9312;"></form>'
+    content = text.encode("utf-16" if charset == "utf-16" else "ascii")
+    page = Response(URL, headers={"Content-Type": f"text/html; charset={charset}"}, body=content)
+    assert FormRequest.from_response(page).body == body
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import quote
 
-from trawl.http.encodings import REPLACEMENT, USER_DEFINED, Decoder, codec_of, decode, encode
+from trawl.http.encodings import USER_DEFINED, Decoder, codec_of, decode, encode, output_codec
 from trawl.selectors import SelectorType
 
 __all__ = [
@@ -322,7 +322,7 @@ def with_legacy_query(url: str, encoding: str) -> str:
     UTF-8 and UTF-16 pages send UTF-8, which is what parsing the URL does anyway. A character that the encoding lacks is
     sent as ``&#...;``, percent-encoded.
     """
-    if encoding in {"utf-8", *_WIDE, REPLACEMENT, USER_DEFINED}:
+    if output_codec(encoding) == "utf-8":
         return url
     path, mark, rest = url.partition("?")
     if "#" in path:

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from types import MappingProxyType
 
-__all__ = ["REPLACEMENT", "USER_DEFINED", "Decoder", "codec_of", "decode", "encode"]
+__all__ = ["REPLACEMENT", "USER_DEFINED", "Decoder", "codec_of", "decode", "encode", "output_codec"]
 
 REPLACEMENT = "replacement"
 """Stands for the encodings that browsers refuse to decode, as they have been used to hide scripts (Encoding, 14.1)."""
@@ -396,17 +396,21 @@ _YEN, _OVERLINE, _MINUS, _FULL_MINUS = "\u00a5", "\u203e", "\u2212", "\uff0d"
 _HALF_WIDTH = range(0xFF61, 0xFFA0)
 
 
+def output_codec(codec: str) -> str:
+    """Return the codec of what a page in ``codec`` sends: UTF-8 instead of what can't be sent (Encoding, 4.3)."""
+    return "utf-8" if codec in _UNICODE or codec in {REPLACEMENT, USER_DEFINED} else codec
+
+
 def encode(text: str, codec: str) -> bytes:
     """Return ``text`` in one of the codecs of :func:`codec_of`, as browsers send it in URLs and forms.
 
     A character that the encoding lacks is sent as ``&#...;`` (Encoding, 7: error mode "html"). Pages in UTF-16,
     ``replacement`` and ``x-user-defined`` send UTF-8. Other codecs of Python are allowed.
     """
-    if codec in _UNICODE or codec in {REPLACEMENT, USER_DEFINED}:
-        return text.encode("utf-8", "xmlcharrefreplace")  # a lone surrogate is a reference, too
+    codec = output_codec(codec)
     if codec == _ISO_2022_JP:
         return _to_iso_2022_jp(text)
-    if codec not in _CODECS:
+    if codec not in _CODECS or codec in _UNICODE:
         return text.encode(codec, "xmlcharrefreplace")
     table = _bytes_of(codec)
     rest = codec if codec == "gb18030" else "ascii"  # of four bytes

@@ -9,15 +9,20 @@ Imported by the face of its package alone.
 
 from __future__ import annotations
 
+import codecs
+import re
 from collections.abc import Iterable, Iterator, Mapping
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import attrs
 from lxml import etree
 
+from trawl.http.content import parse_content_type
+from trawl.http.encodings import codec_of, encode, output_codec
 from trawl.http.request import Callback, FormOptions, Request
 from trawl.http.response import Response
-from trawl.http.url import Field, encode_form, join_url
+from trawl.http.url import Field, encode_form, join_url, values_of
 from trawl.selectors import Selector, css_to_xpath
 
 if TYPE_CHECKING:
@@ -29,7 +34,13 @@ _BUTTONS = frozenset({"submit", "image"})
 
 _WALKED = ("form", "fieldset", "input", "button", "select", "textarea", "option")
 
-_NOT_SENT = frozenset({"submit", "image", "reset", "button", "file"})
+_NOT_SENT = frozenset({"submit", "image", "reset", "button"})
+
+
+class _NoFile(str):
+    """The value of a file control, in which nobody has chosen a file (HTML, 4.10.21.4)."""
+
+    __slots__ = ()
 
 
 def _find_form(
@@ -66,7 +77,7 @@ def _find_form(
 def _entries_of(form: Element) -> Iterator[tuple[str, str]]:
     """Yield the names and values of the form, in the order of the page, without its buttons.
 
-    Controls that are disabled, unchecked or nameless are left out, and so are files.
+    Controls that are disabled, unchecked or nameless are left out. No file is chosen.
     """
     for each in _controls(form):
         control = each.element
@@ -79,9 +90,12 @@ def _entries_of(form: Element) -> Iterator[tuple[str, str]]:
             yield name, _text(control).removeprefix("\r").removeprefix("\n")  # the first line end is not in it
         elif control.tag == "input":
             kind = _type_of(control)
-            if kind in _NOT_SENT or (kind in {"checkbox", "radio"} and control.get("checked") is None):
+            if kind == "file":
+                yield name, _NoFile()
+            elif kind in _NOT_SENT or (kind in {"checkbox", "radio"} and control.get("checked") is None):
                 continue
-            yield name, control.get("value", "on" if kind in {"checkbox", "radio"} else "")
+            else:
+                yield name, control.get("value", "on" if kind in {"checkbox", "radio"} else "")
 
 
 def _clicked(form: Element, wanted: Mapping[str, str | int] | None) -> Element | None:
@@ -112,9 +126,24 @@ def _clicked(form: Element, wanted: Mapping[str, str | int] | None) -> Element |
 
 
 def _written(form: Element, button: Element | None, name: str) -> str:
-    """Return the ``action`` or ``method`` of a form, which the button that is clicked may override; "" for none."""
-    overriding = button.get(f"form{name}") if button is not None else None
-    return (overriding or form.get(name) or "").strip()
+    """Return the ``action``, ``method`` or ``enctype`` of a form, which a clicked button may override; "" for none."""
+    overriding = button.get(f"form{name}") if button is not None and _is_button(button) else None
+    return (form.get(name, "") if overriding is None else overriding).strip()
+
+
+def _of_button(button: Element) -> list[tuple[str, str]]:
+    """Return what a clicked button adds: its value, or the place of the click on an image."""
+    name = button.get("name") or ""
+    if button.tag == "input" and _type_of(button) == "image":
+        prefix = f"{name}." if name else ""
+        return [(f"{prefix}x", "0"), (f"{prefix}y", "0")]
+    return [(name, button.get("value", ""))] if name else []
+
+
+def _encoding_of(form: Element, page: Response) -> str:
+    """Return the codec that a form is sent in: of its ``accept-charset``, or of the page (HTML, 4.10.21.5)."""
+    named = (codec_of(label) for label in form.get("accept-charset", "").split())
+    return output_codec(next((codec for codec in named if codec is not None), page.encoding))
 
 
 def _elements(selector: Selector, query: str) -> list[Element]:
@@ -195,6 +224,10 @@ def _text(element: Element) -> str:
 
 _FORM = "application/x-www-form-urlencoded"
 
+_MULTIPART = "multipart/form-data"
+
+_TEXT = "text/plain"
+
 FormData = (
     Mapping[str, Field | None]
     | Mapping[bytes, Field | None]
@@ -220,6 +253,7 @@ class FormRequest(Request):
         *,
         formdata: FormData | None = None,
         encoding: str = "utf-8",
+        enctype: str = _FORM,
         **options: Unpack[FormOptions],
     ) -> None:
         """Make a request that sends ``formdata``.
@@ -230,6 +264,8 @@ class FormRequest(Request):
             formdata: Names and values; a value may be a list of values, None leaves a field out. With it the default
                 method is POST; with GET it replaces the URL's query.
             encoding: The encoding of the fields that are not bytes, and of the URL's query.
+            enctype: The form of the body: ``application/x-www-form-urlencoded``, which any other name means too,
+                ``multipart/form-data`` or ``text/plain``. In these two, line ends are CR LF.
             options: Keyword arguments of :class:`Request`.
 
         Raises:
@@ -240,18 +276,24 @@ class FormRequest(Request):
             return
         if options.get("method") is None:
             options["method"] = "POST"
-        encoded = encode_form([(_bytes(name, encoding), held) for name, held in _fields(formdata, encoding)])
+        codec = _codec_named(encoding)
+        fields = [(_bytes(name, codec), held) for name, held in _fields(formdata, codec)]
         super().__init__(url, callback, encoding=encoding, **options)
         if self.method == "POST":
-            self.body: bytes = encoded.encode()
-            self.headers.setdefault("Content-Type", _FORM)
+            body, kind = _as_body(fields, enctype.lower())
+            self.body: bytes = body
+            if kind.startswith(_MULTIPART):
+                self.headers["Content-Type"] = kind  # with the boundary of this body
+            else:
+                self.headers.setdefault("Content-Type", kind)
         else:
-            self.url: str = f"{self.url.partition('#')[0].partition('?')[0]}?{encoded}"
+            self.url: str = f"{self.url.partition('#')[0].partition('?')[0]}?{encode_form(fields)}"
 
     def replace(self, **changes: Any) -> Any:
         """Return a request like this one but for ``changes``, ``formdata`` too; see :meth:`trawl.Request.replace`."""
         if "formdata" in changes and changes.get("cls") is None:
             changes["cls"] = type(self)
+            changes.setdefault("enctype", parse_content_type(self.headers.get("content-type", "")).essence)
         return super().replace(**changes)
 
     @classmethod
@@ -269,6 +311,8 @@ class FormRequest(Request):
         **options: Any,
     ) -> Self:
         """Make the request that a browser would send for a form on a page, hidden fields and all.
+
+        Its body is as the form's ``enctype`` says. Controls for files are sent without a file.
 
         The form is the one named ``formname``, else with the id ``formid``, else where a query finds it or something in
         it, else number ``formnumber`` of the page, from 0.
@@ -294,13 +338,13 @@ class FormRequest(Request):
         button = None if dont_click else _clicked(form, clickdata)
         names = {name for name, _ in given}
         fields: list[tuple[str, Field | None]] = [entry for entry in _entries_of(form) if entry[0] not in names]
-        if button is not None and (name := button.get("name")) and name not in names:
-            fields.append((name, button.get("value", "")))
+        fields += [entry for entry in _of_button(button) if entry[0] not in names] if button is not None else []
         fields += given
         options.setdefault("method", _written(form, button, "method"))
         if str(options["method"]).upper() not in {"GET", "POST"}:
             options["method"] = "GET"
-        options.setdefault("encoding", response.encoding)
+        options.setdefault("encoding", _encoding_of(form, response))
+        options.setdefault("enctype", _written(form, button, "enctype"))
         url = join_url(response.base_url, options.pop("url", None) or _written(form, button, "action") or response.url)
         return cls(url, formdata=fields, **options)
 
@@ -325,5 +369,50 @@ def _fields(formdata: FormData, encoding: str) -> Iterable[tuple[Any, Field]]:
             yield name, [_bytes(value, encoding) if isinstance(value, str) else value for value in held]
 
 
+def _codec_named(encoding: str) -> str:
+    """Return Python's name of an encoding.
+
+    Raises:
+        ValueError: There is none.
+    """
+    try:
+        return codecs.lookup(encoding).name
+    except LookupError:
+        raise ValueError(f"there is no encoding {encoding!r}") from None
+
+
 def _bytes(text: str | bytes, encoding: str) -> Any:
-    return text if isinstance(text, bytes) else text.encode(encoding, "xmlcharrefreplace")
+    return text if isinstance(text, bytes | _NoFile) else encode(text, encoding)
+
+
+_LINE_END = re.compile(rb"\r\n|\r|\n")
+
+_BOUNDARY_DIGITS = 24
+
+
+def _as_body(fields: list[tuple[Any, Field]], enctype: str) -> tuple[bytes, str]:
+    """Return the body that sends ``fields``, and its type (HTML, 4.10.21.3)."""
+    if enctype not in {_MULTIPART, _TEXT}:
+        return encode_form(fields).encode(), _FORM
+    pairs = [(_with_crlf(name), value) for name, held in fields for value in values_of(held)]
+    if enctype == _TEXT:
+        return b"".join(b"%b=%b\r\n" % (name, _with_crlf(value)) for name, value in pairs), _TEXT
+    parts = [_part(name, value) for name, value in pairs]
+    content = b"".join(parts)
+    # The boundary follows from the content, so that equal forms have one fingerprint.
+    boundary = b"----trawl" + sha256(content).hexdigest()[:_BOUNDARY_DIGITS].encode()
+    while boundary in content:
+        boundary += b"-"
+    body = b"".join(b"--%b\r\n%b\r\n" % (boundary, part) for part in parts) + b"--%b--\r\n" % boundary
+    return body, f"{_MULTIPART}; boundary={boundary.decode()}"
+
+
+def _part(name: bytes, value: Any) -> bytes:
+    """Return one part of ``multipart/form-data`` (HTML, 4.10.21.8)."""
+    escaped = name.replace(b"\r", b"%0D").replace(b"\n", b"%0A").replace(b'"', b"%22")
+    file = b'; filename=""\r\nContent-Type: application/octet-stream' if isinstance(value, _NoFile) else b""
+    return b'Content-Disposition: form-data; name="%b"%b\r\n\r\n%b' % (escaped, file, _with_crlf(value))
+
+
+def _with_crlf(value: str | bytes | int | float) -> bytes:
+    return _LINE_END.sub(b"\r\n", value if isinstance(value, bytes) else str(value).encode())

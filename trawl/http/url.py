@@ -32,6 +32,7 @@ __all__ = [
     "origin_of",
     "scheme_of",
     "sorted_url",
+    "values_of",
     "without_fragment",
 ]
 
@@ -47,10 +48,11 @@ _LINE_END = re.compile(r"\r\n|\r|\n")
 def encode_form(fields: Fields) -> str:
     """Return ``fields`` as the body of a form, in UTF-8; line ends become CR LF (HTML, 4.10.21.4)."""
     pairs = fields.items() if isinstance(fields, Mapping) else fields
-    return "&".join(f"{_quoted(name)}={_quoted(value)}" for name, held in pairs for value in _values(held))
+    return "&".join(f"{_quoted(name)}={_quoted(value)}" for name, held in pairs for value in values_of(held))
 
 
-def _values(held: Field) -> Iterable[str | bytes | int | float]:
+def values_of(held: Field) -> Iterable[str | bytes | int | float]:
+    """Return the values of one name, of which there may be several."""
     return (held,) if isinstance(held, str | bytes | int | float) else held
 
 
