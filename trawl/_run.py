@@ -36,6 +36,7 @@ from trawl.feeds import Feeds, FeedsSettings, open_feeds, with_attributes
 from trawl.frontier import SCHEMES, Frontier, JobSettings, MemoryFrontier, named_frontier
 from trawl.http import Request, normalize_url
 from trawl.middleware import MiddlewareSettings, MiddlewareStack, open_middleware_stack
+from trawl.middleware.contact import AdvisingTransport
 from trawl.observe import Stats, came_to_nothing
 from trawl.pipelines import Pipelines, PipelinesSettings
 from trawl.robots import RobotsSettings
@@ -506,7 +507,8 @@ def _transport(settings: Settings, resolve: Resolve, whereabouts: CrawlResolver,
     by_address = settings.of(ThrottlingSettings).concurrent_requests_per_ip > 0
     wired = settings.of(TransportSettings)
     resolve = whereabouts if by_address else resolve
-    return TransportRouter(wired, resolve=resolve, guard=guard, keeps_received=bool(wired.warc_file))
+    wire = TransportRouter(wired, resolve=resolve, guard=guard, keeps_received=bool(wired.warc_file))
+    return wire if settings["CONTACT"] else AdvisingTransport(wire)
 
 
 def _resolver(settings: Settings, blocking: Blocking) -> Resolve:

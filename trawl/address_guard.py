@@ -26,7 +26,7 @@ from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_netw
 
 from trawl.http import host_of
 
-__all__ = ["MAX_NAMES", "METADATA", "AddressGuard", "address_kind", "is_address"]
+__all__ = ["MAX_NAMES", "METADATA", "AddressGuard", "address_kind", "is_address", "is_loopback"]
 
 METADATA = "a cloud's metadata service"
 """The kind of the addresses at which clouds tell a machine its secrets."""
@@ -243,6 +243,14 @@ def is_address(host: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def is_loopback(host: str) -> bool:
+    """Return True if a host, as in a URL, is this machine (RFC 1122, 3.2.1.3; RFC 6761, 6.3)."""
+    host = _bare(host)
+    if is_address(host):
+        return address_kind(host) == "loopback"
+    return host == "localhost" or host.endswith(".localhost")
 
 
 def _is_own_name(host: str) -> bool:

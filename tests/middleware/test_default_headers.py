@@ -19,7 +19,7 @@ async def sent(request: Request, settings: MiddlewareSettings | None = None) -> 
 async def test_a_request_names_the_crawler_and_what_it_takes() -> None:
     fields = await sent(Request(URL))
     assert set(fields) == {"Accept", "Accept-Language", "User-Agent"}
-    assert re.fullmatch(r"trawl/\S+ \(\+https://pypi.org/project/trawl-crawler/\)", fields["User-Agent"])
+    assert re.fullmatch(r"trawl/\S+", fields["User-Agent"])
 
 
 async def test_the_requests_own_fields_go_before_the_defaults() -> None:

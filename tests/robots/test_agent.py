@@ -8,7 +8,8 @@ from trawl.robots import product_token
 @pytest.mark.parametrize(
     ("user_agent", "token"),
     [
-        ("trawl/1.0 (+https://pypi.org/project/trawl-crawler/)", "trawl"),
+        ("trawl/1.0", "trawl"),
+        ("trawl/1.0 (+https://your.site/compatible;bot)", "trawl"),
         ("Mozilla/5.0 (compatible; Foobot/2.1; +http://foo.example/bot)", "foobot"),
         ("MyBot", "mybot"),
         ("  spaced/1", "spaced"),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.security.steps import TRIES, is_short
 from trawl.robots import MAX_PARSED_BYTES, MAX_PATTERNS, MAX_RULES, RobotsFile, RobotsSettings
 
-AGENT = "trawl/1.0 (+https://pypi.org/project/trawl-crawler/)"
+AGENT = "trawl/1.0 (+https://your.site/crawler)"
 BASE = "https://a.example"
 
 

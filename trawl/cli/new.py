@@ -138,8 +138,9 @@ test = ["pytest>=8.3"]
 
 # Settings of every spider below this folder: `trawl settings` shows them all.
 [tool.trawl]
-# USER_AGENT = "$project (+https://your.site/)"
-DOWNLOAD_DELAY = 1.0
+# CONTACT = "https://your.site/crawler"  # or an e-mail address: site owners find it in the User-Agent
+DOWNLOAD_DELAY = 1.0  # seconds between two pages of a host
+DOWNLOAD_DELAY_PER_SLOT = 1.0  # seconds between two pages of a slot; a host has CONCURRENT_REQUESTS_PER_DOMAIN slots, 1
 
 [tool.pytest.ini_options]
 pythonpath = ["."]

@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated, Any, Literal, TypedDict
 
 import msgspec
 from msgspec import Meta, Struct
 
+from trawl.middleware.contact import check_contact, product
+
 __all__ = ["AuthConfig", "MiddlewareSettings", "SessionConfig"]
-
-
-@cache  # it reads a file
-def _user_agent() -> str:
-    try:
-        number = version("trawl-crawler")
-    except PackageNotFoundError:  # a checkout that is not installed
-        number = "0"
-    return f"trawl/{number} (+https://pypi.org/project/trawl-crawler/)"
 
 
 def _default_request_headers() -> dict[str, str | None]:
@@ -62,8 +53,18 @@ class MiddlewareSettings(Struct, frozen=True, kw_only=True, rename="upper"):
     ] = msgspec.field(default_factory=dict)
     user_agent: Annotated[
         str,
-        Meta(description="The User-Agent header. Name a page or address where a site owner finds you."),
-    ] = msgspec.field(default_factory=_user_agent)
+        Meta(
+            description="The User-Agent header. The default is trawl's name and version, with `CONTACT` if that is set:"
+            " `trawl/1.0 (+https://your.site/crawler)`."
+        ),
+    ] = msgspec.field(default_factory=product)
+    contact: Annotated[
+        str,
+        Meta(
+            description="URL or e-mail address where a site owner finds you. It is sent in the default User-Agent, and"
+            " has no effect beside a `USER_AGENT`. Empty: none."
+        ),
+    ] = ""
     default_request_headers: Annotated[
         dict[str, str | None], Meta(description="Headers of requests that do not set them; null removes a default.")
     ] = msgspec.field(default_factory=_default_request_headers)
@@ -229,3 +230,10 @@ class MiddlewareSettings(Struct, frozen=True, kw_only=True, rename="upper"):
             " counted as retries. Meta `max_proxies_to_try` overrides it.",
         ),
     ] = 5
+
+    def __post_init__(self) -> None:
+        """Check ``contact``, and put it into the default ``user_agent``."""
+        if self.contact:
+            check_contact(self.contact)
+            if self.user_agent == product():
+                msgspec.structs.force_setattr(self, "user_agent", f"{product()} (+{self.contact})")

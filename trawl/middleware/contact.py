@@ -1,0 +1,79 @@
+"""Who crawls: the default ``User-Agent``, the user's contact in it, and the advice to give one."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Coroutine
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from trawl.address_guard import is_loopback
+from trawl.errors import SettingsError
+from trawl.http import Outcome, Request, host_of
+from trawl.transport import OnSent, Transport
+
+__all__ = ["AdvisingTransport", "check_contact", "product"]
+
+logger: logging.Logger = logging.getLogger("trawl.middleware")
+
+# In a comment of User-Agent (RFC 9110, 5.6.5) blanks, parentheses and backslashes would mean something else.
+_CONTACT = re.compile(
+    r"https?://[^\s()\\/?#@]+([/?#][^\s()\\]*)?|(mailto:)?[^\s()\\@:/]+@[^\s()\\@:/?#]+\.[^\s()\\@:/?#]+", re.IGNORECASE
+)
+_MAX_CONTACT = 500  # characters
+
+
+@cache  # it reads a file
+def product() -> str:
+    """Return trawl's name and version, as in ``User-Agent`` (RFC 9110, 10.1.5): the default without a contact."""
+    try:
+        number = version("trawl-crawler")
+    except PackageNotFoundError:  # a checkout that is not installed
+        number = "0"
+    return f"trawl/{number}"
+
+
+def check_contact(contact: str) -> None:
+    """Refuse a ``CONTACT`` that is neither a URL nor an e-mail address, or that a header can't carry.
+
+    Raises:
+        SettingsError: It is not one.
+    """
+    is_sent = contact.isascii() and contact.isprintable() and len(contact) <= _MAX_CONTACT
+    if not is_sent or _CONTACT.fullmatch(contact) is None:
+        raise SettingsError(
+            "CONTACT must be a URL such as https://your.site/crawler, or an e-mail address, in ASCII without blanks, "
+            f"parentheses and backslashes, not {contact[:_MAX_CONTACT]!r}",
+            "CONTACT",
+        )
+
+
+class AdvisingTransport:
+    """A transport that suggests ``CONTACT`` once, when a request that names nobody leaves this machine.
+
+    Args:
+        transport: The wire.
+    """
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self._is_given = False
+
+    def send(self, request: Request, on_sent: OnSent) -> Coroutine[Any, Any, Outcome]:  # not async: this is every page
+        """Send ``request``. Always a checkpoint."""
+        if not self._is_given and request.headers.get("User-Agent") == product():
+            host = host_of(request.url)
+            if not is_loopback(host):
+                self._is_given = True
+                logger.info(
+                    "%s is asked as %r, which tells its owner nothing about you: set CONTACT to a URL or an e-mail "
+                    "address where they can reach you",
+                    host, product(),
+                )  # fmt: skip
+        return self._transport.send(request, on_sent)
+
+    async def aclose(self) -> None:
+        """Close the wire."""
+        await self._transport.aclose()
