@@ -42,6 +42,7 @@ from trawl.pipelines import Pipelines, PipelinesSettings
 from trawl.robots import RobotsSettings
 from trawl.scheduler import SchedulerSettings
 from trawl.settings import Layer, Settings, ambient, digests, load, of_spider
+from trawl.settings.hidden import without_effect
 from trawl.shutdown import Signals, heed_signals
 from trawl.spiders import Spider, make_spider
 from trawl.throttling import ThrottlingSettings
@@ -351,6 +352,8 @@ async def crawl_with(
     if settings["SCRAPY_COMPAT"]:
         ignore_urls(instance)
     throttling = settings.of(ThrottlingSettings).with_download_delay(getattr(instance, "download_delay", None))
+    for sentence in without_effect(settings, getattr(instance, "download_delay", None)):
+        logger.warning("%s", sentence)
     guard = _guard(settings, instance, is_real=transport is None)
     wired = settings.of(TransportSettings)
 

@@ -365,3 +365,24 @@ def test_the_real_engine_is_told_and_tells(
     err = capfd.readouterr().err
     assert words in err
     assert "Traceback" not in err
+
+
+def test_a_setting_without_effect_is_told_in_check_in_the_first_lines_and_in_the_table(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    words = "DOWNLOAD_DELAY = 0.1 has no effect: DOWNLOAD_DELAY_PER_SLOT (1 s, one slot) decides"
+    text = SPIDER + "    custom_settings = {'DOWNLOAD_DELAY': 0.1}\n    start_urls = ['http://a.example/']\n"
+    (tmp_path / "myhidden.py").write_text(text + "    def parse(self, response):\n        yield {'url': response.url}\n")
+    assert main(["check", "myhidden.py"]) == 0
+    out, err = capfd.readouterr()
+    assert f"one: {words}" in err
+    assert "nothing wrong" in out
+    web = SimulatedWeb()
+    web.add_page("http://a.example/")
+    assert main(["crawl", "myhidden.py"], crawl_with=crawl_on(web)) == 0
+    err = capfd.readouterr().err
+    log, table = err.split(" ended ")
+    assert words in log
+    assert "DOWNLOAD_DELAY = 0.1 has no effect" in " ".join(table.split())
+    assert main(["crawl", "myhidden.py", "-s", "DOWNLOAD_DELAY_PER_SLOT=0.1"], crawl_with=crawl_on(web)) == 0
+    assert "no effect" not in capfd.readouterr().err

@@ -28,22 +28,6 @@ def about(caplog: pytest.LogCaptureFixture, words: str) -> list[str]:
     return [record.message for record in caplog.records if words in record.message]
 
 
-async def test_a11_concurrencies_above_the_cap_on_all_are_warned_of_at_the_start(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    scopes = {"api": {"concurrency": 20}, A: {"concurrency": 16}}
-    await throttle_of(concurrent_requests_per_domain=17, throttling_scopes=scopes).begin(0.0)
-    assert [record.message for record in caplog.records] == [
-        "CONCURRENT_REQUESTS_PER_DOMAIN is 17, above CONCURRENT_REQUESTS = 16, which caps it; raise that too",
-        "THROTTLING_SCOPES['api'] has concurrency 20, above CONCURRENT_REQUESTS = 16, which caps it; raise that too",
-    ]
-
-
-async def test_a11_without_a_cap_nothing_is_above_it(caplog: pytest.LogCaptureFixture) -> None:
-    await throttle_of(concurrent_requests_per_domain=17, concurrent_requests=0).begin(0.0)
-    assert not caplog.records
-
-
 @pytest.mark.parametrize(
     "key", ["*.example.com", "*", "api.*", ".example.com", "https://a.example/", "http://a.example"]
 )

@@ -41,6 +41,7 @@ from trawl.engine.watchers import report_blocked_loop
 from trawl.errors import TrawlError, UsageError
 from trawl.observe import ObserveSettings, Progress, came_to_nothing
 from trawl.settings import Layer, Settings, ambient, assignments, file_of, load, of_project, of_spider
+from trawl.settings.hidden import without_effect
 from trawl.shutdown import heed_signals, is_interrupted
 from trawl.spiders import Spider
 from trawl.throttling import ScopeReport
@@ -266,7 +267,9 @@ def _sum_up(entry: CrawlEntry, is_quiet: bool, console: Console) -> bool:
         has_start = not _explain(entry.spider, entry.arguments, result)
     if not is_quiet:
         with suppress(OSError):  # the terminal may be gone
-            console.print(summary_table(result.reason, result.elapsed, result.stats, name=entry.shown_name))
+            hidden = without_effect(entry.settings, getattr(entry.spider, "download_delay", None))
+            stats, name = result.stats, entry.shown_name
+            console.print(summary_table(result.reason, result.elapsed, stats, name=name, hidden=hidden))
     return has_start
 
 

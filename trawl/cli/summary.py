@@ -64,7 +64,9 @@ WIDE = 120
 _FIGURES = ("sends", "rate", "allowed", "triggers", "steps")
 
 
-def summary_table(reason: str, elapsed: float, stats: Mapping[str, object], *, name: str = "") -> Table:
+def summary_table(
+    reason: str, elapsed: float, stats: Mapping[str, object], *, name: str = "", hidden: Sequence[str] = ()
+) -> Table:
     """Return the summary of a crawl as a table of two columns.
 
     Args:
@@ -72,6 +74,7 @@ def summary_table(reason: str, elapsed: float, stats: Mapping[str, object], *, n
         elapsed: Its duration in seconds.
         stats: Its statistics.
         name: The spider's, where there are several.
+        hidden: A sentence for each setting that another one hides.
     """
     table = Table(box=box.SIMPLE, show_header=False, pad_edge=False)
     table.add_column(style="cyan", no_wrap=True)
@@ -80,6 +83,8 @@ def summary_table(reason: str, elapsed: float, stats: Mapping[str, object], *, n
         table.add_row(Text("spider"), Text(printable(name), style="bold cyan"))
     for title, words in summary_rows(reason, elapsed, stats):
         table.add_row(Text(title), Text(words, style=_style(title, reason)))
+    for sentence in hidden:
+        table.add_row(Text("settings"), Text(printable(sentence), style="yellow"))
     return table
 
 
@@ -164,6 +169,7 @@ MEANINGS: Mapping[str, Mapping[str, str]] = {
         "lost items": "items that no feed could write",
         "dropped items": "items that a pipeline dropped, or that are not of ITEM_TYPE",
         "filtered": "requests that were never sent, by reason",
+        "settings": "a setting without effect, because another one hides it",
     },
     "Each scope: a host, or what THROTTLING_SCOPES names": {
         "scope": "its name",

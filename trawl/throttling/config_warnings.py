@@ -2,9 +2,10 @@
 
 Only the throttle imports it: it warns, and decides nothing.
 
-At the start: a concurrency above the cap on all (A11), a key that matches no host. While the crawl runs: robots.txt
-against configuration (D09, D12), direct fetches that pile up (F10), and, after five minutes, a limit that is never
-reached (I02) and AutoThrottle's blind spots (H16). The first line on backing off ends with the setting that decides it.
+At the start: a key that matches no host. Settings that other settings hide are in :mod:`trawl.settings.hidden`. While
+the crawl runs: robots.txt against configuration (D09, D12), direct fetches that pile up (F10), and, after five minutes,
+a limit that is never reached (I02) and AutoThrottle's blind spots (H16). The first line on backing off ends with the
+setting that decides it.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from trawl.http import host_scope
 from trawl.http.notes import notes_of
 from trawl.throttling.policy import ScopeState
 from trawl.throttling.scope import Scope
-from trawl.throttling.scopes import is_address, is_host_like, is_mistaken
+from trawl.throttling.scopes import is_mistaken
 
 if TYPE_CHECKING:
     from trawl.http import Outcome
@@ -135,37 +136,16 @@ class ConfigWarnings:
         self._given: dict[str, None] = {}
 
     def at_start(self, policies: ScopePolicies) -> None:
-        """Warn of concurrencies above the cap on all requests in flight (A11), and of keys that fit no host."""
-        per_domain = self._settings.concurrent_requests_per_domain
-        if per_domain > self._max_requests:
-            logger.warning(
-                "CONCURRENT_REQUESTS_PER_DOMAIN is %d, above CONCURRENT_REQUESTS = %g, which caps it; raise that too",
-                per_domain, self._max_requests,
-            )  # fmt: skip
+        """Warn of methods that are never called, and of keys that fit no host."""
         for sentence in self._settings.mistyped_methods():
             logger.warning("%s", sentence)
-        for id, policy in policies.configured():
-            concurrency = policy.config.get("concurrency", 0)
-            if concurrency > self._max_requests:
-                logger.warning(
-                    "THROTTLING_SCOPES[%r] has concurrency %d, above CONCURRENT_REQUESTS = %g, which caps it; "
-                    "raise that too",
-                    id, concurrency, self._max_requests,
-                )  # fmt: skip
+        for id, _ in policies.configured():
             if is_mistaken(id):
                 logger.warning(
                     "THROTTLING_SCOPES[%r] matches no host: a key is the name of one scope, such as 'a.example', not a "
                     "pattern or a URL; name each host, or give the requests of all of them one scope by meta "
                     "throttling_scopes or a manager's get_scopes()",
                     id,
-                )  # fmt: skip
-        if self._settings.concurrent_requests_per_ip:  # I05: addresses are looked up in the configuration, not names
-            hosts = [id for id, _ in policies.configured() if is_host_like(id) and not is_address(id)]
-            if hosts:
-                logger.warning(
-                    "CONCURRENT_REQUESTS_PER_IP throttles by address: THROTTLING_SCOPES of host names have no effect "
-                    "(%s); name the address, or give scopes in meta",
-                    ", ".join(map(repr, hosts)),
                 )  # fmt: skip
 
     def backoff_advice(self, outcome: Outcome) -> str:

@@ -225,7 +225,7 @@ class Throttle:
     # -- outcomes
 
     async def begin(self, now: float) -> None:
-        """Ask the manager for holds before the first send (E10), and give the warnings due at start (A11)."""
+        """Ask the manager for holds before the first send (E10), and give the warnings due at start."""
         self._now = now
         self.warnings.at_start(self._table.policies)
         ask = getattr(self._manager, "get_initial_backoff", None)

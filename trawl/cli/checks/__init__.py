@@ -24,6 +24,7 @@ from trawl.compat.middleware import check_start_kept
 from trawl.errors import PartLoadError, SettingsError, SpiderLoadError, UsageError, WrittenForScrapy
 from trawl.observe import printable
 from trawl.settings import Layer, Settings, ambient, is_moved_crawl, load, of_spider
+from trawl.settings.hidden import without_effect
 from trawl.settings.load import PART_LISTS
 from trawl.spiders import Spider
 from trawl.throttling import ThrottlingSettings
@@ -128,6 +129,7 @@ def check_command(targets: Sequence[str]) -> int:
             with _warned_once():
                 moved, settings = _is_moved(spider), _settings_of(spider)
                 wrong += _around(spider, moved, settings)
+                differing += _hidden(spider, settings)
                 for finding in check_spider(spider, is_moved=moved, settings=settings):
                     (wrong if finding.is_wrong else differing).append(str(finding))
     for place in filter(Path.is_dir, map(Path, targets)):  # once the spiders' folders are on sys.path
@@ -187,6 +189,15 @@ def _around(spider: type[Spider], moved: bool, settings: Settings | None) -> Ite
         yield from check_parts(settings)
         with suppress(SettingsError, PartLoadError):  # check_spider() reports it
             yield from settings.of(ThrottlingSettings).mistyped_methods()
+
+
+def _hidden(spider: type[Spider], settings: Settings | None) -> list[str]:
+    """Return a sentence for each setting that another one hides, with the spider's name."""
+    with suppress(SettingsError):  # a wrong download_delay is reported elsewhere
+        delay = getattr(spider, "download_delay", None)
+        found = [] if settings is None else without_effect(settings, delay, is_whole=False)
+        return [f"{spider.name}: {sentence}" if isinstance(spider.name, str) else sentence for sentence in found]
+    return []
 
 
 @contextmanager

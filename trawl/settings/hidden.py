@@ -1,0 +1,258 @@
+"""Settings without effect: each pair of settings of which one hides the other, found before anything is sent.
+
+A setting is reported only if the user has set it: a default that another setting hides is what the user wants. The
+command ``trawl check``, the first lines of a crawl's log and the summary at its end give the same sentences.
+
+Theory of operation. Most pairs are rows of two tables: a switch that turns others off (:data:`_SWITCHES`), and a number
+that another number keeps from being reached (:data:`_CAPS`). The delays of a host need more than a row, because two
+delays, the slots and each scope's own keys work together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from math import inf
+from typing import Any
+
+import attrs
+
+from trawl.settings.values import DEFAULT, MOVED_DEFAULT, Settings
+from trawl.throttling import ThrottlingSettings
+from trawl.throttling.limits import Limits, limits_of
+from trawl.throttling.scopes import is_address, is_host_like, normal_id
+
+__all__ = ["without_effect"]
+
+
+@attrs.frozen
+class _Switch:
+    """A setting that turns others off.
+
+    Attributes:
+        name: The setting.
+        is_off: Whether its value turns the others off.
+        words: What it is then.
+        hidden: The names of the others; one that ends in ``_`` is the beginning of names.
+        is_option: True if an option of ``trawl crawl`` often sets it, so its absence says nothing before a crawl.
+    """
+
+    name: str
+    is_off: Callable[[Any], bool]
+    words: str
+    hidden: tuple[str, ...]
+    is_option: bool = False
+
+
+def _is_empty(value: Any) -> bool:
+    return not value
+
+
+def _is_no_server(value: Any) -> bool:
+    return "://" not in str(value)
+
+
+_FALSE, _EMPTY = "is false", "is empty"
+
+_SWITCHES: tuple[_Switch, ...] = (
+    _Switch("RETRY_ENABLED", _is_empty, _FALSE, ("RETRY_",)),
+    _Switch("RETRY_BUDGET", lambda value: value is None, "is not set", ("RETRY_BUDGET_",)),
+    _Switch("ROBOTSTXT_OBEY", _is_empty, _FALSE, ("ROBOTSTXT_", "THROTTLING_ROBOTSTXT_")),
+    _Switch("ROBOTSTXT_RETRY_TIMES", _is_empty, "is 0", ("ROBOTSTXT_RETRY_DELAY",)),
+    _Switch("THROTTLING_ROBOTSTXT_OBEY", _is_empty, _FALSE, ("THROTTLING_ROBOTSTXT_MAX_DELAY",)),
+    _Switch("THROTTLING_RATELIMIT_OBEY", _is_empty, _FALSE, ("THROTTLING_RATELIMIT_MAX_DELAY",)),
+    _Switch("AUTOTHROTTLE_ENABLED", _is_empty, _FALSE, ("AUTOTHROTTLE_",)),
+    _Switch("HTTPCACHE_ENABLED", _is_empty, _FALSE, ("HTTPCACHE_",)),
+    _Switch(
+        "HTTPCACHE_POLICY", lambda value: value == "always", "is 'always'",
+        ("HTTPCACHE_ALWAYS_STORE", "HTTPCACHE_IGNORE_RESPONSE_CACHE_CONTROLS"),
+    ),
+    _Switch("COOKIES_ENABLED", _is_empty, _FALSE, ("COOKIES_FILE",)),
+    _Switch("REFERER_ENABLED", _is_empty, _FALSE, ("REFERRER_POLICY",)),
+    _Switch("REDIRECT_ENABLED", _is_empty, _FALSE, ("REDIRECT_", "METAREFRESH_")),
+    _Switch("METAREFRESH_ENABLED", _is_empty, _FALSE, ("METAREFRESH_",)),
+    _Switch("HTTPPROXY_ENABLED", _is_empty, _FALSE, ("ROTATING_PROXY_",)),
+    _Switch("ROTATING_PROXY_LIST", _is_empty, _EMPTY, ("ROTATING_PROXY_",)),
+    _Switch("HTTPERROR_ALLOW_ALL", bool, "is true", ("HTTPERROR_ALLOWED_CODES",)),
+    _Switch("CONCURRENT_REQUESTS_PER_IP", bool, "is above 0", ("CONCURRENT_REQUESTS_PER_DOMAIN",)),
+    _Switch("JOB_DIR", _is_no_server, "is not a server", ("JOB_DURABILITY", "JOB_LEASE"), is_option=True),
+    _Switch("WARC_FILE", _is_empty, _EMPTY, ("WARC_MAX_BYTES",)),
+    _Switch("ITEM_TYPE", _is_empty, "is not set", ("INVALID_ITEMS",)),
+    _Switch("LOG_FILE", _is_empty, "is not set", ("LOG_FILE_APPEND", "LOG_ENCODING"), is_option=True),
+)  # fmt: skip
+
+
+@attrs.frozen
+class _Cap:
+    """A number that another one keeps from being reached.
+
+    Attributes:
+        hidden: The larger one.
+        cap: The other. 0 is no cap.
+        is_whole: True if an equal number is hidden too.
+    """
+
+    hidden: str
+    cap: str
+    is_whole: bool = False
+
+
+_CAPS: tuple[_Cap, ...] = (
+    _Cap("CONCURRENT_REQUESTS_PER_DOMAIN", "CONCURRENT_REQUESTS"),
+    _Cap("CONCURRENT_REQUESTS_PER_IP", "CONCURRENT_REQUESTS"),
+    _Cap("PAGES_PER_DOMAIN", "CLOSESPIDER_PAGECOUNT", is_whole=True),
+    _Cap("CLOSESPIDER_TIMEOUT_NO_ITEM", "CLOSESPIDER_TIMEOUT", is_whole=True),
+    _Cap("MEMUSAGE_WARNING_MB", "MEMUSAGE_LIMIT_MB", is_whole=True),
+    _Cap("DELAYED_REQUESTS_WARN_THRESHOLD", "DIRECT_FETCHES_LIMIT"),
+    _Cap("DOWNLOAD_CONNECT_TIMEOUT", "DOWNLOAD_TIMEOUT", is_whole=True),
+    _Cap("DOWNLOAD_READ_TIMEOUT", "DOWNLOAD_TIMEOUT", is_whole=True),
+    _Cap("DOWNLOAD_WARNSIZE", "DOWNLOAD_MAXSIZE", is_whole=True),
+    _Cap("RETRY_DELAY", "RETRY_MAX_DELAY"),
+    _Cap("ROTATING_PROXY_BACKOFF_BASE", "ROTATING_PROXY_BACKOFF_CAP"),
+)
+
+
+def without_effect(settings: Settings, download_delay: object = None, *, is_whole: bool = True) -> list[str]:
+    """Return a sentence for each setting that the user has set and another one hides, with what to do.
+
+    Args:
+        settings: Of the crawl.
+        download_delay: The spider's own attribute, in seconds; None: it has none.
+        is_whole: False if the options of a crawl may add settings.
+
+    Raises:
+        SettingsError: ``download_delay`` is not a delay.
+    """
+    throttling = settings.of(ThrottlingSettings).with_download_delay(download_delay)
+    return [
+        *_of_delays(settings, throttling, download_delay),
+        *_of_scopes(throttling),
+        *_without_scope(settings, throttling),
+        *_out_of_reach(settings),
+        *_switched_off(settings, is_whole=is_whole),
+        *_unsent(settings),
+    ]
+
+
+def _is_set(settings: Settings, name: str) -> bool:
+    return settings.source(name) not in (DEFAULT, MOVED_DEFAULT)
+
+
+def _switched_off(settings: Settings, *, is_whole: bool) -> Iterator[str]:
+    told: set[str] = set()
+    for switch in _SWITCHES:
+        if not switch.is_off(settings[switch.name]) or (switch.is_option and not is_whole):
+            continue
+        names = [
+            name
+            for name in settings
+            if name != switch.name
+            and _is_set(settings, name)
+            and name not in told
+            and _is_one(name, switch.hidden)
+            # A switch that is off itself asks for nothing.
+            and settings[name] not in (False, None)
+        ]
+        if names:
+            told.update(names)
+            yield f"{', '.join(names)} {_have(names)} no effect: {switch.name} {switch.words}"
+
+
+def _unsent(settings: Settings) -> Iterator[str]:
+    """Yield what hides the name of the crawler."""
+    if _is_set(settings, "CONTACT") and settings["CONTACT"] and settings["CONTACT"] not in settings["USER_AGENT"]:
+        yield "CONTACT has no effect: USER_AGENT is set; name it there, or leave USER_AGENT out"
+    headers = {name.lower() for name in settings["DEFAULT_REQUEST_HEADERS"]}
+    for name in ("USER_AGENT", "CONTACT"):
+        if "user-agent" in headers and _is_set(settings, name) and settings[name]:
+            yield f"{name} has no effect: DEFAULT_REQUEST_HEADERS has a User-Agent; keep one of them"
+            return
+
+
+def _is_one(name: str, hidden: tuple[str, ...]) -> bool:
+    return any(name.startswith(each) if each.endswith("_") else name == each for each in hidden)
+
+
+def _have(names: list[str]) -> str:
+    return "has" if len(names) == 1 else "have"
+
+
+def _out_of_reach(settings: Settings) -> Iterator[str]:
+    for each in _CAPS:
+        value, cap = settings[each.hidden], settings[each.cap]
+        if cap and _is_set(settings, each.hidden) and (value > cap or (each.is_whole and value == cap)):
+            # A11 names the concurrencies in the same words.
+            above = "above" if value > cap else "not below"
+            yield f"{each.hidden} is {value:g}, {above} {each.cap} = {cap:g}, which caps it; raise that too"
+    autothrottle = ("AUTOTHROTTLE_START_DELAY", "DOWNLOAD_DELAY")
+    if settings["AUTOTHROTTLE_ENABLED"] and _is_set(settings, autothrottle[0]):
+        start, least = (settings[name] for name in autothrottle)
+        if start < least:
+            yield f"{autothrottle[0]} = {start:g} has no effect: {autothrottle[1]} ({least:g} s) is longer"
+
+
+def _of_delays(settings: Settings, throttling: ThrottlingSettings, download_delay: object) -> Iterator[str]:
+    """Yield what hides ``DOWNLOAD_DELAY`` or ``DOWNLOAD_DELAY_PER_SLOT`` for a host without keys of its own."""
+    limits = limits_of({}, throttling, is_host=True)
+    slots = throttling.concurrent_requests_per_ip or throttling.concurrent_requests_per_domain
+    limits = attrs.evolve(limits, concurrency=min(slots, throttling.concurrent_requests or inf))
+    delay = "DOWNLOAD_DELAY" if download_delay is None else "the spider's download_delay"
+    is_set = download_delay is not None or _is_set(settings, delay)
+    yield from _of_two_delays(
+        limits,
+        (delay, is_set),
+        ("DOWNLOAD_DELAY_PER_SLOT", _is_set(settings, "DOWNLOAD_DELAY_PER_SLOT")),
+        "set DOWNLOAD_DELAY_PER_SLOT too, or give the host a 'rate' in THROTTLING_SCOPES",
+    )
+
+
+def _of_two_delays(limits: Limits, delay: tuple[str, bool], per_slot: tuple[str, bool], advice: str) -> Iterator[str]:
+    """Yield what one of two delays hides: pairs of a name and whether the user has set it."""
+    if limits.delay < limits.delay_per_slot and limits.concurrency <= 1 and delay[1]:
+        value = 1.0 / limits.delay if limits.is_rate else limits.delay
+        other = f"{per_slot[0]} ({limits.delay_per_slot:g} s, one slot)"
+        yield f"{delay[0]} = {value:g} has no effect: {other} decides; {advice}"
+    elif limits.delay_per_slot < limits.delay and per_slot[1] and limits.delay_per_slot > 0.0:
+        yield f"{per_slot[0]} = {limits.delay_per_slot:g} has no effect: {delay[0]} ({limits.delay:g} s) is longer"
+
+
+def _of_scopes(throttling: ThrottlingSettings) -> Iterator[str]:
+    """Yield what keys of ``THROTTLING_SCOPES`` are hidden by other keys, or by settings for all hosts."""
+    most = throttling.concurrent_requests or inf
+    hosts = [id for id in throttling.throttling_scopes if is_host_like(id) and not is_address(id)]
+    if throttling.concurrent_requests_per_ip and hosts:  # I05: addresses are looked up in the configuration, not names
+        yield (
+            "CONCURRENT_REQUESTS_PER_IP throttles by address: THROTTLING_SCOPES of host names have no effect "
+            f"({', '.join(map(repr, hosts))}); name the address, or give scopes in meta"
+        )
+    for id, config in throttling.throttling_scopes.items():
+        path = f"THROTTLING_SCOPES[{normal_id(id)!r}]"
+        limits = limits_of(config, throttling, is_host=is_host_like(id))
+        concurrency = config.get("concurrency", 0)
+        if concurrency > most:
+            capped = f"above CONCURRENT_REQUESTS = {most:g}, which caps it; raise that too"
+            yield f"{path} has concurrency {concurrency:d}, {capped}"
+        has_own = "delay_per_slot" in config
+        yield from _of_two_delays(
+            attrs.evolve(limits, concurrency=min(limits.concurrency, most)),
+            (f"{path}['rate']" if limits.is_rate else f"{path}['delay']", limits.is_rate or "delay" in config),
+            (f"{path}['delay_per_slot']" if has_own else "DOWNLOAD_DELAY_PER_SLOT", has_own),
+            "keep one of them" if has_own else "set the scope's 'delay_per_slot' too, or give it a 'rate' instead",
+        )
+        yield from _of_keys(path, config)
+
+
+def _without_scope(settings: Settings, throttling: ThrottlingSettings) -> Iterator[str]:
+    """Yield the defaults of a key that no scope has, if no manager of the user's own gives scopes their keys."""
+    if _is_set(settings, "THROTTLING_MANAGER") or _is_set(settings, "THROTTLING_SCOPE_MANAGER"):
+        return
+    configs = [*throttling.throttling_scopes.values()]
+    configs += [session.get("throttling", {}) for session in settings["SESSIONS"].values()]
+    for name, key in (("RAMPUP_BACKOFF_TARGET", "rampup"), ("THROTTLING_WINDOW", "quota")):
+        if _is_set(settings, name) and not any(config.get(key) for config in configs):
+            yield f"{name} has no effect: no scope of THROTTLING_SCOPES has {key!r}"
+
+
+def _of_keys(path: str, config: Mapping[str, Any]) -> Iterator[str]:
+    for key in ("window", "sliding"):
+        if config.get(key) and "quota" not in config:
+            yield f"{path}[{key!r}] has no effect: the scope has no 'quota'"
