@@ -196,7 +196,8 @@ def _hidden(spider: type[Spider], settings: Settings | None) -> list[str]:
     with suppress(SettingsError):  # a wrong download_delay is reported elsewhere
         delay = getattr(spider, "download_delay", None)
         found = [] if settings is None else without_effect(settings, delay, is_whole=False)
-        return [f"{spider.name}: {sentence}" if isinstance(spider.name, str) else sentence for sentence in found]
+        name = getattr(spider, "name", None) or spider.__name__
+        return [f"{name}: {sentence}" for sentence in found]
     return []
 
 
