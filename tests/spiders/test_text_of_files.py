@@ -138,6 +138,12 @@ def test_a_sitemap_may_be_text_that_is_packed_or_in_utf_16(
     assert read(Map, body, content_type, url) == ["http://h.example/a", "http://h.example/b"]
 
 
+def test_lines_that_are_no_urls_make_no_requests(caplog: pytest.LogCaptureFixture) -> None:
+    body = b"# addresses\n\nhttp://h.example/a\nnothing\n"
+    assert read(Map, body, "text/plain") == ["http://h.example/a"]
+    assert "2 lines that are not whole URLs are ignored" in caplog.text
+
+
 @pytest.mark.parametrize(
     "body",
     [

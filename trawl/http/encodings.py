@@ -1,8 +1,8 @@
 """Encodings of pages: their labels, decoding and encoding, as in the WHATWG Encoding Standard.
 
 Python's codecs are fast, but 674 byte sequences differ: the euro sign of gbk, row 13 of EUC-JP, Big5-HKSCS and others.
-So a codec decodes what it reads correctly. An error handler reads the rest as the standard does, and a regular
-expression replaces characters that the standard assigns otherwise. Both depend on the codec alone.
+So a codec decodes a body in which it finds no error, and a regular expression replaces the characters that the standard
+assigns otherwise. Any other body is split into sequences as the standard splits it, and each is decoded alone.
 
 Labels (4.2): only the names in the standard's table count. The many other names of Python's codecs (``hex``,
 ``utf-7``, ``idna``, ...) do not. Browsers read some labels as a superset (``iso-8859-1`` as windows-1252, ``gb2312`` as
@@ -17,7 +17,6 @@ from __future__ import annotations
 import codecs
 import re
 import unicodedata
-from collections.abc import Callable
 from functools import lru_cache
 from types import MappingProxyType
 
@@ -130,82 +129,65 @@ def _big5_more() -> dict[bytes, str]:
     }
 
 
-_EUC = frozenset(range(0xA1, 0xFF))  # bytes of a pair in EUC-JP
+_MORE: dict[str, dict[bytes, str]] = {  # sequences that Python lacks, or reads as a character that it has twice
+    "big5hkscs": {**_big5_more(), b"\xa2A": "\u2215", b"\xa2B": "\ufe68"},
+    "euc_jp": {b"\x8f\xa2\xb7": "\uff5e"},
+    "gb18030": {b"\x80": "\u20ac"},
+}
+
+_TWICE = {"big5hkscs": re.compile(rb"\xa2[AB]"), "euc_jp": re.compile(rb"\x8f\xa2\xb7")}
+
+_REST = rb"|[\x00-\x7f]+|[\x80-\xff]"
+
+# A sequence ends where the standard's decoders end it, right or wrong. If the last byte of a wrong one is ASCII, it is
+# read again, which gives the same character whether it is a part of the sequence or not.
+_SEQUENCE = {
+    "big5hkscs": re.compile(rb"[\x81-\xfe][\x00-\xff]" + _REST),
+    "cp932": re.compile(rb"[\x81-\x9f\xe0-\xfc][\x00-\xff]" + _REST),
+    "cp949": re.compile(rb"[\x81-\xfe][\x00-\xff]" + _REST),
+    "euc_jp": re.compile(rb"\x8f[\xa1-\xfe][\x00-\xff]|[\x8e\x8f\xa1-\xfe][\x00-\xff]" + _REST),
+    "gb18030": re.compile(
+        rb"[\x81-\xfe][0-9][\x81-\xfe][0-9]|[\x81-\xfe][0-9][\x81-\xfe]?\Z|[\x81-\xfe][^0-9]" + _REST
+    ),
+}
 
 
-def _end_of(body: bytes, at: int, size: int) -> int:
-    """Return the end of a wrong sequence; its last byte is read again if it is ASCII."""
-    last = at + size - 1
-    return last if last >= len(body) or body[last] < _ASCII_END else last + 1
+class _Sequences(dict[bytes, str]):
+    """The text of each sequence; those of two bytes at most are kept."""
+
+    def __init__(self, codec: str) -> None:
+        self._codec = codec
+
+    def __missing__(self, sequence: bytes) -> str:
+        text = _MORE.get(self._codec, {}).get(sequence) or self._decoded(sequence)
+        if len(sequence) <= len(b"\x81\x40"):
+            self[sequence] = text
+        return text
+
+    def _decoded(self, sequence: bytes) -> str:
+        try:
+            return _fixed(sequence.decode(self._codec), self._codec)
+        except UnicodeDecodeError:
+            if self._codec == "euc_jp" and (char := _row_of_euc_jp(sequence)):
+                return char
+        last = sequence[-1]
+        is_read_again = last < _ASCII_END and not (self._codec == "gb18030" and sequence[1:2].isdigit())
+        return _BAD + chr(last) if is_read_again else _BAD
 
 
-def _two_bytes(leads: frozenset[int], more: Callable[[bytes], str | None]) -> Callable[[bytes, int], tuple[str, int]]:
-    """Return a reader of one or two bytes, with the characters of ``more``."""
-
-    def read(body: bytes, at: int) -> tuple[str, int]:
-        if body[at] not in leads:
-            return _BAD, at + 1
-        char = more(body[at : at + 2])
-        return (_BAD, _end_of(body, at, 2)) if char is None else (char, at + 2)
-
-    return read
+_sequences = lru_cache(maxsize=8)(_Sequences)
 
 
 def _row_of_euc_jp(pair: bytes) -> str | None:
     """Return a character of index jis0208, which EUC-JP and Shift_JIS share (Encoding, 13.1.1 and 13.3.1)."""
-    if len(pair) < 2 or not _EUC.issuperset(pair):
+    if len(pair) != len(b"\xad\xa1") or min(pair) < 0xA1 or max(pair) > 0xFE:
         return None
     row, cell = divmod((pair[0] - 0xA1) * 94 + pair[1] - 0xA1, 188)
     shifted = bytes((row + (0x81 if row < 0x1F else 0xC1), cell + (0x40 if cell < 0x3F else 0x41)))
-    char = shifted.decode("cp932", "trawl.cp932")
-    return None if char[0] == _BAD else char
-
-
-_euc_jp_pair = _two_bytes(frozenset((0x8E, *_EUC)), _row_of_euc_jp)
-
-
-def _euc_jp(body: bytes, at: int) -> tuple[str, int]:
-    if body[at] != 0x8F:
-        return _euc_jp_pair(body, at)
-    return _BAD, _end_of(body, at, 3 if body[at + 1 : at + 2] and body[at + 1] in _EUC else 2)
-
-
-def _gb18030(body: bytes, at: int) -> tuple[str, int]:
-    """Read a sequence as in Encoding, 10.2.1; after a wrong one of four bytes only the first is dropped."""
-    lead, rest = body[at], body[at + 1 : at + 4]
-    if lead == _ASCII_END:
-        return "\u20ac", at + 1
-    if lead == 0xFF:
-        return _BAD, at + 1
-    if not rest[:1].isdigit():
-        return _BAD, _end_of(body, at, 2)
-    if len(rest) > 1 and not 0x81 <= rest[1] <= 0xFE:
-        return _BAD, at + 1
-    if len(rest) > 2 and not rest[2:].isdigit():
-        return _BAD, at + 1
-    return _BAD, at + 1 + len(rest)
-
-
-_READERS: dict[str, Callable[[bytes, int], tuple[str, int]]] = {
-    "big5hkscs": _two_bytes(frozenset(range(0x81, 0xFF)), _big5_more().get),
-    "cp932": _two_bytes(frozenset((*range(0x81, 0xA0), *range(0xE0, 0xFD))), lambda pair: None),
-    "cp949": _two_bytes(frozenset(range(0x81, 0xFF)), lambda pair: None),
-    "euc_jp": _euc_jp,
-    "gb18030": _gb18030,
-}
-
-
-def _handler(read: Callable[[bytes, int], tuple[str, int]]) -> Callable[[UnicodeError], tuple[str, int]]:
-    def handle(error: UnicodeError) -> tuple[str, int]:
-        if not isinstance(error, UnicodeDecodeError):
-            raise error
-        return read(error.object, error.start)
-
-    return handle
-
-
-for _codec, _reader in _READERS.items():
-    codecs.register_error(f"trawl.{_codec}", _handler(_reader))
+    try:
+        return shifted.decode("cp932")
+    except UnicodeDecodeError:
+        return None
 
 
 _FIXES = {  # characters of Python's codecs, and those of the standard in their places
@@ -227,6 +209,14 @@ _FIX = MappingProxyType(
     {codec: (re.compile(f"[{old}]"), dict(zip(old, new, strict=True))) for codec, (old, new) in _FIXES.items()}
 )
 
+
+def _fixed(text: str, codec: str) -> str:
+    if codec not in _FIX:
+        return text
+    wrong, right = _FIX[codec]
+    return wrong.sub(lambda found: right[found[0]], text)
+
+
 _UNICODE = frozenset({"utf-8", "utf-16-le", "utf-16-be"})
 
 _ISO_2022_JP = "iso2022_jp_ext"
@@ -234,10 +224,10 @@ _ISO_2022_JP = "iso2022_jp_ext"
 
 def decode(body: bytes, codec: str) -> str:
     """Return ``body`` decoded with one of the codecs of :func:`codec_of`; wrong sequences are U+FFFD. Never raises."""
-    if codec in _READERS:
-        return _multibyte(body, codec)
     if codec in _UNICODE:
         return body.decode(codec, "replace")
+    if codec in _SEQUENCE:
+        return _multibyte(body, codec)
     if codec == REPLACEMENT:
         return _BAD if body else ""
     if codec == _ISO_2022_JP:
@@ -245,42 +235,26 @@ def decode(body: bytes, codec: str) -> str:
     return codecs.charmap_decode(body, "strict", _characters(codec))[0]
 
 
-_TILDE = b"\x8f\xa2\xb7"  # U+FF5E in EUC-JP; Python reads it as the ASCII character
-
-# Characters that may stand for the tilde while Python decodes: where a wrong byte comes before them, the last two bytes
-# of each make no character, as those of the tilde.
-_STAND_INS = tuple(bytes((0x8F, 0xA2, byte)) for byte in (0xB8, 0xB9, 0xB3, 0xB6, 0xB4, 0xB1, 0xB0, 0xAF, 0xB2, 0xB5))
-
-_SLASHES = {b"\xa2A": "\u2215", b"\xa2B": "\ufe68"}  # of Big5; Python reads them as U+FF0F and U+FF3C, which it has too
-
-_SLASH = re.compile(rb"\xa2[AB]")
+_PART_BYTES = 65_536  # split into sequences at a time
 
 
 def _multibyte(body: bytes, codec: str) -> str:
-    if codec == "euc_jp" and _TILDE in body:
-        stand_in = next((each for each in _STAND_INS if each not in body), _STAND_INS[0])
-        text = body.replace(_TILDE, stand_in).decode(codec, "trawl.euc_jp").replace(stand_in.decode(codec), "\uff5e")
-    elif codec == "big5hkscs" and _SLASH.search(body):
-        text = _with_slashes(body)
-    else:
-        text = body.decode(codec, f"trawl.{codec}")
-    if codec not in _FIX:
-        return text
-    wrong, right = _FIX[codec]
-    return wrong.sub(lambda found: right[found[0]], text)
-
-
-def _with_slashes(body: bytes) -> str:
-    """Decode Big5 with its smaller slashes, unless their first byte ends another character."""
-    decoder = codecs.getincrementaldecoder("big5hkscs")("trawl.big5hkscs")
+    if body.isascii():
+        return body.decode("ascii")
+    if codec not in _TWICE or not _TWICE[codec].search(body):
+        try:
+            return _fixed(body.decode(codec), codec)
+        except UnicodeDecodeError:
+            pass
     text: list[str] = []
     at = 0
-    for found in _SLASH.finditer(body):
-        text.append(decoder.decode(body[at : found.start()]))
-        is_apart = not decoder.getstate()[0]
-        text.append(_SLASHES[found[0]] if is_apart else "")
-        at = found.end() if is_apart else found.start()
-    text.append(decoder.decode(body[at:], True))
+    while at < len(body):
+        end = min(at + _PART_BYTES, len(body))
+        sequences = _SEQUENCE[codec].findall(body, at, end)
+        if end < len(body) and sequences[-1][0] >= _ASCII_END:  # it may continue
+            end -= len(sequences.pop())
+        text.append("".join(map(_sequences(codec).__getitem__, sequences)))
+        at = end
     return "".join(text)
 
 
@@ -420,7 +394,7 @@ def encode(text: str, codec: str) -> bytes:
 @lru_cache(maxsize=8)
 def _bytes_of(codec: str) -> dict[str, bytes]:
     """Return the bytes of each character: of its first pointer, but for those that the encoders leave out."""
-    if codec not in _READERS:
+    if codec not in _SEQUENCE:
         return {char: bytes((byte,)) for byte, char in enumerate(_characters(codec)) if char != _BAD}
     pairs = [bytes((lead, trail)) for lead in range(0x81, 0xFF) for trail in range(0x40, 0xFF)]
     pairs = [pair for pair in pairs if _is_encoded(pair, codec)]

@@ -43,6 +43,7 @@ class Sitemap:
         type: ``urlset`` (of pages, as RSS and Atom are, too), ``sitemapindex`` (of sitemaps), or "" for a file that is
             not a sitemap.
         count: The number of entries read so far.
+        other_lines: The number of lines of text that are not URLs.
         is_cut: The file has more than the limits allow; known after reading it.
         is_broken: The file ended early; known after reading it.
     """
@@ -72,6 +73,7 @@ class Sitemap:
         self._has_too_many = False
         self._pieces = 0
         self.count: int = 0
+        self.other_lines: int = 0
         self._content_type = content_type
         self._xml: XmlStream | None = None
         self._feed: WebFeed | None = None
@@ -148,9 +150,15 @@ class Sitemap:
                     held = line[0][:_LONGEST_LINE]
                     break
                 blank = 0
-                yield {"loc": line[0].rstrip()}
-        if held.strip():
-            yield {"loc": held.strip()}
+                yield from self._address(line[0])
+        yield from self._address(held)
+
+    def _address(self, line: str) -> Iterator[dict[str, Any]]:
+        """Yield the entry of a line; the protocol asks for whole URLs, and other text must not become some."""
+        if "://" in line:
+            yield {"loc": line.strip()}
+        elif line.strip():
+            self.other_lines += 1
 
     def _elements(self, xml: XmlStream) -> Iterator[dict[str, Any]]:
         for element in xml:
@@ -312,6 +320,8 @@ class SitemapSpider(Spider[ItemT]):
                 yield None
             if each is not None:
                 yield each
+        if sitemap.other_lines:
+            self.logger.warning("%s: %d lines that are not whole URLs are ignored", response.url, sitemap.other_lines)
         if problem := sitemap.problem:
             self.logger.warning("%s %s: only its first %d entries were read", response.url, problem, sitemap.count)
 
