@@ -372,7 +372,9 @@ def test_a_setting_without_effect_is_told_in_check_in_the_first_lines_and_in_the
 ) -> None:
     words = "DOWNLOAD_DELAY = 0.1 has no effect: DOWNLOAD_DELAY_PER_SLOT (1 s, one slot) decides"
     text = SPIDER + "    custom_settings = {'DOWNLOAD_DELAY': 0.1}\n    start_urls = ['http://a.example/']\n"
-    (tmp_path / "myhidden.py").write_text(text + "    def parse(self, response):\n        yield {'url': response.url}\n")
+    (tmp_path / "myhidden.py").write_text(
+        text + "    def parse(self, response):\n        yield {'url': response.url}\n"
+    )
     assert main(["check", "myhidden.py"]) == 0
     out, err = capfd.readouterr()
     assert f"one: {words}" in err

@@ -92,8 +92,8 @@ def test_a_feed_is_read_in_the_encoding_that_a_page_would_be(
     assert read(spider, rss(body, declared), content_type) == [title, "second"]
 
 
-@pytest.mark.parametrize("codec", ["utf-16-le", "utf-16-be", "utf-16"])
-def test_a_feed_in_utf_16_is_read_with_and_without_a_byte_order_mark(codec: str) -> None:
+@pytest.mark.parametrize("codec", ["utf-16-le", "utf-16-be", "utf-16", "utf-32-le", "utf-32-be", "utf-32"])
+def test_a_feed_in_utf_16_or_utf_32_is_read_with_and_without_a_byte_order_mark(codec: str) -> None:
     body = rss("café".encode(), "utf-16").decode().encode(codec)
     assert read(News, body) == read(News, gzip.compress(body)) == ["café", "second"]
 

@@ -73,8 +73,10 @@ _Attributes = dict[bytes, bytes]
 def declared_in_xml(body: bytes) -> str | None:
     """Return the codec that an XML declaration at the very start names, or None.
 
-    A declaration in UTF-16 is known by its first bytes.
+    A declaration in UTF-16 or UTF-32 is known by its first bytes.
     """
+    if body.startswith((b"<\x00\x00\x00", b"\x00\x00\x00<")):
+        return "utf-32-le" if body[0] else "utf-32-be"
     if body.startswith(b"<\x00?\x00x\x00"):
         return "utf-16-le"
     if body.startswith(b"\x00<\x00?\x00x"):
@@ -173,6 +175,8 @@ UNTOLD_TYPES = frozenset({"", "application/octet-stream", "binary/octet-stream",
 
 _BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_BE, "utf-16-be"), (codecs.BOM_UTF16_LE, "utf-16-le"))
 
+_UTF_32_BOMS = ((codecs.BOM_UTF32_BE, "utf-32-be"), (codecs.BOM_UTF32_LE, "utf-32-le"))  # XML 1.0, F.1; of no page
+
 _WIDE = frozenset({"utf-16-be", "utf-16-le"})
 
 
@@ -241,11 +245,11 @@ def told_encoding(body: bytes, content_type: str | None, *, is_xml: bool = False
         is_xml: The body is XML, whatever its type. UTF-16 is not believed of XML whose first characters are of one
             byte: .NET writes UTF-8 with such declarations.
     """
-    for mark, codec in _BOMS:
-        if body.startswith(mark):
-            return codec, len(mark)
     kind = parse_content_type(content_type or "")
     is_xml = is_xml or _is_xml(kind.essence)
+    for mark, codec in (*_UTF_32_BOMS, *_BOMS) if is_xml else _BOMS:
+        if body.startswith(mark):
+            return codec, len(mark)
     if kind.codec is not None and not (is_xml and kind.codec in _WIDE and b"\0" not in body[:2]):
         return kind.codec, 0
     if is_xml:

@@ -217,7 +217,7 @@ def _fixed(text: str, codec: str) -> str:
     return wrong.sub(lambda found: right[found[0]], text)
 
 
-_UNICODE = frozenset({"utf-8", "utf-16-le", "utf-16-be"})
+_UNICODE = frozenset({"utf-8", "utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"})
 
 _ISO_2022_JP = "iso2022_jp_ext"
 
