@@ -7,12 +7,13 @@ lets an hour of virtual time pass.
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from typing import Protocol, TypeVar, TypeVarTuple
 
 import trio
 
-__all__ = ["Blocking", "InlineBlocking", "ThreadBlocking"]
+__all__ = ["Blocking", "InlineBlocking", "ThreadBlocking", "is_interrupted"]
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -78,3 +79,12 @@ class InlineBlocking:
     async def run_abandonable(self, function: Callable[[*Ts], T], *args: *Ts) -> T:
         """Run ``function(*args)`` and return its result. Always a checkpoint."""
         return await self.run(function, *args)
+
+
+def is_interrupted() -> bool:
+    """Return whether the program was asked to end: the :class:`trawl.shutdown.Signals` around it has heard a signal.
+
+    A function that waits in a thread asks, because no signal reaches a thread.
+    """
+    around = getattr(signal.getsignal(signal.SIGINT), "__self__", None)
+    return getattr(around, "has_heard", False) is True

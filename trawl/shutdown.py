@@ -34,7 +34,7 @@ import trio
 
 from trawl.engine import Crawl
 
-__all__ = ["DEAF", "Signals", "heed_signals", "is_interrupted"]
+__all__ = ["DEAF", "Signals", "heed_signals"]
 
 logger: logging.Logger = logging.getLogger("trawl")
 
@@ -115,12 +115,6 @@ class Signals:
         elif number != _HANGUP:
             for crawl in self._crawls:
                 crawl.cancel()
-
-
-def is_interrupted() -> bool:
-    """Return whether the :class:`Signals` around the program has heard a signal."""
-    around = getattr(signal.getsignal(signal.SIGINT), "__self__", None)
-    return isinstance(around, Signals) and around.has_heard
 
 
 async def heed_signals(crawl: Crawl) -> None:

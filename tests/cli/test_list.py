@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -94,3 +95,36 @@ def test_a_folder_that_may_not_be_entered_is_passed_over(
     monkeypatch.setattr(Path, "exists", refused)
     assert main(["list"]) == 0
     assert capsys.readouterr().out.splitlines()[0] == "books   shop/books.py:Books"
+
+
+def test_only_regular_files_of_limited_size_are_read(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    spider = "import trawl\nclass {0}(trawl.Spider): name = '{0}'\n"
+    (folder / "long.py").write_text(spider.format("Long") + "#" * 1_000_000)
+    (folder / "zero.py").symlink_to("/dev/zero")
+    (folder / "tty.py").symlink_to("/dev/tty")
+    os.mkfifo(folder / "pipe.py")
+    (folder / "one.py").symlink_to(folder / "two.py")
+    (folder / "two.py").write_text(spider.format("Two"))
+    assert main(["list", ".", "pipe.py", "/dev/zero"]) == 0
+    captured = capsys.readouterr()
+    for name in ("Long", "zero", "tty", "pipe.py:"):
+        assert name not in captured.out + captured.err
+    assert captured.out.count("Two") == 4
+
+
+@pytest.mark.parametrize("text", ["-" * 200_000 + "1", "(" * 200_000, "x = " + "a." * 100_000 + "b"])
+def test_a_file_that_is_too_deep_is_told_of(folder: Path, capsys: pytest.CaptureFixture[str], text: str) -> None:
+    (folder / "deep.py").write_text(f"# Spider\n{text}\n")
+    assert main(["list"]) == 0
+    captured = capsys.readouterr()
+    assert "quotes" in captured.out
+    assert "deep.py" in captured.err
+
+
+def test_classes_of_many_bases_take_no_long_time(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = ["class A0: ...", "class B0: ..."]
+    for at in range(1, 2000):
+        lines += [f"class {each}{at}(A{at - 1}, B{at - 1}): name = 'Spider'" for each in "AB"]
+    (folder / "many.py").write_text("\n".join(lines))
+    assert main(["list"]) == 0
+    assert "many" not in capsys.readouterr().out

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from importlib.machinery import PathFinder
 from pathlib import Path
 
 import pytest
@@ -99,6 +100,28 @@ def test_a_file_named_like_a_known_module_hides_it_from_nobody(tmp_path: Path) -
     known = sys.modules["json"]
     assert load_spider(write(tmp_path / "json.py", ONE)).__module__ == "spider_json"
     assert sys.modules["json"] is known
+
+
+@pytest.mark.parametrize("target", ["a/myone.py", "a.myone", "one", "myone"])
+def test_what_lies_beside_a_spider_hides_no_module_of_pythons_or_of_a_package(tmp_path: Path, target: str) -> None:
+    names = ("resource", "h2", "IPython", "sqlite3")
+    for folder in (tmp_path, tmp_path / "a"):
+        for name in names:
+            write(folder / f"{name}.py", "raise RuntimeError\n")
+    write(tmp_path / "a" / "myone.py" if target != "myone" else tmp_path / "myone.py", ONE)
+    assert load_spider(target).name == "one"
+    for name in names:
+        found = PathFinder.find_spec(name)
+        assert found is not None
+        assert not str(found.origin).startswith(str(tmp_path))
+
+
+def test_a_neighbour_that_an_installed_module_hides_is_told_of(tmp_path: Path) -> None:
+    write(tmp_path / "resource.py", "class Resource: ...\n")
+    write(tmp_path / "mine.py", f"from resource import Resource\n{ONE}")
+    said = refusal("mine.py")
+    assert "cannot import name 'Resource' from 'resource'" in said
+    assert "an installed module has the name of your resource.py and is found first: rename your file" in said
 
 
 def test_an_imported_spider_and_a_nameless_base_are_not_counted(tmp_path: Path) -> None:

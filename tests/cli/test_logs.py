@@ -143,17 +143,31 @@ def test_a_log_file_that_was_moved_is_opened_anew(logs: Logs, tmp_path: Path) ->
 
 
 def test_a_log_file_that_can_not_be_opened_anew_loses_entries_and_fails_nobody(
-    logs: Logs, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    logs: Logs, tmp_path: Path, stream: io.StringIO
 ) -> None:
     path = tmp_path / "logs" / "crawl.log"
     path.parent.mkdir()
     logs.apply(ObserveSettings(log_format=PLAIN, log_file=str(path)))
     path.parent.rename(tmp_path / "kept")
     logger.warning("lost")
-    assert "No such file or directory" in capsys.readouterr().err
+    told = f"trawl: the log file {path} can't be written (No such file or directory): entries are lost\n"
+    assert stream.getvalue() == told
     path.parent.mkdir()
     logger.warning("after")
     assert path.read_text("utf-8") == "WARNING after\n"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full device here")
+def test_a_full_disk_is_reported_once_and_fails_nobody(
+    logs: Logs, stream: io.StringIO, capsys: pytest.CaptureFixture[str]
+) -> None:
+    logs.apply(ObserveSettings(log_format=PLAIN, log_file="/dev/full"))
+    for number in range(1000):
+        logger.warning("lost %d", number)
+    logs.apply(ObserveSettings(log_format=PLAIN))  # closes the file
+    told = "trawl: the log file /dev/full can't be written (No space left on device): entries are lost\n"
+    assert stream.getvalue() == told
+    assert capsys.readouterr().err == ""
 
 
 def test_a_log_can_be_switched_off(logs: Logs, stream: io.StringIO) -> None:

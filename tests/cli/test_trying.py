@@ -180,6 +180,13 @@ def test_a_project_s_own_parts_are_found_where_no_spider_is_named(
     assert run("shell", "https://a.example/", "-c", "response.status") == 0
 
 
+def test_without_a_project_nothing_of_the_working_directory_can_be_imported(tmp_path: Path) -> None:
+    assert main(["fetch", "https://a.example/"], crawl_with=crawl_on(a_web())) == 0
+    assert str(tmp_path) not in sys.path
+    assert run("fetch", "https://a.example/") == 0  # its settings may name parts
+    assert sys.path[-1] == str(tmp_path)
+
+
 FED = """
 import trawl
 from trawl import signals

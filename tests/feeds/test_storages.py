@@ -5,24 +5,30 @@ from __future__ import annotations
 import errno
 import io
 import os
+import signal
 import sys
 from pathlib import Path
 
 import pytest
+import trio
+import trio.testing
 
 from tests.feeds.fakes import opened
+from trawl.blocking import ThreadBlocking
 from trawl.errors import FeedError
 from trawl.feeds.storages import (
     FileStorage,
+    PipeStorage,
     StreamStorage,
     TerminalStorage,
     TextStorage,
     open_standard_output,
     open_storage,
 )
+from trawl.shutdown import Signals
 
 
-def write(target: FileStorage | StreamStorage | TextStorage, position: int, content: bytes) -> int:
+def write(target: FileStorage | PipeStorage | StreamStorage | TextStorage, position: int, content: bytes) -> int:
     return target.write(position, memoryview(content))
 
 
@@ -100,6 +106,67 @@ def test_a_pipe_that_never_blocks_is_waited_for_too(monkeypatch: pytest.MonkeyPa
     os.close(reading)
 
 
+def reads(path: Path) -> int:
+    return os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+
+
+async def test_a_named_pipe_waits_for_its_reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trawl.feeds.storages.PIPE_WAIT", 0.001)
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    opened: list[object] = []
+
+    async def open_it() -> None:
+        opened.append(await ThreadBlocking().run(open_storage, path))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(open_it)
+        await trio.testing.wait_all_tasks_blocked()
+        assert opened == []
+        reading = reads(path)
+    (target,) = opened
+    assert isinstance(target, PipeStorage)
+    assert write(target, 0, b"x" * 10) == 10
+    assert os.read(reading, 100) == b"x" * 10
+    target.close()
+    target.close()
+    os.close(reading)
+
+
+async def test_waiting_for_the_reader_of_a_named_pipe_can_be_cancelled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trawl.feeds.storages.PIPE_WAIT", 0.001)
+    os.mkfifo(tmp_path / "pipe")
+    with trio.move_on_after(0.02) as scope:
+        await ThreadBlocking().run(open_storage, tmp_path / "pipe")
+    assert scope.cancelled_caught
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_wait_for_the_reader_of_a_named_pipe(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    monkeypatch.setattr("trawl.feeds.storages.PIPE_WAIT", 0.001)
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+
+    async def main() -> FileStorage | StreamStorage | PipeStorage:
+        trio.lowlevel.spawn_system_task(raise_it)
+        return await ThreadBlocking().run(open_storage, path)
+
+    async def raise_it() -> None:
+        signal.raise_signal(number)
+
+    with Signals():
+        target = trio.run(main)
+    assert write(target, 0, b"x") == 0  # nobody reads
+    reading = reads(path)
+    assert write(target, 0, b"x") == 1
+    target.close()
+    os.close(reading)
+
+
 def test_a_device_is_a_stream() -> None:
     target = open_storage(Path("/dev/null"))
     assert isinstance(target, StreamStorage)
@@ -115,6 +182,16 @@ def test_standard_output_sent_to_a_file_is_written_where_it_stands(tmp_path: Pat
         target.close()
         file.write(b"\nafter")
     assert (tmp_path / "out").stat().st_size == 7 + 100_000 + 6
+
+
+def test_a_closed_standard_output_takes_no_feed_also_after_the_command_has_opened_one_in_its_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with open(os.devnull, "w", encoding="utf-8") as null:
+        for stream in (None, null):
+            monkeypatch.setattr(sys, "stdout", stream)
+            with pytest.raises(FeedError, match="there is no standard output"):
+                open_standard_output()
 
 
 def test_standard_output_comes_after_what_was_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

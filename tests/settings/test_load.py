@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from pathlib import Path
 
 import pytest
@@ -140,3 +141,27 @@ def test_a_spiders_user_agent_stands_for_the_setting() -> None:
 
     assert load(of_spider(Named))["USER_AGENT"] == "me"
     assert load(of_spider(Own))["USER_AGENT"] == "we"
+
+
+@pytest.mark.parametrize("is_link", [False, True])
+def test_a_project_of_another_user_is_warned_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, is_link: bool
+) -> None:
+    path = tmp_path / "pyproject.toml"
+    path.write_text("[tool.trawl]\nLOGSTATS_INTERVAL = 1\n")
+    ambient(tmp_path, {})
+    assert caplog.text == ""
+    call = Path.lstat if is_link else Path.stat
+
+    def changed(each: Path, **options: bool) -> os.stat_result:
+        status = call(each, **options)
+        return status if each != path else os.stat_result([*status[:4], 4242, *status[5:]])
+
+    monkeypatch.setattr(Path, call.__name__, changed)
+    project, _ = ambient(tmp_path, {})
+    assert project.values == {"LOGSTATS_INTERVAL": 1}
+    assert f"{path} belongs to another user (uid 4242)" in caplog.text
+    caplog.clear()
+    path.write_text("[tool.other]\n")
+    ambient(tmp_path, {})
+    assert caplog.text == ""

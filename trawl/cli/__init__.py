@@ -6,12 +6,13 @@ SIGTERM during an import ends the command as any other does.
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -37,6 +38,9 @@ INTERRUPTED = 130
 """Stopped by Ctrl-C: 128 plus the number of SIGINT, as shells have it."""
 
 
+_UNWRITTEN = frozenset({errno.EBADF, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOSPC, errno.EPIPE})
+
+
 def exit_status(reason: str) -> int:
     """Return the exit status for the reason that a crawl ended with."""
     if reason in ("start_error", "feed_error", "memusage_exceeded"):
@@ -57,17 +61,51 @@ def main(arguments: Sequence[str] | None = None, *, crawl_with: CrawlWith | None
         The exit status.
     """
     words = sys.argv[1:] if arguments is None else [*arguments]
+    _open_closed_streams()
     try:
         with _heeding_sigterm():
-            if words in (["--help"], ["-h"]):
-                from trawl.cli.help_text import show_overview  # noqa: PLC0415
-
-                return show_overview()
-            from trawl.cli.app import main as run  # noqa: PLC0415
-
-            return run(arguments, crawl_with=crawl_with)
+            status = _run(arguments, words, crawl_with)
+        sys.stdout.flush()
     except KeyboardInterrupt:
         return INTERRUPTED
+    except OSError as error:
+        return _unwritten(error)
+    return status
+
+
+def _run(arguments: Sequence[str] | None, words: Sequence[str], crawl_with: CrawlWith | None) -> int:
+    if words in (["--help"], ["-h"]):
+        from trawl.cli.help_text import show_overview  # noqa: PLC0415
+
+        return show_overview()
+    from trawl.cli.app import main as run  # noqa: PLC0415
+
+    return run(arguments, crawl_with=crawl_with)
+
+
+def _open_closed_streams() -> None:
+    """Open the null device for each closed standard stream. A file would get its number otherwise, and what is printed.
+
+    A feed to standard output is refused all the same: see :func:`trawl.feeds.storages.open_standard_output`.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 - it stays open
+
+
+def _unwritten(error: OSError) -> int:
+    """Report that standard output can't be written, and keep Python from reporting it again at its end.
+
+    Raises:
+        OSError: ``error``, if it has another cause.
+    """
+    if error.filename is not None or error.errno not in _UNWRITTEN:
+        raise error
+    sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - it stays open
+    if error.errno != errno.EPIPE:  # its reader wants no more
+        with suppress(OSError):
+            print(f"trawl: standard output can't be written: {error.strerror}", file=sys.stderr)
+    return FAILED
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import trio
 from rich.console import Console
 
+from trawl.blocking import is_interrupted
 from trawl.cli import FAILED, INTERRUPTED, OK, UNSATISFACTORY, exit_status
 from trawl.cli.crawl_entry import (
     NAME,
@@ -42,7 +43,7 @@ from trawl.errors import TrawlError, UsageError
 from trawl.observe import ObserveSettings, Progress, came_to_nothing
 from trawl.settings import Layer, Settings, ambient, assignments, file_of, load, of_project, of_spider
 from trawl.settings.hidden import without_effect
-from trawl.shutdown import heed_signals, is_interrupted
+from trawl.shutdown import heed_signals
 from trawl.spiders import Spider
 from trawl.throttling import ScopeReport
 

@@ -71,7 +71,7 @@ def _loaded(options: CrawlOptions, logged: Layer, logs: Logs) -> CrawlEntry:
     spider = load_spider(options.targets[0]) if options.targets else DefaultSpider
     unkept = Layer("the command", UNKEPT)
     project, environment = ambient(spider=spider)
-    if not options.targets:
+    if not options.targets and (project.values or environment.values or options.settings):  # they may name parts
         look_beside(project.source)
     around = (project, environment, of_spider(spider), logged)
     said = {name for layer in around for name in layer.values}

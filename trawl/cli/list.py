@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import os
+import stat
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import attrs
@@ -16,6 +18,7 @@ from trawl.observe import printable
 __all__ = ["Found", "files_in", "find_spiders", "list_command"]
 
 _MAX_BYTES = 1_000_000
+_MAX_BASES = 100
 _SKIPPED = frozenset({"__pycache__", "build", "dist", "node_modules", "site-packages"})
 
 
@@ -61,16 +64,13 @@ def find_spiders(*places: Path) -> tuple[list[Found], dict[str, str]]:
     found: set[Found] = set()
     unread: dict[str, str] = {}
     for path in (path for place in places for path in ([place] if place.is_file() else files_in(place))):
-        try:
-            if path.stat().st_size > _MAX_BYTES or b"Spider" not in (source := path.read_bytes()):
-                continue
-        except OSError:
-            continue  # it may have none
+        if b"Spider" not in (source := _content(path)):
+            continue
         try:
             body = ast.parse(source).body  # bytes: in the encoding that the file declares
         except SyntaxError as error:
             unread[str(path)] = f"{path}, line {error.lineno}: {type(error).__name__}: {error.msg}"
-        except ValueError as error:
+        except (ValueError, RecursionError, MemoryError) as error:
             unread[str(path)] = f"{path}: {error}"
         else:
             classes = {node.name: node for node in body if isinstance(node, ast.ClassDef)}
@@ -98,17 +98,36 @@ def _is_environment(folder: Path) -> bool:
         return False  # it can't be walked either
 
 
-def _is_spider(node: ast.ClassDef, classes: dict[str, ast.ClassDef], seen: frozenset[str] = frozenset()) -> bool:
-    for name in _bases_of(node):
-        if name.endswith("Spider") and name not in classes:
-            return True
-        if name in classes and name not in seen and _is_spider(classes[name], classes, seen | {name}):
-            return True
-    return False
+def _content(path: Path) -> bytes:
+    """Return the content of a regular file; b"" for others, which may never end, and for long ones."""
+    with suppress(OSError):
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))  # a pipe waits for its writer
+        with open(descriptor, "rb") as file:
+            if stat.S_ISREG(os.fstat(descriptor).st_mode):
+                content = file.read(_MAX_BYTES + 1)
+                return content if len(content) <= _MAX_BYTES else b""
+    return b""
 
 
-def _name_of(node: ast.ClassDef, classes: dict[str, ast.ClassDef], seen: frozenset[str] = frozenset()) -> str:
-    for statement in node.body:
+def _ancestry(node: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> Sequence[ast.ClassDef]:
+    """Return a class and its bases in the same file, depth first, up to :data:`_MAX_BASES`."""
+    found: dict[str, ast.ClassDef] = {}
+    waiting = [node]
+    while waiting and len(found) < _MAX_BASES:
+        each = waiting.pop()
+        if each.name not in found:
+            found[each.name] = each
+            waiting += [classes[name] for name in reversed([*_bases_of(each)]) if name in classes]
+    return [*found.values()]
+
+
+def _is_spider(node: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> bool:
+    bases = (name for each in _ancestry(node, classes) for name in _bases_of(each))
+    return any(name.endswith("Spider") and name not in classes for name in bases)
+
+
+def _name_of(node: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> str:
+    for statement in (statement for each in _ancestry(node, classes) for statement in each.body):
         targets = statement.targets if isinstance(statement, ast.Assign) else []
         if isinstance(statement, ast.AnnAssign):
             targets = [statement.target]
@@ -116,9 +135,6 @@ def _name_of(node: ast.ClassDef, classes: dict[str, ast.ClassDef], seen: frozens
             value = getattr(statement, "value", None)
             if getattr(target, "id", "") == "name" and isinstance(value, ast.Constant) and isinstance(value.value, str):
                 return value.value
-    for name in _bases_of(node):
-        if name in classes and name not in seen and (found := _name_of(classes[name], classes, seen | {name})):
-            return found
     return ""
 
 

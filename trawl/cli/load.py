@@ -101,8 +101,9 @@ def load_spider(target: str) -> type[Spider]:
     """Import the module that ``target`` names and return its spider class.
 
     ``sys.path`` changes so that the spider's neighbours can be imported: the root of its package, without one the
-    file's directory, goes to the front (for a module the working directory); the directory of a file in a package, the
-    working directory and the folders of the spider's projects go to the end.
+    file's directory, then the directory of a file in a package, the working directory and the folders of the spider's
+    projects go to the end; for a module the working directory. They never go to the front, because trawl and the
+    packages that it uses import modules late: a file ``resource.py`` beside the spider would be taken for Python's.
 
     Raises:
         SpiderNotFound: No such file, module or class, no spider in it, or several.
@@ -139,8 +140,7 @@ def load_module(path: str) -> ModuleType:
 
 def look_beside(file: str) -> None:
     """Make the working directory and that of ``file`` importable, for parts that settings name."""
-    _first_on_path(Path(file).resolve().parent)
-    _first_on_path(Path.cwd())
+    _add_to_path(Path(file).resolve().parent, Path.cwd())
 
 
 def _loaded(target: str) -> tuple[ModuleType, str, str]:
@@ -163,7 +163,7 @@ def _named_so(name: str) -> str:
     Raises:
         SpiderNotFound: Several spiders have this name.
     """
-    _first_on_path(Path.cwd())
+    _add_to_path(Path.cwd())
     targets = [found.target for found in find_spiders(Path())[0] if found.name == name]
     if len(targets) > 1:
         raise SpiderNotFound(f"several spiders are named {name!r}; give one of {', '.join(targets)}")
@@ -182,11 +182,9 @@ def _from_file(path: Path) -> ModuleType:
         raise SpiderNotFound(_no_spider_in(path) if path.is_dir() else f"{path}: not a file")
     path = path.resolve()
     root = _root_of(path)
-    _first_on_path(root)  # before the file's folder: shop/spiders/shop.py must not hide the package shop
     projects = (folder for folder in path.parents if (folder / "pyproject.toml").is_file())
-    for place in (path.parent, Path.cwd(), *projects):
-        if str(place) not in sys.path:
-            sys.path.append(str(place))
+    # The root is before the file's folder: shop/spiders/shop.py must not hide the package shop.
+    _add_to_path(root, path.parent, Path.cwd(), *projects)
     if root != path.parent and (module := _from_packages(path, root)) is not None:
         return module
     name = path.stem
@@ -220,7 +218,7 @@ def _from_name(name: str) -> ModuleType:
             f"{name!r} is not a file, a module or a spider{_spiders_here(name)};"
             " give FILE.py, MODULE, MODULE:CLASS or the name of a spider"
         )
-    _first_on_path(Path.cwd())
+    _add_to_path(Path.cwd())
     try:
         with _import_errors(name):
             return importlib.import_module(name)
@@ -270,9 +268,10 @@ def _root_of(path: Path) -> Path:
     return folder
 
 
-def _first_on_path(directory: Path) -> None:
-    if str(directory) not in sys.path:
-        sys.path.insert(0, str(directory))
+def _add_to_path(*directories: Path) -> None:
+    for directory in map(str, directories):
+        if directory not in sys.path:
+            sys.path.append(directory)
 
 
 @contextmanager
@@ -291,7 +290,17 @@ def _import_errors(name: str) -> Iterator[None]:
         last = next((line for line in reversed(lines) if Path(line.filename).name == Path(name).name), None)
         last = last or (lines[-1] if lines else None)
         where = f"{Path(last.filename).name}, line {last.lineno}" if last else name
-        raise SpiderLoadError(f"{where}: {describe_error(error)}") from error
+        raise SpiderLoadError(f"{where}: {describe_error(error)}{_hidden(error)}") from error
+
+
+def _hidden(error: BaseException) -> str:
+    """Return what to do if an import found another module than the user's file of that name; else ""."""
+    name = (error.name or "").partition(".")[0] if isinstance(error, ImportError) else ""
+    found = getattr(sys.modules.get(name), "__file__", None) or getattr(error, "path", None) or ""
+    own = next((path for each in sys.path if name and (path := Path(each) / f"{name}.py").is_file()), None)
+    if own is None or is_user_file(str(found)) or not is_user_file(str(own)):
+        return ""
+    return f" (an installed module has the name of your {own.name} and is found first: rename your file)"
 
 
 def _spiders_of(module: ModuleType) -> dict[str, type[Spider]]:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import copy
 import logging
+import sys
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from logging.handlers import WatchedFileHandler
 from pathlib import Path
@@ -115,14 +116,48 @@ class _TerminalHandler(RichHandler):
 
 
 class _FileHandler(WatchedFileHandler):
-    """Reopens a file that logrotate has moved; where that fails, an entry is lost and the crawl goes on."""
+    """Reopens a file that logrotate has moved. If the file can't be written, entries are lost and the crawl continues.
+
+    Args:
+        console: Standard error, where the first failure is reported.
+        settings: File, mode and encoding.
+    """
+
+    def __init__(self, console: Console, settings: ObserveSettings) -> None:
+        assert settings.log_file is not None
+        mode = "a" if settings.log_file_append else "w"
+        super().__init__(settings.log_file, mode, settings.log_encoding, errors="backslashreplace")
+        self._console = console
+        self._has_reported = False
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write an entry; report a failure on standard error, as for a full disk."""
+        """Write an entry."""
         try:
             super().emit(record)
-        except OSError:
+        except OSError:  # the file that logrotate has moved can't be closed, or the new one not be opened
             self.handleError(record)
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        """Report the first failure of the disk in one line, and a wrong call of the logger as logging does."""
+        error = sys.exc_info()[1]
+        if isinstance(error, OSError):
+            self._report(error)
+        else:
+            super().handleError(record)
+
+    def close(self) -> None:
+        """Close the file; what its disk does not take is lost."""
+        try:
+            super().close()
+        except OSError as error:
+            self._report(error)
+
+    def _report(self, error: OSError) -> None:
+        if not self._has_reported:
+            self._has_reported = True
+            words = f"trawl: the log file {self.baseFilename} can't be written ({error.strerror}): entries are lost"
+            with suppress(OSError):
+                self._console.print(printable(words), style="red", soft_wrap=True)
 
 
 def is_expected(error: BaseException) -> bool:
@@ -243,9 +278,8 @@ class Logs:
         shape, time_shape = settings.log_format, settings.log_dateformat
         handler: logging.Handler
         if settings.log_file is not None:
-            mode = "a" if settings.log_file_append else "w"
             try:
-                handler = _FileHandler(settings.log_file, mode, settings.log_encoding, errors="backslashreplace")
+                handler = _FileHandler(self._console, settings)
             except (OSError, LookupError) as error:
                 reason = error.strerror if isinstance(error, OSError) else str(error)
                 raise UsageError(f"can't write the log file {settings.log_file!r}: {reason}") from error

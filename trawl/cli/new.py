@@ -234,7 +234,7 @@ def _plain(name: str) -> str:
 
 
 def _file_name(name: str) -> str:
-    """Return the name of a spider's file: one that Python can import and that hides no other module."""
+    """Return the name of a spider's file: one that Python can import and that no other module hides."""
     plain = unicodedata.normalize("NFKC", name)  # as Python does with names
     plain = "_".join(part for part in "".join(c if c.isalnum() else "_" for c in plain).split("_") if part)
     if plain and not plain.isidentifier():
@@ -243,7 +243,7 @@ def _file_name(name: str) -> str:
 
 
 def _hides_a_module(name: str) -> bool:
-    """Return True for the name of an installed module: a spider's folder precedes it on ``sys.path``."""
+    """Return True for the name of an installed module, which is before a spider's folder on ``sys.path``."""
     if name in ("conftest", *sys.stdlib_module_names):
         return True
     with suppress(ImportError, ValueError):

@@ -11,17 +11,22 @@ from __future__ import annotations
 
 import errno
 import io
+import logging
 import os
 import select
 import stat
 import sys
 import tempfile
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol, TextIO
 
 import attrs
+import trio
 
 from trawl import file_sync
+from trawl.blocking import is_interrupted
 from trawl.errors import FeedError, SettingsError
 from trawl.feeds.options import FeedOptions
 from trawl.file_sync import sync_file, sync_folder
@@ -31,6 +36,7 @@ __all__ = [
     "FeedStorage",
     "FileStorage",
     "LazyStorage",
+    "PipeStorage",
     "RemoteFile",
     "StreamStorage",
     "TerminalStorage",
@@ -40,6 +46,8 @@ __all__ = [
     "open_storage",
     "open_store",
 ]
+
+logger: logging.Logger = logging.getLogger("trawl.feeds")
 
 _EXTRAS = {"s3": "s3", "s3a": "s3"}
 
@@ -246,6 +254,55 @@ class StreamStorage:
             os.close(self._descriptor)
 
 
+class PipeStorage:
+    """A named pipe. Opening it waits for its reader, until a signal or a cancel.
+
+    The system's own open would wait in a thread, where no signal ends it.
+    """
+
+    is_seekable = False
+
+    def __init__(self, path: Path) -> None:
+        """Open ``path`` when it has a reader. After a signal it takes nothing until then.
+
+        Raises:
+            OSError: It can't be opened for writing.
+            trio.Cancelled: The caller was cancelled.
+        """
+        self._path = path
+        self._stream: StreamStorage | None = None
+        if self._has_reader():
+            return
+        logger.info("feed %s: it is a named pipe without a reader: waiting for one", path)
+        while not self._has_reader() and not is_interrupted():
+            with suppress(RuntimeError):  # in a simulation this is not a thread of Trio's
+                trio.from_thread.check_cancelled()
+            time.sleep(PIPE_WAIT)
+
+    def write(self, position: int, content: memoryview) -> int:
+        """Write what there is room for; nothing while it has no reader."""
+        if self._stream is None and not self._has_reader():
+            time.sleep(PIPE_WAIT)
+            return 0
+        assert self._stream is not None
+        return self._stream.write(position, content)
+
+    def close(self) -> None:
+        """Close it. A second call does nothing."""
+        if self._stream is not None:
+            self._stream.close()
+
+    def _has_reader(self) -> bool:
+        try:
+            descriptor = os.open(self._path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError as error:
+            if error.errno != errno.ENXIO:
+                raise
+            return False
+        self._stream = StreamStorage(descriptor, is_owned=True)
+        return True
+
+
 class TerminalStorage(StreamStorage):
     """A terminal, on which items are looked at: control characters that pages have put into them are spelled out."""
 
@@ -300,15 +357,17 @@ def make_folder(folder: Path) -> None:
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder)) from None
 
 
-def open_storage(path: Path) -> FileStorage | StreamStorage:
+def open_storage(path: Path) -> FileStorage | StreamStorage | PipeStorage:
     """Open the file at ``path``, creating its folders; a device or named pipe as a stream.
 
-    Opening a named pipe waits for its reader, as in any other program.
+    Opening a named pipe waits for its reader, until a signal comes or the caller is cancelled.
 
     Raises:
         OSError: It can't be opened for writing.
     """
     make_folder(path.parent)
+    if path.is_fifo():
+        return PipeStorage(path)
     if path.exists() and not path.is_file() and not path.is_dir():
         return StreamStorage(os.open(path, os.O_WRONLY | getattr(os, "O_CLOEXEC", 0)), is_owned=True)
     return FileStorage(path)
@@ -321,7 +380,7 @@ def open_standard_output() -> StreamStorage | TextStorage:
         FeedError: There is none, or it is closed.
     """
     stream = sys.stdout
-    if stream is None or stream.closed:
+    if stream is None or stream.closed or getattr(stream, "name", "") == os.devnull:  # opened in its place
         raise FeedError("feed -: there is no standard output", "-")
     stream.flush()  # what was printed before comes before
     try:

@@ -177,7 +177,7 @@ def ambient(
         directory: The folder where the search for pyproject.toml starts; by default the working directory.
         environ: The environment; by default that of the process.
         spider: The spider's class. The pyproject.toml nearest to its file wins if it has ``[tool.trawl]``; this is
-            logged if the working directory's is another.
+            logged if the working directory's is another. A warning is logged if the file belongs to another user.
 
     Raises:
         SettingsError: pyproject.toml can't be read.
@@ -185,6 +185,9 @@ def ambient(
     project = of_project(directory or Path.cwd())
     if (file := file_of(spider)) is not None:
         project = _nearer(of_project(file.parent), project)
+    if (project.values or project.own) and (owner := _other_owner(Path(project.source))) is not None:
+        words = "%s belongs to another user (uid %d), who decides with its settings what this crawl runs: make it yours"
+        logger.warning(words, project.source, owner)
     return (project, of_environment(os.environ if environ is None else environ))
 
 
@@ -192,6 +195,16 @@ def file_of(spider: type | None) -> Path | None:
     """Return the user's file that defines a spider's class; None for one in a notebook or an installed package."""
     file = getattr(sys.modules.get(getattr(spider, "__module__", "")), "__file__", None)
     return Path(file).resolve() if file and is_user_file(file) else None
+
+
+def _other_owner(path: Path) -> int | None:
+    """Return the user id of a file's owner, or of a link to it, who is neither this user nor root; None if none is."""
+    if not hasattr(os, "geteuid"):
+        return None
+    with suppress(FileNotFoundError):
+        owners = (path.lstat().st_uid, path.stat().st_uid)
+        return next((owner for owner in owners if owner not in (0, os.geteuid())), None)
+    return None
 
 
 def _nearer(beside: Layer, here: Layer) -> Layer:
