@@ -83,7 +83,7 @@ async def test_a_request_may_set_its_own_number_of_tries(meta: dict[str, Any], i
 @pytest.mark.parametrize("times", [0, 2, 50])
 async def test_what_is_excused_is_repeated_and_burns_no_retry_r12_b20(times: int) -> None:
     def excused(request: Request) -> Outcome:
-        return Outcome(request, response=Response(URL, 418, request=request), is_excused=True)
+        return Outcome(request, response=Response(URL, 418, request=request), is_excused=True, is_heard=True)
 
     request = Request(URL, meta={"retry_times": times}, priority=3)
     outcome = await ask(excused, request)
@@ -96,7 +96,7 @@ async def test_what_is_excused_is_repeated_and_burns_no_retry_r12_b20(times: int
 
 async def test_a_trigger_is_tried_again_whatever_its_status_at_the_back_of_its_equals_b20() -> None:
     def refused(request: Request) -> Outcome:
-        return Outcome(request, response=Response(URL, 418, request=request), is_trigger=True, pause=4.0)
+        return Outcome(request, response=Response(URL, 418, request=request), is_trigger=True, pause=4.0, is_heard=True)
 
     outcome = await ask(refused, Request(URL, priority=3))
     assert isinstance(outcome.then, Replace)

@@ -34,9 +34,9 @@ class Web:
         self.fields.append(dict(request.headers))
         answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
         if isinstance(answer, DownloadError):
-            return Outcome(request, error=answer)
+            return Outcome(request, error=answer, is_heard=True)
         if isinstance(answer, Response):
-            return Outcome(request, response=answer.replace(request=request))
+            return Outcome(request, response=answer.replace(request=request), is_heard=True)
         return answer(request)
 
     async def through(self, middleware: Sequence[Middleware], request: Request) -> Outcome:

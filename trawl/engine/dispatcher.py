@@ -144,6 +144,7 @@ class Dispatcher:
             for origin, pause in self._gates.unasked():
                 start_soon(self._admission.ask_robots, origin, pause)
             if scheduler.begins_without_places:
+                scheduler.step_back_late(now)
                 for prepared in scheduler.take_places(now, pages=state.may_page):
                     if prepared.has_places:
                         self._limiters.take(prepared)

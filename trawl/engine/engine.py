@@ -160,16 +160,20 @@ class Engine:
         context.spider.bind(self.crawl)  # which is older than its crawl: the settings are read by its attributes
         self.throttle.make_managers(self.crawl)
         has_middleware = bool(context.middleware_stack.settings.downloader_middlewares)
-        # Users' own, which may await and fetch.
+        # Users' own, which may await and fetch, and respond.
+        self.scheduler.has_middleware = has_middleware
         self.scheduler.begins_without_places = has_middleware or self.throttle.asks_manager
+        self.scheduler.stepped_back = self._limiters.give_back
         self.hooks: Hooks = context.hooks(self.crawl, item_check(context.spider, context.settings, stats))
         self.processor: Processor = context.pipelines(self.crawl)
         # What runs: the reader of start(), a worker for each grant, and the dispatcher, which starts it.
         items = self._item_sender()
         self.job_items: JobItems | None = items if isinstance(items, JobItems) else None
         fetcher = Fetcher(context, admission, self.scheduler, self.throttle, self._limiters, self.limits)
-        fetch = compose(context.middleware_stack.middleware(self.crawl, self.throttle.open_at), fetcher.send)
-        worker = Worker(context, fetch, fetcher, self.leases, items, self.throttle, self.limits, self.hooks)
+        layers = context.middleware_stack.middleware(self.crawl, self.throttle.open_at)
+        fetch = compose([layer.middleware for layer in layers], fetcher.send)
+        retry = next((layer.middleware for layer in layers if layer.name == "retry"), None)
+        worker = Worker(context, fetch, retry, fetcher, self.leases, items, self.throttle, self.limits, self.hooks)
         self.start_requests: StartRequests = StartRequests(
             context, self.leases, items, self.job_state, self.hooks.start
         )

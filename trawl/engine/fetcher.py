@@ -203,6 +203,7 @@ class Fetcher:
             self._count(grant, outcome)
             return outcome
         write = _Write(self._sent, grant)
+        self._scheduler.reached(grant, trio.current_time())
         try:
             if not grant.has_places and not await self._places(grant):
                 return self._held(grant, Outcome(request))
@@ -217,11 +218,42 @@ class Fetcher:
             return self._held(grant, outcome)
         if write.needs_new_connection:
             write.had_new_connection(request)
+        await self._hear(grant, outcome)
+        return outcome
+
+    async def respond(self, grant: Grant, outcome: Outcome) -> None:
+        """Hear what user code made of a request that was not sent, as if the wire had responded. May wait.
+
+        It counts as sent when the request entered the middleware, for which it has its places. One without waits for
+        them now, and counts from then. What comes of a send, or of the cache, was heard already.
+        """
+        task: RequestTask = grant.task
+        then = outcome.then
+        is_put_off = (
+            isinstance(then, Replace) and then.delay > 0.0 and outcome.response is None
+        )  # until a proxy is ready
+        if task.is_used or not grant.is_under_way or is_put_off or not self._scheduler.has_middleware:
+            return
+        task.is_used = task.is_responded = True
+        if not grant.has_places:
+            grant.has_fetched = True  # so it waits as long as it takes
+            await self._places(grant)
+        now = trio.current_time()
+        outcome.started_at = outcome.sent_at = at = grant.granted_at
+        outcome.ended_at = now
+        if grant.has_places:
+            self._scheduler.responded(grant, at, now)
+            self._state.wakeup.set()
+        await self._hear(grant, outcome)
+
+    async def _hear(self, grant: Grant, outcome: Outcome) -> None:
+        """Have limits, statistics and the throttle hear the outcome of a send, and give its places back."""
         if outcome.response is not None:
             # Before its places are given back, so that no page too many is granted meanwhile.
             self._limits.answered(grant)
         self._time(grant, outcome)
         self._count(grant, outcome)
+        outcome.is_heard = True
         now = trio.current_time()
         try:
             # Nearly always at once: only a user's manager is awaited.
@@ -230,11 +262,10 @@ class Fetcher:
                 now = trio.current_time()
         except Exception:  # a user's manager
             now = trio.current_time()
-            logger.exception("%r: the throttling manager failed on its outcome", request)
+            logger.exception("%r: the throttling manager failed on its outcome", outcome.request)
             self._stats.inc("throttling_errors")
         # After the throttle has heard: what takes the place obeys the backoff already.
         self.give_back(grant, outcome, now)
-        return outcome
 
     def _held(self, grant: Grant, outcome: Outcome) -> Outcome:
         """End a grant without a send: a scope was closed meanwhile, or the crawl ends. It waits for another one."""
@@ -266,7 +297,7 @@ class Fetcher:
         if not grant.is_under_way:
             return
         now = trio.current_time() if now is None else now
-        if self._recorder is not None and grant.sent_at is not None:
+        if self._recorder is not None and grant.sent_at is not None and not grant.task.is_responded:
             self._recorder(grant, outcome, now)
         if grant.has_places:
             self._limiters.give_back(grant)

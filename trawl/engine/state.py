@@ -100,7 +100,8 @@ class RequestTask:
         diverted: What the request needs that its middleware has made of it; None: nothing else than was granted.
         times: Where its time went so far; None where nothing was sent, nor answered instead of the wire.
         read_at: When the body had been read, or the error came; None before.
-        is_used: The fetcher was asked to send it: one grant is good for one send.
+        is_used: The fetcher was asked to send it, or user code responded: one grant is good for one send.
+        is_responded: User code responded to it, or failed, instead of the wire.
         is_stopped: It was not sent, because it was granted for another request.
         is_counted: Its response was counted as a page.
         is_decided: It is known if it was one.
@@ -118,6 +119,7 @@ class RequestTask:
         "is_counted",
         "is_decided",
         "is_done",
+        "is_responded",
         "is_stopped",
         "is_used",
         "places",
@@ -135,6 +137,7 @@ class RequestTask:
         self.times: Times | None = None
         self.read_at: float | None = None
         self.is_used: bool = False
+        self.is_responded: bool = False
         self.is_stopped: bool = False
         self.is_counted: bool = False
         self.is_decided: bool = False

@@ -73,6 +73,9 @@ class Drop:
 class Outcome:
     """The result of sending a request once. All instants are seconds on the run clock.
 
+    User code may respond instead of the wire, or fail: such an outcome counts as a send at the instant at which its
+    request entered the middleware.
+
     Attributes:
         request: The request as it was sent, middleware's changes included.
         response: The whole response, or None.
@@ -82,6 +85,7 @@ class Outcome:
         first_byte_at: The headers had been read; None if they never were.
         ended_at: The body had been read, or the error came.
         is_cached: Served from a cache: nothing was sent.
+        is_heard: The throttle has heard of it: set by the engine.
         is_trigger: The answer said "slow down", so the request is sent again, whatever the status: set by the throttle.
         is_excused: A trigger that does not count as a retry (a 429, an outage): set by the throttle.
         is_hopeless: A trigger that comes again and again for this request alone, while its host serves others, so that
@@ -100,6 +104,7 @@ class Outcome:
     first_byte_at: float | None = None
     ended_at: float = 0.0
     is_cached: bool = False
+    is_heard: bool = False
     is_trigger: bool = False
     is_excused: bool = False
     is_hopeless: bool = False

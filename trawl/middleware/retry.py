@@ -116,6 +116,8 @@ def retry(
     def around(fetch: Fetch) -> Fetch:
         async def send(request: Request) -> Outcome:
             outcome = await fetch(request)
+            if not (outcome.is_heard or outcome.is_cached):  # user code responded: the throttle has to hear it first
+                return outcome
             has_ended = outcome.response is not None or outcome.error is not None  # else it was not sent
             if budgets is not None and has_ended and not request.meta_get("retry_times"):
                 budgets.for_host(host_scope(request.url)).tried()
@@ -182,14 +184,17 @@ def _pay(budgets: RetryBudgets, request: Request, outcome: Outcome, stats: Stats
 
 def _cause(request: Request, outcome: Outcome, codes: frozenset[int], predicate: Predicate | None) -> str | None:
     """Return the reason for another try, or None if there should be none."""
-    response, error = outcome.response, outcome.error
+    response = outcome.response
+    error: Exception | None = outcome.error  # any: a middleware in Scrapy's style may have raised it
     if predicate is not None and (isinstance(error, DownloadError) or not isinstance(error, IgnoreRequest)):
         said = predicate(request, response, error)
         if said is not None:
             return "RETRY_PREDICATE asked for it" if said else None
     if response is not None:
         return f"answered {response.status}" if outcome.is_trigger or response.status in codes else None
-    return error.cause if isinstance(error, DownloadError) and error.is_retryable else None
+    if isinstance(error, DownloadError):
+        return error.cause if error.is_retryable else None
+    return repr(error) if isinstance(error, OSError) else None
 
 
 def _again(

@@ -280,7 +280,7 @@ class MiddlewareStack:
     prepare: Prepare
     adapt: Adapt | None = None
 
-    def middleware(self, crawl: MiddlewareCrawl, open_at: OpenAt) -> list[Middleware]:
+    def middleware(self, crawl: MiddlewareCrawl, open_at: OpenAt) -> list[MiddlewareEntry]:
         """Make the middleware, outermost first.
 
         Args:
@@ -304,7 +304,7 @@ class MiddlewareStack:
             adapt=self.adapt,
             open_at=open_at,
         )
-        return [layer.middleware for layer in layers(context)]
+        return layers(context)
 
     def wire(self, transport: Transport) -> Transport:
         """Wrap the transport with the detection of banned proxies and of soft blocks.

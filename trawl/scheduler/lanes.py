@@ -161,6 +161,11 @@ class Lane:
         """Its best grant. The lane must not be empty."""
         return self.queue[0][3]
 
+    @property
+    def is_guarded(self) -> bool:
+        """True if its grants have their places before their middleware runs: all its scopes are guarded."""
+        return bool(self.scopes) and all(scope.is_guarded for scope in self.scopes)
+
     def rank(self) -> Rank:
         """Its rank among lanes, by its best grant."""
         return (self.kind >= PAGE, self.queue[0][0], self.turn)
@@ -265,6 +270,25 @@ class Lane:
     def begins_at(self, grant: Grant, now: float) -> float:
         """Return the instant from which another one like ``grant`` may begin; ``inf``: only a give-back helps."""
         return max([scope.gate(now, amount) for scope, amount in self._amounts(grant)], default=-inf)
+
+    def step_back(self, grant: Grant) -> None:
+        """Take the places of ``grant`` away, whose middleware runs: it begins without them."""
+        for slot, (scope, amount) in zip(grant.slots, self._amounts(grant), strict=False):
+            scope.step_back(slot, grant.granted_at, amount)
+        grant.slots = ()
+
+    def reached(self, grant: Grant, now: float) -> list[Scope]:
+        """Note that ``grant`` comes to the wire. Returns the scopes that are guarded no more."""
+        if grant.has_places:  # as if it had them from now on: the time before is that of its middleware
+            grant.prepared_for = now - grant.granted_at
+            grant.granted_at = now
+        return [scope for scope in self.scopes if scope.reached()]
+
+    def responded(self, grant: Grant, at: float) -> None:
+        """Tell its scopes that user code has responded to ``grant``, which counts as sent at ``at``."""
+        self.sent(grant, at, self.opens_at(grant, at))
+        for scope in self.scopes:
+            scope.responded()
 
     def place(self, grant: Grant, now: float) -> None:
         """Take each of its scopes for ``grant``, which has begun."""

@@ -15,6 +15,11 @@ middleware runs; then it asks for its places (:meth:`~Scheduler.place`), and get
 :meth:`~Scheduler.take_places` at its instant less the time to connect. So what a middleware awaits holds nothing, and
 keeps nothing from going that it may wait for: others' pages only begin later for it.
 
+A middleware that responds itself has asked the server by then. So in a guarded scope (:meth:`Scope.guard`) a grant has
+its places when it begins, and a response counts as sent at that instant (:meth:`~Scheduler.responded`). It loses them
+again (:meth:`~Scheduler.step_back`) if its middleware fetches something, or takes long: others may be waiting for what
+it waits for.
+
 Length: one object decides over all lanes and places; what could stand apart (queues, starvation, explanations) does.
 """
 
@@ -32,7 +37,7 @@ from trawl.scheduler.prepared import PreparedQueue
 from trawl.scheduler.queues import BACKOFF_PATIENCE, LaneQueues, LaterQueue
 from trawl.scheduler.reasons import NO_BEGINNING, NO_PAGES, NO_PLACE, StoredCount, waiting, why, why_host, why_next
 from trawl.scheduler.scope_queue import PASSES, ScopeQueue, TokenQueue
-from trawl.throttling.scope import MAX_LEAD
+from trawl.throttling.scope import MAX_LEAD, MAX_PREPARATION
 
 if TYPE_CHECKING:
     from trawl.engine.engine import Engine
@@ -70,6 +75,9 @@ class Scheduler:
         in_flight: Those that were granted their places, and have not given them back.
         begins_without_places: Grants begin without their places: what their middleware awaits is awaited before they
             take them. May be set.
+        has_middleware: Users' middleware runs before the send, which may respond instead of the wire. May be set.
+        entered: Those that have places while their middleware runs, each with the instant at which it loses them.
+        stepped_back: Told of a grant that is about to lose its places.
         begun: Those that have begun, and have no places yet.
         begun_direct: Those of them that are direct.
         prepared: Those of them that wait for their places.
@@ -98,7 +106,9 @@ class Scheduler:
         "begun",
         "begun_direct",
         "closed",
+        "entered",
         "grants",
+        "has_middleware",
         "holder",
         "in_flight",
         "lanes",
@@ -112,6 +122,7 @@ class Scheduler:
         "places_pages",
         "prepared",
         "queues",
+        "stepped_back",
     )
 
     def __init__(
@@ -135,6 +146,9 @@ class Scheduler:
         self.looks: int = 0
         self._scope_of = scope_of
         self.begins_without_places: bool = False
+        self.has_middleware: bool = False
+        self.entered: dict[Grant, float] = {}
+        self.stepped_back: Callable[[Grant], None] = _ignore
         self._vet = vet
         self._sign = -1 if depth_first else 1
         self._next_order = count(1).__next__
@@ -193,6 +207,9 @@ class Scheduler:
             if ticket[0] and (is_full or not pages):
                 self.left_by = self.full_by() if is_full else NO_PAGES
                 return None
+            if self.in_flight >= self.places and self.has_middleware and lane.is_guarded:
+                self.left_by = NO_PLACE
+                return None
             heappop(ready)
             self.looks += 1
             if (verdict := self._look(lane, now)) is not None:
@@ -211,10 +228,48 @@ class Scheduler:
         lane.sent(grant, now, due_at)
         self._wake(lane, now)
 
+    def reached(self, grant: Grant, now: float) -> None:
+        """Note that ``grant`` comes to the wire: its middleware has run, and has not responded."""
+        lane = grant.lane
+        assert lane is not None
+        self.entered.pop(grant, None)
+        if self.has_middleware and lane.kind != PASSING:  # robots.txt says nothing of the pages
+            for scope in lane.reached(grant, now):
+                self.changed(scope, now)
+
+    def responded(self, grant: Grant, at: float, now: float) -> None:
+        """Note that user code responded to ``grant``, which has its places, so it counts as sent at ``at``."""
+        lane = grant.lane
+        assert lane is not None
+        self.entered.pop(grant, None)
+        grant.sent_at, self._now = at, now
+        lane.responded(grant, at)
+        self._wake(lane, now)
+
+    def step_back(self, grant: Grant, now: float) -> None:
+        """Take the places of ``grant`` away if its middleware runs: it asks for them again when that has run."""
+        if self.entered.pop(grant, None) is None:
+            return
+        self.stepped_back(grant)
+        lane = grant.lane
+        assert lane is not None
+        grant.has_places = False
+        self.in_flight -= 1
+        self.begun += 1
+        self.begun_direct += grant.is_direct
+        lane.step_back(grant)
+        self._wake(lane, now)
+
+    def step_back_late(self, now: float) -> None:
+        """Take the places away of those whose middleware has run for long."""
+        for grant in [grant for grant, until in self.entered.items() if until <= now]:
+            self.step_back(grant, now)
+
     def give_back(self, grant: Grant, now: float) -> None:
         """Give the places of ``grant`` back: its body is read, or it failed. Safe to call twice."""
         if not grant.is_under_way:
             return
+        self.entered.pop(grant, None)
         grant.is_under_way = False
         self._now = now
         lane = grant.lane
@@ -425,6 +480,7 @@ class Scheduler:
         if not self.begins_without_places:
             return inf if self.in_flight >= self.places else min(self.queues.next_timer(), self.later.next_at())
         places_at = self.prepared.next_at() if self.in_flight < self.places else inf
+        places_at = min(places_at, next(iter(self.entered.values()), inf))
         if self.is_full() and not self._may_begin_direct():
             return places_at
         return min(places_at, self.queues.next_timer(), self.later.next_at())
@@ -488,7 +544,10 @@ class Scheduler:
         if lane is None:
             scope_of = self._scope_of
             scopes = () if grant.is_exempt else tuple([scope_of(id, now) for id, _ in grant.scopes])
-            if self.begins_without_places:
+            if self.has_middleware:
+                for scope in scopes:
+                    scope.guard()
+            elif self.begins_without_places:
                 for scope in scopes:
                     scope.begins_without_places = True
             kind = PAGE if not grant.is_direct else PASSING if grant.passes_gate else DIRECT
@@ -572,7 +631,7 @@ class Scheduler:
             elif scope_queues and (queue := scope_queues.get(scope.id)) is not None and queue.keeps_off(lane, now):
                 is_contention = is_contention and not queue.saves(lane, now)
                 at = at or queue
-            elif self.begins_without_places and lane.kind == PAGE and (until := scope.begins_at(now, amount)) > now:
+            elif scope.begins_without_places and lane.kind == PAGE and (until := scope.begins_at(now, amount)) > now:
                 if worst < until < inf:
                     worst, at = until, None
                 at = at or self.queues.queue_of(scope)
@@ -594,13 +653,15 @@ class Scheduler:
         self.grants += 1
         # It was ready before this instant, and no place or no callback was free then.
         grant.left_by = self.left_by if lane.ready_at < now else None
-        if self.begins_without_places:
+        if not self._takes_places(lane):
             self.begun += 1
             self.begun_direct += grant.is_direct
             lane.begin(grant, now)
         else:
             self.in_flight += 1
             lane.grant(grant, now)
+            if self.has_middleware:
+                self.entered[grant] = now + MAX_PREPARATION
         grant.is_under_way = True
         if grant.is_exempt:
             # It takes none of its scopes, but its answer may be a trigger for them (B19).
@@ -626,6 +687,9 @@ class Scheduler:
             if queues.keeping:
                 queues.check_kept(scope, now)
         return grant
+
+    def _takes_places(self, lane: Lane) -> bool:
+        return not self.begins_without_places or (self.has_middleware and lane.is_guarded)
 
     def _wake(self, lane: Lane, now: float) -> None:
         queues, scope_queues = self.queues, self.queues.scope_queues
@@ -668,3 +732,7 @@ class Scheduler:
             # A scope in common counts other crawls' lanes too, which are in their own queues.
             if not scope.lanes or (scope.holders and not queues.is_needed(scope)):
                 queues.close_queue(scope)
+
+
+def _ignore(grant: Grant) -> None:
+    """Hear of a grant that loses its places; nobody else does."""

@@ -18,7 +18,9 @@ closed from a take until that request is sent, or fails before it was. ::
 
 Where a user's own code runs before the send, a request *begins* first, which takes nothing: :meth:`Scope.gate` says
 when it may begin, so that it is there at its instant, and :meth:`Scope.begins_at` when enough pages have begun. When
-that code has run the request takes the scope: :meth:`Scope.place_at` says when.
+that code has run the request takes the scope: :meth:`Scope.place_at` says when. But that code may respond itself, and
+then the server was asked when it started. So until a request of the scope has come to the wire, and for good once user
+code has responded to one, the scope is *guarded*: its requests take it before that code runs.
 
 The answer is an instant: at or before ``now`` means go, later means not before then, ``inf`` means that only another
 request's *sent* or *give* can help. Policies, hints and the user change a limit by setting the attributes in force and
@@ -101,6 +103,8 @@ class Scope:
         quota: The quota, or None.
         pages: The page budget, or None.
         in_flight: Requests that have taken a place and not given it back.
+        is_guarded: User code may respond to its requests instead of the wire, so they take it before that code runs.
+        is_responded: User code has responded to one.
         begins_without_places: Requests begin without a place.
         begun: Requests that have begun and have no place yet: their middleware runs, or they wait for the place.
         prepared: Those of them that wait for the place.
@@ -159,6 +163,8 @@ class Scope:
         "holders",
         "id",
         "in_flight",
+        "is_guarded",
+        "is_responded",
         "jitter",
         "lanes",
         "last_sent",
@@ -178,6 +184,8 @@ class Scope:
     def __init__(self, id: str, limits: Limits, *, seed: int | str = 0) -> None:
         self.id: str = id
         self.in_flight: int = 0
+        self.is_guarded: bool = False
+        self.is_responded: bool = False
         self.begins_without_places: bool = False
         self.begun: int = 0
         self.prepared: int = 0
@@ -453,6 +461,35 @@ class Scope:
         # Exactly 0.0 where none is left: a sum of floats keeps a rest.
         self.begun_amount = self.begun_amount - amount if self.begun else 0.0
 
+    def guard(self) -> None:
+        """Have its requests take it before user code runs, which may respond, unless they are known to reach the wire.
+
+        One that several processes need is not guarded: its token is only good for a moment.
+        """
+        if not self.is_guarded and not self.begins_without_places:
+            self.is_guarded, self.lead = True, 0.0
+
+    def reached(self) -> bool:
+        """Note that a request came to the wire. Returns True if the scope is guarded no more, for that reason."""
+        if not self.is_guarded or self.is_responded:
+            return False
+        self.is_guarded, self.begins_without_places = False, True
+        return True
+
+    def responded(self) -> None:
+        """Note that user code has responded to a request instead of the wire."""
+        self.is_guarded = self.is_responded = True
+        self.begins_without_places = False
+        self.lead = self.connect = 0.0
+
+    def step_back(self, slot: int, granted_at: float, amount: float = 1.0) -> None:
+        """Free the place of a request whose user code runs; later ones count from when that started."""
+        self.last_sent = max(self.last_sent, granted_at)
+        self.give(slot, was_sent=False, amount=amount)
+        if self.pages is not None:
+            self.pages.under_way -= 1
+        self.begin(amount)
+
     def begins_at(self, now: float, amount: float = 1.0) -> float:
         """Decide when a page of ``amount`` may begin without a place, which :meth:`gate` lets through.
 
@@ -525,7 +562,9 @@ class Scope:
         else:
             self.grants += 1
             # Before it counts as unsent, which _spaced_at() looks at.
-            if self.lead > 0.0 and self.delay > 0.0:
+            if self.is_responded:  # it counts from here, whenever that is told
+                self._planned, self._behind, self._drawn = now, self.offset(), None
+            elif self.lead > 0.0 and self.delay > 0.0:
                 self._planned = max(now + self.lead, self._spaced_at())
         self.unsent += 1
         self.reserved += amount
@@ -582,7 +621,7 @@ class Scope:
         self.unsent -= 1
         took = now - granted_at
         is_early = self.delay + self.delay_per_slot > 0.0 or (self.begins_without_places and self.quota is not None)
-        if is_early and (took + prepared_for > MIN_LEAD or self.lead):
+        if is_early and not self.is_guarded and (took + prepared_for > MIN_LEAD or self.lead):
             if not self.begins_without_places:
                 self.lead = _followed(self.lead, min(took, MAX_LEAD), QUICK)
             else:
@@ -592,10 +631,11 @@ class Scope:
         self.reserved = self.reserved - amount if self.unsent else 0.0
         self.waits.sent(now, self.last_sent)
         # Before last_sent moves: it is late against the interval that ends with this send.
-        if self.limits.is_rate:
-            self._behind = self._behind_at(now, due_at)
-        self.last_sent = now
-        self._drawn = None
+        if not (self.is_responded and took <= 0.0):  # else it counts since it took the scope
+            if self.limits.is_rate:
+                self._behind = self._behind_at(now, due_at)
+            self._drawn = None
+        self.last_sent = max(self.last_sent, now)
         if self._slots is not None:
             self._slots.sent(slot, now)
         if self.quota is not None:
@@ -771,6 +811,8 @@ class Scope:
         """
         if not self.unsent:
             return self.last_sent + self.interval()
+        if self.is_responded:
+            return max(self.last_sent, self._planned) + self.interval()
         step = self.shortest
         if self.lead <= 0.0 or self.unsent * step > self.lead or self.unsent >= MAX_AHEAD:
             return inf

@@ -195,6 +195,13 @@ class SharedScope(Scope):
             return at
         return inf if token.until <= now else max(at, token.at)
 
+    def guard(self) -> None:
+        """Have its requests begin without a place: a token is only good for a moment."""
+        self.begins_without_places = True
+
+    def responded(self) -> None:
+        """Change nothing: its requests begin without a place."""
+
     def begins_at(self, now: float, amount: float = 1.0) -> float:
         """Decide when a page of ``amount`` may begin: not while one waits for its token, maybe for long."""
         is_behind = self.delay <= 0.0 and self.prepared > self.elsewhere
