@@ -93,6 +93,15 @@ def test_a_body_in_pieces_has_the_text_of_the_whole(name: str, pieces: list[byte
     assert text == decode(b"".join(pieces), name)
 
 
+@pytest.mark.parametrize("label", ["gb18030", "euc-jp", "shift_jis", "big5", "iso-2022-jp"])
+def test_a_long_body_without_white_space_is_not_held_back(label: str) -> None:
+    pieces = [b"\xa4\xa2\x81" * 40_001, b"a" * 70_000, b"\x8f\xa2", b"\xb7\x81", b"0\x81"]
+    decoder = Decoder(codec(label))
+    text = [decoder.decode(piece) for piece in pieces] + [decoder.decode(b"", final=True)]
+    assert len(text[0]) > 40_000
+    assert "".join(text) == decode(b"".join(pieces), codec(label))
+
+
 @given(st.lists(st.binary(max_size=4), max_size=8), st.sampled_from([None, "text/plain; charset=gbk", "text/xml"]))
 def test_pieces_are_decoded_as_the_page_would_be(pieces: list[bytes], content_type: str | None) -> None:
     assert "".join(decode_pieces(pieces, content_type)) == decode_body(b"".join(pieces), content_type).text

@@ -231,7 +231,7 @@ def decode(body: bytes, codec: str) -> str:
     if codec == REPLACEMENT:
         return _BAD if body else ""
     if codec == _ISO_2022_JP:
-        return _Iso2022Jp().decode(body)
+        return _Iso2022Jp().decode(body, final=True)
     return codecs.charmap_decode(body, "strict", _characters(codec))[0]
 
 
@@ -304,10 +304,16 @@ class _Iso2022Jp:
     def __init__(self) -> None:
         self._mode = "ascii"
         self._has_escaped = False  # the last thing was an escape sequence: a second one at once is an error
+        self._lead = b""
+        self._held = b""  # the start of an escape sequence or of a pair
 
-    def decode(self, body: bytes) -> str:
+    def decode(self, body: bytes, *, final: bool) -> str:
         text: list[str] = []
+        body = self._held + body
+        escape = -1 if final else body.rfind(b"\x1b", max(0, len(body) - len(b"\x1b(")))
+        body, self._held = (body, b"") if escape < 0 else (body[:escape], body[escape:])
         for number, part in enumerate(body.split(b"\x1b")):
+            self._lead = b""
             if number:
                 mode = _ESCAPES.get(part[:2])
                 if mode is None:
@@ -321,18 +327,23 @@ class _Iso2022Jp:
             if segment:
                 self._has_escaped = False
                 text.append(self._segment(segment))
+        if not final and not self._held and text and self._mode == "pairs" and self._lead:
+            text[-1], self._held = text[-1][:-1], self._lead
         return "".join(text)
 
     def _segment(self, part: bytes) -> str:
         if self._mode != "pairs":
             return codecs.charmap_decode(part, "strict", _iso_2022_jp_characters(self._mode))[0]
-        runs = (found[0] for found in _RUNS.finditer(part))
+        runs: list[bytes] = _RUNS.findall(part)
+        self._lead = runs[-1] if runs[-1] in _LEADS else b""  # one that has no second byte yet
         return "".join(
             _BAD if len(run) < 2 or run[1] not in _PAIRED else decode(run.translate(_AS_EUC), "euc_jp") for run in runs
         )
 
 
 _PAIRED = frozenset(range(0x21, 0x7F))
+
+_LEADS = frozenset(bytes((byte,)) for byte in _PAIRED)
 
 _APART = b" \n\r\t"
 
@@ -343,7 +354,7 @@ class Decoder:
     def __init__(self, codec: str) -> None:
         """Decode with one of the codecs of :func:`codec_of`."""
         self._codec = codec
-        self._held = bytearray()
+        self._held = b""
         self._is_replaced = False
         self._escaped = _Iso2022Jp()
         self._unicode = codecs.getincrementaldecoder(codec)("replace") if codec in _UNICODE else None
@@ -355,14 +366,19 @@ class Decoder:
         if self._codec == REPLACEMENT:
             is_first, self._is_replaced = not self._is_replaced and bool(piece), self._is_replaced or bool(piece)
             return _BAD if is_first else ""
+        if self._codec == _ISO_2022_JP:
+            return self._escaped.decode(piece, final=final)
+        if self._codec not in _SEQUENCE:
+            return decode(piece, self._codec)
         # White space is never part of a sequence, so that the text up to it does not depend on later bytes.
-        end = len(piece) if final else max(piece.rfind(space) for space in _APART) + 1
-        if not end and not final:
-            self._held += piece
-            return ""
-        whole = bytes(self._held) + piece[:end]
-        self._held[:] = piece[end:]
-        return self._escaped.decode(whole) if self._codec == _ISO_2022_JP else decode(whole, self._codec)
+        body = self._held + piece
+        end = len(body) if final else max(body.rfind(space) for space in _APART) + 1
+        text, self._held = decode(body[:end], self._codec), body[end:]
+        if len(self._held) > _PART_BYTES:
+            sequences = _SEQUENCE[self._codec].findall(self._held)
+            self._held = sequences.pop() if sequences[-1][0] >= _ASCII_END else b""
+            text += "".join(map(_sequences(self._codec).__getitem__, sequences))
+        return text
 
 
 _YEN, _OVERLINE, _MINUS, _FULL_MINUS = "\u00a5", "\u203e", "\u2212", "\uff0d"
