@@ -13,7 +13,27 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["make_folder", "replace_file", "sync_content", "sync_file", "sync_folder", "write_file"]
+__all__ = ["check_journal", "make_folder", "replace_file", "sync_content", "sync_file", "sync_folder", "write_file"]
+
+
+_JOURNAL_END = bytes.fromhex("d9d505f920a163d7")  # of SQLite's journals, after a name (pager.c, readSuperJournal)
+
+
+def check_journal(database: Path) -> None:
+    """Check that the rollback journal beside an SQLite database names no other file: SQLite would delete that file.
+
+    A database that is not attached to others, as all of ours, never has such a journal.
+
+    Raises:
+        OSError: It names one.
+    """
+    journal = database.with_name(f"{database.name}-journal")
+    if not journal.is_file():
+        return
+    with journal.open("rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - len(_JOURNAL_END)))
+        if file.read() == _JOURNAL_END:
+            raise OSError(f"{journal.name} names another file, which SQLite would delete: remove it")
 
 
 def sync_file(descriptor: int) -> None:

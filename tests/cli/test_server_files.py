@@ -125,7 +125,7 @@ def test_a_command_that_trawl_never_writes_is_refused(folder: Path, words: tuple
     assert said.isprintable()
 
 
-@pytest.mark.parametrize("name", ["appendonly.aof.7.base.aof", "appendonly.aof", "appendonly.aof.9.incr.aof"])
+@pytest.mark.parametrize("name", ["appendonly.aof.7.base.aof", "appendonly.aof", "AppendOnly.AOF.9.incr.aof"])
 def test_every_file_that_a_server_may_read_is_checked(folder: Path, name: str) -> None:
     put(folder, name, command(b"MODULE", b"LOAD", b"/tmp/x.so"))
     assert "MODULE" in refused(folder)

@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.feeds.fakes import opened as open_feed
 from trawl.blocking import InlineBlocking
-from trawl.errors import JobError
+from trawl.cache.store import Store
+from trawl.errors import FeedError, JobError
 from trawl.frontier.inspect import inspect_job, requeue_failed
 from trawl.frontier.lock import LOCK_NAME, JobLock
 from trawl.frontier.sqlite import SqliteJob
@@ -52,6 +54,17 @@ def test_a_journal_that_names_another_file_deletes_nothing(job: Path, tmp_path: 
     with sqlite3.connect(job / "job.db") as connection:  # as SQLite does: this test would see a change of that
         connection.execute("SELECT * FROM sqlite_master")
     assert not other.exists()
+
+
+async def test_so_is_that_of_a_cache_and_of_a_feed(job: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.write_text("mine")
+    (job / "job.db-journal").write_bytes(journal_of(job, os.fsencode(other)))
+    with pytest.raises(OSError, match="names another file"):
+        Store(job / "job.db")
+    with pytest.raises(FeedError, match="names another file"):
+        await open_feed(job / "job.db", format="sqlite")
+    assert other.read_text() == "mine"
 
 
 def test_a_journal_that_a_kill_left_while_a_job_was_made_is_no_harm(job: Path) -> None:

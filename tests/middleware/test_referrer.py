@@ -132,3 +132,13 @@ def test_a_function_of_the_users_is_asked_for_each_target() -> None:
     for request in requests:
         referrer.refer(request, page)
     assert [request.headers.get("Referer") for request in requests] == [f"{PAGE}#{SAME}", f"{PAGE}#{SAME}/2"]
+
+
+@pytest.mark.parametrize("path", ["os.rename", "timeit.timeit", "jobs.books.evil.run"])
+def test_a_request_that_may_be_a_stored_one_names_nothing_that_is_imported_and_called(path: str) -> None:
+    request = Request("https://b.example/", meta={"referrer_policy": path})
+    with pytest.raises(SettingsError, match=r"meta referrer_policy must be one of .*, or a function"):
+        Referrer(POLICIES["origin"]).refer(request, Response(PAGE))
+    request.meta["referrer_policy"] = lambda page, target: page.upper()
+    Referrer(POLICIES["origin"]).refer(request, Response(PAGE))
+    assert request.headers["Referer"] == PAGE.upper()

@@ -20,6 +20,7 @@ from typing import Any
 import attrs
 import msgspec
 
+from trawl.file_sync import check_journal
 from trawl.http import Headers, Request, Response, normalize_url, without_fragment
 from trawl.http.headers import field_bytes
 
@@ -128,12 +129,13 @@ class Store:
         compresses: Compress bodies.
 
     Raises:
-        OSError: The folder can't be created.
+        OSError: The folder can't be created, or a journal beside the file names another file.
         sqlite3.Error: The file can't be opened, or is not a cache.
     """
 
     def __init__(self, path: Path, *, compresses: bool = False) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
+        check_journal(path)
         self._compresses = compresses
         self._lock = threading.Lock()  # one connection, many threads, one at a time
         self._connection = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)

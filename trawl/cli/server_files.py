@@ -100,7 +100,9 @@ def check_contents(folder: Path) -> None:
         JobError: A file has one, or can't be read; or the list of files names others.
     """
     job, manifest = folder.parent, folder / _FOLDER / _MANIFEST
-    named = [path for place in (folder, manifest.parent) for path in place.glob(f"{_NAME}*") if path != manifest]
+    there = [path for place in (folder, manifest.parent) if place.is_dir() for path in place.iterdir()]
+    # In any case: some file systems do not tell them apart.
+    named = [path for path in there if path.name.lower().startswith(_NAME) and path != manifest]
     path = manifest
     try:
         if manifest.exists():

@@ -31,7 +31,7 @@ from trawl.feeds.item_errors import listed
 from trawl.feeds.options import FeedOptions
 from trawl.feeds.table_file import AddedRow, Row, TableFile
 from trawl.feeds.to_json import legal_text, to_builtins, to_json
-from trawl.file_sync import replace_file, sync_content, sync_folder
+from trawl.file_sync import check_journal, replace_file, sync_content, sync_folder
 
 __all__ = ["ParquetTable", "SqliteTable"]
 
@@ -80,6 +80,7 @@ class SqliteTable(TableFile):
     def _open_path(self, path: Path) -> None:
         """Open the database, or make it."""
         self._is_new = not path.exists()
+        check_journal(path)
         self._database = sqlite3.connect(path, timeout=_BUSY, isolation_level=None, check_same_thread=False)
         self._begin_wal()
         # A checkpoint, which a reader can hold up, is then not needed for what was committed to be on the disk.

@@ -1,7 +1,6 @@
 """Checks of a job's files before they are opened: they must be this user's, and lead to no other file.
 
-A link in the place of a job's file would make trawl, SQLite or a server write to the file that it leads to. SQLite
-follows links of its log, and deletes any file that a rollback journal names as its super-journal.
+A link in the place of a job's file would make trawl, SQLite or a server write to the file that it leads to.
 """
 
 from __future__ import annotations
@@ -15,13 +14,12 @@ from pathlib import Path
 from trawl.errors import JobError
 from trawl.frontier.errors import job_error
 
-__all__ = ["check_directory", "check_file", "check_journal", "close_to_others"]
+__all__ = ["check_directory", "check_file", "close_to_others"]
 
 logger: logging.Logger = logging.getLogger("trawl.frontier")
 
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
-_JOURNAL_END = bytes.fromhex("d9d505f920a163d7")
 
 
 def check_file(job: Path, path: Path, *, is_private: bool = True, kind: int = stat.S_IFREG) -> bool:
@@ -60,20 +58,6 @@ def check_directory(job: Path) -> None:
         raise job_error(job, error) from error
     if wrong := _open(status, job):
         raise JobError(f"job {job}: the directory {wrong}", str(job))
-
-
-def check_journal(job: Path, path: Path) -> None:
-    """Check that a rollback journal names no other file: trawl's database has one only while it is created.
-
-    Raises:
-        JobError: It names one, or is not a plain file.
-    """
-    if not check_file(job, path, is_private=False):
-        return
-    with path.open("rb") as file:
-        file.seek(max(0, file.seek(0, os.SEEK_END) - len(_JOURNAL_END)))
-        if file.read() == _JOURNAL_END:
-            raise JobError(f"job {job}: {path.name} names another file, which SQLite would delete: remove it", str(job))
 
 
 def close_to_others(directory: Path, *, is_empty: bool) -> None:

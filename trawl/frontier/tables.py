@@ -22,10 +22,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from trawl.errors import JobError, UsageError
+from trawl.file_sync import check_journal
 from trawl.frontier.base import OutboxItem
 from trawl.frontier.errors import malformed
 from trawl.frontier.job import AT_ONCE, LAST_ORDER, READ_BYTES, HeldLane, Row, Snapshot, Step, wall_time
-from trawl.frontier.own_files import check_file, check_journal
+from trawl.frontier.own_files import check_file
 from trawl.frontier.parts import HELD
 from trawl.frontier.record_format import repack, unpack
 
@@ -164,9 +165,12 @@ def _look_at_file(directory: Path) -> None:
     It takes an empty file, or one of a few bytes, for a new database, and deletes the log beside it.
     """
     database, log = directory / DATABASE_NAME, _log_of(directory)
-    for path in (database, log, directory / f"{DATABASE_NAME}-shm"):
-        check_file(directory, path, is_private=False)
-    check_journal(directory, directory / f"{DATABASE_NAME}-journal")
+    for ending in ("", "-wal", "-shm", "-journal"):
+        check_file(directory, directory / f"{DATABASE_NAME}{ending}", is_private=False)
+    try:
+        check_journal(database)
+    except OSError as error:
+        raise JobError(f"job {directory}: {error}", str(directory)) from error
     if database.is_file() and 0 < database.stat().st_size < _HEADER_BYTES:
         raise malformed(f"it has {database.stat().st_size} bytes, less than the least database")
     try:

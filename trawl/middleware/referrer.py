@@ -84,8 +84,14 @@ _BY_ORIGIN = tuple(POLICIES.values())  # these depend on nothing of the target b
 _SCRAPYS = "scrapy.spidermiddlewares.referer."
 
 
-def load_referrer_policy(value: object, path: str = "REFERRER_POLICY") -> Policy:
+def load_referrer_policy(value: object, path: str = "REFERRER_POLICY", *, imports: bool = True) -> Policy:
     """Return the policy that a setting or meta key names.
+
+    Args:
+        value: A name, Scrapy's class of a policy, a function, or the path of one.
+        path: The setting or key, for messages.
+        imports: Whether it may be the path of a function. A job may have come from somebody else, so a stored request
+            must not name what is imported and called.
 
     Raises:
         SettingsError: It does not exist.
@@ -96,7 +102,7 @@ def load_referrer_policy(value: object, path: str = "REFERRER_POLICY") -> Policy
             return POLICIES[name]
         if value.startswith(_SCRAPYS):
             return _scrapys(value, path)
-        if "." not in value:
+        if "." not in value or not imports:
             raise SettingsError(f"{path} must be one of {', '.join(sorted(POLICIES))}, or a function", path)
     found: Any = load_object(value, path)
     if not callable(found):
@@ -133,7 +139,10 @@ class Referrer:
     def refer(self, request: Request, response: Response) -> None:
         """Set the header of a request found on a page, unless the request has one or sets it to None."""
         named = request.meta_get("referrer_policy")
-        policy = self._said_by(response) if named is None else load_referrer_policy(named, "meta referrer_policy")
+        if named is None:
+            policy = self._said_by(response)
+        else:
+            policy = load_referrer_policy(named, "meta referrer_policy", imports=False)
         shared = self._field(policy, response.url, request.url)
         if shared is not None:
             request.share_headers(shared)
