@@ -46,6 +46,8 @@ from __future__ import annotations
 import traceback
 from typing import TYPE_CHECKING, ClassVar
 
+from trawl.passwords import without_passwords
+
 if TYPE_CHECKING:
     from typing import Any
 
@@ -87,13 +89,16 @@ __all__ = [
 
 
 class TrawlError(Exception):
-    """The base class of trawl's exceptions.
+    """The base class of trawl's exceptions; as text, passwords in URLs are ``***``.
 
     Attributes:
         request: The request, if an errback gets the error; else None.
     """
 
     request: Any = None
+
+    def __str__(self) -> str:
+        return without_passwords(super().__str__())
 
     @property
     def value(self) -> BaseException:
@@ -231,7 +236,7 @@ class DownloadError(TrawlError):
         self.method = method
 
     def __str__(self) -> str:
-        return f"{self.method} {self.url}: {self.cause}" if self.url else self.cause
+        return without_passwords(f"{self.method} {self.url}: {self.cause}" if self.url else self.cause)
 
 
 class ConnectFailed(DownloadError):

@@ -24,6 +24,7 @@ from xml.sax.xmlreader import AttributesImpl
 
 from trawl.http import Request, Response
 from trawl.items import Item, field_metadata, is_item, item_fields
+from trawl.passwords import without_passwords
 
 __all__ = [
     "BaseItemExporter",
@@ -139,9 +140,9 @@ class _Encoder(json.JSONEncoder):
         if isinstance(o, Decimal):
             return str(o)
         if isinstance(o, Request):
-            return f"<{type(o).__name__} {o.method} {o.url}>"
+            return without_passwords(f"<{type(o).__name__} {o.method} {o.url}>")
         if isinstance(o, Response):
-            return f"<{type(o).__name__} {o.status} {o.url}>"
+            return without_passwords(f"<{type(o).__name__} {o.status} {o.url}>")
         return item_fields(o) if is_item(o) else super().default(o)
 
 

@@ -218,7 +218,7 @@ def exchange_lines(response: Response, reports: Sequence[ScopeReport]) -> Iterat
 def _print_body(response: Response) -> None:
     """Write the body's bytes to a pipe or file; print it on a terminal as text with control characters escaped."""
     if sys.stdout.isatty():
-        print(printable(response.text, keeps_lines=True))
+        print(printable(response.text, keeps_lines=True, is_content=True))
         return
     sys.stdout.flush()
     sys.stdout.buffer.write(response.body)

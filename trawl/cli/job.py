@@ -91,7 +91,8 @@ def _show(job: str, *, requeues: bool, exports: bool) -> None:
         typer.echo(f"{counted(count, 'failed request')} queued again", err=exports)
     if exports:
         for request in store.export_pending(job):
-            sys.stdout.write(request.decode() + "\n")
+            text = request.decode()
+            print(printable(text, is_content=True) if sys.stdout.isatty() else text)
     elif not requeues:
         for line in _lines(store.inspect_job(job), store.failures(job, _FAILURES)):
             typer.echo(printable(line))

@@ -267,7 +267,7 @@ class Logs:
     ) -> None:
         """Log a missing ``await``; leave other warnings to Python."""
         if category is not RuntimeWarning or "was never awaited" not in str(message):
-            self._showwarning(message, category, filename, lineno, file, line)
+            self._showwarning(printable(str(message), keeps_lines=True), category, filename, lineno, file, line)
             return
         place = f"{Path(filename).name}:{lineno}: " if is_user_file(filename) else ""
         logger.warning("%s%s: write `await` before the call", place, str(message).partition("\n")[0])

@@ -164,13 +164,16 @@ class _Console(code.InteractiveConsole):
         self._session = session
         self.compile.compiler.flags |= ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 
+    def write(self, data: str) -> None:
+        super().write(printable(data, keeps_lines=True))
+
     def runcode(self, compiled: CodeType) -> None:
         try:
             self._session.run(compiled)
         except SystemExit:
             raise
         except TrawlError as error:  # a traceback through the crawl says no more
-            self.write(f"{type(error).__name__}: {printable(str(error))}\n")
+            self.write(f"{type(error).__name__}: {error}\n")
         except BaseException:  # noqa: ASYNC103 - no task: the console's own thread
             self.showtraceback()
 

@@ -316,7 +316,9 @@ class StatsFile:
         """
         text = msgspec.json.format(to_json(dict(stats))) + b"\n"
         try:
-            if self._path is None:
+            if self._path is None and sys.stdout.isatty():
+                print(printable(text.decode(), keeps_lines=True), end="")
+            elif self._path is None:
                 sys.stdout.buffer.write(text)
                 sys.stdout.flush()
             elif self._path.exists() and not self._path.is_file():  # a pipe, or a device

@@ -57,7 +57,16 @@ _FORBIDDEN = "robots forbidden"
 _UNREAD = "robots.txt could not be read: answered"
 
 
-class _Console(Console):
+class _SafeConsole(Console):
+    """A console that escapes what is printed as text: see :func:`~trawl.observe.printable`."""
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        """Print text safely; Rich's own objects as they are."""
+        safe = [printable(each, keeps_lines=True) if isinstance(each, str) else each for each in objects]
+        super().print(*safe, **options)
+
+
+class _Console(_SafeConsole):
     """A console whose reader may leave without changing the exit status."""
 
     def on_broken_pipe(self) -> None:
@@ -74,7 +83,7 @@ def stderr_console() -> Console:
 
 def stdout_console() -> Console:
     """Return the console on standard output; a file gets lines as wide as tables need."""
-    return _console(Console, sys.stdout.isatty())
+    return _console(_SafeConsole, sys.stdout.isatty())
 
 
 def _console(kind: type[Console], is_terminal: bool, **options: Any) -> Console:

@@ -25,6 +25,7 @@ from trawl.frontier import Record
 from trawl.frontier.base import PushResult
 from trawl.http import Outcome, Replace, Request, Response, fingerprint
 from trawl.http.notes import NO_NOTES, note, notes_of, set_notes, with_meta_or_notes
+from trawl.passwords import without_passwords
 from trawl.scheduler import Grant, Prefetcher
 
 __all__ = ["CRAWLS_OWN", "MAX_PENDING", "Leases", "forget_the_last"]
@@ -244,6 +245,6 @@ class Leases:
     def _count(self, grant: Grant, then: Replace) -> None:
         self._stats.inc(f"{then.reason}_count")
         if then.is_new_target:
-            logger.debug("%r: %s to %s", grant.request, then.reason, then.request.url)
+            logger.debug("%r: %s to %s", grant.request, then.reason, without_passwords(then.request.url))
         else:
             logger.debug("%r waits for another grant: %s", grant.request, then.reason)

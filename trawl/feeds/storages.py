@@ -316,7 +316,7 @@ class TerminalStorage(StreamStorage):
         """Write as much as there is room for; nothing counts as written before all of it is."""
         if not self._spelled:
             text = bytes(content).decode("utf-8", "backslashreplace").replace("\r\n", "\n")
-            self._spelled, self._taken = printable(text, keeps_lines=True).encode(), len(content)
+            self._spelled, self._taken = printable(text, keeps_lines=True, is_content=True).encode(), len(content)
         done = super().write(position, memoryview(self._spelled))
         self._spelled = self._spelled[done:]
         return 0 if self._spelled else self._taken

@@ -31,6 +31,7 @@ from typing import Any, Protocol, TypeAlias
 import attrs
 
 from trawl.http import Request
+from trawl.passwords import without_passwords
 from trawl.throttling.scopes import ScopeAmounts
 
 __all__ = [
@@ -184,7 +185,7 @@ class Record:
         return self._special[3]
 
     def __repr__(self) -> str:
-        return f"<Record {self.order} {self.request.method} {self.request.url}>"
+        return without_passwords(f"<Record {self.order} {self.request.method} {self.request.url}>")
 
 
 @attrs.frozen

@@ -20,6 +20,7 @@ from trawl.http.headers import Headers, HeadersInput, SharedHeaders
 from trawl.http.notes import RequestNotes, notes_of, set_notes
 from trawl.http.url import Fields, encode_form, join_url, lacks_path, normalize_url, sorted_url
 from trawl.lazy_compat import Unsupported
+from trawl.passwords import without_passwords
 
 if TYPE_CHECKING:
     from trawl.http.response_types import BodySink
@@ -504,7 +505,7 @@ class Request:
         return self.replace()
 
     def __repr__(self) -> str:
-        return f"<{self.method} {self.url}>"
+        return without_passwords(f"<{self.method} {self.url}>")
 
 
 _HEADERS = (type(None), Headers, SharedHeaders)

@@ -17,6 +17,7 @@ from trawl.http.headers import Headers, HeadersInput
 from trawl.http.request import Callback, Request, RequestOptions
 from trawl.http.url import is_joinable, join_url, scheme_of
 from trawl.lazy_compat import Unsupported
+from trawl.passwords import without_passwords
 from trawl.selectors import Selector, SelectorList, SelectorType, find_links, select
 
 if TYPE_CHECKING:
@@ -447,7 +448,7 @@ class Response:
         return self.replace()
 
     def __repr__(self) -> str:
-        return f"<{self.status} {self.url}>"
+        return without_passwords(f"<{self.status} {self.url}>")
 
 
 if not TYPE_CHECKING:

@@ -17,6 +17,8 @@ from urllib.parse import quote_plus, unquote_to_bytes
 
 import ada_url
 
+from trawl.passwords import without_passwords
+
 __all__ = [
     "FETCHED_SCHEMES",
     "Field",
@@ -124,7 +126,7 @@ def normalize_url(url: str) -> str:
         return ada_url.normalize_url(url)
     except (ValueError, AttributeError, TypeError):
         _check_text(url)
-        raise ValueError(_complaint(url)) from None
+        raise ValueError(without_passwords(_complaint(url))) from None
 
 
 def join_url(base: str, url: str) -> str:
@@ -144,7 +146,7 @@ def join_url(base: str, url: str) -> str:
     except (ValueError, AttributeError, TypeError):
         _check_text(url)
         _check_text(base)
-        raise ValueError(f"the link {url!r} on {base!r} makes no valid URL") from None
+        raise ValueError(without_passwords(f"the link {url!r} on {base!r} makes no valid URL")) from None
 
 
 @lru_cache(maxsize=_LINKS)

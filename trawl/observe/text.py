@@ -1,7 +1,8 @@
 """Text for people: numbers, rates and durations in words, and text from pages made safe for a terminal and a log.
 
 A URL, a header or an item may hold escape sequences that move the cursor, retitle the window or forge a log line.
-:func:`printable` escapes them (Unicode categories Cc, Cf for direction, Cs, Zl and Zp).
+:func:`printable` escapes them (Unicode categories Cc, Cf for direction, Cs, Zl and Zp), and masks passwords. All that
+the command prints goes through it.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import math
 import re
 
 from trawl.http import Times
+from trawl.passwords import MASK, without_passwords
 
 __all__ = [
     "MASK",
@@ -23,18 +25,13 @@ __all__ = [
     "without_passwords",
 ]
 
-MASK = "***"
-"""What is printed in place of a password."""
+# DEL and C1; the marks that change direction (Unicode TR 36, "Trojan Source"), the shapes of digits, or what is
+# annotated; line and paragraph separators; tags, which nobody sees; lone surrogates, which no encoder takes.
+_NEVER = "\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u206f\ufff9-\ufffb\ud800-\udfff\U000e0001"
 
-# A password may have a slash or an @ that is not encoded: it ends at the last @ of its word.
-_PASSWORD_IN_URL = re.compile(r"(\w://[^\s\"/@:]*):[^\s\"]*@")
+_UNSAFE = re.compile(f"[\x00-\x1f{_NEVER}]")
 
-
-# C0, DEL and C1; the marks that change direction (Unicode TR 36, "Trojan Source"); line and paragraph separators;
-# lone surrogates, which no encoder takes.
-_UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-
-_UNSAFE_BUT_LINES = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_UNSAFE_BUT_LINES = re.compile(f"[\x00-\x08\x0b-\x1f{_NEVER}]")
 
 
 def _spelled(match: re.Match[str]) -> str:
@@ -42,14 +39,16 @@ def _spelled(match: re.Match[str]) -> str:
     return match.group().encode("unicode_escape").decode("ascii")
 
 
-def printable(text: str, *, keeps_lines: bool = False) -> str:
-    """Return ``text`` with every control character escaped; ``keeps_lines`` leaves line feeds and tabs."""
-    return (_UNSAFE_BUT_LINES if keeps_lines else _UNSAFE).sub(_spelled, text)
+def printable(text: str, *, keeps_lines: bool = False, is_content: bool = False) -> str:
+    """Return ``text`` with every control character escaped, and passwords in URLs masked.
 
-
-def without_passwords(text: str) -> str:
-    """Return ``text`` with :data:`MASK` for the password of each URL in it, as in ``redis://user:***@host/job``."""
-    return _PASSWORD_IN_URL.sub(rf"\1:{MASK}@", text)
+    Args:
+        text: What is printed.
+        keeps_lines: Leave line feeds and tabs.
+        is_content: It is a page or an item, whose URLs are left as they are.
+    """
+    unsafe = _UNSAFE_BUT_LINES if keeps_lines else _UNSAFE
+    return unsafe.sub(_spelled, text if is_content else without_passwords(text))
 
 
 def clipped(text: str, max_characters: int) -> str:

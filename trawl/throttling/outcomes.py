@@ -50,6 +50,7 @@ import attrs
 from trawl.errors import ConnectFailed, ConnectTimeout, ResponseBroken
 from trawl.http import body_bytes
 from trawl.http.notes import note, notes_of
+from trawl.passwords import without_passwords
 from trawl.throttling.backoff import OUTAGE, Backoff, BackoffState
 from trawl.throttling.failure_timer import FailureTimer
 from trawl.throttling.hints import told_by
@@ -572,7 +573,7 @@ def adjust(scope: Scope, state: ScopeState, outcome: Outcome, *, is_trigger: boo
 
 def describe(outcome: Outcome) -> str:
     """Describe an answer in a few words: "429 of https://a.example/"."""
-    url = outcome.request.url
+    url = without_passwords(outcome.request.url)
     if outcome.response is not None:
         return f"{outcome.response.status} of {url}"
     return f"{type(outcome.error).__name__} of {url}"
