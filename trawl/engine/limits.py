@@ -32,6 +32,7 @@ from trawl.engine.state import RequestTask, State
 from trawl.errors import CloseSpider
 from trawl.frontier.parts import Counts
 from trawl.http import Outcome, Replace
+from trawl.passwords import without_passwords
 from trawl.scheduler import Grant, Scheduler
 from trawl.scheduler.scheduler import reconsider
 from trawl.throttling import Scope
@@ -116,7 +117,7 @@ class ItemLimit:
         logger.warning(
             "%s gives more than %d items beyond the %d of CLOSESPIDER_ITEMCOUNT, and a job stores pages whole: "
             "it waits for a run with a higher limit",
-            url,
+            without_passwords(url),
             MAX_BEYOND,
             self._most,
         )

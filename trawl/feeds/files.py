@@ -29,6 +29,7 @@ from trawl.feeds.storages import (
     open_store,
 )
 from trawl.feeds.to_json import wrong_field
+from trawl.passwords import without_passwords
 
 __all__ = ["FeedFile", "RefusedItem", "TextFile", "reason_of_failure"]
 
@@ -158,7 +159,8 @@ class FeedFile(ABC):
         if remote is None:
             return
         if (self.position or self.records) and remote.local.exists() and remote.local.stat().st_size:
-            logger.error("feed %s: it is not in its store; what was written is kept as %s", self.uri, remote.local)
+            words = "feed %s: it is not in its store; what was written is kept as %s"
+            logger.error(words, without_passwords(self.uri), remote.local)
         else:
             remote.local.unlink(missing_ok=True)
 
@@ -248,7 +250,8 @@ class TextFile(FeedFile):
             position = content.position_of(end.position)
             if (not end.mend and not is_usual) or storage.size > content.size_bytes:
                 lost = storage.size - position
-                logger.warning("feed %s: %d bytes after its last whole record are cut off", self.uri, lost)
+                words = "feed %s: %d bytes after its last whole record are cut off"
+                logger.warning(words, without_passwords(self.uri), lost)
             return End(position, end.mend)
 
     def _content(self, storage: FileStorage) -> Content:
@@ -294,7 +297,7 @@ class TextFile(FeedFile):
                 logger.warning(
                     "feed %s: field %r has no column and is left out; the columns are the first item's fields, "
                     "or those in FEED_EXPORT_FIELDS",
-                    self.uri,
+                    without_passwords(self.uri),
                     name,
                 )
 
@@ -376,7 +379,7 @@ class TextFile(FeedFile):
             self._close_off()
         except OSError as error:
             words = "feed %s: the half record at its end can't be cut off: %s"
-            logger.error(words, self.uri, reason_of_failure(error))
+            logger.error(words, without_passwords(self.uri), reason_of_failure(error))
 
     def _close_off(self) -> None:
         if self._is_whole:

@@ -14,6 +14,8 @@ from typing import Protocol
 
 import attrs
 
+from trawl.passwords import without_passwords
+
 __all__ = ["Counts", "ItemErrors", "ItemOrigin", "listed", "reason_of"]
 
 MAX_LOGGED = 10
@@ -71,9 +73,12 @@ class ItemErrors:
             counts.inc("feed_item_errors")
         told = self._told[uri] = self._told.get(uri, 0) + 1
         if told <= MAX_LOGGED:
-            logger.error("feed %s: %s is left out: %s", uri, origin, reason_of(error))
+            logger.error("feed %s: %s is left out: %s", without_passwords(uri), origin, reason_of(error))
         if told == MAX_LOGGED:
-            logger.error("feed %s: further items that it can't take are only counted, as feed_item_errors", uri)
+            logger.error(
+                "feed %s: further items that it can't take are only counted, as feed_item_errors",
+                without_passwords(uri),
+            )
 
     def refused_late(self, uri: str, refusals: Iterable[tuple[ItemOrigin, Exception]]) -> None:
         """Log and count items that the feed at ``uri`` has taken and could not write after all."""

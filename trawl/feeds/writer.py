@@ -25,6 +25,7 @@ from trawl.feeds.feed import Feed, refuse_for_job
 from trawl.feeds.item_errors import Counts, ItemErrors, ItemOrigin, reason_of
 from trawl.feeds.options import feed_options
 from trawl.feeds.settings import FeedsSettings
+from trawl.passwords import without_passwords
 
 __all__ = ["BUFFER_BYTES", "FEEDS_CLOSE_GRACE", "FLUSH_INTERVAL", "Feeds", "WriterWakeup", "open_feeds"]
 
@@ -292,7 +293,7 @@ class Feeds:
             raise
         self._unfinished.remove(feed)
         self._item_errors.refused_late(feed.uri, feed.take_refused())
-        logger.info("feed %s: %d items written as %s", feed.uri, feed.records, feed.format)
+        logger.info("feed %s: %d items written as %s", without_passwords(feed.uri), feed.records, feed.format)
 
     async def _finish_in_haste(self) -> None:
         """Finish what a cancelled crawl, or one with a failed feed, left open, within ``FEEDS_CLOSE_GRACE``."""
@@ -307,7 +308,11 @@ class Feeds:
                 except FeedError as error:
                     logger.error("%s", error)
         for feed in self._unfinished:
-            logger.error("feed %s: its end was not taken within %g s and is missing", feed.uri, FEEDS_CLOSE_GRACE)
+            logger.error(
+                "feed %s: its end was not taken within %g s and is missing",
+                without_passwords(feed.uri),
+                FEEDS_CLOSE_GRACE,
+            )
             feed.close()
         self._unfinished.clear()
 

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import trio
 
 from trawl.http import Request, Response, kind_of
+from trawl.passwords import without_passwords
 from trawl.selectors import Selector, SelectorType, select
 from trawl.spiders.sitemap_spider import since_utc
 from trawl.spiders.spider import ItemT, Outputs, Spider, is_async, iterate, iterate_async
@@ -113,7 +114,9 @@ class XMLFeedSpider(_RecordSpider[ItemT]):
         query = f"//{self.itertag}" if is_exact else f"//*[local-name()='{self.itertag}']"
         # Elements, of which there may be a million: each becomes a selector in its turn.
         if kind == "xml" and not _has_ended(response.text, page.root):
-            self.logger.warning("%s ends early: only what could be read of it is parsed", response.url)
+            self.logger.warning(
+                "%s ends early: only what could be read of it is parsed", without_passwords(response.url)
+            )
         for element in page.root.xpath(query, namespaces=page.namespaces):
             root = deepcopy(element) if is_moved and self.iterator == "iternodes" else element
             yield Selector(root=root, type=page.type, namespaces=page.namespaces)
@@ -181,17 +184,19 @@ class CSVFeedSpider(_RecordSpider[ItemT]):
             finally:
                 csv.field_size_limit(others)
             if lines.is_open:
-                self.logger.warning("%s ends early: a quote is open since line %d", response.url, lines.start)
+                self.logger.warning(
+                    "%s ends early: a quote is open since line %d", without_passwords(response.url), lines.start
+                )
             if names and row and len(row) != len(names):
                 wrong = f"{len(row)} fields, not {len(names)}"
             if wrong:
                 left_out += 1
                 if left_out <= MAX_TOLD:
-                    self.logger.warning("%s, line %d: %s", response.url, rows.line_num, wrong)
+                    self.logger.warning("%s, line %d: %s", without_passwords(response.url), rows.line_num, wrong)
             yield dict(zip(names, row, strict=True)) if names and row and not wrong else None
             names = names or row
         if left_out > MAX_TOLD:
-            self.logger.warning("%s: %d rows were skipped", response.url, left_out)
+            self.logger.warning("%s: %d rows were skipped", without_passwords(response.url), left_out)
 
 
 class _Lines:
@@ -264,7 +269,7 @@ class FeedSpider(Spider[ItemT]):
                 for request in self._named_by(response):
                     yield request
             else:
-                self.logger.warning("%s is neither RSS nor Atom: ignored", response.url)
+                self.logger.warning("%s is neither RSS nor Atom: ignored", without_passwords(response.url))
             return
         pieces = feed.pieces
         for count, entry in enumerate(feed):
@@ -272,7 +277,9 @@ class FeedSpider(Spider[ItemT]):
                 pieces = feed.pieces
                 await trio.lowlevel.checkpoint()
             if count >= self.feed_max_entries:
-                self.logger.warning("%s: more than %d entries are left out", response.url, self.feed_max_entries)
+                self.logger.warning(
+                    "%s: more than %d entries are left out", without_passwords(response.url), self.feed_max_entries
+                )
                 return
             if self._since is not None and entry.updated_utc is not None and entry.updated_utc < self._since:
                 continue
@@ -280,7 +287,9 @@ class FeedSpider(Spider[ItemT]):
                 async for output in outputs:
                     yield output  # noqa: ASYNC119 - who reads this closes it
         if problem := feed.xml.problem:
-            self.logger.warning("%s %s: only its first %d entries were read", response.url, problem, feed.count)
+            self.logger.warning(
+                "%s %s: only its first %d entries were read", without_passwords(response.url), problem, feed.count
+            )
 
     def _named_by(self, response: Response) -> list[Request]:
         """Return requests for the feeds that a page links to."""
@@ -288,5 +297,5 @@ class FeedSpider(Spider[ItemT]):
         links = response.xpath(f"//link[contains(concat(' ', @rel, ' '), ' alternate ')][{types}]")
         requests = list(response.follow_all(links, meta={"feed_link": True}))
         if not requests:
-            self.logger.warning("%s is not a feed and links to none: ignored", response.url)
+            self.logger.warning("%s is not a feed and links to none: ignored", without_passwords(response.url))
         return requests

@@ -21,6 +21,7 @@ from trawl.errors import SettingsError
 from trawl.http import Request, Response
 from trawl.items import InvalidItem, is_item, is_item_type, item_fields
 from trawl.observe import Stats
+from trawl.passwords import without_passwords
 from trawl.spiders.spider import Spider
 from trawl.throttling.configuration import load_object
 
@@ -222,7 +223,9 @@ class ItemCheck:
         except ItemCheckError as error:
             url = "" if response is None else response.url
             self._stats.inc("item_invalid_count")
-            logger.warning("an item of %s is not a valid %s: %s", url or "start()", self._name, error)
+            logger.warning(
+                "an item of %s is not a valid %s: %s", without_passwords(url) or "start()", self._name, error
+            )
             return InvalidItem(url, str(error), self._name, item_fields(output)) if self._keeps else None
 
 

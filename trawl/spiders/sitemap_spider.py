@@ -14,6 +14,7 @@ import trio
 from trawl.errors import UsageError
 from trawl.http import Request, Response
 from trawl.http.content import decode_pieces
+from trawl.passwords import without_passwords
 from trawl.spiders.spider import ItemT, OutputIterable, Spider, check_urls
 from trawl.spiders.web_feed import FEED_ROOTS, WebFeed
 from trawl.spiders.xml_stream import GzipBody, XmlStream, local_name, namespace_of
@@ -311,7 +312,7 @@ class SitemapSpider(Spider[ItemT]):
             return
         sitemap = self._opened(response)
         if not sitemap.type:
-            self.logger.warning("%s is not a sitemap: ignored", response.url)
+            self.logger.warning("%s is not a sitemap: ignored", without_passwords(response.url))
             return
         pieces = sitemap.pieces
         for each in self._requests(response, sitemap, depth):
@@ -323,7 +324,9 @@ class SitemapSpider(Spider[ItemT]):
         if sitemap.other_lines:
             self.logger.warning("%s: %d lines that are not whole URLs are ignored", response.url, sitemap.other_lines)
         if problem := sitemap.problem:
-            self.logger.warning("%s %s: only its first %d entries were read", response.url, problem, sitemap.count)
+            self.logger.warning(
+                "%s %s: only its first %d entries were read", without_passwords(response.url), problem, sitemap.count
+            )
 
     def _requests(self, response: Response, sitemap: Sitemap, depth: int) -> Iterator[Request | None]:
         """Yield the requests for a file's entries, and None for each entry without one."""
@@ -349,7 +352,7 @@ class SitemapSpider(Spider[ItemT]):
 
     def _sitemaps(self, response: Response, addresses: Iterable[str | None], depth: int) -> Iterator[Request | None]:
         if depth > self.sitemap_max_depth:
-            self.logger.warning("%s: an index at depth %d is not followed", response.url, depth)
+            self.logger.warning("%s: an index at depth %d is not followed", without_passwords(response.url), depth)
             return
         for address in addresses:
             request = None if address is None else self._request(response, address, self._parse_sitemap)
@@ -368,7 +371,7 @@ class SitemapSpider(Spider[ItemT]):
         try:
             return Request(address, callback, base=response.url)
         except ValueError:
-            self.logger.warning("%s contains %r, which is not a URL: ignored", response.url, address)
+            self.logger.warning("%s contains %r, which is not a URL: ignored", without_passwords(response.url), address)
             return None
 
     def _addresses(self, entries: Iterable[dict[str, Any]]) -> Iterator[str | None]:

@@ -19,6 +19,7 @@ import attrs
 
 from trawl.http import host_scope
 from trawl.http.notes import notes_of
+from trawl.passwords import without_passwords
 from trawl.throttling.policy import ScopeState
 from trawl.throttling.scope import Scope
 from trawl.throttling.scopes import is_mistaken
@@ -181,7 +182,7 @@ class ConfigWarnings:
             logger.warning(
                 "%s: robots.txt asks for a Crawl-delay of %g s, but the scopes of %s leave the host out: "
                 "it is not obeyed; add the host to them",
-                host, delay, grant.request.url,
+                host, delay, without_passwords(grant.request.url),
             )  # fmt: skip
 
     def waiting_direct(self, count: int) -> None:
