@@ -7,16 +7,23 @@ import select
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import trio
 
 from tests.net.badserver import Connection, serving
+from trawl.cli.shell import _Console, _with_colors
+from trawl.observe import printable
 
 pty = pytest.importorskip("pty")
 
 EVIL = "\x1b]0;owned\x07\x1b[2J\x1b[6n\x9b31m\u202e\x85forged"
 """Retitles the window, clears it, makes the terminal type, colours, turns text round, forges a line."""
+
+ALL = [chr(code) for code in (*range(0x20), *range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x2070))]
+ALL += ["\u061c", "\u200e", "\u200f", "\u2028", "\u2029", "\ufff9", "\ufffa", "\ufffb", "\U000e0001", "\udc80"]
 
 SEQUENCES = ["\x1b]", "\x07", "\x1b[2J", "\x1b[6n", "\x9b", "\u202e", "\x85"]
 
@@ -45,6 +52,22 @@ class Evil(trawl.Spider):
 
     def last(self, response):
         raise trawl.CloseSpider(response.css("title::text").get(""))
+"""
+
+OTHER = """
+import warnings
+
+class Other(Evil):
+    name = "other"
+
+    def parse(self, response):
+        title = response.css("title::text").get("")
+        warnings.warn("warned of " + title)
+        yield {"title": title, "fields": dict(response.headers)}
+        yield trawl.Request(self.url + "next", cb_kwargs={"title": title}, meta={"title": title}, callback=self.last)
+
+    def last(self, response, title):
+        raise trawl.IgnoreRequest(title)
 """
 
 SETTINGS = ["DOWNLOAD_DELAY=0", "DOWNLOAD_DELAY_PER_SLOT=0", "RETRY_ENABLED=false", "BACKOFF_HTTP_CODES=[]"]
@@ -102,4 +125,42 @@ async def test_a_page_says_nothing_to_the_terminal(tmp_path: Path, level: str) -
     assert status in {0, 1}, text
     assert "owned" in text
     assert "forged" in text
+    assert [sequence for sequence in SEQUENCES if sequence in text] == []
+
+
+def test_every_control_character_is_escaped() -> None:
+    assert [character for character in ALL if printable(character).isprintable() is False] == []
+    kept = printable("".join(ALL), keeps_lines=True)
+    assert {character for character in kept if not character.isprintable()} == {"\t", "\n"}
+
+
+FAST = ["-a", "url=URL", *(part for setting in SETTINGS for part in ("-s", setting))]
+COMMANDS = [
+    ["fetch", "URLpage"],
+    ["fetch", "URLpage", "--headers"],
+    ["parse", "URLpage", "--spider", "evil.py:Other"],
+    ["shell", "URLpage", "-c", "response.text"],
+    ["shell", "URLpage", "-c", "int(response.css('title::text').get())"],
+    ["crawl", "evil.py:Evil", *FAST, "--stats", "-"],
+    ["crawl", "evil.py:Other", *FAST, "-o", "-:xml"],
+]
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: " ".join(command[:2] + command[-1:]))
+async def test_no_command_lets_a_page_say_anything_to_the_terminal(tmp_path: Path, command: list[str]) -> None:
+    (tmp_path / "evil.py").write_text(SPIDER + OTHER)
+    async with serving(evil) as server:
+        words = [sys.executable, "-m", "trawl", *(word.replace("URL", server.url) for word in command)]
+        status, text = await trio.to_thread.run_sync(shown, words, tmp_path)
+    assert status in {0, 1}, text
+    assert [sequence for sequence in SEQUENCES if sequence in text] == []
+
+
+def test_no_traceback_of_a_session_says_anything_to_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    session: Any = SimpleNamespace(names={}, run=exec)
+    _Console(session).push(f"raise ValueError({EVIL!r})")
+    text = capsys.readouterr().err + _with_colors(f"\x1b[31mValueError\x1b[0m: {EVIL}")
+    assert text.count("owned") == 2
+    assert "\x1b[31mValueError\x1b[0m: " in text  # IPython's own colours
     assert [sequence for sequence in SEQUENCES if sequence in text] == []

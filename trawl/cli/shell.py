@@ -11,8 +11,10 @@ import ast
 import code
 import inspect
 import mimetypes
+import re
 import tempfile
 import threading
+import traceback
 import webbrowser
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
@@ -174,8 +176,11 @@ class _Console(code.InteractiveConsole):
             raise
         except TrawlError as error:  # a traceback through the crawl says no more
             self.write(f"{type(error).__name__}: {error}\n")
-        except BaseException:  # noqa: ASYNC103 - no task: the console's own thread
-            self.showtraceback()
+        except BaseException as error:  # noqa: ASYNC103 - no task: the console's own thread
+            trace = error.__traceback__
+            while trace is not None and trace.tb_frame.f_code.co_filename != self.filename:
+                trace = trace.tb_next  # not showtraceback(): a hook, as Typer has one, would print what a page says
+            self.write("".join(traceback.format_exception(type(error), error, trace)))
 
 
 def converse(session: Session, line: str | None) -> None:
@@ -245,8 +250,21 @@ def _run_once(session: Session, line: str) -> None:
 def _ipython(session: Session) -> None:
     from IPython.terminal.embed import InteractiveShellEmbed  # noqa: PLC0415  # half a second
 
-    shell = ipython_shell(partial(InteractiveShellEmbed, exit_msg=""), session)
+    class Shell(InteractiveShellEmbed):
+        def _showtraceback(self, etype: Any, evalue: Any, stb: Any) -> None:
+            print(_with_colors(self.InteractiveTB.stb2text(stb)))
+
+    shell = ipython_shell(partial(Shell, exit_msg=""), session)
     shell()
+
+
+_COLOR = re.compile("(\x1b\\[[0-9;]*m)")
+
+
+def _with_colors(text: str) -> str:
+    """Return a traceback with its colors, and with every other control character, as a page may have it, escaped."""
+    parts = _COLOR.split(text)
+    return "".join(part if i % 2 else printable(part, keeps_lines=True) for i, part in enumerate(parts))
 
 
 def ipython_shell(kind: Any, session: Session) -> Any:
