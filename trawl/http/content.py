@@ -104,7 +104,7 @@ def declared_in_html(body: bytes) -> str | None:
 
 
 def _walk(start: bytes) -> str | None:
-    """Go from tag to tag until one decides; None if none does, or the last one goes on beyond the end."""
+    """Go from tag to tag until one decides; None if none decides, or the last tag does not end."""
     at = start.find(b"<")
     while at >= 0:
         if start.startswith(b"<!--", at):

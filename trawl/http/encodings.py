@@ -153,7 +153,7 @@ _SEQUENCE = {
 
 
 class _Sequences(dict[bytes, str]):
-    """The text of each sequence; those of two bytes at most are kept."""
+    """The text of each sequence. Sequences of at most two bytes are kept."""
 
     def __init__(self, codec: str) -> None:
         self._codec = codec
@@ -190,7 +190,7 @@ def _row_of_euc_jp(pair: bytes) -> str | None:
         return None
 
 
-_FIXES = {  # characters of Python's codecs, and those of the standard in their places
+_FIXES = {  # characters of Python's codecs, and the standard's characters
     "big5hkscs": (
         "\u2022\uff64\u203e\u223c\u2641\u2609\u00a5\u00a2\u00a3",
         "\u2027\ufe51\u00af\uff5e\u2295\u2299\uffe5\uffe0\uffe1",
@@ -251,7 +251,7 @@ def _multibyte(body: bytes, codec: str) -> str:
     while at < len(body):
         end = min(at + _PART_BYTES, len(body))
         sequences = _SEQUENCE[codec].findall(body, at, end)
-        if end < len(body) and sequences[-1][0] >= _ASCII_END:  # it may continue
+        if end < len(body) and sequences[-1][0] >= _ASCII_END:  # the last sequence may continue
             end -= len(sequences.pop())
         text.append("".join(map(_sequences(codec).__getitem__, sequences)))
         at = end
@@ -335,7 +335,7 @@ class _Iso2022Jp:
         if self._mode != "pairs":
             return codecs.charmap_decode(part, "strict", _iso_2022_jp_characters(self._mode))[0]
         runs: list[bytes] = _RUNS.findall(part)
-        self._lead = runs[-1] if runs[-1] in _LEADS else b""  # one that has no second byte yet
+        self._lead = runs[-1] if runs[-1] in _LEADS else b""  # its second byte is missing
         return "".join(
             _BAD if len(run) < 2 or run[1] not in _PAIRED else decode(run.translate(_AS_EUC), "euc_jp") for run in runs
         )
@@ -387,7 +387,7 @@ _HALF_WIDTH = range(0xFF61, 0xFFA0)
 
 
 def output_codec(codec: str) -> str:
-    """Return the codec of what a page in ``codec`` sends: UTF-8 instead of what can't be sent (Encoding, 4.3)."""
+    """Return the codec in which a page sends URLs and forms: UTF-8 for UTF-16 and others (Encoding, 4.3)."""
     return "utf-8" if codec in _UNICODE or codec in {REPLACEMENT, USER_DEFINED} else codec
 
 
@@ -409,7 +409,7 @@ def encode(text: str, codec: str) -> bytes:
 
 @lru_cache(maxsize=8)
 def _bytes_of(codec: str) -> dict[str, bytes]:
-    """Return the bytes of each character: of its first pointer, but for those that the encoders leave out."""
+    """Return the bytes of each character: the first in the index, without the ranges that encoders leave out."""
     if codec not in _SEQUENCE:
         return {char: bytes((byte,)) for byte, char in enumerate(_characters(codec)) if char != _BAD}
     pairs = [bytes((lead, trail)) for lead in range(0x81, 0xFF) for trail in range(0x40, 0xFF)]

@@ -38,7 +38,7 @@ _NOT_SENT = frozenset({"submit", "image", "reset", "button"})
 
 
 class _NoFile(str):
-    """The value of a file control, in which nobody has chosen a file (HTML, 4.10.21.4)."""
+    """The value of a file control without a chosen file (HTML, 4.10.21.4)."""
 
     __slots__ = ()
 
@@ -141,7 +141,7 @@ def _of_button(button: Element) -> list[tuple[str, str]]:
 
 
 def _encoding_of(form: Element, page: Response) -> str:
-    """Return the codec that a form is sent in: of its ``accept-charset``, or of the page (HTML, 4.10.21.5)."""
+    """Return the codec in which a form is sent. Its ``accept-charset`` precedes the page (HTML, 4.10.21.5)."""
     named = (codec_of(label) for label in form.get("accept-charset", "").split())
     return output_codec(next((codec for codec in named if codec is not None), page.encoding))
 

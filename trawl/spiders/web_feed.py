@@ -1,7 +1,7 @@
 """The entries of RSS 2.0 and its ancestors, RSS 1.0, and Atom (RFC 4287).
 
-Elements are known by their namespaces: those of the entry itself, and some of well-known extensions. The formats of the
-RSS family count as one namespace, since feeds mix them.
+Elements are known by their namespaces: the entry's own, and a few well-known extensions. The formats of the RSS family
+count as one namespace, since feeds mix them.
 
 feedparser 6.0 is not used though it knows more dialects. It parses a whole feed at once and without bounds, 0.32 ms an
 entry (0.08 here), so that a feed of 32 MiB would stop the crawl for half a minute. It also removes scripts and
@@ -181,7 +181,7 @@ class WebFeed:
 
 
 class _Elements:
-    """The children of an entry by their names: local ones for those of its own format, else with a prefix."""
+    """The children of an entry by their names, with a prefix if an extension defines them."""
 
     def __init__(self, element: Element) -> None:
         own = namespace_of(element)
@@ -230,7 +230,7 @@ def _text(element: Element) -> str:
 
 
 def _link_of(parts: _Elements) -> str:
-    """Return the address of an entry's page: that of its own format before those of extensions."""
+    """Return the address of an entry's page. The entry's own format precedes extensions."""
     links = parts.links("alternate")
     own = [part for part in links if part in parts.all("link")]
     text = parts.first("link")

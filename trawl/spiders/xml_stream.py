@@ -46,7 +46,7 @@ _CODE_POINTS = 0x110000
 def repair_ampersands(pieces: Iterable[str]) -> Iterator[str]:
     """Yield the pieces with HTML's entities as numbers and bare ampersands as ``&amp;``, except in CDATA.
 
-    A number that is no character of XML becomes that of U+FFFD.
+    A number that XML excludes becomes the number of U+FFFD.
     """
     held = ""
     is_data = False
@@ -95,7 +95,7 @@ def _reference(match: re.Match[str]) -> str:
 
 
 def _as_xml(text: str) -> bytes:
-    """Return ``text`` as UTF-8, with U+FFFD for what is no character of XML."""
+    """Return ``text`` as UTF-8, with U+FFFD for characters that XML excludes."""
     body = text.encode("utf-8", "replace")
     if len(body.translate(None, _CONTROLS)) == len(body) and b"\xef\xbf" not in body:
         return body
@@ -261,7 +261,7 @@ def _parser(events: Sequence[Literal["start", "end"]], base_url: str | None = No
         events,
         tag=tag or None,
         base_url=base_url,
-        encoding="utf-8",  # whatever the document declares
+        encoding="utf-8",  # this overrides the document's declaration
         recover=True,
         resolve_entities=False,
         no_network=True,
