@@ -51,6 +51,8 @@ _NAMED = re.compile(rb"charset", re.IGNORECASE)
 
 _TAG = re.compile(rb"</?[a-z][^\t\n\f\r >]*+", re.IGNORECASE)
 
+_RAW_TEXT = frozenset({b"<script", b"<style", b"<title", b"<textarea", b"<xmp", b"<iframe", b"<noembed", b"<noframes"})
+
 _NAME = re.compile(rb"[\t\n\f\r /]*+([^\t\n\f\r />][^\t\n\f\r />=]*+)")
 
 _VALUE = re.compile(
@@ -95,7 +97,8 @@ def declared_in_html(body: bytes) -> str | None:
             named = _NAMED.search(body, meta.end(), size)
             if named is not None:
                 start = body[:size]
-                codec = _walk_to(start[: start.find(b">", named.end()) + 1]) or _walk(start)
+                is_late = size > _FIRST_BYTES
+                codec = _walk_to(start[: start.find(b">", named.end()) + 1], is_late) or _walk(start, is_late)
                 if codec is not None:
                     return codec
             if len(body) <= size:
@@ -103,8 +106,11 @@ def declared_in_html(body: bytes) -> str | None:
     return declared_in_xml(body)
 
 
-def _walk(start: bytes) -> str | None:
-    """Go from tag to tag until one decides; None if none decides, or the last tag does not end."""
+def _walk(start: bytes, is_late: bool) -> str | None:
+    """Go from tag to tag until one decides; None if none decides, or the last tag does not end.
+
+    ``is_late`` skips scripts and other text, as the parser does that finds a late ``<meta>``; the prescan does not.
+    """
     at = start.find(b"<")
     while at >= 0:
         if start.startswith(b"<!--", at):
@@ -120,6 +126,11 @@ def _walk(start: bytes) -> str | None:
             codec = _meta_codec(attributes) if is_meta else None
             if codec is not None:
                 return codec
+            if is_late and (name := tag[0].lower()) in _RAW_TEXT:
+                closing = re.compile(b"</" + name[1:], re.IGNORECASE).search(start, at)
+                if closing is None:
+                    return None
+                at = closing.start() - 1
         elif start.startswith((b"<!", b"</", b"<?"), at):
             at = start.find(b">", at)
             if at < 0:
