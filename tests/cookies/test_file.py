@@ -14,7 +14,7 @@ from trawl.cookies import Cookie, Jars, from_json, from_netscape, is_netscape, t
 
 NOW = datetime(2025, 1, 1, tzinfo=UTC)
 
-TEXT = st.text(st.characters(exclude_categories=("Cs", "Cc", "Zl", "Zp")), min_size=1, max_size=20)
+TEXT = st.text(st.characters(max_codepoint=0xFF, exclude_categories=("Cc",)), min_size=1, max_size=20)
 COOKIES = st.builds(
     Cookie,
     TEXT,
@@ -76,6 +76,13 @@ def test_a_file_of_curls_is_read() -> None:
     first, second = from_netscape(text)
     assert first == Cookie("id", "7", "a.example", is_host_only=False, is_secure=True)
     assert (second.name, second.value, second.is_host_only) == ("empty", "", True)
+
+
+def test_a_value_that_is_not_ascii_goes_out_with_the_bytes_that_are_in_the_file() -> None:
+    line = "a.example\tFALSE\t/\tFALSE\t0\tid\tcaf\u00e9 \u0085x".encode()
+    (cookie,) = from_netscape(line + b"\n")
+    assert cookie.pair.encode("latin-1") == "id=caf\u00e9 \u0085x".encode()
+    assert line in to_netscape([cookie], NOW)
 
 
 @pytest.mark.parametrize("text", [b"a.example\tTRUE", b"a\tb\tc\td\tnever\tname\tvalue", b"{}"])

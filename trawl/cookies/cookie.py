@@ -336,7 +336,7 @@ def to_netscape(cookies: Iterable[Cookie], now_utc: datetime) -> bytes:
         fields = (domain, *flags, cookie.name, cookie.value)
         if not any(character in field for field in fields for character in "\t\r\n"):
             lines.append("\t".join(fields))
-    return ("\n".join(lines) + "\n").encode()
+    return b"".join(field_bytes(line) + b"\n" for line in lines)
 
 
 def from_netscape(text: bytes) -> Iterator[Cookie]:
@@ -345,9 +345,11 @@ def from_netscape(text: bytes) -> Iterator[Cookie]:
     Raises:
         ValueError: A line does not have seven fields.
     """
-    for number, line in enumerate(text.decode("utf-8", "surrogateescape").splitlines(), 1):
+    # Line by line, and as Latin-1: the characters of a cookie are the bytes of the wire.
+    for number, raw in enumerate(text.splitlines(), 1):
+        line = raw.decode("latin-1")
         if line.startswith(_HTTP_ONLY):
-            line = line[len(_HTTP_ONLY) :]  # noqa: PLW2901
+            line = line[len(_HTTP_ONLY) :]
         if not line.strip() or line.startswith("#"):
             continue
         fields = line.split("\t")

@@ -126,7 +126,7 @@ class MiddlewareSettings(Struct, frozen=True, kw_only=True, rename="upper"):
         ),
     ] = 120.0
     metarefresh_enabled: Annotated[
-        bool, Meta(description='Follow `<meta http-equiv="refresh">` like a redirect, after its delay.')
+        bool, Meta(description='Follow `Refresh` and `<meta http-equiv="refresh">` like a redirect, after the delay.')
     ] = True
     metarefresh_maxdelay: Annotated[
         float, Meta(ge=0, title="s", description="Do not follow a refresh with a longer delay than this.")

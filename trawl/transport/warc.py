@@ -217,8 +217,8 @@ class WarcTransport:
     async def send(self, request: Request, on_sent: OnSent) -> Outcome:
         """Send ``request``; return when the response is written. A checkpoint."""
         outcome = await self._transport.send(request, on_sent)
+        received, outcome.received = outcome.received, None  # kept no longer than until it is written
         if outcome.response is not None and not self._is_broken:
-            received, outcome.received = outcome.received, None  # kept no longer than until it is written
             self._pending.append(WarcEntry(outcome.request, outcome.response, self._now_utc(), received))
             await self._write()
         return outcome

@@ -213,10 +213,11 @@ class Connection:
             del self.received[end:]
 
     def message(self, *, is_in_file: bool) -> tuple[bytes, bytes | None] | None:
-        """Return the response as it came, without interim ones before it and what came behind it; None: not kept."""
+        """Take out the response as it came, without interim ones before it and what came behind it; None: not kept."""
         if self.received is None:
             return None
         parser, whole = self.parser, bytes(self.received)
+        self.received.clear()  # a connection may be idle for long
         end, start = end_of_head(whole)
         body = whole[end:]
         if parser.has_extra_data and (parser.length is not None or not parser.has_body):
