@@ -111,6 +111,25 @@ def test_d10_it_is_capped_at_a_minute() -> None:
     assert delayed(100, THROTTLING_ROBOTSTXT_MAX_DELAY=7.0) == [0.0, 7.0, 14.0, 21.0, 28.0]
 
 
+def test_d10_one_warning_names_both_numbers_where_it_is_capped(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG):
+        delayed(120)
+        lines = warnings(caplog)
+    assert len(lines) == 1
+    assert "120 s" in lines[0]
+    assert "60 s" in lines[0]
+    moves = [record.getMessage() for record in caplog.records if "delay 1 s -> 60 s" in record.getMessage()]
+    assert "which asks for 120" in moves[0]
+
+
+def test_d10_no_warning_where_the_crawl_delay_does_not_count(caplog: pytest.LogCaptureFixture) -> None:
+    delayed(120, THROTTLING_ROBOTSTXT_MAX_DELAY=0.0)
+    delayed(120, THROTTLING_ROBOTSTXT_OBEY=False)
+    delayed(120, {"ignore_robots_txt": True})
+    delayed(60)
+    assert warnings(caplog) == []
+
+
 @pytest.mark.parametrize("off", ["ROBOTSTXT_OBEY", "THROTTLING_ROBOTSTXT_OBEY"])
 def test_d11_either_setting_turns_it_off(off: str) -> None:
     settings: dict[str, Any] = {off: False}

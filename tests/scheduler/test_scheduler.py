@@ -454,8 +454,8 @@ def test_r17_a_closed_gate_holds_its_origin_only_and_lets_robots_txt_pass() -> N
     rig.push("page", "a", origin="https://a", priority=3)
     rig.push("other", "b", origin="https://b")
     assert rig.grant_all() == ["other"]
-    assert rig.scheduler.best_waiting("https://a") == 3
-    assert rig.scheduler.best_waiting("https://b") == 0
+    assert rig.scheduler.waiting_at("https://a")[0].priority == 3
+    assert rig.scheduler.waiting_at("https://b") == []
     robots = rig.push("robots", "a", origin="https://a", passes_gate=True)
     assert rig.grant_all() == ["robots"]
     rig.give_back(robots)
@@ -485,7 +485,7 @@ def test_a_lane_that_empties_at_a_gate_is_forgotten_there() -> None:
     rig.scheduler.close_gate("o")
     grant = rig.push(0, "a", origin="o")
     rig.scheduler.withdraw(grant)
-    assert rig.scheduler.best_waiting("o") == 0
+    assert rig.scheduler.waiting_at("o") == []
     rig.scheduler.open_gate("o", rig.now)
     rig.push(1, "a", origin="o")
     assert rig.grant_all() == [1]

@@ -37,7 +37,7 @@ import trio
 from trawl.engine.cache_lookup import CacheLookup
 from trawl.engine.context import CrawlContext
 from trawl.engine.robots_gate import RobotsGates
-from trawl.engine.state import RequestTask, Waiter
+from trawl.engine.state import RequestTask, Waiter, in_steps
 from trawl.errors import DownloadError, IgnoreRequest, UsageError
 from trawl.events import RequestDropped, RequestScheduled
 from trawl.frontier import MemoryFrontier, Record, ScopeAmounts
@@ -239,13 +239,13 @@ class Admission:
             self._throttle.resolver.of_nowait(record.request)
             self._rules.hear_vouched(record.request)
             forget_chosen(record.request)
-        self._gates.ensure(record.origin)
+        self._gates.ensure(record.origin, record.request)
         return Grant.of_record(record)
 
     def ask_early(self, record: Record) -> None:
         """Have the robots.txt of a record's origin asked for before its time has come, so that it can go then."""
         self._rules.hear_vouched(record.request)
-        self._gates.ensure(record.origin)
+        self._gates.ensure(record.origin, record.request)
 
     # -- what takes the place of another
 
@@ -336,7 +336,12 @@ class Admission:
             )
 
     async def ask_robots(self, origin: str, pause: float) -> None:
-        """Line up the request for an origin's robots.txt, not before ``pause`` seconds from now."""
+        """Line up the request for an origin's robots.txt, not before ``pause`` seconds from now.
+
+        It is not asked for if an earlier run of the job has heard the answer. A checkpoint only if that is long.
+        """
+        if await in_steps(self._gates.recall(origin)):
+            return
         until = trio.current_time() + pause if pause else 0.0
         request, waiter = self._gates.robots_request(origin)
         try:
@@ -359,7 +364,7 @@ class Admission:
             self._scheduler.step_back(parent, trio.current_time())
             self._limits.decide_early(parent, grant)
         if not grant.passes_gate:
-            self._gates.ensure(grant.origin)
+            self._gates.ensure(grant.origin, grant.request)
         self._scheduler.push(grant, trio.current_time(), not_before)
         self._state.wakeup.set()
 

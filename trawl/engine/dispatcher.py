@@ -17,7 +17,7 @@ Only the engine uses it: the loop stands apart from the objects that it runs.
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextvars import copy_context
 from functools import partial
 
@@ -145,10 +145,10 @@ class Dispatcher:
                 start_soon(self._admission.ask_robots, origin, pause)
             if scheduler.begins_without_places:
                 scheduler.step_back_late(now)
-                for prepared in scheduler.take_places(now, pages=state.may_page):
-                    if prepared.has_places:
-                        self._limiters.take(prepared)
-                    prepared.task.places.set()
+                self._resume(scheduler.take_places(now, pages=state.may_page))
+            if self._gates.is_pause_due():
+                await trio.lowlevel.checkpoint()
+                now = trio.current_time()
             verdict = scheduler.grant(now, pages=state.may_page)
             if verdict is None:
                 return
@@ -170,6 +170,13 @@ class Dispatcher:
                 self._limiters.take(grant)
             start_soon(self._worker.run, grant, name=REQUEST_TASK)
             self._gone(grant)
+
+    def _resume(self, prepared: Iterable[Grant]) -> None:
+        """Let requests go on that waited for their places, with them or without."""
+        for grant in prepared:
+            if grant.has_places:
+                self._limiters.take(grant)
+            grant.task.places.set()
 
     def _gone(self, grant: Grant) -> None:
         if grant.lease is not None:

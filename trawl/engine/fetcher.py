@@ -32,6 +32,7 @@ import trio
 from trawl.engine.admission import Admission
 from trawl.engine.context import CrawlContext
 from trawl.engine.limits import CrawlLimits
+from trawl.engine.robots_waiter import RobotsWaiter
 from trawl.engine.state import RequestTask, current_grant
 from trawl.errors import AddressRefused
 from trawl.events import RequestSent, ResponseParsed, ResponseReceived
@@ -264,6 +265,9 @@ class Fetcher:
             now = trio.current_time()
             logger.exception("%r: the throttling manager failed on its outcome", outcome.request)
             self._stats.inc("throttling_errors")
+        if isinstance(grant.waiter, RobotsWaiter):
+            await grant.waiter.read(outcome.response)
+            now = trio.current_time()
         # After the throttle has heard: what takes the place obeys the backoff already.
         self.give_back(grant, outcome, now)
 

@@ -14,26 +14,36 @@ origins' do not. What comes back (RFC 9309, 2.3.1) decides:
   with the error of the last try.
 
 A verdict is forgotten after a while, as rules are: a later request asks afresh. The request for robots.txt passes the
-scopes like any other, ranks before pages, so that it works at concurrency 1, and passes its own gate.
+scopes like any other, ranks before pages, so that it works at concurrency 1, and passes its own gate. It goes the way
+of the best request that waits for it: through its proxy, in its session and from its local address. So a site that
+should see a proxy does not see our own address, and a file that only the proxy can reach is read. If that way fails,
+the next try goes the way of another waiting request, if there is one. The rules then hold for all requests to the
+origin.
+
+The rules of all origins together take at most ``MAX_RULES_BYTES``. Of more, the rules of origins without pending
+requests are forgotten, the largest first. If that is not enough, the largest of the others are replaced by a verdict.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Generator
 from functools import partial
 
 import trio
 
 from trawl.engine.context import CrawlContext
+from trawl.engine.robots_waiter import RobotsWaiter
+from trawl.engine.state import in_steps
 from trawl.errors import AddressRefused, ConnectFailed, ConnectTimeout, DownloadError, ProxyFailed, SoftBlocked
-from trawl.http import Outcome, Request, host_scope, origin_of
-from trawl.robots import MAX_PARSED_BYTES, RobotsCache, RobotsFile
+from trawl.http import Outcome, Request, Response, host_scope, origin_of
+from trawl.middleware.proxies import Route
+from trawl.robots import MAX_PARSED_BYTES, MAX_STEPS, STEP_BYTES, RobotsCache, RobotsFile, as_utf8, at_once
 from trawl.scheduler import Grant, Scheduler
 from trawl.throttling import Throttle
 from trawl.throttling.reasons import Reason
 
-__all__ = ["RobotsGates", "RobotsWaiter"]
+__all__ = ["RobotsGates"]
 
 logger: logging.Logger = logging.getLogger("trawl.robots")
 
@@ -48,6 +58,9 @@ LONGEST_PAUSE = 300.0
 
 MAX_ORIGINS = 10_000
 """Origins whose rules are kept though nothing of them is pending; of more, those that expire first are forgotten."""
+
+MAX_RULES_BYTES = 16 * 2**20
+"""Bytes that the rules of all origins may take together: 1.6 KiB for each of ``MAX_ORIGINS``, more than most need."""
 
 VERDICT_AGE = 60.0
 """Seconds after which an origin that was given up is asked afresh."""
@@ -64,9 +77,23 @@ class _Origin:
         failures: Failed requests for robots.txt in a row.
         failing_since: When the first of them failed.
         has_answered: Whether any whole answer ever came.
+        asker: The request for which robots.txt is asked for, or was asked for last; None before.
+        has_warned: A warning was logged that a lookup was cut.
+        tried: The ways that robots.txt was asked for since it was read last.
     """
 
-    __slots__ = ("expires_at", "failing_since", "failure", "failures", "has_answered", "rules", "verdict")
+    __slots__ = (
+        "asker",
+        "expires_at",
+        "failing_since",
+        "failure",
+        "failures",
+        "has_answered",
+        "has_warned",
+        "rules",
+        "tried",
+        "verdict",
+    )
 
     def __init__(self) -> None:
         self.rules: RobotsFile | None = None
@@ -76,21 +103,9 @@ class _Origin:
         self.failures = 0
         self.failing_since = 0.0
         self.has_answered = False
-
-
-class RobotsWaiter:
-    """Waits for one robots.txt."""
-
-    __slots__ = ("_heard", "grant", "parent")
-
-    def __init__(self, heard: Callable[[Outcome], None]) -> None:
-        self._heard = heard
-        self.grant: Grant | None = None
-        self.parent: Grant | None = None
-
-    def deliver(self, outcome: Outcome) -> None:
-        """Take the outcome."""
-        self._heard(outcome)
+        self.asker: Request | None = None
+        self.has_warned = False
+        self.tried: list[Route] = []
 
 
 class RobotsGates:
@@ -117,6 +132,10 @@ class RobotsGates:
         self._answers = answers
         self._origins: dict[str, _Origin] = {}
         self._most = MAX_ORIGINS
+        self._bytes = 0
+        self._has_closed = False
+        self._steps = 0
+        self._parsing = trio.Lock()  # a file takes several times its size while it is parsed
         self._unasked: dict[str, float] = {}
         self._asked: dict[str, RobotsWaiter] = {}
 
@@ -135,38 +154,88 @@ class RobotsGates:
         """Return True if requests to an origin, as :meth:`origin_of` names it, wait for its robots.txt."""
         return bool(origin) and not origin.startswith("//")
 
-    def ensure(self, origin: str) -> None:
-        """Close the gate of an origin, and note it to be asked, unless it has none or its rules are known and fresh."""
+    def ensure(self, origin: str, request: Request) -> None:
+        """Close the gate of an origin, and note it to be asked, unless it has none or its rules are known and fresh.
+
+        Args:
+            origin: The origin, as :meth:`origin_of` names it.
+            request: The request that needs its rules.
+        """
         if not self.has_gate(origin):
             return
         known = self._origins.get(origin)
         if known is None:
             if len(self._origins) >= self._most:
                 self._forget()
-            self._origins[origin] = _Origin()
-            if self._answers is not None and self._recalled(origin, self._answers):
-                return
+            known = self._origins[origin] = _Origin()
         # At 0.0 it is being asked for.
         elif known.expires_at > trio.current_time() or known.expires_at == 0.0:
             return
         else:
             known.expires_at = 0.0
+        known.asker = request
         self._scheduler.close_gate(origin)
         self._unasked[origin] = 0.0
         self._state.wakeup.set()
 
     def _forget(self) -> None:
         """Forget the rules of origins of which nothing is pending, of half of those at most that may be kept."""
-        needed = {lane.origin for lane in self._scheduler.lanes.values()}
-        needed.update(grant.origin for grant in self._scheduler.later.pending())
+        needed = self._needed()
         idle = [
             (known.expires_at, origin)
             for origin, known in self._origins.items()
             if known.expires_at and origin not in needed
         ]
         for _, origin in sorted(idle)[: self._most // 2 or 1]:
-            del self._origins[origin]
+            self._drop(origin)
         self._most = max(MAX_ORIGINS, 2 * len(self._origins))  # most are needed: do not look again for each new one
+
+    def _needed(self) -> set[str]:
+        """Return the origins of which something is pending."""
+        needed = {lane.origin for lane in self._scheduler.lanes.values()}
+        needed.update(grant.origin for grant in self._scheduler.later.pending())
+        return needed
+
+    def _drop(self, origin: str) -> None:
+        self._take_rules(self._origins.pop(origin), None)
+
+    def _take_rules(self, known: _Origin, rules: RobotsFile | None) -> None:
+        """Replace the rules of an origin, and count their bytes."""
+        self._bytes -= 0 if known.rules is None else known.rules.size_bytes
+        known.rules = rules
+        self._bytes += 0 if rules is None else rules.size_bytes
+
+    def _make_room(self) -> None:
+        """Forget the largest rules of origins without pending requests; if that is not enough, close the largest."""
+        if self._bytes <= MAX_RULES_BYTES:
+            return
+        needed = self._needed()
+        by_size = sorted(
+            ((known.rules.size_bytes, origin) for origin, known in self._origins.items() if known.rules is not None),
+            reverse=True,
+        )
+        for _, origin in by_size:
+            # A quarter is left free, so that the next file does not lead here again.
+            if origin not in needed and self._bytes > MAX_RULES_BYTES * 3 // 4 and self._origins[origin].expires_at:
+                self._drop(origin)
+        for size, origin in by_size:
+            known = self._origins.get(origin)
+            if known is not None and self._bytes > MAX_RULES_BYTES:
+                self._close(origin, known, size)
+
+    def _close(self, origin: str, known: _Origin, size: int) -> None:
+        """Replace the rules of an origin by a verdict, because the rules of all origins take too much memory."""
+        logger.log(
+            logging.DEBUG if self._has_closed else logging.WARNING,
+            "%s: nothing of it is sent for %g s: its rules in robots.txt take %d KiB, and the rules of all origins with"
+            " pending requests take more than %d MiB; crawl fewer such hosts at once",
+            origin, VERDICT_AGE, size // 1024, MAX_RULES_BYTES // 2**20,
+        )  # fmt: skip
+        self._has_closed = True
+        self._take_rules(known, None)
+        known.verdict, known.failure = "robots_forbidden", None
+        if known.expires_at:  # else it is asked for already
+            known.expires_at = trio.current_time() + VERDICT_AGE
 
     def unasked(self) -> list[tuple[str, float]]:
         """The origins whose robots.txt is to be asked for, each once, with the pause before that in seconds."""
@@ -179,10 +248,14 @@ class RobotsGates:
     def robots_request(self, origin: str) -> tuple[Request, RobotsWaiter]:
         """Make the request for an origin's robots.txt, and what waits for its outcome; the gate is closed meanwhile."""
         self._scheduler.close_gate(origin)
+        waiting = self._scheduler.waiting_at(origin)
+        route = self._route(self._origins[origin], [grant.request for grant in waiting])
         request = Request(
             f"{origin}/robots.txt",
-            priority=self._scheduler.best_waiting(origin),
+            priority=waiting[0].priority if waiting else 0,
+            headers=route.headers,
             meta={
+                **route.meta,
                 # The gate asks again by itself, at a pace of its own.
                 "dont_retry": True,
                 "dont_merge_cookies": True,
@@ -192,8 +265,20 @@ class RobotsGates:
                 "download_truncate": True,
             },
         )
-        waiter = self._asked[origin] = RobotsWaiter(partial(self._heard, origin))
+        waiter = self._asked[origin] = RobotsWaiter(partial(self._parsed, origin), partial(self._heard, origin))
         return request, waiter
+
+    def _route(self, known: _Origin, waiting: list[Request]) -> Route:
+        """Return the way of the best waiting request, or of the next one where that way has failed."""
+        if not waiting and known.asker is not None:  # its time has not come yet, so it does not wait at the gate
+            waiting = [known.asker]
+        routes = [Route.of(request) for request in waiting] or [Route()]
+        untried = [route for route in routes if route not in known.tried]
+        if not untried:
+            known.tried.clear()
+        route = (untried or routes)[0]
+        known.tried.append(route)
+        return route
 
     def let_go(self, parts: Collection[int], part_of: Callable[[str], int]) -> set[int]:
         """Forget the origins of parts of the job, which go to another process; nothing of them is pending.
@@ -211,7 +296,7 @@ class RobotsGates:
                 del self._asked[origin]
             self._unasked.pop(origin, None)
             self._scheduler.open_gate(origin, now)
-            del self._origins[origin]
+            self._drop(origin)
         return used
 
     def forbids(self, grant: Grant) -> str | None:
@@ -224,6 +309,7 @@ class RobotsGates:
         if 0.0 < known.expires_at <= trio.current_time():
             # This one goes under the old rules, the next wait for new ones.
             known.expires_at = 0.0
+            known.asker = grant.request
             self._unasked[grant.origin] = 0.0
         if known.verdict is not None:
             return known.verdict
@@ -239,50 +325,90 @@ class RobotsGates:
     def has_forbidden(self, origin: str, url: str) -> bool:
         """Tell if the rules of an origin, as far as they are known, forbid ``url``."""
         known = self._origins.get(origin)
-        return known is not None and known.rules is not None and not known.rules.allows(url)
+        if known is None or known.rules is None:
+            return False
+        verdict = known.rules.judge(url)
+        self._steps += verdict.steps
+        if verdict.is_cut and not known.has_warned:
+            known.has_warned = True
+            logger.warning(
+                "%s: %s is taken as forbidden, and so are others: to compare it with all rules of robots.txt takes more"
+                " than %d steps; where the site allows it, set meta dont_obey_robotstxt",
+                origin, url, MAX_STEPS,
+            )  # fmt: skip
+        return not verdict.is_allowed
+
+    def is_pause_due(self) -> bool:
+        """Return True if lookups took so many steps since it last returned True that other tasks should run first."""
+        if self._steps < MAX_STEPS:
+            return False
+        self._steps = 0
+        return True
 
     def failure_of(self, grant: Grant) -> DownloadError | None:
         """The error for which a grant's origin was given up."""
         known = self._origins.get(grant.origin)
         return None if known is None else known.failure
 
-    def _recalled(self, origin: str, answers: RobotsCache) -> bool:
-        """Obey the answer that an earlier run has heard. Returns False where none still holds."""
-        answer = answers.get(origin, trio.current_time())
-        if answer is None:
+    def recall(self, origin: str) -> Generator[None, None, bool]:
+        """Obey the answer that an earlier run has heard, and open the gate. Yields after each step.
+
+        Returns:
+            Whether there is nothing to ask for, as the generator's value.
+        """
+        answer = None if self._answers is None else self._answers.get(origin, trio.current_time())
+        if answer is not None:
+            rules = yield from RobotsFile.parse_in_steps(
+                answer.status, answer.body, self._user_agent, settings=self._settings
+            )
+        known = self._origins.get(origin)
+        if known is None:  # it went to another process meanwhile
+            return True
+        if answer is None or rules.is_unreachable:
             return False
-        known = self._origins[origin]
         known.has_answered = True
-        rules = RobotsFile.parse(answer.status, answer.body, self._user_agent, settings=self._settings)
-        if rules.is_unreachable:
-            return False
         self._obey(origin, known, rules, answer.expires_at)
+        self._open(origin)
         return True
 
     def _obey(self, origin: str, known: _Origin, rules: RobotsFile, expires_at: float) -> None:
-        known.rules, known.verdict, known.failures = rules, None, 0
+        self._take_rules(known, rules)
+        known.verdict, known.asker, known.failures = None, None, 0
+        known.tried.clear()
         known.expires_at = expires_at
         delay = rules.crawl_delay or 0.0
         self._throttle.robots_delay(host_scope(f"{origin}/"), delay, trio.current_time(), origin=origin)
+        self._make_room()
 
-    def _heard(self, origin: str, outcome: Outcome) -> None:
+    async def _parsed(self, origin: str, response: Response) -> RobotsFile:
+        if len(response.body) <= STEP_BYTES:
+            return at_once(self._parse_in_steps(origin, response))
+        async with self._parsing:
+            return await in_steps(self._parse_in_steps(origin, response))
+
+    def _parse_in_steps(self, origin: str, response: Response) -> Generator[None, None, RobotsFile]:
+        is_good, failures = 200 <= response.status < 300, self._origins[origin].failures
+        body = as_utf8(response.body, response.headers.get("Content-Type")) if is_good else b""
+        rules = yield from RobotsFile.parse_in_steps(
+            response.status, body, self._user_agent, failures=failures, settings=self._settings
+        )
+        if self._answers is not None and not rules.is_unreachable:
+            self._answers.store(origin, response.status, body, trio.current_time() + rules.expires_after)
+        return rules
+
+    def _heard(self, origin: str, outcome: Outcome, rules: RobotsFile | None) -> None:
         self._asked.pop(origin, None)
         known = self._origins[origin]
-        now = trio.current_time()
         response = outcome.response
         if response is None:
             rules = RobotsFile.unreachable(known.failures + 1, self._settings)
         else:
             known.has_answered = True
-            rules = RobotsFile.parse(
-                response.status, response.body, self._user_agent, failures=known.failures, settings=self._settings
-            )
+            rules = rules or at_once(self._parse_in_steps(origin, response))
         if rules.is_unreachable:
             self._failed(origin, known, outcome, rules.expires_after)
             return
-        self._obey(origin, known, rules, now + rules.expires_after)
-        if self._answers is not None and response is not None:
-            self._answers.store(origin, response.status, response.body, known.expires_at)
+        self._obey(origin, known, rules, trio.current_time() + rules.expires_after)
         self._open(origin)
 
     def _failed(self, origin: str, known: _Origin, outcome: Outcome, pause: float) -> None:
@@ -327,7 +453,9 @@ class RobotsGates:
 
     def _give_up(self, origin: str, known: _Origin, verdict: str, outcome: Outcome) -> None:
         logger.error("%s: its robots.txt could not be read (%s): what waits for it ends", origin, _cause(outcome))
-        known.rules, known.verdict, known.failures = None, verdict, 0
+        self._take_rules(known, None)
+        known.verdict, known.asker, known.failures = verdict, None, 0
+        known.tried.clear()
         error = outcome.error
         if isinstance(error, DownloadError) and not isinstance(error, SoftBlocked):
             known.failure = error

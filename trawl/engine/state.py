@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
 from contextvars import ContextVar
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 import trio
 
@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from trawl.engine.admission import Requirements
     from trawl.engine.direct import FetchWaiter
 
-__all__ = ["RequestTask", "Responder", "State", "Waiter", "Wakeup", "current_grant", "in_pipelines"]
+__all__ = ["RequestTask", "Responder", "State", "Waiter", "Wakeup", "current_grant", "in_pipelines", "in_steps"]
+
+T = TypeVar("T")
 
 
 class Wakeup:
@@ -85,6 +87,17 @@ class Waiter(Protocol):
     def deliver(self, outcome: Outcome) -> None:
         """Take the outcome; must not wait."""
         ...
+
+
+async def in_steps(steps: Generator[None, None, T]) -> T:
+    """Run a generator and return its value, with a checkpoint after each of its steps."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            value: T = end.value
+            return value
+        await trio.lowlevel.checkpoint()
 
 
 class RequestTask:

@@ -18,7 +18,7 @@ import logging
 import math
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
-from typing import Any
+from typing import Any, Self
 
 import attrs
 import trio
@@ -35,6 +35,7 @@ __all__ = [
     "ProxyCooldown",
     "ProxyFailureTransport",
     "ProxyPool",
+    "Route",
     "forget_chosen",
     "make_proxy_pool",
     "proxies",
@@ -218,6 +219,28 @@ def forget_chosen(request: Request) -> None:
     if _is_chosen(request) and not notes_of(request).keeps_proxy:
         del request.meta["proxy"]
         note(request, proxy=None)
+
+
+@attrs.frozen
+class Route:
+    """The way that a request goes, for a request that the crawl makes for it.
+
+    Attributes:
+        meta: Its proxy, session and local address, as far as it names them. A proxy that was chosen here is left out,
+            because each request gets its own.
+        headers: The credentials for its proxy.
+    """
+
+    meta: dict[str, Any] = attrs.field(factory=dict)
+    headers: dict[str, str] = attrs.field(factory=dict)
+
+    @classmethod
+    def of(cls, request: Request) -> Self:
+        """Return the way of a request."""
+        keys = ("session", "bindaddress") if _is_chosen(request) else ("proxy", "session", "bindaddress")
+        meta = {key: value for key in keys if (value := request.meta_get(key, keys)) is not keys}
+        authorization = request.headers.get("Proxy-Authorization") if meta.get("proxy") else None
+        return cls(meta, {} if authorization is None else {"Proxy-Authorization": authorization})
 
 
 def _is_chosen(request: Request) -> bool:

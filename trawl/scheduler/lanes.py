@@ -64,9 +64,10 @@ class OriginGate:
         """The clock of a wait here, in seconds: a gate is closed as long as it is there."""
         return now
 
-    def best_priority(self) -> int:
-        """The highest priority that waits here; 0 when nothing does."""
-        return max((lane.head.priority for lane in self.waiting()), default=0)
+    def grants(self) -> list[Grant]:
+        """Return the grants that wait here, the highest priority first."""
+        grants = [entry[3] for lane in self.waiting() for entry in sorted(lane.queue)]
+        return sorted(grants, key=lambda grant: -grant.priority)
 
 
 Rank: TypeAlias = "tuple[bool, int, int]"

@@ -465,10 +465,10 @@ class Scheduler:
         for lane in gate.waiting() if gate is not None else ():
             self.queues.enter(lane, now)
 
-    def best_waiting(self, origin: str) -> int:
-        """The best priority that waits for the gate of ``origin``; 0 when nothing does."""
+    def waiting_at(self, origin: str) -> list[Grant]:
+        """Return the grants that wait for the gate of ``origin``, the highest priority first."""
         gate = self.closed.get(origin)
-        return 0 if gate is None else gate.best_priority()
+        return [] if gate is None else gate.grants()
 
     # -- what can be asked
 

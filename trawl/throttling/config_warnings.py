@@ -172,6 +172,15 @@ class ConfigWarnings:
                 scope.id, delay, state.policy.source, " and ".join(kept),
             )  # fmt: skip
 
+    def robots_capped(self, scope: Scope, state: ScopeState) -> None:
+        """Warn once if a Crawl-delay is longer than the longest that is obeyed (D10)."""
+        if state.wish < state.robots_asked and state.wish and self._is_first(f"capped {scope.id}"):
+            logger.warning(
+                "%s: robots.txt asks for a Crawl-delay of %g s, which is reduced to %g s by"
+                " THROTTLING_ROBOTSTXT_MAX_DELAY; raise that to obey it",
+                scope.id, state.robots_asked, state.robots,
+            )  # fmt: skip
+
     def host_left_out(self, grant: Grant, crawl_delays: CrawlDelays) -> None:
         """Warn where a request's scopes leave out its host, whose Crawl-delay then holds no request (D09)."""
         host = host_scope(grant.request.url)

@@ -149,6 +149,7 @@ class ScopeState:
         last_latency: The latency before this one, for the log.
         rampup: Its rampup; None where it is off.
         robots: The Crawl-delay obeyed, in seconds; 0.0 for none.
+        robots_asked: The Crawl-delay as robots.txt has it, in seconds: it may be longer.
         told: The limit that its server tells; None: none, or one whose time is over.
         backoff: The backoff it is in; None: not backing off.
         trigger_source: The last trigger, in words.
@@ -196,6 +197,7 @@ class ScopeState:
         "refused",
         "requests",
         "robots",
+        "robots_asked",
         "sends",
         "steps",
         "times",
@@ -210,6 +212,7 @@ class ScopeState:
         self.made_at: float = now
         self.last_latency: float = 0.0
         self.robots: float = 0.0
+        self.robots_asked: float = 0.0
         self.told: ServerLimit | None = None
         self.manager: Any = None
         self.requests: int = 0
@@ -260,7 +263,7 @@ class ScopeState:
         scope.delay_limit, scope.delay_source, scope.concurrency_source = self._sources(scope.limits, delay, slots)
         scope.quota_source = self.policy.source
         jitter, floor = scope.limits.jitter, self.wish
-        scope.floor_source = f"Crawl-delay {floor:g} of robots.txt" if 0.0 < floor < delay else ""
+        scope.floor_source = self._robots_source() if 0.0 < floor < delay else ""
         told, backoff = self.told, self.backoff
         if told is not None and told.delay > max(delay * jitter[0], floor):
             delay, floor = max(delay, told.delay), told.delay
@@ -306,13 +309,19 @@ class ScopeState:
                 slots = 1.0
         return delay, rest, slots
 
+    def _robots_source(self) -> str:
+        words = f"Crawl-delay {self.robots:g} of robots.txt"
+        if self.robots < self.robots_asked:
+            words += f", which asks for {self.robots_asked:g}; THROTTLING_ROBOTSTXT_MAX_DELAY"
+        return words
+
     def _sources(self, limits: Limits, delay: float, slots: float) -> tuple[LimitName, str, str]:
         configured = self.policy.source
         is_robots = self.wish > 0.0 and delay == self.wish > limits.delay
         mover = "rampup" if self.rampup is not None else "AutoThrottle" if self.auto is not None else configured
         slots_source = configured if slots == limits.concurrency else "robots.txt" if self.robots > 0.0 else mover
         if is_robots:
-            return "robots", f"Crawl-delay {self.robots:g} of robots.txt", slots_source
+            return "robots", self._robots_source(), slots_source
         return "delay", mover, slots_source
 
     # -- time

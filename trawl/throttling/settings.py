@@ -132,7 +132,8 @@ class ThrottlingSettings(Struct, frozen=True, kw_only=True, rename="upper"):
         Meta(
             ge=0,
             title="s",
-            description="Maximum Crawl-delay; a longer one counts as this. 0 ignores every Crawl-delay.",
+            description="Maximum Crawl-delay; a longer one counts as this, and one warning says so. 0 ignores every "
+            "Crawl-delay.",
         ),
     ] = 60.0
     throttling_ratelimit_obey: Annotated[

@@ -505,18 +505,22 @@ class Throttle:
         """
         if not self.settings.throttling_robotstxt_obey or not 0.0 <= delay < math.inf:
             return
-        id, delay = self.resolver.scope_of_host(host_scope), min(delay, self.settings.throttling_robotstxt_max_delay)
+        id = self.resolver.scope_of_host(host_scope)
+        if not self.settings.throttling_robotstxt_max_delay:
+            delay = 0.0
         if self._crawl_delays.say(id, origin or host_scope, delay) and (scope := self._table.get(id)) is not None:
             self._slow_down(scope, now)
 
     def _slow_down(self, scope: Scope, now: float) -> None:
         """Put a host's Crawl-delay in force on its scope, or take it away."""
         state: ScopeState = scope.state
-        delay = 0.0 if state.policy.config.get("ignore_robots_txt") else self._crawl_delays.of(scope.id)
+        asked = 0.0 if state.policy.config.get("ignore_robots_txt") else self._crawl_delays.of(scope.id)
+        delay = min(asked, self.settings.throttling_robotstxt_max_delay)
         self.warnings.differs_from_robots(scope, state, delay)
-        if delay == state.robots:
+        if asked == state.robots_asked:
             return
-        state.robots = delay
+        state.robots, state.robots_asked = delay, asked
+        self.warnings.robots_capped(scope, state)
         if state.rampup is not None:
             state.rampup.floor = delay
         if state.apply(scope):

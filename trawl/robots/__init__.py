@@ -1,0 +1,27 @@
+"""robots.txt: its settings, parsing, matching and cache (RFC 9309). Pure: the engine fetches the file."""
+
+from trawl.robots.cache import RobotsCache, RobotsEntry
+from trawl.robots.file import (
+    MAX_PARSED_BYTES,
+    RobotsFile,
+    RobotsSettings,
+    RobotsVerdict,
+    as_utf8,
+    at_once,
+    product_token,
+)
+from trawl.robots.rules import MAX_STEPS, STEP_BYTES
+
+__all__ = [
+    "MAX_PARSED_BYTES",
+    "MAX_STEPS",
+    "STEP_BYTES",
+    "RobotsCache",
+    "RobotsEntry",
+    "RobotsFile",
+    "RobotsSettings",
+    "RobotsVerdict",
+    "as_utf8",
+    "at_once",
+    "product_token",
+]

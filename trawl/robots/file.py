@@ -1,0 +1,247 @@
+"""The decision for one origin: robots.txt is read, or missing, or out of reach (RFC 9309, 2.3.1).
+
+::
+
+    2xx                      rules        the group of our own name, else the group of "*"
+    4xx, too many redirects  allow all    there is no robots.txt (RFC 9309, 2.3.1.3)
+    5xx, no response         disallow all for a while, then fetch it again (RFC 9309, 2.3.1.4)
+
+A 429 counts as a 4xx here; the throttle slows the host down for it.
+
+A site writes both the rules and the URLs, so the work is bounded, and counted in steps instead of seconds. Parsing
+yields after each step, so that the caller can let other tasks run. A lookup that needs more than
+:data:`~trawl.robots.MAX_STEPS` disallows the URL.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator
+from typing import Annotated, NamedTuple, Self, TypeVar
+
+import attrs
+from msgspec import Meta, Struct
+
+from trawl.http.content import decode_body, parse_content_type
+from trawl.robots.rules import MAX_STEPS, RobotsParser, Rules, path_of, spellings_of
+
+__all__ = [
+    "MAX_PARSED_BYTES",
+    "RobotsFile",
+    "RobotsSettings",
+    "RobotsVerdict",
+    "as_utf8",
+    "at_once",
+    "product_token",
+]
+
+T = TypeVar("T")
+
+_TOKEN = re.compile(r"[A-Za-z_-]+")  # RFC 9309, 2.2.1
+_COMPATIBLE = re.compile(r"\(compatible;\s*([A-Za-z_-]+)", re.IGNORECASE)
+
+
+def product_token(user_agent: str) -> str:
+    """Return a crawler's name in robots.txt, in lower case: ``trawl`` for ``trawl/1.0 (+https://...)``.
+
+    It is the first product of the ``User-Agent`` (RFC 9309, 2.2.1), or the one after ``compatible;``, as in
+    ``Mozilla/5.0 (compatible; Foobot/2.1)``. Empty if there is none.
+    """
+    found = _COMPATIBLE.search(user_agent)
+    if found is not None:
+        return found[1].lower()
+    token = _TOKEN.match(user_agent.strip())
+    return token[0].lower() if token is not None else ""
+
+
+class RobotsSettings(Struct, frozen=True, kw_only=True, rename="upper"):
+    """The settings of robots.txt."""
+
+    robotstxt_obey: Annotated[
+        bool, Meta(description="Fetch each origin's robots.txt first, and drop requests that it disallows.")
+    ] = True
+    robotstxt_user_agent: Annotated[
+        str | None,
+        Meta(description="The name to look for in robots.txt; null: the product name in USER_AGENT."),
+    ] = None
+    robotstxt_max_age: Annotated[
+        float,
+        Meta(gt=0, le=86_400, title="s", description="Age at which a robots.txt is fetched again."),
+    ] = 86_400.0
+    robotstxt_retry_times: Annotated[
+        int,
+        Meta(
+            ge=0,
+            title="times",
+            description="Retries of robots.txt while no connection can be made, before the origin's requests fail as"
+            " unreachable. After a 5xx or a broken answer, it is retried until `BACKOFF_GIVE_UP_AFTER`. 0: no retries"
+            " at all.",
+        ),
+    ] = 2
+    robotstxt_retry_delay: Annotated[
+        float,
+        Meta(
+            gt=0,
+            title="s",
+            description="Delay before an unreachable robots.txt is fetched again, doubled each time. The origin is"
+            " disallowed meanwhile.",
+        ),
+    ] = 10.0
+
+
+MAX_PARSED_BYTES = 512_000
+"""Bytes of a file that are fetched and parsed (RFC 9309, 2.5: at least 500 KiB); the rest is ignored."""
+
+OVERHEAD_BYTES = 600  # about what an origin takes besides its rules
+
+_UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+
+
+def as_utf8(body: bytes, content_type: str | None) -> bytes:
+    """Return a robots.txt in UTF-8.
+
+    A file must be UTF-8 (RFC 9309, 2.3), so valid UTF-8 is not decoded by another label. Otherwise a byte order mark
+    or the charset of ``content_type`` decides, as for pages (:func:`trawl.http.content.decode_body`). Without them the
+    octets are kept, because the URLs of such a site have the same octets.
+    """
+    body = _whole_lines(body)
+    if not body.startswith(_UTF16_MARKS):
+        if body.isascii() or parse_content_type(content_type or "").codec is None:
+            return body
+        try:
+            body.decode("utf-8")
+        except UnicodeDecodeError:
+            pass
+        else:
+            return body
+    return decode_body(body, content_type).text.encode("utf-8", "replace")
+
+
+def _whole_lines(body: bytes) -> bytes:
+    """Return the lines that are whole within the limit: half of a rule is another rule."""
+    if len(body) < MAX_PARSED_BYTES:
+        return body
+    return body[: max(body.rfind(end, 0, MAX_PARSED_BYTES) for end in (b"\n", b"\r")) + 1]
+
+
+def at_once(steps: Generator[None, None, T]) -> T:
+    """Run a generator to its end and return its value."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            value: T = end.value
+            return value
+
+
+class RobotsVerdict(NamedTuple):
+    """The verdict on one URL.
+
+    Attributes:
+        is_allowed: Whether it may be fetched.
+        steps: Steps that the lookup took.
+        is_cut: True if the URL is disallowed because the lookup needs more than :data:`MAX_STEPS`.
+    """
+
+    is_allowed: bool
+    steps: int = 0
+    is_cut: bool = False
+
+
+@attrs.frozen
+class RobotsFile:
+    """The decision for one origin.
+
+    Attributes:
+        crawl_delay: The longest ``Crawl-delay`` of our group, in seconds; None if it has none.
+        expires_after: Seconds after which to fetch the file again.
+        is_unreachable: It could not be fetched: everything is disallowed.
+    """
+
+    crawl_delay: float | None = None
+    expires_after: float = 86_400.0
+    is_unreachable: bool = False
+    _sitemaps: bytes = attrs.field(default=b"", repr=False)
+    _rules: Rules | None = attrs.field(default=None, repr=False, eq=False)
+
+    @classmethod
+    def parse(
+        cls, status: int, body: bytes, user_agent: str, *, failures: int = 0, settings: RobotsSettings | None = None
+    ) -> Self:
+        """Decide on the response to the request for robots.txt.
+
+        Args:
+            status: The status after redirects; a 3xx means that there were too many.
+            body: The file, decompressed, in UTF-8 (:func:`as_utf8`); used for 2xx only.
+            user_agent: Our ``User-Agent``, or the bare name of our group.
+            failures: Failures to fetch it in a row before this response.
+            settings: Times and limits; None: the defaults.
+        """
+        return at_once(cls.parse_in_steps(status, body, user_agent, failures=failures, settings=settings))
+
+    @classmethod
+    def parse_in_steps(
+        cls, status: int, body: bytes, user_agent: str, *, failures: int = 0, settings: RobotsSettings | None = None
+    ) -> Generator[None, None, Self]:
+        """Decide as :meth:`parse` does, and yield after each step of a few milliseconds.
+
+        Returns:
+            The decision, as the generator's value.
+        """
+        settings = settings or RobotsSettings()
+        if not 200 <= status < 500:
+            return cls.unreachable(failures + 1, settings)
+        if status >= 300:
+            return cls(expires_after=settings.robotstxt_max_age)
+        token = product_token(settings.robotstxt_user_agent or user_agent)
+        parser = RobotsParser(token.encode())
+        yield from parser.read(_whole_lines(body))
+        group = parser.group()
+        rules = yield from group.rules()
+        return cls(
+            crawl_delay=group.crawl_delay,
+            expires_after=settings.robotstxt_max_age,
+            sitemaps=b"\n".join(parser.sitemaps),
+            rules=rules,
+        )
+
+    @classmethod
+    def unreachable(cls, failures: int = 1, settings: RobotsSettings | None = None) -> Self:
+        """Disallow everything for a while, after ``failures`` failures in a row."""
+        settings = settings or RobotsSettings()
+        doublings = min(failures - 1, 30)
+        return cls(
+            is_unreachable=True,
+            expires_after=min(settings.robotstxt_retry_delay * 2.0**doublings, settings.robotstxt_max_age),
+        )
+
+    @property
+    def sitemaps(self) -> tuple[str, ...]:
+        """The URLs of the ``Sitemap`` lines, as written."""
+        return tuple(url.decode("utf-8", "replace") for url in self._sitemaps.split(b"\n") if url)
+
+    @property
+    def size_bytes(self) -> int:
+        """About the memory that it takes, in bytes."""
+        return OVERHEAD_BYTES + len(self._sitemaps) + (0 if self._rules is None else self._rules.size_bytes)
+
+    def allows(self, url: str) -> bool:
+        """Return True if a URL (absolute, in normal form) may be fetched; robots.txt always may (RFC 9309, 2.2.2)."""
+        return self.judge(url).is_allowed
+
+    def judge(self, url: str) -> RobotsVerdict:
+        """Return whether a URL (absolute, in normal form) may be fetched, and what the lookup cost."""
+        if self.is_unreachable:
+            return RobotsVerdict(is_allowed=False)
+        if self._rules is None:
+            return RobotsVerdict(is_allowed=True)
+        path = path_of(url)
+        if path.partition(b"?")[0] == b"/robots.txt":
+            return RobotsVerdict(is_allowed=True)
+        best = steps = 0
+        for spelling in spellings_of(path):
+            rank, steps = self._rules.best_rank(spelling, steps)
+            if steps > MAX_STEPS:
+                return RobotsVerdict(is_allowed=False, steps=steps, is_cut=True)
+            best = max(best, rank)
+        return RobotsVerdict(is_allowed=best == 0 or best & 1 == 1, steps=steps)
