@@ -204,6 +204,14 @@ def test_thousands_of_patterns_are_compared_with_a_url() -> None:
     assert not robots.allows(f"{BASE}/x/thank3999")
 
 
+def test_a_rule_longer_than_any_url_forbids_what_starts_like_it_and_allows_nothing() -> None:
+    start = "/" + "%41" * 8_000
+    robots = read(f"User-agent: *\nDisallow: {start}x$\nAllow: {start}y\n")
+    assert not robots.allows(f"{BASE}/{'A' * 8_000}x")
+    assert not robots.allows(f"{BASE}/{'A' * 8_000}y")
+    assert robots.allows(f"{BASE}/{'A' * 5_000}")
+
+
 def test_as_many_patterns_as_a_real_site_has_are_compared_with_a_long_url() -> None:
     robots = read("User-agent: *\n" + "".join(f"Disallow: /*thank{number}\n" for number in range(575)))
     assert robots.allows(f"{BASE}/about?next=" + "a%2Fb" * 400)

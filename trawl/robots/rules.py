@@ -25,6 +25,7 @@ MAX_STEPS = 10_000
 STEP_BYTES = 16_384
 """Bytes of a file that are parsed in one step."""
 
+MAX_RULE_BYTES = 16_384  # of a longer rule the start is compared: few servers take URLs of that length
 STEP_RULES = 4_096  # that are sorted in one step, and looked up by one bisection
 
 # -- the canonical form of paths and rules
@@ -89,6 +90,7 @@ _RECORD = re.compile(
 )
 _NAME = re.compile(rb"[A-Za-z_-]*")  # RFC 9309, 2.2.1
 _LINE_END = re.compile(rb"[\r\n]")
+_HALF_OCTET = re.compile(rb"%[0-9A-Fa-f]?\Z")
 _STARS = re.compile(rb"\*{2,}")
 
 
@@ -200,6 +202,11 @@ class Group:
         """Add a rule; one that can match no path has no effect."""
         if not written.startswith((b"/", b"*")):
             return
+        length = len(written)
+        if length > MAX_RULE_BYTES:  # its start forbids more, never less
+            if is_allowed:
+                return
+            written = _HALF_OCTET.sub(b"", written[:MAX_RULE_BYTES]) + b"*"
         path = _SPECIAL_IN_RULE.sub(_canonical_octet, written.removesuffix(b"$"))
         if b"**" in path:
             path = _STARS.sub(b"*", path)
@@ -210,7 +217,7 @@ class Group:
         if kind == _PATTERN and is_anchored:
             path += b"$"
         # Of equal rules the one that allows is better (2.2.2).
-        rank = 2 * len(written) + is_allowed
+        rank = 2 * length + is_allowed
         self._alike.setdefault((rank, kind, len(path)), {})[path] = None
 
     def rules(self) -> Generator[None, None, Rules | None]:
