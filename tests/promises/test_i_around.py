@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from typing import Any, get_type_hints, is_typeddict
 
@@ -12,6 +14,7 @@ import trio
 import trawl
 from tests.promises.crawling import EXACT, FREE, a_web, answering, crawled, found_at_once, page, spider_of, times
 from trawl.exceptions import SettingsError
+from trawl.http import Fetch, Outcome
 from trawl.testing import Outage, SimulatedResponse, SimulatedWeb, Simulation, simulate
 from trawl.throttling import ThrottlingSettings
 
@@ -182,6 +185,87 @@ def test_i02_h16_a_figure_that_is_not_reached_for_something_else_than_the_scope_
     warnings = told(caplog, f"{figure} is not reached")
     assert len(warnings) == len(hosts)
     assert [warning for warning in warnings if not warning.endswith(f": {reason}")] == []
+
+
+def led_on(requests: str, hosts: list[str]) -> type[trawl.Spider]:
+    """A spider of ten pages a host: given by ``start()`` together, found at once, or each on the one before."""
+
+    class Pages(trawl.Spider):
+        name = "pages"
+
+        async def start(self) -> AsyncGenerator[trawl.Request, None]:
+            for number in range(10 if requests == "start" else 1):
+                for host in hosts:
+                    yield page(f"http://{host}/{number}", [host, "shared"])
+
+        def parse(self, response: trawl.Response, **kwargs: object) -> Iterator[trawl.Request]:
+            host, number = response.url.removeprefix("http://").split("/")
+            found = {"start": range(0), "found": range(1, 10), "chain": range(int(number) + 1, int(number) + 2)}[
+                requests
+            ]
+            if requests == "chain" or number == "0":
+                yield from (page(f"http://{host}/{each}", [host, "shared"]) for each in found if each < 10)
+
+    return Pages
+
+
+def waiting(fetch: Fetch) -> Fetch:
+    async def send(request: trawl.Request) -> Outcome:
+        await trio.sleep(0.05)
+        return await fetch(request)
+
+    return send
+
+
+@pytest.mark.parametrize("middleware", [{}, {waiting: 560}])
+@pytest.mark.parametrize("requests", ["start", "found", "chain"])
+@pytest.mark.parametrize(
+    ("scopes", "places", "scope", "limit"),
+    [
+        ({"shared": {"concurrency": 4}}, 64, "shared", "concurrency"),
+        ({"shared": {"delay": 10.0}}, 64, "shared", "delay"),
+        ({}, 4, "", "places"),
+    ],
+)
+@pytest.mark.parametrize("own", [{"concurrency": 3, "delay": 0.0}, {"rate": 2}])
+def test_i02_the_alarm_names_what_crawl_why_names_most_often(
+    own: dict[str, Any],
+    scopes: dict[str, Any],
+    places: int,
+    scope: str,
+    limit: str,
+    requests: str,
+    middleware: dict[Any, float],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    hosts = [f"h{number}.example" for number in range(12)]
+    said: Counter[tuple[str, str]] = Counter()
+
+    async def ask(crawl: trawl.Crawl) -> None:
+        while True:
+            await trio.sleep(13.7)
+            said.update((each.reason.scope, each.reason.limit) for each in crawl.waiting(1))
+
+    given = {
+        **FREE,
+        "CONCURRENT_REQUESTS": places,
+        "CONCURRENT_REQUESTS_PER_DOMAIN": 3,
+        "THROTTLING_SCOPES": {**scopes, **dict.fromkeys(hosts, own)},
+        "DOWNLOADER_MIDDLEWARES": middleware,
+        "WATCHERS": {ask: 1},
+    }
+    draws = random.Random(1)
+    simulate(led_on(requests, hosts), a_web(*hosts, latency=lambda request: draws.uniform(20.0, 60.0)), settings=given)
+    warnings = told(caplog, "is not reached")
+    assert len(warnings) >= len(hosts) / 3
+    words = {"concurrency": "shared all slots are busy", "delay": "shared delay", "places": "CONCURRENT_REQUESTS are"}
+    others = [warning for warning in warnings if f"what holds it up: {words[limit]}" not in warning]
+    if requests == "chain" and limit == "places":  # one of four that go at once may never wait
+        assert len(others) <= 4
+    else:
+        assert others == []
+        # start() is not read on while nothing may be sent: then nothing is pending.
+        assert said.most_common(1) == [((scope, limit), said[scope, limit])] or requests == "start"
 
 
 def test_i02_a_figure_that_callbacks_keep_from_being_reached_names_them(caplog: pytest.LogCaptureFixture) -> None:

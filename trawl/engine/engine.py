@@ -87,6 +87,7 @@ from trawl.engine.worker import Worker
 from trawl.events import ScopeBackedOff
 from trawl.middleware import compose
 from trawl.scheduler import Grant, Prefetcher, Scheduler, SharedJobScheduler
+from trawl.scheduler.reasons import NO_PLACE
 from trawl.scheduler.scheduler import reconsider
 from trawl.spiders import item_check
 from trawl.throttling import Reason, Scope, Throttle
@@ -255,7 +256,9 @@ class Engine:
         return over or self.throttle.refused(grant, now) or self._gates.forbids(grant)
 
     def _why_next(self, grant: Grant, now: float) -> Reason | None:
-        return self.scheduler.why_next(grant, now)
+        scheduler = self.scheduler
+        reason = scheduler.why_next(grant, now) or scheduler.left_by
+        return NO_PLACE if reason is None and self.start_requests.is_held and not scheduler.pending else reason
 
     def _scope_changed(self, scope: Scope, now: float) -> None:
         """Follow a scope's changed limits: its lock is resized, and what waits for it is looked at again."""

@@ -37,6 +37,7 @@ class StartRequests:
 
     Attributes:
         has_failed: ``start()`` raised.
+        is_held: ``start()`` waits for room to send.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class StartRequests:
         self._scope = trio.CancelScope()
         self._repeated = 0
         self.has_failed: bool = False
+        self.is_held: bool = False
 
     def allow(self, pending: int, places: float) -> None:
         """Let as many be read as there are free ``places``, unless ``pending`` are too many already."""
@@ -100,8 +102,10 @@ class StartRequests:
             while True:
                 if not self._permits:
                     self._state.wakeup.set()  # the dispatcher gives them
+                    self.is_held = True
                     with self._waiting.shielded():
                         await self._may_read.wait()
+                    self.is_held = False
                 # stop() was called, while this waited or while start() computed.
                 if self._waiting.is_cancelled:
                     return

@@ -10,6 +10,7 @@ from trawl.frontier import Amounts, LaneKey, Record, ScopeAmounts, lane_key
 if TYPE_CHECKING:
     from trawl.scheduler.lanes import Lane
     from trawl.throttling.reasons import Reason
+    from trawl.throttling.scope import Scope
 
 __all__ = ["DIRECT", "PAGE", "PASSING", "Grant", "LaneId", "amounts_of"]
 
@@ -64,6 +65,7 @@ class Grant:
         granted_at: When it was granted its places; while it has none, when it began, or began to wait for them. A wait
             at the wire is left out.
         left_by: Why it was left though its scopes were open, before it was granted; None: it was not.
+        held_by: Which of its scopes opened last before it was granted, and the limit; None: it has one scope or none.
         prepared_for: Seconds for which its middleware ran before it asked for its places; 0.0: it had them from the
             beginning.
         throttled: Seconds for which it was first in its line and could not have gone with a free place: see
@@ -84,6 +86,7 @@ class Grant:
         "granted_at",
         "has_fetched",
         "has_places",
+        "held_by",
         "is_direct",
         "is_diverted",
         "is_exempt",
@@ -155,6 +158,7 @@ class Grant:
         self.pushed_at: float = -inf
         self.granted_at: float = -inf
         self.left_by: Reason | None = None
+        self.held_by: tuple[Scope, str] | None = None
         self.throttled: float = 0.0
         self.sent_at: float | None = None
         self.not_before: float = 0.0

@@ -321,6 +321,9 @@ class Lane:
             grant.steps = tuple([scope.step for scope in scopes])
             amounts = self._amounts(grant)
             grant.slots = tuple([scope.take(now, amount, has_begun=has_begun) for scope, amount in amounts])
+            if scopes:
+                last = max(scopes, key=_opened_at)
+                grant.held_by = last, last.waits.opened_by
 
     def _amounts(self, grant: Grant) -> list[tuple[Scope, float]]:
         """Return its scopes, each with what ``grant`` is expected to use of it."""
@@ -406,3 +409,7 @@ class Lane:
         if scope is not None:
             return scope.grants - self.bases[self.scopes.index(scope)]
         return max([scope.grants - base for scope, base in zip(self.scopes, self.bases, strict=True)])
+
+
+def _opened_at(scope: Scope) -> float:
+    return scope.waits.opened_at

@@ -173,7 +173,9 @@ class _Reasons:
         if last is not None:
             return self._of_scope(last, lane.amount_in(last))
         if isinstance(where, ScopeQueue) and where.withholds(lane):
-            return _claimed(where.scope)
+            # Where requests begin without a place, a full scope is open, and its places are what is waited for.
+            full = where.scope.full
+            return self._of_scope(where.scope, lane.amount_in(where.scope)) if full else _claimed(where.scope)
         if isinstance(where, ScopeQueue) and where.saves(lane, self._now):
             return Reason(where.scope.id, "quota", where.kept_until(self._now), "a larger amount goes first")
         return self._of_all(lane)

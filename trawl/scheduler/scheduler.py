@@ -367,7 +367,10 @@ class Scheduler:
         self.begun -= 1
         self.begun_direct -= grant.is_direct
         self.in_flight += 1
+        waited_from = grant.granted_at
         grant.lane.place(grant, now)
+        if waited_from < now and all(scope.waits.opened_at < now for scope in grant.lane.scopes):
+            grant.left_by = NO_PLACE if self.places_pages else NO_PAGES
         self._wake(grant.lane, now)
 
     def _wake_behind(self, scopes: Sequence[Scope], now: float) -> None:

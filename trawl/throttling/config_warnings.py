@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import attrs
 
@@ -21,13 +21,13 @@ from trawl.http import host_scope
 from trawl.http.notes import notes_of
 from trawl.passwords import without_passwords
 from trawl.throttling.policy import ScopeState
+from trawl.throttling.reasons import LimitName, Reason
 from trawl.throttling.scope import Scope
 from trawl.throttling.scopes import is_mistaken
 
 if TYPE_CHECKING:
     from trawl.http import Outcome
     from trawl.scheduler.grant import Grant
-    from trawl.throttling.reasons import Reason
     from trawl.throttling.scope_table import CrawlDelays, ScopePolicies
     from trawl.throttling.settings import ThrottlingSettings
 
@@ -36,13 +36,12 @@ __all__ = ["PERIOD", "ConfigWarnings", "ScopeStats", "WhyNext"]
 logger: logging.Logger = logging.getLogger("trawl.throttling")
 
 WhyNext = Callable[[Any, float], "Reason | None"]
-"""Explains why the next request with the scopes of a grant waits; None: it does not, or there is none."""
+"""Explains why the next request with the scopes of a grant waits, or, if there is none, any other; None: none does."""
 
 PERIOD = 300.0
 """Seconds that something must last before it is worth a warning."""
 
 _NEAR_ZERO = 0.01
-_BUSY = 0.9  # of the looks with something pending: then it is not for lack of requests
 _REACHED = 0.9
 _QUICK = 1.1  # times the latency of the first period: pages that stay as quick as they were
 _TOO_FEW = "too few requests at once"
@@ -59,6 +58,8 @@ class ScopeStats:
         "auto_min",
         "began_at",
         "busy",
+        "crowded",
+        "crowded_by",
         "elsewhere",
         "first_items",
         "first_latency",
@@ -69,7 +70,6 @@ class ScopeStats:
         "limited",
         "looks",
         "peak",
-        "pending",
         "sends",
         "waited_elsewhere",
     )
@@ -85,7 +85,8 @@ class ScopeStats:
         """Start a period."""
         self.began_at: float = now
         self.looks: int = 0
-        self.pending: int = 0
+        self.crowded: int = 0
+        self.crowded_by: Reason | None = None
         self.peak: int = 0
         self.busy: float = 0.0
         self.latency: float = 0.0
@@ -97,26 +98,48 @@ class ScopeStats:
         self.elsewhere: dict[str, float] = {}
         self.waited_elsewhere: float = scope.waits.elsewhere
 
-    def waited(self, scope: Scope, left_by: Reason | None, held_by: Reason | None) -> None:
-        """Note what the last request waited for, other than the scope, and what the next one waits for.
+    def waited(self, scope: Scope, grant: Grant, next_by: Reason | None) -> None:
+        """Note what the last request waited for, other than the scope.
 
         Args:
             scope: The scope.
-            left_by: Why it was left though its scopes were open; None: it was not.
-            held_by: What else than the scope the next one waits for; None: nothing.
+            grant: The last request.
+            next_by: What the next one waits for: in its lane, or, if there is none, before any request of the crawl.
         """
-        reason, seconds = left_by or self.held_by, scope.waits.elsewhere - self.waited_elsewhere
+        seconds = scope.waits.elsewhere - self.waited_elsewhere
         self.waited_elsewhere += seconds
-        if seconds > 0.0 and reason is not None:
-            words = attrs.evolve(reason, until=math.inf).text(0.0)
+        if seconds > 0.0:
+            words = _words(_obstacle(scope, grant) or self.held_by)
             self.elsewhere[words] = self.elsewhere.get(words, 0.0) + seconds
-        self.held_by = held_by
+        self.held_by = None if next_by is None or next_by.scope == scope.id else next_by
+        # Requests of the crawl wait for a place, so more of this scope may be behind them: in start(), or in pages.
+        if not scope.lanes and self.held_by is not None:
+            self.crowded += 1
+            self.crowded_by = self.held_by
 
-    def reason(self, scope: Scope) -> str:
-        """Return the limit, of its own or any other, that its requests waited for most in this period."""
+    def reason(self, scope: Scope, seconds: float) -> str:
+        """Return what kept its next request waiting for most of a period of ``seconds``; :data:`_TOO_FEW`: nothing."""
         now = scope.waits.limited
-        spent = {limit: seconds - self.limited.get(limit, 0.0) for limit, seconds in now.items()} | self.elsewhere
-        return max(sorted(spent), key=lambda limit: spent[limit], default=_OTHERS)
+        spent = {limit: each - self.limited.get(limit, 0.0) for limit, each in now.items()} | self.elsewhere
+        idle = _words(self.crowded_by) if self.crowded > self.looks / 2.0 else _TOO_FEW
+        spent[idle] = spent.get(idle, 0.0) + max(seconds - sum(spent.values()), 0.0)
+        return max(sorted(spent), key=lambda limit: spent[limit])
+
+
+def _obstacle(scope: Scope, grant: Grant) -> Reason | None:
+    """Return what a request waited for last, other than ``scope``; None: that is not known."""
+    if grant.left_by is not None:
+        return grant.left_by
+    if grant.held_by is None or grant.held_by[0] is scope or not grant.held_by[1]:
+        return None
+    other, limit = grant.held_by
+    sources = {"concurrency": other.concurrency_source, "delay_per_slot": other.quota_source}
+    sources |= dict.fromkeys(("quota", "pages"), other.quota_source)
+    return Reason(other.id, cast("LimitName", limit), math.inf, sources.get(limit, other.delay_source))
+
+
+def _words(reason: Reason | None) -> str:
+    return _OTHERS if reason is None else attrs.evolve(reason, until=math.inf).text(0.0)
 
 
 class ConfigWarnings:
@@ -221,17 +244,15 @@ class ConfigWarnings:
             grant: The request.
             outcome: The answer.
             now: The instant.
-            why_next: Explains why the next request with the same scopes waits.
+            why_next: Explains why the next request with the same scopes waits, or, if there is none, any other.
         """
         period: ScopeStats | None = state.period
         if period is None:
             period = state.period = ScopeStats()
             self.has_watches = True
             period.begin(scope, state, now)
-        held_by = why_next(grant, now) if scope.lanes else None
-        period.waited(scope, grant.left_by, None if held_by is None or held_by.scope == scope.id else held_by)
+        period.waited(scope, grant, why_next(grant, now))
         period.looks += 1
-        period.pending += bool(scope.lanes)
         period.peak = max(period.peak, scope.in_flight)
         if outcome.sent_at is not None:
             period.busy += outcome.ended_at - outcome.sent_at
@@ -244,11 +265,10 @@ class ConfigWarnings:
 
     def _judge(self, scope: Scope, state: ScopeState, period: ScopeStats, now: float) -> None:
         seconds = now - period.began_at
-        is_demanded = period.looks > 0 and period.pending >= _BUSY * period.looks
-        reason = period.reason(scope) if is_demanded else _TOO_FEW
+        reason = period.reason(scope, seconds)
         self._not_reached(scope, state, period, seconds, reason)
         if state.auto is not None:
-            self._blind_spots(scope, state, period, seconds, is_demanded=is_demanded)
+            self._blind_spots(scope, state, period, seconds, reason)
 
     def _not_reached(self, scope: Scope, state: ScopeState, period: ScopeStats, seconds: float, reason: str) -> None:
         config = state.policy.config
@@ -267,9 +287,7 @@ class ConfigWarnings:
                 scope.id, rate, reached, seconds, reason,
             )  # fmt: skip
 
-    def _blind_spots(
-        self, scope: Scope, state: ScopeState, period: ScopeStats, seconds: float, *, is_demanded: bool
-    ) -> None:
+    def _blind_spots(self, scope: Scope, state: ScopeState, period: ScopeStats, seconds: float, reason: str) -> None:
         rule = state.policy.autothrottle
         if rule is None:
             return
@@ -280,10 +298,10 @@ class ConfigWarnings:
         if period.auto_max <= _NEAR_ZERO:
             self._once(period, "zero", "%s: AutoThrottle's delay is near zero: %.3g s", scope.id, period.auto_max)
         reached = period.busy / seconds
-        if is_demanded and reached < rule.target_concurrency / 2.0:
+        if reason != _TOO_FEW and reached < rule.target_concurrency / 2.0:
             self._once(
                 period, "target", "%s: AutoThrottle's target concurrency of %g is not reached (%.2g on average); "
-                "what holds it up: %s", scope.id, rule.target_concurrency, reached, period.reason(scope),
+                "what holds it up: %s", scope.id, rule.target_concurrency, reached, reason,
             )  # fmt: skip
         self._soft_blocks(scope, period)
 

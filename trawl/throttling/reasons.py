@@ -60,6 +60,8 @@ class Waits:
         needed_at: The instant since which something was pending without a break.
         taken_at: The instant at which the scope was taken last.
         due_at: The earliest instant for the send of that request, slots left out.
+        opened_at: The instant at which the scope let that request through.
+        opened_by: The limit that let nothing through until then; "" for none.
         refills: The instants at which the quota has room for an amount that waited for it, by amount.
         full_limit: The limit that last let no request through until something was given back.
         full_until: The instant at which that was.
@@ -73,6 +75,8 @@ class Waits:
         "gaps",
         "limited",
         "needed_at",
+        "opened_at",
+        "opened_by",
         "owed",
         "refills",
         "taken_at",
@@ -86,6 +90,8 @@ class Waits:
         self.needed_at: float = -inf
         self.taken_at: float = -inf
         self.due_at: float = -inf
+        self.opened_at: float = -inf
+        self.opened_by: str = ""
         self.refills: dict[float, float] = {}
         self.full_limit: str = ""
         self.full_until: float = -inf
@@ -113,6 +119,7 @@ class Waits:
         since, opened_at = max(self.taken_at, self.needed_at), due_at
         if self.full_until > opened_at:
             limit, opened_at = self.full_limit, self.full_until
+        self.opened_by, self.opened_at = limit, opened_at
         if -inf < since < now:
             opened_at = min(max(opened_at, since), now)
             if opened_at > since:

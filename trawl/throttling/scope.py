@@ -399,7 +399,7 @@ class Scope:
 
     def need(self, amount: float | None, now: float) -> None:
         """Count a lane that needs it from ``now`` on, with the amount that its requests name; None: none."""
-        if not self.lanes:
+        if not self.lanes and not self.begun:
             self.waits.needed_at = now
         self.lanes += 1
         if amount is not None:

@@ -84,7 +84,7 @@ class Throttle:
         settings: The limits and policies.
         seed: The run's seed; every scope derives its own stream of draws from it.
         changed: Called with a scope whose limits changed, and ``now``.
-        why_next: Explains why the next request with the scopes of a grant waits; None: it does not.
+        why_next: Explains why the next request with the scopes of a grant waits, or, if there is none, any other.
         wall: The wall clock, for dates in headers.
         resolve: Returns the address of a host, for ``CONCURRENT_REQUESTS_PER_IP`` (I05); None: scopes stay hosts.
         failed: Called when a user's scope manager or strategy fails; the default is used then.
