@@ -135,7 +135,8 @@ z</textarea><input type=file name=f>
 
 
 def test_a_form_with_files_is_sent_in_parts() -> None:
-    request = FormRequest.from_response(page(UPLOAD), dont_click=True, formdata={"ü\n": ["1", b"2\n"]})
+    added: Any = {"ü\n": ["1", b"2\n"]}
+    request = FormRequest.from_response(page(UPLOAD), dont_click=True, formdata=added)
     kind, _, boundary = request.headers["content-type"].partition("; boundary=")
     assert (request.method, kind) == ("POST", "multipart/form-data")
     parts = request.body.split(b"--" + boundary.encode())

@@ -191,7 +191,7 @@ FEED = rss(b"first")
 def test_a_file_that_ends_early_gives_what_could_be_read_and_a_warning(
     spider: type[trawl.Spider[Any]],
     body: bytes,
-    limits: dict[str, int],
+    limits: Any,
     found: int,
     words: str,
     caplog: pytest.LogCaptureFixture,
