@@ -49,6 +49,7 @@ from trawl.throttling import ThrottlingSettings
 from trawl.throttling.common import CommonScopes
 from trawl.throttling.outcomes import GivenUpScopes
 from trawl.throttling.scope_table import CrawlDelays
+from trawl.tracebacks import contained
 from trawl.transport import Transport, TransportRouter, TransportSettings
 from trawl.transport.resolver import CrawlResolver, DnsResolver, Resolve, ThreadResolver
 from trawl.transport.warc import open_archive
@@ -396,7 +397,8 @@ async def crawl_with(
             follows_loops=not settings["SCRAPY_COMPAT"],
             common=common,
         )
-        ended = await without_groups(run_crawl(context))
+        with contained:  # whatever runs user code, exit() in it never ends the process as a success
+            ended = await without_groups(run_crawl(context))
     return CrawlResult(ended.reason, ended.stats, ended.elapsed, context.collected, ended.feed_error)
 
 

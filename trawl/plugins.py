@@ -82,7 +82,7 @@ def load_plugin(group: str, name: str) -> Any:
     (entry,) = found.values()
     try:
         return entry.load()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         words = f"{type(error).__name__}: {error}"
         raise SettingsError(f"{name!r} of the package {_package(entry)} can't be loaded: {words}", name) from error
 

@@ -19,13 +19,17 @@ from trawl import lazy_compat
 from trawl.errors import PartLoadError, TrawlError, WrittenForScrapy
 
 __all__ = [
+    "UserExit",
     "check_part_imports",
+    "contained",
+    "contained_error",
     "describe_error",
     "is_user_file",
     "user_code",
     "user_frames",
     "user_place",
     "user_traceback",
+    "without_own_frames",
 ]
 
 logger: logging.Logger = logging.getLogger("trawl")
@@ -34,9 +38,78 @@ _OURS = Path(__file__).parent
 _FOREIGN = (*{sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")},)
 
 
+class UserExit(Exception):
+    """User code raised something that is not an ``Exception``: ``SystemExit`` by ``exit()``, or a panic in Rust.
+
+    The call failed and the crawl continues, as after any other exception of user code.
+
+    Attributes:
+        raised: The original.
+    """
+
+    def __init__(self, raised: BaseException) -> None:
+        super().__init__(f"exit() was called: {raised!r}" if isinstance(raised, SystemExit) else repr(raised))
+        self.raised: BaseException = raised
+
+
+def contained_error(error: BaseException) -> Exception | None:
+    """Return an error of user code as an ``Exception``, with its traceback.
+
+    ``Cancelled``, ``KeyboardInterrupt``, ``GeneratorExit`` and groups that contain one of the first two give None: they
+    must reach their owner.
+    """
+    if isinstance(error, Exception):
+        return error.with_traceback(without_own_frames(error))
+    if not isinstance(error, BaseExceptionGroup):
+        # Trio's Cancelled by its module: floors that decide call this and import no Trio.
+        if isinstance(error, KeyboardInterrupt | GeneratorExit) or type(error).__module__.partition(".")[0] == "trio":
+            return None
+        return UserExit(error).with_traceback(without_own_frames(error))
+    found = [contained_error(each) for each in error.exceptions if not isinstance(each, GeneratorExit)]
+    kept = [each for each in found if each is not None]
+    if len(kept) < len(found):
+        return None
+    # Without an error it is a nursery that was open across the yield of a generator when that was closed.
+    return (ExceptionGroup(error.message, kept) if kept else UserExit(error)).with_traceback(error.__traceback__)
+
+
+class _Contained:
+    """Raise :func:`contained_error` of whatever leaves the block. A class, because a generator's costs more.
+
+    The traceback of an ``Exception`` starts at the user's first line from then on.
+    """
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if isinstance(error, Exception):
+            error.__traceback__ = without_own_frames(error)
+        elif error is not None and (failure := contained_error(error)) is not None:
+            raise failure from None
+
+
+contained = _Contained()
+"""Context manager around a call of user code, inside the ``try`` that handles its exceptions.
+
+``SystemExit`` and other errors that are not an ``Exception`` leave it as a :class:`UserExit`, so that ``exit()`` in
+user code fails alone, like any other exception. Cancelled and KeyboardInterrupt pass.
+"""
+
+
 def user_frames(error: BaseException) -> list[traceback.FrameSummary]:
     """Return the user's lines in the traceback of ``error``, the innermost last."""
     return [frame for frame in traceback.extract_tb(error.__traceback__) if is_user_file(frame.filename)]
+
+
+def without_own_frames(error: BaseException) -> TracebackType | None:
+    """Return the traceback of ``error`` from the user's first line on, or all of it if it has none."""
+    step = error.__traceback__
+    while step is not None and not is_user_file(step.tb_frame.f_code.co_filename):
+        step = step.tb_next
+    return step or error.__traceback__
 
 
 def user_traceback(error: BaseException) -> TracebackType | None:
@@ -77,7 +150,8 @@ def user_code(what: str) -> Iterator[None]:
         WrittenForScrapy: It imports Scrapy, which is not installed.
     """
     try:
-        yield
+        with contained:
+            yield
     except TrawlError:
         raise
     except Exception as error:

@@ -32,6 +32,7 @@ from trawl.http.request import fingerprint as own_fingerprint
 from trawl.middleware import MiddlewareSettings, get_retry_request
 from trawl.middleware.factory import entry_name, make_instance
 from trawl.middleware.redirect import meta_refresh, redirect
+from trawl.tracebacks import contained
 from trawl.transport.proxy import EnvironmentProxies
 
 __all__ = [
@@ -356,7 +357,8 @@ def _safe(mark: Callable[[Request], bytes | None], entry: Any) -> Callable[[Requ
 
     def marked(request: Request) -> bytes | None:
         try:
-            return mark(request)
+            with contained:
+                return mark(request)
         except Exception:
             logger.exception("%r is dropped: %s failed", request, entry_name(entry))
             return b""

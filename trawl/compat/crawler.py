@@ -39,6 +39,7 @@ from trawl.http import Request, Response
 from trawl.http import fingerprint as own_fingerprint
 from trawl.lazy_compat import Unsupported
 from trawl.observe import Stats
+from trawl.tracebacks import contained
 
 if TYPE_CHECKING:
     from trawl.engine import Crawl
@@ -214,9 +215,10 @@ class CrawlerSignals:
             if wanted != signal:
                 continue
             try:
-                result = receiver(**accepted(receiver, {"signal": signal, "sender": self, **given}))
-                if inspect.isawaitable(result):
-                    await result
+                with contained:
+                    result = receiver(**accepted(receiver, {"signal": signal, "sender": self, **given}))
+                    if inspect.isawaitable(result):
+                        await result
             except Exception as error:
                 errors.append(error)
                 if signal != IDLE or not isinstance(error, CloseSpider | DontCloseSpider):
@@ -235,7 +237,8 @@ class CrawlerSignals:
                 return
             given = {**arguments(event), "spider": self._spider, "signal": signal, "sender": self}
             try:
-                receiver(**accepted(receiver, given))
+                with contained:
+                    receiver(**accepted(receiver, given))
             except Exception:
                 logger.exception(_FAILED, signal, receiver)
 

@@ -30,6 +30,7 @@ from trawl.http.content import PRESCAN_BYTES, BodyText, decode_body
 from trawl.http.notes import note, notes_of
 from trawl.http.request import Callback
 from trawl.middleware import MiddlewareSettings, Referrer, load_referrer_policy
+from trawl.tracebacks import contained
 
 logger: logging.Logger = logging.getLogger("trawl.engine")
 
@@ -299,7 +300,8 @@ def _with_habits(settings: MiddlewareSettings, fetch: Fetch) -> Fetch:
         if request.depth and (grant := current_grant.get()) is not None and grant.is_page:  # not of a direct fetch
             request.meta["depth"] = request.depth
         try:
-            outcome = await fetch(request)
+            with contained:
+                outcome = await fetch(request)
             then, page = outcome.then, outcome.response
             if isinstance(then, Replace) and page is not None and _redirects(then.request) > _redirects(request):
                 then.request.headers.pop("Referer", None)

@@ -37,6 +37,7 @@ from trawl.middleware.factory import accepts_arguments, entry_name, make_instanc
 from trawl.spiders import Spider
 from trawl.spiders.spider import iterate_async
 from trawl.throttling.managers import awaited
+from trawl.tracebacks import contained
 
 __all__ = [
     "START_METHODS",
@@ -142,7 +143,8 @@ def _with_spider(method: _Method | None, taken: int, spider: object) -> _Method 
 async def _before(method: _Method, request: Request, name: str) -> Outcome | None:
     """The outcome that ``process_request`` gives a request; None: the request goes on."""
     try:
-        answer = await awaited(method(request))
+        with contained:
+            answer = await awaited(method(request))
     except IgnoreRequest as error:
         return Outcome(request, error=error)
     except Exception as error:
@@ -195,8 +197,9 @@ class SpiderMiddleware:
     def received(self, response: Response) -> TrawlError | None:
         """Show a response to each ``process_spider_input``; return the error of the first that raises one."""
         try:
-            for method in self.inputs:
-                method(response)
+            with contained:
+                for method in self.inputs:
+                    method(response)
         except Exception as error:
             return Failure(error, response)
         return None
@@ -305,8 +308,9 @@ def _spider_hook(middleware: Sequence[object], spider: object) -> Hook:
 
         async def until_error(given: AsyncIterator[Any], level: int) -> AsyncGenerator[Any, None]:
             try:
-                async for output in given:
-                    yield output  # noqa: ASYNC119 - the hook closes it
+                with contained:
+                    async for output in given:
+                        yield output  # noqa: ASYNC119 - the hook closes it
             except Exception as error:
                 if error in declined:
                     raise
@@ -373,8 +377,9 @@ async def _taken(outputs: AsyncIterator[Any]) -> Iterator[Any]:
     given: list[Any] = []
     failure: Exception | None = None
     try:
-        async for output in outputs:
-            given.append(output)
+        with contained:
+            async for output in outputs:
+                given.append(output)
     except Exception as error:
         failure = error
 

@@ -34,7 +34,7 @@ from trawl.events import Events, ItemScraped
 from trawl.http import Request, Response
 from trawl.items import is_item
 from trawl.spiders.spider import iterate
-from trawl.tracebacks import is_user_file, user_frames
+from trawl.tracebacks import UserExit, is_user_file, user_frames
 
 __all__ = [
     "BATCH",
@@ -64,6 +64,8 @@ ASYNCIO = (
     "a crawl runs on Trio, where asyncio does not work: use trio.sleep() and Trio's other functions instead, or a"
     " library that runs on Trio"
 )
+
+EXIT = "exit() ends this call alone; to end the crawl: raise trawl.CloseSpider(reason)"
 
 AWAIT = "an `await` is missing before the call that gave the coroutine"
 
@@ -113,7 +115,9 @@ def advice(error: BaseException, callback: Callable[..., object] | None) -> str:
         return ""
     words = str(error)
     said = ""
-    if "no running event loop" in words or "asyncio" in words:
+    if isinstance(error, SystemExit):
+        said = EXIT
+    elif "no running event loop" in words or "asyncio" in words:
         said = ASYNCIO
     elif isinstance(error, AttributeError | TypeError):
         if "'coroutine' object" in words:
@@ -407,9 +411,12 @@ async def _take(output: object, receiver: OutputReceiver, shields: Shields) -> N
 
 
 def leaf_errors(error: BaseException) -> list[BaseException]:
-    """The errors inside (nested) exception groups, without the ``GeneratorExit`` that closing a generator adds."""
+    """The errors inside (nested) exception groups, without the ``GeneratorExit`` that closing a generator adds.
+
+    Of a :class:`~trawl.tracebacks.UserExit` it is what was raised.
+    """
     if not isinstance(error, BaseExceptionGroup):
-        return [error]
+        return leaf_errors(error.raised) if isinstance(error, UserExit) else [error]
     return [leaf for inner in error.exceptions for leaf in leaf_errors(inner) if not isinstance(leaf, GeneratorExit)]
 
 

@@ -35,6 +35,7 @@ from trawl.engine.watchers import job_watchers, limit_watchers, own_watchers
 from trawl.errors import FeedError
 from trawl.scheduler import pending_pages
 from trawl.spiders import Spider
+from trawl.tracebacks import contained
 
 __all__ = ["CrawlEnd", "run_crawl"]
 
@@ -278,7 +279,8 @@ async def _closing(what: str, close: Callable[[], Awaitable[None]], crawl: Crawl
         if crawl is not None:
             crawl.when_cancelled(scope.cancel)
         try:
-            await close()
+            with contained:
+                await close()
         except Exception:
             logger.exception("closing %s failed", what)
     if scope.cancelled_caught:

@@ -23,6 +23,7 @@ from trawl.engine.job import JobState
 from trawl.engine.leases import MAX_PENDING, Leases
 from trawl.errors import CloseSpider, JobError
 from trawl.http import Request
+from trawl.tracebacks import contained, without_own_frames
 
 __all__ = ["StartRequests"]
 
@@ -82,15 +83,11 @@ class StartRequests:
             grant_ready: Starts what may go; None where that may have to wait, and is left to the dispatcher.
         """
         try:
-            with self._scope:
+            with contained, self._scope:
                 if self._job_state is None or not self._job_state.is_over:
                     await self._read(grant_ready)
         except Exception as failure:
             self._failed(failure)
-        except BaseExceptionGroup as group:
-            if any(not isinstance(leaf, Exception) for leaf in leaf_errors(group)):
-                raise
-            self._failed(group)
         finally:
             self._state.reading_ended()
 
@@ -158,6 +155,7 @@ class StartRequests:
             if isinstance(leaf, JobError):  # nothing goes on: it ends the run, and is told there
                 continue
             said = advice(leaf, None)
+            leaf.__traceback__ = without_own_frames(leaf)
             words = f"{self._spider!r}: start() failed: what it gave before goes on{f': {said}' if said else ''}"
             logger.error("%s", words, exc_info=leaf)
 

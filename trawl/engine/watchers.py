@@ -37,7 +37,7 @@ from trawl.frontier.parts import SessionState
 from trawl.middleware.factory import accepts_arguments, entry_name, make_instance
 from trawl.observe import Progress, clipped, speed_between
 from trawl.plugins import load_plugin
-from trawl.tracebacks import is_user_file
+from trawl.tracebacks import contained, is_user_file
 
 if TYPE_CHECKING:
     from trawl.clock import WallClock
@@ -158,12 +158,13 @@ def _own(entry: Any, crawl: Crawl) -> Callable[[Crawl], Awaitable[None]] | None:
 
 async def _watched(watcher: Callable[[Crawl], Awaitable[None]], name: str, crawl: Crawl) -> None:
     try:
-        watching: object = watcher(crawl)
-        if not inspect.isawaitable(watching):
-            logger.error("the watcher %s does not watch: it is no async function, and gave %r", name, watching)
-            crawl.stats.inc("watcher_exceptions")
-            return
-        await watching
+        with contained:
+            watching: object = watcher(crawl)
+            if not inspect.isawaitable(watching):
+                logger.error("the watcher %s does not watch: it is no async function, and gave %r", name, watching)
+                crawl.stats.inc("watcher_exceptions")
+                return
+            await watching
     except Exception as error:
         if isinstance(error, IgnoreRequest) and crawl.reason is not None:
             return  # it had more to add, and the crawl has come to its end

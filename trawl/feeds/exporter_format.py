@@ -25,6 +25,7 @@ from trawl.feeds.formats import CsvTable, JsonArray, JsonLines, XmlTree
 from trawl.feeds.item_errors import reason_of
 from trawl.feeds.options import FORMATS, PLUGINS, FeedOptions
 from trawl.plugins import load_plugin
+from trawl.tracebacks import contained
 
 __all__ = ["ExporterFormat", "make_format"]
 
@@ -64,7 +65,8 @@ class ExporterFormat:
 
     def _end(self) -> None:
         try:
-            self._writer.finish_exporting()
+            with contained:
+                self._writer.finish_exporting()
         except Exception as error:  # of the user's class, or of its library
             raise ValueError(f"{self._exporter.kind.__qualname__} can't end it: {reason_of(error)}") from error
         self._closing = self._written()

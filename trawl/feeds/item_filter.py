@@ -12,6 +12,7 @@ import attrs
 from trawl.errors import SettingsError
 from trawl.feeds.job_item import JobItem, class_name
 from trawl.items import InvalidItem
+from trawl.tracebacks import contained
 
 __all__ = ["Accepts", "ItemFilter", "load_accepts"]
 
@@ -76,7 +77,8 @@ class ItemFilter:
 
     def _accepted(self, item: object) -> bool:
         try:
-            return bool(self.accepts and self.accepts(item))
+            with contained:
+                return bool(self.accepts and self.accepts(item))
         except Exception as error:
             raise ValueError(f"its item_filter failed: {error!r}") from error
 

@@ -52,6 +52,7 @@ from trawl.feeds.options import feed_options, fill_path
 from trawl.feeds.settings import FeedsSettings
 from trawl.feeds.writer import Feeds, WriterWakeup, open_feeds
 from trawl.frontier import OutboxItem, Section
+from trawl.tracebacks import contained
 
 if TYPE_CHECKING:
     from trawl.frontier.job import Job
@@ -134,7 +135,8 @@ class OutboxWriter:
         """
         answers = self._answers(item, page, counts) if self._filtered else None
         try:
-            return to_stored(item, self._classes, answers, page, is_exact=self._is_exact)
+            with contained:
+                return to_stored(item, self._classes, answers, page, is_exact=self._is_exact)
         except Exception as error:  # of the item's own library, or of a value's
             origin = ItemOrigin(page, type(item).__name__)
             self._item_errors.refused(self._feeds.all[0].uri if self._feeds.all else "-", origin, error, counts)
@@ -285,7 +287,8 @@ class OutboxWriter:
         refusals: list[_Refusal] = []
         for feed in self._feeds.all:
             try:
-                origin.feeds += feed.add_stored(stored, origin) > 0
+                with contained:
+                    origin.feeds += feed.add_stored(stored, origin) > 0
             except FeedError:
                 raise
             except Exception as error:

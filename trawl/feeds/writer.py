@@ -26,6 +26,7 @@ from trawl.feeds.item_errors import Counts, ItemErrors, ItemOrigin, reason_of
 from trawl.feeds.options import feed_options
 from trawl.feeds.settings import FeedsSettings
 from trawl.passwords import without_passwords
+from trawl.tracebacks import contained
 
 __all__ = ["BUFFER_BYTES", "FEEDS_CLOSE_GRACE", "FLUSH_INTERVAL", "Feeds", "WriterWakeup", "open_feeds"]
 
@@ -141,7 +142,8 @@ class Feeds:
         origin, reasons = ItemOrigin(page, type(item).__name__), []
         for feed in self._unfinished:
             try:
-                taken = feed.add(item, origin)
+                with contained:
+                    taken = feed.add(item, origin)
             except FeedError as error:
                 self._error = error  # with which write() ends
                 self._wakeup.add(is_urgent=True)

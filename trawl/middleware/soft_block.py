@@ -13,6 +13,7 @@ from typing import Any
 
 from trawl.errors import SoftBlocked
 from trawl.http import FileResponse, Outcome, Request, Response
+from trawl.tracebacks import contained
 from trawl.transport import Transport
 
 __all__ = ["Detector", "SoftBlockTransport"]
@@ -51,7 +52,8 @@ class SoftBlockTransport:
         if request.meta_get("dont_detect_soft_block") or isinstance(response, FileResponse):
             return False
         try:
-            return bool(self._detector(response))
+            with contained:
+                return bool(self._detector(response))
         except Exception:
             logger.exception("SOFT_BLOCK_DETECTOR failed on %r: using the response as a page", response)
             return False

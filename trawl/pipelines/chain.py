@@ -22,6 +22,7 @@ from trawl.items import InvalidItem
 from trawl.middleware.factory import entry_name, make_instance
 from trawl.pipelines.settings import PipelinesSettings
 from trawl.throttling.managers import awaited
+from trawl.tracebacks import contained
 
 __all__ = ["PIPELINES_CLOSE_GRACE", "Pipelines"]
 
@@ -102,9 +103,10 @@ class Pipelines:
             if pipeline.process is None:
                 continue
             try:
-                passed = pipeline.process(item, spider)
-                if inspect.isawaitable(passed):
-                    passed = await passed
+                with contained:
+                    passed = pipeline.process(item, spider)
+                    if inspect.isawaitable(passed):
+                        passed = await passed
             except DropItem:
                 raise
             except Exception as error:
@@ -129,8 +131,9 @@ class Pipelines:
         try:
             for pipeline in self._pipelines:
                 try:
-                    if pipeline.open is not None:
-                        await awaited(pipeline.open(spider))
+                    with contained:
+                        if pipeline.open is not None:
+                            await awaited(pipeline.open(spider))
                 except Exception as error:
                     error.add_note(f"in open_spider of the item pipeline {pipeline.name}")
                     raise
@@ -145,8 +148,9 @@ async def _close(pipelines: list[_Pipeline], spider: object) -> None:
         while pipelines:
             pipeline = pipelines.pop()
             try:
-                if pipeline.close is not None:
-                    await awaited(pipeline.close(spider))
+                with contained:
+                    if pipeline.close is not None:
+                        await awaited(pipeline.close(spider))
             except Exception:
                 logger.exception("close_spider of the item pipeline %s failed", pipeline.name)
     if grace.cancelled_caught:

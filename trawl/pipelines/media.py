@@ -34,6 +34,7 @@ from trawl.pipelines.file_store import (
 )
 from trawl.scheduler import AdmissionRules, SchedulerSettings
 from trawl.throttling.managers import awaited
+from trawl.tracebacks import contained
 
 if TYPE_CHECKING:
     from trawl.engine.crawl import Crawl
@@ -287,14 +288,16 @@ class MediaPipeline(ABC):
 
     async def _had(self, request: Request, item: Any) -> Result:
         try:
-            found = await self._kept(request, item)
+            with contained:
+                found = await self._kept(request, item)
             if "status" not in found:
                 raise FileError("what the pipeline's own methods return for it has no status")
             self.inc_stats(found["status"])
         except Exception as failure:  # of the wire, the disk, or the user's methods: the item goes on without the file
             error = failure
             try:
-                await awaited(self.media_failed(failure, request, self.info))
+                with contained:
+                    await awaited(self.media_failed(failure, request, self.info))
             except Exception as other:
                 error = other
             self._missed(request.url, error)

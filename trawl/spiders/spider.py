@@ -24,7 +24,7 @@ from trawl.http import FETCHED_SCHEMES, Request, Response, normalize_url, scheme
 from trawl.items import is_item
 from trawl.lazy_compat import Unsupported
 from trawl.middleware import Session
-from trawl.tracebacks import describe_error
+from trawl.tracebacks import contained, describe_error
 
 if TYPE_CHECKING:
     from trawl.compat.crawler import Crawler
@@ -377,7 +377,8 @@ def make_spider(spider: type[Spider], arguments: Mapping[str, Any] | None, crawl
         SpiderLoadError: Its constructor or ``from_crawler`` failed; the error is the cause.
     """
     try:
-        instance = spider.from_crawler(crawler, **arguments or {})
+        with contained:
+            instance = spider.from_crawler(crawler, **arguments or {})
     except TrawlError:
         raise
     except Exception as error:

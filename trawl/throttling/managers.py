@@ -27,6 +27,7 @@ from trawl.http import host_scope
 from trawl.throttling.configuration import load_object
 from trawl.throttling.hints import Hint, hint_of
 from trawl.throttling.scopes import ScopeBackoff, iter_scopes, normal_id
+from trawl.tracebacks import contained
 
 if TYPE_CHECKING:
     from trawl.http import Outcome, Request, Response
@@ -76,7 +77,8 @@ def call_user(owner: object, name: str, failed: OnFailure, *about: object) -> An
     if method is None:
         return None
     try:
-        answer = method(*about)
+        with contained:
+            answer = method(*about)
         if iscoroutine(answer):
             answer.close()
             raise TypeError(f"{name}() is async, but a decision cannot wait; make it a plain function")
@@ -460,7 +462,8 @@ class ManagerCalls:
             requests.append(response.request)
         token = call_context.set(CallContext(self._throttle, tuple(requests), grant.scopes))
         try:
-            return await self._answer(grant, outcome)
+            with contained:
+                return await self._answer(grant, outcome)
         finally:
             call_context.reset(token)
 

@@ -14,6 +14,7 @@ from trawl.http import host_scope
 from trawl.http.notes import notes_of
 from trawl.throttling.managers import awaited, is_overridden
 from trawl.throttling.scopes import ScopeAmounts, normal_id, scope_amounts_of
+from trawl.tracebacks import contained
 
 if TYPE_CHECKING:
     from trawl.http import Request
@@ -96,7 +97,9 @@ class ScopeResolver:
         if amounts is not None:
             return amounts
         if self.asks_manager:
-            amounts = self._noted(scope_amounts_of(await awaited(self._manager.get_scopes(request))), request)
+            with contained:
+                named = await awaited(self._manager.get_scopes(request))
+            amounts = self._noted(scope_amounts_of(named), request)
         else:
             amounts = self._noted(((await self.own_scope(request), None),), request)
         return _in_session(amounts, request)

@@ -65,6 +65,7 @@ from trawl.throttling.scopes import ScopeAmounts
 from trawl.throttling.settings import ThrottlingSettings
 from trawl.throttling.shared import Line, SharedScope, adopt, check_shared, is_slower, shared_limits
 from trawl.throttling.snapshot import QuotaAllowance, ThrottleSnapshot
+from trawl.tracebacks import contained
 
 if TYPE_CHECKING:
     from trawl.clock import WallClock
@@ -232,7 +233,8 @@ class Throttle:
         if ask is None or not is_overridden(self._manager, "get_initial_backoff"):
             return
         try:
-            signals = signals_of(await awaited(ask()))
+            with contained:
+                signals = signals_of(await awaited(ask()))
         except Exception:  # a user's manager
             logger.exception("the throttling manager failed at the start: nothing is held before the first send")
             return
