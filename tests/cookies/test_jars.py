@@ -290,7 +290,6 @@ SCRAPYS: list[tuple[str, list[dict[str, Any]], list[str | None]]] = [
     ("header", [{"url": "/", "headers": {"Cookie": "h=1"}}], [""]),
     ("header and cookies", [{"url": "/", "headers": {"Cookie": "h=1"}, "cookies": {"a": "1"}}], ["a=1"]),
     ("not merged", [{"url": "/", "cookies": {"a": "1"}, "meta": {"dont_merge_cookies": True}}], [None]),
-    ("cut", [{"url": "/", "cookies": {"a": "1; b=2"}}], ["a=1"]),
     ("subdomain", [{"url": "/", "cookies": {"a": "1"}}, {"url": "http://x.www.a.example/"}], ["a=1", "a=1"]),
 ]
 

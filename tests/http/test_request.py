@@ -264,3 +264,44 @@ def test_a_request_remembers_a_url_that_was_written_without_a_path(url: str) -> 
 def test_any_other_url_is_what_it_is(url: str) -> None:
     request = Request(url, base="http://b.example/x/")
     assert (request.written_url, request.lacks_path) == (request.url, False)
+
+
+@pytest.mark.parametrize(
+    ("cookies", "words"),
+    [
+        ({"a": "1; b=2"}, "the cookie 'a' can't be sent: ';' in its value"),
+        ({"a": "1\r\nX: y"}, "the cookie 'a' can't be sent: '\\r' in its value"),
+        ({"a": b"1\n"}, "the cookie 'a' can't be sent: '\\n' in its value"),
+        ({"a": "\x00"}, "the cookie 'a' can't be sent: '\\x00' in its value"),
+        ({"a": "\ud800"}, "the cookie 'a' can't be sent: '\\ud800' in its value"),
+        ({"a=b": "1"}, "the cookie 'a=b' can't be sent: '=' in its name"),
+        ({"a;": "1"}, "the cookie 'a;' can't be sent: ';' in its name"),
+        ([{"name": "a", "value": "1;"}], "the cookie 'a' can't be sent: ';' in its value"),
+    ],
+)
+def test_a_cookie_that_would_be_something_else_is_refused_where_it_is_made(cookies: Any, words: str) -> None:
+    for make in (
+        lambda: Request("http://a.example/", cookies=cookies),
+        lambda: Request("http://a.example/").replace(cookies=cookies),
+        lambda: setattr(Request("http://a.example/"), "cookies", cookies),
+    ):
+        with pytest.raises(ValueError, match=r"can't be sent") as raised:
+            make()
+        assert str(raised.value).startswith(words)
+
+
+@pytest.mark.parametrize("cookies", ["a=1; b=2", ["a=1"], {"a": ["1"]}, {"a": {"b": 1}}])
+def test_cookies_of_another_type_are_refused_too(cookies: Any) -> None:
+    with pytest.raises(TypeError):
+        Request("http://a.example/", cookies=cookies)
+
+
+def test_what_browsers_send_is_a_cookie() -> None:
+    cookies: Any = {"a": 'say "hi", \\ ü', "cart[1]": 5, "none": None, "b": b"\xff", "c": True, "d": ""}
+    assert Request("http://a.example/", cookies=cookies).cookies == cookies
+
+
+@pytest.mark.parametrize("priority", ["", "5", None, 1.5, 0.0])
+def test_a_priority_that_is_no_int_is_refused(priority: Any) -> None:
+    with pytest.raises(TypeError, match="priority must be an int"):
+        Request("http://a.example/", priority=priority)

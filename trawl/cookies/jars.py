@@ -9,7 +9,6 @@ that sets two cookies (18 here), 23 for one that sets none (7 here).
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from trawl.cookies.cookie import Cookie, RequestUrl, domain_matches, is_too_long, parse_set_cookie
-from trawl.http import Request, Response
+from trawl.http import Request, Response, check_cookie
 
 if TYPE_CHECKING:
     from tldextract import TLDExtract
@@ -143,7 +142,6 @@ NowUtc = Callable[[], datetime]
 """Returns the wall time; called only if there are cookies."""
 
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)  # cookies added without a clock are checked when they are sent
-_UNSENDABLE = re.compile("[\x00-\x08\x0a-\x1f\x7f;]")
 
 
 class Jars:
@@ -223,9 +221,8 @@ class Jars:
                 continue
             name, value = _text(given["name"]), _text(given["value"])
             if self._is_like_scrapy:
-                value = value.partition(";")[0].strip(" \t")
-            if _UNSENDABLE.search(name + value) or "=" in name:
-                raise ValueError(f"the cookie {name!r} can't be sent: it contains a control character, ';' or '='")
+                value = value.strip(" \t")
+            check_cookie(name, value)  # the request was made with others
             domain = self._domain(_text(given.get("domain") or ""), target)
             if domain is None:
                 logger.warning("%r: its cookie %r is not kept for %r, another's domain", request, name, given["domain"])

@@ -1,7 +1,7 @@
 """Requests, responses, headers, URLs and outcomes. Pure: no I/O, no Trio."""
 
 from trawl.http.forms import FormRequest
-from trawl.http.headers import Headers, SharedHeaders, parse_date
+from trawl.http.headers import Headers, SharedHeaders, check_cookie, parse_date
 from trawl.http.outcome import SAFE_METHODS, Drop, Fetch, Middleware, Outcome, Replace, Times, TimesTotal
 from trawl.http.request import Request, fingerprint
 from trawl.http.response import Response
@@ -53,6 +53,7 @@ __all__ = [
     "XmlResponse",
     "body_bytes",
     "canonicalize_url",
+    "check_cookie",
     "fingerprint",
     "host_of",
     "host_scope",

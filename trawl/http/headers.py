@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, Self, TypeVar, overload
 
-__all__ = ["Headers", "HeadersInput", "SharedHeaders", "field_bytes", "parse_date"]
+__all__ = ["Headers", "HeadersInput", "SharedHeaders", "check_cookie", "field_bytes", "parse_date"]
 
 HeadersInput = Mapping[str, Any] | Iterable[tuple[str | bytes, Any]]
 """Input for headers: a mapping or an iterable of pairs; a value is text, bytes, a number, a list of these, or None."""
@@ -282,6 +282,23 @@ def field_bytes(value: str) -> bytes:
         return value.encode("latin-1")
     except UnicodeEncodeError:
         return value.encode()
+
+
+_UNSENDABLE = re.compile("[\x00-\x08\x0a-\x1f\x7f;\ud800-\udfff]")
+
+
+def check_cookie(name: str, value: str) -> None:
+    """Check that a cookie can be sent as itself (RFC 6265, 4.1.1). As in browsers, other characters are allowed.
+
+    Raises:
+        ValueError: Name or value holds a control character, a line break or ``;``, or the name a ``=``.
+    """
+    for part, text in (("name", name), ("value", value)):
+        if (found := _UNSENDABLE.search(text)) or (part == "name" and "=" in text):
+            # Without the value, which may be as secret as a password.
+            wrong = found.group() if found else "="
+            advice = "; give path, domain and so on as keys of a mapping, one mapping a cookie" if wrong == ";" else ""
+            raise ValueError(f"the cookie {name!r:.100} can't be sent: {wrong!r} in its {part}{advice}")
 
 
 def parse_date(text: str) -> datetime | None:

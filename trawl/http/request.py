@@ -16,7 +16,7 @@ import msgspec
 
 from trawl import lazy_compat
 from trawl.http.content import with_legacy_query
-from trawl.http.headers import Headers, HeadersInput, SharedHeaders
+from trawl.http.headers import Headers, HeadersInput, SharedHeaders, check_cookie
 from trawl.http.notes import RequestNotes, notes_of, set_notes
 from trawl.http.url import Fields, encode_form, join_url, lacks_path, normalize_url, sorted_url
 from trawl.lazy_compat import Unsupported
@@ -189,7 +189,7 @@ class Request:
             method: Any token (RFC 9110, 9.1); put in upper case.
             headers: A mapping (values may be lists) or pairs; a value of None refuses a default header.
             body: A str is encoded with ``encoding``.
-            cookies: Sent besides the site's own.
+            cookies: Sent besides the site's own. Values hold no control character and no ``;`` (RFC 6265, 4.1.1).
             meta: Kept with the request and shown as ``response.meta``. A shallow copy.
             cb_kwargs: Keyword arguments of the callback; an errback finds them in ``error.request``. A shallow copy.
             priority: A higher one goes first.
@@ -200,8 +200,8 @@ class Request:
             base: The base of a relative ``url``.
 
         Raises:
-            ValueError: The URL is relative or can't be parsed, the method is not a token, a header can't be sent, or
-                the encoding is unknown.
+            ValueError: The URL is relative or can't be parsed, the method is not a token, a header or a cookie can't be
+                sent, or the encoding is unknown.
             TypeError: A callback can't be called, the priority is not an int, or another value is of the wrong type.
         """
         if encoding != "utf-8" or flags is not None:
@@ -215,7 +215,7 @@ class Request:
             _check_callable("callback", callback)
         if errback is not None:
             _check_callable("errback", errback)
-        if priority:
+        if type(priority) is not int:
             _check_int("priority", priority)
         self.priority: int = priority
         self.dont_filter: bool = dont_filter
@@ -572,8 +572,29 @@ def _encoded(url: Any, body: Any, encoding: str, flags: object) -> tuple[Any, An
     return url, body.encode(codec) if isinstance(body, str) else body
 
 
-def _copied(cookies: Cookies) -> _Cookies:
-    return dict(cookies) if isinstance(cookies, Mapping) else list(cookies)
+def _copied(cookies: Any) -> _Cookies:
+    """Return a copy of a request's cookies, after checking each."""
+    if isinstance(cookies, str | bytes):
+        raise TypeError(
+            f"cookies must be a mapping, not {type(cookies).__name__}: put the text of a Cookie header into headers"
+        )
+    if isinstance(cookies, Mapping):
+        for name, value in cookies.items():
+            _check_cookie(name, value)
+        return dict(cookies)
+    copied = list(cookies)
+    for each in copied:
+        if not isinstance(each, Mapping):
+            raise TypeError(f"a cookie must be a mapping with name and value, not {each!r:.100}")
+        _check_cookie(each.get("name"), each.get("value"))
+    return copied
+
+
+def _check_cookie(name: object, value: object) -> None:
+    if isinstance(value, Mapping | list | tuple | set):
+        raise TypeError(f"the cookie {name!r} can't be sent: its value must be a str, not {type(value).__name__}")
+    if name is not None and value is not None:
+        check_cookie(*(each.decode("latin-1") if isinstance(each, bytes) else str(each) for each in (name, value)))
 
 
 if not TYPE_CHECKING:
