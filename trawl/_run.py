@@ -27,7 +27,7 @@ from trawl.clock import WallClock
 from trawl.compat.crawler import Crawler
 from trawl.compat.hooks import CompatCrawl, CompatHooks, hears_idle, ignore_urls
 from trawl.compat.middleware import Show, adapted
-from trawl.engine import Crawl, CrawlContext, EngineSettings, ItemReceiver, Recorder, Watcher, run_crawl
+from trawl.engine import Crawl, CrawlContext, CrawlEnd, EngineSettings, ItemReceiver, Recorder, Watcher, run_crawl
 from trawl.engine.callbacks import without_groups
 from trawl.engine.job import OpenJob, open_job, under_lease
 from trawl.engine.watchers import report_blocked_loop
@@ -314,6 +314,7 @@ async def crawl_with(
     seed: int | None = None,
     now_utc: datetime | None = None,
     recorder: Recorder | None = None,
+    run: Callable[[CrawlContext], Awaitable[CrawlEnd]] = run_crawl,
 ) -> CrawlResult:
     """Run a spider with every part replaceable, as :func:`crawl`, the command and the simulator do. A checkpoint.
 
@@ -334,6 +335,7 @@ async def crawl_with(
         seed: The seed of all random numbers; by default a random one.
         now_utc: The wall time now; by default the machine's.
         recorder: Called for each send and its end.
+        run: Runs the assembled crawl; :func:`trawl.engine.try_crawl` only tries to make its parts.
 
     Returns:
         The result.
@@ -398,7 +400,7 @@ async def crawl_with(
             common=common,
         )
         with contained:  # whatever runs user code, exit() in it never ends the process as a success
-            ended = await without_groups(run_crawl(context))
+            ended = await without_groups(run(context))
     return CrawlResult(ended.reason, ended.stats, ended.elapsed, context.collected, ended.feed_error)
 
 

@@ -4,7 +4,7 @@ from trawl.engine.context import CrawlContext
 from trawl.engine.crawl import Crawl, Waiting, Watcher
 from trawl.engine.fetcher import Recorder
 from trawl.engine.items import ItemReceiver, Processor
-from trawl.engine.run import CrawlEnd, run_crawl
+from trawl.engine.run import CrawlEnd, run_crawl, try_crawl
 from trawl.engine.settings import EngineSettings
 
 __all__ = [
@@ -18,4 +18,5 @@ __all__ = [
     "Waiting",
     "Watcher",
     "run_crawl",
+    "try_crawl",
 ]

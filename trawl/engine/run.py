@@ -37,7 +37,7 @@ from trawl.scheduler import pending_pages
 from trawl.spiders import Spider
 from trawl.tracebacks import contained
 
-__all__ = ["CrawlEnd", "run_crawl"]
+__all__ = ["CrawlEnd", "run_crawl", "try_crawl"]
 
 logger: logging.Logger = logging.getLogger("trawl.engine")
 
@@ -100,6 +100,7 @@ async def run_crawl(context: CrawlContext) -> CrawlEnd:
         whole = partial(engine.leases.give_back, [*pending_pages(engine.scheduler), *engine.take_out_cached()])
         await _closing("what was in flight", whole)  # noqa: ASYNC102 - shielded and limited, each of them
         await _closing("the spider", partial(_closed, context.spider, engine.hooks, reason), engine.crawl)  # noqa: ASYNC102
+        engine.script_pages.tell()
         _keep_last_word(engine, reason)
         engine.leave()
         await _closing("the transport", context.transport.aclose)  # noqa: ASYNC102
@@ -108,6 +109,29 @@ async def run_crawl(context: CrawlContext) -> CrawlEnd:
         stats.set("finish_reason", reason)
         stats.set("elapsed_seconds", engine.crawl.elapsed if engine.job_state is None else engine.job_state.elapsed)
     return CrawlEnd(reason, stats.as_dict(), engine.crawl.elapsed, writing.error)
+
+
+async def try_crawl(context: CrawlContext) -> CrawlEnd:
+    """Make all that a crawl is made of, user classes and scope managers included, and close it again. A checkpoint.
+
+    Nothing is sent, ``start()`` is not read, and no pipeline is opened.
+
+    Raises:
+        SettingsError: A user class can't be made, or is not of the kind that its setting needs.
+        Exception: Whatever a user class raises.
+    """
+    engine: Engine | None = None
+    try:
+        engine = Engine(context)
+        _begun(context, engine)
+        for scope in context.throttling.throttling_scopes:
+            engine.throttle.scope(scope, trio.current_time())
+    finally:
+        if engine is not None:
+            engine.leave()
+        await _closing("the transport", context.transport.aclose)  # noqa: ASYNC102 - shielded and limited
+        await _closing("the frontier", context.frontier.aclose)  # noqa: ASYNC102
+    return CrawlEnd("tried", {}, 0.0, None)
 
 
 def _begun(context: CrawlContext, engine: Engine) -> list[Watcher]:

@@ -450,7 +450,7 @@ def test_a_part_that_settings_name_and_that_can_not_be_imported_is_told(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    (tmp_path / "named_parts.py").write_text("class Kept:\n    pass\n", "utf-8")
+    (tmp_path / "named_parts.py").write_text("def Kept(fetch):\n    return fetch\n", "utf-8")
     (tmp_path / "failing_parts.py").write_text("class Old(Retry):\n    pass\n", "utf-8")
     parts = '{ "named_parts.Kept" = 1, "named_parts.Kep" = 2, "retry" = 550 }'
     (tmp_path / "pyproject.toml").write_text(f"[tool.trawl]\nDOWNLOADER_MIDDLEWARES = {parts}\n", "utf-8")

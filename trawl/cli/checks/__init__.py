@@ -14,6 +14,7 @@ import typer
 from trawl.cli import FAILED, OK, USAGE
 from trawl.cli.checks.attributes import check_attributes, check_starts, has_no_start
 from trawl.cli.checks.compat import check_compat
+from trawl.cli.checks.made import check_made
 from trawl.cli.checks.methods import callbacks_of, check_annotations, check_callbacks, check_outputs
 from trawl.cli.checks.scrapy_only import check_scrapy_only
 from trawl.cli.checks.source import CheckMessage, SpiderSource
@@ -189,6 +190,7 @@ def _around(spider: type[Spider], moved: bool, settings: Settings | None) -> Ite
         yield from check_parts(settings)
         with suppress(SettingsError, PartLoadError):  # check_spider() reports it
             yield from settings.of(ThrottlingSettings).mistyped_methods()
+        yield from check_made(spider)
 
 
 def _hidden(spider: type[Spider], settings: Settings | None) -> list[str]:

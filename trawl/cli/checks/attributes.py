@@ -15,7 +15,7 @@ from typing import Any
 
 import attrs
 
-from trawl.cli.checks.source import CheckMessage, SpiderSource
+from trawl.cli.checks.source import PLACEHOLDER, CheckMessage, SpiderSource, placeholder_words
 from trawl.errors import PartLoadError, SettingsError, UsageError
 from trawl.scheduler import AdmissionRules, SchedulerSettings
 from trawl.settings import Layer, ambient, load, of_spider
@@ -122,7 +122,9 @@ def _used(source: SpiderSource) -> set[str]:
 def check_attributes(spider: type[Spider], source: SpiderSource, *, is_moved: bool) -> Iterator[CheckMessage]:
     """Report errors in the attributes of a spider's class."""
     name: object = spider.name
-    if not isinstance(name, str) or not name:
+    if name and not isinstance(name, str):
+        yield CheckMessage(*source.location("name"), f"{spider.__name__}.name must be a string, not {name!r}")
+    elif not name:
         yield CheckMessage(*source.home(), f"{spider.__name__} has no name; add a class attribute `name`")
     yield from _settings(spider, source, is_moved=is_moved)
     yield from _urls(spider, source, "start_urls", is_used=spider.start is Spider.start)
@@ -176,6 +178,8 @@ def _urls(spider: type[Spider], source: SpiderSource, attribute: str, *, is_used
         return
     single = urls if isinstance(urls, list | tuple) else [urls]
     for i, url in enumerate(single):
+        if isinstance(url, str) and (found := PLACEHOLDER.search(url)):
+            yield CheckMessage(*source.location(attribute, i), placeholder_words(found[1]))
         try:
             check_urls(spider.__name__, attribute, urls if single is not urls else [url])
         except UsageError as error:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 import types
 from collections.abc import (
     AsyncGenerator,
@@ -22,13 +23,23 @@ from collections.abc import (
     Iterator,
     Mapping,
 )
+from functools import lru_cache
 from inspect import formatannotation
+from pathlib import Path
 from typing import Any, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 import attrs
 
 from trawl.cli.checks.scrapy_only import asyncio_advice, own_nodes
-from trawl.cli.checks.source import REQUESTS, CheckMessage, Function, Method, SpiderSource
+from trawl.cli.checks.source import (
+    PLACEHOLDER,
+    REQUESTS,
+    CheckMessage,
+    Function,
+    Method,
+    SpiderSource,
+    placeholder_words,
+)
 from trawl.http import Request
 from trawl.items import is_item_type
 from trawl.settings.check import members_of, nearest
@@ -250,13 +261,39 @@ def _problem(spider: type[Spider], use: _Use) -> str:
 
 _COROUTINES = frozenset({"trio.sleep", "trio.sleep_until", "trio.to_thread.run_sync", "self.fetch", "self.crawl.fetch"})
 
+_HTTP_METHODS = ("delete", "get", "head", "patch", "post", "put", "request")
+_DRIVERS = ("Chrome", "ChromiumEdge", "Edge", "Firefox", "Remote", "Safari")
+_BROWSER = "a downloader middleware that renders the page in a thread (guide: Pages made by JavaScript)"
+
 _BLOCKING: Mapping[str, str] = {
     "time.sleep": "await trio.sleep() in an async callback",
     **dict.fromkeys(
-        ("requests.get", "requests.post", "requests.request", "urllib.request.urlopen", "urlopen", "httpx.get"),
+        (
+            *(f"{library}.{method}" for library in ("requests", "httpx") for method in _HTTP_METHODS),
+            *("urllib.request.urlopen", "request.urlopen", "urlopen"),
+        ),
         "await self.fetch(Request(url)), which is throttled too",
     ),
+    **dict.fromkeys(("sync_playwright", "sync_api.sync_playwright", "playwright.sync_api.sync_playwright"), _BROWSER),
+    **{
+        f"{module}{driver}": _BROWSER
+        for module in ("webdriver.", "selenium.webdriver.", "uc.", "")
+        for driver in _DRIVERS
+    },
 }
+"""Calls that block, with what to use instead."""
+
+_BROWSER_IMPORT = re.compile(
+    r"^\s*(?:from|import)\s+(?:selenium|undetected_chromedriver|splinter|playwright\.sync_api)", re.MULTILINE
+)
+
+_OF_A_BROWSER = frozenset(
+    (
+        *("browser.get", "driver.get", "self.browser.get", "self.driver.get", "self.browser.visit", "browser.visit"),
+        *("page.goto", "self.page.goto", "tab.goto"),
+    )
+)
+"""Calls that block if the file uses a browser and they are not awaited."""
 
 
 _KINDS: Mapping[str, Callable[[object], bool]] = {
@@ -322,8 +359,14 @@ def _wrong_outputs(
         elif isinstance(node, ast.Call) and id(node) not in awaited and _is_of_awaitable(node, method.node):
             path = _path_of(node.func)
             yield node, f"missing `await` before {path}(); write `await {path}(...)`"
-        if isinstance(node, ast.Call) and (is_given or is_async) and (message := _blocks(node)):
-            yield node, message
+        if isinstance(node, ast.Call) and (found := _placeholder(node)):
+            yield node, placeholder_words(found)
+        if isinstance(node, ast.Call) and (is_given or is_async):
+            has_browser = (
+                id(node) not in awaited and _path_of(node.func) in _OF_A_BROWSER and _uses_browser(method.path)
+            )
+            if message := _blocks(node, has_browser=has_browser):
+                yield node, message
 
 
 def _whole(call: ast.Call, kinds: Mapping[str, str], *, is_async: bool) -> str:
@@ -376,13 +419,33 @@ def _is_of_awaitable(call: ast.Call, function: Function) -> bool:
     )
 
 
-def _blocks(call: ast.Call) -> str:
+def _blocks(call: ast.Call, *, has_browser: bool) -> str:
     path = _path_of(call.func)
-    if path in _BLOCKING:
-        return f"{path}() blocks the whole crawl; use {_BLOCKING[path]}"
+    if path in _BLOCKING or has_browser:
+        return f"{path}() blocks the whole crawl; use {_BLOCKING.get(path, _BROWSER)}"
     if path.startswith("asyncio."):
         return asyncio_advice(path.split(".")[1])
     return ""
+
+
+@lru_cache(maxsize=64)
+def _uses_browser(path: str) -> bool:
+    """Return True if a file imports Selenium, Splinter or Playwright's synchronous API."""
+    try:
+        text = Path(path).read_text("utf-8")
+    except (OSError, ValueError):
+        return False
+    return _BROWSER_IMPORT.search(text) is not None
+
+
+def _placeholder(call: ast.Call) -> str:
+    """Return the name in braces in the literal URL of a request; "" if there is none."""
+    given = [*call.args[:1], *(keyword.value for keyword in call.keywords if keyword.arg == "url")]
+    if _path_of(call.func).rpartition(".")[2] not in {*REQUESTS, "fetch", "follow"} or not given:
+        return ""
+    url = given[0].value if isinstance(given[0], ast.Constant) else None
+    found = PLACEHOLDER.search(url) if isinstance(url, str) else None
+    return "" if found is None else found[1]
 
 
 def _path_of(node: ast.expr) -> str:

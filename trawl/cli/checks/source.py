@@ -5,12 +5,13 @@ from __future__ import annotations
 import ast
 import inspect
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import attrs
 
-__all__ = ["REQUESTS", "CheckMessage", "Function", "Method", "SpiderSource"]
+__all__ = ["PLACEHOLDER", "REQUESTS", "CheckMessage", "Function", "Method", "SpiderSource", "placeholder_words"]
 
 
 @attrs.frozen(order=True)
@@ -39,6 +40,15 @@ class CheckMessage:
 
 REQUESTS = frozenset({"FormRequest", "JsonRequest", "Request"})
 """The names of the classes of requests."""
+
+PLACEHOLDER = re.compile(r"\{([A-Za-z_][\w.]*)\}")
+"""A name in braces, which a string without its ``f`` leaves in a URL."""
+
+
+def placeholder_words(name: str) -> str:
+    """Return what is wrong with a URL that has the placeholder of ``name``."""
+    return f'the URL has {{{name}}} in it: put an f before the string, f"...{{{name}}}...", to have the value there'
+
 
 _NOT_THE_USERS = frozenset({"trawl", "typing", "builtins"})
 

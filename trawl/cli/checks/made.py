@@ -1,0 +1,132 @@
+"""Checks that a crawl's classes can be made, by making them as a crawl does.
+
+A module of its own because it is the only check that runs user code; :mod:`trawl.cli.checks` is its only importer.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+import msgspec
+import trio
+
+from trawl._run import crawl_with
+from trawl.cli.checks.source import CheckMessage
+from trawl.engine import try_crawl
+from trawl.errors import SettingsError, TrawlError, UsageError, WrittenForScrapy
+from trawl.feeds import FeedsSettings
+from trawl.feeds.feed import Feed
+from trawl.feeds.options import feed_options
+from trawl.middleware.factory import accepts_arguments
+from trawl.settings import Layer, Settings, ambient, load, of_spider
+from trawl.settings.load import PART_LISTS
+from trawl.spiders import Spider
+from trawl.testing import SimulatedWeb
+from trawl.tracebacks import describe_error, user_place
+from trawl.transport import TransportSettings
+
+__all__ = ["check_made"]
+
+_UNTOUCHED = {
+    "COOKIES_FILE": "",
+    "FEEDS": {},
+    "FRONTIER": "",
+    "HTTPCACHE_ENABLED": False,
+    "JOB_DIR": "",
+    "THROTTLING_SHARED": False,
+    "WARC_FILE": "",
+}
+"""Settings of a crawl that is only tried: it opens no file."""
+
+_SINGLE = (
+    *("DUPEFILTER_CLASS", "REQUEST_FINGERPRINTER_CLASS", "RETRY_PREDICATE", "SOFT_BLOCK_DETECTOR"),
+    *("THROTTLING_MANAGER", "THROTTLING_SCOPE_MANAGER"),
+)
+"""Settings that name one class or function."""
+
+
+def check_made(spider: type[Spider]) -> Iterator[str]:
+    """Yield a sentence for the spider, and for each part its settings name, that a crawl would refuse to make.
+
+    The parts are made by the code that a crawl makes them with, one after the other, in a crawl that is not started. A
+    spider that needs arguments is replaced by one without its own constructor; an error of a part's own code may then
+    be that constructor's, and is not reported.
+    """
+    layers = (*ambient(spider=spider), of_spider(spider))
+    settings, defaults = load(*layers, tell=_ignore), load()
+    without: dict[str, Any] = {name: defaults[name] for name in _SINGLE}
+    entries: list[tuple[str, Any]] = [(name, settings[name]) for name in _SINGLE if settings[name] != defaults[name]]
+    for name in (*PART_LISTS, "WATCHERS"):
+        off = without[name] = {entry: None for entry, order in settings[name].items() if order is None}
+        entries += [(name, {**off, entry: order}) for entry, order in settings[name].items() if order is not None]
+    without["THROTTLING_SCOPES"] = {}
+    entries += [("THROTTLING_SCOPES", {id: scope}) for id, scope in settings["THROTTLING_SCOPES"].items()]
+    tried = spider if accepts_arguments(spider, 0) else _bare(spider)
+    if tried is spider and (error := _refusal(spider, layers, without)) is not None:
+        if type(error) is not UsageError:  # of an attribute: check_attributes() reports it with its line
+            yield from _sentences(error)
+        tried = _bare(spider)
+    for name, value in entries:
+        error = _refusal(tried, layers, {**without, name: value})
+        if error is not None and (tried is spider or isinstance(error, SettingsError)):
+            yield from _sentences(error, name)
+    for error in trio.run(_wrong_feeds, spider, settings):
+        yield from _sentences(error)
+
+
+def _refusal(spider: type[Spider], layers: Sequence[Layer], parts: Mapping[str, object]) -> Exception | None:
+    """Return the error with which a crawl with only these parts can't be made; None if it can."""
+    settings = load(*layers, Layer("trawl check", {**_UNTOUCHED, **parts}), tell=_ignore)
+    disabled, logging.root.manager.disable = logging.root.manager.disable, logging.CRITICAL
+    try:
+        web = SimulatedWeb()
+        transport = web.transport(settings.of(TransportSettings))
+        trio.run(partial(crawl_with, spider, settings, transport=transport, resolve=web.resolve, run=try_crawl))
+    except Exception as error:
+        return error
+    finally:
+        logging.root.manager.disable = disabled
+    return None
+
+
+def _sentences(error: Exception, setting: str = "") -> Iterator[str]:
+    if isinstance(error, WrittenForScrapy) and error.places:
+        yield from (str(CheckMessage(*place)) for place in error.places)
+    elif isinstance(error, TrawlError):
+        yield str(error)
+    else:
+        yield ": ".join(part for part in (setting, user_place(error), describe_error(error)) if part)
+
+
+def _bare(spider: type[Spider]) -> type[Spider]:
+    """Return the spider without its own constructor and start."""
+    ours = next(kind for kind in spider.__mro__ if kind.__module__.partition(".")[0] == "trawl")
+    changes = {
+        "__init__": vars(ours).get("__init__", Spider.__init__),
+        "__module__": spider.__module__,
+        "start_urls": [],
+        "allowed_domains": [],
+    }
+    return type(spider.__name__, (spider,), changes)
+
+
+async def _wrong_feeds(spider: type[Spider], settings: Settings) -> list[Exception]:
+    """Return the errors of feeds: their exporters are made, their files are not opened. A checkpoint."""
+    await trio.lowlevel.checkpoint()
+    now, found = datetime.now(UTC), []
+    for path, given in settings["FEEDS"].items():
+        values = msgspec.structs.replace(settings.of(FeedsSettings), feeds={path: given})
+        try:
+            for options in feed_options(values, spider_name=spider.name, started_utc=now):
+                Feed(options, started_utc=now)
+        except Exception as error:
+            found.append(error)
+    return found
+
+
+def _ignore(warning: str) -> None:
+    """Say nothing: another check reports it."""
