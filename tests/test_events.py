@@ -82,7 +82,7 @@ class Reader:
 
 
 def watched(reader: Reader, **settings: object) -> Any:
-    return simulate(Pages, a_web(), {"WATCHERS": {reader: 0}, **settings})
+    return simulate(Pages, a_web(), {"WATCHERS": {reader: 0}, **settings}, errors="collect")
 
 
 def test_all_that_happens_is_told_in_order_and_the_loop_ends_with_the_crawl() -> None:
@@ -180,7 +180,7 @@ def test_a_request_that_robots_txt_forbids_is_told() -> None:
 async def test_items_are_told_with_a_job_too(tmp_path: Any, autojump_clock: MockClock) -> None:
     reader = Reader(ItemScraped)
     settings = {"WATCHERS": {reader: 0}, "JOB_DIR": str(tmp_path / "job"), "ITEM_PIPELINES": {Pipeline: 1}}
-    sim = await a_web().crawl(Pages, settings)
+    sim = await a_web().crawl(Pages, settings, errors="collect")
     assert [event.item for event in reader.of(ItemScraped)] == sim.items
 
 
@@ -217,7 +217,7 @@ def test_a_watcher_that_fails_is_told_and_the_crawl_goes_on() -> None:
     async def broken(crawl: Any) -> None:
         raise ValueError("mine")
 
-    sim = simulate(Pages, a_web(), {"WATCHERS": {broken: 0}})
+    sim = simulate(Pages, a_web(), {"WATCHERS": {broken: 0}}, errors="collect")
     assert (sim.reason, sim.stats["watcher_exceptions"]) == ("finished", 1)
 
 
@@ -236,7 +236,7 @@ def test_a_watcher_is_a_function_or_a_class_or_left_out() -> None:
     async def later(crawl: Any) -> None:
         begun.append("later")
 
-    simulate(Pages, a_web(), {"WATCHERS": {later: 2, Beat: 1, "no.such": None}})
+    simulate(Pages, a_web(), {"WATCHERS": {later: 2, Beat: 1, "no.such": None}}, errors="collect")
     assert begun[0] == "pages"
     assert set(begun[1:]) == {"watching", "later"}
 
@@ -268,7 +268,7 @@ def test_a_watcher_that_is_no_async_function_is_told_in_one_line(caplog: pytest.
     def plain(crawl: Any) -> int:
         return 5
 
-    result = simulate(Pages, a_web(), {"WATCHERS": {plain: 1}})
+    result = simulate(Pages, a_web(), {"WATCHERS": {plain: 1}}, errors="collect")
     assert result.stats["watcher_exceptions"] == 1
     [told] = [record for record in caplog.records if record.name == "trawl.engine" and "watch" in record.getMessage()]
     assert told.getMessage().endswith("plain does not watch: it is no async function, and gave 5")

@@ -127,7 +127,7 @@ def test_middleware_and_pipelines_hear_that_the_spider_is_opened_and_closed(
         def closed(self, reason: str) -> None:
             self.told.append("end")
 
-    assert simulate(Telling, WEB).reason == "finished"
+    assert simulate(Telling, WEB, errors="collect").reason == "finished"
     told = Telling.told
     assert told[0] == ("opened", Telling.name)
     assert told[-3:] == [True, ("closed", "finished", ["sender", "signal", "spider"]), "end"]

@@ -86,7 +86,7 @@ def crawled(settings: Mapping[str, object], spider: type[Spider] = Links) -> Sim
     web = SimulatedWeb()
     web.add_host("a.example")
     web.add_redirect("http://a.example/old", "http://a.example/item/1?view=z")
-    return simulate(spider, web, settings)
+    return simulate(spider, web, settings, errors="collect")
 
 
 def urls(settings: Mapping[str, object], spider: type[Spider] = Links) -> list[str]:

@@ -144,7 +144,7 @@ def test_a_receiver_that_fails_is_logged_and_the_crawl_ends(caplog: pytest.LogCa
         def spider_idle(self) -> None:
             self.crawler.engine.crawl("http://a.example/")  # type: ignore[arg-type]
 
-    assert simulate(Fails, web(), FREE).reason == "finished"
+    assert simulate(Fails, web(), FREE, errors="collect").reason == "finished"
     assert "a receiver of spider_idle failed" in caplog.text
     assert "engine.crawl() takes a Request, not 'http://a.example/'" in caplog.text
 
@@ -189,7 +189,7 @@ def test_outside_the_signal_a_request_is_refused_with_what_to_write(caplog: pyte
         def parse(self, response: Response, **kwargs: Any) -> Any:
             self.crawler.engine.crawl(response.follow("/2"))
 
-    assert simulate(Elsewhere, web(), FREE).stats["spider_exceptions"] == 1
+    assert simulate(Elsewhere, web(), FREE, errors="collect").stats["spider_exceptions"] == 1
     assert "engine.crawl() is for receivers of the signal spider_idle: yield the request" in caplog.text
 
 

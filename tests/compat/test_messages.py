@@ -158,7 +158,7 @@ def test_a_moved_crawl_shows_them_to_callbacks_errbacks_middleware_and_fetches(t
 
 def test_a_native_crawl_has_text(tmp_path: Path) -> None:
     (tmp_path / "native.py").write_text(SPIDER.format(alias="", own="1"))
-    sim = simulate(load_spider(str(tmp_path / "native.py")), site())
+    sim = simulate(load_spider(str(tmp_path / "native.py")), site(), errors="collect")
     assert sim.items == [{"failed": False}]  # "in" of bytes raises
 
 
@@ -239,7 +239,7 @@ def test_a_moved_crawl_shows_urls_without_a_path_as_they_were_written(tmp_path: 
     for alias in ("\nimport trawl as scrapy", ""):
         file = tmp_path / f"shop{len(alias)}.py"
         file.write_text(WITHOUT_PATHS.format(alias=alias, job=job and f"{job}{len(alias)}"))
-        sim = simulate(load_spider(str(file)), web)
+        sim = simulate(load_spider(str(file)), web, errors="collect")
         seen[alias] = {value for item in sim.items for value in item.values()}
     plain = {"http://a.example/", "http://b.example/", "http://none.example/", "http://a.example/missing"}
     assert seen[""] == plain

@@ -34,7 +34,7 @@ class Page(trawl.Spider):
 def crawled(middleware: object, spider: type[trawl.Spider] = Page, **settings: object) -> Any:
     web = SimulatedWeb()
     web.add_host("a.example", handler=lambda request: SimulatedResponse(body=request.headers.get("X-Token", "page")))
-    return simulate(spider, web, {**FREE, "DOWNLOADER_MIDDLEWARES": {middleware: 543}, **settings})
+    return simulate(spider, web, {**FREE, "DOWNLOADER_MIDDLEWARES": {middleware: 543}, **settings}, errors="collect")
 
 
 def test_a_request_is_changed_on_its_way_by_a_method_with_or_without_spider() -> None:

@@ -36,7 +36,7 @@ def crawl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
     def run(name: str, **arguments: Any) -> Simulation:
         path = tmp_path / f"{name}.py"
         path.write_text(moved((SPIDERS / f"{name}.py").read_text("utf-8")), "utf-8")
-        sim = simulate(load_spider(str(path)), web(), SETTINGS, **arguments)
+        sim = simulate(load_spider(str(path)), web(), SETTINGS, errors="collect", **arguments)
         assert sim.stats.get("spider_exceptions", 0) == 0
         return sim
 

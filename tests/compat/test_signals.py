@@ -96,7 +96,7 @@ class Log:
 def crawled(extensions: dict[Any, float | None], spider: type[trawl.Spider] = Shop, **settings: Any) -> Simulation:
     web = SimulatedWeb()
     web.add_host("a.example")
-    return simulate(spider, web, {**FREE, "EXTENSIONS": extensions, **settings})
+    return simulate(spider, web, {**FREE, "EXTENSIONS": extensions, **settings}, errors="collect")
 
 
 def test_an_extension_hears_each_signal_where_it_happens() -> None:

@@ -62,7 +62,7 @@ def crawled(*middleware: object, **attributes: object) -> Simulation:
     web.add_page(f"{HOST}/404", status=404)
     web.add_page(f"{HOST}/down", error=ConnectFailed("refused"))
     hooks = {each: number for number, each in enumerate(middleware)}
-    return simulate(type("Own", (One,), attributes), web, {**FREE, "SPIDER_MIDDLEWARES": hooks})
+    return simulate(type("Own", (One,), attributes), web, {**FREE, "SPIDER_MIDDLEWARES": hooks}, errors="collect")
 
 
 def test_what_an_errback_gives_without_a_response_passes_no_middleware() -> None:
@@ -209,7 +209,7 @@ def test_an_error_that_all_decline_is_offered_to_each_once() -> None:
 def ended(kind: type[trawl.Spider], **settings: object) -> None:
     web = SimulatedWeb()
     web.add_host("a.example")
-    simulate(kind, web, {**FREE, **settings})
+    simulate(kind, web, {**FREE, **settings}, errors="collect")
 
 
 def test_close_of_a_moved_spider_is_called_in_each_of_its_forms() -> None:

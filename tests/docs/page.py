@@ -289,7 +289,9 @@ def crawled(spider: type[trawl.Spider]) -> None:
     web = SimulatedWeb()
     for host in dict.fromkeys(urlsplit(url).netloc for url in spider.start_urls):
         web.add_site(host, pages=4, latency=0.1)
-    sim = simulate(spider, web, {"CONCURRENT_REQUESTS_PER_DOMAIN": 4} if not spider.custom_settings else None)
+    sim = simulate(
+        spider, web, {"CONCURRENT_REQUESTS_PER_DOMAIN": 4} if not spider.custom_settings else None, errors="collect"
+    )
     assert sim.reason == "finished"
     assert trouble(sim.stats) == {}
 

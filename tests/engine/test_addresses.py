@@ -94,7 +94,7 @@ def test_i05_a_host_without_an_address_keeps_its_name(caplog: pytest.LogCaptureF
     class Gone(Shops):
         start_urls = ("http://gone.example/",)
 
-    sim = simulate(Gone, web(), by_address())
+    sim = simulate(Gone, web(), by_address(), errors="collect")
     assert sim.reason == "finished"
     assert sim.sends == ()
     assert sim.stats["download_error_count/NameNotResolved"] == 3

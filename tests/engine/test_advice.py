@@ -22,7 +22,7 @@ def said_of(kind: type[trawl.Spider], caplog: pytest.LogCaptureFixture) -> str:
     """The one error of a crawl, as it is logged."""
     web = SimulatedWeb()
     web.add_page("http://a.example/", links=["/1"])
-    sim = simulate(kind, web, {"ROBOTSTXT_OBEY": False})
+    sim = simulate(kind, web, {"ROBOTSTXT_OBEY": False}, errors="collect")
     assert sim.stats["spider_exceptions"] == 1
     (record,) = [record for record in caplog.records if record.levelno == logging.ERROR]
     error = record.exc_info[1] if record.exc_info else None
@@ -132,7 +132,7 @@ def test_start_is_told_so_too(caplog: pytest.LogCaptureFixture) -> None:
             yield [trawl.Request("http://a.example/")]
 
     web = SimulatedWeb()
-    assert simulate(Listing, web).reason == "start_error"
+    assert simulate(Listing, web, errors="collect").reason == "start_error"
     (record,) = [record for record in caplog.records if record.levelno == logging.ERROR]
     line = Listing.start.__code__.co_firstlineno + 1
     assert f"the others go on: test_advice.py:{line}: a callback, and start(), give requests" in record.getMessage()

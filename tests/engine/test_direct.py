@@ -47,7 +47,7 @@ async def test_a_url_in_place_of_a_request_is_told(autojump_clock: MockClock, ca
         async def parse(self, response: Response, **kwargs: Any) -> Any:
             await self.fetch("http://a.example/")  # type: ignore[arg-type]
 
-    run = await web().crawl(Text, settings=FREE)
+    run = await web().crawl(Text, settings=FREE, errors="collect")
     assert run.stats["spider_exceptions/TypeError"] == 1
     assert "fetch() takes a Request, not str: 'http://a.example/'" in caplog.text
 
@@ -119,7 +119,7 @@ async def test_its_redirects_are_followed_and_its_errors_raised(autojump_clock: 
 
     made = SimulatedWeb()
     made.add_host("a.example", handler=answer)
-    run = await made.crawl(Direct, settings=FREE)
+    run = await made.crawl(Direct, settings=FREE, errors="collect")
     assert seen == ["http://a.example/there", 404, NameNotResolved, UnsupportedScheme]
     assert run.reason == "finished"
     assert run.stats["redirect_count"] == 1
@@ -309,7 +309,9 @@ async def test_a_pipeline_that_fetches_does_not_hold_up_a_shutdown(autojump_cloc
             yield Request("http://a.example/")
             await self.stop()
 
-    run = await web().crawl(Gives, settings={**FREE, "DOWNLOAD_DELAY": 60.0, "ITEM_PIPELINES": {Fetches: 1}})
+    run = await web().crawl(
+        Gives, settings={**FREE, "DOWNLOAD_DELAY": 60.0, "ITEM_PIPELINES": {Fetches: 1}}, errors="collect"
+    )
     assert run.reason == "shutdown"
     assert run.elapsed == pytest.approx(10, abs=0.1)
 
@@ -336,7 +338,7 @@ async def test_a_manager_that_fails_on_a_redirect_harms_only_the_fetch(autojump_
 
     made = SimulatedWeb()
     made.add_host("a.example", handler=answer)
-    run = await made.crawl(Redirected, settings={**FREE, "THROTTLING_MANAGER": Fails})
+    run = await made.crawl(Redirected, settings={**FREE, "THROTTLING_MANAGER": Fails}, errors="collect")
     assert run.reason == "finished"
     assert len(run.items) == 1
     assert run.stats["scope_errors"] == 1
@@ -362,7 +364,7 @@ async def test_a_callback_that_fails_when_it_is_cancelled_harms_no_other(
             finally:
                 raise ValueError("not tidy")
 
-    run = await web().crawl(Fails, settings={**FREE, "DOWNLOAD_DELAY": 10})
+    run = await web().crawl(Fails, settings={**FREE, "DOWNLOAD_DELAY": 10}, errors="collect")
     assert run.reason == "shutdown"
     assert run.stats["spider_exceptions/ValueError"] == 1
     assert "not tidy" in caplog.text

@@ -135,7 +135,7 @@ async def test_a_failing_callback_harms_nobody_else(  # C9
             if response.url.endswith("/3"):
                 raise KeyError("gone")
 
-    run = await pages(6).crawl(Fails, settings=FREE)
+    run = await pages(6).crawl(Fails, settings=FREE, errors="collect")
     assert run.reason == "finished"
     assert len(run.items) == 7  # what the callback gave before it failed stays
     assert run.stats["spider_exceptions"] == 1
@@ -153,7 +153,7 @@ async def test_a_nursery_open_across_a_yield_fails_alone(autojump_clock: MockClo
 
     web = SimulatedWeb()
     web.add_host("a.example")
-    run = await web.crawl(Nursery, settings=FREE)
+    run = await web.crawl(Nursery, settings=FREE, errors="collect")
     assert run.reason == "finished"
     assert len(run.items) == 1
     assert run.stats["spider_exceptions/ValueError"] == 1
@@ -240,7 +240,7 @@ async def test_a_download_error_goes_to_the_errback_after_its_retries(autojump_c
         async def start(self) -> AsyncGenerator[Any, None]:
             yield Request("http://nowhere.example/", errback=heard.append)
 
-    run = await SimulatedWeb().crawl(Unknown, settings={"ROBOTSTXT_OBEY": False})
+    run = await SimulatedWeb().crawl(Unknown, settings={"ROBOTSTXT_OBEY": False}, errors="collect")
     [error] = heard
     assert isinstance(error, NameNotResolved)
     assert "nowhere.example" in str(error)
@@ -259,7 +259,7 @@ async def test_a_host_that_cannot_be_reached_for_robots_ends_its_requests_with_a
         async def start(self) -> AsyncGenerator[Any, None]:
             yield Request("http://nowhere.example/", errback=heard.append)
 
-    run = await SimulatedWeb().crawl(Unknown)
+    run = await SimulatedWeb().crawl(Unknown, errors="collect")
     assert isinstance(heard[0], ConnectFailed)
     assert run.reason == "finished"
     assert run.elapsed < 10
@@ -273,7 +273,7 @@ async def test_an_output_that_is_none_is_the_callbacks_error(
             yield {"url": response.url}
             yield 42
 
-    run = await pages(1).crawl(Wrong, settings=FREE)
+    run = await pages(1).crawl(Wrong, settings=FREE, errors="collect")
     assert len(run.items) == 1
     assert run.stats["spider_exceptions/TypeError"] == 1
     assert "not int" in caplog.text
@@ -408,7 +408,7 @@ async def test_meta_of_a_wrong_kind_harms_no_other(meta: dict[str, Any], autojum
     web.add_host(
         "a.example", handler=lambda request: SimulatedResponse(status=404 if request.url.endswith("/wrong") else 200)
     )
-    run = await web.crawl(Wrong, settings=FREE)
+    run = await web.crawl(Wrong, settings=FREE, errors="collect")
     assert run.reason == "finished"
     one_status = meta.get("handle_httpstatus_list") == 404
     assert [item["status"] for item in run.items] == ([404, 200] if one_status else [200])

@@ -60,7 +60,7 @@ def test_the_whole_of_an_errbacks_meta_may_be_handed_on_too() -> None:
 
     web = SimulatedWeb()
     web.add_host("a.example")
-    (item,) = simulate(Fails, web, {**FREE, "RETRY_TIMES": 1}).items
+    (item,) = simulate(Fails, web, {**FREE, "RETRY_TIMES": 1}, errors="collect").items
     assert item["meta"].keys() <= {"depth", "download_latency"}
 
 

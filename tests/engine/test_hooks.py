@@ -33,7 +33,7 @@ class Numbers(trawl.Spider):
 def crawled(hooks: dict[Any, float | None], spider: type[trawl.Spider] = Numbers, **settings: object) -> Simulation:
     web = SimulatedWeb()
     web.add_host("a.example")
-    return simulate(spider, web, {**FREE, "SPIDER_MIDDLEWARES": hooks, **settings})
+    return simulate(spider, web, {**FREE, "SPIDER_MIDDLEWARES": hooks, **settings}, errors="collect")
 
 
 async def passing(response: Response | None, outputs: AsyncIterator[Any]) -> Outputs:
@@ -134,7 +134,7 @@ def test_the_outputs_of_an_errback_pass_too_with_a_response_only_where_there_is_
 
     web = SimulatedWeb()
     web.add_host("b.example", status=404)
-    sim = simulate(Fails, web, {**FREE, "SPIDER_MIDDLEWARES": {notes: 1}, "RETRY_ENABLED": False})
+    sim = simulate(Fails, web, {**FREE, "SPIDER_MIDDLEWARES": {notes: 1}, "RETRY_ENABLED": False}, errors="collect")
     assert sorted(item["error"] for item in sim.items) == ["HttpError", "NameNotResolved"]
     assert sorted(seen, key=str) == [404, None]
 

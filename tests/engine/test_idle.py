@@ -160,7 +160,7 @@ def test_a_callback_that_waits_for_the_crawl_to_be_idle_is_told_that_it_never_is
 
     web = SimulatedWeb()
     web.add_host("a.example")
-    assert simulate(Waits, web, FREE).stats["spider_exceptions"] == 1
+    assert simulate(Waits, web, FREE, errors="collect").stats["spider_exceptions"] == 1
     assert "until_idle() waits for ever in the callback of <GET http://a.example/>: ask in start()" in caplog.text
 
 

@@ -328,7 +328,9 @@ def test_so_many_failed_callbacks_end_the_crawl() -> None:
             yield from response.follow_all(css="a")
             raise LookupError("no title")
 
-    sim = simulate(Fails, site(), {**FREE, "CONCURRENT_REQUESTS_PER_DOMAIN": 1, "CLOSESPIDER_ERRORCOUNT": 4})
+    sim = simulate(
+        Fails, site(), {**FREE, "CONCURRENT_REQUESTS_PER_DOMAIN": 1, "CLOSESPIDER_ERRORCOUNT": 4}, errors="collect"
+    )
     assert sim.reason == "closespider_errorcount"
     assert sim.stats["spider_exceptions"] == len(sim.sends) == 4
 

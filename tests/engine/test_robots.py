@@ -200,7 +200,7 @@ async def test_who_waits_for_a_host_without_an_address_hears_of_that_error(autoj
 
     web = SimulatedWeb()
     web.add_host("a.example")
-    run = await web.crawl(Lost)
+    run = await web.crawl(Lost, errors="collect")
     (item,) = run.items
     assert item["kind"] == "NameNotResolved"
     assert item["is_a_name"]

@@ -331,6 +331,6 @@ async def test_a_start_that_is_no_async_generator_is_told_what_it_has_to_be(
         def start(self) -> Any:
             return coroutine() if kind == "coroutine" else generator() if kind == "generator" else []
 
-    run = await SimulatedWeb().crawl(Plain, settings=FREE)
+    run = await SimulatedWeb().crawl(Plain, settings=FREE, errors="collect")
     assert run.reason == "start_error"
     assert f"`async def` with a `yield` in it; it gave a {kind}" in caplog.text

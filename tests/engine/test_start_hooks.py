@@ -50,7 +50,7 @@ class Both(OnlyNewer, OnlyOlder):
 def crawled(hook: Any, spider: type[trawl.Spider] = Two, **settings: object) -> Simulation:
     web = SimulatedWeb()
     web.add_host("a.example")
-    return simulate(spider, web, {**FREE, "SPIDER_MIDDLEWARES": {hook: 1}, **settings})
+    return simulate(spider, web, {**FREE, "SPIDER_MIDDLEWARES": {hook: 1}, **settings}, errors="collect")
 
 
 def found(sim: Simulation) -> list[tuple[str, str | None]]:

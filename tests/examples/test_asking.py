@@ -74,7 +74,9 @@ class GitHub:
 def asked_of(github: GitHub, **arguments: Any) -> Simulation:
     web = SimulatedWeb()
     web.add_host("api.github.com", handler=github)
-    return simulate(GraphQL, web, {"HTTP_AUTH": {"https://api.github.com": {"token": "secret"}}}, **arguments)
+    return simulate(
+        GraphQL, web, {"HTTP_AUTH": {"https://api.github.com": {"token": "secret"}}}, errors="collect", **arguments
+    )
 
 
 def test_graphql_follows_the_cursor_to_the_last_release() -> None:

@@ -88,7 +88,7 @@ def test_each_book_has_a_row_which_the_next_crawl_updates(server: Server) -> Non
 
 def test_a_connection_that_breaks_is_made_again_and_the_item_counted(server: Server) -> None:
     server.broken_at = {5}
-    sim = simulate(PostgresBooks, a_web(), SETTINGS)
+    sim = simulate(PostgresBooks, a_web(), SETTINGS, errors="collect")
     assert (len(server.rows()), sim.stats["item_error_count"], len(server.connections)) == (85, 1, 2)
 
 

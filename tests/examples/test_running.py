@@ -97,7 +97,7 @@ http://closed.example/
 
 def test_dead_links_are_told_with_what_is_wrong_with_each(tmp_path: Path) -> None:
     (tmp_path / "urls.txt").write_text(LINKS, encoding="utf-8")
-    sim = simulate(DeadLinks, a_web_of_links(), file=str(tmp_path / "urls.txt"))
+    sim = simulate(DeadLinks, a_web_of_links(), file=str(tmp_path / "urls.txt"), errors="collect")
     dead = {item.url: item for item in sim.items}
     assert len(sim.items) == len(dead)
     assert dead.keys() == {"http://a.example/gone", "no link", "http://nowhere.example/"}

@@ -42,7 +42,7 @@ def web_of() -> SimulatedWeb:
 
 
 def had(path: Path) -> dict[str, str]:
-    sim = simulate(Visits, web_of(), {"COOKIES_FILE": str(path)})
+    sim = simulate(Visits, web_of(), {"COOKIES_FILE": str(path)}, errors="collect")
     return {item["url"].rpartition("/")[2]: item["had"] for item in sim.items}
 
 

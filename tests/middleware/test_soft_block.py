@@ -87,7 +87,7 @@ def test_a_detector_that_fails_blocks_nothing_and_is_told(caplog: pytest.LogCapt
 
     web = SimulatedWeb()
     web.add_host("a.example")
-    sim = simulate(Pages, web, {**EXACT, "SOFT_BLOCK_DETECTOR": breaks})
+    sim = simulate(Pages, web, {**EXACT, "SOFT_BLOCK_DETECTOR": breaks}, errors="collect")
     assert len(sim.items) == 10
     assert "SOFT_BLOCK_DETECTOR failed" in caplog.text
 

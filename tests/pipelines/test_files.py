@@ -69,7 +69,7 @@ class Server:
 
 def crawled(folder: Path, server: Server, spider: Any = Reports, **settings: object) -> Simulation:
     given = {"ITEM_PIPELINES": {FilesPipeline: 1}, "FILES_STORE": str(folder), "RETRY_ENABLED": False, **settings}
-    return simulate(spider, server.web, settings=given)
+    return simulate(spider, server.web, settings=given, errors="collect")
 
 
 def test_an_items_files_are_fetched_and_kept_by_their_content(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal
 
 import trawl
 from trawl.testing import SimulatedResponse, SimulatedWeb, Simulation, simulate
@@ -46,6 +46,7 @@ def crawl(
     urls: Iterable[str | trawl.Request],
     settings: Mapping[str, object] = EXACT,
     seed: int = 0,
+    errors: Literal["raise", "collect"] = "raise",
     **attributes: Any,
 ) -> Simulation:
     """Run a spider that asks for these pages; each gives one item: its address."""
@@ -63,7 +64,7 @@ def crawl(
 
     for name, value in attributes.items():
         setattr(Pages, name, value)
-    return simulate(Pages, web, settings, seed)
+    return simulate(Pages, web, settings, seed, errors=errors)
 
 
 def sends_of(sim: Simulation, path: str) -> list[float]:

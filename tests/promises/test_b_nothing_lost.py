@@ -193,14 +193,14 @@ def test_a_scope_that_never_answered_and_cannot_be_connected_to_ends_each_reques
 def test_a_name_that_does_not_resolve_likewise() -> None:
     heard: list[Exception] = []
     request = trawl.Request("http://nowhere.example/", errback=heard.append)
-    sim = crawl(SimulatedWeb(), [request], SPACED)
+    sim = crawl(SimulatedWeb(), [request], SPACED, errors="collect")
     assert [type(error) for error in heard] == [NameNotResolved]
     assert sim.stats["retry_count"] == 2
 
 
 def test_a_scope_without_a_good_answer_for_900_s_ends_its_pending_requests(caplog: pytest.LogCaptureFixture) -> None:
     web = web_of(latency=0.1, outages=[(10.0, 1e9)])
-    sim = crawl(web, [*pages(40), *pages(3, B)], SPACED)
+    sim = crawl(web, [*pages(40), *pages(3, B)], SPACED, errors="collect")
     assert sim.stats["refused"] == 30
     assert len(sim.items) == 10
     assert sim.elapsed == pytest.approx(910.1)  # 900 s after the first 503 came

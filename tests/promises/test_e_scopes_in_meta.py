@@ -8,7 +8,7 @@ from math import inf, nan
 import pytest
 
 import trawl
-from tests.promises.crawling import EXACT, FREE, a_web, crawled, found_at_once, page, shown, times
+from tests.promises.crawling import EXACT, FREE, a_web, crawled, found_at_once, page, shown, spider_of, times
 from trawl.testing import SimulatedWeb, simulate
 
 A = "http://a.example"
@@ -63,7 +63,8 @@ def test_e01_absent_or_none_the_manager_decides() -> None:
 
 @pytest.mark.parametrize("wrong", [5, 1.5, [5], ["api", None], {"api": "much"}, {5: 1.0}, {"api": True}, object()])
 def test_e01_what_is_no_set_of_scopes_ends_its_own_request_only(wrong: object) -> None:
-    sim = crawled(lambda: [page(f"{A}/wrong", wrong), page(f"{A}/right", "api")], a_web("a.example"), EXACT)
+    spider = spider_of(lambda: [page(f"{A}/wrong", wrong), page(f"{A}/right", "api")])
+    sim = simulate(spider, a_web("a.example"), EXACT, errors="collect")
     assert shown(sim) == [(0.0, "right")]
     assert sim.stats["scope_errors"] == 1
 
@@ -71,7 +72,7 @@ def test_e01_what_is_no_set_of_scopes_ends_its_own_request_only(wrong: object) -
 @pytest.mark.parametrize("wrong", [inf, -inf, nan, "soon", [1.0]])
 def test_e21_a_delay_that_is_no_number_or_never_ends_ends_its_own_request_only(wrong: object) -> None:
     requests = [trawl.Request(f"{A}/wrong", meta={"delay": wrong}), trawl.Request(f"{A}/right")]
-    sim = crawled(lambda: requests, a_web("a.example"), EXACT)
+    sim = simulate(spider_of(lambda: requests), a_web("a.example"), EXACT, errors="collect")
     assert shown(sim) == [(0.0, "right")]
     assert sim.stats["scope_errors"] == 1
 

@@ -148,7 +148,7 @@ def check(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     }
     schedulers = schedulers_made(monkeypatch)
     web = web_of(*HOSTS, handler=answer, latency=draws.choice([0.05, 0.5]), connect=draws.choice([0.0, 0.2]))
-    sim = simulate(Pages, web, settings, seed)
+    sim = simulate(Pages, web, settings, seed, errors="collect")
     assert sim.reason == "finished"
     wanted = {url.split("/")[4] for url, _ in Pages.requests if url.split("/")[3] not in LOST}
     assert wanted <= {item["number"] for item in sim.items}

@@ -231,7 +231,7 @@ def test_i11_the_same_for_all_that_wait() -> None:
 
 
 def test_i11_at_the_end_each_scope_tells_what_limited_it() -> None:
-    sim = simulate(_listed(10), a_web("a.example", latency=0.25), settings=EXACT)
+    sim = simulate(_listed(10), a_web("a.example", latency=0.25), settings=EXACT, errors="collect")
     [row] = [row for row in sim.report if row.scope == "a.example"]
     assert (row.requests, row.sends, row.rate, row.allowed) == (10, 10, 1.0, 1.0)
     assert max(row.limited, key=lambda limit: row.limited[limit]) == "delay"
@@ -261,7 +261,7 @@ def test_i11_whatever_limited_a_scope_is_what_its_time_is_put_down_to(
     web = SimulatedWeb()
     web.add_host("a.example", **{"latency": 0.25, **host})
     settings = {**EXACT, "ROBOTSTXT_OBEY": "robots" in host, "THROTTLING_SCOPES": {"a.example": scope}}
-    sim = simulate(_listed(20), web, settings=settings)
+    sim = simulate(_listed(20), web, settings=settings, errors="collect")
     [row] = [row for row in sim.report if row.scope == "a.example"]
     assert row.limited[limit] > least * sim.elapsed
 

@@ -96,7 +96,12 @@ def crawl(items: list[Any], feeds: dict[Path, Any], **more: Any) -> Any:
 
     web = SimulatedWeb()
     web.add_host("a.example")
-    return simulate(Giver, web, settings={"FEEDS": {str(path): options for path, options in feeds.items()}, **more})
+    return simulate(
+        Giver,
+        web,
+        settings={"FEEDS": {str(path): options for path, options in feeds.items()}, **more},
+        errors="collect",
+    )
 
 
 def lines(path: Path) -> list[Any]:

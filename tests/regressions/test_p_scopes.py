@@ -142,7 +142,7 @@ def test_p17_also_when_start_yields_one_at_a_time_or_awaits_in_between() -> None
                 yield trawl.Request(f"{A}/{number}")
                 await trio.sleep(0.3)
 
-    assert shown(simulate(Pausing, a_web("a.example"), settings=EXACT)) == [
+    assert shown(simulate(Pausing, a_web("a.example"), settings=EXACT, errors="collect")) == [
         (0.0, "0"), (1.0, "1"), (2.0, "2"), (3.0, "3"),
     ]  # fmt: skip
 

@@ -160,7 +160,7 @@ def test_entries_may_be_chosen_by_hand() -> None:
     ids=["entries", "bytes", "gzip", "a page", "no URL"],
 )
 def test_a_file_that_is_too_long_or_none_is_told(
-    body: str | bytes, limits: dict[str, int], words: str, expected: list[str], caplog: pytest.LogCaptureFixture
+    body: str | bytes, limits: dict[str, Any], words: str, expected: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     found = pages(simulate(Pages, site({"/sitemap.xml": body}), FAST, **limits))
     assert found == expected

@@ -175,7 +175,7 @@ def test_an_unknown_host_is_a_name_that_does_not_resolve() -> None:
         def failed(self, error: Exception) -> Iterator[object]:
             yield {"error": type(error)}
 
-    sim = simulate(Lost, a_web(), settings={"ROBOTSTXT_OBEY": False, "RETRY_TIMES": 0})
+    sim = simulate(Lost, a_web(), settings={"ROBOTSTXT_OBEY": False, "RETRY_TIMES": 0}, errors="collect")
     assert sim.items == [{"error": NameNotResolved}]
     assert sim.sends == ()
 

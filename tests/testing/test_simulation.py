@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,7 +32,7 @@ class Pages(trawl.Spider):
         pass
 
 
-def a_run(settings: Mapping[str, object], web: Mapping[str, object] | None = None, **arguments: object) -> Simulation:
+def a_run(settings: Mapping[str, object], web: Mapping[str, object] | None = None, **arguments: Any) -> Simulation:
     simulated = SimulatedWeb()
     simulated.add_host("a.example", **{"latency": 0.1, **(web or {})})  # type: ignore[arg-type]
     return simulate(Pages, simulated, {**EXACT, **settings}, 0, **arguments)

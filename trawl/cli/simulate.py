@@ -19,12 +19,13 @@ from trawl.cli.logs import Logs
 from trawl.cli.summary import MAX_SCOPES, scopes_table, waited_words
 from trawl.cli.view import print_error, stderr_console, stdout_console
 from trawl.errors import TrawlError, UsageError
-from trawl.observe import ObserveSettings, clipped, duration_words, number_words, printable, rate_words
+from trawl.observe import ObserveSettings, clipped, counted, duration_words, number_words, printable, rate_words
 from trawl.settings import Layer, ambient, assignments, load, of_spider
 from trawl.testing.guard import NotSimulated, Stuck
 from trawl.testing.rates import Rate, check_picture_name, window_for
 from trawl.testing.sends import REFUSALS
 from trawl.testing.simulation import Simulation
+from trawl.tracebacks import describe_error
 
 __all__ = ["comparison_table", "figures", "groups_of", "simulate_command"]
 
@@ -75,6 +76,8 @@ def groups_of(texts: Iterable[str]) -> list[tuple[str, ...]]:
 
 logger: logging.Logger = logging.getLogger("trawl")
 
+_FAILURES_CHARACTERS = 500
+
 
 def simulate_command(
     target: str,
@@ -89,7 +92,8 @@ def simulate_command(
 ) -> int:
     """Simulate a spider on the web of a file at one or several groups of settings, and print how they compare.
 
-    The sends are drawn into ``svg``, the rates into ``plot``. Returns the exit status, the highest of all runs.
+    The sends are drawn into ``svg``, the rates into ``plot``. Returns the exit status, the highest of all runs: 1 if
+    user code failed, an item was lost or a host is not on the web.
     """
     console, errors = stdout_console(), stderr_console()
     with Logs(errors) as logs:
@@ -116,7 +120,11 @@ def simulate_command(
         for simulation in simulations:
             simulation.timeline()
     _print_tables(simulations, labels, console)
-    return max((exit_status(simulation.reason) for simulation in simulations), default=OK)
+    failures = [describe_error(error) for simulation in simulations for error in simulation.errors]
+    if failures:
+        words = f"{counted(len(failures), 'error')} in the spider: {'; '.join(dict.fromkeys(failures))}"
+        errors.print(f"trawl: {clipped(printable(words), _FAILURES_CHARACTERS)}", style="red", soft_wrap=True)
+    return max([FAILED if failures else OK, *(exit_status(simulation.reason) for simulation in simulations)])
 
 
 def _simulated(
@@ -134,7 +142,7 @@ def _simulated(
     loaded = [load(*around, assignments(group, "--set"), unwritten, tell=warnings.append) for group in groups]
     for warning in dict.fromkeys(warnings):
         logger.warning("%s", warning)
-    return [run(spider, web, settings, seed, **values) for settings in loaded]
+    return [run(spider, web, settings, seed, errors="collect", **values) for settings in loaded]
 
 
 def _check_picture(out: str) -> None:

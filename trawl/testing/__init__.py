@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from trawl.testing.limits import RateLimit
     from trawl.testing.rates import Rate
     from trawl.testing.sends import Send, Span
-    from trawl.testing.simulation import Simulation, simulate
+    from trawl.testing.simulation import Simulation, SimulationFailed, simulate
     from trawl.testing.transport import SimulatedTransport
     from trawl.testing.web import SimulatedWeb
     from trawl.testing.web_file import load_web
@@ -33,6 +33,7 @@ __all__ = [
     "SimulatedTransport",
     "SimulatedWeb",
     "Simulation",
+    "SimulationFailed",
     "Span",
     "Stuck",
     "NotSimulated",
@@ -53,6 +54,7 @@ _HOMES = {
     "SimulatedTransport": "transport",
     "SimulatedWeb": "web",
     "Simulation": "simulation",
+    "SimulationFailed": "simulation",
     "Span": "sends",
     "Stuck": "guard",
     "NotSimulated": "guard",

@@ -1,13 +1,19 @@
-"""Runs a spider against a simulated web, and the result: everything except the wire, the clock and threads is real."""
+"""Runs a spider against a simulated web, and the result: everything except the wire, the clock and threads is real.
+
+A test that only looks at items would pass when the spider fails on every page. So the errors of a run are collected by
+:class:`ErrorCollector` and raised at its end, unless the test asks for them.
+"""
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextvars import ContextVar
 from functools import cached_property, partial
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import attrs
 import trio
@@ -15,6 +21,8 @@ from trio.testing import MockClock
 
 from trawl._run import crawl_with
 from trawl.blocking import InlineBlocking
+from trawl.errors import ItemLost
+from trawl.events import Event, ItemFailed, SpiderError
 from trawl.settings import Layer, Settings, load, of_spider
 from trawl.testing.clock import VirtualClock, seeded_scheduling, seeded_scheduling_here
 from trawl.testing.guard import GuardInstrument, guarded
@@ -32,14 +40,32 @@ from trawl.testing.rates import (
 from trawl.testing.sends import REFUSALS, ScopeTracker, Send, Span, rounded, timeline
 from trawl.testing.svg import draw
 from trawl.testing.transport import WALL_START_UTC
+from trawl.tracebacks import UserExit, describe_error, user_place
 from trawl.transport import TransportSettings
 
 if TYPE_CHECKING:
+    from trawl._run import CrawlResult
+    from trawl.engine import Crawl
     from trawl.spiders import Spider
     from trawl.testing.web import SimulatedWeb
     from trawl.throttling import ScopeReport
 
-__all__ = ["Simulation", "crawl_web", "simulate"]
+__all__ = ["Errors", "Simulation", "SimulationFailed", "crawl_web", "simulate"]
+
+Errors = Literal["raise", "collect"]
+"""What a run does with the spider's errors: raise :class:`SimulationFailed`, or only collect them."""
+
+
+class SimulationFailed(ExceptionGroup, AssertionError):
+    """The spider failed in a simulation: a callback or other user code raised, an item was lost, or a host is unknown.
+
+    An exception group of the errors, each with a note that names its request or item. The run itself is
+    ``web.latest``.
+    """
+
+    def derive(self, excs: Sequence[Exception]) -> SimulationFailed:  # type: ignore[override]
+        """Return a group of some of the errors."""
+        return SimulationFailed(self.message, excs)
 
 
 @attrs.frozen(kw_only=True)
@@ -56,6 +82,8 @@ class Simulation:
         report: The report of each scope and of what limited it, the busiest first.
         title: The default title of pictures.
         limits: The rate limits of each simulated host that was sent to.
+        errors: The errors of user code, of lost items and of unknown hosts, each with a note that names its request or
+            item.
     """
 
     sends: tuple[Send, ...]
@@ -67,6 +95,7 @@ class Simulation:
     report: Sequence[ScopeReport] = attrs.field(default=(), repr=False)
     title: str = "Sends"
     limits: Mapping[str, Sequence[RateLimit]] = attrs.field(factory=dict, repr=False)
+    errors: Sequence[Exception] = ()
 
     @cached_property
     def stretches(self) -> Sequence[Span]:
@@ -244,6 +273,8 @@ def simulate(
     web: SimulatedWeb,
     settings: Mapping[str, object] | None = None,
     seed: int = 0,
+    *,
+    errors: Errors = "raise",
     **spider_args: Any,
 ) -> Simulation:
     """Run a spider against a simulated web, on a virtual clock of its own, and return what it did.
@@ -268,9 +299,12 @@ def simulate(
         web: The simulated web.
         settings: Settings that override ``custom_settings``.
         seed: The seed of all random numbers, and of the order of tasks.
+        errors: "collect" keeps the errors of the spider in ``Simulation.errors`` instead of raising them.
         spider_args: Arguments of the spider's constructor.
 
     Raises:
+        SimulationFailed: A callback or other user code raised, an item was lost, or a request went to a host that is
+            not on the web.
         RuntimeError: Trio already runs in this thread: use ``await web.crawl(...)``.
         Stuck: The crawl waits for something that will never happen.
         NotSimulated: The crawl tried to use a real socket, thread or process.
@@ -280,7 +314,7 @@ def simulate(
     if trio.lowlevel.in_trio_run():
         raise RuntimeError("simulate() starts Trio, which already runs here: use `await web.crawl(...)` instead")
     with seeded_scheduling(seed):
-        run = partial(_crawl, spider_cls, web, settings, seed, spider_args)
+        run = partial(_crawl, spider_cls, web, settings, seed, errors, spider_args)
         return trio.run(run, clock=VirtualClock())
 
 
@@ -289,13 +323,14 @@ async def crawl_web(
     web: SimulatedWeb,
     settings: Mapping[str, object] | None,
     seed: int,
+    errors: Errors,
     spider_args: Mapping[str, Any],
 ) -> Simulation:
     """Do the same in a Trio program on a virtual clock; see :meth:`trawl.testing.SimulatedWeb.crawl`. A checkpoint."""
     if not isinstance(trio.lowlevel.current_clock(), MockClock):
         raise RuntimeError("a simulated crawl needs a virtual clock: give the test the fixture autojump_clock")
     with seeded_scheduling_here(seed):
-        return await _crawl(spider_cls, web, settings, seed, spider_args)
+        return await _crawl(spider_cls, web, settings, seed, errors, spider_args)
 
 
 async def _crawl(
@@ -303,8 +338,11 @@ async def _crawl(
     web: SimulatedWeb,
     given: Mapping[str, object] | None,
     seed: int,
+    errors: Errors,
     spider_args: Mapping[str, Any],
 ) -> Simulation:
+    if errors not in get_args(Errors):
+        raise ValueError(f'errors={errors!r}: use "raise" or "collect"')
     # Two simulations in one program are two worlds, unless a test says that their scopes are shared.
     apart = Layer("simulation", {"THROTTLING_SHARED": False})
     settings = (
@@ -313,14 +351,15 @@ async def _crawl(
     begun_at = trio.current_time()
     transport = web.transport(settings.of(TransportSettings), seed=seed, begun_at=begun_at)
     tracker = ScopeTracker(transport.send_log, begun_at)
-    with guarded() as guard, GuardInstrument(guard) as instrument:
+    collector = ErrorCollector()
+    with guarded() as guard, GuardInstrument(guard) as instrument, collector:
         transport.on_bug = guard.end
         result = await crawl_with(
             spider_cls,
             settings,
             spider_args=spider_args,
             collect=True,
-            watchers=[tracker.watch],
+            watchers=[tracker.watch, collector.watch],
             transport=transport,
             blocking=InlineBlocking(),
             resolve=web.resolve,
@@ -330,6 +369,7 @@ async def _crawl(
         )
     instrument.check()
     sends = transport.send_log.sends(begun_at, trio.current_time())
+    collector.finish(transport.unknown.values(), result)
     web.latest = Simulation(
         sends=sends,
         items=result.items or [],
@@ -340,5 +380,98 @@ async def _crawl(
         report=tracker.report,
         title=f"Spider {spider_cls.name or spider_cls.__name__}",
         limits={send.host: host.limit for send in sends if (host := web.host_of(send.url)) is not None},
+        errors=tuple(collector.errors),
     )
+    if collector.errors and errors == "raise":
+        raise collector.failure(spider_cls)
     return web.latest
+
+
+_collecting: ContextVar[ErrorCollector | None] = ContextVar("trawl_simulation_errors", default=None)
+_SHOWN = 5
+_MAX_EVENTS = 100_000
+
+
+class ErrorCollector(logging.Handler):
+    """Collects the errors of one simulated crawl: those that it logs with a traceback, and those of events.
+
+    A handler of trawl's log, as a context manager: the log has the errors of all kinds of user code, with their
+    requests. The events complete it if somebody has disabled the log.
+
+    Attributes:
+        errors: The errors, each once, in order.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.errors: list[Exception] = []
+        self._notes: dict[int, str] = {}
+        self._told: list[Event] = []
+
+    def __enter__(self) -> ErrorCollector:
+        self._token = _collecting.set(self)
+        logging.getLogger("trawl").addHandler(self)
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        logging.getLogger("trawl").removeHandler(self)
+        _collecting.reset(self._token)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep the error of a record, unless another crawl of this program logs it."""
+        handlers = [*logging.getLogger("trawl").handlers, *logging.getLogger().handlers]
+        last = logging.lastResort
+        is_alone = handlers[0] is self and all(isinstance(handler, ErrorCollector) for handler in handlers)
+        # Python prints the warnings of a program without handlers, and this one is not the program's.
+        if is_alone and last is not None and record.levelno >= last.level:
+            last.handle(record)
+        if record.levelno < logging.ERROR or _collecting.get() is not self:
+            return
+        error = record.exc_info[1] if record.exc_info else None
+        if error is not None:
+            self._add(error, record.getMessage())
+        elif record.name == "trawl.feeds":  # an item that a feed refuses
+            self._add(ItemLost(record.getMessage()), "")
+
+    async def watch(self, crawl: Crawl) -> None:
+        """Keep the events of failures; run by the engine. A checkpoint."""
+        with crawl.events(SpiderError, ItemFailed, most=_MAX_EVENTS) as events:
+            async for event in events:
+                self._told.append(event)
+
+    def finish(self, unknown: Iterable[Exception], result: CrawlResult) -> None:
+        """Add the errors that the log does not have; ``unknown`` are those of hosts that are not on the web."""
+        for event in self._told:
+            if isinstance(event, SpiderError):
+                self._add(event.error, f"{event.request!r}: the callback failed")
+            elif isinstance(event, ItemFailed) and not (
+                isinstance(event.error, ItemLost) and any(isinstance(each, ItemLost) for each in self.errors)
+            ):
+                self._add(event.error, f"the item {event.item!r:.200} is lost")
+        for error in unknown:
+            self._add(error, "add_host() and add_page() put a host on the web")
+        if result.error is not None:
+            self._add(result.error, "")
+        if result.reason == "start_error" and not self.errors:
+            self._add(RuntimeError("start() failed; the log, which is disabled, says how"), "")
+        for error, note in zip(self.errors, self._notes.values(), strict=True):
+            error.add_note(note)  # not earlier: the log would have it too
+
+    def failure(self, spider_cls: type[Spider]) -> SimulationFailed:
+        """Return the errors as one."""
+        count = len(self.errors)
+        lines = [f"{spider_cls.__name__} failed in the simulation, {count} error{'s' if count > 1 else ''}:"]
+        lines += [f"- {_line_of(error)}" for error in self.errors[:_SHOWN]]
+        lines += [f"- and {count - _SHOWN} more"] if count > _SHOWN else []
+        lines.append('errors="collect" keeps them in Simulation.errors instead')
+        return SimulationFailed("\n".join(lines), self.errors)
+
+    def _add(self, error: BaseException, note: str) -> None:
+        failure = error if isinstance(error, Exception) else UserExit(error).with_traceback(error.__traceback__)
+        if id(error) not in self._notes:
+            self._notes[id(error)] = note
+            self.errors.append(failure)
+
+
+def _line_of(error: Exception) -> str:
+    return ": ".join(part for part in (*error.__notes__[-1:], user_place(error), describe_error(error)) if part)

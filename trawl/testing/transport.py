@@ -32,11 +32,12 @@ from trawl.errors import (
     ResponseBroken,
     UnsupportedScheme,
 )
-from trawl.http import Outcome, Request, Response, origin_of, without_fragment
+from trawl.http import Outcome, Request, Response, host_scope, origin_of, without_fragment
 from trawl.testing.clock import sleep_until
 from trawl.testing.hosts import Failure, Host, Outage, SimulatedResponse, draw_seconds, make_failure
 from trawl.testing.limits import TokenBucket
 from trawl.testing.sends import SendLog, SendRecord, rounded
+from trawl.tracebacks import contained
 from trawl.transport.base import OnSent, wait_to_send
 from trawl.transport.body import sink_for, write_to_sink
 
@@ -179,6 +180,7 @@ class SimulatedTransport:
     ) -> None:
         self.send_log: SendLog = SendLog()
         self.begun_at = begun_at
+        self.unknown: dict[str, DownloadError] = {}
         self.on_bug: Callable[[Exception], None] | None = None
         self._web = web
         self._timeouts = Timeouts.from_settings(settings)
@@ -193,7 +195,8 @@ class SimulatedTransport:
             Exception: The error of a handler or latency function, other than a download error: a bug in the test.
         """
         try:
-            return await self._sent(request, on_sent)
+            with contained:
+                return await self._sent(request, on_sent)
         except Exception as error:
             if self.on_bug is not None:
                 self.on_bug(error)
@@ -240,7 +243,9 @@ class SimulatedTransport:
             return UnsupportedScheme(f"the scheme {scheme!r} is not fetched", url=url, method=request.method)
         host = self._web.host_of(url)
         if host is None:
-            return self._web.unresolved(request)
+            unresolved = self._web.unresolved(request)
+            self.unknown.setdefault(host_scope(url), unresolved)
+            return unresolved
         site = self._sites.get(host.name)
         if site is None:
             site = self._sites[host.name] = _HostState(host, self._seed)

@@ -36,7 +36,7 @@ from trawl.transport.resolver import Address
 
 if TYPE_CHECKING:
     from trawl.spiders import Spider
-    from trawl.testing.simulation import Simulation
+    from trawl.testing.simulation import Errors, Simulation
     from trawl.transport import TransportSettings
 
 __all__ = ["SimulatedWeb"]
@@ -246,6 +246,8 @@ class SimulatedWeb:
         spider_cls: type[Spider],
         settings: Mapping[str, object] | None = None,
         seed: int = 0,
+        *,
+        errors: Errors = "raise",
         **spider_args: object,
     ) -> Simulation:
         """Run a spider against this web in a Trio program on a virtual clock (``autojump_clock``). A checkpoint.
@@ -256,16 +258,18 @@ class SimulatedWeb:
             spider_cls: The spider's class.
             settings: Settings that override ``custom_settings``.
             seed: The seed of all random numbers.
+            errors: "collect" keeps the errors of the spider in ``Simulation.errors`` instead of raising them.
             spider_args: Arguments of the spider's constructor.
 
         Raises:
+            SimulationFailed: As :func:`trawl.testing.simulate`.
             RuntimeError: The clock of this Trio program is a real one.
             NotSimulated: The crawl tried to use a real socket, thread or process.
             SettingsError: A setting is unknown or out of range.
         """
         from trawl.testing.simulation import crawl_web  # noqa: PLC0415 a description does not need the engine
 
-        return await crawl_web(spider_cls, self, settings, seed, spider_args)
+        return await crawl_web(spider_cls, self, settings, seed, errors, spider_args)
 
     def unresolved(self, request: Request) -> NameNotResolved:
         """Return the error for a request to a host that is not on this web."""

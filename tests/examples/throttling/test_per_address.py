@@ -57,6 +57,6 @@ def test_g10_a_name_that_does_not_resolve_keeps_its_host() -> None:
         start_urls = ["http://gone.example/", "http://shop0.example/"]
 
     for manager in (Gone, type("GoneToo", (HostAndAddress,), {"start_urls": Gone.start_urls})):
-        sim = simulate(manager, one_machine(), EXACT)
+        sim = simulate(manager, one_machine(), EXACT, errors="collect")
         assert [send.host for send in sim.sends] == ["shop0.example"]
         assert sim.stats["download_error_count/NameNotResolved"] == 3
