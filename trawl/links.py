@@ -12,7 +12,7 @@ from lxml import etree
 
 from trawl.http import Response, canonicalize_url, host_of, join_url, normalize_url, scheme_of
 from trawl.http.content import with_legacy_query
-from trawl.selectors import css_to_xpath
+from trawl.selectors import MixedQuery, check_mixed, css_to_xpath
 
 if TYPE_CHECKING:
     from lxml.etree import _Element as Element
@@ -152,7 +152,10 @@ class LinkExtractor:
         Raises:
             ValueError: A regular expression, an XPath or a CSS query is invalid; the text names it.
         """
-        queries = [*_texts(restrict_xpaths), *(css_to_xpath(query) for query in _texts(restrict_css))]
+        try:
+            queries = [*_texts(restrict_xpaths), *(css_to_xpath(query) for query in _texts(restrict_css))]
+        except MixedQuery as error:
+            raise error.named("restrict_css=...", "restrict_xpaths=...") from None
         extensions = IGNORED_EXTENSIONS if deny_extensions is None else _texts(deny_extensions)
         self._allow = _compiled("allow", allow)
         self._deny = _compiled("deny", deny)
@@ -286,6 +289,7 @@ def _path(query: str) -> etree.XPath:
     try:
         return etree.XPath(query, namespaces=_NAMESPACES)
     except etree.XPathSyntaxError as error:
+        check_mixed(query, "XPath", "restrict_css=...")
         raise ValueError(f"restrict_xpaths: {query!r} is not XPath: {error}") from error
 
 

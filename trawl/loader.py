@@ -9,12 +9,12 @@ import parsel
 from trawl.errors import UsageError
 from trawl.http import Response
 from trawl.items import Item
-from trawl.selectors import Selector
+from trawl.selectors import MixedQuery, Selector
 
 try:
     import itemloaders
 except ImportError as _missing:
-    raise UsageError("trawl.loader needs the extra loaders: trawl-crawler[loaders]") from _missing
+    raise UsageError("trawl.loader needs the extra loaders: pip install 'trawl-crawler[loaders]'") from _missing
 
 __all__ = ["ItemLoader"]
 
@@ -52,6 +52,18 @@ class ItemLoader(itemloaders.ItemLoader):
             selector = response.selector
         context.update(response=response)
         super().__init__(item=item, selector=selector, parent=parent, **context)
+
+    def _get_cssvalues(self, *arguments: Any, **options: Any) -> list[Any]:
+        try:
+            return super()._get_cssvalues(*arguments, **options)
+        except MixedQuery as error:
+            raise error.named("add_css(...)", "add_xpath(...)") from None
+
+    def _get_xpathvalues(self, *arguments: Any, **options: Any) -> list[Any]:
+        try:
+            return super()._get_xpathvalues(*arguments, **options)
+        except MixedQuery as error:
+            raise error.named("add_css(...)", "add_xpath(...)") from None
 
     def _get_item_field_attr(self, field_name: str, key: Any, default: Any = None) -> Any:
         """Get what an item's :class:`trawl.items.Field` declares: ``input_processor``, ``output_processor``."""

@@ -26,9 +26,11 @@ from parsel.csstranslator import HTMLTranslator
 __all__ = [
     "MAX_ATTRIBUTES",
     "NO_XML",
+    "MixedQuery",
     "Selector",
     "SelectorList",
     "SelectorType",
+    "check_mixed",
     "css_to_xpath",
     "find_links",
     "limit_attributes",
@@ -62,6 +64,69 @@ def limit_attributes(text: str) -> str:
             kept.append(text[begin:at])
             begin = at = rest.end()
     return "".join([*kept, text[begin:]]) if kept else text
+
+
+class MixedQuery(SelectorError, ValueError):
+    """An XPath query where CSS is expected, or the reverse; the message says what to write.
+
+    Attributes:
+        query: The query.
+        language: ``"XPath"`` or ``"CSS"``: what it is.
+    """
+
+    def __init__(self, query: str, language: str, instead: str = "") -> None:
+        instead = instead or f".{language.lower()}(...)"
+        super().__init__(f"{query!r} is {language}: write {instead}")
+        self.query = query
+        self.language = language
+
+    def named(self, css: str, xpath: str) -> MixedQuery:
+        """Return the error of a caller that takes CSS under the name ``css``, and XPath as ``xpath``."""
+        return MixedQuery(self.query, self.language, css if self.language == "CSS" else xpath)
+
+
+_OF_XPATH = re.compile(r"/|@|\(\)|^\.")  # no CSS that fails is XPath without one of these
+
+_COMPOUND = r"[A-Za-z*][\w-]*(?:\.[A-Za-z_-][\w-]*)*"
+
+_SILENT = re.compile(rf"(?=.*[.>])\s*{_COMPOUND}(?:\s*>\s*{_COMPOUND})*\s*")
+"""CSS that is XPath too: ``ul.big`` is the name of an element, and ``ul > li`` compares."""
+
+
+def check_mixed(query: object, expected: str, instead: str = "") -> None:
+    """Raise an error if a query that failed is one of the other language.
+
+    Args:
+        query: The query.
+        expected: ``"CSS"`` or ``"XPath"``.
+        instead: What to write, for the message.
+
+    Raises:
+        MixedQuery: It is.
+    """
+    if not isinstance(query, str):
+        return
+    if expected == "CSS":
+        if _OF_XPATH.search(query) and _is_xpath(query):
+            raise MixedQuery(query, "XPath", instead) from None
+    elif _is_css(query):
+        raise MixedQuery(query, "CSS", instead) from None
+
+
+def _is_xpath(query: str) -> bool:
+    try:
+        etree.XPath(query)
+    except etree.XPathError:
+        return False
+    return True
+
+
+def _is_css(query: str) -> bool:
+    try:
+        _TRANSLATOR.css_to_xpath(query)
+    except SelectorError:
+        return False
+    return True
 
 
 _NAMESPACES: dict[str, str] = dict(parsel.Selector._default_namespaces)  # shared: never changed
@@ -108,26 +173,44 @@ class Selector(parsel.Selector):
 
         Raises:
             ValueError: ``query`` is not XPath, or the page is JSON.
+            MixedQuery: ``query`` is CSS.
         """
         if self._namespaces is _NAMESPACES and namespaces is None and not variables:
             try:
                 if (evaluate := _compiled(query)) is not None:
                     found = evaluate(self.root)
+                    if (not found or found is True) and _SILENT.fullmatch(query):
+                        check_mixed(query, "XPath")
                     return SelectorList(_wrapped(found if type(found) is list else [found], query))
             except (etree.XPathError, TypeError):
                 pass  # not XPath, or asked of a text: parsel tells
-        return super().xpath(query, namespaces=namespaces, **variables)
+        try:
+            selected: SelectorList[Self] = super().xpath(query, namespaces=namespaces, **variables)
+        except ValueError as error:
+            if isinstance(error.__context__, etree.XPathError):
+                check_mixed(query, "XPath")
+            raise
+        # parsel gives "0" and "1" for false and true
+        is_silent = len(selected) <= 1 and self.type == "html" and selected.getall() in ([], ["0"], ["1"])
+        if is_silent and _SILENT.fullmatch(query):
+            check_mixed(query, "XPath")
+        return selected
 
     def css(self, query: str) -> SelectorList[Self]:
         """Select by a CSS query, with ``::text`` and ``::attr(name)``.
 
         Raises:
             cssselect.SelectorError: ``query`` is not CSS.
+            MixedQuery: ``query`` is XPath.
             ValueError: The page is JSON.
         """
-        if self._namespaces is _NAMESPACES:
-            return self.xpath(_TRANSLATOR.css_to_xpath(query))
-        return super().css(query)
+        try:
+            if self._namespaces is _NAMESPACES:
+                return self.xpath(_TRANSLATOR.css_to_xpath(query))
+            return super().css(query)
+        except SelectorError:
+            check_mixed(query, "CSS")
+            raise
 
     def get(self) -> Any:
         """Return the text that was selected, or the markup of the element; of JSON, the value."""
@@ -209,6 +292,7 @@ def css_to_xpath(query: str) -> str:
     try:
         return str(_TRANSLATOR.css_to_xpath(query))
     except SelectorError as error:
+        check_mixed(query, "CSS")
         raise ValueError(f"{query!r} is not CSS: {error}") from error
 
 

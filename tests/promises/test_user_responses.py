@@ -87,7 +87,7 @@ def crawled(user_code: UserCode, robots: str = "", **settings: Any) -> tuple[Sim
     limits = {B: {"delay": 0.0, "delay_per_slot": 0.0, "concurrency": 16}, **scopes}
     settings = {"ROBOTSTXT_OBEY": bool(robots) or user_code.where == ROBOTS, **settings}
     given = {"DOWNLOADER_MIDDLEWARES": {type("Own", (), {"from_crawler": lambda crawl: user_code}): 543}}
-    sim = simulate(Pages, web, {**EXACT, "THROTTLING_SCOPES": limits, **settings, **given})
+    sim = simulate(Pages, web, {**EXACT, "THROTTLING_SCOPES": limits, **settings, **given}, errors="collect")
     return sim, sorted([*user_code.asked, *sim.times(A)])
 
 
@@ -226,10 +226,10 @@ def test_what_fetches_from_an_archive_instead_asks_that_no_faster_than_it_may() 
     web.add_host(A)
     web.add_host(B, robots="")
     settings = {**EXACT, "ROBOTSTXT_OBEY": True, "DOWNLOADER_MIDDLEWARES": {FromArchive: 543}}
-    sim = simulate(Pages, web, settings)
+    sim = simulate(Pages, web, settings, errors="collect")
     assert sim.stats["robots_forbidden"] == PAGES
     assert len(sim.times(B)) <= 13
-    sim = simulate(Pages, web, {**settings, "ROBOTSTXT_OBEY": False})
+    sim = simulate(Pages, web, {**settings, "ROBOTSTXT_OBEY": False}, errors="collect")
     assert len(sim.items) == PAGES
     assert not sim.times(A)
     assert min(sim.gaps(B)) >= 1.0 - EARLY

@@ -33,6 +33,7 @@ from trawl.errors import ItemLost, JobError
 from trawl.events import Events, ItemScraped
 from trawl.http import Request, Response
 from trawl.items import is_item
+from trawl.selectors import MixedQuery
 from trawl.spiders.spider import iterate
 from trawl.tracebacks import UserExit, is_user_file, user_frames
 
@@ -117,6 +118,8 @@ def advice(error: BaseException, callback: Callable[..., object] | None) -> str:
     said = ""
     if isinstance(error, SystemExit):
         said = EXIT
+    elif isinstance(error, MixedQuery):
+        said = words
     elif "no running event loop" in words or "asyncio" in words:
         said = ASYNCIO
     elif isinstance(error, AttributeError | TypeError):
@@ -197,6 +200,7 @@ class CallbackOutputs:
     Attributes:
         requests: Those that are not stored yet; the end of the callback stores them with its acknowledgement.
         items: How many items it gave so far.
+        latest: The latest item; None before the first.
         failure: Why the request counts as failed; None: it does not.
         is_cut: It gave an item more than the crawl is to deliver, and was cut off there.
     """
@@ -212,6 +216,7 @@ class CallbackOutputs:
         "failure",
         "is_cut",
         "items",
+        "latest",
         "requests",
     )
 
@@ -232,6 +237,7 @@ class CallbackOutputs:
         self._kept = 0  # of these, the first so many have ``dont_filter`` and stay until the end
         self._lost = 0
         self.items: int = 0
+        self.latest: object = None
         self.failure: str | None = None
         self.is_cut: bool = False
 
@@ -259,6 +265,7 @@ class CallbackOutputs:
             return True
         if type(output) is not dict and not is_item(output):
             raise InvalidOutput(output)
+        self.latest = output
         try:
             # Each hundredth takes the way that is a checkpoint: others run beside a callback without an end.
             if (self.items + self._lost) % BATCH == BATCH - 1 or not self._sender.put_nowait(output, self._page):

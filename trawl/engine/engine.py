@@ -81,6 +81,7 @@ from trawl.engine.job import JobState
 from trawl.engine.leases import Leases
 from trawl.engine.limits import CrawlLimits
 from trawl.engine.robots_gate import RobotsGates
+from trawl.engine.script_pages import ScriptPages
 from trawl.engine.shared_job import SharedJobFollower
 from trawl.engine.start_requests import StartRequests
 from trawl.engine.worker import Worker
@@ -174,7 +175,19 @@ class Engine:
         layers = context.middleware_stack.middleware(self.crawl, self.throttle.open_at)
         fetch = compose([layer.middleware for layer in layers], fetcher.send)
         retry = next((layer.middleware for layer in layers if layer.name == "retry"), None)
-        worker = Worker(context, fetch, retry, fetcher, self.leases, items, self.throttle, self.limits, self.hooks)
+        self.script_pages: ScriptPages = ScriptPages()
+        worker = Worker(
+            context,
+            fetch,
+            retry,
+            fetcher,
+            self.leases,
+            items,
+            self.throttle,
+            self.limits,
+            self.hooks,
+            self.script_pages,
+        )
         self.start_requests: StartRequests = StartRequests(
             context, self.leases, items, self.job_state, self.hooks.start
         )

@@ -23,7 +23,7 @@ from trawl.http.encodings import codec_of, encode, output_codec
 from trawl.http.request import Callback, FormOptions, Request
 from trawl.http.response import Response
 from trawl.http.url import Field, encode_form, join_url, values_of
-from trawl.selectors import Selector, css_to_xpath
+from trawl.selectors import MixedQuery, Selector, css_to_xpath
 
 if TYPE_CHECKING:
     from lxml.etree import _Element as Element
@@ -61,9 +61,14 @@ def _find_form(
         found = next((form for form in forms if wanted is not None and form.get(attribute) == wanted), None)
         if found is not None:
             return found
-    query = css_to_xpath(css) if css is not None else xpath
+    query = None
+    try:
+        query = css_to_xpath(css) if css is not None else xpath
+        starts = [] if query is None else _elements(page.selector, query)[:1]
+    except MixedQuery as error:
+        raise error.named("formcss=...", "formxpath=...") from None
     if query is not None:
-        for start in _elements(page.selector, query)[:1]:
+        for start in starts:
             for element in (start, *start.iterancestors()):
                 if element.tag == "form":
                     return element

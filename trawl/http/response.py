@@ -18,7 +18,7 @@ from trawl.http.request import Callback, Request, RequestOptions
 from trawl.http.url import is_joinable, join_url, scheme_of
 from trawl.lazy_compat import Unsupported
 from trawl.passwords import without_passwords
-from trawl.selectors import Selector, SelectorList, SelectorType, find_links, select
+from trawl.selectors import MixedQuery, Selector, SelectorList, SelectorType, find_links, select
 
 if TYPE_CHECKING:
     from trawl.http.content import BodyText
@@ -316,13 +316,21 @@ class Response:
             self._selector = select(self.text, kind, self.url)
         return self._selector
 
+    @property
+    def is_selected(self) -> bool:
+        """True if selectors were asked of the page, and it is HTML."""
+        return self._selector is not None and self._selector.type == "html"
+
     def css(self, query: str) -> SelectorList[Selector]:
         """Select by a CSS query, with parsel's ``::text`` and ``::attr(name)``.
 
         Raises:
             ValueError: ``query`` is not CSS, or the page is JSON.
         """
-        return self.selector.css(query)
+        try:
+            return self.selector.css(query)
+        except MixedQuery as error:
+            raise error.named("response.css(...)", "response.xpath(...)") from None
 
     def xpath(self, query: str, **variables: Any) -> SelectorList[Selector]:
         """Select by an XPath query; ``variables`` are its ``$names``, ``namespaces`` its prefixes.
@@ -330,7 +338,10 @@ class Response:
         Raises:
             ValueError: ``query`` is not XPath, or the page is JSON.
         """
-        return self.selector.xpath(query, **variables)
+        try:
+            return self.selector.xpath(query, **variables)
+        except MixedQuery as error:
+            raise error.named("response.css(...)", "response.xpath(...)") from None
 
     def jmespath(self, query: str, **options: Any) -> SelectorList[Selector]:
         """Select by a JMESPath query in a page of JSON, whatever its ``Content-Type``."""
@@ -404,12 +415,13 @@ class Response:
         if (urls is None) + (css is None) + (xpath is None) != 2:
             raise ValueError("follow_all takes exactly one of urls, css and xpath")
         targets: Iterable[Any]
-        if css is not None:
-            targets = find_links(self.selector, css)
-        elif xpath is not None:
-            targets = self.xpath(xpath)
-        else:
-            targets = urls or ()
+        try:
+            if css is not None:
+                targets = find_links(self.selector, css)
+            else:
+                targets = self.xpath(xpath) if xpath is not None else urls or ()
+        except MixedQuery as error:
+            raise error.named("follow_all(css=...)", "follow_all(xpath=...)") from None
         return _followable(targets, self, callback, options)
 
     @overload

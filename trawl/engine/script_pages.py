@@ -1,0 +1,72 @@
+"""Finds out that the content of a crawl's pages may be made by JavaScript, from the first pages alone.
+
+A beginner who selects what a script puts into the page gets no items, or items without content, and no error. So as
+long as no callback has given anything with content, HTML pages with scripts whose selectors were used are counted. With
+the first request or item that has content, or after :data:`MAX_PAGES` pages, nothing is looked at any more.
+
+Public through :mod:`trawl.engine`; the engine alone makes one.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from trawl.engine.callbacks import CallbackOutputs
+from trawl.http import Response
+from trawl.items import is_item, item_fields
+
+__all__ = ["MAX_PAGES", "ScriptPages"]
+
+logger: logging.Logger = logging.getLogger("trawl.engine")
+
+MAX_PAGES = 50
+"""Pages that are looked at."""
+
+
+class ScriptPages:
+    """The pages of one crawl that gave nothing and have scripts. Mutable.
+
+    Attributes:
+        is_open: No page has given anything yet, and few were looked at.
+    """
+
+    __slots__ = ("_count", "_first", "_has_content", "_looks", "is_open")
+
+    def __init__(self) -> None:
+        self.is_open: bool = True
+        self._count = 0
+        self._first = ""
+        self._looks = 0
+        self._has_content = False
+
+    def look(self, response: Response, outputs: CallbackOutputs) -> None:
+        """Look at a page whose callback has ended."""
+        self._looks += 1
+        self.is_open = self._looks < MAX_PAGES
+        if outputs.items and not _is_empty(outputs.latest):
+            self._has_content, self.is_open = True, False
+        elif not outputs.requests and response.is_selected and b"<script" in response.body[:_MOST].lower():
+            self._count += 1
+            self._first = self._first or response.url
+
+    def tell(self) -> None:
+        """Log the suspicion at the end of the crawl, if there is one."""
+        if self._count and not self._has_content:
+            logger.warning(
+                "%d HTML %s with scripts gave nothing that the selectors look for, %s for one: the content may be made "
+                "by JavaScript; `trawl fetch URL` shows what the server sends (guide: Pages made by JavaScript)",
+                self._count, "page" if self._count == 1 else "pages", self._first,
+            )  # fmt: skip
+
+
+_MOST = 2_000_000
+"""Bytes of a page that are searched."""
+
+
+def _is_empty(item: object) -> bool:
+    """Return True if an item has no value but nothing, empty texts and empty lists."""
+    try:
+        values = item_fields(item).values() if is_item(item) else ()
+    except Exception:
+        return False
+    return all(value is None or (isinstance(value, str | list | tuple | dict) and not value) for value in values)
