@@ -224,7 +224,7 @@ async def test_a_store_that_nobody_knows_is_told(tmp_path: Path) -> None:
 
 
 async def test_what_is_not_installed_is_named_with_its_extra(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match=r"needs the extra fsspec: trawl-crawler\[fsspec\]"):
+    with pytest.raises(SettingsError, match=r"needs the extra fsspec: pip install 'trawl-crawler\[fsspec\]"):
         await opened(tmp_path, "oci://x/y.json")
 
 

@@ -135,7 +135,9 @@ def make_compression(name: str) -> Compression | None:
     try:
         import zstandard  # noqa: PLC0415 - an extra
     except ImportError as error:
-        raise SettingsError("a feed in .zst needs the extra zstd: trawl-crawler[zstd]", "FEEDS") from error
+        raise SettingsError(
+            "a feed in .zst needs the extra zstd: pip install 'trawl-crawler[zstd]'", "FEEDS"
+        ) from error
     return Compression(
         name, zstandard.compress, lambda: zstandard.ZstdDecompressor().decompressobj(), zstandard.ZstdError
     )

@@ -100,7 +100,7 @@ def open_store(options: FeedOptions) -> RemoteFile:
         files, target = url_to_fs(uri, **options.storage)
     except ImportError as error:
         extra = _EXTRAS.get(uri.partition("://")[0].lower(), "fsspec")
-        why = f"feed {uri}: needs the extra {extra}: trawl-crawler[{extra}] ({error})"
+        why = f"feed {uri}: needs the extra {extra}: pip install 'trawl-crawler[{extra}]' ({error})"
         raise SettingsError(why, "FEEDS") from error
     except (ValueError, TypeError) as error:
         raise FeedError(f"feed {uri}: {error}", uri) from error

@@ -300,7 +300,9 @@ class ParquetTable(TableFile):
             import pyarrow  # type: ignore[import-untyped]  # noqa: PLC0415 - an extra, and slow to import
             import pyarrow.parquet  # type: ignore[import-untyped]  # noqa: PLC0415
         except ImportError as error:
-            raise SettingsError("a parquet feed needs the extra parquet: trawl-crawler[parquet]", "FEEDS") from error
+            raise SettingsError(
+                "a parquet feed needs the extra parquet: pip install 'trawl-crawler[parquet]'", "FEEDS"
+            ) from error
         self._arrow: Any = pyarrow
         self.errors: tuple[type[Exception], ...] = (OSError, FormatConflict, pyarrow.ArrowException)
         self._unfit: tuple[type[Exception], ...] = (pyarrow.ArrowException, TypeError, ValueError, OverflowError)

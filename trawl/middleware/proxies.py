@@ -18,6 +18,7 @@ import logging
 import math
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
+from importlib.util import find_spec
 from typing import Any, Self
 
 import attrs
@@ -36,6 +37,7 @@ __all__ = [
     "ProxyFailureTransport",
     "ProxyPool",
     "Route",
+    "check_socks",
     "forget_chosen",
     "make_proxy_pool",
     "proxies",
@@ -340,6 +342,20 @@ def make_proxy_pool(urls: Collection[str], cooldown: ProxyCooldown) -> ProxyPool
     if not urls:
         return None
     try:
-        return ProxyPool(urls, cooldown)
+        pool = ProxyPool(urls, cooldown)
     except ValueError as error:
         raise SettingsError(f"ROTATING_PROXY_LIST: {error}", "ROTATING_PROXY_LIST") from error
+    check_socks(urls, "ROTATING_PROXY_LIST")
+    return pool
+
+
+def check_socks(urls: Iterable[str], setting: str) -> None:
+    """Check that the package for SOCKS proxies is installed if one of ``urls`` is such a proxy.
+
+    Raises:
+        SettingsError: It is not.
+    """
+    for url in urls:
+        if url.strip().lower().startswith("socks") and find_spec("socksio") is None:
+            words = f"{setting}: the proxy {Proxy.of(url)} needs the extra socks: pip install 'trawl-crawler[socks]'"
+            raise SettingsError(words, setting)

@@ -26,7 +26,7 @@ from trawl.http import Fetch, Headers, Middleware, Outcome, Request, Response
 from trawl.middleware.auth import auth, load_credentials
 from trawl.middleware.cookies import cookies, open_cookie_file, set_cookies
 from trawl.middleware.factory import Adapt, MiddlewareCrawl, entry_name, load_function, make_middleware, split_setting
-from trawl.middleware.proxies import OpenAt, ProxyCooldown, ProxyFailureTransport, make_proxy_pool, proxies
+from trawl.middleware.proxies import OpenAt, ProxyCooldown, ProxyFailureTransport, check_socks, make_proxy_pool, proxies
 from trawl.middleware.redirect import meta_refresh, redirect
 from trawl.middleware.referrer import Referrer, load_referrer_policy
 from trawl.middleware.retry import retry
@@ -193,6 +193,7 @@ def _proxies(context: MiddlewareContext) -> Middleware | None:
     rest = ProxyCooldown(settings.rotating_proxy_backoff_base, settings.rotating_proxy_backoff_cap)
     pool = make_proxy_pool(settings.rotating_proxy_list, rest)
     environment = EnvironmentProxies.of(os.environ)
+    check_socks(environment.by_scheme.values(), "the environment")
     if not settings.httpproxy_enabled or (pool is None and not environment.by_scheme):
         return None
     tries = settings.rotating_proxy_page_retry_times

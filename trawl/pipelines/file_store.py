@@ -267,7 +267,9 @@ def open_file_store(uri: str, options: dict[str, Any], setting: str) -> FileStor
         return RemoteFileStore(*url_to_fs(uri, **options))
     except ImportError as error:
         extra = "s3" if scheme.lower() == "s3" else "fsspec"
-        raise SettingsError(f"{setting}: {uri} needs the extra {extra}: trawl-crawler[{extra}]", setting) from error
+        raise SettingsError(
+            f"{setting}: {uri} needs the extra {extra}: pip install 'trawl-crawler[{extra}]'", setting
+        ) from error
     except (ValueError, TypeError) as error:
         raise SettingsError(f"{setting}: {uri}: {error}", setting) from error
 

@@ -55,7 +55,9 @@ class ImagesPipeline(MediaPipeline):
         try:
             from PIL import Image, ImageOps, UnidentifiedImageError  # noqa: PLC0415 - an extra, and slow to import
         except ImportError as error:
-            raise SettingsError("IMAGES_STORE needs the extra images: trawl-crawler[images]", "IMAGES_STORE") from error
+            raise SettingsError(
+                "IMAGES_STORE needs the extra images: pip install 'trawl-crawler[images]'", "IMAGES_STORE"
+            ) from error
         self._image: Any = Image
         self._turned: Any = ImageOps.exif_transpose
         self._unknown: type[Exception] = UnidentifiedImageError  # its text names an object in memory

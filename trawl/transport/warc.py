@@ -88,7 +88,9 @@ class WarcWriter:
         try:
             from warcio.warcwriter import WARCWriter  # type: ignore[import-untyped]  # noqa: PLC0415
         except ImportError as error:
-            raise SettingsError("WARC_FILE needs the extra warc: trawl-crawler[warc]", "WARC_FILE") from error
+            raise SettingsError(
+                "WARC_FILE needs the extra warc: pip install 'trawl-crawler[warc]'", "WARC_FILE"
+            ) from error
         self._writes: Any = WARCWriter
         name = Path(path).name
         self._ending = next((ending for ending in (".warc.gz", ".warc") if name.endswith(ending)), "")
