@@ -154,7 +154,7 @@ def test_a_pipeline_that_can_not_be_opened_is_told_with_the_users_lines_alone(
     assert files == ["simulated.py", "mydb.py", "mydb.py"]  # the first is the test's, in the place of the network
     assert said.endswith("OSError: no database\nin open_spider of the item pipeline Part\n")
     main(["crawl", "one.py", "--log-level", "DEBUG", *QUICK])
-    assert "trawl/pipelines/chain.py" in capfd.readouterr().err
+    assert "trawl/cli/crawl.py" in capfd.readouterr().err
 
 
 def test_without_lines_of_the_users_a_traceback_is_whole() -> None:

@@ -29,7 +29,17 @@ def about(caplog: pytest.LogCaptureFixture, words: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "key", ["*.example.com", "*", "api.*", ".example.com", "https://a.example/", "http://a.example"]
+    "key",
+    [
+        *("*.example.com", "*", "api.*", ".example.com", "https://a.example/", "http://a.example"),
+        *(
+            f"http://{A}:3128",
+            f"http://{A}:3128/",
+            f"HTTPS://{A}/list?page=1",
+            f"http://user:pw@{A}/",
+            "http://[::1]:80/",
+        ),
+    ],
 )
 async def test_e19_a_key_that_fits_no_host_is_warned_of_at_the_start(
     key: str, caplog: pytest.LogCaptureFixture
@@ -41,7 +51,7 @@ async def test_e19_a_key_that_fits_no_host_is_warned_of_at_the_start(
 
 
 @pytest.mark.parametrize(
-    "key", ["api", A, f"{A}:8080", "localhost", "[::1]", f"{A}/fast", f"proxy:{A}", f"http://{A}:3128", "http", "."]
+    "key", ["api", A, f"{A}:8080", "localhost", "[::1]", f"{A}/fast", f"proxy:{A}", "http", ".", "ftp://x/y"]
 )
 async def test_e20_a_name_of_ones_own_is_none_of_those(key: str, caplog: pytest.LogCaptureFixture) -> None:
     await throttle_of(throttling_scopes={key: {"delay": 2.0}}).begin(0.0)

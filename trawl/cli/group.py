@@ -23,6 +23,7 @@ from trawl.plugins import load_plugin, plugin_names
 __all__ = ["Group", "examples"]
 
 _LEVEL = "use --log-level LEVEL"
+_VERBOSE = "`trawl version` shows the version, `trawl crawl SPIDER --log-level DEBUG` more messages"
 _FORMAT = "the file's extension gives the format, or FILE:FORMAT does"
 _RULES = "name the callback with --callback NAME"
 _PRINTS = "items and requests are printed one to a line"
@@ -52,12 +53,16 @@ _SCRAPY = {
     "--pipelines": "items go through the pipelines in `trawl crawl` only",
     "--profile": "use `python -m cProfile -o FILE -m trawl crawl ...`",
     "--rules": _RULES,
+    "--debug": _LEVEL,
+    "--verbose": _VERBOSE,
     "-L": _LEVEL,
+    "-V": _VERBOSE,
     "-c": "use --callback NAME",
     "-d": "use --depth N",
     "-m": "use --meta JSON",
     "-r": _RULES,
     "-t": _FORMAT,
+    "-v": _VERBOSE,
 }
 """Scrapy's commands and options that trawl lacks, and what to use instead."""
 

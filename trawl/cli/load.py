@@ -143,8 +143,15 @@ def look_beside(file: str) -> None:
     _add_to_path(Path(file).resolve().parent, Path.cwd())
 
 
+_URL = re.compile(r"[a-z][a-z0-9+.-]*://|www\.[^/]+\.(?!py$)", re.IGNORECASE)
+
+
 def _loaded(target: str) -> tuple[ModuleType, str, str]:
     """Return the module that ``target`` names, its name as typed, and the class after the colon."""
+    if _URL.match(target):
+        raise SpiderNotFound(
+            f"{target!r} is a URL; crawl takes a spider. To look at a page: trawl fetch URL or trawl shell URL"
+        )
     place, class_name = _split(target)
     if not class_name and not _is_path(place) and (named := _named_so(place)):
         place, class_name = _split(named)
@@ -354,7 +361,9 @@ def _is_scrapys(kind: type) -> bool:
 
 
 def _checked(spider: type[Spider], place: str) -> type[Spider]:
-    if not spider.name or not isinstance(spider.name, str):
+    if spider.name and not isinstance(spider.name, str):
+        raise SpiderNotFound(f"{place}: {spider.__name__}.name must be a string, not {spider.name!r}")
+    if not spider.name:
         raise SpiderLoadError(f"{place}: {spider.__name__} has no name; add a class attribute `name`")
     # With Scrapy and Twisted installed the imports work, those inside functions fail in the middle of a crawl.
     for file in dict.fromkeys(getattr(sys.modules.get(kind.__module__), "__file__", None) for kind in spider.__mro__):

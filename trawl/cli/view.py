@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
@@ -57,13 +58,24 @@ _FORBIDDEN = "robots forbidden"
 _UNREAD = "robots.txt could not be read: answered"
 
 
+_TRAILING = re.compile(r"[ \t]+(?=\n)")
+
+
 class _SafeConsole(Console):
-    """A console that escapes what is printed as text: see :func:`~trawl.observe.printable`."""
+    """A console that escapes what is printed as text: see :func:`~trawl.observe.printable`.
+
+    In a file or a pipe it pads no line with blanks.
+    """
 
     def print(self, *objects: Any, **options: Any) -> None:
         """Print text safely; Rich's own objects as they are."""
         safe = [printable(each, keeps_lines=True) if isinstance(each, str) else each for each in objects]
-        super().print(*safe, **options)
+        if self.is_terminal:
+            super().print(*safe, **options)
+            return
+        with self.capture() as captured:
+            super().print(*safe, **options)
+        super().print(_TRAILING.sub("", captured.get()), end="", soft_wrap=True)
 
 
 class _Console(_SafeConsole):

@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import logging
 import math
+import re
 from collections.abc import Callable, Iterable, Sequence
 from hashlib import blake2b
 from itertools import compress
@@ -76,6 +77,10 @@ class Requirements(NamedTuple):
     is_exempt: bool
 
 
+_PLACEHOLDER = re.compile(r"(?:\{|%7B)([A-Za-z_][\w.]*)(?:\}|%7D)")
+"""A name in braces, as a URL in normal form has it."""
+
+
 class Admission:
     """Takes the requests of one crawl in.
 
@@ -115,6 +120,7 @@ class Admission:
         self._prepare = context.middleware_stack.prepare
         self._is_durable = context.open_job is not None
         self._mark = context.mark
+        self._has_warned: bool = False
         self._follows_loops = context.follows_loops
         self._start_urls: dict[bytes, int] = {}
         self._throttle = throttle
@@ -474,8 +480,20 @@ class Admission:
         number = self._start_urls[mark] = self._start_urls.get(mark, 0) + 1
         return blake2b(mark + number.to_bytes(8, "big"), digest_size=FINGERPRINT_BYTES, person=b"start URL").digest()
 
+    def _warn_of_placeholder(self, request: Request, source: Response | None) -> None:
+        """Warn once of a ``{name}`` that a string without its ``f`` has left in a URL. Links of pages may have some."""
+        found = _PLACEHOLDER.search(request.url)
+        if found is None or self._has_warned or (source is not None and f"{{{found[1]}}}" in source.text):
+            return
+        self._has_warned = True
+        where = "" if source is None else f" (found on {source.url})"
+        words = '%r%s: its URL has {%s} in it: put an f before the string, f"...{%s}...", to have the value there'
+        logger.warning(words, request, where, found[1], found[1])
+
     async def _found(self, request: Request, mark: bytes | None, source: Response | None) -> Record | None:
         """The record of a request that is let in, whose ``mark`` is claimed."""
+        if "%7B" in request.url or "{" in request.url:
+            self._warn_of_placeholder(request, source)
         try:
             self._prepare(request, source)
             until = not_before(request)

@@ -56,6 +56,8 @@ class AdmissionRules:
     ) -> None:
         if isinstance(allowed_domains, str):
             raise ValueError(f"allowed_domains must be a list of domains, not one text; use [{allowed_domains!r}]")
+        if not isinstance(allowed_domains or (), Iterable):
+            raise ValueError(f"allowed_domains must be a list of domains, not {allowed_domains!r}")
         # A list or a set that the spider adds to while it runs is looked at again.
         self._listed: Collection[str] = allowed_domains if isinstance(allowed_domains, list | set) else ()
         self._listed_count = len(self._listed)

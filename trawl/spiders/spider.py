@@ -203,6 +203,7 @@ class Spider(Generic[ItemT]):
     def __init__(self, name: str | None = None, **kwargs: Any) -> None:
         if name is not None:
             self.name = name
+        check_name(type(self), self.name or "")
         if not self.name:
             raise ValueError(f"{type(self).__name__} has no name: give the class an attribute `name`")
         self.__dict__.update(kwargs)
@@ -261,6 +262,7 @@ class Spider(Generic[ItemT]):
         Raises:
             UsageError: A start URL is not a valid ``http`` or ``https`` URL, or another attribute is not valid.
         """
+        check_name(type(self), self.name)
         statuses: object = self.handle_httpstatus_list
         if isinstance(statuses, str) or not isinstance(statuses, Iterable):
             raise UsageError(f"{self.name}: handle_httpstatus_list must be a list of statuses, not {statuses!r}")
@@ -350,6 +352,16 @@ class Spider(Generic[ItemT]):
         return f"<{type(self).__name__} {self.name!r}>"
 
 
+def check_name(spider: type, name: object) -> None:
+    """Check that a spider's name is a string.
+
+    Raises:
+        UsageError: It is not.
+    """
+    if not isinstance(name, str):
+        raise UsageError(f"{spider.__name__}.name must be a string, not {name!r}")
+
+
 def check_urls(name: str, attribute: str, urls: object) -> None:
     """Check that all URLs in a list or tuple can be fetched; other iterables are not read.
 
@@ -358,6 +370,8 @@ def check_urls(name: str, attribute: str, urls: object) -> None:
     """
     if isinstance(urls, str):
         raise UsageError(f"{name}: {attribute} must be a list of URLs, not a string: use [{urls!r}]")
+    if not isinstance(urls, Iterable):
+        raise UsageError(f"{name}: {attribute} must be a list of URLs, not {urls!r}")
     if not isinstance(urls, list | tuple):
         return
     for i, url in enumerate(urls):

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import attrs
 
-from trawl.http import host_scope
+from trawl.http import host_scope, normalize_url
 from trawl.http.notes import notes_of
 from trawl.passwords import without_passwords
 from trawl.throttling.policy import ScopeState
@@ -157,6 +157,7 @@ class ConfigWarnings:
         self.has_watches: bool = False
         self._settings = settings
         self._max_requests = max_requests
+        self._has_manager = settings.throttling_manager != type(settings)().throttling_manager
         self._given: dict[str, None] = {}
 
     def at_start(self, policies: ScopePolicies) -> None:
@@ -164,13 +165,22 @@ class ConfigWarnings:
         for sentence in self._settings.mistyped_methods():
             logger.warning("%s", sentence)
         for id, _ in policies.configured():
-            if is_mistaken(id):
+            if is_mistaken(id, may_be_proxy=self._has_manager) and self._is_first(f"url {id}"):
                 logger.warning(
-                    "THROTTLING_SCOPES[%r] matches no host: a key is the name of one scope, such as 'a.example', not a "
+                    "THROTTLING_SCOPES[%r] matches no host: a key is the name of one scope, such as %r, not a "
                     "pattern or a URL; name each host, or give the requests of all of them one scope by meta "
                     "throttling_scopes or a manager's get_scopes()",
-                    id,
+                    id, _host_meant(id),
                 )  # fmt: skip
+
+    def named_by_url(self, id: str) -> None:
+        """Warn of a new scope that is named as a URL of a site: the limits of the host do not hold in it."""
+        if is_mistaken(id, may_be_proxy=True) and self._is_first(f"url {id}"):
+            logger.warning(
+                "the scope %r is named as a URL, so that it has none of the host's limits; name it %r in meta "
+                "throttling_scopes, or in the manager's get_scopes()",
+                id, _host_meant(id),
+            )  # fmt: skip
 
     def backoff_advice(self, outcome: Outcome) -> str:
         """Return which setting keeps an answer like this from slowing anything down, the first time; then ""."""
@@ -331,3 +341,11 @@ class ConfigWarnings:
         if len(self._given) > _HOSTS:
             del self._given[next(iter(self._given))]
         return True
+
+
+def _host_meant(id: str) -> str:
+    """Return the host that a URL names, with its port; an example if it names none."""
+    try:
+        return host_scope(normalize_url(id)) or "a.example"
+    except ValueError:
+        return "a.example"

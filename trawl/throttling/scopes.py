@@ -66,16 +66,22 @@ def is_host_like(id: str) -> bool:
     return bool(_NORMAL.fullmatch(id)) or _host_like(id) is not None
 
 
-def is_mistaken(id: str) -> bool:
-    """Return True if an id looks like hosts but names none: a pattern, a leading dot, a site's URL.
+def is_mistaken(id: str, *, may_be_proxy: bool = False) -> bool:
+    """Return True if an id looks like hosts but names none: a pattern, a leading dot, a URL.
 
-    A URL with a port is none of those: proxies are named so.
+    Args:
+        id: The id.
+        may_be_proxy: A URL of host and port alone may be the name that a manager gives to a proxy.
     """
     if "*" in id:
         return True
-    scheme, _, host = id.partition("://")
-    meant = host.removesuffix("/") if scheme in {"http", "https"} else id[1:] if id.startswith(".") else ""
-    return is_host_like(meant) and host_part(meant) == meant
+    scheme, separator, rest = id.partition("://")
+    if not separator:
+        return id.startswith(".") and is_host_like(id[1:]) and host_part(id[1:]) == id[1:]
+    authority, slash, _ = rest.partition("/")
+    authority = authority.rpartition("@")[2]
+    is_site = bool(slash) or host_part(authority) == authority
+    return scheme.lower() in {"http", "https"} and is_host_like(authority) and (is_site or not may_be_proxy)
 
 
 def host_part(id: str) -> str:

@@ -175,6 +175,8 @@ class Throttle:
         """The scope of this id, made on demand (E17, E19, E20)."""
         scope, is_new = self._table.made(id, now)
         if is_new:
+            if "://" in id:
+                self.warnings.named_by_url(id)
             job_scopes = self._job_scopes.get(self.part_of(scope.id)) if self._job_scopes else None
             if job_scopes is not None and scope.holders:
                 job_scopes.hold(scope, now)
