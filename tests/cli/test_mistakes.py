@@ -75,3 +75,20 @@ def test_no_line_ends_with_blanks_in_a_pipe(capfd: pytest.CaptureFixture[str]) -
     said = "".join(capfd.readouterr())
     assert "finished" in said
     assert re.findall(r".*[ \t]\n", said) == []
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "def check(self): exit()",
+        "start_urls = property(lambda self: exit())",
+        "def __init__(self): raise SystemExit(0)",
+        "exit()",
+    ],
+)
+def test_exit_before_the_crawl_is_an_error_with_its_line(body: str, capfd: pytest.CaptureFixture[str]) -> None:
+    Path("exiting.py").write_text(f"import trawl\nclass S(trawl.Spider):\n    name = 's'\n    {body}\n", "utf-8")
+    assert main(["crawl", "exiting.py"], crawl_with=crawl_on(SimulatedWeb())) == 1
+    err = capfd.readouterr().err
+    assert "exiting.py, line 4" in err
+    assert "SystemExit" in err

@@ -149,3 +149,14 @@ def test_the_first_line_on_backing_off_names_the_setting_that_turns_it_off(
         caplog.clear()
         simulate(Pages, web, {setting: []})
         assert not about(caplog, "backing off")
+
+
+@pytest.mark.parametrize("id", [f"https://{A}/", f"http://{A}:8080/list"])
+def test_e19_a_scope_of_meta_that_is_named_as_a_url_is_warned_of_once(
+    id: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    throttle = throttle_of()
+    for name in (id, id, A, f"http://{A}:3128"):  # the last may be a proxy
+        throttle.scope(name, 0.0)
+    [message] = [record.getMessage() for record in caplog.records]
+    assert message.startswith(f"the scope {id!r} is named as a URL")

@@ -15,7 +15,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from trawl.cli import INTERRUPTED
+from trawl.cli import FAILED, INTERRUPTED
 from trawl.cli.help_text import PLUGINS, overview
 from trawl.errors import TrawlError
 from trawl.plugins import load_plugin, plugin_names
@@ -120,6 +120,11 @@ def _errors_in_one_line(context: Any = None) -> Iterator[None]:
 
         typer.echo(f"trawl: {printable(_sentence(error, typed))}", err=True)
         raise typer.Exit(error.exit_code) from error
+    except SystemExit as error:  # of user code: typer ends a command otherwise
+        from trawl.tracebacks import user_place  # noqa: PLC0415
+
+        typer.echo(f"trawl: {user_place(error) or 'user code'}: exit() was called: {error!r}", err=True)
+        raise typer.Exit(FAILED) from error
     except TrawlError as error:
         from trawl.cli.view import print_error, stderr_console  # noqa: PLC0415
 

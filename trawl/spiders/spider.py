@@ -393,13 +393,13 @@ def make_spider(spider: type[Spider], arguments: Mapping[str, Any] | None, crawl
     try:
         with contained:
             instance = spider.from_crawler(crawler, **arguments or {})
+            instance.check()
     except TrawlError:
         raise
     except Exception as error:
         raise SpiderLoadError(
             f"{_where(spider, error)}: {spider.__name__} can't be made: {describe_error(error)}"
         ) from error
-    instance.check()
     return instance
 
 
