@@ -192,7 +192,7 @@ class Selector(parsel.Selector):
             raise
         # parsel gives "0" and "1" for false and true
         is_silent = len(selected) <= 1 and self.type == "html" and selected.getall() in ([], ["0"], ["1"])
-        if is_silent and isinstance(query, str) and _SILENT.fullmatch(query):
+        if is_silent and _SILENT.fullmatch(str(query)):  # parsel answers None and lists too
             check_mixed(query, "XPath")
         return selected
 
