@@ -206,7 +206,9 @@ def _run_processes(
         words += [word for text in texts for word in (option, text)]
     for option, given in (("--log-level", options.log_level), ("--log-file", options.log_file)):
         words += [] if given is None else [option, given]
-    words += ["-s", "LOG_FILE_APPEND=true", *(["--quiet"] if options.is_quiet else [])]
+    if entry.settings.of(ObserveSettings).log_file is not None:
+        words += ["-s", "LOG_FILE_APPEND=true"]
+    words += ["--quiet"] if options.is_quiet else []
     with short_collections():
         return trio.run(lead, entry, options.processes, words, crawl_with, shown, console)
 
