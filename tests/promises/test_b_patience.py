@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
+import trio
 
 import trawl
 from tests.promises.pacing import SPACED, A, crawl, in_turn, pages, sends_of, web_of
@@ -46,17 +48,76 @@ def test_r13_a_host_that_asks_for_time_for_ever_is_given_up() -> None:
     assert min(sim.gaps(A)) >= 1800.0
 
 
-def test_d05_a_wish_that_was_cut_counts() -> None:
-    sim = crawl(web_of(latency=0.1, handler=asking(1000, **{"Retry-After": "86400"})), pages(3), SPACED)
-    assert sim.elapsed == pytest.approx(900.1)
-    assert sim.times(A) == pytest.approx([0.0, 300.1, 600.2])  # never before it asked for, also not for a last try
+def hourly(quota: int, window: float, status: int = 429) -> Any:
+    """A host that serves so many pages in each window, and then says how many seconds of the window are left."""
+    served: dict[int, int] = {}
+    start: list[float] = []
+
+    def handler(request: trawl.Request) -> SimulatedResponse:
+        now = trio.current_time()
+        start[:] = start or [now]
+        number = int((now - start[0]) // window)
+        served[number] = served.get(number, 0) + 1
+        if served[number] <= quota:
+            return SimulatedResponse()
+        left = (number + 1) * window - (now - start[0])
+        return SimulatedResponse(status, headers={"Retry-After": str(math.ceil(left))})
+
+    return handler
+
+
+@pytest.mark.parametrize("status", [403, 429, 503])
+@pytest.mark.parametrize(("quota", "window", "count"), [(20, 3600.0, 70), (3, 86_400.0, 8), (1, 3600.0, 4)])
+def test_b20_d05_a_time_that_was_named_passes_before_a_host_is_given_up_though_the_wait_is_cut(
+    quota: int, window: float, count: int, status: int
+) -> None:
+    sim = crawl(web_of(latency=0.1, handler=hourly(quota, window, status)), pages(count), SPACED)
+    assert len(sim.items) == count
+    assert "refused" not in sim.stats
+    assert max(sim.gaps(A)) < 302.0  # D05: it is asked again after BACKOFF_MAX_DELAY
+
+
+def test_b20_a_host_is_given_up_once_the_time_that_it_named_and_the_patience_have_passed() -> None:
+    zero: list[float] = []
+
+    def handler(request: trawl.Request) -> SimulatedResponse:
+        now = trio.current_time()
+        zero[:] = zero or [now]
+        left = math.ceil(zero[0] + 3000.0 - now)
+        return SimulatedResponse(503, headers={"Retry-After": str(left)} if left > 0 else {})
+
+    sim = crawl(web_of(latency=0.1, handler=handler), pages(3), SPACED)
+    assert sim.stats["refused"] == 3
+    assert sim.elapsed == pytest.approx(3900.1, abs=2.0)
+
+
+@pytest.mark.parametrize(("asked", "end"), [(3600, 7200.0), (86_400, 90_000.0), (1_000_000, 90_000.0)])
+def test_b20_r13_a_named_time_counts_up_to_a_day_and_ten_times_in_a_row(asked: int, end: float) -> None:
+    sim = crawl(web_of(latency=0.1, handler=asking(1000, **{"Retry-After": str(asked)})), pages(3), SPACED)
+    assert sim.stats["refused"] == 3
+    assert sim.elapsed == pytest.approx(end, abs=310.0)
+
+
+@pytest.mark.parametrize("cut_to", [1.0, 3.0])
+def test_b20_r13_a_server_that_names_a_later_time_at_each_request_is_given_up_however_soon_it_is_asked(
+    cut_to: float,
+) -> None:
+    settings = {**SPACED, "BACKOFF_MAX_DELAY": cut_to, "DOWNLOAD_DELAY": 0.5}
+    sim = crawl(web_of(latency=0.1, handler=asking(10_000, **{"Retry-After": "600"})), pages(3), settings)
+    assert sim.stats["refused"] == 3
+    assert sim.elapsed < 2000.0
+
+
+def test_b20_the_last_page_is_not_taken_for_a_bad_one_because_it_was_asked_for_before_the_named_time() -> None:
+    sim = crawl(web_of(latency=0.1, handler=hourly(1, 3600.0)), pages(2), {**SPACED, "BACKOFF_MAX_DELAY": 60.0})
+    assert len(sim.items) == 2
 
 
 @pytest.mark.parametrize("status", [429, 503])
 @pytest.mark.parametrize("slots", [1, 4])
 @pytest.mark.parametrize(
     "settings",
-    [{}, {"RANDOMIZE_DOWNLOAD_DELAY": True, "BACKOFF_JITTER": 0.1}, {"DOWNLOAD_DELAY": 0.0}, {"RETRY_TIMES": 0}],
+    [{}, {"RANDOMIZE_DOWNLOAD_DELAY": True, "BACKOFF_JITTER": 0.1}, {"DOWNLOAD_DELAY": 0.0}, {"RETRY_TIMES": 1}],
 )
 def test_b20_an_outage_of_15_minutes_ends_nobody(status: int, slots: int, settings: dict[str, Any]) -> None:
     web = web_of(latency=0.1, outages=[Outage(10.0, 910.0, status=status)])

@@ -72,7 +72,10 @@ def test_d14_draft_07(field: str, at: float) -> None:
         ('"a;b, \\"c\\"";r=0;t=30', 30.1),
         ('"default";r=0;t=30;pk=:cHsdsRa894==:', 30.1),  # a partition key, as bytes
         ('"default";pk="x;t=99";r=0;t=30', 30.1),
-        ('"burst";r=0', UNASKED),
+        ('"burst";r=0', 60.1),  # without t, the window of its policy bounds it
+        ("burst;r=0", 60.1),
+        ('"hour";r=0', UNASKED),  # no policy has this name
+        ('"burst";r=0, "day";r=7', 60.1),
         ('"burst";r=0;t=-30', UNASKED),
         ('"burst";r=0;t=1.5', UNASKED),
         ('"burst;r=0;t=30', UNASKED),

@@ -17,7 +17,7 @@ import trio
 import trawl
 from tests.promises.pacing import SPACED, A, B, crawl, pages, sends_of, web_of
 from trawl.testing import Outage, RateLimit, SimulatedResponse, SimulatedWeb, Simulation, simulate
-from trawl.throttling import ThrottlingManager
+from trawl.throttling import ThrottlingManager, ThrottlingScopeManager
 
 A_URL = f"http://{A}"
 UNASKED = 2.1
@@ -50,7 +50,7 @@ def test_d01_the_retry_after_of_a_rate_limit_is_obeyed() -> None:
 @pytest.mark.parametrize(
     ("least", "times"),
     [
-        (1.0, [0.0, 70.1, 140.2]),  # given up at 100.1, asked at 70.2 to wait, which is cut to 70 s
+        (1.0, [0.0, 70.1, 140.2]),  # given up at 100.1, asked at 70.2 to wait for years: a mistake, cut to 70 s
         (70.0, [0.0, 100.0, 170.1]),  # given up at 100.1 and asked then, when backoff held it for as long: that is over
     ],
 )
@@ -72,7 +72,7 @@ def test_d01_a_host_that_is_given_up_is_left_alone_as_long_as_it_asked(least: fl
 
     ended: list[int] = []
     web = SimulatedWeb()
-    web.add_host(A, latency=0.1, outages=[Outage(0.0, 105.0, retry_after=500)])
+    web.add_host(A, latency=0.1, outages=[Outage(0.0, 105.0, retry_after=10**8)])
     settings = {"BACKOFF_GIVE_UP_AFTER": 100.0, "BACKOFF_MIN_DELAY": least, "BACKOFF_MAX_DELAY": 70.0}
     sim = simulate(Later, web, {**SPACED, **settings})
     assert sim.times(A) == times
@@ -263,10 +263,79 @@ def test_d06_a_later_trigger_of_the_same_incident_takes_no_step_but_a_longer_hea
     assert sim.times(A)[4:] == [10.1, 11.1, 12.1, 13.1, 14.1]
 
 
-@pytest.mark.parametrize("status", [200, 404, 500])
-@pytest.mark.parametrize("header", ["Retry-After", "RateLimit-Reset", "X-RateLimit-Reset"])
-def test_d07_only_a_trigger_is_listened_to(status: int, header: str) -> None:
+@pytest.mark.parametrize(
+    ("header", "status"),
+    [
+        ("Retry-After", 200),
+        ("Retry-After", 304),
+        *[(header, status) for header in ("RateLimit-Reset", "X-RateLimit-Reset") for status in (200, 404, 500)],
+    ],
+)
+def test_d07_a_good_response_and_a_reset_time_alone_hold_nothing(status: int, header: str) -> None:
     assert told({header: "60"}, status).times(A)[1] == 1.0
+
+
+REMAINING = [
+    {"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "1735689660"},  # as GitHub has it: epoch seconds
+    {"X-Rate-Limit-Remaining": "0", "X-Rate-Limit-Reset": "60"},
+    {"RateLimit-Remaining": "0", "RateLimit-Reset": "60"},
+    {"RateLimit": "limit=100, remaining=0, reset=60"},
+    {"RateLimit": '"burst";r=0;t=60', "RateLimit-Policy": '"burst";q=100;w=3600'},
+    {"RateLimit": '"burst";r=0', "RateLimit-Policy": '"burst";q=100;w=60'},
+    {"Retry-After": "60"},
+    {"Retry-After": "Wed, 01 Jan 2025 00:01:00 GMT"},
+    {"Retry-After": "60", "X-RateLimit-Remaining": "4000", "X-RateLimit-Reset": "3000"},  # GitHub's secondary limit
+]
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 413, 420, 500, 503, 509, 529])
+@pytest.mark.parametrize("headers", REMAINING)
+def test_d01_b20_a_refusal_that_says_when_to_come_back_is_a_trigger_whatever_its_status(
+    headers: dict[str, str], status: int
+) -> None:
+    sim = told(headers, status)
+    assert sim.times(A)[1] == pytest.approx(60.1, abs=0.2)
+    assert len(sim.items) == 3  # it is no retry either
+    assert sim.report[0].triggers == 1
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"X-RateLimit-Remaining": "12", "X-RateLimit-Reset": "60"},
+        {"RateLimit": '"burst";r=1;t=60'},
+        {"RateLimit": '"burst";r=0'},  # no policy that bounds it
+        {"X-RateLimit-Remaining": "0"},
+        {"Retry-After": "0"},
+        {"Retry-After": "soon"},
+    ],
+)
+def test_d01_a_refusal_that_does_not_say_when_is_no_trigger(headers: dict[str, str]) -> None:
+    assert told(headers, 403).report[0].triggers == 0
+
+
+def test_b14_a_scope_with_its_own_statuses_or_a_manager_that_decides_has_no_other_triggers() -> None:
+    class Only(ThrottlingScopeManager):
+        def is_trigger(self, response: trawl.Response | None, exception: Exception | None) -> bool | None:
+            return None if response is None or response.status != 403 else False
+
+    for own in ({"backoff": {"http_codes": [429]}}, {"manager": Only}):
+        assert told({"Retry-After": "60"}, 403, THROTTLING_SCOPES={A: own}).times(A)[1] == 1.0
+
+
+def test_b20_a_page_that_always_says_when_to_come_back_ends_with_its_seventh_refusal() -> None:
+    def handler(request: trawl.Request) -> SimulatedResponse:
+        return (
+            SimulatedResponse(404, headers={"Retry-After": "60"}) if request.url.endswith("/0") else SimulatedResponse()
+        )
+
+    sim = crawl(web_of(latency=0.1, handler=handler), pages(40), SPACED)
+    assert len(sends_of(sim, "/0")) == 7
+    assert len(sim.items) == 39
+
+
+def test_d14_a_window_with_requests_remaining_does_not_lengthen_a_retry_after() -> None:
+    assert second({"Retry-After": "7", "X-RateLimit-Remaining": "40", "X-RateLimit-Reset": "200"}) == 7.1
 
 
 def test_d07_b14_another_status_is_a_trigger_where_it_is_configured() -> None:

@@ -13,6 +13,6 @@ from trawl.throttling.failure_timer import FailureTimer
 def test_times_that_were_waited_for_in_vain_count_after_a_minute(asked: float, now: float, waits: int) -> None:
     timer, at = FailureTimer(0.0), 0.0
     while at < now:
-        timer.asked(at, at + asked)
+        timer.asked(at, at + asked, held_until=at + asked)
         at += asked
     assert timer.waits_in_vain(now) == waits

@@ -141,7 +141,7 @@ def test_d02_r7_a_date_means_the_seconds_from_now(seconds: int) -> None:
 @given(
     st.dictionaries(
         st.sampled_from(
-            sorted({name for d in HEADER_FORMATS for name in (d.header, d.remaining) if name} | {"RateLimit-Policy"})
+            sorted({name for d in HEADER_FORMATS for name in (d.header, d.second) if name} | {"RateLimit-Policy"})
         ),
         st.text(alphabet='0123456789abcrtw";=,. -+:\\?GMTJanWed\x80ÿ', max_size=60),
     )

@@ -637,10 +637,10 @@ def test_b20_what_a_server_asks_for_is_waited_for_as_far_as_it_is_allowed() -> N
 
 def test_b20_a_scope_that_was_given_up_still_does_what_a_header_asks() -> None:
     throttle = throttle_of(backoff_max_delay=1000.0)
-    send(throttle, 0.0, 429, headers={"Retry-After": "5000"})
+    send(throttle, 0.0, 429, headers={"Retry-After": "50000000"})
     scope = throttle.scope(A, 0.0)
     scope.lanes = 1
-    throttle.tick(900.0)  # its wish was cut, and is nothing to wait for
+    throttle.tick(900.0)  # a wait of more than a year is a mistake, which delays giving up by nothing
     assert A in throttle.given_up
     assert (scope.gate(901.0), scope.reason(901.0).limit) == (1000.0, "hint")
 

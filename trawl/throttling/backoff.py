@@ -129,6 +129,11 @@ class Backoff:
         return any(isinstance(error, self.exceptions) for error in _chain(exception))
 
     @property
+    def decides_triggers(self) -> bool:
+        """True if a user's ``is_trigger`` decides: a refusal that says when to come back is then judged by it, too."""
+        return False
+
+    @property
     def returns_at_once(self) -> bool:
         """True if a scope goes back to what was known before an outage by its good answers, without waiting windows."""
         return True
@@ -170,10 +175,17 @@ class CustomBackoff(Backoff):
         return super().is_trigger(status, exception) if answer is None else bool(answer)
 
     @property
+    def decides_triggers(self) -> bool:
+        """True if the user's object has its own ``is_trigger``."""
+        return self._overrides("is_trigger")
+
+    @property
     def returns_at_once(self) -> bool:
         """False if the user's object has a way back of its own: ``faster`` or ``more``."""
-        names = ("faster", "more")
-        return not any(
+        return not self._overrides("faster", "more")
+
+    def _overrides(self, *names: str) -> bool:
+        return any(
             hasattr(self.own, name) and getattr(type(self.own), name, None) is not getattr(Backoff, name)
             for name in names
         )

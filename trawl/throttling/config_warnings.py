@@ -188,6 +188,8 @@ class ConfigWarnings:
             return ""
         setting = "BACKOFF_HTTP_CODES" if outcome.error is None else "BACKOFF_EXCEPTIONS"
         words = f"all requests to it slow down; {setting} says what counts as a refusal, [] turns it off"
+        if outcome.response is not None and outcome.response.status not in self._settings.backoff_http_codes:
+            words = "all requests to it slow down, because it says when to come back"
         if outcome.request.meta_get("proxy") and not notes_of(outcome.request).through:
             words += "; proxies of ROTATING_PROXY_LIST back off one by one"
         return f" ({words})"

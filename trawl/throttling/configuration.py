@@ -58,7 +58,8 @@ class BackoffConfig(TypedDict, total=False):
     http_codes: Annotated[
         list[int],
         Meta(
-            description="Statuses that trigger backing off; replaces the setting.",
+            description="Statuses that trigger backing off; replaces the setting. No other response is a trigger then, "
+            "also if it says when to come back.",
             extra={"absent": "BACKOFF_HTTP_CODES"},
         ),
     ]

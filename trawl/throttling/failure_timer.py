@@ -3,8 +3,10 @@
 Theory of operation. The time begins with the first refusal after the last good answer, and ends after
 ``BACKOFF_GIVE_UP_AFTER``. Only time in which the scope could have answered counts. So the begin is moved along by
 
-- the time that a server asked for in a header: obeying must not lose requests. Not for ever, though: after ten such
-  times in a row without one good answer, its headers no longer count. A wish that was capped was not obeyed: it counts;
+- the time that a server names in a header: the patience starts when that has passed, also if ``BACKOFF_MAX_DELAY``
+  cuts the wait, so that the server is asked before. Obeying must not lose requests. The wait for one named time counts
+  up to a day, and only ten times in a row without one good answer. A response that names the time that was named
+  before, as a countdown does, is not another one;
 - time in which the scope was open and no request was sent: its quota, or another scope, kept all of them from it.
 
 Intervals that double leave a gap before the end: the last one would reach far beyond it. An outage that was over in
@@ -20,10 +22,16 @@ from __future__ import annotations
 
 from math import inf
 
-__all__ = ["FailureTimer"]
+__all__ = ["LONGEST_NAMED", "FailureTimer"]
 
-_MAX_WAITS = 10
-"""Times in a row that a server may ask for without that counting."""
+LONGEST_NAMED = 86_400.0
+"""Seconds. A longer wait that a server asks for, and that is cut, counts as this: daily quotas reset within a day."""
+
+_MAX_NAMED = 10
+"""Times in a row that a server may name without that counting."""
+
+_SAME = 2.0
+"""Seconds. Named times that are no further apart are one: countdowns are rounded, and responses take their time."""
 
 _LONGEST_WINDOW = 60.0
 """Seconds. A limit that counts by windows serves nothing for so long, and may tell less."""
@@ -40,18 +48,22 @@ class FailureTimer:
         lead: Seconds that the first refusal took, from its send.
 
     Attributes:
+        began_at: The instant of the first refusal.
         since: From when time counts; moved along by what does not count.
         is_awaited: True if the last try is to come, or on its way.
     """
 
     __slots__ = (
         "_asked_until",
-        "_began_at",
+        "_held_until",
         "_is_paced",
         "_lead",
+        "_named_count",
+        "_named_until",
         "_open_at",
         "_try_at",
         "_waits",
+        "began_at",
         "is_awaited",
         "since",
     )
@@ -60,9 +72,12 @@ class FailureTimer:
         self.since: float = since
         self.is_awaited: bool = False
         self._lead = lead
-        self._began_at = since
+        self.began_at: float = since
         self._open_at = since
         self._asked_until = -inf
+        self._named_until = -inf  # by the last response that counted
+        self._held_until = -inf
+        self._named_count = 0
         self._try_at = inf
         self._waits = 0
         self._is_paced = False
@@ -80,21 +95,34 @@ class FailureTimer:
         if granted_at >= self._try_at:
             self.is_awaited = False
 
-    def asked(self, now: float, until: float) -> None:
-        """Leave the time out that a server asks for now."""
-        begin = max(now, self._asked_until)
+    def asked(self, now: float, until: float, *, held_until: float) -> None:
+        """Start the patience anew at the time that a server names now.
+
+        Args:
+            now: The instant.
+            until: The instant that it names.
+            held_until: The instant until which the scope is held for it: earlier if the wait is cut.
+        """
         if now >= self._asked_until:
             self._waits += 1
-        if until > begin and self._waits <= _MAX_WAITS:
-            self.since += until - begin
-            self._asked_until = until
+        if now >= self._held_until and until > self._named_until + _SAME:
+            self._named_count += 1
+            self._named_until = until
+        self._held_until = max(self._held_until, held_until)
+        if self._named_count <= _MAX_NAMED:
+            self._asked_until = max(self._asked_until, until)
+            self.since = max(self.since, until)
+
+    def is_early(self, now: float, until: float) -> bool:
+        """Return True if a request was refused before the time that was named, and ``until`` names the same time."""
+        return now < self._named_until and until <= self._named_until + _SAME
 
     def waits_in_vain(self, now: float) -> int:
         """The times that were asked for, all obeyed, without a good answer after any: 0 in the first minute.
 
         A limit tells when it has room again, or has it within a minute, by which most are counted.
         """
-        return self._waits if now - self._began_at >= _LONGEST_WINDOW else 0
+        return self._waits if now - self.began_at >= _LONGEST_WINDOW else 0
 
     def quiet(self, until: float) -> None:
         """Note that the scope keeps itself closed until then; what passes afterwards without a send does not count."""

@@ -30,6 +30,7 @@ __all__ = [
     "Hint",
     "ServerWindow",
     "hint_of",
+    "spent_hint_of",
     "told_by",
 ]
 
@@ -55,23 +56,27 @@ class ServerWindow:
         reset: Seconds from now until it resets.
         remaining: What is left of it; None where that is not told.
         policy: The name of its policy; "" where it has none.
+        is_bound: True if ``reset`` is the length of the policy's window, because the server names no reset: it is not
+            later than that.
     """
 
     reset: float
     remaining: int | None = None
     policy: str = ""
+    is_bound: bool = False
 
     def interval(self, others: int) -> float:
         """Return the seconds between requests that use up, by the reset, what remains without ``others``.
 
-        Where nothing remains it is the seconds until the reset and one more, because servers round them up or down.
+        If nothing remains it is the seconds until the reset and one more, because servers round them up or down. The
+        length of a policy's window is not rounded.
         """
         left = (self.remaining or 0) - others
-        return self.reset / left if left > 0 else self.reset + 1.0
+        return self.reset / left if left > 0 else self.reset + (0.0 if self.is_bound else 1.0)
 
 
 Parse = Callable[[str, str, datetime], Sequence[ServerWindow]]
-"""The text of the header that names the reset, the text of the one that names what remains, and wall time in UTC."""
+"""The text of the header that names the reset, the text of its second header, and wall time in UTC."""
 
 
 @attrs.frozen
@@ -80,12 +85,12 @@ class HeaderFormat:
 
     Attributes:
         header: The header that names the reset.
-        remaining: The header that names what remains; "" where the first one does.
+        second: The header that names what remains, or the policies; "" if the format has only one header.
         parse: Reads the two.
     """
 
     header: str
-    remaining: str
+    second: str
     parse: Parse
 
 
@@ -105,21 +110,52 @@ _BELIEVABLE = 366 * 86_400.0  # seconds
 
 
 def hint_of(headers: Headers, now_utc: datetime) -> Hint | None:
-    """The longest wish in ``headers``; None where nothing in them is one.
+    """Return the longest wait that ``headers`` ask for; None if they ask for none.
+
+    ``Retry-After`` and windows with nothing remaining count first. Windows that have something remaining count only if
+    there are no others: they do not explain the refusal.
 
     Args:
-        headers: Of the answer that said "slow down".
-        now_utc: Wall time of that answer, by our clock.
+        headers: Of the response that said "slow down".
+        now_utc: Wall time of that response, by our clock.
+    """
+    return _hint(headers, now_utc, needs_count=False)
+
+
+def spent_hint_of(headers: Headers, now_utc: datetime) -> Hint | None:
+    """Return the wait that ``headers`` ask for by ``Retry-After``, or by a window with nothing remaining; else None.
+
+    A refusal with one of them is a trigger, whatever its status code: GitHub says so of its 403, and RFC 9110, 10.2.3
+    defines ``Retry-After`` for any response.
+
+    Args:
+        headers: Of the refusal.
+        now_utc: Wall time of that response, by our clock.
+    """
+    return _hint(headers, now_utc, needs_count=True)
+
+
+def _hint(headers: Headers, now_utc: datetime, *, needs_count: bool) -> Hint | None:
+    """Return the longest wait of the spent windows, else the longest of the others.
+
+    Args:
+        headers: Of the response.
+        now_utc: Its wall time, by our clock.
+        needs_count: Count only ``Retry-After``, and windows that say that nothing remains.
     """
     now_utc = _date_of(headers) or now_utc
     best: Hint | None = None
+    best_is_spent = False
     for format in HEADER_FORMATS:
-        for line in _texts(headers, format):
-            text, remaining = line
-            delay = _chosen(format.parse(text, remaining, now_utc))
-            if delay > 0 and (best is None or delay > best.delay):
-                best = Hint(delay, f"{format.header}: {_shown(text)}")
-    return best
+        for text, second in _texts(headers, format):
+            windows = format.parse(text, second, now_utc)
+            if needs_count and format.header != "Retry-After":
+                windows = [window for window in windows if window.remaining == 0]
+            delay = _chosen(windows)
+            is_spent = any(not window.remaining for window in windows)
+            if delay > 0 and (best is None or (is_spent, delay) > (best_is_spent, best.delay)):
+                best, best_is_spent = Hint(delay, f"{format.header}: {_shown(text)}"), is_spent
+    return None if needs_count and not best_is_spent else best
 
 
 def told_by(headers: Headers, now_utc: datetime, others: int) -> tuple[ServerWindow, str] | None:
@@ -138,15 +174,21 @@ def told_by(headers: Headers, now_utc: datetime, others: int) -> tuple[ServerWin
     uncounted = _other_units(", ".join(headers.getlist("RateLimit-Policy")))
     for format in HEADER_FORMATS[1:]:
         parse = _vendor if format.parse is _fields else format.parse  # GitLab's RateLimit-Reset is a point in time
-        for text, remaining in _texts(headers, format):
-            for window in parse(text, remaining, now_utc):
+        for text, second in _texts(headers, format):
+            for window in parse(text, second, now_utc):
                 left = window.remaining
-                if left is None or not 0.0 <= window.reset <= _BELIEVABLE or window.policy in uncounted:
+                if (
+                    left is None
+                    or (window.is_bound and left)
+                    or not 0.0 <= window.reset <= _BELIEVABLE
+                    or window.policy in uncounted
+                ):
                     continue
                 interval = window.interval(others)
                 if interval > longest:
                     longest = interval
-                    said = f"{format.remaining}: {left}, {format.header}" if format.remaining else format.header
+                    has_count = format.second.endswith("Remaining")
+                    said = f"{format.second}: {left}, {format.header}" if has_count else format.header
                     best = window, f"{said}: {_shown(text)}"
     return best
 
@@ -156,8 +198,7 @@ def _other_units(policies: str) -> set[str]:
     return {
         item["name"]
         for item in _ITEM.finditer(policies)
-        for match in _PARAMETER.finditer(item["parameters"])
-        if match["name"] == "qu" and match["value"].strip('"') != "requests"
+        if _parameters(item).get("qu", "requests").strip('"') != "requests"
     }
 
 
@@ -167,8 +208,8 @@ def _texts(headers: Headers, format: HeaderFormat) -> Iterable[tuple[str, str]]:
         return ()
     if format.header == "Retry-After":  # a date has a comma: lines of it are no list
         return [(line.strip(), "") for line in lines]
-    remaining = ", ".join(headers.getlist(format.remaining)) if format.remaining else ""
-    return [(", ".join(lines), remaining)]
+    second = ", ".join(headers.getlist(format.second)) if format.second else ""
+    return [(", ".join(lines), second)]
 
 
 def _chosen(windows: Sequence[ServerWindow]) -> float:
@@ -250,8 +291,11 @@ def _dictionary(text: str, _: str, __: datetime) -> Sequence[ServerWindow]:
     return [] if reset is None else [ServerWindow(reset, members.get("remaining"))]
 
 
-def _structured(text: str, _: str, __: datetime) -> Sequence[ServerWindow]:
-    """RateLimit drafts 08-11: ``"burst";r=50;t=30, "day";r=900;t=3000`` (structured fields, RFC 9651)."""
+def _structured(text: str, policies: str, __: datetime) -> Sequence[ServerWindow]:
+    """RateLimit drafts 08-11: ``"burst";r=50;t=30, "day";r=900;t=3000`` (structured fields, RFC 9651).
+
+    ``t`` may be missing. Then the window ``w`` of the policy of the same name bounds the reset.
+    """
     windows = []
     position = 0
     while position < len(text):
@@ -259,11 +303,29 @@ def _structured(text: str, _: str, __: datetime) -> Sequence[ServerWindow]:
         if item is None or (item.end() < len(text) and text[item.end()] != ","):
             return []
         position = item.end() + 1
-        named = {match["name"]: match["value"] for match in _PARAMETER.finditer(item["parameters"])}
-        reset = _whole(named.get("t", ""))
+        name, named = item["name"], _parameters(item)
+        reset, remaining = _whole(named.get("t", "")), _whole(named.get("r", ""))
         if reset is not None:
-            windows.append(ServerWindow(reset, _whole(named.get("r", "")), item["name"]))
+            windows.append(ServerWindow(reset, remaining, name))
+        elif "t" not in named and remaining is not None:
+            bound = _policy_windows(policies).get(name.strip('"'))
+            if bound is not None:
+                windows.append(ServerWindow(bound, remaining, name, is_bound=True))
     return windows
+
+
+def _policy_windows(policies: str) -> dict[str, int]:
+    """Return the lengths of the windows of ``RateLimit-Policy`` by the names of the policies, in seconds."""
+    found = {}
+    for item in _ITEM.finditer(policies):
+        length = _whole(_parameters(item).get("w", ""))
+        if length is not None:
+            found[item["name"].strip('"')] = length
+    return found
+
+
+def _parameters(item: re.Match[str]) -> dict[str, str]:
+    return {match["name"]: match["value"] for match in _PARAMETER.finditer(item["parameters"])}
 
 
 def _shown(text: str) -> str:
@@ -275,7 +337,7 @@ HEADER_FORMATS: tuple[HeaderFormat, ...] = (
     HeaderFormat("Retry-After", "", _retry_after),
     HeaderFormat("RateLimit-Reset", "RateLimit-Remaining", _fields),
     HeaderFormat("RateLimit", "", _dictionary),
-    HeaderFormat("RateLimit", "", _structured),
+    HeaderFormat("RateLimit", "RateLimit-Policy", _structured),
     HeaderFormat("X-RateLimit-Reset", "X-RateLimit-Remaining", _vendor),
     HeaderFormat("X-Rate-Limit-Reset", "X-Rate-Limit-Remaining", _vendor),
 )

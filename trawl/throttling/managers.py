@@ -25,7 +25,7 @@ import attrs
 from trawl.errors import SoftBlocked
 from trawl.http import host_scope
 from trawl.throttling.configuration import load_object
-from trawl.throttling.hints import Hint, hint_of
+from trawl.throttling.hints import Hint, hint_of, spent_hint_of
 from trawl.throttling.scopes import ScopeBackoff, iter_scopes, normal_id
 from trawl.tracebacks import contained
 
@@ -325,8 +325,17 @@ class ThrottlingManager:
 
     def hint_nowait(self, response: Response) -> Hint | None:
         """Return the wait that a response's headers ask for, and the header that does."""
-        now_utc = self._bound_throttle.utc() if self._bound_throttle is not None else _NO_CLOCK
-        return hint_of(response.headers, now_utc)
+        return hint_of(response.headers, self._now_utc())
+
+    def names_time(self, response: Response) -> bool:
+        """Return True if a response is a refusal that says when to come back (:func:`~trawl.throttling.hints.spent_hint_of`).
+
+        A refusal is what is neither 2xx nor a redirect.
+        """
+        return response.status >= 400 and spent_hint_of(response.headers, self._now_utc()) is not None
+
+    def _now_utc(self) -> datetime:
+        return self._bound_throttle.utc() if self._bound_throttle is not None else _NO_CLOCK
 
 
 class ThrottlingScopeManager:
@@ -403,15 +412,28 @@ def _mapping(ids: list[str], delay: float | None) -> ScopeBackoff:
 _HOOKS = ("get_response_backoff", "get_exception_backoff", "get_response_delay")
 
 
-def is_trigger(state: ScopeState, response: Response | None, exception: Exception | None) -> bool:
-    """Return True if an answer says "slow down" to one scope: by its scope manager, else by its backoff."""
+def is_trigger(
+    state: ScopeState, response: Response | None, exception: Exception | None, *, names_time: bool = False
+) -> bool:
+    """Return True if an outcome says "slow down" to one scope: by its scope manager, else by its backoff.
+
+    Args:
+        state: The scope's state.
+        response: The response; None if there is none.
+        exception: The error; None if there is a response.
+        names_time: True if the response is a refusal that says when to come back. It is a trigger whatever its status,
+            unless the user has decided for this scope what is one.
+    """
     if isinstance(exception, SoftBlocked):  # the user has said so
         return True
     if state.manager is not None:
         answer = call_user(state.manager, "is_trigger", state.policy.failed, response, exception)
         if answer is not None:
             return bool(answer)
-    return state.policy.backoff.is_trigger(None if response is None else response.status, exception)
+    policy = state.policy
+    if names_time and not policy.decides_triggers:
+        return True
+    return policy.backoff.is_trigger(None if response is None else response.status, exception)
 
 
 class ManagerCalls:
@@ -444,8 +466,9 @@ class ManagerCalls:
         if response is None and error is None:
             return None
         told: list[str] = []
+        names_time = response is not None and self._default.names_time(response)
         for (id, _), scope in zip(grant.scopes, scopes, strict=True):
-            if is_trigger(scope.state, response, error):
+            if is_trigger(scope.state, response, error, names_time=names_time):
                 told.append(id)
         if not told:
             return None

@@ -52,7 +52,7 @@ from trawl.http import body_bytes
 from trawl.http.notes import note, notes_of
 from trawl.passwords import without_passwords
 from trawl.throttling.backoff import OUTAGE, Backoff, BackoffState
-from trawl.throttling.failure_timer import FailureTimer
+from trawl.throttling.failure_timer import LONGEST_NAMED, FailureTimer
 from trawl.throttling.hints import told_by
 from trawl.throttling.managers import BackoffSignal, call_user, call_user_number
 from trawl.throttling.policy import ScopeState
@@ -120,9 +120,9 @@ def judge(
     _note(grant, outcome, refused_at=utc.timestamp())
     is_retry, refusals = _asked_manager(grant, outcome, states), 0
     if is_retry is None:
-        has_hint = any(signal.delay for signal in signals if signal.is_trigger)
-        if has_hint or (response is not None and response.status == TOO_MANY_REQUESTS):
-            is_retry, refusals = False, _refusals(grant, states, refused_at)
+        wanted = max([signal.delay or 0.0 for signal in signals if signal.is_trigger], default=0.0)
+        if wanted or (response is not None and response.status == TOO_MANY_REQUESTS):
+            is_retry, refusals = False, _refusals(grant, states, refused_at, now, now + wanted)
             _note(grant, outcome, refusals=refusals)
         else:
             is_retry = _counts(grant, outcome, states, refused_at)
@@ -180,11 +180,24 @@ def _counts(grant: Grant, outcome: Outcome, states: Sequence[ScopeState], refuse
     return True
 
 
-def _refusals(grant: Grant, states: Sequence[ScopeState], refused_at: float | None) -> int:
-    """Count the times that it was told to come back later while others were served, this one included."""
+def _refusals(grant: Grant, states: Sequence[ScopeState], refused_at: float | None, now: float, until: float) -> int:
+    """Count the times that it was told to come back later while others were served, this one included.
+
+    Not counted is a refusal before the time that its scope's server has named, because the wait was cut, if it names
+    the same time again: it says nothing new.
+
+    Args:
+        grant: The request.
+        states: The states of the scopes that refuse it.
+        refused_at: The instant of its last refusal; None if this is the first.
+        now: The instant.
+        until: The instant that this refusal names; ``now`` if it names none.
+    """
     count = notes_of(grant.request).refusals
     if refused_at is None or not count or any(state.passed_at > refused_at for state in states):
         return 1
+    if until > now and any(each.failure_timer and each.failure_timer.is_early(now, until) for each in states):
+        return count
     are_others_served = all(state.good_at > refused_at for state in states)
     return count + (are_others_served or (count > 1 and _is_alone(grant, states)))
 
@@ -361,7 +374,7 @@ def refused_through_proxy(state: ScopeState, signal: BackoffSignal, outcome: Out
     timer.refused(now, is_paced=True)
     timer.quiet(now)
     if signal.delay:
-        timer.asked(now, now + min(signal.delay, state.policy.backoff.max_delay))
+        _count_named(timer, signal.delay, min(signal.delay, state.policy.backoff.max_delay), now)
 
 
 def _put_off(scope: Scope, state: ScopeState, failure_timer: FailureTimer, now: float) -> None:
@@ -454,12 +467,17 @@ def _obey(
         source = f"{source}; capped at {cap:g} s"
         if wanted <= _BELIEVABLE:
             logger.info("%s: %s asks for %g s after %s; capped at %g s", scope.id, header, wanted, what, cap)
-    else:
-        failure_timer.asked(now, now + delay)
+    _count_named(failure_timer, wanted, delay, now)
     state.hints += 1
     state.last_hint = source
     logger.debug("%s: nothing is sent for %.3g s: %s", scope.id, delay, source)
     scope.hold(now + delay, Reason(scope.id, "hint", now + delay, source))
+
+
+def _count_named(failure_timer: FailureTimer, wanted: float, delay: float, now: float) -> None:
+    """Count the wait that a server asks for: what is obeyed in full, and what is cut up to a day (B20)."""
+    if wanted <= _BELIEVABLE:
+        failure_timer.asked(now, now + max(delay, min(wanted, LONGEST_NAMED)), held_until=now + delay)
 
 
 MAX_DOUBTS = 3

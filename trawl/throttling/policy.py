@@ -112,6 +112,8 @@ class ScopePolicy:
         keeps_delay: True if the user set this scope's own delay: robots.txt then leaves it (D12).
         keeps_concurrency: True if the user set this scope's own concurrency: robots.txt then leaves it (D12).
         is_watched: True if the user set a concurrency or rate that should be reached (I02).
+        decides_triggers: True if the user listed this scope's own ``http_codes``, or gave a strategy with its own
+            ``is_trigger``: then no other response is a trigger (B14).
     """
 
     config: Mapping[str, Any]
@@ -126,6 +128,7 @@ class ScopePolicy:
     keeps_delay: bool = attrs.field(init=False)
     keeps_concurrency: bool = attrs.field(init=False)
     is_watched: bool = attrs.field(init=False)
+    decides_triggers: bool = attrs.field(init=False)
 
     @keeps_delay.default
     def _keeps_delay(self) -> bool:
@@ -138,6 +141,10 @@ class ScopePolicy:
     @is_watched.default
     def _is_watched(self) -> bool:
         return "concurrency" in self.config or "rate" in self.config
+
+    @decides_triggers.default
+    def _decides_triggers(self) -> bool:
+        return "http_codes" in self.config.get("backoff", ()) or self.backoff.decides_triggers
 
 
 class ScopeState:

@@ -177,9 +177,13 @@ class ThrottlingSettings(Struct, frozen=True, kw_only=True, rename="upper"):
         Meta(ge=0, title="requests", description="Warn once when this many direct fetches wait for a scope at once."),
     ] = 500
 
-    backoff_http_codes: Annotated[list[int], Meta(description="Statuses that trigger backing off.")] = msgspec.field(
-        default_factory=_default_codes
-    )
+    backoff_http_codes: Annotated[
+        list[int],
+        Meta(
+            description="Statuses that trigger backing off. So does a refusal (neither 2xx nor a redirect) with any other "
+            "status, if it says when to come back: by Retry-After, or with no requests remaining and a reset time.",
+        ),
+    ] = msgspec.field(default_factory=_default_codes)
     backoff_exceptions: Annotated[
         list[object], Meta(description="Exceptions that trigger backing off: classes or import paths.")
     ] = msgspec.field(default_factory=_default_exceptions)
@@ -217,9 +221,9 @@ class ThrottlingSettings(Struct, frozen=True, kw_only=True, rename="upper"):
         Meta(
             gt=0,
             title="s",
-            description="Drop the pending requests of a scope that gave no good answer for this long since its first "
-            "trigger. Time that a server asked for, within BACKOFF_MAX_DELAY, or that a spent quota took "
-            "does not count.",
+            description="End the pending requests of a scope that gave no good response for this long since its first "
+            "trigger. A time that the server named has to pass first, up to a day, ten times in a row. Time that a "
+            "spent quota took does not count. Their errbacks are called; a job keeps them (`JOB_KEEP_GIVEN_UP`).",
         ),
     ] = 900.0
     rampup_backoff_target: Annotated[

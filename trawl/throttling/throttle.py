@@ -302,7 +302,9 @@ class Throttle:
                     "make it with request=..."
                 )
             amounts = await self.resolver.of(request)
-        return [id for id, _ in amounts if is_trigger(self.scope(id, self._now).state, response, exception)]
+        names_time = response is not None and self._default.names_time(response)
+        states = {id: self.scope(id, self._now).state for id, _ in amounts}
+        return [id for id, state in states.items() if is_trigger(state, response, exception, names_time=names_time)]
 
     def _apply(
         self,
