@@ -28,6 +28,7 @@
     │  ├─ AddressRefused           a host at an address that the crawl may not connect to
     │  ├─ TooManyRedirects         more in a row than REDIRECT_MAX_TIMES; an IgnoreRequest too
     │  ├─ RequestInvalid           a request that can't be written as HTTP
+    │  ├─ HostGivenUp              a host without a good response for BACKOFF_GIVE_UP_AFTER
     │  └─ SoftBlocked              a page that SOFT_BLOCK_DETECTOR takes for a refusal
     ├─ HttpError                   a response whose status the spider does not handle
     │
@@ -63,6 +64,7 @@ __all__ = [
     "DownloadTimeout",
     "DropItem",
     "FeedError",
+    "HostGivenUp",
     "HttpError",
     "IgnoreRequest",
     "ItemLost",
@@ -224,10 +226,12 @@ class DownloadError(TrawlError):
         cause: The message without method and URL.
         url: The request's URL.
         method: The request's method.
+        response: The last response, if the error is due to one; else None.
         is_retryable: A retry may succeed.
     """
 
     is_retryable: ClassVar[bool] = True
+    response: Any = None
 
     def __init__(self, cause: str, *, url: str = "", method: str = "GET") -> None:
         super().__init__(cause)
@@ -320,6 +324,25 @@ class TooManyRedirects(DownloadError, IgnoreRequest):
 
 class RequestInvalid(DownloadError):
     """The request can't be written as HTTP, for example for an invalid ``Host``. Nothing was sent."""
+
+    is_retryable = False
+
+
+class HostGivenUp(DownloadError):
+    """The host of the request was given up, so the request ends without being sent (again).
+
+    The host gave no good response for ``BACKOFF_GIVE_UP_AFTER`` seconds, and the time that it named itself has passed;
+    or its robots.txt could not be read. A job keeps the request for its next run (``JOB_KEEP_GIVEN_UP``).
+
+    >>> def failed(self, error):
+    ...     if isinstance(error, trawl.exceptions.HostGivenUp):
+    ...         status = error.response.status if error.response is not None else None
+    ...         yield {"url": error.request.url, "dead": error.cause, "status": status}
+
+    Attributes:
+        response: The last response of the host, which may be of another request; None if the last attempt got none.
+            A body of more than 16 KiB is left out. The error of the last attempt is the ``__cause__``.
+    """
 
     is_retryable = False
 

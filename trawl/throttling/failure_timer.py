@@ -21,6 +21,10 @@ first refused request was *sent*, so that its answer is there at the end. ::
 from __future__ import annotations
 
 from math import inf
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from trawl.http import Response
 
 __all__ = ["LONGEST_NAMED", "FailureTimer"]
 
@@ -49,6 +53,7 @@ class FailureTimer:
 
     Attributes:
         began_at: The instant of the first refusal.
+        last: The response and the error of the last refused request; one of them is None, both if neither is known.
         since: From when time counts; moved along by what does not count.
         is_awaited: True if the last try is to come, or on its way.
     """
@@ -65,12 +70,14 @@ class FailureTimer:
         "_waits",
         "began_at",
         "is_awaited",
+        "last",
         "since",
     )
 
     def __init__(self, since: float, lead: float = 0.0) -> None:
         self.since: float = since
         self.is_awaited: bool = False
+        self.last: tuple[Response | None, Exception | None] = (None, None)
         self._lead = lead
         self.began_at: float = since
         self._open_at = since

@@ -47,7 +47,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from trawl.errors import ConnectFailed, ConnectTimeout, ResponseBroken
+from trawl.errors import ConnectFailed, ConnectTimeout, DownloadError, HostGivenUp, HttpError, ResponseBroken
 from trawl.http import body_bytes
 from trawl.http.notes import note, notes_of
 from trawl.passwords import without_passwords
@@ -61,7 +61,7 @@ from trawl.throttling.scope import Scope
 from trawl.throttling.snapshot import ServerLimit
 
 if TYPE_CHECKING:
-    from trawl.http import Outcome, Request
+    from trawl.http import Outcome, Request, Response
     from trawl.scheduler.grant import Grant
     from trawl.throttling.scopes import ScopeAmounts
 
@@ -69,6 +69,7 @@ __all__ = [
     "GivenUpScopes",
     "adjust",
     "correct",
+    "give_up_error",
     "good",
     "judge",
     "lengthened",
@@ -233,20 +234,27 @@ class GivenUpScopes:
         at_utc: When each scope was given up, in epoch seconds. Empty in almost every crawl: test it before a call.
     """
 
-    __slots__ = ("at_utc",)
+    __slots__ = ("_failures", "at_utc")
 
     def __init__(self) -> None:
         self.at_utc: dict[str, float] = {}
+        self._failures: dict[str, HostGivenUp] = {}
 
     def __contains__(self, id: str) -> bool:
         return id in self.at_utc
 
-    def add(self, id: str, utc: datetime) -> None:
-        """Give a scope up at ``utc``."""
-        self.at_utc.pop(id, None)
+    def add(self, id: str, utc: datetime, failure: HostGivenUp) -> None:
+        """Give a scope up at ``utc``, for ``failure``."""
+        self.forget(id)
         self.at_utc[id] = utc.timestamp()
+        self._failures[id] = failure
         if len(self.at_utc) > _MAX_LISTED:
-            del self.at_utc[next(iter(self.at_utc))]
+            self.forget(next(iter(self.at_utc)))
+
+    def forget(self, id: str) -> None:
+        """Forget that a scope was given up."""
+        self.at_utc.pop(id, None)
+        self._failures.pop(id, None)
 
     def restore(self, at_utc: Mapping[str, float], utc: datetime) -> None:
         """Go on refusing what was pending when these scopes were given up in an earlier run, which is before ``utc``.
@@ -265,13 +273,53 @@ class GivenUpScopes:
 
     def refuses(self, grant: Grant) -> bool:
         """Return True if a request was pending when one of its scopes was given up."""
+        return self._refusing(grant) is not None
+
+    def failure_of(self, grant: Grant) -> HostGivenUp:
+        """Return why the scope was given up that refuses a request; a new error without details if that is not known."""
+        return self._failures.get(self._refusing(grant) or "") or HostGivenUp("its host was given up")
+
+    def _refusing(self, grant: Grant) -> str | None:
         for id, _ in grant.scopes:
             at_utc = self.at_utc.get(id)
             if at_utc is not None:
                 admitted_at = notes_of(grant.request).admitted_at
                 if admitted_at is None or admitted_at < at_utc:
-                    return True
-        return False
+                    return id
+        return None
+
+
+_MAX_BODY = 16 * 1024
+"""Bytes of a body that errors keep: many hosts may be down at once."""
+
+
+def _last(outcome: Outcome) -> tuple[Response | None, Exception | None]:
+    """Return the response and the error of an outcome, without a large body."""
+    response = outcome.response
+    if response is not None and body_bytes(response) > _MAX_BODY:
+        response = response.replace(body=b"")
+    return response, outcome.error
+
+
+def give_up_error(after: str, response: Response | None, error: Exception | None) -> HostGivenUp:
+    """Return the error for a host that is given up.
+
+    Args:
+        after: What it waited for, in words; "" for none.
+        response: The last response.
+        error: The error of the last attempt, if that got no response.
+    """
+    last = ""
+    if response is not None:
+        last = f"answered {response.status}"
+        error = HttpError(response) if response.request is not None else None
+    elif error is not None:
+        response = getattr(error, "response", None)
+        last = error.cause if isinstance(error, DownloadError) else str(error)
+    words = ": ".join(filter(None, ["its host was given up", after]))
+    failure = HostGivenUp(f"{words} (last: {last})" if last else words)
+    failure.response, failure.__cause__ = response, error
+    return failure
 
 
 logger: logging.Logger = logging.getLogger("trawl.throttling")
@@ -333,6 +381,7 @@ def trigger(
     failure_timer = state.failure_timer
     is_robots = outcome.request.url.endswith("/robots.txt")  # it is asked again at a pace of its own, which counts
     failure_timer.refused(granted_at, is_paced=is_robots)
+    failure_timer.last = _last(outcome)
     what = describe(outcome)
     if is_new:
         state.trigger_source = what
@@ -372,6 +421,7 @@ def refused_through_proxy(state: ScopeState, signal: BackoffSignal, outcome: Out
     state.triggered_at, state.trigger_source = now, describe(outcome)
     timer = state.failure_timer = state.failure_timer or FailureTimer(now)
     timer.refused(now, is_paced=True)
+    timer.last = _last(outcome)
     timer.quiet(now)
     if signal.delay:
         _count_named(timer, signal.delay, min(signal.delay, state.policy.backoff.max_delay), now)

@@ -46,6 +46,7 @@ from trawl.throttling.outcomes import (
     GivenUpScopes,
     adjust,
     correct,
+    give_up_error,
     good,
     judge,
     lengthened,
@@ -490,11 +491,15 @@ class Throttle:
 
     def _give_up(self, scope: Scope, now: float) -> None:
         state: ScopeState = scope.state
+        timer = state.failure_timer
+        assert timer is not None
+        seconds = max(0.0, now - timer.began_at)
         logger.warning(
             "%s: no good answer for %g s since its first refusal (last: %s); its pending requests are refused",
-            scope.id, state.policy.give_up_after, state.trigger_source,
+            scope.id, round(seconds, 1), state.trigger_source,
         )  # fmt: skip
-        self.given_up.add(scope.id, self._wall.to_utc(now))
+        words = f"no good response for {seconds:.0f} s"
+        self.given_up.add(scope.id, self._wall.to_utc(now), give_up_error(words, *timer.last))
         state.start_afresh()
         # Rampup and AutoThrottle begin anew, with backing off.
         state.set_policy(state.policy)
@@ -589,9 +594,11 @@ class Throttle:
             self._job_scopes.pop(part, None)
         self._table.forget(gone)
         self._table.pages.forget(lambda id: self.part_of(id) in parts and self._table.get(id) is None)
-        for ids in (self._crawl_delays.wishes, self.given_up.at_utc):
-            for id in [id for id in ids if self.part_of(id) in parts]:
-                del ids[id]
+        wishes = self._crawl_delays.wishes
+        for id in [id for id in wishes if self.part_of(id) in parts]:
+            del wishes[id]
+        for id in [id for id in self.given_up.at_utc if self.part_of(id) in parts]:
+            self.given_up.forget(id)
 
     def share_by(self, line: Line) -> None:
         """Have shared scopes granted by ``line``: several processes may work on the job. Before the first scope.
