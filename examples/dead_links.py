@@ -4,11 +4,10 @@
 
     trawl crawl examples/dead_links.py -a file=urls.txt -o dead.jsonl --job dead-links
     trawl job dead-links
-    trawl job dead-links --requeue-failed
 
 Stop it with Ctrl-C, or kill it: the same first command goes on where it was, and each dead link is in the feed once.
-The second tells how far it is. The third has the links of sites that were given up, because they were down for long,
-asked for again by the next run. Sites are asked side by side, each at its own pace. A new list needs a new job.
+The second tells how far it is. A link of a site that was given up, because it was down for long, is dead, too. Sites are
+asked side by side, each at its own pace. A new list needs a new job.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ class DeadLink:
 
     Attributes:
         url: As it is in the list.
-        status: What the server says; None where there was no answer.
+        status: The last status of the server; None if there was no response.
         why: What went wrong.
     """
 
@@ -42,6 +41,7 @@ class DeadLinks(trawl.Spider[DeadLink]):
     """Asks for the head of each page, and for the page only where a server gives no heads."""
 
     name = "dead_links"
+    custom_settings = {"JOB_KEEP_GIVEN_UP": False}  # a site that is down for long is a result, not a page to try again
     file = "urls.txt"
     """``-a file=PATH``."""
 
@@ -75,5 +75,6 @@ class DeadLinks(trawl.Spider[DeadLink]):
         return DeadLink(url, response.status, f"answered {response.status}") if response.status >= 400 else None
 
     def no_answer(self, error: DownloadError) -> DeadLink:
-        """A host that is gone, a certificate that is wrong, a time that is over."""
-        return DeadLink(error.request.cb_kwargs["url"], None, error.cause)
+        """A host that is gone or was given up, a certificate that is wrong, a timeout."""
+        status = None if error.response is None else error.response.status
+        return DeadLink(error.request.cb_kwargs["url"], status, error.cause)

@@ -193,8 +193,9 @@ class SimulatedStore:
 
     def _zrem(self, key: bytes, member: bytes) -> int:
         members = self.content.get(key, [])
+        before = len(members)
         members[:] = [entry for entry in members if entry[1] != member]
-        return 0
+        return before - len(members)
 
     def _zcard(self, key: bytes) -> int:
         return len(self.content.get(key, ()))

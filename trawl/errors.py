@@ -340,11 +340,13 @@ class HostGivenUp(DownloadError):
     ...         yield {"url": error.request.url, "dead": error.cause, "status": status}
 
     Attributes:
+        WORDS: What a job says of such requests, and finds them by.
         response: The last response of the host, which may be of another request; None if the last attempt got none.
             A body of more than 16 KiB is left out. The error of the last attempt is the ``__cause__``.
     """
 
     is_retryable = False
+    WORDS: ClassVar[str] = "its host was given up"
 
 
 class SoftBlocked(DownloadError):

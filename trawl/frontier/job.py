@@ -357,6 +357,19 @@ class Job:
         """The position that :meth:`outbox_done` last told."""
         return self.outbox.start
 
+    async def requeue_given_up(self, now: float) -> int:
+        """Queue the requests of hosts that were given up again, before the frontier is opened. Returns how many.
+
+        A checkpoint. Another process that works on the job has done it already: then none are queued.
+
+        Args:
+            now: The wall time, in seconds since 1970.
+
+        Raises:
+            JobError: The store can't be written, or a request in it can't be read.
+        """
+        raise NotImplementedError
+
     def kept_of(self, part: int) -> Mapping[str, bytes]:
         """Return the saved values of a part by name, up to date; only with :attr:`session`."""
         return MappingProxyType(self._kept_of.get(part, {}))

@@ -420,6 +420,19 @@ def unpack(blob: bytes) -> JobRecord:
     return _record_decoder.decode(blob)
 
 
+_HISTORY = ("retry_times", "proxy_retry_times", "redirect_times", "redirect_urls", "redirect_reasons")
+"""Keys of the meta of a failed request that hold its earlier tries."""
+
+
+def requeued_row(order: int, lane: int, stored: JobRecord, now: float) -> tuple[int, int, int, float, bytes]:
+    """Return the row of a failed request that is queued again, as if it had never been tried."""
+    meta, notes = meta_and_notes(stored.meta)
+    kept = {key: value for key, value in (meta or {}).items() if key not in _HISTORY}
+    fresh = RequestNotes(admitted_at=now, proxy=notes.proxy, session=notes.session)
+    again = repack(stored, meta=stored_meta(kept, fresh), until=None, wait=0.0)
+    return order, lane, -stored.priority, -stored.share, again
+
+
 @lru_cache(maxsize=_FIELDS)
 def _headers_of(fields: tuple[tuple[str, ...], ...]) -> SharedHeaders:
     """Return the headers of a request, checked. The links of one page have the same."""

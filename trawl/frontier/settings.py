@@ -80,6 +80,14 @@ class JobSettings(Struct, frozen=True, kw_only=True, rename="upper"):
             "waits for their end. No effect on a job in a directory.",
         ),
     ] = 15.0
+    job_keep_given_up: Annotated[
+        bool,
+        Meta(
+            description="Keep the pending requests of a host that is given up in the job: the next run sends them "
+            "again, also if their errbacks were called. `trawl job` lists them. False drops them: they end for good, "
+            "like any other failed request.",
+        ),
+    ] = True
     frontier: Annotated[
         object,
         Meta(

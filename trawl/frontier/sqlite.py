@@ -44,11 +44,13 @@ from trawl.frontier.own_files import close_to_others
 from trawl.frontier.parts import HELD
 from trawl.frontier.tables import (
     DATABASE_NAME,
+    GIVEN_UP,
     SCHEMA_VERSION,
     RowCounts,
     bring_forward,
     connect,
     due,
+    has_given_up,
     is_clock_set_back,
     put_items,
     read_kept,
@@ -56,6 +58,7 @@ from trawl.frontier.tables import (
     read_outbox,
     read_outbox_ends,
     read_snapshot,
+    requeue,
     take_spilled,
     unspill,
     which_are_seen,
@@ -162,6 +165,12 @@ class SqliteJob(Job):
             await self.transactions.execute(partial(bring_forward, now=now), as_is)
         step = partial(read_snapshot, max_marks=max_marks, row_counts=self.row_counts)
         return await self.transactions.execute(step, as_is, is_writing=False)
+
+    async def requeue_given_up(self, now: float) -> int:
+        """Queue the requests of hosts that were given up again, before the frontier is opened. A checkpoint."""
+        if not await self.transactions.execute(has_given_up, as_is, is_writing=False):
+            return 0
+        return await self.transactions.execute(partial(requeue, now=now, wanted=GIVEN_UP), as_is)
 
     async def sync(self) -> None:
         """Have everything kept so far on the disk itself, where a power cut leaves it too. A checkpoint.

@@ -21,24 +21,26 @@ import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 
-from trawl.errors import JobError, UsageError
+from trawl.errors import HostGivenUp, JobError, UsageError
 from trawl.file_sync import check_journal
 from trawl.frontier.base import OutboxItem
 from trawl.frontier.errors import malformed
 from trawl.frontier.job import AT_ONCE, LAST_ORDER, READ_BYTES, HeldLane, Row, Snapshot, Step, wall_time
 from trawl.frontier.own_files import check_file
 from trawl.frontier.parts import HELD
-from trawl.frontier.record_format import repack, unpack
+from trawl.frontier.record_format import repack, requeued_row, unpack
 
 __all__ = [
     "APPLICATION_ID",
     "DATABASE_NAME",
+    "GIVEN_UP",
     "SCHEMA_VERSION",
     "RowCounts",
     "bring_forward",
     "connect",
     "connect_to_read",
     "due",
+    "has_given_up",
     "is_clock_set_back",
     "put_items",
     "read_kept",
@@ -46,6 +48,7 @@ __all__ = [
     "read_outbox",
     "read_outbox_ends",
     "read_snapshot",
+    "requeue",
     "take_spilled",
     "unspill",
     "which_are_seen",
@@ -371,6 +374,33 @@ def _end(connection: sqlite3.Connection, order: int, failed: tuple[str, float] |
             (failed[1], failed[0], order),
         )
     row_counts.requests -= connection.execute("DELETE FROM request WHERE ord = ?", (order,)).rowcount
+
+
+GIVEN_UP = f"reason LIKE '{HostGivenUp.WORDS}%'"
+"""The condition for failed requests of hosts that were given up."""
+
+
+def has_given_up(connection: sqlite3.Connection) -> bool:
+    """Return True if there are requests of hosts that were given up."""
+    return connection.execute(f"SELECT 1 FROM failed WHERE {GIVEN_UP} LIMIT 1").fetchone() is not None
+
+
+def requeue(connection: sqlite3.Connection, now: float, wanted: str = "true") -> int:
+    """Queue failed requests again, as if they had never been tried. Returns how many.
+
+    Args:
+        connection: In a transaction; the rows were not counted yet.
+        now: The wall time, in seconds since 1970.
+        wanted: The condition for them.
+    """
+    rows = connection.execute(f"SELECT ord, lane, record FROM failed WHERE {wanted} ORDER BY ord")
+    queued = connection.executemany(
+        "INSERT INTO request (ord, lane, priority, share, record) VALUES (?, ?, ?, ?, ?)",
+        (requeued_row(order, lane, unpack(record), now) for order, lane, record in rows),
+    ).rowcount
+    connection.execute(f"DELETE FROM failed WHERE {wanted}")
+    connection.execute("UPDATE state SET value = value + ? WHERE name = 'requests'", (max(queued, 0),))
+    return max(queued, 0)
 
 
 def put_items(connection: sqlite3.Connection, items: Sequence[bytes], last: int) -> int:

@@ -97,8 +97,9 @@ def retry(
 
     Statuses in ``RETRY_HTTP_CODES`` and errors with ``is_retryable`` are failures; the delay doubles each time. A
     throttling trigger is retried whatever its status, behind requests of its priority and without a delay of its own:
-    its scope delays it. Answers that the throttle excuses (a 429, an outage) are not counted, and those it considers
-    hopeless are not retried. Meta ``dont_retry`` disables retries.
+    its scope delays it. Responses that the throttle excuses (a 429, an outage) are not counted, unless no retries are
+    allowed at all: then nothing is sent twice. Those that it considers hopeless are not retried. Meta ``dont_retry``
+    disables retries.
 
     Args:
         settings: Times, statuses, delays, the budget.
@@ -125,7 +126,7 @@ def retry(
                 return outcome
             if outcome.is_hopeless:
                 logger.info("%r: given up: refused repeatedly, while its host answers other requests", request)
-            elif outcome.is_excused:
+            elif outcome.is_excused and _max_times(request, settings.retry_times):
                 outcome.then = Replace(request, outcome.pause, "backoff")
             elif (cause := _cause(request, outcome, codes, predicate)) is not None:
                 outcome.then = _again(request, cause, outcome, settings, rng)
@@ -212,12 +213,16 @@ def _again(
     return Replace(again, delay, "retry")
 
 
+def _max_times(request: Request, default: int) -> int:
+    """Return how often a request may be retried: as its meta says, else ``default``."""
+    own: int | None = request.meta_get("max_retry_times")
+    return default if own is None else own
+
+
 def _once_more(request: Request, cause: object, max_times: int | None, default: int) -> Request | None:
     """Return a request with one more try in its meta; None after ``max_times``, its meta's or the default."""
     times = request.meta_get("retry_times", 0)
-    if max_times is None:
-        max_times = request.meta_get("max_retry_times")
-    if times >= (default if max_times is None else max_times):
+    if times >= (_max_times(request, default) if max_times is None else max_times):
         logger.info("%r: given up after %d tries: %s", request, times + 1, cause)
         return None
     logger.debug("%r: try %d of it failed: %s", request, times + 1, cause)

@@ -200,7 +200,7 @@ def _nothing_sent(reason: str, stats: Mapping[str, object]) -> str:
     return f"nothing was sent: {', '.join(why) or 'start() gave no request'}"
 
 
-FAILINGS = ("errors", "no-items", "unreachable")
+FAILINGS = ("errors", "no-items", "unreachable", "given-up")
 """What ``trawl crawl --fail-on`` takes for a failure of a crawl that came to its end."""
 
 
@@ -212,7 +212,8 @@ def failings(stats: Mapping[str, object]) -> dict[str, str]:
 
     Returns:
         Of :data:`FAILINGS`: ``errors`` if code of the user's failed or an item was lost, however seldom, failed
-        downloads left out; ``no-items`` if no item came; ``unreachable`` if downloads failed and none succeeded.
+        downloads left out; ``no-items`` if no item came; ``unreachable`` if downloads failed and none succeeded;
+        ``given-up`` if a host was given up with requests pending.
     """
     found = {}
     if own := list(_parts(stats, _OF_CODE)):
@@ -222,6 +223,8 @@ def failings(stats: Mapping[str, object]) -> dict[str, str]:
     if _count(stats, "download_error_count") and not any(_count(stats, key) for key in _ANSWERED):
         kinds = ", ".join(_parts(stats, (("download_error_count/", ""),)))
         found["unreachable"] = f"no server could be reached{f' ({kinds})' if kinds else ''}"
+    if given_up := _count(stats, "given_up_count"):
+        found["given-up"] = f"{counted(given_up, 'request')} of hosts that were given up"
     return found
 
 
@@ -267,7 +270,7 @@ _ROWS: Mapping[str, tuple[tuple[str, str], ...]] = {
         ("retry_count", ""),
         ("backoff_count", "after backoff"),
         ("retry_max_reached", "given up"),
-        ("refused", "refused by their host"),
+        ("given_up_count", "of hosts that were given up"),
     ),
     "redirects": (("redirect_count", ""),),
     "from the cache": (("httpcache/hit", ""),),

@@ -69,15 +69,14 @@ class RobotsSettings(Struct, frozen=True, kw_only=True, rename="upper"):
         Meta(gt=0, le=86_400, title="s", description="Age at which a robots.txt is fetched again."),
     ] = 86_400.0
     robotstxt_retry_times: Annotated[
-        int,
+        Annotated[int, Meta(ge=0)] | None,
         Meta(
-            ge=0,
             title="times",
-            description="Retries of robots.txt while no connection can be made, before the origin's requests fail as"
-            " unreachable. After a 5xx or a broken answer, it is retried until `BACKOFF_GIVE_UP_AFTER`. 0: no retries"
-            " at all.",
+            description="Maximum of retries of a robots.txt that can't be read, before the origin's requests end with"
+            " an error; 0: none. null: 2 while no connection can be made; after a 5xx, a timeout or a broken response,"
+            " until `BACKOFF_GIVE_UP_AFTER`.",
         ),
-    ] = 2
+    ] = None
     robotstxt_retry_delay: Annotated[
         float,
         Meta(

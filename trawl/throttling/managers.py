@@ -328,10 +328,7 @@ class ThrottlingManager:
         return hint_of(response.headers, self._now_utc())
 
     def names_time(self, response: Response) -> bool:
-        """Return True if a response is a refusal that says when to come back (:func:`~trawl.throttling.hints.spent_hint_of`).
-
-        A refusal is what is neither 2xx nor a redirect.
-        """
+        """Return True if a response is a refusal, so neither 2xx nor a redirect, and says when to come back."""
         return response.status >= 400 and spent_hint_of(response.headers, self._now_utc()) is not None
 
     def _now_utc(self) -> datetime:

@@ -276,8 +276,8 @@ class GivenUpScopes:
         return self._refusing(grant) is not None
 
     def failure_of(self, grant: Grant) -> HostGivenUp:
-        """Return why the scope was given up that refuses a request; a new error without details if that is not known."""
-        return self._failures.get(self._refusing(grant) or "") or HostGivenUp("its host was given up")
+        """Return why the scope was given up that refuses a request, without details if they are not known."""
+        return self._failures.get(self._refusing(grant) or "") or HostGivenUp(HostGivenUp.WORDS)
 
     def _refusing(self, grant: Grant) -> str | None:
         for id, _ in grant.scopes:
@@ -301,23 +301,21 @@ def _last(outcome: Outcome) -> tuple[Response | None, Exception | None]:
     return response, outcome.error
 
 
-def give_up_error(after: str, response: Response | None, error: Exception | None) -> HostGivenUp:
-    """Return the error for a host that is given up.
+def give_up_error(words: str, response: Response | None, error: Exception | None) -> HostGivenUp:
+    """Return the error for a host that is given up, with its last response and cause.
 
     Args:
-        after: What it waited for, in words; "" for none.
+        words: The start of the message; the last cause is added.
         response: The last response.
         error: The error of the last attempt, if that got no response.
     """
-    last = ""
     if response is not None:
         last = f"answered {response.status}"
         error = HttpError(response) if response.request is not None else None
-    elif error is not None:
+    else:
+        last = error.cause if isinstance(error, DownloadError) else str(error or "")
         response = getattr(error, "response", None)
-        last = error.cause if isinstance(error, DownloadError) else str(error)
-    words = ": ".join(filter(None, ["its host was given up", after]))
-    failure = HostGivenUp(f"{words} (last: {last})" if last else words)
+    failure = HostGivenUp(f"{words}: {last}" if last else words)
     failure.response, failure.__cause__ = response, error
     return failure
 

@@ -180,8 +180,9 @@ class ThrottlingSettings(Struct, frozen=True, kw_only=True, rename="upper"):
     backoff_http_codes: Annotated[
         list[int],
         Meta(
-            description="Statuses that trigger backing off. So does a refusal (neither 2xx nor a redirect) with any other "
-            "status, if it says when to come back: by Retry-After, or with no requests remaining and a reset time.",
+            description="Statuses that trigger backing off. So does a refusal (neither 2xx nor a redirect) with any "
+            "other status, if it says when to come back: by Retry-After, or with no requests remaining and a reset "
+            "time.",
         ),
     ] = msgspec.field(default_factory=_default_codes)
     backoff_exceptions: Annotated[

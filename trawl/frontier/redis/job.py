@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import trio
 
-from trawl.errors import JobError, SessionEnded, TrawlError
+from trawl.errors import HostGivenUp, JobError, SessionEnded, TrawlError
 from trawl.frontier.base import LaneKey, OutboxItem
 from trawl.frontier.job import (
     AT_ONCE,
@@ -49,12 +49,13 @@ from trawl.frontier.job import (
     wall_time,
 )
 from trawl.frontier.parts import HELD, number_in, part_in, part_of_lane
-from trawl.frontier.record_format import repack, unpack
+from trawl.frontier.record_format import repack, requeued_row, unpack
 from trawl.frontier.redis.client import Address, Call, StoreConnectionError, StoreServer
 from trawl.frontier.redis.layout import (
     KEY_BYTES,
     Keys,
     end_of_lane,
+    failed_parts,
     kept_of,
     key_of,
     mark_of,
@@ -76,6 +77,7 @@ logger: logging.Logger = logging.getLogger("trawl.frontier")
 T = TypeVar("T")
 
 _CLOSE_SECONDS = 8.0
+_GIVEN_UP = HostGivenUp.WORDS.encode()
 _LANES_AT_ONCE = 32
 
 
@@ -256,10 +258,39 @@ class RedisJob(Job):
         await self._bring_forward(now)
         return Snapshot((), 0, self._seen, () if not self._seen else None)
 
-    async def read_failed(self, limit: int) -> list[bytes]:
-        """Read up to ``limit`` failed requests, as they are stored. A checkpoint."""
-        found: list[bytes] = await self._read(("failed", [self._keys.failed], [0, limit]), as_is)
+    async def read_failed(self, limit: int, after: int = 0) -> list[bytes]:
+        """Read up to ``limit`` failed requests after the first ``after``, as they are stored. A checkpoint."""
+        found: list[bytes] = await self._read(("failed", [self._keys.failed], [after, limit]), as_is)
         return found[::2]
+
+    async def requeue_failed(self, now: float, *, are_given_up: bool = False) -> list[Row]:
+        """Queue failed requests again, as if they had never been tried. Returns their rows. A checkpoint.
+
+        Args:
+            now: The wall time, in seconds since 1970.
+            are_given_up: Only those of hosts that were given up.
+        """
+        rows: list[Row] = []
+        others = 0
+        while found := await self.read_failed(AT_ONCE, others):
+            wanted = [member for member in found if not are_given_up or failed_parts(member)[0].startswith(_GIVEN_UP)]
+            others += len(found) - len(wanted)
+            requeued = []
+            for member in wanted:
+                order, lane, _, _ = self._place(member)
+                requeued.append((member, requeued_row(order, lane, unpack(failed_parts(member)[1]), now)))
+            if requeued:
+                await self.apply(Step(requeued=requeued), as_is)
+                rows += [row for _, row in requeued]
+        return rows
+
+    async def requeue_given_up(self, now: float) -> int:
+        """Queue the requests of hosts that were given up again, before the frontier is opened. A checkpoint."""
+        if not (self.session.is_first or self.session.is_alone):
+            return 0
+        rows = await self.requeue_failed(now, are_given_up=True)
+        self.session.requeued(rows)
+        return len(rows)
 
     async def aclose(self) -> None:
         """Write what was kept, and give the job free for the next process. A checkpoint; cancelled, it does so too.

@@ -52,6 +52,7 @@ __all__ = [
     "KEY_BYTES",
     "Keys",
     "end_of_lane",
+    "failed_parts",
     "kept_of",
     "key_of",
     "mark_of",
@@ -178,6 +179,13 @@ def place_of(key: bytes) -> Place:
     bits = bits ^ _MIDDLE if bits & _MIDDLE else bits ^ _ALL
     share: float = struct.unpack(">d", struct.pack(">Q", bits))[0]
     return order - _MIDDLE, lane - _MIDDLE, priority - _MIDDLE, share
+
+
+def failed_parts(member: bytes) -> tuple[bytes, bytes]:
+    """Return the reason and the record of a failed request."""
+    start = KEY_BYTES + 4
+    end = start + int.from_bytes(member[KEY_BYTES:start], "big")
+    return member[start:end], member[end:]
 
 
 def row_of(member: bytes) -> Row:

@@ -6,21 +6,29 @@ Reading disturbs nobody. Queueing failed requests again joins the job for a mome
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar
 
 import trio
 
-from trawl.errors import JobError
-from trawl.frontier.inspect import Failure, JobReport, SessionReport, json_line, requeued_row
-from trawl.frontier.job import Step, as_is
+from trawl.errors import HostGivenUp, JobError
+from trawl.frontier.inspect import Failure, JobReport, SessionReport, json_line
 from trawl.frontier.parts import SessionState, is_held
 from trawl.frontier.record_format import unpack
 from trawl.frontier.redis import client
 from trawl.frontier.redis.client import Address, Call, StoreConnectionError, StoreServer
-from trawl.frontier.redis.layout import KEY_BYTES, Keys, end_of_lane, kept_of, place_of, start_of_lane, texts_of
+from trawl.frontier.redis.layout import (
+    KEY_BYTES,
+    Keys,
+    end_of_lane,
+    failed_parts,
+    kept_of,
+    place_of,
+    start_of_lane,
+    texts_of,
+)
 from trawl.frontier.redis.startup import check_head, open_job
 
 __all__ = ["export_pending", "failures", "inspect_job", "requeue_failed", "wish"]
@@ -45,8 +53,13 @@ def inspect_job(url: str, *, has_scopes: bool = True) -> JobReport:
     return _asked(url, partial(_report, has_scopes=has_scopes))
 
 
-def failures(url: str, limit: int) -> list[Failure]:
+def failures(url: str, limit: int, *, are_given_up: bool = False) -> list[Failure]:
     """Return the latest ``limit`` failed requests, latest first.
+
+    Args:
+        url: The job's address.
+        limit: The greatest number of them.
+        are_given_up: Return the requests of hosts that were given up instead.
 
     Raises:
         JobError: The server does not answer, or refuses.
@@ -54,8 +67,13 @@ def failures(url: str, limit: int) -> list[Failure]:
     """
 
     async def ask(ask: _Ask, keys: Keys, _: Address) -> list[Failure]:
-        found = await ask(("failed", [keys.failed], [0, limit]))
-        return [_failure(member) for member in found[::2]]
+        found: list[Failure] = []
+        async for member in _failed(ask, keys):
+            if _is_given_up(member) is are_given_up:
+                found.append(_failure(member))
+                if len(found) == limit:
+                    break
+        return found
 
     return _asked(url, ask)
 
@@ -75,16 +93,8 @@ def requeue_failed(url: str, now_utc: datetime) -> int:
     address = Address.parse(url)
 
     async def requeue() -> int:
-        count = 0
         async with open_job(address, "fast", exports=False, works=False) as job:
-            while found := await job.read_failed(AT_ONCE):
-                rows = []
-                for member in found:
-                    order, lane, _, _ = place_of(member)
-                    rows.append((member, requeued_row(order, lane, unpack(_parts(member)[1]), now_utc.timestamp())))
-                await job.apply(Step(requeued=rows), as_is)
-                count += len(rows)
-        return count
+            return len(await job.requeue_failed(now_utc.timestamp()))
 
     return trio.run(requeue)
 
@@ -108,7 +118,9 @@ def wish(url: str, what: str) -> None:
 
 
 def export_pending(url: str) -> Iterator[bytes]:
-    """Yield each pending request as a line of JSON, by lane. Values that JSON lacks are written as text.
+    """Yield each pending request as a line of JSON, by lane, those of hosts that were given up at the end.
+
+    Values that JSON lacks are written as text.
 
     Raises:
         JobError: The server does not answer, or refuses.
@@ -125,8 +137,13 @@ def export_pending(url: str) -> Iterator[bytes]:
         members = _asked(url, ask)
         yield from (json_line(unpack(member[KEY_BYTES:])) for member in members)
         if len(members) < AT_ONCE:
-            return
+            break
         after = members[-1] + b"\0"
+
+    async def given_up(ask: _Ask, keys: Keys, _: Address) -> list[bytes]:
+        return [failed_parts(member)[1] async for member in _failed(ask, keys) if _is_given_up(member)]
+
+    yield from (json_line(unpack(record)) for record in _asked(url, given_up))
 
 
 _Ask = Callable[[Call], Awaitable[Any]]
@@ -170,14 +187,18 @@ async def _report(ask: _Ask, keys: Keys, address: Address, *, has_scopes: bool) 
     told = texts_of(head)
     sessions = _sessions(told, left, dict(zip(notes[::2], notes[1::2], strict=True)))
     names = [session.name for session in sessions if session.lease_left > 0]
+    given_up = 0
+    if failed and has_scopes:  # else, once a second, all count as failed
+        given_up = sum([_is_given_up(member) async for member in _failed(ask, keys)])
     return JobReport(
         name=address.shown,
         owner=", ".join(names) or None,
         last_error="",
-        pending=pending,
+        pending=pending + given_up,
         leased=min(pending, sum([each.state.in_flight for each in sessions if each.state and each.lease_left > 0])),
         oldest_lease=None,
-        failed=failed,
+        failed=failed - given_up,
+        given_up=given_up,
         seen=int(told.get("marks", "0")),
         items=items,
         scopes=await _scopes(ask, keys) if has_scopes else [],
@@ -237,13 +258,19 @@ async def _members(ask: _Ask, keys: Keys, after: bytes, below: bytes) -> list[by
     return members
 
 
-def _parts(member: bytes) -> tuple[bytes, bytes]:
-    """Return the reason and the record of a failed request."""
-    start = KEY_BYTES + 4
-    end = start + int.from_bytes(member[KEY_BYTES:start], "big")
-    return member[start:end], member[end:]
+async def _failed(ask: _Ask, keys: Keys) -> AsyncGenerator[bytes, None]:
+    """Yield the failed requests, latest first."""
+    after = 0
+    while found := (await ask(("failed", [keys.failed], [after, AT_ONCE])))[::2]:
+        for member in found:
+            yield member
+        after += len(found)
+
+
+def _is_given_up(member: bytes) -> bool:
+    return failed_parts(member)[0].startswith(HostGivenUp.WORDS.encode())
 
 
 def _failure(member: bytes) -> Failure:
-    reason, record = _parts(member)
+    reason, record = failed_parts(member)
     return Failure(unpack(record).url, reason.decode("utf-8", "replace"))

@@ -80,6 +80,7 @@ class JobSession:
 
     Attributes:
         began_at: When the first of the sessions that work on the job now began, on the run clock.
+        is_first: No other session worked on the job when this one joined it.
         owned: Its parts, each with the number of the last arrival when it was taken.
         exporter: Who exports the items: the session, the name of its process, and microseconds of its lease.
         heard: The number of the last arrival that was heard.
@@ -92,6 +93,7 @@ class JobSession:
     def __init__(self, keys: Keys, number: int, elapsed: int, *, works: bool, exports: bool, shown: str) -> None:
         self.number: int = number
         self.began_at: float = trio.current_time()
+        self.is_first: bool = False
         self.owned: dict[int, int] = {}
         self.exporter: tuple[str, str, int] = ("", "", 0)
         self.heard: int = 0
@@ -289,6 +291,10 @@ class JobSession:
     def held(self) -> Sequence[HeldLane]:
         """The lanes of held requests, as long as nobody follows."""
         return self._gained[1]
+
+    def requeued(self, rows: Sequence[Row]) -> None:
+        """Note requests that this session has queued again, as long as nobody follows."""
+        self._arrived += [row for row in rows if part_in(row[1]) in self.owned]
 
     def brought_forward(self, due: Mapping[int, int | None]) -> None:
         """Note when the first request of lanes may go, as long as nobody follows."""

@@ -187,6 +187,7 @@ async def _join(server: StoreServer, address: Address, keys: Keys, options: _Ses
     ((number, elapsed, others, worked),) = await server.run([("join", keys.of_join, arguments)])
     session = JobSession(keys, number, int(elapsed), works=options.works, exports=options.exports, shown=address.shown)
     session.began_at -= int(worked) / 1e6
+    session.is_first = options.works and not others
     if options.works and (words := _differences(options.terms, others, options.lease)):
         await server.run([session.call(None, takes=False, leaves="clean")])
         raise UsageError(f"job {address.shown}: {words}")

@@ -94,8 +94,7 @@ if last == number - 1 then
       end
       at = at + 4
     elseif operation == 'Q' then
-      redis.call('ZREM', failed, first)
-      add(second)
+      if redis.call('ZREM', failed, first) == 1 then add(second) end
       at = at + 3
     elseif operation == 'P' then
       redis.call('SADD', orders, session .. ' ' .. second)
