@@ -24,7 +24,7 @@ HOST = "a.example"
 PAGE = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
 REFUSED = b"HTTP/1.1 429 Too Many Requests\r\nRetry-After: 5\r\nContent-Length: 0\r\n\r\n"
 FREE: dict[str, Any] = {"delay": 0.0, "delay_per_slot": 0.0, "concurrency": 4}
-SETTINGS = {"ROBOTSTXT_OBEY": False, "RANDOMIZE_DOWNLOAD_DELAY": False, "BACKOFF_JITTER": 0, "RETRY_TIMES": 1}
+SETTINGS = {"ROBOTSTXT_OBEY": False, "RANDOMIZE_DOWNLOAD_DELAY": False, "BACKOFF_JITTER": 0, "RETRY_TIMES": 0}
 
 
 class Pages(trawl.Spider):
@@ -158,7 +158,8 @@ async def test_d01_a_hold_that_came_since_its_first_send_holds_the_second(autoju
         def parse(self, response: Response) -> Iterator[Any]:
             yield {"path": response.url.rpartition("/")[2]}
             if response.url.endswith("/0"):
-                yield from (Request(f"http://{HOST}/{number}") for number in (1, 2))
+                once_more = {"max_retry_times": 1}
+                yield from (Request(f"http://{HOST}/{number}", meta=once_more) for number in (1, 2))
 
     no_delay = {"backoff": {"min_delay": 0.0}, "concurrency": 2}  # so that nothing is counted by sends
     result, lines = await crawled(
