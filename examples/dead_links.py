@@ -6,8 +6,8 @@
     trawl job dead-links
 
 Stop it with Ctrl-C, or kill it: the same first command goes on where it was, and each dead link is in the feed once.
-The second tells how far it is. A link of a site that was given up, because it was down for long, is dead, too. Sites are
-asked side by side, each at its own pace. A new list needs a new job.
+The second tells how far it is. A link of a site that was given up, because it was down for long, is dead, too. Sites
+are asked side by side, each at its own pace. A new list needs a new job.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import AsyncGenerator, Iterator
 from dataclasses import dataclass
 
 import trawl
-from trawl.exceptions import DownloadError
+from trawl.exceptions import DownloadError, HttpError
 
 NO_HEAD = (405, 501)
 """How servers answer that know no HEAD (RFC 9110, 15.5.6 and 15.6.2)."""
@@ -59,22 +59,17 @@ class DeadLinks(trawl.Spider[DeadLink]):
             yield from filter(None, map(str.strip, lines))
 
     def asking(self, method: str, url: str) -> trawl.Request:
-        """A request whose answer is wanted whatever its status; what is in it survives a kill."""
-        return trawl.Request(
-            url,
-            method=method,
-            errback=self.no_answer,
-            meta={"handle_httpstatus_all": True},
-            cb_kwargs={"url": url},
-        )
+        """A request for a link; what is in it survives a kill."""
+        return trawl.Request(url, method=method, errback=self.failed, cb_kwargs={"url": url})
 
-    def parse(self, response: trawl.Response, url: str) -> DeadLink | trawl.Request | None:
-        """A dead link, or nothing. Redirects have been followed, and what may pass has been tried again."""
-        if response.status in NO_HEAD and response.request is not None and response.request.method == "HEAD":
+    def parse(self, response: trawl.Response, url: str) -> None:
+        """A link that leads to a page, after redirects."""
+
+    def failed(self, error: HttpError | DownloadError) -> DeadLink | trawl.Request:
+        """A status of 400 or above, a host that is gone or was given up, a certificate that is wrong, a timeout."""
+        url, status = error.request.cb_kwargs["url"], None
+        if error.response is not None:
+            status = error.response.status
+        if status in NO_HEAD and error.request.method == "HEAD":
             return self.asking("GET", url)
-        return DeadLink(url, response.status, f"answered {response.status}") if response.status >= 400 else None
-
-    def no_answer(self, error: DownloadError) -> DeadLink:
-        """A host that is gone or was given up, a certificate that is wrong, a timeout."""
-        status = None if error.response is None else error.response.status
-        return DeadLink(error.request.cb_kwargs["url"], status, error.cause)
+        return DeadLink(url, status, error.cause if isinstance(error, DownloadError) else f"answered {status}")

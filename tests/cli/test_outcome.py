@@ -18,7 +18,7 @@ from trawl.cli import main
 from trawl.cli.summary import StatsFile
 from trawl.errors import ConnectFailed, TrawlError
 from trawl.observe import Stats
-from trawl.testing import SimulatedWeb
+from trawl.testing import SimulatedResponse, SimulatedWeb
 
 FAILING = FOLLOWER.replace('yield {"url": response.url}', "1 / 0")
 NO_ITEMS = FOLLOWER.replace('yield {"url": response.url}', "pass")
@@ -79,6 +79,16 @@ def test_kinds_are_given_one_by_one_or_together_and_a_good_crawl_meets_none(
     assert crawled(NO_ITEMS, *every) == 3
     assert "the crawl fails on no-items: no item came" in last_line(capfd)
     assert crawled(NO_ITEMS, "--fail-on", "errors") == 0
+
+
+def test_a_host_that_was_given_up_is_a_failure_where_asked_to(capfd: pytest.CaptureFixture[str]) -> None:
+    Path("pages.py").write_text(FOLLOWER)
+    command = ["crawl", "pages.py", *QUICK, "-s", "ROBOTSTXT_RETRY_TIMES=0", "--quiet", "--fail-on", "given-up"]
+    for status in (3, 3, 0):  # with the job, whose last run has its page
+        web = SimulatedWeb()
+        web.add_host("a.example", robots=SimulatedResponse(503) if status else "")
+        assert main([*command, "--job", "job"], crawl_with=crawl_on(web)) == status
+        assert ("the crawl fails on given-up: 1 request of a host that" in capfd.readouterr().err) is bool(status)
 
 
 def test_a_crawl_that_failed_or_was_stopped_keeps_its_own_status() -> None:

@@ -538,6 +538,26 @@ def test_trawl_job_shows_queues_again_and_prints_a_job_in_a_server(
         inspect_job("redis://store/other")
 
 
+def test_b20_the_next_run_sends_requests_of_hosts_that_were_given_up_in_a_server_too(
+    tmp_path: Path, store: SimulatedStore, in_trio: Callable[..., Any]
+) -> None:
+    down = SimulatedWeb()
+    down.add_host("a.example", status=503)
+    runs = Runs(tmp_path, down, settings=EXACT)
+    result = in_trio(runs.run)
+    assert (result.reason, result.stats["given_up_count"]) == ("finished", 1)
+    report = inspect_job(URL)
+    assert (report.pending, report.given_up, report.failed) == (1, 1, 0)
+    assert failures(URL, 5) == []
+    (failure,) = failures(URL, 5, are_given_up=True)
+    assert failure.reason.startswith("its host was given up: no good response for 900 s")
+    assert len(list(export_pending(URL))) == 1
+    runs.web = site(5)
+    result = in_trio(runs.run)
+    assert runs.urls == all_urls(5)
+    assert (inspect_job(URL).pending, inspect_job(URL).failed) == (0, 0)
+
+
 @pytest.fixture
 def in_trio() -> Callable[..., Any]:
     return lambda run: trio.run(run, clock=MockClock(autojump_threshold=0))

@@ -147,8 +147,8 @@ class MiddlewareSettings(Struct, frozen=True, kw_only=True, rename="upper"):
         Meta(
             ge=0,
             title="times",
-            description="Maximum of retries for one request; 0: nothing is sent twice, also after a 429 or a 503, which "
-            "are not counted otherwise. Meta `max_retry_times` overrides it.",
+            description="Maximum of retries for one request; 0: nothing is sent twice, also not after a 429 or a 503,"
+            " which are not counted otherwise. Meta `max_retry_times` overrides it.",
         ),
     ] = 2
     retry_http_codes: Annotated[tuple[int, ...], Meta(description="Response statuses to retry.")] = (

@@ -224,7 +224,7 @@ def failings(stats: Mapping[str, object]) -> dict[str, str]:
         kinds = ", ".join(_parts(stats, (("download_error_count/", ""),)))
         found["unreachable"] = f"no server could be reached{f' ({kinds})' if kinds else ''}"
     if given_up := _count(stats, "given_up_count"):
-        found["given-up"] = f"{counted(given_up, 'request')} of hosts that were given up"
+        found["given-up"] = f"{counted(given_up, 'request')} of a host that was given up"
     return found
 
 

@@ -499,7 +499,7 @@ class Throttle:
             "%s: no good answer for %g s since its first refusal (last: %s); its pending requests are refused",
             scope.id, round(seconds, 1), state.trigger_source,
         )  # fmt: skip
-        words = f"{HostGivenUp.WORDS}: no good response for {seconds:.0f} s, the last attempt"
+        words = f"{HostGivenUp.WORDS}: no good response for {seconds:.0f} s; last attempt"
         self.given_up.add(scope.id, self._wall.to_utc(now), give_up_error(words, *timer.last))
         state.start_afresh()
         # Rampup and AutoThrottle begin anew, with backing off.
