@@ -9,7 +9,7 @@ A host costs two timeouts at most, one for its robots.txt and one for its page, 
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 
 import trawl
 from trawl.exceptions import DownloadError, HttpError
@@ -33,9 +33,13 @@ class ManyHosts(trawl.Spider[dict[str, object]]):
 
     async def start(self) -> AsyncGenerator[trawl.Request, None]:
         """The first page of each host."""
+        for host in self.hosts():
+            yield trawl.Request(f"http://{host}/", errback=self.failed, cb_kwargs={"host": host})
+
+    def hosts(self) -> Iterator[str]:
+        """The hosts of the file."""
         with open(self.file, encoding="utf-8") as lines:
-            for host in filter(None, map(str.strip, lines)):
-                yield trawl.Request(f"http://{host}/", errback=self.failed, cb_kwargs={"host": host})
+            yield from filter(None, map(str.strip, lines))
 
     def parse(self, response: trawl.Response, host: str) -> dict[str, object]:
         """A host with a page, after redirects."""

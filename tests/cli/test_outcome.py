@@ -100,7 +100,7 @@ def test_a_crawl_that_failed_or_was_stopped_keeps_its_own_status() -> None:
 def test_an_unknown_kind_is_refused(capfd: pytest.CaptureFixture[str]) -> None:
     assert crawled(FOLLOWER, "--fail-on", "errors,404") == 2
     assert (
-        "--fail-on 404: there is no such failure; use errors, no-items, unreachable, fewer-items=30%"
+        "--fail-on 404: there is no such failure; use errors, no-items, unreachable, given-up, fewer-items=30%"
         in capfd.readouterr().err
     )
 

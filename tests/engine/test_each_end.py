@@ -52,7 +52,7 @@ class Ends(trawl.Spider):
             yield trawl.Request(f"http://a.example/other/{number}", self.other)
 
     def parse(self, response: trawl.Response) -> None:
-        self.ends[response.request.url, "callback"] += 1
+        self.ends[response.meta.get("redirect_urls", [response.url])[0], "callback"] += 1
 
     def failed(self, error: Any) -> None:
         self.ends[error.request.url, "errback"] += 1
@@ -164,7 +164,7 @@ def test_each_request_has_exactly_the_end_that_the_guide_says(
 ) -> None:
     web = SimulatedWeb()
     add(web)
-    spider = type("Ends", (Ends,), attributes)
+    spider: Any = type("Ends", (Ends,), attributes)
     sim = simulate(spider, web, settings)
     assert sim.reason == "finished"
     ends = Counter(end for (_, end), times in spider.ends.items() for _ in range(times))
