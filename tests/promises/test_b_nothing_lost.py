@@ -15,11 +15,11 @@ from trawl.exceptions import ConnectFailed, ConnectTimeout, DownloadError, NameN
 from trawl.testing import Outage, RateLimit, SimulatedResponse, SimulatedWeb, simulate
 from trawl.throttling import ThrottlingManager
 
-NO_RETRIES = {**SPACED, "RETRY_TIMES": 0}
+ONE_RETRY = {**SPACED, "RETRY_TIMES": 1}
 
 
 def test_a_429_never_counts_as_a_retry() -> None:
-    sim = crawl(web_of(handler=in_turn(200, *[429] * 8)), pages(3), NO_RETRIES)
+    sim = crawl(web_of(handler=in_turn(200, *[429] * 8)), pages(3), ONE_RETRY)
     assert len(sim.items) == 3
     assert sim.stats["response_status_count/429"] == 8
     assert "retry_count" not in sim.stats
@@ -33,7 +33,7 @@ def test_a_429_never_counts_as_a_retry_also_of_one_page_on_a_host_that_answers_t
     def handler(request: trawl.Request) -> SimulatedResponse:
         return SimulatedResponse(429 if request.url.endswith("/1") and next(answers) < 6 else 200)
 
-    sim = crawl(web_of(handler=handler), pages(12), NO_RETRIES)
+    sim = crawl(web_of(handler=handler), pages(12), ONE_RETRY)
     assert sim.stats["response_status_count/429"] == 6
     assert len(sim.items) == 12
     assert "retry_count" not in sim.stats
@@ -47,7 +47,7 @@ def test_a_trigger_with_a_valid_hint_never_counts(field: str) -> None:
         is_refused = request.url.endswith("/1") and next(answers) < 6
         return SimulatedResponse(503 if is_refused else 200, headers={field: "3"} if is_refused else {})
 
-    sim = crawl(web_of(handler=handler), pages(12), NO_RETRIES)
+    sim = crawl(web_of(handler=handler), pages(12), ONE_RETRY)
     assert len(sim.items) == 12
     assert "retry_count" not in sim.stats
 
@@ -142,7 +142,20 @@ def test_a_bad_page_reaches_its_errback_with_the_last_answer() -> None:
     assert error.response.status == 520
 
 
-@pytest.mark.parametrize("times", [0, 1, 2])
+@pytest.mark.parametrize("status", [403, 429, 500, 503])
+@pytest.mark.parametrize("headers", [{}, {"Retry-After": "20"}])
+@pytest.mark.parametrize("by_meta", [True, False])
+def test_without_retries_nothing_is_sent_twice(status: int, headers: dict[str, str], by_meta: bool) -> None:
+    meta = {"max_retry_times": 0} if by_meta else {}
+    answers = iter([SimulatedResponse(status, headers=headers)] * 3)
+    web = web_of(latency=0.1, handler=lambda request: next(answers, SimulatedResponse()))
+    settings = {**SPACED, "RETRY_TIMES": 2 if by_meta else 0}
+    sim = crawl(web, [trawl.Request(url, meta=dict(meta)) for url in pages(8)], settings)
+    assert [send.url for send in sim.sends] == pages(8)
+    assert len(sim.items) == 5
+
+
+@pytest.mark.parametrize("times", [1, 2])
 @pytest.mark.parametrize("slots", [1, 4])
 def test_an_outage_ends_nobody(times: int, slots: int) -> None:
     web = web_of(latency=0.1, outages=[(5.0, 400.0)])
@@ -154,13 +167,13 @@ def test_an_outage_ends_nobody(times: int, slots: int) -> None:
 
 @pytest.mark.parametrize("error", [ReadTimeout, ConnectFailed])
 def test_an_outage_without_answers_ends_nobody(error: type[DownloadError]) -> None:
-    sim = crawl(web_of(latency=0.1, outages=[Outage(5.0, 400.0, error=error)]), pages(20), NO_RETRIES)
+    sim = crawl(web_of(latency=0.1, outages=[Outage(5.0, 400.0, error=error)]), pages(20), ONE_RETRY)
     assert len(sim.items) == 20
 
 
 @pytest.mark.parametrize("robots", [True, False])
 def test_an_outage_at_the_very_start_ends_nobody(robots: bool) -> None:
-    sim = crawl(web_of(latency=0.1, outages=[(0.0, 300.0)]), pages(5), {**NO_RETRIES, "ROBOTSTXT_OBEY": robots})
+    sim = crawl(web_of(latency=0.1, outages=[(0.0, 300.0)]), pages(5), {**ONE_RETRY, "ROBOTSTXT_OBEY": robots})
     assert len(sim.items) == 5
 
 

@@ -12,6 +12,8 @@ with our commands), functions in a schema are off, and no extension can be loade
 Each function on the tables is a part of a transaction. Values that are read are checked as far as that costs next to
 nothing: their types, which SQLite does not enforce, and whether rows are missing. Another program may have changed the
 database, and a silent loss is worse than an error.
+
+Length: all SQL on the tables is read, and checked against their form, in one place.
 """
 
 from __future__ import annotations

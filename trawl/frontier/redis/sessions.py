@@ -14,6 +14,8 @@ A part is not ours from the moment at which it is given back here, though the st
 stored in it meanwhile is found by its next owner.
 
 Only the job in a server has one: what it hears of others is kept apart from the steps that it writes.
+
+Length: what one script tells is one object, which follows it in one order.
 """
 
 from __future__ import annotations
