@@ -101,10 +101,10 @@ ROWS: dict[str, list[Case]] = {
         case(answering(403, Retry_After="20"), HttpError, 403, others=30),
         case(answering(503), HttpError, 503, {"RETRY_TIMES": 0}),
     ],
-    "the same, where `handle_httpstatus_list` names the status": [
+    "another status that `handle_httpstatus_list` contains": [
         case(answering(status), meta={"handle_httpstatus_list": [status]}, others=30) for status in (404, 503)
     ],
-    "no response: timeout, no such name, connection refused, broken off": [
+    "no response: timeout, unknown host name, connection refused, broken off": [
         *[
             case(failing(broken(error)), error, others=30)
             for error in (ConnectFailed, ConnectTimeout, ReadTimeout, DownloadTimeout, ResponseBroken, TLSFailed)
@@ -144,7 +144,7 @@ ENDS = {"callback": "callback", "the callback": "callback", "neither": "neither"
 
 def table() -> dict[str, str]:
     """The table of the guide: what happened, and where it goes."""
-    text = GUIDE.read_text(encoding="utf-8").partition("## Which end it is")[2].partition("\n\nBefore")[0]
+    text = GUIDE.read_text(encoding="utf-8").partition("## Which end it is")[2].partition("\n\nBefore ")[0]
     lines = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| ")]
     return {what.strip(): where.strip() for what, where in lines[1:]}
 
