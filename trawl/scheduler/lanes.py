@@ -283,7 +283,7 @@ class Lane:
         if grant.has_places:  # as if it had them from now on: the time before is that of its middleware
             grant.prepared_for = now - grant.granted_at
             grant.granted_at = now
-        return [scope for scope in self.scopes if scope.reached()]
+        return [scope for scope in self.scopes if scope.reached(grant.prepared_for)]
 
     def responded(self, grant: Grant, at: float) -> None:
         """Tell its scopes that user code has responded to ``grant``, which counts as sent at ``at``."""

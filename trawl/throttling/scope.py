@@ -19,8 +19,8 @@ closed from a take until that request is sent, or fails before it was. ::
 Where a user's own code runs before the send, a request *begins* first, which takes nothing: :meth:`Scope.gate` says
 when it may begin, so that it is there at its instant, and :meth:`Scope.begins_at` when enough pages have begun. When
 that code has run the request takes the scope: :meth:`Scope.place_at` says when. But that code may respond itself, and
-then the server was asked when it started. So until a request of the scope has come to the wire, and for good once user
-code has responded to one, the scope is *guarded*: its requests take it before that code runs.
+then the server was asked when it started. So the scope is *guarded* at first: its requests take it before that code
+runs. Once that code has awaited something before a send, they take it after that; once it has responded, never again.
 
 The answer is an instant: at or before ``now`` means go, later means not before then, ``inf`` means that only another
 request's *sent* or *give* can help. Policies, hints and the user change a limit by setting the attributes in force and
@@ -104,6 +104,7 @@ class Scope:
         pages: The page budget, or None.
         in_flight: Requests that have taken a place and not given it back.
         is_guarded: User code may respond to its requests instead of the wire, so they take it before that code runs.
+        is_passed: User code has let one through to the wire.
         is_responded: User code has responded to one.
         begins_without_places: Requests begin without a place.
         begun: Requests that have begun and have no place yet: their middleware runs, or they wait for the place.
@@ -164,6 +165,7 @@ class Scope:
         "id",
         "in_flight",
         "is_guarded",
+        "is_passed",
         "is_responded",
         "jitter",
         "lanes",
@@ -185,6 +187,7 @@ class Scope:
         self.id: str = id
         self.in_flight: int = 0
         self.is_guarded: bool = False
+        self.is_passed: bool = False
         self.is_responded: bool = False
         self.begins_without_places: bool = False
         self.begun: int = 0
@@ -462,15 +465,23 @@ class Scope:
         self.begun_amount = self.begun_amount - amount if self.begun else 0.0
 
     def guard(self) -> None:
-        """Have its requests take it before user code runs, which may respond, unless they are known to reach the wire.
+        """Have its requests take it before user code runs, which may respond, unless that is known to await and send.
 
         One that several processes need is not guarded: its token is only good for a moment.
         """
         if not self.is_guarded and not self.begins_without_places:
             self.is_guarded, self.lead = True, 0.0
 
-    def reached(self) -> bool:
-        """Note that a request came to the wire. Returns True if the scope is guarded no more, for that reason."""
+    def reached(self, awaited: float) -> bool:
+        """Note that user code let a request through to the wire, after so many seconds.
+
+        Returns True if the scope is guarded no more.
+        """
+        self.is_passed = True
+        return awaited > MIN_LEAD and self.unguard()
+
+    def unguard(self) -> bool:
+        """Have its requests take it when user code has run, unless that has responded. Returns True if that is new."""
         if not self.is_guarded or self.is_responded:
             return False
         self.is_guarded, self.begins_without_places = False, True
@@ -489,6 +500,7 @@ class Scope:
         if self.pages is not None:
             self.pages.under_way -= 1
         self.begin(amount)
+        self.unguard()
 
     def begins_at(self, now: float, amount: float = 1.0) -> float:
         """Decide when a page of ``amount`` may begin without a place, which :meth:`gate` lets through.
@@ -621,7 +633,7 @@ class Scope:
         self.unsent -= 1
         took = now - granted_at
         is_early = self.delay + self.delay_per_slot > 0.0 or (self.begins_without_places and self.quota is not None)
-        if is_early and not self.is_guarded and (took + prepared_for > MIN_LEAD or self.lead):
+        if is_early and (self.is_passed or not self.is_guarded) and not self.is_responded and (took + prepared_for > MIN_LEAD or self.lead):
             if not self.begins_without_places:
                 self.lead = _followed(self.lead, min(took, MAX_LEAD), QUICK)
             else:
