@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from tests.mixtures.running import Look, Trace
+from tests.mixtures.running import USER_CODE, Look, Trace
 from tests.mixtures.world import Mixture, Step
 from trawl.testing import Send
 
@@ -131,6 +131,8 @@ class _Checker:
 
     def charged(self) -> Iterator[str]:
         for send in self.sends:
+            if send.error == USER_CODE:
+                continue
             wanted = {scope: 1.0 if amount is None else amount for scope, amount in self.scopes_of(send.url).items()}
             if dict(send.scopes) != wanted:
                 yield f"{send.time:.3f} {send.url} charged to {dict(send.scopes)}, not {wanted}"
@@ -160,7 +162,9 @@ class _Checker:
                 wish = min(self.crawl_delay(scope, before.time), self.crawl_delay(scope, send.time))
                 if any("rate" in each for each in self.around(scope, send.time)):
                     least = 0.0  # it may be late by its way to the wire, which is made up for: see below
-                if gap < max(least, wish) - EPSILON:
+                # The first that user code responds to started as early as one that has to connect.
+                early = self.connect if USER_CODE in (send.error, before.error) else 0.0
+                if gap < max(least, wish) - early - EPSILON:
                     yield f"{scope}: {gap:.6f} s before {send.time:.3f}, at least {least:g}, robots.txt {wish:g}"
             for (before, _), (_, _), (send, _) in zip(sends, sends[1:], sends[2:], strict=False):
                 # By one interval at once: that of three sends holds one whole one.
@@ -188,6 +192,8 @@ class _Checker:
     def _rested(self, scope: str, sends: Sequence[tuple[Send, float]]) -> Iterator[str]:
         latest: dict[int, float] = {}
         for send, _ in sends:
+            if send.error == USER_CODE:  # it is not told which slot it had
+                continue
             slot = send.slots.get(scope, 0)
             config = self.configs(scope, send.time)[0]
             least = config["delay_per_slot"] * _low(config["jitter"])
@@ -260,6 +266,7 @@ class _Checker:
             is_asked = step.parent is None or arrives[step.parent]
             leads_on = step.kind in ("redirect", "replace", "rewrite")
             forbidden = step.kind == "no" or (leads_on and step.end == "no")
+            forbidden = forbidden or self.mixture.user_code(step.url) == "ignores"
             arrives[step.number] = is_asked and not forbidden
             wanted = int(arrives[step.number])
             if found[step.number] != wanted:
@@ -296,6 +303,7 @@ class _Checker:
             or self.moves(host)
             or self.mixture.settings["AUTOTHROTTLE_ENABLED"]
             or site.limit
+            or any(send.error == USER_CODE for send, _ in self.of_scope[host])
         )
 
     def _may_go(self, send: Send, step: Step, index: int) -> float:

@@ -10,13 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import attrs
+import msgspec
 import trio
 
 import trawl
 from tests.mixtures.world import Mixture, Step
 from trawl._run import crawl_with
 from trawl.blocking import InlineBlocking
-from trawl.http import Fetch, Outcome, Replace, Request
+from trawl.exceptions import IgnoreRequest
+from trawl.http import Fetch, HtmlResponse, Outcome, Replace, Request
 from trawl.settings import Layer, load
 from trawl.testing import Send
 from trawl.testing.clock import VirtualClock, seeded_scheduling
@@ -25,6 +27,9 @@ from trawl.testing.sends import ScopeTracker
 __all__ = ["Look", "Trace", "run_mixture"]
 
 START_UTC = datetime(2025, 1, 1, tzinfo=UTC)
+USER_CODE = "user code"
+"""In the place of the error of what user code did instead of the wire."""
+
 LONGEST = 20_000.0
 """Virtual seconds after which a mixture counts as stuck."""
 
@@ -61,6 +66,7 @@ class Trace:
         kills: When it was killed.
         began: When each run began.
         reason: How the last run ended.
+        failed: The URLs that user code has failed for, or done something else with.
     """
 
     sends: list[Send] = attrs.Factory(list)
@@ -69,6 +75,7 @@ class Trace:
     kills: list[float] = attrs.Factory(list)
     began: list[float] = attrs.Factory(list)
     reason: str = ""
+    failed: set[str] = attrs.Factory(set)
 
 
 class Killer(trio.abc.Instrument):
@@ -124,13 +131,27 @@ def spider_of(mixture: Mixture) -> type[trawl.Spider]:
     return Mixed
 
 
-def turns_elsewhere(mixture: Mixture) -> Callable[[Fetch], Fetch]:
-    """A middleware that answers with another host's page, before the send or after it, and awaits something before."""
+def turns_elsewhere(mixture: Mixture, asked: list[Send], failed: set[str]) -> Callable[[Fetch], Fetch]:
+    """A middleware that leads to another host's page, before the send or after it, and awaits something before.
+
+    What it does itself instead of the wire is added to ``asked``, as a send; ``failed`` are those that it failed for.
+    """
 
     def middleware(fetch: Fetch) -> Fetch:
         async def send(request: Request) -> Outcome:
+            entered_at = trio.current_time()
             if mixture.awaits is not None:
                 await trio.sleep(mixture.awaited(request.url))
+            does = mixture.user_code(request.url)
+            if does and not (does == "fails" and request.url in failed):
+                await trio.sleep(mixture.user_code_takes(request.url))
+                asked.append(asked_of_user_code(request, does, entered_at))
+                failed.add(request.url)
+                if does == "ignores":
+                    raise IgnoreRequest("not wanted")
+                if does == "fails":
+                    raise ConnectionResetError("as the network does")
+                return Outcome(request, response=HtmlResponse(request.url, body=b"<p>here</p>", request=request))
             kind, _, number = request.url.partition("//")[2].partition("/")[2].partition("/")
             if kind == "rewrite":
                 request = request.replace(url=mixture.steps[int(number)].target)
@@ -148,6 +169,23 @@ def turns_elsewhere(mixture: Mixture) -> Callable[[Fetch], Fetch]:
         return send
 
     return middleware
+
+
+def asked_of_user_code(request: Request, does: str, entered_at: float) -> Send:
+    """What user code is asked for, and does now, as a send of this run."""
+    host = request.url.split("/")[2]
+    return Send(
+        time=entered_at,
+        finished=trio.current_time(),
+        url=request.url,
+        host=host,
+        slot=0,
+        scopes={},
+        status=200 if does == "responds" else None,
+        method="GET",
+        slots={},
+        error=USER_CODE,
+    )
 
 
 def run_mixture(mixture: Mixture, folder: Path) -> Trace:
@@ -182,10 +220,15 @@ async def _one_run(
     """One run; returns the seconds after which it was killed, or None."""
     begun_at = trio.current_time()
     trace.began.append(start)
+    asked: list[Send] = []
+
+    def since(at: float) -> float:
+        return round(at - begun_at, 9)
+
     settings: dict[str, Any] = {
         **mixture.settings,
         "THROTTLING_SCOPES": mixture.scope_settings,
-        "DOWNLOADER_MIDDLEWARES": {turns_elsewhere(mixture): 560},
+        "DOWNLOADER_MIDDLEWARES": {turns_elsewhere(mixture, asked, trace.failed): 560},
         "FEEDS": {str(live / "items.jsonl"): {}},
         **({"JOB_DIR": str(live / "job")} if mixture.kills else {}),
     }
@@ -233,7 +276,8 @@ async def _one_run(
     finally:
         trio.lowlevel.remove_instrument(killer)
     end = trio.current_time() if killer.killed_at is None else killer.killed_at
-    for send in transport.send_log.sends(begun_at, end):
+    own = [msgspec.structs.replace(s, time=since(s.time), finished=since(s.finished)) for s in asked]
+    for send in sorted([*transport.send_log.sends(begun_at, end), *own], key=lambda send: (send.time, send.finished)):
         if send.time <= end - begun_at:
             finished = min(send.finished, end - begun_at)
             trace.sends.append(attrs_of(send, start, finished))

@@ -153,10 +153,26 @@ class Mixture:
         self.awaits: tuple[float, float] | None = draw.choice([None, None, (0.1, 0.1), (0.0, 1.0), (0.1, 8.0)])
         if is_plain:
             self.awaits = None
+        # Where it awaits before sends too, its requests enter it early, and what it does itself comes so much early.
+        may = self.awaits is None and not is_plain
+        self.has_user_code: bool = may and random.Random(f"user code:{seed}").random() < 0.8
+
+    def user_code(self, url: str) -> str:
+        """What a middleware does with a request: ``responds``, ``fails`` once, ``ignores``; "": sends it."""
+        kind = url.split("/")[3]
+        if not self.has_user_code or kind not in ("page", "end"):
+            return ""
+        draw = random.Random(f"user code:{self.seed}:{url}")
+        return draw.choice(["", "", "responds", "fails", "ignores" if kind == "page" else "responds"])
 
     def awaited(self, url: str) -> float:
         """Seconds that a middleware awaits before it sends the request for ``url``."""
         return 0.0 if self.awaits is None else random.Random(f"awaits:{self.seed}:{url}").uniform(*self.awaits)
+
+    def user_code_takes(self, url: str) -> float:
+        """Seconds that it takes for that."""
+        draw = random.Random(f"user code takes:{self.seed}:{url}")
+        return draw.choice([0.0, 0.0, draw.uniform(0.0, 3.0)])
 
     @property
     def scope_settings(self) -> dict[str, Mapping[str, Any]]:

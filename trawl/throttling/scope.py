@@ -574,8 +574,8 @@ class Scope:
         else:
             self.grants += 1
             # Before it counts as unsent, which _spaced_at() looks at.
-            if self.is_responded:  # it counts from here, whenever that is told
-                self._planned, self._behind, self._drawn = now, self.offset(), None
+            if self.is_responded:
+                self._planned = now  # it may count from here
             elif self.lead > 0.0 and self.delay > 0.0:
                 self._planned = max(now + self.lead, self._spaced_at())
         self.unsent += 1
@@ -633,7 +633,12 @@ class Scope:
         self.unsent -= 1
         took = now - granted_at
         is_early = self.delay + self.delay_per_slot > 0.0 or (self.begins_without_places and self.quota is not None)
-        if is_early and (self.is_passed or not self.is_guarded) and not self.is_responded and (took + prepared_for > MIN_LEAD or self.lead):
+        if (
+            is_early
+            and (self.is_passed or not self.is_guarded)
+            and not self.is_responded
+            and (took + prepared_for > MIN_LEAD or self.lead)
+        ):
             if not self.begins_without_places:
                 self.lead = _followed(self.lead, min(took, MAX_LEAD), QUICK)
             else:
@@ -643,11 +648,10 @@ class Scope:
         self.reserved = self.reserved - amount if self.unsent else 0.0
         self.waits.sent(now, self.last_sent)
         # Before last_sent moves: it is late against the interval that ends with this send.
-        if not (self.is_responded and took <= 0.0):  # else it counts since it took the scope
-            if self.limits.is_rate:
-                self._behind = self._behind_at(now, due_at)
-            self._drawn = None
+        if self.limits.is_rate:  # what user code responded late was not late itself
+            self._behind = self.offset() if self.is_responded and took <= 0.0 else self._behind_at(now, due_at)
         self.last_sent = max(self.last_sent, now)
+        self._drawn = None
         if self._slots is not None:
             self._slots.sent(slot, now)
         if self.quota is not None:
@@ -824,7 +828,7 @@ class Scope:
         if not self.unsent:
             return self.last_sent + self.interval()
         if self.is_responded:
-            return max(self.last_sent, self._planned) + self.interval()
+            return max(self.last_sent + self.interval(), self._planned + (self.grid_step or self.interval()))
         step = self.shortest
         if self.lead <= 0.0 or self.unsent * step > self.lead or self.unsent >= MAX_AHEAD:
             return inf
