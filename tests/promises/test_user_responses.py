@@ -111,7 +111,7 @@ def cases(*hows: str) -> pytest.MarkDecorator:
         (0.5, "", {"scopes": {A: {"rate": 2}}}),
     ],
 )
-def test_each_is_a_send_from_which_the_delay_counts(
+def test_a22_each_is_a_send_from_which_the_delay_counts(
     how: str, where: str, slow: float, least: float, robots: str, settings: dict[str, Any]
 ) -> None:
     user_code = UserCode(how, where, slow)

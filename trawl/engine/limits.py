@@ -212,8 +212,9 @@ class CrawlLimits:
     def decided(self, grant: Grant, outcome: Outcome | None) -> None:
         """Say what became of a grant: a page, or none after all. Safe to call twice.
 
-        A page is a whole response, of any status, that is neither a redirect nor to be tried again. What a cache, or a
-        middleware instead of the wire, answers is one too, though not in the budgets of scopes; robots.txt is not.
+        A page is a whole response, of any status, that is neither a redirect nor to be tried again. What a
+        middleware responds instead of the wire is one too, and what a cache does, though not in the budgets of scopes;
+        robots.txt is not.
 
         Args:
             grant: What was granted.

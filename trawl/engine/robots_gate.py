@@ -9,7 +9,7 @@ origins' do not. What comes back (RFC 9309, 2.3.1) decides:
   ``ROBOTSTXT_RETRY_TIMES`` more are made, if that is set. Then the gate opens on a verdict: what waits ends with a
   ``HostGivenUp``, so that a host that refuses for ever does not hang the crawl; after the whole time it is counted as
   ``robots_forbidden``, too. What does not count for the throttle, because the server asked for it, does not count here
-  either.
+  either. A robots.txt for which a user's middleware fails, or that it ignores, can't be read either.
 * An origin at an address that may not be connected to (``ALLOW_PRIVATE_ADDRESSES``) ends what waits with an
   ``AddressRefused``.
 * An origin that never answered and can't be connected to is tried ``ROBOTSTXT_RETRY_TIMES`` more, twice by default;
