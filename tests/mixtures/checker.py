@@ -134,7 +134,10 @@ class _Checker:
             if send.error == USER_CODE:
                 continue
             wanted = {scope: 1.0 if amount is None else amount for scope, amount in self.scopes_of(send.url).items()}
-            if dict(send.scopes) != wanted:
+            charged = dict(send.scopes)
+            if send.url.endswith("/robots.txt"):  # it goes the way of a request that waits for it, in its session
+                charged = {scope: amount for scope, amount in charged.items() if not scope.startswith("session:")}
+            if charged != wanted:
                 yield f"{send.time:.3f} {send.url} charged to {dict(send.scopes)}, not {wanted}"
 
     def places(self) -> Iterator[str]:
