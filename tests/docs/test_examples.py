@@ -42,6 +42,7 @@ FILES = {
     "spiders/quotes.py": QUOTES,
     "web.toml": WEB,
     "a.toml": WEB,
+    "hosts.txt": "a.example\n127.0.0.1:8765\n",
     "urls.txt": "http://a.example/1\nhttp://127.0.0.1:8765/no-such-page\n",
 }
 FIRST = {

@@ -165,7 +165,7 @@ def test_each_request_has_exactly_the_end_that_the_guide_says(
     web = SimulatedWeb()
     add(web)
     spider: Any = type("Ends", (Ends,), attributes)
-    sim = simulate(spider, web, settings)
+    sim = simulate(spider, web, settings, errors="collect")
     assert sim.reason == "finished"
     ends = Counter(end for (_, end), times in spider.ends.items() for _ in range(times))
     ends["neither"] = sum(sim.stats.get(name, 0) for name in STATISTICS)

@@ -90,7 +90,7 @@ def test_each_of_300_hosts_has_one_line_in_the_time_that_the_how_to_names(tmp_pa
         hosts[f"{kind}-{number}.example"] = kind
         KINDS[kind][0](web, f"{kind}-{number}.example")
     (tmp_path / "hosts.txt").write_text("\n".join(hosts), encoding="utf-8")
-    sim = simulate(ManyHosts, web, file=str(tmp_path / "hosts.txt"))
+    sim = simulate(ManyHosts, web, file=str(tmp_path / "hosts.txt"), errors="collect")
     assert sim.reason == "finished"
     forbidden = [name for name, kind in hosts.items() if kind == "forbidden"]
     lines = {item["host"]: item for item in sim.items}
@@ -117,6 +117,6 @@ def test_2000_hosts_of_which_most_are_dead_take_no_longer_than_their_timeouts(tm
         elif number % 4 == 2:
             web.add_host(name, connect_error=ConnectTimeout, connect=TIMEOUT)
     (tmp_path / "hosts.txt").write_text("\n".join(names), encoding="utf-8")
-    sim = simulate(ManyHosts, web, file=str(tmp_path / "hosts.txt"))
+    sim = simulate(ManyHosts, web, file=str(tmp_path / "hosts.txt"), errors="collect")
     assert len(sim.items) == len(names)
     assert sim.elapsed <= 500 / PLACES * TIMEOUT + 60.0
