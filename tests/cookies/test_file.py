@@ -14,7 +14,7 @@ from trawl.cookies import Cookie, Jars, from_json, from_netscape, is_netscape, t
 
 NOW = datetime(2025, 1, 1, tzinfo=UTC)
 
-TEXT = st.text(st.characters(max_codepoint=0xFF, exclude_categories=("Cc",)), min_size=1, max_size=20)
+TEXT = st.text(st.characters(max_codepoint=0xFF, exclude_categories=["Cc"]), min_size=1, max_size=20)
 COOKIES = st.builds(
     Cookie,
     TEXT,

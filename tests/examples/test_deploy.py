@@ -170,7 +170,7 @@ def test_the_image_is_made_as_the_readme_says() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     said = re.search(r"^```sh\n(.*?)^```$", readme, re.M | re.S)
     assert said is not None
-    make, install, crawl = said[1].splitlines()
+    make, install, crawl = said[1].strip().split(" && ")
     runs = [text.replace(" --no-cache-dir", "") for name, text in instructions() if name == "RUN"]
     assert runs[:2] == [make, install]
     told = CONTAINER.read_text(encoding="utf-8").replace("/trawl/examples", "examples")

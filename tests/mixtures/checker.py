@@ -180,8 +180,9 @@ class _Checker:
 
     def _within_rate(self, scope: str, times: Sequence[float]) -> Iterator[str]:
         """A rate is a ceiling: t seconds hold at most t * rate + 2 sends."""
-        rates = [list(self.mixture.config_at(scope, at))[-1].get("rate") for at in (0.0, *self._changed(scope))]
-        if self.moves(scope) or None in rates:
+        configs = [list(self.mixture.config_at(scope, at))[-1] for at in (0.0, *self._changed(scope))]
+        rates = [float(config["rate"]) for config in configs if config.get("rate") is not None]
+        if self.moves(scope) or len(rates) < len(configs):
             return
         rate, lowest = max(rates), math.inf
         for number, time in enumerate(times):
