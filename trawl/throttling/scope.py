@@ -304,6 +304,8 @@ class Scope:
         if self.unsent and self.delay > 0.0 and until < inf and limit != "delay_per_slot":
             # A plan: the one before it may come to the wire sooner than usual.
             until = min(until, max(self.last_sent + self.interval(), now) + self.unsent * self.shortest)
+            if self.is_responded:  # the next draw may be shorter
+                until = min(until, max(self.last_sent, self._planned) + self.shortest)
         return Reason(self.id, limit, until, source)
 
     @property
