@@ -35,10 +35,10 @@ from functools import partial
 import trio
 
 from trawl.engine.context import CrawlContext
-from trawl.engine.robots_waiter import RobotsWaiter
+from trawl.engine.robots_waiter import PackedBody, RobotsWaiter
 from trawl.engine.state import in_steps
 from trawl.errors import AddressRefused, ConnectFailed, ConnectTimeout, DownloadError, ProxyFailed
-from trawl.http import Outcome, Request, Response, host_scope, origin_of
+from trawl.http import Outcome, Request, Response, body_bytes, host_scope, origin_of
 from trawl.middleware.proxies import Route
 from trawl.robots import MAX_PARSED_BYTES, MAX_STEPS, STEP_BYTES, RobotsCache, RobotsFile, as_utf8, at_once
 from trawl.scheduler import Grant, Scheduler
@@ -271,6 +271,7 @@ class RobotsGates:
                 "download_truncate": True,
             },
         )
+        request.sink = PackedBody()
         waiter = self._asked[origin] = RobotsWaiter(partial(self._parsed, origin), partial(self._heard, origin))
         return request, waiter
 
@@ -387,7 +388,7 @@ class RobotsGates:
         self._make_room()
 
     async def _parsed(self, origin: str, response: Response) -> RobotsFile:
-        if len(response.body) <= STEP_BYTES:
+        if body_bytes(response) <= STEP_BYTES:
             return at_once(self._parse_in_steps(origin, response))
         async with self._parsing:
             return await in_steps(self._parse_in_steps(origin, response))

@@ -1,14 +1,51 @@
-"""The waiter of one robots.txt: it has the file parsed while its place is held, and hands it to the gate."""
+"""The waiter of one robots.txt, which has the file parsed while its place is held, and the body of a long file."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import zlib
+from collections.abc import Awaitable, Callable, Sequence
+from io import BytesIO
+from typing import BinaryIO
+
+import trio
 
 from trawl.http import Outcome, Response
 from trawl.robots import RobotsFile
 from trawl.scheduler import Grant
 
-__all__ = ["RobotsWaiter"]
+__all__ = ["PackedBody", "RobotsWaiter"]
+
+
+class PackedBody:
+    """A sink that keeps a long robots.txt compressed, because many of them may arrive and wait to be parsed at once."""
+
+    __slots__ = ("_packed", "size_bytes")
+
+    memory_bytes = 16_384
+
+    def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        """Start a new body."""
+        self._packed: list[bytes] = []
+        self.size_bytes: int = 0
+
+    async def write(self, pieces: Sequence[bytes]) -> None:
+        """Append pieces of the body. Always a checkpoint."""
+        for piece in pieces:
+            self._packed.append(zlib.compress(piece, 1))  # each by itself: a compressor takes 268 kB
+            self.size_bytes += len(piece)
+        await trio.lowlevel.checkpoint()
+
+    async def discard(self) -> None:
+        """Forget the body. Always a checkpoint."""
+        self.begin()
+        await trio.lowlevel.checkpoint()
+
+    def open(self) -> BinaryIO:
+        """Return the whole body as a file in memory."""
+        return BytesIO(b"".join(map(zlib.decompress, self._packed)))
 
 
 class RobotsWaiter:

@@ -178,7 +178,10 @@ class JsonRequest(Request):
 
 
 class BodySink(Protocol):
-    """Takes a large body instead of memory, for one request at a time. A retry begins it anew."""
+    """Takes a large body instead of memory, for one request at a time. A retry begins it anew.
+
+    A sink may have an attribute ``memory_bytes``: the bytes of a body that are held in memory before each write.
+    """
 
     @property
     def size_bytes(self) -> int:

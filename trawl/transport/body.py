@@ -277,11 +277,12 @@ class SinkWriter:
         has_begun: The body is large: the sink has its beginning.
     """
 
-    __slots__ = ("_held_bytes", "_sink", "has_begun")
+    __slots__ = ("_held_bytes", "_memory_bytes", "_sink", "has_begun")
 
     def __init__(self, sink: BodySink) -> None:
         """Write to ``sink``."""
         self._sink = sink
+        self._memory_bytes: int = getattr(sink, "memory_bytes", MEMORY_BYTES)
         self._held_bytes = 0
         self.has_begun: bool = False
 
@@ -309,7 +310,7 @@ class SinkWriter:
         for piece in body.decoded(chunk):
             body.keep(piece)
             self._held_bytes += len(piece)
-            if self._held_bytes >= MEMORY_BYTES:
+            if self._held_bytes >= self._memory_bytes:
                 self._held_bytes = 0
                 await self._write(body.take())
             await body.give_way(piece)
