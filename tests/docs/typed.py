@@ -32,6 +32,7 @@ PLACEHOLDERS = {
     "NAME": "quotes",
     "SPIDER": "quotes.py",
     "URL": HOME,
+    "'trawl-crawler[{extra}]'": "'trawl-crawler[s3]'",
     "{address}": JOB,
     "{found[1]}": "quotes.py",
     "{kind}": "quotes",

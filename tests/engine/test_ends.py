@@ -358,16 +358,6 @@ async def test_a_pipeline_that_can_not_be_opened_is_the_error_of_the_crawl(autoj
         await crawled(Slow, {**FREE, "ITEM_PIPELINES": {Refuses: 1}})
 
 
-async def test_an_exit_in_a_callback_ends_the_program_with_its_status(autojump_clock: MockClock) -> None:
-    class Exits(Slow):
-        def parse(self, response: Response, **kwargs: Any) -> Any:
-            raise SystemExit(3)
-
-    with pytest.raises(SystemExit) as exit:
-        await crawled(Exits)
-    assert exit.value.code == 3
-
-
 @pytest.mark.parametrize(
     ("attribute", "value"),
     [

@@ -57,7 +57,7 @@ Errors = Literal["raise", "collect"]
 
 
 class SimulationFailed(ExceptionGroup, AssertionError):
-    """The spider failed in a simulation: a callback or other user code raised, an item was lost, or a host is unknown.
+    """The spider failed in a simulation: a callback or start() raised, an item was lost, or a host is unknown.
 
     An exception group of the errors, each with a note that names its request or item. The run itself is
     ``web.latest``.
@@ -303,7 +303,7 @@ def simulate(
         spider_args: Arguments of the spider's constructor.
 
     Raises:
-        SimulationFailed: A callback or other user code raised, an item was lost, or a request went to a host that is
+        SimulationFailed: A callback or start() raised, an item was lost, or a request went to a host that is
             not on the web.
         RuntimeError: Trio already runs in this thread: use ``await web.crawl(...)``.
         Stuck: The crawl waits for something that will never happen.
@@ -382,7 +382,7 @@ async def _crawl(
         limits={send.host: host.limit for send in sends if (host := web.host_of(send.url)) is not None},
         errors=tuple(collector.errors),
     )
-    if collector.errors and errors == "raise":
+    if collector.is_failure and errors == "raise":
         raise collector.failure(spider_cls)
     return web.latest
 
@@ -400,11 +400,14 @@ class ErrorCollector(logging.Handler):
 
     Attributes:
         errors: The errors, each once, in order.
+        is_failure: Whether one of them is a callback's, an unknown host or a lost item. Failures of other user code,
+            such as a middleware or a throttling manager, cost single requests, and tests are about them.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.errors: list[Exception] = []
+        self.is_failure: bool = False
         self._notes: dict[int, str] = {}
         self._told: list[Event] = []
 
@@ -441,6 +444,9 @@ class ErrorCollector(logging.Handler):
 
     def finish(self, unknown: Iterable[Exception], result: CrawlResult) -> None:
         """Add the errors that the log does not have; ``unknown`` are those of hosts that are not on the web."""
+        unknown = list(unknown)
+        has_lost = any(isinstance(error, ItemLost) for error in self.errors)
+        self.is_failure = bool(self._told or unknown or result.error or result.reason == "start_error" or has_lost)
         for event in self._told:
             if isinstance(event, SpiderError):
                 self._add(event.error, f"{event.request!r}: the callback failed")
