@@ -43,7 +43,7 @@ def dispatcher_of(state: State, prefetcher: Prefetcher, *, next_event: float) ->
         warnings=SimpleNamespace(waiting_direct=lambda count: None),
         next_change=lambda now: math.inf,
     )
-    rest: Any = SimpleNamespace(unasked=tuple, is_pause_due=lambda: False, allow=lambda most, places: None, grant=None)
+    rest: Any = SimpleNamespace(unasked=tuple, steps=0, allow=lambda most, places: None, grant=None)
     prefetcher_: Any = prefetcher
     return Dispatcher(
         scheduler=scheduler,

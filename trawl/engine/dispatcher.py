@@ -33,6 +33,7 @@ from trawl.engine.start_requests import StartRequests
 from trawl.engine.state import RequestTask, State
 from trawl.engine.worker import REQUEST_TASK, Worker
 from trawl.errors import DownloadError
+from trawl.robots import MAX_STEPS
 from trawl.scheduler import Grant, Prefetcher, Refused, Scheduler
 from trawl.throttling import Throttle
 
@@ -147,7 +148,8 @@ class Dispatcher:
             if scheduler.begins_without_places:
                 scheduler.step_back_late(now)
                 self._resume(scheduler.take_places(now, pages=state.may_page))
-            if self._gates.is_pause_due():
+            if self._gates.steps >= MAX_STEPS:  # lookups in rules were long: other tasks run first
+                self._gates.steps = 0
                 await trio.lowlevel.checkpoint()
                 now = trio.current_time()
             verdict = scheduler.grant(now, pages=state.may_page)

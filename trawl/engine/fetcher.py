@@ -204,7 +204,8 @@ class Fetcher:
             self._count(grant, outcome)
             return outcome
         write = _Write(self._sent, grant)
-        self._scheduler.reached(grant, trio.current_time())
+        if self._scheduler.has_middleware:
+            self._scheduler.reached(grant, trio.current_time())
         try:
             if not grant.has_places and not await self._places(grant):
                 return self._held(grant, Outcome(request))

@@ -122,6 +122,9 @@ class RobotsGates:
         throttle: Told of each Crawl-delay.
         scheduler: Has the gates.
         answers: Keeps answers, and has those that an earlier run of the job has heard; None: there is no job.
+
+    Attributes:
+        steps: Steps that lookups in rules took since other tasks could run.
     """
 
     def __init__(
@@ -140,7 +143,7 @@ class RobotsGates:
         self._most = MAX_ORIGINS
         self._bytes = 0
         self._has_closed = False
-        self._steps = 0
+        self.steps: int = 0
         self._parsing = trio.Lock()  # a file takes several times its size while it is parsed
         self._unasked: dict[str, float] = {}
         self._asked: dict[str, RobotsWaiter] = {}
@@ -335,7 +338,7 @@ class RobotsGates:
         if known is None or known.rules is None:
             return False
         verdict = known.rules.judge(url)
-        self._steps += verdict.steps
+        self.steps += verdict.steps
         if verdict.is_cut and not known.has_warned:
             known.has_warned = True
             logger.warning(
@@ -344,13 +347,6 @@ class RobotsGates:
                 origin, url, MAX_STEPS,
             )  # fmt: skip
         return not verdict.is_allowed
-
-    def is_pause_due(self) -> bool:
-        """Return True if lookups took so many steps since it last returned True that other tasks should run first."""
-        if self._steps < MAX_STEPS:
-            return False
-        self._steps = 0
-        return True
 
     def failure_of(self, grant: Grant) -> DownloadError | None:
         """The error for which a grant's origin was given up."""

@@ -229,11 +229,11 @@ class Scheduler:
         self._wake(lane, now)
 
     def reached(self, grant: Grant, now: float) -> None:
-        """Note that ``grant`` comes to the wire: its middleware has run, and has not responded."""
+        """Note that ``grant`` comes to the wire: users' middleware has run, and has not responded."""
         lane = grant.lane
         assert lane is not None
         self.entered.pop(grant, None)
-        if self.has_middleware and lane.kind != PASSING:  # robots.txt says nothing of the pages
+        if lane.kind != PASSING:  # robots.txt says nothing of the pages
             for scope in lane.reached(grant, now):
                 self.changed(scope, now)
 
@@ -656,7 +656,7 @@ class Scheduler:
         self.grants += 1
         # It was ready before this instant, and no place or no callback was free then.
         grant.left_by = self.left_by if lane.ready_at < now else None
-        if not self._takes_places(lane):
+        if self.begins_without_places and not (self.has_middleware and lane.is_guarded):
             self.begun += 1
             self.begun_direct += grant.is_direct
             lane.begin(grant, now)
@@ -690,9 +690,6 @@ class Scheduler:
             if queues.keeping:
                 queues.check_kept(scope, now)
         return grant
-
-    def _takes_places(self, lane: Lane) -> bool:
-        return not self.begins_without_places or (self.has_middleware and lane.is_guarded)
 
     def _wake(self, lane: Lane, now: float) -> None:
         queues, scope_queues = self.queues, self.queues.scope_queues

@@ -463,7 +463,7 @@ class ManagerCalls:
         if response is None and error is None:
             return None
         told: list[str] = []
-        names_time = response is not None and self._default.names_time(response)
+        names_time = response is not None and response.status >= 400 and self._default.names_time(response)
         for (id, _), scope in zip(grant.scopes, scopes, strict=True):
             if is_trigger(scope.state, response, error, names_time=names_time):
                 told.append(id)
