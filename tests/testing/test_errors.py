@@ -96,6 +96,35 @@ def test_a_host_that_is_not_on_the_web_is_an_error_once() -> None:
         assert [type(error) for error in raised.value.exceptions] == [NameNotResolved]
 
 
+@pytest.mark.parametrize("obeys", [False, True])
+def test_a_host_that_is_not_on_the_web_is_no_error_if_errbacks_handled_all_its_failures(obeys: bool) -> None:
+    class Survey(Works):
+        with_errback: tuple[str, ...] = ("1", "2")
+
+        async def start(self) -> Any:
+            for path in ("1", "2"):
+                errback = self.failed if path in self.with_errback else None
+                yield Request(f"http://b.example/{path}", errback=errback)
+
+        def failed(self, error: Any) -> Any:
+            yield {"failed": error.request.url}
+
+    class Misses(Survey):
+        with_errback = ("2",)
+
+    class Raises(Survey):
+        def failed(self, error: Any) -> Any:
+            raise KeyError("no such thing")
+
+    settings = {**FREE, "ROBOTSTXT_OBEY": obeys}
+    sim = simulate(Survey, web(), settings)
+    assert (len(sim.items), sim.errors) == (2, ())
+    with pytest.raises(SimulationFailed, match=r"named 'b.example'"):
+        simulate(Misses, web(), settings)
+    with pytest.raises(SimulationFailed, match=r"no such thing"):
+        simulate(Raises, web(), settings)
+
+
 class Breaks:
     def process_item(self, item: Any) -> Any:
         raise RuntimeError("no database")

@@ -22,7 +22,8 @@ from trio.testing import MockClock
 from trawl._run import crawl_with
 from trawl.blocking import InlineBlocking
 from trawl.errors import ItemLost
-from trawl.events import Event, ItemFailed, SpiderError
+from trawl.events import Event, ItemFailed, RequestFailed, SpiderError
+from trawl.http import host_scope
 from trawl.settings import Layer, Settings, load, of_spider
 from trawl.testing.clock import VirtualClock, seeded_scheduling, seeded_scheduling_here
 from trawl.testing.guard import GuardInstrument, guarded
@@ -82,8 +83,8 @@ class Simulation:
         report: The report of each scope and of what limited it, the busiest first.
         title: The default title of pictures.
         limits: The rate limits of each simulated host that was sent to.
-        errors: The errors of user code, of lost items and of unknown hosts, each with a note that names its request or
-            item.
+        errors: The errors of user code, of lost items, and of unknown hosts whose requests have no errback, each with a note
+            that names its request or item.
     """
 
     sends: tuple[Send, ...]
@@ -303,8 +304,8 @@ def simulate(
         spider_args: Arguments of the spider's constructor.
 
     Raises:
-        SimulationFailed: A callback or start() raised, an item was lost, or a request went to a host that is
-            not on the web.
+        SimulationFailed: A callback or start() raised, an item was lost, or a request without an errback
+            went to a host that is not on the web.
         RuntimeError: Trio already runs in this thread: use ``await web.crawl(...)``.
         Stuck: The crawl waits for something that will never happen.
         NotSimulated: The crawl tried to use a real socket, thread or process.
@@ -369,7 +370,7 @@ async def _crawl(
         )
     instrument.check()
     sends = transport.send_log.sends(begun_at, trio.current_time())
-    collector.finish(transport.unknown.values(), result)
+    collector.finish(transport.unknown, result)
     web.latest = Simulation(
         sends=sends,
         items=result.items or [],
@@ -410,6 +411,7 @@ class ErrorCollector(logging.Handler):
         self.is_failure: bool = False
         self._notes: dict[int, str] = {}
         self._told: list[Event] = []
+        self._heard: dict[str, bool] = {}  # of each host with failed requests: whether errbacks got all of them
 
     def __enter__(self) -> ErrorCollector:
         self._token = _collecting.set(self)
@@ -438,13 +440,17 @@ class ErrorCollector(logging.Handler):
 
     async def watch(self, crawl: Crawl) -> None:
         """Keep the events of failures; run by the engine. A checkpoint."""
-        with crawl.events(SpiderError, ItemFailed, most=_MAX_EVENTS) as events:
+        with crawl.events(SpiderError, ItemFailed, RequestFailed, most=_MAX_EVENTS) as events:
             async for event in events:
-                self._told.append(event)
+                if not isinstance(event, RequestFailed):
+                    self._told.append(event)
+                elif not event.request.url.endswith("/robots.txt"):  # the pages that wait for it fail as well
+                    host = host_scope(event.request.url)
+                    self._heard[host] = event.request.errback is not None and self._heard.get(host, True)
 
-    def finish(self, unknown: Iterable[Exception], result: CrawlResult) -> None:
-        """Add the errors that the log does not have; ``unknown`` are those of hosts that are not on the web."""
-        unknown = list(unknown)
+    def finish(self, hosts: Mapping[str, Exception], result: CrawlResult) -> None:
+        """Add the errors that the log does not have; ``hosts`` are those that are not on the web, with their errors."""
+        unknown = [error for host, error in hosts.items() if not self._heard.get(host)]
         has_lost = any(isinstance(error, ItemLost) for error in self.errors)
         self.is_failure = bool(self._told or unknown or result.error or result.reason == "start_error" or has_lost)
         for event in self._told:
