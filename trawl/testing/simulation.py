@@ -83,8 +83,8 @@ class Simulation:
         report: The report of each scope and of what limited it, the busiest first.
         title: The default title of pictures.
         limits: The rate limits of each simulated host that was sent to.
-        errors: The errors of user code, of lost items, and of unknown hosts whose requests have no errback, each with a note
-            that names its request or item.
+        errors: The errors of user code, of lost items, and of unknown hosts whose requests have no errback, each
+            with a note that names its request or item.
     """
 
     sends: tuple[Send, ...]
