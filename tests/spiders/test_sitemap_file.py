@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from datetime import UTC, date, datetime
 
 import pytest
@@ -86,3 +87,12 @@ def test_the_sitemaps_that_a_robots_txt_names() -> None:
 )
 def test_a_date_may_mean_its_last_instant(written: str | date, latest: datetime | None) -> None:
     assert parse_lastmod(written) == latest
+
+
+def test_an_element_of_an_extension_is_no_page_and_a_packed_text_may_shout() -> None:
+    other = b"<x:url xmlns:x='urn:x'><x:loc>http://a.example/no</x:loc></x:url>"
+    assert [entry["loc"] for entry in read(URLSET.replace(b"<url>", other + b"<url>", 1))] == [
+        "http://a.example/1?a=1&b=2",
+        "http://a.example/2",
+    ]
+    assert list(read(gzip.compress(b"HTTP://a.example/1\n"))) == [{"loc": "HTTP://a.example/1"}]

@@ -171,3 +171,49 @@ def test_an_entry_may_say_next_to_nothing() -> None:
 def test_whatever_an_entry_says_it_can_be_read(text: str, name: str) -> None:
     body = f"<rss><channel><item><{name}>{text}</{name}></item></channel></rss>".encode("utf-8", "replace")
     assert len(entries(body)) <= 1
+
+
+def atom_entry(content: str) -> FeedEntry:
+    (entry,) = entries(
+        f'<feed xmlns="http://www.w3.org/2005/Atom" xml:base="http://b.example/"><entry>{content}</entry></feed>'.encode()
+    )
+    return entry
+
+
+@pytest.mark.parametrize(
+    ("links", "url"),
+    [
+        ('<link href="x" xml:base="http://c.example/"/>', "http://c.example/x"),  # RFC 4287, 2
+        ('<link rel="http://d.example/alternate" href="/no"/><link href="/yes"/>', "http://b.example/yes"),
+        ('<link rel="http://www.iana.org/assignments/relation/alternate" href="/yes"/>', "http://b.example/yes"),
+        ('<link rel="Alternate" href="/yes"/>', "http://b.example/yes"),
+    ],
+)
+def test_a_link_has_a_base_of_its_own_and_only_registered_relations_count(links: str, url: str) -> None:
+    assert atom_entry(links).url == url
+
+
+def test_an_enclosure_has_a_base_of_its_own() -> None:
+    entry = atom_entry('<link rel="enclosure" href="x" xml:base="http://c.example/"/>')
+    assert entry.enclosures == (Enclosure("http://c.example/x"),)
+
+
+def test_an_element_of_an_extension_is_no_entry() -> None:
+    body = b"""<rss xmlns:x="urn:x"><channel><x:item><x:title>no</x:title></x:item>
+    <item><title>yes</title></item></channel></rss>"""
+    assert [entry.title for entry in entries(body)] == ["yes"]
+    body = b'<rss xmlns="urn:y"><channel><item><title>yes</title></item></channel></rss>'
+    assert [entry.title for entry in entries(body)] == ["yes"]
+
+
+@pytest.mark.parametrize("time", ["Sat, 31 Dec 2016 23:59:60 GMT", "2016-12-31T23:59:60Z"])
+def test_a_leap_second_is_a_time(time: str) -> None:
+    (entry,) = entries(f"<rss><channel><item><pubDate>{time}</pubDate></item></channel></rss>".encode())
+    assert entry.published_utc == datetime(2016, 12, 31, 23, 59, 59, tzinfo=UTC)
+
+
+def test_a_declaration_counts_behind_white_space() -> None:
+    body = (
+        '\n <?xml version="1.0" encoding="windows-1251"?><rss><channel><item><title>При</title></item></channel></rss>'
+    )
+    assert [entry.title for entry in entries(body.encode("cp1251"))] == ["При"]

@@ -263,8 +263,8 @@ def told_encoding(body: bytes, content_type: str | None, *, is_xml: bool = False
             return codec, len(mark)
     if kind.codec is not None and not (is_xml and kind.codec in _WIDE and b"\0" not in body[:2]):
         return kind.codec, 0
-    if is_xml:
-        return declared_in_xml(body), 0
+    if is_xml:  # white space before the declaration is an error, but not a reason to read other characters
+        return declared_in_xml(body.lstrip(b"\t\n\v\f\r ")), 0
     if kind.essence in UNTOLD_TYPES or kind.essence == "text/html" or "xhtml" in kind.essence:
         return declared_in_html(body), 0
     return None, 0  # plain text, JSON and scripts can't declare one

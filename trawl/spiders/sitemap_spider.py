@@ -80,7 +80,7 @@ class Sitemap:
         self._feed: WebFeed | None = None
         start = b"".join(GzipBody(body, _START_BYTES))
         first = start.lstrip(_MARKS).replace(b"\0", b"")
-        if not first.startswith(b"<") and (is_text or first.startswith((b"http://", b"https://"))):
+        if not first.startswith(b"<") and (is_text or first[:8].lower().startswith((b"http://", b"https://"))):
             if b"\0" in start[:2]:  # UTF-16 without a byte order mark
                 self._content_type = f"text/plain; charset=utf-16{'be' if start[0] == 0 else 'le'}"
             self.type: str = "urlset"
@@ -163,13 +163,16 @@ class Sitemap:
 
     def _elements(self, xml: XmlStream) -> Iterator[dict[str, Any]]:
         for element in xml:
+            outer, namespace = element.getparent(), namespace_of(element)
+            if namespace and outer is not None and namespace != namespace_of(outer) and "sitemap" not in namespace:
+                continue  # of an extension
             entry: dict[str, Any] = {}
             for part in islice(element, _MAX_PARTS):
                 name = local_name(part)
                 if name == "link":
                     if href := part.get("href"):
                         entry.setdefault("alternate", []).append(href.strip())
-                elif name and not len(part) and namespace_of(part) in {"", namespace_of(element)}:
+                elif name and not len(part) and namespace_of(part) in {"", namespace}:
                     entry.setdefault(name, (part.text or "").strip())
             if entry.get("loc"):
                 yield entry

@@ -36,6 +36,7 @@ _LONGEST_NUMBER = 18  # digits
 _LONGEST_TIME = 100  # characters
 _BASE = "{http://www.w3.org/XML/1998/namespace}base"
 _ABOUT = "{http://www.w3.org/1999/02/22-rdf-syntax-ns#}about"
+_RELATIONS = "http://www.iana.org/assignments/relation/"
 _XHTML = "http://www.w3.org/1999/xhtml"
 
 _RSS = frozenset(
@@ -142,17 +143,18 @@ class WebFeed:
     def __iter__(self) -> Iterator[FeedEntry]:
         if self.is_feed:
             for element in self.xml:
-                self.count += 1
-                yield self._entry(element)
+                if _is_entry(element):
+                    self.count += 1
+                    yield self._entry(element)
 
     def _entry(self, element: Element) -> FeedEntry:
-        base = self._base_of(element)
+        base = _base_of(element, self._url)
         parts = _Elements(element)
         published = parts.time("pubDate", "published", "issued", "dcterms:issued", "dc:date", "date", "atom:published")
-        enclosures = [(part.get("url"), part) for part in parts.all("enclosure")]
-        enclosures += [(part.get("href"), part) for part in parts.links("enclosure")]
+        enclosures = [(_joined(base, part.get("url")), part) for part in parts.all("enclosure")]
+        enclosures += [(_href(part, base), part) for part in parts.links("enclosure")]
         about = (element.get(_ABOUT) or "").strip()
-        url = _joined(base, _link_of(parts) or (about if "://" in about else ""))
+        url = _link_of(parts, base) or _joined(base, about if "://" in about else "")
         return FeedEntry(
             url=url,
             title=parts.first("title", "dc:title"),
@@ -166,18 +168,26 @@ class WebFeed:
                 name for part in parts.all("category", "dc:subject", "atom:category") if (name := _category(part))
             ),
             enclosures=tuple(
-                Enclosure(_joined(base, address), part.get("type", ""), _whole(part.get("length")))
+                Enclosure(address, part.get("type", ""), _whole(part.get("length")))
                 for address, part in enclosures
                 if address
             ),
             feed_url=self._url,
         )
 
-    def _base_of(self, element: Element) -> str:
-        base = self._url
-        for outer in (*reversed([*element.iterancestors()]), element):
-            base = _joined(base, outer.get(_BASE)) or base
-        return base
+
+def _is_entry(element: Element) -> bool:
+    """Tell entries from elements of an extension that have the same local name."""
+    namespace, outer = namespace_of(element), element.getparent()
+    if namespace in _RSS or _PREFIXES.get(namespace.lower()) == "atom:":
+        return True
+    return outer is None or namespace == namespace_of(outer) or local_name(outer) == "RDF"
+
+
+def _base_of(element: Element, base: str) -> str:
+    for outer in (*reversed([*element.iterancestors()]), element):
+        base = _joined(base, outer.get(_BASE)) or base
+    return base
 
 
 class _Elements:
@@ -199,7 +209,7 @@ class _Elements:
     def links(self, relation: str) -> list[Element]:
         """Return Atom's links; a relation may be written as a URL (RFC 4287, 4.2.7.2)."""
         links = (part for part in self.all("link", "atom:link") if part.get("href"))
-        return [part for part in links if part.get("rel", "alternate").rpartition("/")[2] == relation]
+        return [part for part in links if part.get("rel", "alternate").lower().removeprefix(_RELATIONS) == relation]
 
     def first(self, *names: str) -> str:
         """Return the first text that is not empty, by the order of ``names``."""
@@ -229,15 +239,19 @@ def _text(element: Element) -> str:
     return found[1].strip() if found else ""
 
 
-def _link_of(parts: _Elements) -> str:
+def _href(link: Element, base: str) -> str:
+    return _joined(_joined(base, link.get(_BASE)) or base, link.get("href"))
+
+
+def _link_of(parts: _Elements, base: str) -> str:
     """Return the address of an entry's page. The entry's own format precedes extensions."""
     links = parts.links("alternate")
     own = [part for part in links if part in parts.all("link")]
     text = parts.first("link")
     if own or (links and not text):
-        return str((own or links)[0].get("href"))
+        return _href((own or links)[0], base)
     guids = [_text(part) for part in parts.all("guid") if part.get("isPermaLink", "true").lower() == "true"]
-    return text or next((guid for guid in guids if "://" in guid), "")
+    return _joined(base, text or next((guid for guid in guids if "://" in guid), ""))
 
 
 def _author_of(parts: _Elements) -> str:
@@ -282,6 +296,8 @@ _DAY_LENGTH = len("2024-05-01")
 
 _NOON = 12
 
+_LEAP_SECOND = re.compile(r"(:\d\d):60(?!\d)")  # RFC 5322, 3.3; RFC 3339, 5.7
+
 
 def _time(text: str) -> datetime | None:
     """Parse a time of RSS (RFC 5322) or Atom (RFC 3339), in UTC; None if it is not one or its zone is not known.
@@ -290,6 +306,7 @@ def _time(text: str) -> datetime | None:
     """
     if len(text) > _LONGEST_TIME:
         return None
+    text = _LEAP_SECOND.sub(r"\1:59", text)
     if not text[:4].isdecimal():
         return _time_of_rss(text)
     try:
