@@ -71,7 +71,7 @@ _SWITCHES: tuple[_Switch, ...] = (
     _Switch("REDIRECT_ENABLED", _is_empty, _FALSE, ("REDIRECT_", "METAREFRESH_")),
     _Switch("METAREFRESH_ENABLED", _is_empty, _FALSE, ("METAREFRESH_",)),
     _Switch("HTTPPROXY_ENABLED", _is_empty, _FALSE, ("ROTATING_PROXY_",)),
-    _Switch("ROTATING_PROXY_LIST", _is_empty, _EMPTY, ("ROTATING_PROXY_",)),
+    _Switch("ROTATING_PROXY_LIST", _is_empty, _EMPTY, ("ROTATING_PROXY_",), is_option=True),
     _Switch("HTTPERROR_ALLOW_ALL", bool, "is true", ("HTTPERROR_ALLOWED_CODES",)),
     _Switch("CONCURRENT_REQUESTS_PER_IP", bool, "is above 0", ("CONCURRENT_REQUESTS_PER_DOMAIN",)),
     _Switch("JOB_DIR", _is_no_server, "is not a server", ("JOB_DURABILITY", "JOB_LEASE"), is_option=True),
