@@ -130,13 +130,16 @@ class CompatHooks(Hooks):
         _make_extensions(self._crawl)
         if self._crawl.settings["SCRAPY_COMPAT"]:
             _check_imports(type(self._spider))
-        if self._log_counter is not None:
-            logging.getLogger().addHandler(self._log_counter)
         if (crawler := _crawler_of(self._spider)) is not None:
             crawler.signals.bind(events, self._spider)
 
     async def opened(self) -> None:
-        """Send ``engine_started`` and ``spider_opened``. A checkpoint only where a receiver is."""
+        """Count the lines of the log from now on. Send ``engine_started`` and ``spider_opened``.
+
+        A checkpoint only if there is a receiver.
+        """
+        if self._log_counter is not None:
+            logging.getLogger().addHandler(self._log_counter)
         await self._send("engine_started")
         await self._send("spider_opened")
 
