@@ -197,6 +197,66 @@ def test_a_robots_txt_that_user_code_responds_is_obeyed_and_counts_as_a_send() -
     assert min(gaps(asked)) >= 1.0 - EARLY
 
 
+@pytest.mark.parametrize("order", [450, 543, 590, 650, 900])
+@pytest.mark.parametrize(
+    ("status", "fields", "body"),
+    [
+        (302, {"Location": f"http://{B}/to"}, b""),
+        (200, {"Refresh": f"0; url=http://{B}/to"}, b""),
+        (200, {}, f'<meta http-equiv="refresh" content="0; url=http://{B}/to">'.encode()),
+        (503, {}, b""),
+    ],
+)
+def test_what_acts_on_responses_of_the_wire_acts_on_those_of_user_code(
+    order: int, status: int, fields: dict[str, str], body: bytes
+) -> None:
+    """As in Scrapy, where a response of ``process_request`` goes through each ``process_response``."""
+
+    class Own:
+        asked = 0
+
+        def process_request(self, request: trawl.Request, spider: object) -> trawl.Response | None:
+            if A not in request.url:
+                return None
+            self.asked += 1
+            if self.asked > 1:
+                return HtmlResponse(request.url, 200, {}, b"again")
+            return HtmlResponse(request.url, status, fields, body)
+
+    sent: list[str] = []
+
+    def answer(request: trawl.Request) -> SimulatedResponse:
+        sent.append(request.url)
+        return SimulatedResponse()
+
+    web = SimulatedWeb()
+    web.add_host(B, handler=answer)
+    settings = {"ROBOTSTXT_OBEY": False, "RETRY_TIMES": 2, "DOWNLOADER_MIDDLEWARES": {Own: order}}
+    sim = crawl(web, [f"http://{A}/own"], settings)
+    assert [item["url"] for item in sim.items] == [f"http://{A}/own" if status == 503 else f"http://{B}/to"]
+    assert len(sent) == (status != 503)
+
+
+@pytest.mark.parametrize("order", [450, 543, 650, 900])
+def test_a_cookie_that_user_code_responds_is_sent_from_then_on(order: int) -> None:
+    class Own:
+        def process_request(self, request: trawl.Request, spider: object) -> trawl.Response | None:
+            if "login" not in request.url:
+                return None
+            return HtmlResponse(request.url, 302, {"Location": "/in", "Set-Cookie": "seen=1"})
+
+    got: list[str | None] = []
+
+    def answer(request: trawl.Request) -> SimulatedResponse:
+        got.append(request.headers.get("Cookie"))
+        return SimulatedResponse()
+
+    settings = {"ROBOTSTXT_OBEY": False, "DOWNLOADER_MIDDLEWARES": {Own: order}}
+    sim = crawl(web_of(handler=answer), [f"http://{A}/login"], settings)
+    assert [item["url"] for item in sim.items] == [f"http://{A}/in"]
+    assert got == ["seen=1"]
+
+
 def test_what_fetches_from_an_archive_instead_asks_that_no_faster_than_it_may() -> None:
     """A robots.txt that fails for it is not asked for again and again, nor is the archive."""
 

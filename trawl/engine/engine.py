@@ -174,12 +174,11 @@ class Engine:
         fetcher = Fetcher(context, admission, self.scheduler, self.throttle, self._limiters, self.limits)
         layers = context.middleware_stack.middleware(self.crawl, self.throttle.open_at)
         fetch = compose([layer.middleware for layer in layers], fetcher.send)
-        retry = next((layer.middleware for layer in layers if layer.name == "retry"), None)
         self.script_pages: ScriptPages = ScriptPages()
         worker = Worker(
             context,
             fetch,
-            retry,
+            layers,
             fetcher,
             self.leases,
             items,
