@@ -435,3 +435,20 @@ async def test_a_paused_crawl_says_how_it_goes_on(autojump_clock: MockClock) -> 
     sim = await a_web("a.example").crawl(spider_of(lambda: [trawl.Request(f"{A}/1")]), {"WATCHERS": {pause: 0}})
     assert told == [Reason("", "store", inf, "paused, until crawl.pause(is_paused=False)")] * 2
     assert [send.time >= 30.0 for send in sim.sends if send.url == f"{A}/1"] == [True]
+
+
+def test_i11_a_url_stands_for_its_host() -> None:
+    told: list[tuple[Any, Any]] = []
+
+    class Asks(trawl.Spider):
+        name = "asks"
+        start_urls = [f"http://a.example/{number}" for number in range(3)]
+
+        def parse(self, response: trawl.Response, **kwargs: object) -> None:
+            told.append((self.crawl.why("http://a.example/2"), self.crawl.why("a.example")))
+
+    web = SimulatedWeb()
+    web.add_host("a.example")
+    simulate(Asks, web, {"DOWNLOAD_DELAY": 5.0})
+    assert told[0][0] is not None
+    assert told[0][0] == told[0][1]

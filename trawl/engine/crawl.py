@@ -191,16 +191,18 @@ class Crawl:
     def why(self, subject: Request | str) -> Reason | None:
         """Explain the wait of a pending request, a scope (by its id) or a host: scope, limit, until when, its source.
 
-        None when nothing holds it up: it may go, is on its way, or is not pending. ``until`` is an instant of Trio's
-        clock, in seconds. A request far behind waits for what the first of its lane waits for. Of a host that another
-        process of the job sends to, only that is known here: the limit is ``store``.
+        A URL, which is no scope, stands for its host. None when nothing holds it up: it may go, is on its way, or is
+        not pending. ``until`` is an instant of Trio's clock, in seconds. A request far behind waits for what the first
+        of its lane waits for. Of a host that another process of the job sends to, only that is known here: the limit is
+        ``store``.
         """
         now = trio.current_time()
         if (paused := self._paused(now)) is not None:
             return paused
         if isinstance(subject, str):
             scope_id = normal_id(subject)
-            return self._why_scope_or_host(scope_id, now) or self._why_elsewhere(scope_id)
+            reason = self._why_scope_or_host(scope_id, now) or self._why_elsewhere(scope_id)
+            return reason if reason is not None or "://" not in subject else self.why(host_scope(subject))
         reason = self._scheduler.why(subject, now)
         if reason is not None:
             return reason
