@@ -118,7 +118,7 @@ def crawl_command(options: CrawlOptions, crawl_with: CrawlWith, console: Console
                 reports = _run(entries, options.is_quiet, crawl_with, console, logs, leader)
         except BaseException:
             if stats_file is not None:
-                with suppress(TrawlError):  # it is that other error that is told
+                with suppress(TrawlError):  # report the crawl's error, raised below
                     stats_file.write(stats_of(entries))
             raise
         if leader is not None:
@@ -140,7 +140,7 @@ def crawl_command(options: CrawlOptions, crawl_with: CrawlWith, console: Console
 
 
 def _targets(options: CrawlOptions) -> Sequence[str]:
-    """Return the spiders to crawl with; of a worker that names none, the one of its job."""
+    """Return the spiders to crawl with. A worker without a spider on its command line uses the spider of its job."""
     if options.is_worker and not options.targets:
         job = options.job or str(load(*ambient(), assignments(options.settings))["JOB_DIR"])
         require_address(job)
@@ -151,14 +151,14 @@ def _targets(options: CrawlOptions) -> Sequence[str]:
 def _loaded(
     target: str, options: CrawlOptions, arguments: Mapping[str, str], typed: Sequence[Layer], early: Layer
 ) -> CrawlEntry:
-    """Load a spider and its settings, with what was typed.
+    """Load a spider and its settings, and apply the command line.
 
     Raises:
-        SpiderLoadError: The spider can't be loaded.
-        UsageError: What was typed does not fit it, or its settings are wrong.
+        SpiderLoadError: If the spider can't be loaded.
+        UsageError: If the command line does not fit the spider, or its settings are wrong.
     """
     spider = load_spider(target)
-    if options.job == "":  # an empty variable in a script, say: a kill would lose what was to be kept
+    if options.job == "":  # e.g. an empty variable in a script: without a job, a kill would lose everything
         raise UsageError("--job takes a directory or an address, not ''")
     job = None if options.job is None else options.job.replace(NAME, spider.name)
     more = (
@@ -175,7 +175,7 @@ def _loaded(
 
 
 def _check(entries: Sequence[CrawlEntry], options: CrawlOptions) -> None:
-    """Refuse crawls that would write to one place, and warn of what was written for Scrapy."""
+    """Refuse crawls that would write to the same place, and warn about code that was written for Scrapy."""
     if options.processes and len(entries) > 1:
         raise UsageError("--processes is for one spider: run `trawl crawl SPIDER --processes N` for each")
     for entry in entries:
@@ -221,7 +221,7 @@ def _run(
     logs: Logs,
     leader: LeaderProcess | None,
 ) -> list[ScopeReport]:
-    """Run a crawl, or several side by side, of which one that fails leaves the others alone."""
+    """Run one crawl, or several at the same time. If one of several fails, the others continue."""
 
     async def alone() -> list[ScopeReport]:
         (entry,) = entries
@@ -287,7 +287,7 @@ def _lost_items(
 
 
 def _judged(entry: CrawlEntry, fails_on: FailOn, lost_items: str, *, has_start: bool) -> int:
-    """Return the exit status of a crawl; what is wrong with it is logged last."""
+    """Return the exit status of a crawl, and log the problems that decide it."""
     result = entry.result
     if result is None:
         return entry.error_status
@@ -319,20 +319,20 @@ each round of 64 requests would have it look at all of them, to find nothing.
 """
 
 YOUNG_PASSES = 1
-"""After more passes than this over new objects, those that they have left are looked at too.
+"""Passes over new objects before a pass also covers the objects that survived them.
 
-By Python's own figure, 10, half a million would come before the first pass over all objects, which took 0.1 s then.
+With Python's default of 10, half a million objects were created before the first full pass, which then took 0.1 s.
 """
 
 
 @contextmanager
 def short_collections(seconds: Callable[[], float] = time.perf_counter) -> Iterator[None]:
-    """Keep Python's garbage collector from slowing a crawl: what it has found alive it does not look at again.
+    """Keep Python's garbage collector from slowing a crawl: objects that survived a long pass are not scanned again.
 
-    A full pass takes 0.2 µs an object, in which nothing is sent: a second for a million requests pending. Frozen
-    objects are freed like others when nothing refers to them; only those of them that refer to each other in a circle
-    stay until the end. A pass freezes nothing as long as it is short, so a crawl that does not grow keeps no circle.
-    Passes over new objects begin seldom: they took 5 % of a crawl without delays.
+    A full pass takes 0.2 µs per object, so a second for a million pending requests, and nothing is sent meanwhile.
+    Frozen objects are freed like others when nothing refers to them, but frozen objects that refer to each other in a
+    circle stay until the end. A short pass freezes nothing, so a crawl that does not grow keeps no circles. New objects
+    are collected rarely, because these passes took 5 % of a crawl without delays.
 
     The collector belongs to the whole process, so this is for the command alone, not for a crawl inside a program.
 
@@ -351,7 +351,7 @@ def short_collections(seconds: Callable[[], float] = time.perf_counter) -> Itera
     young, _, old = thresholds = gc.get_threshold()
     if 0 < young < YOUNG_OBJECTS:  # 0: an operator has turned it off
         gc.set_threshold(YOUNG_OBJECTS, YOUNG_PASSES, old)
-    gc.freeze()  # what was imported stays
+    gc.freeze()  # imported modules stay loaded anyway
     gc.callbacks.append(passed)
     try:
         yield

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["NAME", "CrawlEntry", "CrawlOptions", "chosen", "refuse_clashes", "reports_of_all", "stats_of", "worst"]
 
 NAME = "%(name)s"
-"""What stands for the spider's name in ``--job`` and in the path of a feed."""
+"""The placeholder for the spider's name in ``--job`` and in the path of a feed."""
 
 _OF_A_SPIDER = re.compile(r"%\((?!time|batch)")
 
@@ -50,13 +50,13 @@ class CrawlOptions:
         overwritten: ``-O FEED``.
         job: ``--job DIR``, or an address; None: the setting JOB_DIR.
         job_durability: ``--job-durability LEVEL``.
-        log_level: ``--log-level LEVEL``; None: the setting, or WARNING where a single page is looked at.
+        log_level: ``--log-level LEVEL``; None: the setting, or WARNING if the command fetches a single page.
         log_file: ``--log-file FILE``.
         is_quiet: ``--quiet``.
         fails_on: ``--fail-on KIND``.
         stats: ``--stats FILE``.
-        processes: ``--processes N``; 0: the option is not there.
-        is_worker: It is ``trawl worker``, which writes no feeds.
+        processes: ``--processes N``; 0 if the option is missing.
+        is_worker: Whether the command is ``trawl worker``, which writes no feeds.
         waits: ``--wait``: a single page and its robots.txt are retried, as a crawl does.
         leader: ``--leader FD``, of a worker that another process has started; None: there is none.
     """
@@ -82,16 +82,16 @@ class CrawlOptions:
 
 @attrs.define(eq=False)
 class CrawlEntry:
-    """A crawl, from before it begins until after its end.
+    """A crawl, from before its start until after its end.
 
     Attributes:
         spider: The spider's class.
-        settings: The settings, with those of the command line.
+        settings: The settings, including the settings of the command line.
         arguments: ``-a NAME=VALUE``.
-        layers: What the settings were made of.
-        shown_name: The spider's name, where there are several crawls to be told apart; else "".
-        crawl: The running crawl, once it has begun.
-        result: Its result, where it came to its end.
+        layers: The layers that the settings were loaded from.
+        shown_name: The spider's name if the command runs several crawls; else "".
+        crawl: The running crawl; None before its start.
+        result: Its result; None if the crawl has not finished.
         error_status: The exit status of the error that ended it before that.
     """
 
@@ -140,8 +140,8 @@ def chosen(typed: Sequence[str], *, takes_all: bool) -> Sequence[str]:
     """Return the spiders to crawl with, as ``FILE:CLASS`` where ``--all`` finds them below the working directory.
 
     Raises:
-        UsageError: None is named, or some are and ``--all`` is given too, or it finds none.
-        SpiderLoadError: ``--all`` finds a file that can't be parsed: its spiders would be left out.
+        UsageError: If no spider is named, if spiders are named together with ``--all``, or if ``--all`` finds none.
+        SpiderLoadError: If ``--all`` finds a file that can't be parsed, because its spiders would be missing.
     """
     if typed and takes_all:
         raise UsageError("--all crawls with every spider below this folder: name none beside it")
@@ -195,7 +195,7 @@ def _refuse_twice(entries: Iterable[CrawlEntry], values_of: Callable[[CrawlEntry
 
 
 def stats_of(entries: Sequence[CrawlEntry]) -> Mapping[str, object]:
-    """Return the statistics of a crawl; of several, those of each by the name of its spider."""
+    """Return the statistics of a single crawl, or a mapping from spider names to the statistics of several."""
     return entries[0].stats if len(entries) == 1 else {entry.spider.name: entry.stats for entry in entries}
 
 
@@ -206,7 +206,7 @@ def worst(statuses: Iterable[int]) -> int:
 
 
 def reports_of_all(entries: Iterable[CrawlEntry]) -> list[ScopeReport]:
-    """Return the reports of the scopes of all crawls, the busiest first; of a scope that crawls shared, one."""
+    """Return the reports of the scopes of all crawls, busiest first. A scope that crawls shared has one report."""
     reports: list[ScopeReport] = []
     by_scope: dict[str, list[ScopeReport]] = {}
     for entry in entries:

@@ -46,10 +46,10 @@ COMMANDS: dict[str, dict[str, str]] = {
         "completion": "Print a script that completes trawl's commands and options in a shell",
     },
 }
-"""The built-in commands by the titles of their groups, each with the first words of its own help."""
+"""The built-in commands by the titles of their groups, with the start of their help."""
 
 OPTIONS: dict[str, str] = {"--version": "Show the versions and exit.", "-h, --help": "Show this message and exit."}
-"""The options that go before a command, each with its help."""
+"""The options that go before a command, with their help."""
 
 _BEGINNING = """\
 Usage: trawl [OPTIONS] COMMAND [ARGS]...
@@ -65,7 +65,7 @@ EXAMPLES = """
 """What the text ends with."""
 
 MAX_WIDTH, MIN_WIDTH = 78, 50
-"""Columns that the text takes at most, and those that it takes however narrow the terminal is."""
+"""Maximum and minimum width of the text, in columns. The minimum holds on narrower terminals too."""
 
 
 def overview() -> str:
@@ -85,14 +85,14 @@ def show_overview() -> int:
     """Print the overview. Returns the exit status."""
     try:
         print(overview(), flush=True)
-    except BrokenPipeError:  # its reader wants no more, as in `trawl --help | head -1`
+    except BrokenPipeError:  # the reader closed the pipe, as in `trawl --help | head -1`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains when it flushes again
         return FAILED
     return OK
 
 
 def _section(title: str, rows: dict[str, str], longest: int, width: int) -> str:
-    """Return a title and its rows, the second column beside the longest name."""
+    """Return a title and its rows. The second column starts after the longest name."""
     indent = " " * (longest + 4)
     lines = [
         textwrap.fill(text, width, initial_indent=f"  {name.ljust(longest)}  ", subsequent_indent=indent)

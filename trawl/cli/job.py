@@ -1,6 +1,6 @@
-"""The commands ``trawl job`` and ``trawl top``: a job as it is now, and drawn anew each second.
+"""The commands ``trawl job``, which shows a job once, and ``trawl top``, which redraws it every second.
 
-``trawl job`` also queues failed requests again, prints pending ones, and tells the processes of a job what to do;
+``trawl job`` also queues failed requests again, prints pending requests, and sends commands to the processes of a job;
 ``trawl job --workers`` and ``--why`` print parts of what ``trawl top`` shows.
 """
 
@@ -67,7 +67,7 @@ def job_command(
         job: The job's directory, or its address in a server.
         requeues: Queue its failed requests again.
         exports: Print its pending requests as JSON, one to a line.
-        wish: Tell its processes to ``pause`` or to ``stop``; "" to go on; None: nothing.
+        wish: The command for its processes: ``pause``, ``stop``, or "" to continue; None: no command.
         has_workers: Show its processes.
         has_reasons: Show what their requests wait for.
     """
@@ -102,7 +102,7 @@ def _show(job: str, *, requeues: bool, exports: bool) -> None:
 
 
 def _look_after(job: str, wish: str | None, *, has_workers: bool, has_reasons: bool) -> None:
-    """Show the processes of a job, or tell them what to do."""
+    """Show the processes of a job, or send them a command."""
     from trawl.frontier.redis import report  # noqa: PLC0415
 
     refuse_directory(job)
@@ -238,7 +238,7 @@ def _figures(said: SessionState) -> Iterator[str]:
 
 
 def waiting_lines(sessions: Sequence[SessionReport]) -> list[str]:
-    """Return what the requests of all sessions wait for, those of most requests first, each with its session."""
+    """Return the reasons for which requests of all sessions wait, most frequent first, each with its session."""
     counts: Counter[str] = Counter()
     for session in sessions:
         for count, words in () if session.state is None else session.state.waiting:
@@ -247,7 +247,7 @@ def waiting_lines(sessions: Sequence[SessionReport]) -> list[str]:
 
 
 def top_command(url: str, console: Console) -> None:
-    """Show the processes of a job until Ctrl-C; once, where standard output is no terminal."""
+    """Show the processes of a job until Ctrl-C, or once if standard output is not a terminal."""
     from trawl.frontier.redis.report import inspect_job  # noqa: PLC0415 - needs coredis
 
     look = partial(inspect_job, has_scopes=False)
@@ -271,7 +271,7 @@ async def _show_top(url: str, console: Console, look: Callable[[str], JobReport]
             await trio.sleep(EVERY)
             try:
                 report, away = await trio.to_thread.run_sync(look, url), ""
-            except JobError as error:  # its server is away: what was seen last stays
+            except JobError as error:  # the server is unreachable: keep showing the last report
                 away = str(error)
             live.update(_drawn(report, console.width, away), refresh=True)
 

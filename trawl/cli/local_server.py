@@ -1,10 +1,10 @@
-"""A server of one's own: the Redis or Valkey of a single job, started by the command and ended with it.
+"""A local server: the Redis or Valkey server of a single job, which the command starts and stops.
 
 Theory of operation. The server listens on a Unix socket in the job's directory and nowhere else, and writes each step
-to its append-only file before it counts. It is to end when nobody works on the job any more, also where the command was
-killed and could not end it. Linux can send a signal to the children of a process that dies; other systems can't, and
-the workers still need the server to give back what they have. So the server ends with a *lifeline*, a pipe that the
-command and its workers hold open::
+to its append-only file before the step counts. The server must stop when no process works on the job any more, even if
+the command was killed and could not stop it. Linux can send a signal to the children of a process that dies, but other
+systems can't, and the workers still need the server to release their requests. So the server stops with a *lifeline*, a
+pipe that the command and its workers hold open::
 
     command ──┐
     worker 1 ─┼── write end of a pipe ──► a shell that waits for its end ──► SIGTERM to the server
@@ -13,10 +13,10 @@ command and its workers hold open::
 The kernel closes the pipe with the last of them, in whatever way they end. A shell that is killed itself leaves a
 server behind; the next command on the job asks it to shut down, and starts its own.
 
-A server runs every command of its append-only file, and the directory may come from somebody else. So the files are
-checked first (:mod:`trawl.cli.server_files`), the commands that reach beyond the job's keys are taken out of the
-server, which then refuses a file that has them too, and the server itself opens no file by a name that may be a link:
-it writes its log to the descriptor that it inherits.
+A server runs every command of its append-only file, and the directory may come from another person. So the files are
+checked first (:mod:`trawl.cli.server_files`). The commands that reach beyond the job's keys are removed from the
+server, which then also refuses a file that contains them. The server opens no file by a name that may be a link; it
+writes its log to a descriptor that it inherits.
 
 The path of a Unix socket has about a hundred bytes. Where the job's directory has a longer one, a link in a temporary
 directory leads there.
@@ -120,12 +120,12 @@ def find_server() -> str:
 
 
 def has_server(directory: Path) -> bool:
-    """Return whether the job in a directory was made with a server of its own."""
+    """Return whether the job in a directory was created with a local server."""
     return (directory / FOLDER).is_dir()
 
 
 class LocalServer:
-    """A server of one's own; :func:`open_local_server` makes it.
+    """A local server, created by :func:`open_local_server`.
 
     Attributes:
         url: The address of the job.
@@ -211,7 +211,7 @@ class LocalServer:
         raise JobError(words, str(self._folder))
 
     async def _ask(self, words: bytes) -> bytes | None:
-        """Return what it answers; b"" where it hangs up; None where nobody listens."""
+        """Return the server's reply; b"" if the server closes the connection; None if no server listens."""
         with trio.move_on_after(_ANSWER_SECONDS):
             try:
                 async with await trio.open_unix_socket(str(self._socket)) as stream:
@@ -282,10 +282,10 @@ async def open_local_server(directory: Path | None) -> AsyncGenerator[LocalServe
 
 @asynccontextmanager
 async def reach_local_server(directory: Path) -> AsyncGenerator[str, None]:
-    """Give the address of a job that has a server of its own; where no process works on it, the server is started.
+    """Yield the address of a job that has a local server. If no process works on the job, start the server.
 
     Raises:
-        UsageError: There is no program of a server.
+        UsageError: If no server program is installed.
         JobError: The server does not start.
     """
     if read_owner(directory) is None:
@@ -299,7 +299,7 @@ async def reach_local_server(directory: Path) -> AsyncGenerator[str, None]:
 
 
 def with_server(job: str, act: Callable[[str], T]) -> T:
-    """Call ``act`` with the address of a job, in a thread where it has a server of its own that must run meanwhile."""
+    """Call ``act`` with the address of a job. A local server runs meanwhile, with ``act`` in a thread."""
     if job.startswith(SCHEMES) or not has_server(Path(job)):
         return act(job)
 

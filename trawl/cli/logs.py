@@ -1,4 +1,4 @@
-"""The command's log and its errors: safe text, tracebacks only where they help, colours only on a terminal.
+"""The command's log and its errors: safe text, tracebacks only if they help, colors only on a terminal.
 
 :func:`run_guarded` sets the log up for each command that runs a crawl, and prints the error that ends it. A program
 that calls trawl keeps its own logging.
@@ -79,7 +79,7 @@ class SafeFormatter(logging.Formatter):
         self._shows_all = shows_all
 
     def format(self, record: logging.LogRecord) -> str:
-        """Format an entry, with a traceback only where that helps."""
+        """Format an entry, with a traceback only if it helps."""
         record = copy.copy(record)
         if name := _NAME.get():
             record.msg, record.args = f"{name}: {record.getMessage()}", None
@@ -107,7 +107,7 @@ class _TerminalHandler(RichHandler):
     def render(
         self, *, record: logging.LogRecord, traceback: Traceback | None, message_renderable: ConsoleRenderable
     ) -> ConsoleRenderable:
-        """Render an entry; beside the columns, a traceback would be broken at every path."""
+        """Render an entry. A traceback goes below the columns, because next to them every path would be wrapped."""
         if not isinstance(message_renderable, Text) or "\n" not in message_renderable.plain:
             return super().render(record=record, traceback=traceback, message_renderable=message_renderable)
         first, *below = message_renderable.split("\n")
@@ -251,7 +251,7 @@ class Logs:
             text = "".join(traceback.format_exception(error))
         elif isinstance(error, SpiderLoadError | PartLoadError) and not isinstance(error, UsageError):
             frames = user_frames(error.__cause__ or error)
-            if len(frames) > 1:  # of a single one the sentence says all
+            if len(frames) > 1:  # the message already names a single frame
                 text = "".join(traceback.format_list(frames))
         self._console.print(printable(text, keeps_lines=True), end="", soft_wrap=True)
         return print_error(error, self._console, name)

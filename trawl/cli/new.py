@@ -162,7 +162,7 @@ Run a spider, find what is wrong with it before it crawls, test it on a virtual 
     "spiders/__init__.py": "",
     "tests/__init__.py": "",
 }
-"""The text of a project's files by path; its first spider and test come besides."""
+"""Content of a project's files, by path. The first spider and its test are not included."""
 
 FIRST = "example"
 
@@ -176,7 +176,7 @@ def new_project(directory: str) -> None:
         directory: The project's folder, made if needed. No file is overwritten.
 
     Raises:
-        UsageError: A file is there already, or can't be written.
+        UsageError: If a file exists already or can't be written.
     """
     root = Path(directory)
     name = root.resolve().name
@@ -196,7 +196,7 @@ def new_spider(name: str, domain: str, template: str) -> None:
         template: basic, crawl or sitemap.
 
     Raises:
-        UsageError: The name, the domain or the template is none, a file is there already, or can't be written.
+        UsageError: If the name, domain or template is invalid, or a file exists already or can't be written.
     """
     start = _start_of(domain)
     _check(name, template)
@@ -228,13 +228,13 @@ def _spider_texts(name: str, start: str, template: str, spiders: Path, tests: Pa
 
 
 def _plain(name: str) -> str:
-    """Turn a name into one that a package may have (PEP 508)."""
+    """Convert a name to a valid package name (PEP 508)."""
     plain = "".join(c if c.isascii() and c.isalnum() else "-" for c in name).strip("-").lower()
     return plain or "project"
 
 
 def _file_name(name: str) -> str:
-    """Return the name of a spider's file: one that Python can import and that no other module hides."""
+    """Return a file name for a spider that Python can import and that no other module hides."""
     plain = unicodedata.normalize("NFKC", name)  # as Python does with names
     plain = "_".join(part for part in "".join(c if c.isalnum() else "_" for c in plain).split("_") if part)
     if plain and not plain.isidentifier():
@@ -269,7 +269,7 @@ _OWN_MACHINE = re.compile(r"(localhost|127\.[\d.]+|\[::1\])(:|/|$)")
 def _start_of(domain: str) -> str:
     """Return the start URL of a spider of ``domain``."""
     try:
-        scheme = "http" if _OWN_MACHINE.match(domain) else "https"  # who tries one out has no certificate for it
+        scheme = "http" if _OWN_MACHINE.match(domain) else "https"  # test servers rarely have a certificate
         url = normalize_url(domain if "://" in domain else f"{scheme}://{domain}").partition("#")[0]
         host = host_of(url)
     except ValueError as error:

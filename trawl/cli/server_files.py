@@ -1,19 +1,19 @@
-"""Checks the files of a job's own server before a server reads them: it would run every command in them.
+"""Checks the files of a job's local server before the server reads them, because it would run every command in them.
 
-A server runs whatever its append-only file says, so a file that somebody else packed could load a module, which is
-native code, or write to other files. trawl's scripts leave few commands there, because a server stores the effects of
-a script and not the script. Only these pass. Everything is parsed more strictly than the servers parse it: a file that
+A server runs every command of its append-only file. So a file from another person could load a module, which is native
+code, or write to other files. trawl's scripts leave few commands there, because a server stores the effects of a script
+and not the script. Only these commands pass. Everything is parsed more strictly than the servers parse it: a file that
 passes means the same to them.
 
 A file is a sequence of commands, each an array of strings::
 
     *3 CR LF  $4 CR LF  HDEL CR LF  $1 CR LF  a CR LF  $1 CR LF  b CR LF
 
-Before them it may have a snapshot (RDB), which servers wrote unless told otherwise. Of a snapshot only the kinds of
-values that trawl stores pass, and no functions and no data of modules. Nothing is checked that a server checks for
-itself without harm, such as the values' inner form (``sanitize-dump-payload``).
+Before them it may have a snapshot (RDB), which servers wrote unless told otherwise. In a snapshot, only the types of
+values that trawl stores pass, without functions or module data. Checks that a server safely makes itself are not
+repeated here, such as the inner format of values (``sanitize-dump-payload``).
 
-:mod:`trawl.cli.local_server` alone uses this: it is apart because it reads files and starts nothing.
+Only :mod:`trawl.cli.local_server` uses this module. It is separate because it reads files and starts nothing.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def check_contents(folder: Path) -> None:
     """
     job, manifest = folder.parent, folder / _FOLDER / _MANIFEST
     there = [path for place in (folder, manifest.parent) if place.is_dir() for path in place.iterdir()]
-    # In any case: some file systems do not tell them apart.
+    # Ignore case, because some file systems do.
     named = [path for path in there if path.name.lower().startswith(_NAME) and path != manifest]
     path = manifest
     try:
@@ -139,21 +139,21 @@ def _check_log(file: BufferedReader) -> None:
         buffer += more
         buffer = buffer[walk.check(buffer) :]
         size = max(_READ_AT_ONCE, len(buffer))  # a long command is read in few steps
-    # What is left is a command that a killed server did not finish: the next one drops it.
+    # The rest is a command that a killed server did not finish writing. The next server drops it.
 
 
 class _Commands:
     """Checks commands. A large job has millions of values in them, so the loop over those calls little."""
 
     def __init__(self) -> None:
-        self._counts: dict[bytes, int] = {}  # by their lines: there are few different ones, and parsing is slow
+        self._counts: dict[bytes, int] = {}  # by line: few different lines occur, and parsing is slow
         self._lengths: dict[bytes, int] = {}
 
     def check(self, buffer: bytes) -> int:
         """Check the whole commands at the start of ``buffer``, and return where the first one starts that is not whole.
 
         Raises:
-            _Refused: A command is not one of trawl's, or what is there is no command.
+            _Refused: If a command is not used by trawl, or the data is not a command.
         """
         at = start = 0
         index, lengths = buffer.index, self._lengths

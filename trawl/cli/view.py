@@ -111,7 +111,7 @@ def print_error(error: TrawlError, console: Console, name: str = "") -> int:
 
 
 def _advised(words: str) -> str:
-    """Return an error's words; for a page that robots.txt forbids, with what to do."""
+    """Return an error's message, with advice if robots.txt disallows the page."""
     own = "-s ROBOTSTXT_OBEY=false, for a site of your own"
     if words.endswith(_FORBIDDEN):
         return f"{words.removesuffix(_FORBIDDEN)}robots.txt forbids it ({own})"
@@ -119,13 +119,13 @@ def _advised(words: str) -> str:
 
 
 MAX_WAITING = 3
-"""The number of reasons shown, those of most requests first; the others are counted."""
+"""Number of reasons shown, most requests first. The other reasons are only counted."""
 
 _REASON_CHARACTERS = 100
 
 
 Watcher = Callable[[Any], Awaitable[None]]
-"""A task that looks at a running crawl (:class:`trawl.engine.Crawl`) until it is cancelled at the crawl's end."""
+"""A task that observes a running crawl (:class:`trawl.engine.Crawl`) and is cancelled at its end."""
 
 CrawlWith = Callable[..., Awaitable["CrawlResult"]]
 """Runs a crawl: :func:`trawl._run.crawl_with`, or a fake in tests."""
@@ -187,7 +187,7 @@ def panel(name: str, now: Progress, speed: Speed) -> Text:
 
 
 def _apart(text: str) -> tuple[str, str]:
-    """Split a text into its leading figure and the rest."""
+    """Split a string into its leading number and the rest."""
     figure, space, words = text.partition(" ")
     return figure, space + words
 
@@ -196,7 +196,7 @@ class Panels:
     """The panels of the crawls that run, one below the other.
 
     Args:
-        console: Where they are drawn.
+        console: The console to draw the panels on.
         progress: Gives the progress of a crawl: by default, of this process.
     """
 
@@ -225,9 +225,9 @@ class Panels:
         live = Live(
             self._panels(),
             console=self._console,
-            auto_refresh=False,  # its thread would draw beside Trio's
+            auto_refresh=False,  # its thread would draw at the same time as Trio's
             transient=True,
-            redirect_stdout=sys.stdout.isatty(),  # what the spider prints goes above the panel
+            redirect_stdout=sys.stdout.isatty(),  # the spider's prints go above the panel
             redirect_stderr=sys.stderr.isatty(),
         )
         try:
@@ -244,7 +244,7 @@ class Panels:
                     live.update(self._panels(), refresh=True)
                     took = trio.current_time() - began_at
         except OSError:
-            # The crawls go on without this task.
+            # The crawls continue without this task.
             return
 
     def _panels(self) -> Text:

@@ -1,21 +1,22 @@
 """One crawl by several processes: ``trawl worker``, which joins a job in a server, and ``trawl crawl --processes N``.
 
-Theory of operation. Where one command starts all of them, it opens the job, writes the feeds and shows the crawl as
-always; it is the *leader*. The others are workers of the same job, without feeds, started when its crawl has begun, so
-that an error of the start is told once::
+Theory of operation. If one command starts all processes, its own process is the *leader*: it opens the job, writes the
+feeds and shows the crawl as usual. The others are workers of the same job, without feeds. The leader starts them after
+its own crawl has started, so that an error at the start is reported once::
 
     leader ── its own server, where the job has no address (trawl.cli.local_server)
         ├── worker 2   trawl worker --spider SPIDER --leader FD
         └── worker N   the same
 
-Each is an interpreter of its own with the words that were typed, so it reads the same settings in the same way, and
-that they are the same is checked by the job. A socket between the leader and each worker brings the worker's progress
-and scopes to the leader (msgspec's MessagePack, each with its length before it); that it closes tells a worker to end,
-as a first Ctrl-C does. So Ctrl-C, a limit that the leader meets and its death end all in one way. Workers are in
-sessions of their own: the Ctrl-C of a terminal reaches the leader alone.
+Each worker is a separate interpreter that gets the same arguments, so it reads the same settings in the same way, and
+the job checks that they are the same. A socket carries each worker's progress and scopes to the leader (MessagePack
+messages, each after its length). When the leader's end closes, the worker shuts down as after a first Ctrl-C. So
+Ctrl-C, a limit that the leader reaches and the leader's death all end the workers in the same way. Each worker has its
+own process session, so the Ctrl-C of a terminal only reaches the leader.
 
-The end of the job is no message: each process finds it in the store. A worker that ends before, killed or because it
-held too much memory, is started again, up to :data:`MOST_STARTS` times in a minute; then the others go on without it.
+The end of the job needs no message, because each process finds it in the store. A worker that ends earlier, because it
+was killed or used too much memory, is started again, up to :data:`MOST_STARTS` times in a minute. After that, the
+others continue without it.
 """
 
 from __future__ import annotations
@@ -78,13 +79,13 @@ JOB_VARIABLE = "_TRAWL_JOB"
 """The variable of the environment in which a leader names the job."""
 
 LOOK_EVERY = 1.0
-"""Seconds between two looks for a job that is not there yet."""
+"""Seconds between two checks for a job that does not exist yet."""
 
 REJOIN_AFTER = 1.0
-"""Seconds before a process joins again, where others have gone on in its place."""
+"""Seconds before a process joins again after other processes took over its work."""
 
 MAX_SCOPES = 1000
-"""Scopes of which a worker tells at its end, the busiest first."""
+"""Maximum number of scopes that a worker reports at its end, busiest first."""
 
 _LENGTH = struct.Struct(">I")
 
@@ -101,7 +102,7 @@ REST = 1.0
 """Seconds in which what a worker has said must have come, once it has ended."""
 
 _ENDS_OF_ONE = ("finished", "shutdown", "cancelled", "stopped", "memusage_exceeded")
-"""Reasons of a worker's end that say nothing of the others': any other is a limit, or an error, that ends all."""
+"""Reasons of a worker's end that do not affect the others. Any other reason is a limit or an error that ends all."""
 
 
 class ProgressMessage(msgspec.Struct, frozen=True, tag="worked"):
@@ -133,7 +134,7 @@ _decode = msgspec.msgpack.Decoder(ProgressMessage | EndMessage).decode
 
 
 class Messages:
-    """Puts together what a worker tells, from what has come of it."""
+    """Decodes the messages of a worker from the bytes received so far."""
 
     def __init__(self) -> None:
         self._bytes = bytearray()
@@ -166,14 +167,14 @@ class LeaderProcess:
         self._socket.set_inheritable(False)
 
     async def watch(self, crawl: Crawl) -> None:
-        """Tell the progress of a crawl, and end it when the other end closes: a watcher."""
+        """Report the progress of a crawl, and shut it down when the other end closes. A watcher."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._tell_progress, crawl)
-            await trio.lowlevel.wait_readable(self._socket)  # nothing is ever sent: it is closed
+            await trio.lowlevel.wait_readable(self._socket)  # the other end never sends, so readable means closed
             crawl.shutdown()
 
     def ended(self, reason: str, scopes: Sequence[ScopeReport]) -> None:
-        """Tell the end of the crawl, and close this end."""
+        """Report the end of the crawl, and close this end."""
         self._tell(EndMessage(reason, list(scopes[:MAX_SCOPES])))
         self._socket.close()
 
@@ -186,7 +187,7 @@ class LeaderProcess:
 
     def _tell(self, message: Message) -> None:
         body = _encode(message)
-        with suppress(OSError):  # it is gone, which watch() hears of
+        with suppress(OSError):  # the other end is closed; watch() notices
             self._socket.sendall(_LENGTH.pack(len(body)) + body)
 
 
@@ -221,16 +222,16 @@ def require_address(job: str) -> None:
 
 
 def spider_of_job(url: str, folder: Path) -> str:
-    """Return the spider of a job, as ``FILE:CLASS``; waits until somebody has made the job.
+    """Return the spider of a job as ``FILE:CLASS``. Waits until a crawl has created the job.
 
     What a server says names a spider among those below the folder, and nothing else: no file is loaded because of it.
 
     Args:
         url: The job's address.
-        folder: Where spiders are looked for.
+        folder: The folder to search for spiders.
 
     Raises:
-        JobError: The server does not answer, or refuses.
+        JobError: If the server does not reply, or refuses.
         UsageError: The folder has no spider of that name.
     """
     if (facts := _info_of(url)) is None:
@@ -261,7 +262,7 @@ class _Worker:
 
     number: int
     progress: Progress = attrs.field(factory=Progress)
-    before: Progress = attrs.field(factory=Progress)  # what those of its processes did that have ended
+    before: Progress = attrs.field(factory=Progress)  # work of its ended processes
     ended: EndMessage | None = None
     status: int = 0
     starts: deque[float] = attrs.field(factory=lambda: deque(maxlen=MOST_STARTS))
@@ -271,10 +272,10 @@ class WorkerPool:
     """The workers of a crawl, which this process leads.
 
     Args:
-        words: What a worker is started with, after ``trawl``.
+        words: The arguments that a worker is started with, after ``trawl``.
         count: The number of processes, this one included.
         url: The job's address.
-        lifeline: A descriptor for workers to inherit: a server of one's own runs as long as one of them has it.
+        lifeline: A descriptor for workers to inherit. A local server runs as long as a process holds it.
         console: Standard error.
 
     Attributes:
@@ -291,16 +292,16 @@ class WorkerPool:
         self.scopes: list[ScopeReport] = []
 
     async def watch(self, crawl: Crawl) -> None:
-        """Run the workers beside a crawl: a watcher. Cancelled, it waits for their ends, at most :data:`GRACE`."""
+        """Run the workers during a crawl. A watcher; if cancelled, it gives them :data:`GRACE` to end."""
         self._is_ending = trio.Event()
-        for worker in self._workers:  # of a crawl that joins again: it counts what they have done as its own
+        for worker in self._workers:  # after a rejoin, the crawl counts their earlier work as its own
             worker.before = worker.progress = Progress()
         async with trio.open_nursery() as nursery:
             for worker in self._workers:
                 nursery.start_soon(self._keep, worker, crawl)
             await crawl.until_ending()
             self._is_ending.set()
-            if crawl.reason != "finished":  # else each has found out, or is about to
+            if crawl.reason != "finished":  # workers notice a finished job themselves
                 for leading in self._leading.values():
                     leading.shutdown(socket.SHUT_WR)
 
@@ -310,7 +311,7 @@ class WorkerPool:
         return together([progress_of(crawl), *theirs])
 
     async def statistics(self) -> Mapping[str, object]:
-        """Return the statistics of the whole job, those of all processes added up. A checkpoint."""
+        """Return the statistics of the whole job, added up over all processes. A checkpoint."""
         from trawl.frontier.redis.report import inspect_job  # noqa: PLC0415 - needs coredis
 
         return statistics_so_far(await trio.to_thread.run_sync(partial(inspect_job, self._url, has_scopes=False)))
@@ -328,7 +329,7 @@ class WorkerPool:
             pause *= 2.0
 
     def _is_again(self, worker: _Worker, crawl: Crawl) -> bool:
-        """Take the end of a worker's process in. Returns whether it is to be started again."""
+        """Process the end of a worker's process. Returns whether to start the worker again."""
         ended, number = worker.ended, worker.number
         if ended is not None and ended.reason not in _ENDS_OF_ONE:
             crawl.shutdown(ended.reason)
@@ -361,7 +362,7 @@ class WorkerPool:
                     env={**os.environ, JOB_VARIABLE: self._url},
                 )
             self._leading[worker.number] = ours
-            heard = trio.CancelScope(shield=True)  # what it says at its end is heard also where all is cancelled
+            heard = trio.CancelScope(shield=True)  # a cancel must not lose the worker's last message
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._listen, worker, process, ours, heard)
                 try:
@@ -371,7 +372,7 @@ class WorkerPool:
                     await _end(process, ours, is_hurried=hurried)  # noqa: ASYNC102 - shielded and limited
                     worker.status = process.returncode or 0
                     del self._leading[worker.number]
-                    heard.deadline = trio.current_time() + REST  # what it has started may hold its ends open
+                    heard.deadline = trio.current_time() + REST  # its child processes may hold the socket open
 
     async def _listen(
         self, worker: _Worker, process: trio.Process, leading: socket.socket, heard: trio.CancelScope
@@ -382,7 +383,7 @@ class WorkerPool:
                 nursery.start_soon(self._relay, worker, process)
 
     async def _hear(self, worker: _Worker, leading: socket.socket) -> None:
-        """Take in what a worker tells, until it closes its end."""
+        """Process the messages of a worker until it closes its end."""
         messages = Messages()
         stream = trio.SocketStream(trio.socket.from_stdlib_socket(leading.dup()))
         async with stream:
@@ -413,7 +414,7 @@ class WorkerPool:
 
 
 async def _end(process: trio.Process, leading: socket.socket, *, is_hurried: bool) -> None:
-    """See a process to its end: it is told to end, then cancelled, and at last killed. A checkpoint."""
+    """End a process: ask it to shut down, then cancel it, and finally kill it. A checkpoint."""
     if process.poll() is not None:
         return
     with suppress(OSError):
@@ -440,9 +441,9 @@ async def lead(
     Args:
         entry: The crawl.
         count: The number of processes, this one included.
-        words: What a worker is started with, after its job: the spider, and what was typed.
+        words: The arguments of a worker after its job: the spider and the command line's options.
         crawl_with: Runs the crawl of this process.
-        shown: Gives what shows a crawl, for what gives its progress.
+        shown: Returns the view of a crawl for a source of its progress.
         console: Standard error.
 
     Returns:

@@ -15,7 +15,7 @@ module                                    what it has
 
 The engine and the packages below it do not import this package. :mod:`trawl._run` gives the engine its hooks, and
 ``trawl.lazy_compat`` asks it for advice. The modules whose names are exported here load no other part of trawl, so
-that advice on a name costs little; the classes are loaded when one is asked for.
+that advice on a name costs little. The classes are loaded on first use.
 """
 
 from importlib import import_module

@@ -4,12 +4,12 @@ A subclass of a middleware is an entry of ``DOWNLOADER_MIDDLEWARES`` like any cl
 is taken out by None, as in Scrapy. The classes themselves, by path or as objects, name the built-in middleware
 (:data:`trawl.middleware.BUILT_IN`).
 
-For ``DUPEFILTER_CLASS`` and ``REQUEST_FINGERPRINTER_CLASS`` the engine asks one function for the mark by which a
-request is seen (:func:`marks`). A filter that only has its own idea of which requests are the same gives marks, which
-the frontier remembers, with a job too. One that remembers by itself, for example in a database, is asked once for each
-request; a job can't rely on that, and is refused.
+For ``DUPEFILTER_CLASS`` and ``REQUEST_FINGERPRINTER_CLASS`` the engine calls one function that returns the seen mark of
+a request (:func:`marks`). A filter that only defines which requests are equal returns marks, and the frontier remembers
+the marks, also in a job. A filter that remembers requests itself, for example in a database, is called once per
+request. Jobs can't rely on such a filter, so a job with one is refused.
 
-:mod:`trawl.compat` exports the classes, and loads this module when one is asked for.
+:mod:`trawl.compat` exports the classes, and loads this module on first use.
 """
 
 from __future__ import annotations
@@ -84,7 +84,8 @@ class RetryMiddleware:
         max_retry_times: ``RETRY_TIMES``.
         retry_http_codes: ``RETRY_HTTP_CODES``.
         priority_adjust: ``RETRY_PRIORITY_ADJUST``.
-        exceptions_to_retry: Classes of errors; of trawl's, only those that may pass are retried.
+        exceptions_to_retry: Error classes to retry. Errors of trawl are only retried if they are retryable
+            (``is_retryable``).
     """
 
     scrapys_path: ClassVar[str] = "retry.RetryMiddleware"
@@ -111,13 +112,13 @@ class RetryMiddleware:
         return made
 
     def process_response(self, request: Request, response: Response, spider: Any = None) -> Any:
-        """Return the request once more for a status in ``retry_http_codes``; otherwise the response."""
+        """Return the request again for a status in ``retry_http_codes``; otherwise the response."""
         if request.meta.get("dont_retry") or response.status not in self.retry_http_codes:
             return response
         return self._retry(request, status_words(response.status), spider) or response
 
     def process_exception(self, request: Request, exception: Exception, spider: Any = None) -> Any:
-        """Return the request once more for an error that may pass; otherwise None."""
+        """Return the request again for a retryable error; otherwise None."""
         may_pass = getattr(exception, "is_retryable", True)
         if may_pass and isinstance(exception, self.exceptions_to_retry) and not request.meta.get("dont_retry"):
             return self._retry(request, exception, spider)
@@ -273,7 +274,7 @@ class BaseDupeFilter:
         return False
 
     def open(self) -> Any:
-        """Called before the crawl begins."""
+        """Called before the crawl starts."""
 
     def close(self, reason: str) -> Any:
         """Called when the crawl has ended for ``reason``."""
@@ -314,21 +315,21 @@ class RFPDupeFilter(BaseDupeFilter):
         return is_seen
 
     def request_fingerprint(self, request: Request) -> str:
-        """Return a text that is the same for requests that are the same."""
+        """Return a string that is the same for equal requests."""
         found: bytes = self.fingerprinter.fingerprint(request)
         return found.hex()
 
 
 def marks(crawler: Crawler, *, has_job: bool) -> Callable[[Request], bytes | None]:
-    """Return the function that makes the mark by which a request is seen; None: it is always new; empty: it was seen.
+    """Return the function that makes seen marks. A mark of None means always new; an empty mark means already seen.
 
     Args:
         crawler: The crawl; its ``request_fingerprinter`` becomes that of the setting.
         has_job: Requests are kept with the marks from one run to the next.
 
     Raises:
-        SettingsError: A class is not there, can't be made, or remembers by itself what a job has to know.
-        PartLoadError: Its own code failed.
+        SettingsError: If a class is missing, can't be created, or remembers requests itself in a job.
+        PartLoadError: If its own code fails.
     """
     chosen, fingerprinter = crawler.settings[FILTER], crawler.settings[FINGERPRINTER]
     if fingerprinter and fingerprinter not in _DEFAULTS:

@@ -5,7 +5,7 @@ It exists before the crawl runs, and passes calls to the :class:`~trawl.Crawl` f
 Code written for Scrapy connects its receivers to :class:`CrawlerSignals`, ``crawler.signals``. Receivers of
 ``engine_started``, ``spider_opened``, ``spider_idle``, ``spider_closed`` and ``engine_stopped`` may be ``async`` and
 are awaited. All others are called at once where their event happens, as in Scrapy, so they can't wait; a watcher that
-reads the event can. An event that nobody listens to is not made.
+reads the event can. Events without a listener are not created.
 """
 
 from __future__ import annotations
@@ -76,10 +76,10 @@ SCRAPYS: frozenset[str] = frozenset(
 """The names of Scrapy's signals, sent here or not; each is an attribute of :mod:`trawl.signals`."""
 
 BEGIN_AND_END: frozenset[str] = frozenset({"engine_started", "engine_stopped", "spider_closed", "spider_opened"})
-"""The signals that are sent when the crawl begins and when it ends."""
+"""The signals that are sent when the crawl starts and when it ends."""
 
 IDLE = "spider_idle"
-"""The signal that is sent when nothing is pending; a receiver may give requests, or keep the crawl from ending."""
+"""The signal that is sent when nothing is pending. A receiver may add requests, or keep the crawl from ending."""
 
 logger: logging.Logger = logging.getLogger("trawl.spiders")
 
@@ -160,7 +160,7 @@ class CrawlerSignals:
         self._spider: object = None
 
     def connect(self, receiver: Callable[..., Any], signal: object = None, **options: object) -> None:
-        """Call ``receiver`` when a signal is sent, with those of the signal's arguments that it takes.
+        """Call ``receiver`` when a signal is sent, with the arguments of the signal that it accepts.
 
         Args:
             receiver: Errors that it raises are logged. It may be ``async`` for :data:`IDLE` and
@@ -205,7 +205,7 @@ class CrawlerSignals:
                 self._listen(events, signal, receiver)
 
     async def send(self, signal: str, **given: object) -> list[Exception]:
-        """Call the receivers of a signal in order, and wait for them. A checkpoint only where one of them awaits.
+        """Call the receivers of a signal in order, and wait for them. A checkpoint only if a receiver awaits.
 
         Returns:
             The errors that they raised. All are logged, but ``CloseSpider`` and ``DontCloseSpider`` of :data:`IDLE`.
@@ -258,7 +258,7 @@ def fingerprint(
 ) -> bytes:
     """Return Scrapy's fingerprint of a request, 20 bytes, for identifiers that were stored by it.
 
-    The crawl tells requests apart by :func:`trawl.http.fingerprint` instead.
+    The crawl distinguishes requests by :func:`trawl.http.fingerprint` instead.
 
     Args:
         request: The request; its method, URL and body count.
@@ -301,7 +301,7 @@ class RequestFingerprinter:
 
 
 class CrawlerEngine:
-    """Scrapy's engine as spiders use it: it ends the crawl, fetches, and takes requests when nothing is pending."""
+    """Scrapy's engine as spiders use it. Ends the crawl, fetches, and accepts requests when nothing is pending."""
 
     __slots__ = ("_crawl", "_given")
     if not TYPE_CHECKING:
@@ -350,7 +350,7 @@ class CrawlerEngine:
             self._given = None
 
     async def download(self, request: Request) -> Response:
-        """The response to ``request``, through the throttle. A checkpoint; errors are those of ``spider.fetch``."""
+        """Return the response to ``request``, through the throttle. A checkpoint; raises as ``spider.fetch`` does."""
         return await self._running().fetch(request)
 
     async def download_async(self, request: Request) -> Response:
@@ -412,7 +412,7 @@ class Crawler:
         self.engine.bind(crawl)
 
     def marks(self, *, has_job: bool) -> Callable[[Request], bytes | None]:
-        """Return the function that makes the mark by which the crawl sees a request.
+        """Return the function that makes the seen mark of a request.
 
         Args:
             has_job: Requests are kept with the marks from one run to the next.

@@ -1,7 +1,8 @@
-"""Hooks of the engine for Scrapy's habits: spider middleware, extensions, signals of begin and end, ``spider_idle``.
+"""Engine hooks for Scrapy's behavior: spider middleware, extensions, signals of start and end, ``spider_idle``.
 
-When nothing is pending, the receivers of ``spider_idle`` are called. The requests that they give to
-``crawler.engine.crawl(request)`` are stored when all have been called, also when the crawl ends meanwhile. Then:
+When nothing is pending, the receivers of ``spider_idle`` are called. The requests that they pass to
+``crawler.engine.crawl(request)`` are stored after all receivers were called, even if the crawl ends in the meantime.
+Then:
 
 ===================================  =======================================================================
 pending                              next
@@ -11,7 +12,7 @@ nothing, and ``DontCloseSpider``     the next round, after :data:`PAUSE` seconds
 nothing                              the crawl ends, for the reason of ``CloseSpider`` if one is raised
 ===================================  =======================================================================
 
-Only :mod:`trawl._run` imports these hooks: it gives them to the engine.
+Only :mod:`trawl._run` imports these hooks, and passes them to the engine.
 """
 
 from __future__ import annotations
@@ -80,8 +81,8 @@ class CompatCrawl(Crawl):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            """Return what else ``spider.crawler`` has: middleware and spiders are to find the same crawler."""
-            if name.startswith("_"):  # of an object that is not whole yet, or a protocol's
+            """Return what else ``spider.crawler`` has: middleware and spiders must find the same crawler."""
+            if name.startswith("_"):  # the object is incomplete, or a protocol looks for the name
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
             return getattr(self.spider.crawler, name)
 
@@ -112,7 +113,7 @@ class CompatHooks(Hooks):
         return self._middleware.received(response) if self._middleware.inputs else None
 
     def close(self, spider: Spider, reason: str) -> object:
-        """Call the spider's ``close`` if it is a moved one that has its own, and ``closed`` otherwise."""
+        """Call ``close`` if a moved spider overrides it, and ``closed`` otherwise."""
         if type(spider).close is Spider.close or not self._crawl.settings["SCRAPY_COMPAT"]:
             return super().close(spider, reason)
         close: Any = spider.close
@@ -158,7 +159,7 @@ class CompatHooks(Hooks):
                 await store(given)  # noqa: ASYNC102 - shielded, until the crawl is cancelled
         if not self._crawl.is_idle:
             return True
-        if any(isinstance(error, DontCloseSpider) for error in errors):  # it overrides CloseSpider, as in Scrapy
+        if any(isinstance(error, DontCloseSpider) for error in errors):  # overrides CloseSpider, as in Scrapy
             await trio.sleep(PAUSE)
             return True
         if (closing := next((error for error in errors if isinstance(error, CloseSpider)), None)) is not None:
@@ -166,7 +167,7 @@ class CompatHooks(Hooks):
         return False
 
     async def closing(self, reason: str) -> None:
-        """Send ``spider_closed``. A checkpoint only where a receiver is."""
+        """Send ``spider_closed``. A checkpoint only if there is a receiver."""
         self._set_time("finish_time")
         try:
             await self._send("spider_closed", reason=reason)
@@ -175,7 +176,7 @@ class CompatHooks(Hooks):
                 logging.getLogger().removeHandler(self._log_counter)
 
     async def closed(self) -> None:
-        """Send ``engine_stopped``. A checkpoint only where a receiver is."""
+        """Send ``engine_stopped``. A checkpoint only if there is a receiver."""
         await self._send("engine_stopped")
 
     def _set_time(self, key: str) -> None:
@@ -191,11 +192,11 @@ class CompatHooks(Hooks):
 def _check_imports(spider_class: type[Spider]) -> None:
     """Refuse a project whose imported modules, its spiders and the parts of its settings, import what trawl lacks.
 
-    Where Scrapy or Twisted is installed beside trawl such an import succeeds, and what it gave fails only when it is
-    used. Modules in the spider's folder and below count; installed packages do not.
+    If Scrapy or Twisted is installed next to trawl, such an import succeeds, and the imported names fail only when they
+    are used. Modules in the spider's folder and below count; installed packages do not.
 
     Raises:
-        WrittenForScrapy: Some are to be changed.
+        WrittenForScrapy: If some imports must be changed.
     """
     if not {"scrapy", "twisted"} & sys.modules.keys():
         return

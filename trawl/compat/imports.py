@@ -1,7 +1,7 @@
-"""The import lines of a file that was written for Scrapy: what to change them to, and what they tell of its spiders.
+"""The import lines of a file that was written for Scrapy: the changes they need, and whether its spiders were moved.
 
-A file is read, not run. Lines inside ``try`` and ``if`` count only where asked for: a file that also works without
-Scrapy may say so there.
+A file is read, not run. Lines inside ``try`` and ``if`` count only on request, because a file that also works without
+Scrapy may handle that there.
 
 Other packages import these names from :mod:`trawl.compat`.
 """
@@ -107,19 +107,19 @@ def _change(node: ast.AST) -> Change | None:
 
 
 def _imported(alias: ast.alias) -> tuple[str, str]:
-    """The line for ``import scrapy.MODULE``, and advice if it is not here."""
+    """Return the new line for ``import scrapy.MODULE``, and advice if trawl does not have the module."""
     root, _, module = alias.name.partition(".")
     if root == "twisted":
         return "", f"{alias.name} is Twisted's: {twisted_way(module)}"
     if module and place(module, "") is None:
         return "", _absent(module)
     if not alias.asname:
-        return "import trawl as scrapy", ""  # its modules are there by themselves
+        return "import trawl as scrapy", ""  # `trawl` loads its modules on use
     return f"import {_as(f'trawl.{module}'.rstrip('.'), alias.asname)}", ""
 
 
 def _from(node: ast.ImportFrom, root: str, module: str) -> Change | None:
-    """The change to ``from scrapy.MODULE import ...``; None for a line of trawl's that is right."""
+    """Return the change to ``from scrapy.MODULE import ...``; None for a correct import from trawl."""
     found: dict[str, list[str]] = {}
     words: list[str] = []
     is_right = root == "trawl"
@@ -141,14 +141,14 @@ def _from(node: ast.ImportFrom, root: str, module: str) -> Change | None:
 
 
 def _words(root: str, module: str, name: str) -> str:
-    """Advice on a name that is not here; "" for a misspelled one of trawl's."""
+    """Return advice on a name that trawl does not have; "" for a misspelled name of trawl."""
     if root == "twisted":
         return f"{name} is Twisted's: {twisted_way(f'{module}.{name}'.strip('.'))}"
     return _absent(f"{module}.{name}".strip(".")) if root == "scrapy" or _is_scrapys(module, name) else ""
 
 
 def _is_scrapys(module: str, name: str) -> bool:
-    """True for a name of Scrapy's that trawl does not have; False for a misspelled one of trawl's."""
+    """Return True for a Scrapy name that trawl does not have, and False for a misspelled name of trawl."""
     if f"{module}.{name}".strip(".") in REPLACEMENTS:
         return True
     return bool(name_advice(module)) and (module.startswith("utils.") or place(module, "") is None)
@@ -190,9 +190,9 @@ class Hint:
 
 
 def hint(error: BaseException) -> Hint | None:
-    """Return the changes to the file whose import failed; None where that has nothing to do with Scrapy.
+    """Return the changes to the file whose import failed; None if the error has nothing to do with Scrapy.
 
-    An import from trawl counts where it asks for a name that only Scrapy has.
+    An import from trawl counts if it names something that only Scrapy has.
     """
     if not isinstance(error, ImportError):
         return None
@@ -206,7 +206,7 @@ def hint(error: BaseException) -> Hint | None:
 
 
 def hint_of_file(path: str, *, is_whole: bool = True) -> Hint | None:
-    """Return the changes to the imports of a file; None if it imports nothing of Scrapy's, and for "".
+    """Return the changes to the imports of a file; None for "" or if it imports nothing from Scrapy.
 
     Args:
         path: The file.
@@ -228,14 +228,15 @@ FACES = frozenset({"item", "link", "linkextractors", "selector", "utils"})
 """Modules of trawl that only Scrapy's users import: not ``loader``, ``exporters``, ``crawler``, which all may use."""
 
 _NAMES_FACE = re.compile(rf"\btrawl[\s\\]*\.[\s\\]*({'|'.join(sorted(FACES))})\b")
-"""Found in the text of each file that imports one, and in few others: those alone are parsed."""
+"""Matches each file that imports one of these, and few others. Only matching files are parsed."""
 
 
 def is_moved(spider_class: type) -> bool:
-    """Return whether a spider's imports are those of a file that was written for Scrapy.
+    """Return whether a spider's imports show that its file was written for Scrapy.
 
-    The files of its class and of all base classes count, except trawl's own: one says ``import trawl as scrapy``, or
-    imports from a module in :data:`FACES`. The setting ``SCRAPY_COMPAT`` decides instead where it is true or false.
+    The files of its class and of all base classes count, except trawl's own. One must contain ``import trawl as
+    scrapy``, or import from a module in :data:`FACES`. If the setting ``SCRAPY_COMPAT`` is true or false, it decides
+    instead.
 
     Args:
         spider_class: The spider's class.
@@ -250,7 +251,7 @@ def _is_moved(module: ModuleType) -> bool:
 
 
 def _imports_face(file: str | None) -> bool:
-    """Look for an import of one of :data:`FACES` in a file: the imported names do not tell where they come from."""
+    """Return whether a file imports one of :data:`FACES`. The imported names alone do not show their origin."""
     try:
         text = Path(file or "").read_text("utf-8")
         nodes = list(ast.walk(ast.parse(text))) if _NAMES_FACE.search(text) else []

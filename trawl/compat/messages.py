@@ -1,9 +1,9 @@
 """Messages of a moved crawl: header values that are equal to their bytes, and URLs that are joined as they are written.
 
-Scrapy's values are bytes, and those of moved spiders that were changed since are text. :class:`HeaderText` is both
-where both make sense; ``trawl check`` finds what needs real bytes (``b", ".join(...)``). :class:`ScrapyResponse` joins
-URLs without writing them anew, so that a record has the blanks that it had. :func:`with_messages` puts middleware into
-a moved crawl that gives them to callbacks, errbacks and ``fetch()``, with what Scrapy writes into ``meta``, and
+Scrapy's header values are bytes; moved spiders that were changed since may use text. :class:`HeaderText` works as both
+if both make sense; ``trawl check`` finds what needs real bytes (``b", ".join(...)``). :class:`ScrapyResponse` joins
+URLs without normalizing them, so that a record keeps the same spaces. :func:`with_messages` puts middleware into a
+moved crawl that gives them to callbacks, errbacks and ``fetch()``, with what Scrapy writes into ``meta``, and
 :func:`show` gives them to the methods of middleware classes. Other crawls do not load this module.
 """
 
@@ -51,7 +51,7 @@ def _shown(value: Any) -> Any:
 
 
 def _method(name: str) -> Callable[..., Any]:
-    """Return the method of text that takes bytes too, and whose texts are header texts again."""
+    """Return a version of the ``str`` method that also accepts bytes and returns header text."""
     of_text = getattr(str, name)
 
     def method(self: str, *given: Any, **named: Any) -> Any:
@@ -160,7 +160,7 @@ class ScrapyHeaders(Headers):
 class ScrapyResponse(Response):
     """A response that joins URLs as Scrapy's does, has no text if it is an image, and guesses an encoding it lacks.
 
-    Its text, and what is selected in it, is an ``AttributeError`` where Scrapy's class is the plain ``Response``.
+    Its text and selector methods raise ``AttributeError`` if Scrapy would use the plain ``Response`` class.
     """
 
     __slots__ = ()
@@ -174,7 +174,7 @@ class ScrapyResponse(Response):
 
     @property
     def base_url(self) -> str:
-        """The base of links on the page; of what is not text, its URL."""
+        """The base URL of links on the page; the URL of the response if it is not text."""
         if self._base_url is None and _is_binary(self):
             self._base_url = self.url
         return super().base_url
@@ -192,7 +192,7 @@ class ScrapyResponse(Response):
         Raises:
             ValueError: As there; also for ``mailto:``, ``javascript:`` and what else has no ``//``, as in Scrapy.
         """
-        if isinstance(url, str) and _is_binary(self):  # whose encoding nobody knows
+        if isinstance(url, str) and _is_binary(self):  # its encoding is unknown
             return _with_place(Request(url, callback, base=self.url, **options))
         return _with_place(super().follow(url, callback, **options))
 
@@ -256,7 +256,7 @@ _UNESCAPED = re.compile(r"[^/]+//[^/]*/.*[][|\\^`{}]")
 
 
 def show_headers(message: Request | Response | None) -> None:
-    """Give a request, or a response and its request, the habits of Scrapy's, and its URL in Scrapy's form."""
+    """Make a request, or a response and its request, behave as in Scrapy, with the URL in Scrapy's form."""
     if message is None:
         return
     if _UNESCAPED.match(message.url) or message.url.endswith("?"):
@@ -283,21 +283,21 @@ def _show_written_url(request: Request, response: Response | None) -> None:
 
 
 def _fail(outcome: Outcome, error: Exception) -> None:
-    """Set an error of a middleware as the errback asks for it: by ``check`` and ``value``."""
+    """Set a middleware's error as a failure, so that the errback can use ``check`` and ``value``."""
     failure: Any = Failure(error)
     outcome.error = failure
 
 
 def _with_habits(settings: MiddlewareSettings, fetch: Fetch) -> Fetch:
-    """Give what comes back from ``fetch`` what Scrapy's parts give it: the outermost middleware.
+    """Add what Scrapy's components add to requests and responses. Must be the outermost middleware.
 
-    Messages have the headers of Scrapy's habits, each request has its depth, and, if it was sent, its latency and its
-    slot in its meta; the target of a redirect has the page that redirected as its ``Referer``.
+    Messages get Scrapy-style headers. The meta of each request gets its depth and, if it was sent, its latency and
+    slot. The target of a redirect gets the redirecting page as its ``Referer``.
     """
     refer = Referrer(load_referrer_policy(settings.referrer_policy)).refer if settings.referer_enabled else None
 
     async def send(request: Request) -> Outcome:
-        if request.depth and (grant := current_grant.get()) is not None and grant.is_page:  # not of a direct fetch
+        if request.depth and (grant := current_grant.get()) is not None and grant.is_page:  # no direct fetch
             request.meta["depth"] = request.depth
         try:
             with contained:
@@ -311,11 +311,11 @@ def _with_habits(settings: MiddlewareSettings, fetch: Fetch) -> Fetch:
                 _tell(request, page)
         except IgnoreRequest:
             raise
-        except Exception as error:  # of a middleware: an errback asks which
+        except Exception as error:  # from a middleware; an errback may check its type
             logger.exception("%r: a middleware failed", request)
             outcome = Outcome(request)
             _fail(outcome, error)
-        raised: Any = outcome.error  # what process_request raises is there as it is
+        raised: Any = outcome.error  # errors of process_request arrive unwrapped
         if raised is not None and not isinstance(raised, TrawlError):
             _fail(outcome, raised)
         show_headers(outcome.response)
@@ -333,7 +333,7 @@ def _redirects(request: Request) -> int:
 
 
 def _tell_timeout(seconds: float, fetch: Fetch) -> Fetch:
-    """Tell each request its timeout in meta ``download_timeout``, as Scrapy's ``DownloadTimeoutMiddleware`` does."""
+    """Set meta ``download_timeout`` of each request, as Scrapy's ``DownloadTimeoutMiddleware`` does."""
 
     def send(request: Request) -> Awaitable[Outcome]:
         request.meta.setdefault("download_timeout", seconds)
@@ -343,7 +343,7 @@ def _tell_timeout(seconds: float, fetch: Fetch) -> Fetch:
 
 
 def _tell(request: Request, response: Response | None) -> None:
-    """Write latency and slot into the meta of a request: what was sent may have been a copy, with cookies."""
+    """Write latency and slot into the meta of a request. The sent request may have been a copy with cookies."""
     told = notes_of(request).told_slot
     if request.meta.get("download_slot", told) == told:
         request.meta["download_slot"] = host_scope(request.url)

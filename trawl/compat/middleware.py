@@ -1,20 +1,20 @@
 """Runs middleware classes that were written for Scrapy: downloader middleware, and spider middleware.
 
-A downloader middleware class becomes a middleware of trawl's. Its methods ``process_request``, ``process_response`` and
+A downloader middleware class becomes a trawl middleware. Its methods ``process_request``, ``process_response`` and
 ``process_exception`` are called where Scrapy calls them, each plain or ``async``, with or without ``spider`` as the
 last argument. The differences from Scrapy:
 
 * Headers are text, in a moved crawl text that is equal to its bytes; Twisted's Deferreds do not work.
-* A request that is returned replaces the one that it answers, in one step, and is looked up among the seen ones unless
-  it says ``dont_filter``, as in Scrapy.
-* What ``process_request`` awaits, a page of its own for example, holds no place in its scopes.
-* Once a middleware further inside has replaced a request (a retry, a redirect), those further outside are not asked.
+* A returned request replaces the current request in one step. It is checked for duplicates unless it has
+``dont_filter``, as in Scrapy.
+* While ``process_request`` awaits, for example its own fetch, the request holds no place in its scopes.
+* Once an inner middleware has replaced a request (a retry, a redirect), the outer middleware is not called.
 
 ``SPIDER_MIDDLEWARES`` names hooks (:mod:`trawl.engine.hooks`) and spider middleware classes, which become hooks. Two of
 their methods are put around ``start()``: ``process_start``, and its older form ``process_start_requests``, a plain
 generator over a plain iterator, which can't await what it takes. So the older ones are put around the start URLs, or
 ``start_requests()``, before these become asynchronous; whatever its number, an older one is nearer to the spider than
-any ``process_start``. A spider with a ``start()`` of its own may await in it and is refused, as in Scrapy.
+any ``process_start``. A spider that overrides ``start()`` may await in it, so it is refused, as in Scrapy.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def adapted(middleware: object, spider: object, *, show: Show | None, inside: li
 
     def around(fetch: Fetch) -> Fetch:
         inside.append(back)
-        everyone = tuple(inside)  # innermost first: what is outside is put around later
+        everyone = tuple(inside)  # innermost first; outer middleware wraps later
 
         async def send(request: Request) -> Outcome:
             if show is not None:
@@ -113,7 +113,7 @@ def adapted(middleware: object, spider: object, *, show: Show | None, inside: li
             for number in range(first, len(everyone)):
                 had_failed = outcome.error is not None
                 await everyone[number](request, outcome)
-                if had_failed and outcome.response is not None:  # an error that was answered: all see the answer
+                if had_failed and outcome.response is not None:  # a response replaced the error: all see it
                     for each in everyone[: number + 1]:
                         await each(request, outcome)
             return outcome
@@ -141,7 +141,7 @@ def _with_spider(method: _Method | None, taken: int, spider: object) -> _Method 
 
 
 async def _before(method: _Method, request: Request, name: str) -> Outcome | None:
-    """The outcome that ``process_request`` gives a request; None: the request goes on."""
+    """Return the outcome that ``process_request`` gives a request; None if the request continues."""
     try:
         with contained:
             answer = await awaited(method(request))
@@ -158,7 +158,7 @@ async def _before(method: _Method, request: Request, name: str) -> Outcome | Non
 
 
 async def _after(method: _Method, request: Request, outcome: Outcome, name: str) -> None:
-    """Set what ``process_response`` gives. What it raises goes past every ``process_exception``, as in Scrapy."""
+    """Set the result of ``process_response``. Its errors bypass every ``process_exception``, as in Scrapy."""
     answer = await awaited(method(request, outcome.response))
     if answer is None:
         raise TypeError(f"{name}.process_response returned None: return the response or a request, or raise")
@@ -213,8 +213,7 @@ def spider_middleware(setting: Mapping[Any, float | None], crawl: Any) -> Spider
         crawl: Given to ``from_crawler`` of classes.
 
     Raises:
-        SettingsError: An entry leads to nothing, can't be made, or is not a hook; or None is for one that can't be
-            taken out.
+        SettingsError: If an entry can't be imported or created, is not a hook, or is None but can't be removed.
     """
     check_start_kept(setting)
     made: list[Any] = []
@@ -285,10 +284,10 @@ def _spider_hook(middleware: Sequence[object], spider: object) -> Hook:
     """Return objects with Scrapy's methods, the first next to the spider, as one hook.
 
     ``process_spider_output`` may be a generator or an async generator. A plain generator gets the outputs when the
-    callback has ended. What the callback raised, or ``process_spider_output`` of one, is offered to
-    ``process_spider_exception`` of those further out, and of the callback's to all, in turn. Where one answers, the
-    outputs have simply ended for those nearer to the spider, and its answer goes on to the next one further out.
-    Otherwise the error is raised in all that are further out. What an errback gives without a response passes unseen.
+    callback has ended. An error of the callback is offered to each ``process_spider_exception`` in turn, an error of a
+    ``process_spider_output`` only to the objects further out. If a method returns outputs, the original outputs simply
+    end for the objects nearer to the spider, and the returned outputs go to the next object further out. Otherwise, the
+    error is raised in all objects further out. The outputs of an errback without a response bypass the hook.
 
     Args:
         middleware: The objects.
@@ -347,7 +346,7 @@ def _spider_hook(middleware: Sequence[object], spider: object) -> Hook:
 
 
 class _Depth(int):
-    """A depth that the spider did not write: in the meta of a request only while spider middleware looks at it."""
+    """A depth that the spider did not set. In the meta of a request only while spider middleware runs."""
 
 
 async def _with_depth(outputs: AsyncIterator[Any], depth: int) -> AsyncGenerator[Any, None]:
@@ -373,7 +372,7 @@ def _output_method(found: Any, spider: object) -> Callable[[Response, AsyncItera
 
 
 async def _taken(outputs: AsyncIterator[Any]) -> Iterator[Any]:
-    """The outputs as a plain iterator, once all are there; an error of theirs is raised after the last."""
+    """Return the outputs as a plain iterator after all were produced. Their error is raised after the last one."""
     given: list[Any] = []
     failure: Exception | None = None
     try:
@@ -399,7 +398,7 @@ def _start_hooks(hooks: Iterable[object], spider: Spider) -> list[StartHook]:
         spider: The spider, given to ``process_start_requests`` where it takes it.
 
     Raises:
-        SettingsError: One has only ``process_start_requests``, and the spider a ``start()`` of its own.
+        SettingsError: If a middleware has only ``process_start_requests``, and the spider overrides ``start()``.
     """
     newer: list[StartHook] = []
     older: list[Callable[..., Any]] = []

@@ -1,8 +1,8 @@
-"""Scrapy's names: where trawl has them, and what to use instead of those that it does not have.
+"""Scrapy's names: their places in trawl, and the advice for names that trawl does not have.
 
 Keys are dotted names without ``scrapy.``. Most names are found in the module that is called as Scrapy's is;
 :data:`MOVED` lists the others. :data:`REPLACEMENTS` has the advice for names that trawl lacks. Advice on a module holds
-for everything below it that has no entry of its own; a name that trawl has is never looked up there.
+for everything below it without its own entry. A name that trawl has is never looked up there.
 """
 
 from __future__ import annotations
@@ -279,7 +279,7 @@ PLUGINS: Mapping[str, str] = {
 def plugin_advice(path: str) -> str:
     """Return what to use instead of a class or module of a package that extends Scrapy; "" for any other path.
 
-    A file of the user's that has such a package's name is not meant.
+    A user file with the name of such a package does not count.
     """
     root = path.partition(".")[0]
     found = find_spec(root) if root in PLUGINS else None
@@ -287,13 +287,13 @@ def plugin_advice(path: str) -> str:
 
 
 def place_of_twisteds(module: str, name: str) -> Place | None:
-    """Return where a name of Twisted's is found here, as :func:`place` does."""
+    """Return the place of a Twisted name in trawl, as :func:`place` does."""
     ours = TWISTED.get(f"{module}.{name}")
     return None if ours is None else ("trawl.exceptions", ours)
 
 
 def twisted_way(name: str) -> str:
-    """Return what to write with Trio instead of a name of Twisted's.
+    """Return the Trio replacement of a Twisted name.
 
     Args:
         name: Without ``twisted.`` before it: ``internet.defer.inlineCallbacks``.
@@ -308,7 +308,7 @@ def place(module: str, name: str) -> Place | None:
 
     Args:
         module: Without ``scrapy.``; "" for Scrapy itself.
-        name: What is imported from it; "" for the module itself.
+        name: The imported name; "" for the module itself.
     """
     whole = f"{module}.{name}".strip(".")
     return MOVED[whole] if whole in MOVED else as_written(module, name)
@@ -319,7 +319,7 @@ def as_written(module: str, name: str) -> Place | None:
 
     Args:
         module: Without ``trawl.``; "" for trawl itself.
-        name: What is imported from it; "" for the module itself.
+        name: The imported name; "" for the module itself.
     """
     ours = f"trawl.{module}".rstrip(".")
     try:
@@ -333,7 +333,7 @@ def as_written(module: str, name: str) -> Place | None:
 
 
 def submodule(module: str, name: str) -> ModuleType:
-    """Return Scrapy's module ``name`` below one that trawl has, for annotations: ``http.response.html.HtmlResponse``.
+    """Return Scrapy's module ``name`` below a module of trawl, for annotations: ``http.response.html.HtmlResponse``.
 
     Args:
         module: The name of trawl's module: ``trawl.http.response``.
@@ -352,7 +352,7 @@ def submodule(module: str, name: str) -> ModuleType:
 
 
 def name_advice(name: str) -> str:
-    """Return what to use instead of a dotted name of Scrapy's; "" if there is no advice on it.
+    """Return the replacement of a dotted Scrapy name; "" if there is no advice on it.
 
     Args:
         name: Without ``scrapy.`` or ``trawl.`` before it: ``utils.log.configure_logging``, for example.
@@ -365,7 +365,7 @@ def name_advice(name: str) -> str:
 
 
 def class_advice(path: str) -> str:
-    """Return what to use instead of a class of Scrapy's that a setting names; "" if there is no advice on it.
+    """Return the replacement of a Scrapy class named in a setting; "" if there is no advice on it.
 
     Args:
         path: Its import path: ``scrapy.downloadermiddlewares.offsite.OffsiteMiddleware``. Only the module counts.

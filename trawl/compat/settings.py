@@ -236,12 +236,12 @@ _FEED_KEYS: Mapping[str, str] = {
 
 
 def setting_advice(name: str) -> str:
-    """Return what to use instead of the setting ``name``; "" if it is not one that trawl ignores."""
+    """Return the replacement of the setting ``name``; "" if trawl does not ignore it."""
     return UNSUPPORTED.get(name, "")
 
 
 def is_disabled(path: str) -> bool:
-    """Return whether None for a part of Scrapy's, by its path, sets what stands for it here."""
+    """Return whether None for a Scrapy component, by its path, changes the setting that replaces it here."""
     return path.removeprefix("scrapy.") in DISABLED
 
 
@@ -256,7 +256,7 @@ def key_advice(path: str, key: object) -> str:
 
 
 def is_foreign_setting(name: str) -> bool:
-    """Return whether ``name`` is a setting of Scrapy's that trawl does not have under this name."""
+    """Return whether ``name`` is a Scrapy setting that trawl does not have under this name."""
     return name in UNSUPPORTED or name in RENAMED
 
 
@@ -275,8 +275,8 @@ def renamed(values: Mapping[str, object]) -> Mapping[str, object]:
 def disabled_by(values: Mapping[str, object]) -> dict[str, tuple[object, str]]:
     """Return what None for a part of Scrapy's sets: names of settings to their values, and the list that has the None.
 
-    As in Scrapy, it is stronger than the setting itself: without ``RobotsTxtMiddleware``, ``ROBOTSTXT_OBEY`` is not
-    looked at.
+    As in Scrapy, this takes precedence over the setting itself: without ``RobotsTxtMiddleware``, ``ROBOTSTXT_OBEY`` is
+    ignored.
 
     Args:
         values: Names of settings to their values, the lists of parts as mappings.
