@@ -1,8 +1,8 @@
-"""Files and folders that are there after a power cut: what was written is on the disk itself, and under its name.
+"""Files and folders that survive a power cut: the content and the name are both on the disk.
 
-A file that was written is in the system's memory; ``fsync`` of the file has its content on the disk, and ``fsync`` of
-the folder that it is in has its name there. A folder's own name is in the folder above it. All functions block, and do
-what the file system can: one that knows no ``fsync`` (some network disks) is taken as it is.
+The system keeps written data in memory. ``fsync`` of a file writes its content to the disk, and ``fsync`` of its folder
+writes its name. A folder's own name is stored in its parent folder. All functions block. On a file system without
+``fsync`` (some network disks), they skip it.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _JOURNAL_END = bytes.fromhex("d9d505f920a163d7")  # of SQLite's journals, after 
 def check_journal(database: Path) -> None:
     """Check that the rollback journal beside an SQLite database names no other file: SQLite would delete that file.
 
-    A database that is not attached to others, as all of ours, never has such a journal.
+    Only attached databases have such a journal, and trawl's databases are never attached.
 
     Raises:
-        OSError: It names one.
+        OSError: If the journal names another file.
     """
     journal = database.with_name(f"{database.name}-journal")
     if not journal.is_file():
@@ -37,10 +37,10 @@ def check_journal(database: Path) -> None:
 
 
 def sync_file(descriptor: int) -> None:
-    """Return when what was written to an open file is on the disk.
+    """Wait until the content of an open file is on the disk.
 
     Raises:
-        OSError: The disk failed: what was written since the last call may be lost.
+        OSError: If the disk failed. Data written since the last call may be lost.
     """
     try:
         os.fsync(descriptor)
@@ -50,24 +50,24 @@ def sync_file(descriptor: int) -> None:
 
 
 def sync_content(path: Path) -> None:
-    """Return when what was written to the file at ``path`` is on the disk, whatever process wrote it.
+    """Wait until the content of the file at ``path`` is on the disk, even if another process wrote it.
 
     Raises:
-        OSError: It can't be opened, or the disk failed.
+        OSError: If the file can't be opened, or the disk failed.
     """
     with path.open("rb+") as file:
         sync_file(file.fileno())
 
 
 def sync_folder(folder: Path) -> None:
-    """Return when the names in ``folder`` are on the disk: files made, moved and removed.
+    """Wait until the names in ``folder`` are on the disk, after files were made, moved or removed.
 
     Raises:
-        OSError: The disk failed.
+        OSError: If the disk failed.
     """
-    if sys.platform == "win32":  # where a folder can't be opened
+    if sys.platform == "win32":  # Windows can't open a folder
         return
-    with suppress(PermissionError):  # a folder that may be written to and not read
+    with suppress(PermissionError):  # the folder may be writable but not readable
         descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
         try:
             sync_file(descriptor)
@@ -76,14 +76,14 @@ def sync_folder(folder: Path) -> None:
 
 
 def make_folder(folder: Path, mode: int = 0o777) -> None:
-    """Make a folder and those that lead to it, where they are not there; their names are on the disk then.
+    """Make a folder and its missing parents, and wait until their names are on the disk.
 
     Args:
-        folder: May be there already.
-        mode: Of the folder itself.
+        folder: The folder, which may exist already.
+        mode: Permissions of the folder itself.
 
     Raises:
-        OSError: It can't be made.
+        OSError: If a folder can't be made.
     """
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(mode, parents=True, exist_ok=True)
@@ -92,28 +92,28 @@ def make_folder(folder: Path, mode: int = 0o777) -> None:
 
 
 def replace_file(new: Path, path: Path) -> None:
-    """Move ``new``, whose content is on the disk, to ``path``, and return when its name is, too.
+    """Move ``new``, whose content is on the disk, to ``path``, and wait until the name is on the disk.
 
     Raises:
-        OSError: It can't be moved.
+        OSError: If the file can't be moved.
     """
     os.replace(new, path)
     sync_folder(path.parent)
 
 
 def write_file(path: Path, content: bytes, mode: int = 0o666) -> None:
-    """Put a file with ``content`` at ``path``, in the place of one that is there: whole or not at all, on the disk.
+    """Write ``content`` to the disk at ``path``, completely or not at all. Replaces an existing file.
 
     Args:
-        path: In a folder that is there.
-        content: All of it.
-        mode: Its permissions, before the process's umask takes some away.
+        path: The file, in an existing folder.
+        content: The complete content.
+        mode: Permissions of the file, before the process's umask is applied.
 
     Raises:
-        OSError: It can't be written; what was there before is there still.
+        OSError: If the file can't be written. The previous file is kept.
     """
     new = path.with_name(f".{path.name}.{os.getpid()}")
-    with suppress(FileNotFoundError):  # of a process with this number that was killed; with other permissions maybe
+    with suppress(FileNotFoundError):  # left by a killed process with the same id
         new.unlink()
     try:
         with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode), "wb") as file:

@@ -1,6 +1,6 @@
-"""Checks of a job's files before they are opened: they must be this user's, and lead to no other file.
+"""Checks of a job's files before they are opened: each must belong to this user and not lead to another file.
 
-A link in the place of a job's file would make trawl, SQLite or a server write to the file that it leads to.
+If a job's file were a link, trawl, SQLite or a server would write to the target of the link.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 def check_file(job: Path, path: Path, *, is_private: bool = True, kind: int = stat.S_IFREG) -> bool:
-    """Check a file or folder of a job by its name, and open nothing. Returns whether there is one.
+    """Check a file or folder of a job without opening it. Returns whether it exists.
 
     Args:
         job: The job's directory, for messages.
@@ -32,7 +32,7 @@ def check_file(job: Path, path: Path, *, is_private: bool = True, kind: int = st
         kind: What it must be, as ``stat.S_IFMT`` gives it.
 
     Raises:
-        JobError: It is a link, has other names, is of another kind or, if that is wanted, is not private.
+        JobError: If it is a link, has other names, is of another kind or, with ``is_private``, is not private.
     """
     try:
         status = os.lstat(path)
@@ -50,7 +50,7 @@ def check_directory(job: Path) -> None:
     """Check that a job's directory belongs to this user, and that no other user may write to it.
 
     Raises:
-        JobError: It does not, or others may.
+        JobError: If it belongs to another user, or other users may write to it.
     """
     try:
         status = os.stat(job)
@@ -61,7 +61,7 @@ def check_directory(job: Path) -> None:
 
 
 def close_to_others(directory: Path, *, is_empty: bool) -> None:
-    """Take others' permissions from an empty directory of ours; warn of one that others may read."""
+    """Remove other users' permissions from this user's directory if it is empty; otherwise warn if they have any."""
     with suppress(OSError):
         status = directory.stat()
         mode = stat.S_IMODE(status.st_mode)

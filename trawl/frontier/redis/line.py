@@ -1,19 +1,21 @@
-"""The line of shared scopes in the server: asks, tokens, and what is told of them (``line.lua``).
+"""The line of shared scopes in the server: asks, tokens, and their reports (``line.lua``).
 
-Theory of operation. Two tasks, each with a connection of its own, which are opened when a shared scope is first used::
+Theory of operation. Two tasks, each with its own connection, start when a shared scope is first used::
 
     ask, sent, given back, limits ──► one round trip at a time ──► line.lua ──► who opens a scope serves its line
     tokens, limits of others     ◄── news of this session, a stream that is read as it comes
 
-Only durations cross between machines. A token says how long to wait, and that is counted from when the answer came; a
-send is told with its age, and counts from its arrival, less that age: never before it was. What was told in a round
-trip whose answer was lost is told again: an ask has a number, and each step of its life is taken once.
+Only durations cross between machines. A token holds the time to wait, counted from its arrival. A send is reported with
+its age, so the server dates it to the arrival of the report minus that age, and never before the send. If the reply to
+a round trip is lost, its operations are sent again. Each ask has a number, so the server applies each of its steps only
+once.
 
-A session that has asks or tokens is heard of at least each second. One that was silent for five has left the line: it
-lines up again by itself. Its tokens are good until their deadlines, at which they count as sent. Its places go to
-others after a lease and a heartbeat: before that, whatever is on the wire is cut off, as where the job's lease is over.
+A session with asks or tokens contacts the server at least once a second. After five silent seconds the server removes
+the session from the line, and the session asks again by itself. Its tokens are valid until their deadlines, when they
+count as sent. After a lease and a heartbeat, its places go to other sessions. Before that, the session cuts off its
+requests in flight, as it does when the job's lease ends.
 
-Only the job in a server makes one: scopes are granted by a connection and a script of their own.
+Only a job in a server creates a line, because granting shared scopes needs separate connections and a script.
 """
 
 from __future__ import annotations
@@ -39,33 +41,33 @@ __all__ = ["StoreLine"]
 logger: logging.Logger = logging.getLogger("trawl.frontier")
 
 HEARTBEAT = 1.0
-"""Seconds between two round trips at most, while something is asked for or held."""
+"""Maximum seconds between two round trips while there are asks or tokens."""
 
 TOKEN_SECONDS = 5.0
-"""How long a token is good, from the instant that it is for."""
+"""Seconds for which a token is valid, counted from the time for which it was issued."""
 
-_MARGIN = 0.25  # seconds for which a token is not used any more: clocks of two machines run at different speeds
+_MARGIN = 0.25  # seconds before its deadline when a token expires here, because clocks of two machines drift
 _ROUNDING = 1e-5  # seconds: clocks count microseconds
 _LEAVE_SECONDS = 1.0
 _NEWS_SECONDS = 2.0
 _MAX_OPERATIONS = 500
 _MAX_LOOKS = 100
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
-_SAID_AT = 1.0  # seconds: a pause from which on it is worth a line
+_SAID_AT = 1.0  # seconds: log the outage when the pause reaches this length
 _PRIORITIES = 1 << 63
 
 
 @attrs.define(eq=False)
 class _TokenRequest:
-    """An ask, from its number to its end.
+    """An ask and its state.
 
     Attributes:
-        scopes: What it asks for: ids as the server has them, and amounts.
-        priority: As the server has it.
-        lead: Seconds that its request takes to the wire.
-        reason: What it waits for.
-        is_waiting: It has no token.
-        intervals: How long each scope rests after its send, in seconds.
+        scopes: Requested scopes: ids as stored in the server, and amounts.
+        priority: Priority as stored in the server.
+        lead: Seconds that its request needs to reach the wire.
+        reason: Reason why it waits.
+        is_waiting: Whether it has no token yet.
+        intervals: Seconds for which each scope sends nothing after its send.
     """
 
     scopes: list[tuple[str, float]]
@@ -78,7 +80,7 @@ class _TokenRequest:
 
 @attrs.define(eq=False)
 class _SendRecord:
-    """A send that is to be told: when it was, and how long each scope rests after it."""
+    """A send to report: its time, and the seconds for which each scope sends nothing after it."""
 
     number: int
     at: float
@@ -89,11 +91,10 @@ class StoreLine:
     """The line of a job in a server; :meth:`run` is its task.
 
     Args:
-        address: The job.
+        address: Address of the job.
         session: The name of this process's session: letters and digits.
-        life: Seconds of its lease: after these, and a heartbeat more, a session that is not heard of has lost its
-            places.
-        lease: Does not outlast the places.
+        life: Seconds of its lease. A session that is silent for this time and a heartbeat loses its places.
+        lease: The lease, which must not outlast the places.
         connect: Makes a connection.
     """
 
@@ -116,9 +117,9 @@ class StoreLine:
         self._number = 0
         self._corrections = 0
         self._heard = "0-0"
-        self._ahead = -math.inf  # run clock minus server's clock, at the least, by the latest round trip
+        self._ahead = -math.inf  # lower bound of event loop time minus server time, from the latest round trip
         self._began_at = math.inf  # the first round trip
-        self._heard_at = -math.inf  # the beginning of the latest one
+        self._heard_at = -math.inf  # the start of the latest round trip
         self._tokens = 0  # asks that are not waiting
         self._call_at = -math.inf
         self._is_known = False
@@ -126,10 +127,10 @@ class StoreLine:
         self._scope = trio.CancelScope(shield=True)
         self._is_leaving = False
 
-    # What the scheduler and the throttle ask.
+    # Methods for the scheduler and the throttle.
 
     def listen(self, came: Callable[[Token], None], adopt: Callable[[str, bytes, float], None]) -> None:
-        """Say who is called with a token, and with what another session has learned of a scope."""
+        """Set the functions to call with a token, and with the limits that another session has learned."""
         self._came, self._adopt = came, adopt
 
     def ask(self, scopes: Sequence[tuple[str, float]], priority: int, lead: float = 0.0) -> int:
@@ -142,18 +143,18 @@ class StoreLine:
         return self._number
 
     def drop(self, number: int) -> None:
-        """Leave the line, or give a token back that was not used."""
+        """Leave the line, or return an unused token."""
         self._end(number, "U")
 
     def sent(self, number: int, now: float, intervals: Sequence[float]) -> None:
-        """Say that the request of a token went to the wire."""
+        """Record that the request of a token was sent."""
         ask = self._asks.get(number)
         if ask is not None:
             ask.intervals = intervals
             self.written(number, now)
 
     def written(self, number: int, now: float) -> None:
-        """Say that the write of that request has ended."""
+        """Record that the write of that request has ended."""
         send, ask = self._sends.get(number), self._asks.get(number)
         if send is not None:
             send.at = now
@@ -162,7 +163,7 @@ class StoreLine:
             self._put(send)
 
     def given_back(self, number: int) -> None:
-        """Free the places of a token that was used."""
+        """Release the places of a used token."""
         self._end(number, "F")
 
     def publish(self, scope_id: str, limits: SharedLimits, *, is_new: bool = False) -> None:
@@ -173,16 +174,16 @@ class StoreLine:
         self._put(("L", id, known, limits, trio.current_time()))
 
     def correct(self, scope_id: str, difference: float) -> None:
-        """Correct what is spent of a scope's quota."""
+        """Correct the spent amount of a scope's quota."""
         self._corrections += 1
         self._put(("C", quote(scope_id, safe=""), repr(difference), self._corrections))
 
     def set_remaining(self, scope_id: str, remaining: float) -> None:
-        """Set what is left of a scope's quota."""
+        """Set the remaining amount of a scope's quota."""
         self._put(("M", quote(scope_id, safe=""), repr(remaining)))
 
     def why(self, number: int) -> Reason:
-        """Explain what an ask waits for, as the server told last."""
+        """Return why an ask waits, from the latest report of the server."""
         return self._asks[number].reason
 
     def _end(self, number: int, how: str) -> None:
@@ -204,10 +205,10 @@ class StoreLine:
     # The tasks.
 
     async def run(self) -> None:
-        """Talk with the server, until it is cancelled; then, if that can be done at once, leave the line. A checkpoint.
+        """Exchange messages with the server until cancelled, then try to leave the line within a second. A checkpoint.
 
         Raises:
-            JobError: The server refuses.
+            JobError: If the server refuses an operation.
         """
         await self._stirred.wait()  # a crawl without shared scopes needs no connection
         async with trio.open_nursery() as nursery:
@@ -220,7 +221,7 @@ class StoreLine:
                 self._stirred.set()
 
     async def _work(self) -> None:
-        with self._scope:  # shielded: a connection that is cancelled can't be used to leave
+        with self._scope:  # shielded, because leaving needs a connection that was not cancelled
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._keep, self._listen)
                 await self._keep(self._talk)
@@ -247,7 +248,7 @@ class StoreLine:
                 self._stirred = trio.Event()
                 with trio.move_on_at(self._call_at if self._asks else math.inf):
                     await self._stirred.wait()
-            await trio.lowlevel.checkpoint()  # what is about to be told goes with it
+            await trio.lowlevel.checkpoint()  # let other tasks add operations to this round trip
             if not self._is_leaving:
                 await self._round(server)
         await server.run([self._call([*self._operations, ("X",)])])
@@ -263,7 +264,7 @@ class StoreLine:
         for each in told:
             if isinstance(each, _SendRecord) and self._sends.get(each.number) is each:
                 del self._sends[each.number]
-        # Put to the end of the dict, whose first are looked at.
+        # Move these asks to the end of the dict, because each round looks at the first ones.
         for _, number in looks:  # others are looked at next time
             if number in self._asks:
                 self._asks[number] = self._asks.pop(number)
@@ -290,7 +291,7 @@ class StoreLine:
         ask = self._asks.get(number)
         if ask is None or not ask.is_waiting:
             return
-        if before < 0:  # the server has lost it
+        if before < 0:  # the server has lost the ask
             self._put(("A", number))
             return
         if limit == "line":
@@ -306,7 +307,7 @@ class StoreLine:
         now = trio.current_time()
         for each in operations:
             if isinstance(each, _SendRecord):
-                age = math.floor((now - each.at) * 1e6)  # down: it does not count from before it was
+                age = math.floor((now - each.at) * 1e6)  # round down, so that the send never counts too early
                 args += ("S", each.number, age, len(each.intervals), *map(_micro, each.intervals))
             elif each[0] == "A":
                 ask = self._asks.get(each[1])
@@ -345,7 +346,7 @@ class StoreLine:
 
 
 def _micro(seconds: float) -> int:
-    """Round up to microseconds: no limit gets shorter by it."""
+    """Round up to microseconds, so that no limit gets shorter."""
     return math.ceil(seconds * 1e6)
 
 
