@@ -91,7 +91,7 @@ class _Contained:
             raise failure from None
 
 
-contained = _Contained()
+contained: _Contained = _Contained()
 """Context manager around a call of user code, inside the ``try`` that handles its exceptions.
 
 ``SystemExit`` and other errors that are not an ``Exception`` leave it as a :class:`UserExit`, so that ``exit()`` in
