@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.simulated import crawl_on
 from trawl.cli import main
+from trawl.testing import SimulatedWeb
 
 
 def test_python_m_trawl_is_the_command() -> None:
@@ -64,6 +66,22 @@ def test_a_full_standard_output_is_one_line(
     with open("/dev/full", "w", encoding="utf-8", buffering=1) as full:
         monkeypatch.setattr(sys, "stdout", full)
         assert main(words) == 1
+        assert capsys.readouterr().err == "trawl: standard output can't be written: No space left on device\n"
+        sys.stdout.close()
+        with suppress(OSError):
+            full.close()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full device here")
+def test_a_fetched_page_on_a_full_standard_output_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    web = SimulatedWeb()
+    web.add_page("http://a.example/", body="<p>hello")
+    with open("/dev/full", "w", encoding="utf-8", buffering=1) as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        assert main(["fetch", "http://a.example/"], crawl_with=crawl_on(web)) == 1
         assert capsys.readouterr().err == "trawl: standard output can't be written: No space left on device\n"
         sys.stdout.close()
         with suppress(OSError):

@@ -6,6 +6,8 @@ It runs a whole crawl, with throttling, robots.txt and middleware, that starts w
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -220,6 +222,11 @@ def _print_body(response: Response) -> None:
     if sys.stdout.isatty():
         print(printable(response.text, keeps_lines=True, is_content=True))
         return
-    sys.stdout.flush()
-    sys.stdout.buffer.write(response.body)
-    sys.stdout.buffer.flush()
+    try:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(response.body)
+        sys.stdout.buffer.flush()
+    except OSError as error:
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - it stays open; Python flushes it at its end
+        if error.errno != errno.EPIPE:  # the reader of a pipe has read enough
+            raise TrawlError(f"standard output can't be written: {error.strerror}") from error
