@@ -50,7 +50,7 @@ def test_rampup_finds_what_the_server_allows_in_20_s_and_stays_there(runs: Mappi
     """C09 on a real wire, with nginx's leaky bucket instead of the simulated one."""
     run = runs[name]
     assert run.took > 2.0 * FOUND, "too few pages to say anything"
-    assert run.rate(FOUND, run.took) >= 0.95 * run.case.allowed
+    assert run.rate(FOUND, run.took) >= 0.9 * run.case.allowed, "C09's share; a quiet machine measures 0.95 to 0.98"
     refused = sum(at >= FOUND for at in run.refused)
     served = run.rate(FOUND, run.took) * (run.took - FOUND)
     assert refused <= 0.03 * served
