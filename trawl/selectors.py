@@ -33,6 +33,7 @@ __all__ = [
     "check_mixed",
     "css_to_xpath",
     "find_links",
+    "is_query_error",
     "limit_attributes",
     "select",
 ]
@@ -111,6 +112,17 @@ def check_mixed(query: object, expected: str, instead: str = "") -> None:
             raise MixedQuery(query, "XPath", instead) from None
     elif _is_css(query):
         raise MixedQuery(query, "CSS", instead) from None
+
+
+def is_query_error(error: BaseException) -> bool:
+    """Return True if a selector raised ``error``: its query is wrong, or does not fit the page."""
+    traceback = error.__traceback__
+    while traceback is not None:
+        name = str(traceback.tb_frame.f_globals.get("__name__"))
+        if name == __name__ or name.partition(".")[0] in {"parsel", "cssselect"}:
+            return True
+        traceback = traceback.tb_next
+    return isinstance(error, SelectorError)
 
 
 def _is_xpath(query: str) -> bool:

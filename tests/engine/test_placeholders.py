@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from typing import Any
 
 import pytest
@@ -30,7 +31,7 @@ def warnings(urls: list[str], caplog: pytest.LogCaptureFixture, body: str = "", 
     "url",
     [
         "http://a.example/{page}",
-        "http://a.example/%7Bpage%7D/x",
+        "http://a.example/{page}/x",
         "http://a.example/?page={page}",
         "http://a.example/#{page}",
     ],
@@ -49,6 +50,26 @@ def test_of_one_that_a_callback_gives_the_page_is_told(caplog: pytest.LogCapture
 
 def test_a_link_that_is_on_the_page_so_is_not(caplog: pytest.LogCaptureFixture) -> None:
     assert warnings(["http://a.example/"], caplog, body="<a href='/{page}'>", found="/{page}") == []
+
+
+@pytest.mark.parametrize("url", ["http://a.example/%7Bpage%7D/x", "http://a.example/?q=%7bpage%7d"])
+def test_braces_that_are_percent_encoded_are_meant_so(url: str, caplog: pytest.LogCaptureFixture) -> None:
+    assert warnings([url, "http://a.example/"], caplog, found=url) == []
+
+
+def test_a_compressed_sitemap_may_list_such_a_page(caplog: pytest.LogCaptureFixture) -> None:
+    class Pages(trawl.SitemapSpider):
+        name = "pages"
+        sitemap_urls = ("http://a.example/sitemap.xml.gz",)
+
+        def parse(self, response: Response) -> None: ...
+
+    web = SimulatedWeb()
+    web.add_page("http://a.example/{page}", body="x")
+    sitemap = gzip.compress(b"<urlset><url><loc>http://a.example/{page}</loc></url></urlset>")
+    web.add_page("http://a.example/sitemap.xml.gz", body=sitemap, headers={"Content-Type": "application/gzip"})
+    simulate(Pages, web, {"ROBOTSTXT_OBEY": False})
+    assert "its URL has" not in caplog.text
 
 
 @pytest.mark.parametrize("url", ["http://a.example/{}", "http://a.example/{1}", 'http://a.example/?q={"a":1}'])

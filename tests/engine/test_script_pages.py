@@ -6,9 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import trio
 
 import trawl
 from trawl.http import Response
+from trawl.loader import ItemLoader
 from trawl.testing import SimulatedWeb, simulate
 
 EMPTY = "<html><body><div id=app></div><SCRIPT src='/app.js'></SCRIPT></body></html>"
@@ -27,6 +29,42 @@ def of_empty_fields(self: Any, response: Response) -> Any:
 
 def that_fails(self: Any, response: Response) -> Any:
     return {"title": response.css("h1::text").get().strip()}  # type: ignore[union-attr]
+
+
+def with_xpath_as_css(self: Any, response: Response) -> Any:
+    return {"title": response.css("//h1/text()").get()}
+
+
+def with_css_as_xpath(self: Any, response: Response) -> Any:
+    for part in response.css("div"):
+        yield from ({"title": each} for each in part.xpath("h1 > b.big"))
+
+
+def with_mixed_links(self: Any, response: Response) -> Any:
+    yield from response.follow_all(css="//a/@href")
+
+
+def with_wrong_xpath(self: Any, response: Response) -> Any:
+    return {"title": response.xpath("//h1[").get()}
+
+
+def with_wrong_css(self: Any, response: Response) -> Any:
+    return {"title": response.css("h1:[").get()}
+
+
+def with_a_wrong_pattern(self: Any, response: Response) -> Any:
+    return {"title": response.css("div").re("(")}
+
+
+def with_a_loader(self: Any, response: Response) -> Any:
+    loader = ItemLoader({}, response=response)
+    loader.add_css("title", "//h1/text()")
+    return loader.load_item()
+
+
+async def with_a_nursery(self: Any, response: Response) -> Any:
+    async with trio.open_nursery():
+        yield {"title": response.css("//h1/text()").get()}
 
 
 async def of_later(self: Any, response: Response) -> Any:
@@ -73,6 +111,14 @@ def test_pages_with_scripts_and_without_what_is_wanted_are_told_once(
         (of_empty_fields, FULL),
         (without_selectors, EMPTY),
         (with_links, EMPTY),
+        (with_xpath_as_css, EMPTY),
+        (with_css_as_xpath, EMPTY),
+        (with_mixed_links, EMPTY),
+        (with_wrong_xpath, EMPTY),
+        (with_wrong_css, EMPTY),
+        (with_a_wrong_pattern, EMPTY),
+        (with_a_loader, EMPTY),
+        (with_a_nursery, EMPTY),
     ],
 )
 def test_other_pages_are_not(parse: Callable[..., Any], body: str, caplog: pytest.LogCaptureFixture) -> None:

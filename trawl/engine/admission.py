@@ -26,7 +26,6 @@ from __future__ import annotations
 
 import logging
 import math
-import re
 from collections.abc import Callable, Iterable, Sequence
 from hashlib import blake2b
 from itertools import compress
@@ -75,10 +74,6 @@ class Requirements(NamedTuple):
     scopes: ScopeAmounts
     origin: str
     is_exempt: bool
-
-
-_PLACEHOLDER = re.compile(r"(?:\{|%7B)([A-Za-z_][\w.]*)(?:\}|%7D)")
-"""A name in braces, as a URL in normal form has it."""
 
 
 class Admission:
@@ -482,17 +477,19 @@ class Admission:
 
     def _warn_of_placeholder(self, request: Request, source: Response | None) -> None:
         """Warn once of a ``{name}`` that a string without its ``f`` has left in a URL. Links of pages may have some."""
-        found = _PLACEHOLDER.search(request.url)
-        if found is None or self._has_warned or (source is not None and f"{{{found[1]}}}" in source.text):
+        name = request.placeholder
+        if self._has_warned:
+            return
+        if source is not None and (source.body[:2] == b"\x1f\x8b" or f"{{{name}}}" in source.text):  # or a sitemap.gz
             return
         self._has_warned = True
         where = "" if source is None else f" (found on {source.url})"
         words = '%r%s: its URL has {%s} in it: put an f before the string, f"...{%s}...", to have the value there'
-        logger.warning(words, request, where, found[1], found[1])
+        logger.warning(words, request, where, name, name)
 
     async def _found(self, request: Request, mark: bytes | None, source: Response | None) -> Record | None:
         """The record of a request that is let in, whose ``mark`` is claimed."""
-        if "%7B" in request.url or "{" in request.url:
+        if request.placeholder:
             self._warn_of_placeholder(request, source)
         try:
             self._prepare(request, source)

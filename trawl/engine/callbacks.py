@@ -202,6 +202,7 @@ class CallbackOutputs:
         items: How many items it gave so far.
         latest: The latest item; None before the first.
         failure: Why the request counts as failed; None: it does not.
+        has_query_error: True if a selector raised the error of the callback.
         is_cut: It gave an item more than the crawl is to deliver, and was cut off there.
     """
 
@@ -214,6 +215,7 @@ class CallbackOutputs:
         "_source",
         "_store",
         "failure",
+        "has_query_error",
         "is_cut",
         "items",
         "latest",
@@ -239,6 +241,7 @@ class CallbackOutputs:
         self.items: int = 0
         self.latest: object = None
         self.failure: str | None = None
+        self.has_query_error: bool = False
         self.is_cut: bool = False
 
     @property

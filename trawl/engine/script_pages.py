@@ -45,7 +45,9 @@ class ScriptPages:
         self.is_open = self._looks < MAX_PAGES
         if outputs.items and not _is_empty(outputs.latest):
             self._has_content, self.is_open = True, False
-        elif not outputs.requests and response.is_selected and b"<script" in response.body[:_MOST].lower():
+        elif outputs.requests or outputs.has_query_error or not response.is_selected:
+            return
+        elif b"<script" in response.body[:_MOST].lower():
             self._count += 1
             self._first = self._first or response.url
 

@@ -118,6 +118,7 @@ class _OptionalFields(TypedDict, total=False):
     cookies: _Cookies
     is_start_url: bool
     lacks_path: bool
+    placeholder: str
     sink: BodySink
     notes: RequestNotes
 
@@ -226,6 +227,8 @@ class Request:
         self._optional: _OptionalFields | None = {"cookies": _copied(cookies)} if cookies else None
         if self.url[-1] == "/" and url[-1:] != "/" and lacks_path(url):
             self.lacks_path = True
+        if "{" in url:
+            self._note_placeholder(url)
 
     @classmethod
     def of_link(cls, link: str, callback: Callback | None, base: str) -> Self:
@@ -250,6 +253,8 @@ class Request:
         request._headers = request._meta = request._cb_kwargs = request._optional = None
         if url[-1] == "/" and link[-1:] != "/" and lacks_path(link):
             request.lacks_path = True
+        if "{" in link:
+            request._note_placeholder(link)
         return request
 
     @classmethod
@@ -417,6 +422,17 @@ class Request:
         self._optional["lacks_path"] = lacks_path
 
     @property
+    def placeholder(self) -> str:
+        """A name that its URL was written with in braces, ``{page}``, which :attr:`url` may percent-encode; or ""."""
+        return "" if self._optional is None else self._optional.get("placeholder", "")
+
+    def _note_placeholder(self, written: str) -> None:
+        if (found := _PLACEHOLDER.search(written)) is not None:
+            if self._optional is None:
+                self._optional = {}
+            self._optional["placeholder"] = found[1]
+
+    @property
     def written_url(self) -> str:
         """The URL, without the path if it was written without one."""
         return (
@@ -507,6 +523,8 @@ class Request:
     def __repr__(self) -> str:
         return without_passwords(f"<{self.method} {self.url}>")
 
+
+_PLACEHOLDER = re.compile(r"\{([A-Za-z_][\w.]*)\}")
 
 _HEADERS = (type(None), Headers, SharedHeaders)
 
