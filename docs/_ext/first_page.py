@@ -17,6 +17,7 @@ from rich.console import Console
 import trawl
 from trawl.cli.view import panel, progress_of
 from trawl.observe import speed_between
+from trawl.robots import at_once
 from trawl.testing import DemoSite, RateLimit, SimulatedWeb, simulate
 from trawl.testing.demo import ROBOTS
 
@@ -57,9 +58,9 @@ def panel_picture() -> str:
 
     async def watch(crawl: Any) -> None:
         await trio.sleep_until(crawl.started_at + SHOWN_AT - 2)
-        before = progress_of(crawl)
+        before = at_once(progress_of(crawl))
         await trio.sleep_until(crawl.started_at + SHOWN_AT)
-        now = progress_of(crawl)
+        now = at_once(progress_of(crawl))
         console.print(panel("quotes", now, speed_between(before, now)))
 
     web, site = SimulatedWeb(), DemoSite()

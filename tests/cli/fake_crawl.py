@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 
 import attrs
 import trio
@@ -10,6 +10,7 @@ import trio.testing
 
 from trawl._run import CrawlResult
 from trawl.cli.view import Watcher
+from trawl.engine import WaitingCount
 from trawl.observe import Stats
 from trawl.settings import Settings
 from trawl.spiders import Spider
@@ -37,8 +38,9 @@ class FakeCrawl:
     held: tuple[Held, ...] = ()
     reports: tuple[ScopeReport, ...] = ()
 
-    def waiting(self, most: int) -> Sequence[Held]:
-        return self.held[:most]
+    def waiting_in_steps(self, most: int) -> Generator[None, None, tuple[WaitingCount, Sequence[Held]]]:
+        yield
+        return WaitingCount(sum(held.count for held in self.held), len(self.held)), self.held[:most]
 
     def report(self) -> Sequence[ScopeReport]:
         return self.reports

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import logging
+from collections.abc import Generator
 from typing import Any
 
 import pytest
@@ -11,7 +12,9 @@ from rich.console import Console
 from trio.testing import MockClock
 
 from tests.cli.fake_crawl import FakeCrawl, Held
-from trawl.cli.view import Panels, can_show, log_watcher, panel, panel_watcher
+from trawl.cli.view import Panels, can_show, log_watcher, panel, panel_watcher, progress_of
+from trawl.engine import Pace
+from trawl.engine.state import in_steps
 from trawl.observe import Progress, Speed
 from trawl.spiders import Spider
 from trawl.throttling import Reason
@@ -143,3 +146,35 @@ async def test_progress_is_logged_once_a_minute_of_the_run_clock(
         "600 pages (10.0/s), 0 items (0.0/s), 0 queued, 0 in flight, 0 errors",
         "1,800 pages (20.0/s), 0 items (0.0/s), 0 queued, 0 in flight, 0 errors",
     ]
+
+
+async def test_a_panel_of_many_reasons_shows_three_and_counts_the_others(autojump_clock: MockClock) -> None:
+    until = trio.current_time() + 2.0
+    held = tuple(Held(9 - n, Reason(f"{n}.example", "delay", until, "DOWNLOAD_DELAY")) for n in range(5))
+    now = await in_steps(progress_of(FakeCrawl(queued=35, held=held)))  # type: ignore[arg-type]
+    assert now.held == 9 + 8 + 7 + 6 + 5
+    assert [words.partition(" ")[0] for words in now.waiting] == ["0.example", "1.example", "2.example", "and"]
+    assert now.waiting[-1] == "and 2 more"
+
+
+async def test_looks_take_one_and_a_half_percent_of_a_core_however_long_one_takes(mock_clock: MockClock) -> None:
+    def look() -> Generator[None, None, str]:
+        for _ in range(4):
+            mock_clock.jump(0.02)
+            yield
+        return "seen"
+
+    async def others() -> None:
+        while True:
+            mock_clock.jump(1.0)  # their time is not the look's
+            await trio.lowlevel.checkpoint()
+
+    pace = Pace(0.25)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(others)
+        assert await pace.look(look()) == "seen"
+        nursery.cancel_scope.cancel()
+    mock_clock.autojump_threshold = 0
+    started_at = trio.current_time()
+    await pace.pause()
+    assert 0.08 / (0.08 + trio.current_time() - started_at) <= 0.015

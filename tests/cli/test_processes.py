@@ -21,6 +21,7 @@ from trawl.cli.worker import MOST_STARTS, EndMessage, LeaderProcess, Messages, W
 from trawl.engine import Crawl
 from trawl.http import Response, Times
 from trawl.observe import Progress
+from trawl.robots import at_once
 from trawl.testing import SimulatedWeb, simulate
 from trawl.throttling import ScopeReport, reports_together
 
@@ -225,7 +226,7 @@ def test_a_crawl_that_joins_its_job_again_counts_what_its_workers_did_once(monke
 
     async def run(self: WorkerPool, worker: Any, crawl: Crawl) -> None:
         worker.progress = Progress(pages=worker.progress.pages + 5)
-        told.append(self.progress(crawl).pages - crawl.stats.count("response_count"))
+        told.append(at_once(self.progress(crawl)).pages - crawl.stats.count("response_count"))
 
     class Nothing(trawl.Spider):
         name = "nothing"

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from heapq import heappop, heappush
+from heapq import heappop, heappush, nlargest
 from math import inf
+from operator import itemgetter
 from typing import Any, NamedTuple
 
+from trawl.robots import at_once
 from trawl.scheduler.grant import Grant
 from trawl.scheduler.scheduler import Refused, Scheduler
 from trawl.throttling.limits import Limits
+from trawl.throttling.reasons import Reason
 from trawl.throttling.scope import Scope
 
 
@@ -49,6 +52,10 @@ class Rig:
         if id not in self.scopes:
             self.scopes[id] = Scope(id, self.limits.get(id, self.default), seed=self.seed)
         return self.scopes[id]
+
+    def waiting(self, now: float, most: int) -> list[tuple[int, Reason]]:
+        """Return the largest groups of waiting grants, at most ``most``."""
+        return nlargest(most, at_once(self.scheduler.waiting_in_steps(lambda: now)), key=itemgetter(0))
 
     def push(self, label: object, *scopes: str, not_before: float = 0.0, **options: Any) -> Grant:
         """Push a grant; a scope is an id, or ``id=amount``."""

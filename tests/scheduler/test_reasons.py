@@ -6,6 +6,8 @@ from math import inf
 
 from tests.scheduler.rig import Rig
 from trawl.http import Request
+from trawl.robots import at_once
+from trawl.scheduler.reasons import STEP_LANES
 from trawl.scheduler.scope_queue import PASSES
 from trawl.throttling.limits import Limits
 from trawl.throttling.reasons import Reason
@@ -24,7 +26,7 @@ def test_a_request_waits_for_what_the_first_of_its_lane_waits_for() -> None:
     assert rig.scheduler.why(behind, 1.0) == reason
     assert rig.scheduler.why(behind.request, 1.0) == reason
     assert rig.scheduler.why("a", 1.0) == reason
-    assert rig.scheduler.waiting(1.0, 5) == [(2, reason)]
+    assert rig.waiting(1.0, 5) == [(2, reason)]
 
 
 def test_what_is_under_way_or_unknown_waits_for_nothing() -> None:
@@ -34,7 +36,7 @@ def test_what_is_under_way_or_unknown_waits_for_nothing() -> None:
     assert rig.scheduler.why(grant, 0.0) is None
     assert rig.scheduler.why(object(), 0.0) is None
     assert rig.scheduler.why("nobody", 0.0) is None
-    assert rig.scheduler.waiting(0.0, 5) == []
+    assert rig.waiting(0.0, 5) == []
 
 
 def test_a_request_with_a_time_of_its_own_says_so() -> None:
@@ -44,7 +46,7 @@ def test_a_request_with_a_time_of_its_own_says_so() -> None:
     reason = Reason("", "not_before", 4.0, "the request's own delay")
     assert rig.scheduler.why(grant, 0.0) == reason
     assert rig.scheduler.why(request, 0.0) == reason
-    assert rig.scheduler.waiting(0.0, 5) == [(1, reason)]
+    assert rig.waiting(0.0, 5) == [(1, reason)]
 
 
 def test_a_request_behind_a_gate_says_so() -> None:
@@ -52,7 +54,7 @@ def test_a_request_behind_a_gate_says_so() -> None:
     rig.scheduler.close_gate("o", Reason("o", "robots", 60.0, "robots.txt: 503"))
     grant = rig.push(0, "a", origin="o")
     assert rig.scheduler.why(grant, 0.0) == Reason("o", "robots", 60.0, "robots.txt: 503")
-    assert rig.scheduler.waiting(0.0, 5) == [(1, Reason("o", "robots", 60.0, "robots.txt: 503"))]
+    assert rig.waiting(0.0, 5) == [(1, Reason("o", "robots", 60.0, "robots.txt: 503"))]
 
 
 def test_a_request_without_a_place_says_so() -> None:
@@ -63,7 +65,7 @@ def test_a_request_without_a_place_says_so() -> None:
     assert rig.grant_all() == [0]
     reason = Reason("", "places", inf, "CONCURRENT_REQUESTS")
     assert rig.scheduler.why(grant, 0.0) == reason
-    assert rig.scheduler.waiting(0.0, 5) == [(1, reason)]
+    assert rig.waiting(0.0, 5) == [(1, reason)]
 
 
 def test_a_request_that_has_begun_says_which_scope_it_waits_for() -> None:
@@ -107,7 +109,7 @@ def test_a_request_that_has_begun_says_that_callbacks_run() -> None:
     assert rig.scheduler.take_places(0.0, pages=False) == []
     reason = Reason("", "callbacks", inf, "CONCURRENT_CALLBACKS")
     assert rig.scheduler.why(grant, 0.0) == reason
-    assert rig.scheduler.waiting(0.0, 5) == [(1, reason)]
+    assert rig.waiting(0.0, 5) == [(1, reason)]
     assert rig.scheduler.why("a", 0.0) is None  # it is no limit of the scope's
     assert rig.scheduler.take_places(1.0) == [grant]
     assert rig.scheduler.why(grant, 1.0) is None
@@ -143,10 +145,10 @@ def test_what_waits_behind_a_request_that_has_begun_waits_for_the_same() -> None
     assert not rig.scheduler.place(first, 1.0)
     reason = Reason("b", "delay", 9.0, "configuration")
     assert [rig.scheduler.why(subject, 1.0) for subject in (first, second, "b")] == [reason] * 3
-    assert rig.scheduler.waiting(1.0, 5) == [(2, reason)]
+    assert rig.waiting(1.0, 5) == [(2, reason)]
     assert rig.scheduler.withdraw(second, 1.0)
     assert rig.scheduler.why("b", 1.0) == reason
-    assert rig.scheduler.waiting(1.0, 5) == [(1, reason)]
+    assert rig.waiting(1.0, 5) == [(1, reason)]
 
 
 def test_nobody_is_told_that_it_waits_for_a_scope_of_those_before_it_alone() -> None:
@@ -203,7 +205,7 @@ def test_the_largest_groups_come_first() -> None:
         for number in range(count + 1):
             rig.push(number, host)
     rig.grant_all()
-    assert [(count, reason.scope) for count, reason in rig.scheduler.waiting(0.0, 2)] == [(5, "b"), (3, "c")]
+    assert [(count, reason.scope) for count, reason in rig.waiting(0.0, 2)] == [(5, "b"), (3, "c")]
 
 
 def test_a_lane_waits_for_what_its_best_entry_waits_for() -> None:
@@ -215,3 +217,35 @@ def test_a_lane_waits_for_what_its_best_entry_waits_for() -> None:
     reason = rig.scheduler.why((("a",), ""), 1.0)
     assert reason is not None
     assert (reason.scope, reason.limit) == ("a", "delay")
+
+
+def test_ten_thousand_hosts_are_counted_in_short_steps() -> None:
+    rig = Rig()
+    for number in range(10_000):
+        host = f"h{number}"
+        rig.scope(host).hold(60.0, Reason(host, "hold", 60.0, "Retry-After"))
+        rig.push(number, host)
+    looks: list[float] = []
+
+    def clock() -> float:
+        looks.append(0.0)
+        return 0.0
+
+    groups = at_once(rig.scheduler.waiting_in_steps(clock))
+    assert len(groups) == 10_000
+    assert len(looks) == 1 + 10_000 // STEP_LANES  # one look at the clock per step
+    assert STEP_LANES <= 250  # a lane takes 5 to 10 microseconds
+
+
+def test_requests_that_leave_between_two_steps_are_not_counted() -> None:
+    rig = Rig()
+    count = 2 * STEP_LANES
+    for number in range(count):
+        rig.scope(f"h{number}").hold(60.0, Reason(f"h{number}", "hold", 60.0, "Retry-After"))
+        rig.push(number, f"h{number}")
+    steps = rig.scheduler.waiting_in_steps(lambda: 0.0)
+    next(steps)
+    for lane in list(rig.scheduler.lanes.values())[STEP_LANES:]:
+        rig.scheduler.withdraw(lane.queue[0][3], 0.0)
+    groups = at_once(steps)
+    assert sum(size for size, _ in groups) == STEP_LANES

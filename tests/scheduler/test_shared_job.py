@@ -7,6 +7,7 @@ from math import inf
 
 import pytest
 
+from trawl.robots import at_once
 from trawl.scheduler import Grant, SharedJobScheduler
 from trawl.scheduler.shared_job import SLACK
 from trawl.throttling.limits import Limits
@@ -231,7 +232,7 @@ def test_a_grant_that_has_begun_says_that_it_waits_for_its_token() -> None:
     assert rig.at(2.0) is None
     assert rig.scheduler.why(behind, 2.0) == in_line
     assert rig.scheduler.why("proxy", 2.0) == in_line
-    assert rig.scheduler.waiting(2.0, 5) == [(2, in_line)]
+    assert at_once(rig.scheduler.waiting_in_steps(lambda: 2.0)) == [(2, in_line)]
     rig.token(1, 2.1, at=2.5)
     assert rig.scheduler.take_places(2.1) == []
     assert rig.scheduler.why(grant, 2.1) == in_line

@@ -36,11 +36,20 @@ from trawl.cli.load import STANDARD_OUTPUT, check_arguments, feeds_layer, load_s
 from trawl.cli.local_server import has_server
 from trawl.cli.logs import Logs, log_layer, named_in_log, run_guarded
 from trawl.cli.summary import FailOn, StatsFile, scopes_table, summary_table
-from trawl.cli.view import CrawlWith, Panels, Watcher, can_show, log_watcher, panel_watcher, progress_of
+from trawl.cli.view import (
+    CrawlWith,
+    Panels,
+    ProgressSteps,
+    Watcher,
+    can_show,
+    log_watcher,
+    panel_watcher,
+    progress_of,
+)
 from trawl.cli.worker import LeaderProcess, lead, rejoining, require_address, spider_of_job
 from trawl.engine.watchers import report_blocked_loop
 from trawl.errors import TrawlError, UsageError
-from trawl.observe import ObserveSettings, Progress, came_to_nothing
+from trawl.observe import ObserveSettings, came_to_nothing
 from trawl.settings import Layer, Settings, ambient, assignments, file_of, load, of_project, of_spider
 from trawl.settings.hidden import without_effect
 from trawl.shutdown import heed_signals
@@ -49,7 +58,6 @@ from trawl.throttling import ScopeReport
 
 if TYPE_CHECKING:
     from trawl._run import CrawlResult
-    from trawl.engine import Crawl
 
 __all__ = [
     "crawl_command",
@@ -386,7 +394,7 @@ def _shows_panel(settings: Iterable[Settings], console: Console) -> bool:
 
 
 def _watchers(
-    settings: Settings, is_quiet: bool, console: Console, progress: Callable[[Crawl], Progress] = progress_of
+    settings: Settings, is_quiet: bool, console: Console, progress: ProgressSteps = progress_of
 ) -> list[Watcher]:
     if is_quiet:
         return []

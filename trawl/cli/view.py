@@ -10,9 +10,9 @@ import os
 import re
 import sys
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import trio
 from rich.console import Console
@@ -20,6 +20,7 @@ from rich.live import Live
 from rich.text import Text
 
 from trawl.cli import FAILED, USAGE
+from trawl.engine import Pace
 from trawl.errors import TrawlError, UsageError
 from trawl.observe import (
     Progress,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CrawlWith",
     "Panels",
+    "ProgressSteps",
     "Watcher",
     "can_show",
     "log_watcher",
@@ -131,28 +133,33 @@ CrawlWith = Callable[..., Awaitable["CrawlResult"]]
 """Runs a crawl: :func:`trawl._run.crawl_with`, or a fake in tests."""
 
 
-def progress_of(crawl: Crawl) -> Progress:
-    """Return the progress of a crawl, with what its requests wait for in words."""
-    held = crawl.waiting(sys.maxsize)
+ProgressSteps: TypeAlias = "Callable[[Crawl], Generator[None, None, Progress]]"
+"""Finds the progress of a crawl in short steps: the generator's value."""
+
+
+def progress_of(crawl: Crawl) -> Generator[None, None, Progress]:
+    """Find the progress of a crawl, with the reasons for which its requests wait. Yields after each step.
+
+    Returns:
+        The progress, as the generator's value.
+    """
+    count, held = yield from crawl.waiting_in_steps(MAX_WAITING)
     now = trio.current_time()
-    words = [clipped(waiting.reason.text(now), _REASON_CHARACTERS) for waiting in held[:MAX_WAITING]]
-    if len(held) > MAX_WAITING:
-        words.append(f"and {number_words(len(held) - MAX_WAITING)} more")
+    words = [clipped(waiting.reason.text(now), _REASON_CHARACTERS) for waiting in held]
+    if count.groups > MAX_WAITING:
+        words.append(f"and {number_words(count.groups - MAX_WAITING)} more")
     return Progress.of(
         crawl.stats,
         at=crawl.elapsed,
         queued=crawl.queued,
         in_flight=crawl.in_flight,
-        held=sum(waiting.count for waiting in held),
+        held=count.requests,
         waiting=words,
     )
 
 
 INTERVAL = 0.25
 """Seconds between two updates."""
-
-IDLE_FOR = 20.0
-"""The pause after an update, as a multiple of its duration, which is long with many thousand hosts."""
 
 SMOOTHING = 5.0
 """Seconds over which the speed is measured."""
@@ -197,23 +204,24 @@ class Panels:
 
     Args:
         console: The console to draw the panels on.
-        progress: Gives the progress of a crawl: by default, of this process.
+        progress: Finds the progress of a crawl: by default, of this process.
     """
 
-    def __init__(self, console: Console, progress: Callable[[Crawl], Progress] = progress_of) -> None:
+    def __init__(self, console: Console, progress: ProgressSteps = progress_of) -> None:
         self._console = console
         self._progress = progress
+        self._pace = Pace(INTERVAL)
         self._shown: list[tuple[Crawl, deque[Progress]]] = []
 
     async def watch(self, crawl: Crawl) -> None:
         """Show ``crawl`` until this is cancelled: a watcher."""
-        with self.showing(crawl):
+        async with self.showing(crawl):
             await trio.sleep_forever()
 
-    @contextmanager
-    def showing(self, crawl: Crawl) -> Iterator[None]:
-        """Show ``crawl`` while the block runs."""
-        shown = crawl, deque([self._progress(crawl)])
+    @asynccontextmanager
+    async def showing(self, crawl: Crawl) -> AsyncIterator[None]:
+        """Show ``crawl`` while the block runs. Entering is a checkpoint."""
+        shown = crawl, deque([await self._pace.look(self._progress(crawl))])
         self._shown.append(shown)
         try:
             yield
@@ -232,20 +240,21 @@ class Panels:
         )
         try:
             with live:
-                took = 0.0
                 while True:
-                    await trio.sleep(max(INTERVAL, took * IDLE_FOR))
-                    began_at = trio.current_time()
-                    for crawl, seen in self._shown:
-                        now = self._progress(crawl)
-                        while len(seen) > 1 and now.at - seen[1].at > SMOOTHING:
-                            seen.popleft()
-                        seen.append(now)
-                    live.update(self._panels(), refresh=True)
-                    took = trio.current_time() - began_at
+                    await self._pace.pause()
+                    await self._pace.look(self._redraw(live))
         except OSError:
             # The crawls continue without this task.
             return
+
+    def _redraw(self, live: Live) -> Generator[None, None, None]:
+        """Draw the panels of now. Yields after each step."""
+        for crawl, seen in list(self._shown):
+            now = yield from self._progress(crawl)
+            while len(seen) > 1 and now.at - seen[1].at > SMOOTHING:
+                seen.popleft()
+            seen.append(now)
+        live.update(self._panels(), refresh=True)
 
     def _panels(self) -> Text:
         shown = [
@@ -255,12 +264,12 @@ class Panels:
         return Text("\n", overflow="fold").join(shown)
 
 
-def panel_watcher(console: Console, progress: Callable[[Crawl], Progress] = progress_of) -> Watcher:
+def panel_watcher(console: Console, progress: ProgressSteps = progress_of) -> Watcher:
     """Return a watcher that draws the panel on ``console`` until it is cancelled, and then removes it."""
 
     async def watch(crawl: Crawl) -> None:
         panels = Panels(console, progress)
-        with panels.showing(crawl):
+        async with panels.showing(crawl):
             await panels.draw()
 
     return watch
@@ -269,14 +278,15 @@ def panel_watcher(console: Console, progress: Callable[[Crawl], Progress] = prog
 progress_logger: logging.Logger = logging.getLogger("trawl.progress")
 
 
-def log_watcher(interval: float, progress: Callable[[Crawl], Progress] = progress_of) -> Watcher:
+def log_watcher(interval: float, progress: ProgressSteps = progress_of) -> Watcher:
     """Return a watcher that logs a line every ``interval`` seconds of the run clock until it is cancelled."""
 
     async def watch(crawl: Crawl) -> None:
-        earlier = progress(crawl)
+        pace = Pace(interval)
+        earlier = await pace.look(progress(crawl))
         while True:
-            await trio.sleep(interval)
-            now = progress(crawl)
+            await pace.pause()
+            now = await pace.look(progress(crawl))
             progress_logger.info("%s", progress_line(now, speed_between(earlier, now)))
             earlier = now
 

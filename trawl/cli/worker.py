@@ -30,7 +30,7 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 from pathlib import Path
@@ -45,7 +45,8 @@ from trawl.cli import USAGE
 from trawl.cli.crawl_entry import CrawlEntry, reports_of_all
 from trawl.cli.list import find_spiders
 from trawl.cli.local_server import open_local_server
-from trawl.cli.view import IDLE_FOR, INTERVAL, MAX_WAITING, CrawlWith, Watcher, progress_of
+from trawl.cli.view import INTERVAL, MAX_WAITING, CrawlWith, ProgressSteps, Watcher, progress_of
+from trawl.engine import Pace
 from trawl.errors import SessionEnded, UsageError
 from trawl.frontier import SCHEMES, JobSettings
 from trawl.frontier.sections import JOB_INFO, JobInfo, statistics_so_far
@@ -179,11 +180,12 @@ class LeaderProcess:
         self._socket.close()
 
     async def _tell_progress(self, crawl: Crawl) -> None:
+        pace = Pace(INTERVAL)
         while True:
-            began_at = trio.current_time()
+            progress = await pace.look(progress_of(crawl))
             if select.select((), (self._socket,), (), 0.0)[1]:  # a leader that is stopped reads nothing
-                self._tell(ProgressMessage(progress_of(crawl)))
-            await trio.sleep(max(INTERVAL, (trio.current_time() - began_at) * IDLE_FOR))
+                self._tell(ProgressMessage(progress))
+            await pace.pause()
 
     def _tell(self, message: Message) -> None:
         body = _encode(message)
@@ -305,10 +307,11 @@ class WorkerPool:
                 for leading in self._leading.values():
                     leading.shutdown(socket.SHUT_WR)
 
-    def progress(self, crawl: Crawl) -> Progress:
-        """Return the progress of all processes as one."""
+    def progress(self, crawl: Crawl) -> Generator[None, None, Progress]:
+        """Find the progress of all processes as one. Yields after each step, and returns as :func:`progress_of`."""
+        ours = yield from progress_of(crawl)
         theirs = [part for worker in self._workers for part in (worker.before, worker.progress)]
-        return together([progress_of(crawl), *theirs])
+        return together([ours, *theirs])
 
     async def statistics(self) -> Mapping[str, object]:
         """Return the statistics of the whole job, added up over all processes. A checkpoint."""
@@ -433,7 +436,7 @@ async def lead(
     count: int,
     words: Sequence[str],
     crawl_with: CrawlWith,
-    shown: Callable[[Callable[[Crawl], Progress]], Sequence[Watcher]],
+    shown: Callable[[ProgressSteps], Sequence[Watcher]],
     console: Console,
 ) -> list[ScopeReport]:
     """Run a crawl by several processes, led by this one; its result has the statistics of all of them. A checkpoint.

@@ -1,11 +1,12 @@
 """The engine: runs one crawl from its context to its end."""
 
 from trawl.engine.context import CrawlContext
-from trawl.engine.crawl import Crawl, Waiting, Watcher
+from trawl.engine.crawl import Crawl, Waiting, WaitingCount, Watcher
 from trawl.engine.fetcher import Recorder
 from trawl.engine.items import ItemReceiver, Processor
 from trawl.engine.run import CrawlEnd, run_crawl, try_crawl
 from trawl.engine.settings import EngineSettings
+from trawl.engine.watchers import Pace
 
 __all__ = [
     "Crawl",
@@ -13,9 +14,11 @@ __all__ = [
     "EngineSettings",
     "ItemReceiver",
     "CrawlContext",
+    "Pace",
     "Processor",
     "Recorder",
     "Waiting",
+    "WaitingCount",
     "Watcher",
     "run_crawl",
     "try_crawl",

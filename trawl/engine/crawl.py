@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from heapq import nlargest
 from itertools import islice
-from typing import Any, overload
+from operator import itemgetter
+from typing import Any, NamedTuple, overload
 
 import attrs
 import trio
@@ -25,12 +27,13 @@ from trawl.frontier.parts import part_of
 from trawl.http import Request, Response, host_scope
 from trawl.middleware import Session
 from trawl.observe import Stats
+from trawl.robots import at_once
 from trawl.scheduler import Scheduler
 from trawl.spiders import Spider
 from trawl.throttling import Reason, ScopeReport, Throttle
 from trawl.throttling.scopes import is_host_like, normal_id
 
-__all__ = ["Crawl", "Waiting", "Watcher"]
+__all__ = ["Crawl", "Waiting", "WaitingCount", "Watcher"]
 
 
 @attrs.frozen
@@ -49,6 +52,18 @@ class Waiting:
     def scope(self) -> str:
         """The scope whose limit it is."""
         return self.reason.scope
+
+
+class WaitingCount(NamedTuple):
+    """The number of waiting requests.
+
+    Attributes:
+        requests: Number of requests that wait.
+        groups: Number of groups, one per reason.
+    """
+
+    requests: int
+    groups: int
 
 
 class ThrottlingHandle:
@@ -166,17 +181,35 @@ class Crawl:
         return self._state.reason
 
     def waiting(self, most: int = 5) -> Sequence[Waiting]:
-        """The limits that pending requests wait on, the largest groups first, at most ``most`` groups."""
-        now = trio.current_time()
-        paused = self._paused(now)
+        """The limits that pending requests wait on, the largest groups first, at most ``most`` groups.
+
+        With 10,000 hosts this blocks the event loop for 50 to 100 ms: see :meth:`waiting_in_steps`.
+        """
+        return at_once(self.waiting_in_steps(most))[1]
+
+    def waiting_in_steps(self, most: int = 5) -> Generator[None, None, tuple[WaitingCount, Sequence[Waiting]]]:
+        """Do the work of :meth:`waiting` in steps of a few milliseconds, and yield after each step.
+
+        The caller awaits ``trio.lowlevel.checkpoint()`` after each step, so that the crawl continues. Requests that
+        move between two steps may be counted twice, or not at all.
+
+        Args:
+            most: The maximum number of groups.
+
+        Returns:
+            How many requests wait in how many groups, and the largest groups, as the generator's value.
+        """
+        paused = self._paused(trio.current_time())
         if paused is not None:
-            return [Waiting(self.queued, paused)]
-        groups = self._scheduler.waiting(now, most, self._frontier.pending_in)
+            return WaitingCount(self.queued, 1), [Waiting(self.queued, paused)]
+        groups = yield from self._scheduler.waiting_in_steps(trio.current_time, self._frontier.pending_in)
         held = self._frontier.statistics().held
         if held:
-            reason = Reason("", "not_before", self._frontier.next_due(), "the request's own delay")
-            groups = sorted([*groups, (held, reason)], key=lambda group: -group[0])[:most]
-        return [Waiting(count, reason) for count, reason in groups]
+            groups.append((held, Reason("", "not_before", self._frontier.next_due(), "the request's own delay")))
+        yield
+        largest = nlargest(most, groups, key=itemgetter(0))
+        count = WaitingCount(sum([count for count, _ in groups]), len(groups))
+        return count, [Waiting(count, reason) for count, reason in largest]
 
     def _paused(self, now: float) -> Reason | None:
         """Say that the server of the job is away, or that the crawl is paused, or the job in a server."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from heapq import nlargest
+from collections.abc import Callable, Generator
 from math import inf
 from typing import TYPE_CHECKING, TypeAlias, cast
 
@@ -26,7 +25,7 @@ __all__ = [
     "ReasonCount",
     "StoredCount",
     "pending_pages",
-    "waiting",
+    "waiting_in_steps",
     "why",
     "why_host",
     "why_next",
@@ -105,21 +104,34 @@ def pending_pages(scheduler: Scheduler) -> list[Grant]:
     return [grant for grant in [*lined, *scheduler.later.pending()] if grant.is_pending and not grant.is_direct]
 
 
-def waiting(scheduler: Scheduler, now: float, max_groups: int, stored: StoredCount | None = None) -> list[ReasonCount]:
-    """Group the pending grants by the reason for which they wait, at most ``max_groups``, the largest first.
+STEP_LANES = 200
+"""Number of lanes in one step of :func:`waiting_in_steps`: one or two milliseconds."""
+
+
+def waiting_in_steps(
+    scheduler: Scheduler, clock: Callable[[], float], stored: StoredCount | None = None
+) -> Generator[None, None, list[ReasonCount]]:
+    """Group the pending grants by the reason for which they wait. Yields after each step.
 
     Each grant is in the group of its own lane: of two lanes in the queue of one scope, the other may have a second
-    scope that opens later.
+    scope that opens later. A grant that moves between two steps may be counted twice, or not at all.
 
     Args:
-        scheduler: Whose grants.
-        now: The instant.
-        max_groups: The maximum number of groups.
+        scheduler: The scheduler that has the grants.
+        clock: Returns the event loop time in seconds. Called once per step.
         stored: How many more grants of a lane of pages wait where the scheduler does not see them; None: none do.
+
+    Returns:
+        The groups in no particular order, as the generator's value.
     """
-    reasons = _Reasons(scheduler, now)
+    reasons = _Reasons(scheduler, clock())
     groups: dict[Reason, int] = {}
-    for lane in scheduler.lanes.values():
+    for number, lane in enumerate(list(scheduler.lanes.values()), 1):
+        if number % STEP_LANES == 0:
+            yield
+            reasons.now = clock()
+        if scheduler.lanes.get(lane.id) is not lane:
+            continue  # its grants left it during a step of others
         reason = reasons.why(lane)
         if reason is not None:
             size = len(lane.queue)
@@ -127,16 +139,22 @@ def waiting(scheduler: Scheduler, now: float, max_groups: int, stored: StoredCou
                 size += stored(cast("LaneKey", lane.id))
             groups[reason] = groups.get(reason, 0) + size
     # One that has begun is counted with those behind it, which wait for the same but a moment longer.
-    alike = {(reason.scope, reason.limit): reason for reason in groups}
-    for grant in scheduler.prepared:
-        if (reason := reasons.why_prepared(grant)) is not None:
+    yield
+    alike = {(reason.scope, reason.limit): reason for reason in groups} if scheduler.prepared else {}
+    yield
+    for number, grant in enumerate(list(scheduler.prepared), 1):
+        if number % STEP_LANES == 0:
+            yield
+            reasons.now = clock()
+        if grant in scheduler.prepared and (reason := reasons.why_prepared(grant)) is not None:
             reason = alike.setdefault((reason.scope, reason.limit), reason)
             groups[reason] = groups.get(reason, 0) + 1
     later = scheduler.later.pending()
     if later:
         first_at = min([grant.not_before for grant in later])
         groups[Reason("", "not_before", first_at, "the request's own delay")] = len(later)
-    return nlargest(max_groups, [(count, reason) for reason, count in groups.items()], key=lambda group: group[0])
+    yield
+    return [(count, reason) for reason, count in groups.items()]
 
 
 class _Reasons:
@@ -145,13 +163,16 @@ class _Reasons:
     Args:
         scheduler: Whose lanes.
         now: The instant.
+
+    Attributes:
+        now: The instant, in seconds of the event loop time. Between two steps it may move on.
     """
 
-    __slots__ = ("_known", "_now", "_of_prepared", "_scheduler")
+    __slots__ = ("_known", "_of_prepared", "_scheduler", "now")
 
     def __init__(self, scheduler: Scheduler, now: float) -> None:
         self._scheduler = scheduler
-        self._now = now
+        self.now: float = now
         self._known: dict[tuple[str, float], Reason] = {}
         self._of_prepared: dict[Scope, Reason] | None = None
 
@@ -159,15 +180,15 @@ class _Reasons:
         """Explain why the best grant of a lane waits: the last of its scopes to open; None: it may go."""
         scheduler, where = self._scheduler, lane.where
         if isinstance(where, OriginGate):
-            return where.why(self._now)
+            return where.why(self.now)
         if isinstance(where, TokenQueue):
             return where.reason()
         if where is READY and scheduler.is_full():
             return scheduler.full_by()  # what its scopes say is looked at when a place is free
         last: Scope | None = None
-        opens_at = self._now
+        opens_at = self.now
         for scope in lane.scopes:
-            until = scope.gate(self._now, lane.amount_in(scope))
+            until = scope.gate(self.now, lane.amount_in(scope))
             if until > opens_at:
                 last, opens_at = scope, until
         if last is not None:
@@ -176,8 +197,8 @@ class _Reasons:
             # Where requests begin without a place, a full scope is open, and its places are what is waited for.
             full = where.scope.full
             return self._of_scope(where.scope, lane.amount_in(where.scope)) if full else _claimed(where.scope)
-        if isinstance(where, ScopeQueue) and where.saves(lane, self._now):
-            return Reason(where.scope.id, "quota", where.kept_until(self._now), "a larger amount goes first")
+        if isinstance(where, ScopeQueue) and where.saves(lane, self.now):
+            return Reason(where.scope.id, "quota", where.kept_until(self.now), "a larger amount goes first")
         return self._of_all(lane)
 
     def _of_all(self, lane: Lane) -> Reason | None:
@@ -194,7 +215,7 @@ class _Reasons:
 
         None: it gets them now.
         """
-        scheduler, lane, now = self._scheduler, grant.lane, self._now
+        scheduler, lane, now = self._scheduler, grant.lane, self.now
         assert lane is not None
         if (token_queue := scheduler.token_queue_of(grant, now)) is not None:
             return token_queue.reason()
@@ -229,7 +250,7 @@ class _Reasons:
         key = (scope.id, amount if scope.quota is not None else 1.0)
         known = self._known.get(key)
         if known is None:
-            known = self._known[key] = _reason(self._scheduler, scope, self._now, amount)
+            known = self._known[key] = _reason(self._scheduler, scope, self.now, amount)
         return known
 
 

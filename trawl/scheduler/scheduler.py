@@ -25,7 +25,7 @@ Length: one object decides over all lanes and places; what could stand apart (qu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from heapq import heappop
 from itertools import count
 from math import inf
@@ -35,7 +35,17 @@ from trawl.scheduler.grant import DIRECT, PAGE, PASSING, Grant, LaneId
 from trawl.scheduler.lanes import READY, Lane, OriginGate, Refused
 from trawl.scheduler.prepared import PreparedQueue
 from trawl.scheduler.queues import BACKOFF_PATIENCE, LaneQueues, LaterQueue
-from trawl.scheduler.reasons import NO_BEGINNING, NO_PAGES, NO_PLACE, StoredCount, waiting, why, why_host, why_next
+from trawl.scheduler.reasons import (
+    NO_BEGINNING,
+    NO_PAGES,
+    NO_PLACE,
+    ReasonCount,
+    StoredCount,
+    waiting_in_steps,
+    why,
+    why_host,
+    why_next,
+)
 from trawl.scheduler.scope_queue import PASSES, ScopeQueue, TokenQueue
 from trawl.throttling.scope import MAX_LEAD, MAX_PREPARATION
 
@@ -536,9 +546,11 @@ class Scheduler:
         """Explain why the next grant in the lane of ``grant`` waits; None: there is none, or nothing holds it up."""
         return why_next(self, grant, now)
 
-    def waiting(self, now: float, max_groups: int, stored: StoredCount | None = None) -> list[tuple[int, Reason]]:
-        """Group the pending grants by the reason for which they wait, at most ``max_groups``, the largest first."""
-        return waiting(self, now, max_groups, stored)
+    def waiting_in_steps(
+        self, clock: Callable[[], float], stored: StoredCount | None = None
+    ) -> Generator[None, None, list[ReasonCount]]:
+        """Group the pending grants by the reason for which they wait, and yield after each step."""
+        return waiting_in_steps(self, clock, stored)
 
     # -- inside
 
