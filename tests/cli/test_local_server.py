@@ -31,13 +31,19 @@ async def kept(server: LocalServer) -> int:
     return visits
 
 
-def pid_of(folder: Path) -> int:
-    """The server's process: its title has the path of its socket; 0 if there is none."""
+def pids_of(folder: Path) -> list[int]:
+    """The servers of a folder: the title of such a process has the path of its socket."""
+    found = []
     for entry in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             if f"unixsocket:{folder}/".encode() in (entry / "cmdline").read_bytes():
-                return int(entry.name)
-    return 0
+                found.append(int(entry.name))
+    return found
+
+
+def pid_of(folder: Path) -> int:
+    """The server's process; 0 if there is none."""
+    return next(iter(pids_of(folder)), 0)
 
 
 def kill(folder: Path) -> None:
@@ -83,6 +89,24 @@ def test_one_that_is_killed_is_started_again_with_all_that_it_had(tmp_path: Path
                     await trio.sleep(0.02)
 
     assert trio.run(visit) == 2
+
+
+@pytest.mark.parametrize("is_crawling", [True, False])
+def test_a_shell_that_is_killed_leaves_no_second_server(tmp_path: Path, is_crawling: bool) -> None:
+    async def visit() -> None:
+        async with open_local_server(tmp_path) as server:
+            assert await kept(server) == 1
+            first, shell = pid_of(tmp_path), server._process
+            assert shell is not None
+            os.kill(shell.pid, signal.SIGKILL)
+            while is_crawling and pids_of(tmp_path) in ([], [first]):
+                await trio.sleep(0.01)
+            if is_crawling:
+                assert len(pids_of(tmp_path)) == 1
+                assert await kept(server) == 2
+
+    trio.run(visit)
+    assert pids_of(tmp_path) == []
 
 
 def test_one_that_ends_again_and_again_ends_the_crawl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,8 +10,9 @@ pipe that the command and its workers hold open::
     worker 1 ─┼── write end of a pipe ──► a shell that waits for its end ──► SIGTERM to the server
     worker 2 ─┘
 
-The kernel closes the pipe with the last of them, in whatever way they end. A shell that is killed itself leaves a
-server behind; the next command on the job asks it to shut down, and starts its own.
+The kernel closes the pipe with the last of them, in whatever way they end. If the shell itself is killed, its server
+keeps running. Two servers must never write the same append-only file, so the command ends the first server before it
+starts another one. If the command was killed too, the next command on the job asks the server to shut down.
 
 A server runs every command of its append-only file, and the directory may come from another person. So the files are
 checked first (:mod:`trawl.cli.server_files`). The commands that reach beyond the job's keys are removed from the
@@ -180,6 +181,7 @@ class LocalServer:
                 words = f"{self._folder}: its server ends again and again: {self._last_words()}"
                 raise JobError(words, str(self._folder))
             logger.warning("the server of the job has ended (status %d): it is started again", status)
+            await self._end_rest(self._process)
             await self.start()
             starts.append(trio.current_time())
 
@@ -191,11 +193,22 @@ class LocalServer:
         with trio.move_on_after(_END_SECONDS, shield=True):
             if process is not None:
                 await process.wait()
-        if process is not None and process.poll() is None:  # its own session: the shell and the server
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+        if process is not None:
             with trio.CancelScope(shield=True):
+                await self._end_rest(process)
                 await process.wait()
+
+    async def _end_rest(self, process: trio.Process) -> None:
+        """Kill the server that a killed shell has left. A checkpoint.
+
+        The shell and the server are one process group. Every stored step is in the append-only file by then.
+
+        Raises:
+            JobError: If a server still listens afterwards.
+        """
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        await self.end_earlier()
 
     async def end_earlier(self) -> None:
         """Shut a server down that an earlier command has left behind. A checkpoint.
