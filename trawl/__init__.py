@@ -98,7 +98,7 @@ _PARTS = frozenset(
         "http",
         "item",
         "items",
-        "lazy_compat",
+        "scrapy_names",
         "link",
         "linkextractors",
         "links",
@@ -133,7 +133,7 @@ def _instead(name: str) -> str:
     """Advice on a name of Scrapy's, as the end of a sentence."""
     if name.startswith("_"):
         return ""
-    words: str = import_module(f"{__name__}.compat").name_advice(name)
+    words: str = import_module(f"{__name__}.scrapy_names").name_advice(name)
     return f": {words}" if words else ""
 
 

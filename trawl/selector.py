@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from trawl import lazy_compat
+from trawl import scrapy_names
 from trawl.selectors import Selector, SelectorList
 
 __all__ = ["Selector", "SelectorList"]
@@ -12,4 +12,4 @@ if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
         """Scrapy's modules below this one, which annotations name."""
-        return lazy_compat.submodule(__name__, name)
+        return scrapy_names.submodule(__name__, name)

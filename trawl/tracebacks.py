@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import logging
 import sys
-import sysconfig
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
-from trawl import lazy_compat
+from trawl import scrapy_names
 from trawl.errors import PartLoadError, TrawlError, WrittenForScrapy
+from trawl.user_files import is_user_file
 
 __all__ = [
     "UserExit",
@@ -24,7 +24,6 @@ __all__ = [
     "contained",
     "contained_error",
     "describe_error",
-    "is_user_file",
     "user_code",
     "user_frames",
     "user_place",
@@ -35,7 +34,6 @@ __all__ = [
 logger: logging.Logger = logging.getLogger("trawl")
 
 _OURS = Path(__file__).parent
-_FOREIGN = (*{sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")},)
 
 
 class UserExit(Exception):
@@ -155,7 +153,7 @@ def user_code(what: str) -> Iterator[None]:
     except TrawlError:
         raise
     except Exception as error:
-        if said := lazy_compat.hint(error):
+        if said := scrapy_names.hint(error):
             raise WrittenForScrapy(f"{what}: {said}", said.places) from error
         if where := user_place(error):
             raise PartLoadError(f"{what}: {where}: {describe_error(error)}") from error
@@ -178,13 +176,7 @@ def check_part_imports(found: object, what: str) -> None:
     file = getattr(sys.modules.get(getattr(found, "__module__", "")), "__file__", None) or ""
     if not file or _OURS in Path(file).parents:
         return
-    if (said := lazy_compat.hint_of_file(file, is_whole=False)) and said.is_of_twisted:
+    if (said := scrapy_names.hint_of_file(file, is_whole=False)) and said.is_of_twisted:
         raise WrittenForScrapy(f"{what}: {said}", said.places)
-    if "scrapy" in sys.modules and (said := lazy_compat.hint_of_file(file)):
+    if "scrapy" in sys.modules and (said := scrapy_names.hint_of_file(file)):
         logger.warning("%s: %s", what, said)
-
-
-def is_user_file(filename: str) -> bool:
-    """Return True for a Python file of the user's: not trawl's, not Python's, not installed."""
-    path = _OURS.parent / filename  # a compiled module's file is given from there: trawl/engine/worker.py
-    return path.suffix == ".py" and _OURS not in path.parents and not any(filename.startswith(f) for f in _FOREIGN)

@@ -1,7 +1,8 @@
 """Helper functions where Scrapy's users look for them: ``from trawl.utils.project import get_project_settings``.
 
 Those of Scrapy's many modules are in this file, which makes modules of the same names (:data:`_MODULES`). Helpers that
-are not here are in :data:`trawl.compat.REPLACEMENTS` with what to write. Only users and :mod:`trawl.crawler` import it.
+are not here are in :data:`trawl.scrapy_names.REPLACEMENTS` with what to write. Only users and :mod:`trawl.crawler`
+import it.
 """
 
 from __future__ import annotations

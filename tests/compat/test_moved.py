@@ -14,11 +14,11 @@ import pytest
 
 import trawl
 from tests.cli.fake_crawl import FakeEngine
-from trawl import Spider, lazy_compat
+from trawl import Spider, scrapy_names
 from trawl.cli import main
 from trawl.cli.load import load_spider
-from trawl.compat import MOVED_DEFAULTS, is_moved
 from trawl.errors import SettingsError
+from trawl.scrapy_names import MOVED_DEFAULTS, is_moved
 from trawl.settings import Layer, load, of_environment, of_spider
 from trawl.settings.values import known
 from trawl.spiders import SpidersSettings
@@ -189,7 +189,7 @@ def test_a_base_class_elsewhere_counts(tmp_path: Path) -> None:
 
 def test_its_defaults_are_the_weakest_source(monkeypatch: pytest.MonkeyPatch) -> None:
     table = {**MOVED_DEFAULTS, "LOGSTATS_INTERVAL": 7, "LOG_FILE": "moved.log", "RETRY_TIMES": 9}
-    monkeypatch.setattr("trawl.compat.MOVED_DEFAULTS", table)
+    monkeypatch.setattr("trawl.scrapy_names.settings.MOVED_DEFAULTS", table)
     moved = Layer("custom_settings", {"RETRY_TIMES": 4, "LOG_FILE": None}, is_moved=True)
     settings = load(moved)
     assert (settings["LOGSTATS_INTERVAL"], settings["LOG_FILE"], settings["RETRY_TIMES"]) == (7, None, 4)
@@ -210,7 +210,7 @@ def test_the_setting_decides_where_it_is_said(imports_scrapys: bool, said: objec
 
 def test_the_table_names_settings_that_are_there() -> None:
     assert set(MOVED_DEFAULTS) <= set(known())
-    assert lazy_compat.MOVED_DEFAULTS is MOVED_DEFAULTS
+    assert scrapy_names.MOVED_DEFAULTS is MOVED_DEFAULTS
     assert load(Layer("x", {"SCRAPY_COMPAT": True}))["SCRAPY_COMPAT"] is True
 
 
@@ -222,7 +222,7 @@ def test_importing_a_native_spider_imports_nothing_of_scrapys_habits() -> None:
     program = (
         "import sys\nfrom trawl import CrawlSpider, LinkExtractor, Request, Rule, Spider\n"
         "class Shop(Spider):\n    name = 'shop'\n    async def parse(self, response): yield {}\n"
-        "print([name for name in sys.modules if name.startswith('trawl.compat')])"
+        "print([name for name in sys.modules if name.startswith(('trawl.compat', 'trawl.scrapy_names.'))])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -15,8 +15,8 @@ import pytest
 
 from tests.cli.simulated import crawl_on
 from trawl.cli import main
-from trawl.compat import changes
 from trawl.http import Request
+from trawl.scrapy_names import changes
 from trawl.testing import SimulatedResponse, SimulatedWeb
 
 PROJECT = Path(__file__).parent / "spiders" / "project"

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import trawl
-from trawl.compat.names import PLUGINS
 from trawl.observe.stats import SCRAPYS
+from trawl.scrapy_names.names import PLUGINS
 from trawl.testing import SimulatedWeb, simulate
 
 ROOT = Path(__file__).parents[2]

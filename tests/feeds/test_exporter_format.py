@@ -23,12 +23,12 @@ from tests.feeds.fake_job import FakeJob
 from tests.feeds.fakes import STARTED_UTC, states_of, write_all
 from trawl import exporters
 from trawl.blocking import InlineBlocking, ThreadBlocking
-from trawl.compat import MOVED_DEFAULTS
 from trawl.compat.messages import HeaderText
 from trawl.errors import FeedError, SettingsError
 from trawl.feeds import Feeds, FeedsSettings, open_feeds, open_outbox
 from trawl.feeds.job_item import from_stored, to_stored
 from trawl.items import Field, Item
+from trawl.scrapy_names import MOVED_DEFAULTS
 
 BASE: Any = MOVED_DEFAULTS["FEED_EXPORTERS_BASE"]
 PATHS = ("o.csv", "o.json", "o.jl", "o.xml", "o.pickle", "o.marshal")

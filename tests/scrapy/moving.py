@@ -14,7 +14,7 @@ from pathlib import Path
 import attrs
 
 from tests.scrapy.site import Site
-from trawl.compat import changes
+from trawl.scrapy_names import changes
 
 HERE = Path(__file__).parent
 PROJECTS = HERE / "projects"

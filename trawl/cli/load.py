@@ -17,12 +17,13 @@ from pathlib import Path
 from types import ModuleType
 
 from trawl.cli.list import find_spiders
-from trawl.compat import GUIDE, hint, hint_of_file
 from trawl.errors import SpiderLoadError, SpiderNotFound, UsageError, WrittenForScrapy
+from trawl.scrapy_names import GUIDE, hint, hint_of_file
 from trawl.settings import Layer
 from trawl.settings.check import nearest
 from trawl.spiders import Spider
-from trawl.tracebacks import describe_error, is_user_file, user_frames
+from trawl.tracebacks import describe_error, user_frames
+from trawl.user_files import is_user_file
 
 __all__ = [
     "STANDARD_OUTPUT",

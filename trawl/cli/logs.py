@@ -31,7 +31,8 @@ from trawl.errors import PartLoadError, SpiderLoadError, TrawlError, UsageError
 from trawl.observe import ObserveSettings, printable
 from trawl.settings import Layer, load
 from trawl.shutdown import Signals
-from trawl.tracebacks import is_user_file, user_frames, user_traceback
+from trawl.tracebacks import user_frames, user_traceback
+from trawl.user_files import is_user_file
 
 __all__ = [
     "Logs",

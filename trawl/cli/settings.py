@@ -26,11 +26,11 @@ from rich.text import Text
 
 from trawl.cli.load import load_module, load_spider
 from trawl.cli.view import stdout_console
-from trawl.compat.settings import RENAMED, disabled_by, is_disabled, key_advice, renamed, setting_advice
 from trawl.errors import SettingsError, SpiderNotFound, TrawlError, UsageError
 from trawl.observe import MASK, clipped, printable, without_passwords
+from trawl.scrapy_names.settings import RENAMED, disabled_by, is_disabled, key_advice, renamed, setting_advice
 from trawl.settings import DEFAULT, Layer, Settings, ambient, assignments, definitions, load, of_spider
-from trawl.settings.check import nearest
+from trawl.settings.check import from_json, nearest
 from trawl.settings.load import PART_LISTS
 from trawl.settings.values import OWN, known
 from trawl.spiders import Spider
@@ -192,7 +192,7 @@ def _lines(name: str, value: object, place: str, *, is_known: bool) -> Iterator[
         return
     try:
         if is_known:
-            load(Layer("settings.py", renamed({name: kept})))
+            load(Layer("settings.py", renamed({name: kept}, from_json)))
         yield f"{name} = {_value(kept)}"
     except (TrawlError, TypeError) as error:
         yield f"# {name} = {' '.join(repr(value).split())}"

@@ -37,8 +37,8 @@ from trawl.events import (
 )
 from trawl.http import Request, Response
 from trawl.http import fingerprint as own_fingerprint
-from trawl.lazy_compat import Unsupported
 from trawl.observe import Stats
+from trawl.scrapy_names import Unsupported
 from trawl.tracebacks import contained
 
 if TYPE_CHECKING:

@@ -25,9 +25,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from trawl.compat.crawler import IDLE, Crawler, CrawlerEngine, CrawlerSignals, accepted
-from trawl.compat.imports import hint_of_file, project_files
 from trawl.compat.middleware import spider_middleware
-from trawl.compat.names import name_advice
 from trawl.engine import Crawl
 from trawl.engine.hooks import Hooks, Store
 from trawl.errors import CloseSpider, DontCloseSpider, TrawlError, WrittenForScrapy
@@ -35,6 +33,8 @@ from trawl.events import Events
 from trawl.http import Response
 from trawl.middleware.factory import entry_name, make_instance
 from trawl.observe import Stats
+from trawl.scrapy_names.imports import hint_of_file, project_files
+from trawl.scrapy_names.names import name_advice
 from trawl.spiders import ItemCheck, Spider
 
 __all__ = ["PAUSE", "CompatCrawl", "CompatHooks", "hears_idle", "ignore_urls"]

@@ -35,7 +35,8 @@ from trawl.http import Request, Response
 from trawl.items import is_item
 from trawl.selectors import MixedQuery
 from trawl.spiders.spider import iterate
-from trawl.tracebacks import UserExit, is_user_file, user_frames
+from trawl.tracebacks import UserExit, user_frames
+from trawl.user_files import is_user_file
 
 __all__ = [
     "BATCH",

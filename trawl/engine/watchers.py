@@ -38,7 +38,8 @@ from trawl.frontier.parts import SessionState
 from trawl.middleware.factory import accepts_arguments, entry_name, make_instance
 from trawl.observe import Progress, clipped, speed_between
 from trawl.plugins import load_plugin
-from trawl.tracebacks import contained, is_user_file
+from trawl.tracebacks import contained
+from trawl.user_files import is_user_file
 
 if TYPE_CHECKING:
     from trawl.clock import WallClock

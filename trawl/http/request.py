@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, Self, TypedDict, TypeVar, Unpack, overloa
 
 import msgspec
 
-from trawl import lazy_compat
+from trawl import scrapy_names
 from trawl.http.content import with_legacy_query
 from trawl.http.headers import Headers, HeadersInput, SharedHeaders, check_cookie
 from trawl.http.notes import RequestNotes, notes_of, set_notes
 from trawl.http.url import Fields, encode_form, join_url, lacks_path, normalize_url, sorted_url
-from trawl.lazy_compat import Unsupported
 from trawl.passwords import without_passwords
+from trawl.scrapy_names import Unsupported
 
 if TYPE_CHECKING:
     from trawl.http.response_types import BodySink
@@ -619,4 +619,4 @@ if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
         """Scrapy's modules below this one, which annotations name."""
-        return lazy_compat.submodule(__name__, name)
+        return scrapy_names.submodule(__name__, name)

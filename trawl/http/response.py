@@ -11,13 +11,13 @@ import msgspec
 import parsel
 from lxml import etree
 
-from trawl import lazy_compat
+from trawl import scrapy_names
 from trawl.http.content import decode_body, selector_type, with_legacy_query
 from trawl.http.headers import Headers, HeadersInput
 from trawl.http.request import Callback, Request, RequestOptions
 from trawl.http.url import is_joinable, join_url, scheme_of
-from trawl.lazy_compat import Unsupported
 from trawl.passwords import without_passwords
+from trawl.scrapy_names import Unsupported
 from trawl.selectors import MixedQuery, Selector, SelectorList, SelectorType, find_links, select
 
 if TYPE_CHECKING:
@@ -467,4 +467,4 @@ if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
         """Scrapy's modules below this one, which annotations name."""
-        return lazy_compat.submodule(__name__, name)
+        return scrapy_names.submodule(__name__, name)

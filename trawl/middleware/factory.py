@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
-from trawl import lazy_compat
+from trawl import scrapy_names
 from trawl.blocking import Blocking
 from trawl.errors import NotConfigured, SettingsError
 from trawl.http import Middleware, Request, Response
@@ -128,7 +128,7 @@ def _scrapys_path(entry: Any) -> Any:
 
 def _check_elsewhere(entry: str, known: Mapping[str, str], order: float | None, spider: Any) -> None:
     module = entry.rpartition(".")[0]
-    why = "" if any(path.rpartition(".")[0] == module for path in known) else lazy_compat.class_advice(entry)
+    why = "" if any(path.rpartition(".")[0] == module for path in known) else scrapy_names.class_advice(entry)
     if not why:
         names = [*sorted(set(known.values())), *plugin_names(PLUGINS)]
         raise SettingsError(f"{SETTING}: {entry!r} is not built in; use one of {', '.join(names)}", SETTING)
@@ -138,7 +138,7 @@ def _check_elsewhere(entry: str, known: Mapping[str, str], order: float | None, 
             "remove allowed_domains from the spider, or set meta allow_offsite",
             SETTING,
         )
-    if order is not None or not lazy_compat.is_disabled(entry):
+    if order is not None or not scrapy_names.is_disabled(entry):
         logger.warning("%s: %s has no effect: %s", SETTING, entry, why)
 
 
@@ -205,7 +205,7 @@ def make_instance(entry: object, setting: str, crawl: object) -> Any:
         PartLoadError: Its own code or its module failed.
         WrittenForScrapy: Its module imports Twisted.
     """
-    if isinstance(entry, str) and (why := lazy_compat.plugin_advice(entry)):
+    if isinstance(entry, str) and (why := scrapy_names.plugin_advice(entry)):
         raise SettingsError(f"{setting}: {entry} does not run here: {why}", setting)
     found = load_object(entry, setting)
     check_part_imports(found, f"{setting}: {entry_name(entry)}")

@@ -23,7 +23,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 import msgspec
 import msgspec.structs
 
-from trawl import lazy_compat
+from trawl import scrapy_names
 from trawl.errors import SettingsError
 
 __all__ = [
@@ -240,7 +240,7 @@ def _fields(kind: Any) -> Mapping[str, Any] | None:
 
 def _of_key(path: str, key: object, fields: Iterable[str]) -> str:
     """Return what to write instead of an unknown key, as the end of a sentence."""
-    if words := lazy_compat.key_advice(path, key):
+    if words := scrapy_names.key_advice(path, key):
         return f", which is Scrapy's: {words}"
     close = nearest(str(key), fields)
     return f"; did you mean {close!r}?" if close else f"; known are {', '.join(sorted(fields))}"

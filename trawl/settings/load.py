@@ -19,12 +19,13 @@ from typing import Any
 import attrs
 import msgspec
 
-from trawl import lazy_compat
+from trawl import scrapy_names
 from trawl.errors import SettingsError
-from trawl.settings.check import checked, from_text, nearest
+from trawl.settings.check import checked, from_json, from_text, nearest
 from trawl.settings.values import HOW_TO_DECLARE, MOVED_DEFAULT, SECTIONS, SettingInfo, Settings, declared, known
 from trawl.spiders import CustomSettings, Spider
-from trawl.tracebacks import is_user_file, user_code
+from trawl.tracebacks import user_code
+from trawl.user_files import is_user_file
 
 __all__ = [
     "PART_LISTS",
@@ -103,9 +104,9 @@ def load(*layers: Layer, tell: Callable[[str], object] = logger.warning) -> Sett
     values: dict[str, Any] = {}
     sources: dict[str, str] = {}
     around: dict[str, Any] = {}
-    unused = {name: (value, MOVED_DEFAULT) for name, value in lazy_compat.MOVED_UNUSED.items()}
+    unused = {name: (value, MOVED_DEFAULT) for name, value in scrapy_names.MOVED_UNUSED.items()}
     for layer in layers:
-        for name, value in lazy_compat.renamed(_with_none(layer.values)).items():
+        for name, value in scrapy_names.renamed(_with_none(layer.values), from_json).items():
             definition = _definition(name, layer, own, tell)
             if definition is None:
                 _check_plugins(name, value, layer)
@@ -117,7 +118,7 @@ def load(*layers: Layer, tell: Callable[[str], object] = logger.warning) -> Sett
             if layer.spider is None:
                 around[name] = values[name]
             sources[name] = layer.location(name)
-    for name, (off, parts) in lazy_compat.disabled_by(values).items():
+    for name, (off, parts) in scrapy_names.disabled_by(values).items():
         values[name], sources[name] = off, sources[parts]
     if values.get("SCRAPY_COMPAT") is None:
         values.pop("SCRAPY_COMPAT", None)
@@ -161,7 +162,7 @@ def is_moved_crawl(*layers: Layer) -> bool:
 
 def _set_moved_defaults(values: dict[str, Any], sources: dict[str, str]) -> None:
     """Set what no source sets to the defaults of a moved crawl."""
-    defaults = Layer(MOVED_DEFAULT, lazy_compat.MOVED_DEFAULTS)
+    defaults = Layer(MOVED_DEFAULT, scrapy_names.MOVED_DEFAULTS)
     for name, value in defaults.values.items():
         if name not in values:
             values[name] = _value(value, known()[name], defaults)
@@ -264,7 +265,7 @@ def of_spider(spider: object) -> Layer:
     user_agent = getattr(spider, "user_agent", None)
     values = custom if user_agent is None else {"USER_AGENT": user_agent, **custom}
     own = getattr(spider, "own_settings", None) or {}
-    return Layer("custom_settings", values, own=own, is_moved=lazy_compat.is_moved(kind), spider=kind)
+    return Layer("custom_settings", values, own=own, is_moved=scrapy_names.is_moved(kind), spider=kind)
 
 
 def assignments(texts: Iterable[str], source: str = "-s") -> Layer:
@@ -288,7 +289,7 @@ def _definition(
     """Return the definition of ``name``; None if it is ignored."""
     if isinstance(name, str) and name in known():
         return known()[name]
-    if isinstance(name, str) and (reason := lazy_compat.setting_advice(name)):
+    if isinstance(name, str) and (reason := scrapy_names.setting_advice(name)):
         tell(f"{name} (in {_spot(name, layer)}) is Scrapy's and has no effect: {reason}")
         return own.get(name)
     if isinstance(name, str) and name in own:
@@ -309,7 +310,7 @@ def _check_plugins(name: str, value: object, layer: Layer) -> None:
     """
     inner = [*value.keys(), *value.values()] if isinstance(value, Mapping) else value
     for each in inner if isinstance(inner, list | tuple) else [inner]:
-        if isinstance(each, str) and (why := lazy_compat.plugin_advice(each)):
+        if isinstance(each, str) and (why := scrapy_names.plugin_advice(each)):
             raise SettingsError(f"{name} (in {_spot(name, layer)}): {each} does not run here: {why}", name)
 
 

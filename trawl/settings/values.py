@@ -20,18 +20,18 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_h
 import attrs
 import msgspec
 
-from trawl import lazy_compat
+from trawl import scrapy_names
 from trawl.cache import CacheSettings
 from trawl.engine import EngineSettings
 from trawl.errors import SettingsError
 from trawl.feeds import FeedsSettings
 from trawl.frontier import JobSettings
-from trawl.lazy_compat import Unsupported
 from trawl.middleware import MiddlewareSettings
 from trawl.observe import ObserveSettings
 from trawl.pipelines import PipelinesSettings
 from trawl.robots import RobotsSettings
 from trawl.scheduler import SchedulerSettings
+from trawl.scrapy_names import Unsupported
 from trawl.settings.check import from_json, members_of, nearest, range_words, type_words, without_meta
 from trawl.spiders import SpidersSettings
 from trawl.throttling import ThrottlingSettings
@@ -183,7 +183,7 @@ def declared(sources: Iterable[tuple[str, object]], *, is_moved: bool = False) -
         if not isinstance(names, Mapping):
             raise SettingsError(f"{place} must be a mapping of names to defaults, not {type(names).__name__}", place)
         for name, default in names.items():
-            if not (is_moved and lazy_compat.setting_advice(name)):
+            if not (is_moved and scrapy_names.setting_advice(name)):
                 _check(name, place)
             found[name] = _definition(name, default)
     return found
@@ -194,13 +194,13 @@ def _check(name: object, place: str) -> None:
         raise SettingsError(f"{place}: {name!r} can't be the name of a setting; write it in upper case", str(name))
     if name in known():
         raise SettingsError(f"{place}: {name} is a setting of trawl's; set it without declaring it", name)
-    if lazy_compat.is_foreign_setting(name):
+    if scrapy_names.is_foreign_setting(name):
         raise SettingsError(f"{place}: {name} is a setting of Scrapy's; choose another name", name)
 
 
 def _definition(name: str, default: object) -> SettingInfo:
     annotation: Any = Any if default is None else _SHAPES.get(type(default), type(default))
-    if lazy_compat.setting_advice(name):  # custom_settings gave it any type
+    if scrapy_names.setting_advice(name):  # custom_settings gave it any type
         annotation = Any
     if annotation not in (Any, bool, int, float, str) and type(default) not in _SHAPES:
         annotation = Any
@@ -365,7 +365,7 @@ class Settings(Mapping[str, Any]):
             UnknownSetting: There is neither a setting of this name nor a default.
         """
         if default is _ABSENT and name not in self._values:
-            if self._answers_none or lazy_compat.setting_advice(name):
+            if self._answers_none or scrapy_names.setting_advice(name):
                 return empty
             raise self._unknown(name)
         return self._values.get(name, empty if default is _ABSENT else default)

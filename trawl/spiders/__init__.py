@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from trawl import lazy_compat
+from trawl import scrapy_names
 from trawl.spiders.crawl_spider import CrawlSpider, Rule
 from trawl.spiders.feed_spider import CSVFeedSpider, Enclosure, FeedEntry, FeedSpider, XMLFeedSpider
 from trawl.spiders.item_check import ItemCheck, SpidersSettings, item_check
@@ -40,4 +40,4 @@ if not TYPE_CHECKING:
             from trawl.compat.crawler import Crawler  # noqa: PLC0415
 
             return Crawler
-        return lazy_compat.submodule(__name__, name)
+        return scrapy_names.submodule(__name__, name)

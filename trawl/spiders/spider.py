@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeAlias
 from trawl.errors import SpiderLoadError, TrawlError, UsageError
 from trawl.http import FETCHED_SCHEMES, Request, Response, normalize_url, scheme_of
 from trawl.items import is_item
-from trawl.lazy_compat import Unsupported
 from trawl.middleware import Session
+from trawl.scrapy_names import Unsupported
 from trawl.tracebacks import contained, describe_error
 
 if TYPE_CHECKING:

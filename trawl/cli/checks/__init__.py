@@ -20,10 +20,10 @@ from trawl.cli.checks.scrapy_only import check_scrapy_only
 from trawl.cli.checks.source import CheckMessage, SpiderSource
 from trawl.cli.list import files_in, find_spiders
 from trawl.cli.load import load_spiders
-from trawl.compat import changes, is_moved, plugin_advice
 from trawl.compat.middleware import check_start_kept
 from trawl.errors import PartLoadError, SettingsError, SpiderLoadError, UsageError, WrittenForScrapy
 from trawl.observe import printable
+from trawl.scrapy_names import changes, is_moved, plugin_advice
 from trawl.settings import Layer, Settings, ambient, is_moved_crawl, load, of_spider
 from trawl.settings.hidden import without_effect
 from trawl.settings.load import PART_LISTS

@@ -12,7 +12,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
 
-from trawl.tracebacks import is_user_file
+from trawl.user_files import is_user_file
 
 __all__ = [
     "GUIDE",

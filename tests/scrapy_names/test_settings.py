@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from trawl.compat.settings import RENAMED, UNSUPPORTED
 from trawl.errors import SettingsError
+from trawl.scrapy_names.settings import RENAMED, UNSUPPORTED
 from trawl.settings import Layer, assignments, load, of_project
 from trawl.settings.values import known
 

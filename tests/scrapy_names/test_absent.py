@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 
 import trawl
-import trawl.compat
-from trawl import lazy_compat
+from trawl import scrapy_names
 from trawl.compat.crawler import CrawlerEngine, CrawlerSignals
 from trawl.http import Request, Response
-from trawl.lazy_compat import Unsupported
+from trawl.scrapy_names import Unsupported
 from trawl.settings import Settings
 from trawl.spiders import Crawler
 
@@ -75,7 +74,6 @@ def test_the_name_is_that_under_which_it_stands() -> None:
         Thing().old  # noqa: B018 - asking is what is tested
 
 
-def test_lower_packages_find_the_hints_of_the_package_above_them() -> None:
-    names = [name for name in lazy_compat.__all__ if name not in ("Unsupported", "submodule")]
-    assert [getattr(lazy_compat, name) for name in names] == [getattr(trawl.compat, name) for name in names]
-    assert not hasattr(lazy_compat, "no_such_hint")
+def test_every_hint_is_found_under_its_name_and_no_other() -> None:
+    assert all(getattr(scrapy_names, name) is not None for name in scrapy_names.__all__)
+    assert not hasattr(scrapy_names, "no_such_hint")

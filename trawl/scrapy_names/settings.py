@@ -11,10 +11,10 @@ of them, so that loaded settings answer for the crawl: ``settings["SCRAPY_COMPAT
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from trawl.compat.names import REPLACEMENTS
+from trawl.scrapy_names.names import REPLACEMENTS
 
 __all__ = [
     "DISABLED",
@@ -260,15 +260,20 @@ def is_foreign_setting(name: str) -> bool:
     return name in UNSUPPORTED or name in RENAMED
 
 
-def renamed(values: Mapping[str, object]) -> Mapping[str, object]:
-    """Return the values of one source under trawl's names; what the source itself says under trawl's name wins."""
+def renamed(values: Mapping[str, object], decode: Callable[[str], object]) -> Mapping[str, object]:
+    """Return the values of one source under trawl's names; what the source itself says under trawl's name wins.
+
+    Args:
+        values: Names of settings to their values.
+        decode: Reads a value that is written as JSON.
+    """
     if not RENAMED.keys() & values.keys():
         return values
     own = {name: value for name, value in values.items() if name not in RENAMED}
     for name, ours in RENAMED.items():
         if name in values and values[name] is not None:
             value: Any = values[name]
-            own.setdefault(ours, _scopes(value) if name == "DOWNLOAD_SLOTS" else value)
+            own.setdefault(ours, _scopes(value, decode) if name == "DOWNLOAD_SLOTS" else value)
     return own
 
 
@@ -291,11 +296,9 @@ def disabled_by(values: Mapping[str, object]) -> dict[str, tuple[object, str]]:
     return found
 
 
-def _scopes(slots: Any) -> Any:
+def _scopes(slots: Any, decode: Callable[[str], object]) -> Any:
     """``DOWNLOAD_SLOTS`` as scopes: ``randomize_delay`` is a scope's jitter."""
-    from trawl.settings.check import from_json  # noqa: PLC0415 - it loads every package's settings
-
-    slots = from_json(slots) if isinstance(slots, str) else slots
+    slots = decode(slots) if isinstance(slots, str) else slots
     if not isinstance(slots, Mapping) or not all(isinstance(slot, Mapping) for slot in slots.values()):
         return slots
     names = {"randomize_delay": "jitter"}

@@ -19,7 +19,7 @@ from types import ModuleType
 
 import attrs
 
-from trawl.compat.names import (
+from trawl.scrapy_names.names import (
     GUIDE,
     PLUGINS,
     REPLACEMENTS,
@@ -31,7 +31,7 @@ from trawl.compat.names import (
     plugin_advice,
     twisted_way,
 )
-from trawl.tracebacks import is_user_file
+from trawl.user_files import is_user_file
 
 __all__ = ["FACES", "Change", "Hint", "changes", "hint", "hint_of_file", "is_moved", "project_files"]
 

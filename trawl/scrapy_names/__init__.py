@@ -1,0 +1,113 @@
+"""Scrapy's names: where trawl has them, and advice on those that it does not have.
+
+===============================  =======================================================================================
+module                           what it has
+===============================  =======================================================================================
+``trawl.scrapy_names.names``     where Scrapy's names are found, and advice on those that are not here
+``trawl.scrapy_names.imports``   what to change in the imports of a file; moved spiders told from native ones
+``trawl.scrapy_names.settings``  Scrapy's settings: renamed, or ignored with advice; defaults of moved crawls
+===============================  =======================================================================================
+
+Tables and text, for every package that meets such a name. A module is loaded when something of it is first used:
+importing a native spider loads none.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NoReturn
+
+if TYPE_CHECKING:
+    from trawl.scrapy_names.imports import Change, Hint, changes, hint, hint_of_file, is_moved, project_files
+    from trawl.scrapy_names.names import (
+        GUIDE,
+        MOVED,
+        REPLACEMENTS,
+        class_advice,
+        name_advice,
+        place,
+        plugin_advice,
+    )
+    from trawl.scrapy_names.settings import (
+        MOVED_DEFAULTS,
+        MOVED_UNUSED,
+        disabled_by,
+        is_disabled,
+        is_foreign_setting,
+        key_advice,
+        renamed,
+        setting_advice,
+    )
+else:
+    _HOMES = {
+        **dict.fromkeys(("Change", "Hint", "changes", "hint", "hint_of_file", "is_moved", "project_files"), "imports"),
+        **dict.fromkeys(("GUIDE", "MOVED", "REPLACEMENTS", "class_advice", "name_advice", "place"), "names"),
+        "plugin_advice": "names",
+    }
+
+    def __getattr__(name: str) -> Any:
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module(f"{__name__}.{_HOMES.get(name, 'settings')}"), name)
+
+
+__all__ = [
+    "GUIDE",
+    "MOVED",
+    "MOVED_DEFAULTS",
+    "MOVED_UNUSED",
+    "REPLACEMENTS",
+    "Change",
+    "Hint",
+    "Unsupported",
+    "changes",
+    "class_advice",
+    "disabled_by",
+    "hint",
+    "hint_of_file",
+    "is_disabled",
+    "is_foreign_setting",
+    "is_moved",
+    "key_advice",
+    "name_advice",
+    "place",
+    "plugin_advice",
+    "project_files",
+    "renamed",
+    "setting_advice",
+    "submodule",
+]
+
+
+def submodule(module: str, name: str) -> Any:
+    """Return :func:`trawl.scrapy_names.names.submodule`, for a module's ``__getattr__``; private names load no tables.
+
+    Raises:
+        AttributeError: There is no such name.
+    """
+    if name.startswith("_"):
+        raise AttributeError(f"module {module!r} has no attribute {name!r}")
+    return import_module("trawl.scrapy_names.names").submodule(module, name)
+
+
+class Unsupported:
+    """An attribute of Scrapy's class that trawl's does not have: asking for it raises an error that says what to use.
+
+    It stands in a class under the attribute's name. ``hasattr`` says False, and an instance or a subclass may have an
+    attribute of this name. Classes hide it from type checkers (``if not TYPE_CHECKING``), which then report the name.
+
+    Args:
+        words: What to use instead, as the end of a sentence.
+    """
+
+    __slots__ = ("_name", "words")
+
+    def __init__(self, words: str) -> None:
+        self.words: str = words
+        self._name = ""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, instance: object, owner: type) -> NoReturn:
+        raise AttributeError(f"{owner.__name__} has no {self._name}, which is Scrapy's: {self.words}")
