@@ -99,7 +99,7 @@ def test_a_shell_that_is_killed_leaves_no_second_server(tmp_path: Path, is_crawl
             first, shell = pid_of(tmp_path), server._process
             assert shell is not None
             os.kill(shell.pid, signal.SIGKILL)
-            while is_crawling and pids_of(tmp_path) in ([], [first]):
+            while is_crawling and pids_of(tmp_path) in ([], [first]):  # noqa: ASYNC110 - a process outside
                 await trio.sleep(0.01)
             if is_crawling:
                 assert len(pids_of(tmp_path)) == 1
