@@ -191,7 +191,7 @@ LINES = [
 """Lines of commands, by what is in them."""
 
 BLOCKS = [
-    NotRun("whoever called", "a drawing", tuple),
+    NotRun("your code, which called trawl", "a drawing", tuple),
     NotRun("        taken               sent", "a drawing", tuple),
     NotRun("configured ─► AutoThrottle or rampup", "a drawing", tuple),
     NotRun("cli", "a list: import-linter holds it", floors),
