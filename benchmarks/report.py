@@ -1,7 +1,7 @@
 """Writes the pages that show the last figures: ``python -m benchmarks.report``.
 
-``docs/explanation/speed.md`` with its pictures, tables and plots of ``rate-limited-servers.md``, and the speeds on the
-first page and in the README.
+It writes ``docs/explanation/speed.md`` with its pictures, the tables and plots of ``rate-limited-servers.md``, and the
+speeds in the README and on the first page of the docs.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ FIRST_PAGES = {ROOT / "README.md": "docs/explanation/", ROOT / "docs" / "index.m
 """The pages that show the speeds, and the path from each to the explanations."""
 
 ELSEWHERE = ("limits",)
-"""Rows that another page tells."""
+"""Rows that are shown on another page."""
 
 
 def page(kept: dict[str, Any]) -> str:
-    """The page as Markdown."""
+    """Return the page on speed as Markdown."""
     names = [name for name in ROWS if name in kept["rows"] and name not in ELSEWHERE]
     machine, rows = kept["machine"], [kept["rows"][name] for name in names]
     goals = [
@@ -45,7 +45,8 @@ def page(kept: dict[str, Any]) -> str:
         for figure in row["figures"]
         if figure["is_reached"] is not None
     ]
-    parts = [OPENING, peers(kept), USE, introduction(machine), "| work | what | figure | goal | |\n|--|--|--|--|--|"]
+    head = "| work | measured | figure | goal | |\n|--|--|--|--|--|"
+    parts = [OPENING, peers(kept), USE, introduction(machine), head]
     text = "\n".join([*parts, *goals, ""]) + PICTURES
     for row in rows:
         lines = [f"| {figure['name']} | {told(figure)} | {spread(figure)} |" for figure in row["figures"]]
@@ -55,38 +56,38 @@ def page(kept: dict[str, Any]) -> str:
 
 
 def told(figure: dict[str, Any]) -> str:
-    """A figure with its unit."""
+    """Return a figure with its unit."""
     unit = {"us": "µs", "us/page": "µs/page"}.get(figure["unit"], figure["unit"])
     return f"{shown(figure['value'])} {unit}".strip()
 
 
 def goal(figure: dict[str, Any]) -> str:
-    """What it is to be."""
+    """Return the goal of a figure."""
     return f"≥ {shown(figure['least'])}" if figure["least"] is not None else f"≤ {shown(figure['most'])}"
 
 
 def reached(figure: dict[str, Any]) -> str:
-    """Whether it is."""
+    """Return whether a figure reached its goal, in words."""
     return "reached" if figure["is_reached"] else "**missed**"
 
 
 def spread(figure: dict[str, Any]) -> str:
-    """The smallest and the largest of its rounds."""
+    """Return the smallest and the largest value of the rounds; an empty string if there was one round."""
     each = figure["each"]
     return f"{shown(min(each))} to {shown(max(each))}" if len(each) > 1 else ""
 
 
 def sentence(machine: dict[str, Any]) -> str:
-    """The machine in words."""
+    """Return a description of the machine and the versions."""
     versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
     processor, system, python = machine["processor"], machine["system"], machine["python"]
     return f"{machine['cores']} cores of {processor}, {system}, Python {python}; {versions}"
 
 
 def peers(kept: dict[str, Any]) -> str:
-    """The crawlers beside each other, as the page's first table."""
+    """Return the page's first table, which compares the crawlers."""
     names = {figure["name"]: figure for figure in kept["rows"].get("pages", {"figures": ()})["figures"]}
-    lines = ["| | pages a second | trawl against it |", "|--|--|--|"]
+    lines = ["| | pages per second | trawl compared with it |", "|--|--|--|"]
     for name in ("trawl", "compiled", "Scrapy", "Crawlee", "the bare loop"):
         if name in names:
             against = names.get(f"against {name}")
@@ -96,67 +97,72 @@ def peers(kept: dict[str, Any]) -> str:
 
 
 def introduction(machine: dict[str, Any]) -> str:
-    """What the page begins with, in lines of a fair width."""
+    """Return the introduction to the goals, wrapped."""
     return "\n\n".join(fill(part, 120) for part in INTRODUCTION.format(machine=sentence(machine)).split("\n\n")) + "\n"
 
 
 OPENING = """# Speed
 
-Pages of 5.5 kB that link to each other, from a server beside the crawler, without any delay, title and links taken, an
-item each: the most that each crawler can do in one process. The bare loop is no crawler: it asks for a list of URLs
-with Trio and httptools, parses each page with parsel, and does nothing else.
+This benchmark crawls linked pages of 5.5 kB from a server on the same machine, without delays. For each page, the
+spider extracts the title and the links and yields one item. The figures are the maximum that each crawler reaches in
+one process. The bare loop is not a crawler. It requests a list of URLs with Trio and httptools, parses each page with
+parsel, and does nothing else.
 """
 
 USE = """
 ## What limits a crawl
 
-- **Delays, nearly always.** By default a host gets one request a second ({setting}`DOWNLOAD_DELAY`), so 50 hosts give
-  50 pages a second, with any crawler that keeps to it. More hosts side by side help, and shorter delays where you may.
-- **Answers.** {setting}`CONCURRENT_REQUESTS` (16 by default) are in flight at once. When an answer takes half a
-  second, that is 32 pages a second.
-- **One core.** A crawl runs in one thread. What a callback does comes on top of the crawler's own time: a callback of
-  2 ms lets at most 500 pages a second through, however fast the crawler is.
-- **Memory.** All pending requests and the marks of all seen URLs are kept, in memory or, with a job, on disk: the
-  table below has the bytes.
+- **Delays, nearly always.** By default a host gets one request per second ({setting}`DOWNLOAD_DELAY`), so 50 hosts
+  give 50 pages per second with any crawler that keeps this delay. Crawl more hosts at the same time, or shorten the
+  delays if the sites allow it.
+- **Response times.** At most {setting}`CONCURRENT_REQUESTS` (16 by default) are in flight at once. If a response takes
+  half a second, this gives 32 pages per second.
+- **One core.** A crawl runs in one thread, and the time of callbacks adds to the crawler's own time. A callback of 2 ms
+  limits the crawl to 500 pages per second, however fast the crawler is.
+- **Memory.** All pending requests and the marks of all seen URLs are kept in memory or, with a job, on disk. The table
+  below shows the bytes for each.
 
 ## How to make a spider fast
 
 1. **See where the time goes first.** The statistics `throttled_seconds`, `queued_seconds`, `connecting_seconds`,
-   `fetching_seconds` and `parsing_seconds` tell it; {doc}`/howto/why-slow` tells what to change for each.
-2. **Follow links by a query.** `response.follow_all(css="a")` takes the links as they stand in the page, without an
+   `fetching_seconds` and `parsing_seconds` show it. {doc}`/howto/why-slow` explains what to change for each.
+2. **Follow links with one query.** `response.follow_all(css="a")` takes the links directly from the page, without an
    object for each element.
-3. **Ask the page, not each element.** `response.css("a::attr(href)").getall()` takes a tenth of the time of
-   `a.css("::attr(href)").get()` for each of ten elements. A query with variables or namespaces takes twice as long as
-   one without, and one with the functions `re:` and `set:` six times.
-4. **Do not block.** `time.sleep()`, a database or another client in a callback holds up the whole crawl. Await
+3. **Query the page, not each element.** `response.css("a::attr(href)").getall()` takes a tenth of the time of
+   `a.css("::attr(href)").get()` for each of ten elements. A query with variables or namespaces takes twice as long as a
+   query without them, and a query with the functions `re:` and `set:` six times as long.
+4. **Do not block.** `time.sleep()`, a database or another client in a callback blocks the whole crawl. Await
    `trio.to_thread.run_sync(work)` instead.
-5. **Use all cores.** `trawl crawl --processes 4` shares the hosts of a crawl among four processes, each limit kept as
-   by one, where parsing is what it waits for ({doc}`/howto/all-cores`).
+5. **Use all cores.** If parsing limits a crawl, `trawl crawl --processes 4` shares its hosts among four processes. Each
+   limit is kept as in a single process ({doc}`/howto/all-cores`).
 
 ## Goals
 """
 
-INTRODUCTION = """The last run of each row of the benchmark, `python -m benchmarks`, against its peers and its own
-goals. Everything ran on one machine: {machine}. nginx with one worker serves the pages on loopback. Each figure is
-the median of the rounds; a ratio is the median over the rounds of the ratio within one round.
-`benchmarks/README.md` tells how to run it; this page is made by `python -m benchmarks.report`.
+INTRODUCTION = """The table shows the last run of each row of the benchmark, `python -m benchmarks`, compared with other
+programs and with trawl's own goals. Everything ran on one machine: {machine}. nginx with one worker serves the pages on
+loopback. Each figure is the median of the rounds. A ratio is computed within each round, and the figure is the median
+of these ratios. `benchmarks/README.md` explains how to run the benchmark. `python -m benchmarks.report` writes this
+page.
 
 """
 
 PICTURES = """
 ## Transport
 
-One page of 5.5 kB again and again, without parsing: requests a second against connections. The bare loop is Trio's
-streams and httptools and nothing else, the least that a client on Trio can do.
+The picture shows requests per second for different numbers of connections. Each request fetches the same page of 5.5 kB
+and does not parse it. The bare loop consists only of Trio's streams and httptools, so it shows the minimum cost of a
+client on Trio.
 
 ```{image} speed-connections.svg
-:alt: Requests a second at 1, 4, 16, 64 and 256 connections
+:alt: Requests per second at 1, 4, 16, 64 and 256 connections
 ```
 
 ## Scheduler
 
-What it takes to find the next request, with more and more domains pending. Scrapy's scheduler, which knows which
-domains are busy, goes through all domains for each request; trawl's looks at those that may go.
+The picture shows the time to find the next request for a growing number of domains with pending requests. The peer is
+Scrapy's scheduler that knows which domains are busy. It goes through all domains for each request. trawl's scheduler
+checks only the domains that may send.
 
 ```{image} speed-domains.svg
 :alt: Microseconds for the next request against the number of domains
@@ -168,48 +174,49 @@ domains are busy, goes through all domains for each request; trawl's looks at th
 MEASURED = """
 ## How it is measured
 
-Crawlers take turns, round by round, each in a process of its own, and each has to write all 5,000 items into its feed.
-The spider is the same for trawl and Scrapy: it yields the page's title and follows every link. Crawlee keeps its items
-in memory and writes them at the end. The bare loop has its list of URLs beforehand: it parses each page for title and
-links, and follows none. Each crawler's garbage collector is as its command sets it: `trawl crawl` has it look less
-often, the others leave it as Python has it. Task steps and I/O waits are counted by a Trio instrument in a round of its
-own. Memory is what Python's `tracemalloc` counts. Instructions are counted by valgrind, by a clock that is as slow as
-valgrind makes the crawl: by the true one each callback would take long.
+In each round, the crawlers run one after the other. Each crawler has its own process and has to write all 5,000 items
+to its feed. trawl and Scrapy run the same spider, which yields the page's title and follows every link. Crawlee keeps
+its items in memory and writes them at the end. The bare loop gets its list of URLs in advance. It parses the title and
+links of each page, but follows no links. The garbage collector of each crawler is configured by the crawler's command:
+`trawl crawl` makes it run less often, and the other crawlers keep Python's default. A Trio instrument counts task steps
+and I/O waits in a separate round. Memory is measured with Python's `tracemalloc`. Instructions are counted with
+valgrind. In these runs, the crawl's clock is slowed down as much as valgrind slows down the crawl, because on the real
+clock every callback would count as slow.
 """
 
 
 def value_of(kept: dict[str, Any], row: str, name: str) -> float:
-    """One figure."""
+    """Return one figure of a row."""
     return next(float(figure["value"]) for figure in kept["rows"][row]["figures"] if figure["name"] == name)
 
 
 def connections_chart(kept: dict[str, Any]) -> str:
-    """Rate against connections."""
+    """Return the chart of requests per second by number of connections."""
     names = ("trawl's transport", *(name for name in NAMES if name != "trawl's transport"))
     series = [
         Series(name, [(count, value_of(kept, "connections", f"{name}, {count}")) for count in CONNECTIONS])
         for name in names
     ]
-    return chart("Requests a second, one page of 5.5 kB", "connections", "requests/s", series)
+    return chart("Requests per second, one page of 5.5 kB", "connections", "requests/s", series)
 
 
 def domains_chart(kept: dict[str, Any]) -> str:
-    """Pop cost against domains."""
+    """Return the chart of the time for a pop by number of domains."""
     ours = [(count, value_of(kept, "next", f"pop, {count:,} domains")) for count in DOMAINS]
     theirs = [(count, value_of(kept, "next", f"Scrapy: pop, {count:,} domains")) for count in SCRAPY_DOMAINS]
-    title = "What the next request takes to be found"
+    title = "Time to find the next request"
     return chart(title, "domains with pending requests", "µs", [Series("trawl", ours), Series("Scrapy", theirs)])
 
 
 PLOTTED = CRAWLERS[:5]
-"""Those that are drawn: the others ask a hundred times a second, or hardly at all."""
+"""The crawlers in the plot. The others send a hundred requests per second, or almost none."""
 
 MOVING = Server(rate=10.0, moved=(60.0, 5.0))
 UNTIL, WINDOW = 120.0, 2.0
 
 
 def controllers_plot() -> str:
-    """Rates over time of each crawler at a server whose limit falls to a half on the way. It is crawled anew."""
+    """Crawl a simulated server whose limit falls to half, and return the plot of each crawler's rate."""
     panels = []
     for name in PLOTTED:
         trace = run(name, MOVING, seconds=UNTIL)
@@ -221,7 +228,7 @@ def controllers_plot() -> str:
 
 
 def between(text: str, what: str, made: str) -> str:
-    """A page with something made between its two marks, the comments that tell of it."""
+    """Return a page with the text between its two marker comments replaced by ``made``."""
     begin, end = f"<!-- {what}: python -m benchmarks.report -->\n", f"<!-- end of the {what} -->\n"
     before, _, rest = text.partition(begin)
     _, _, after = rest.partition(end)
@@ -229,7 +236,7 @@ def between(text: str, what: str, made: str) -> str:
 
 
 def with_tables(text: str, kept: dict[str, Any]) -> str:
-    """A page with the tables of the row ``limits``."""
+    """Return a page with the tables of the row ``limits``."""
     return between(text, "tables", tables(kept))
 
 
@@ -239,7 +246,7 @@ def with_figures(text: str, kept: dict[str, Any], folder: str) -> str:
 
 
 def tables(kept: dict[str, Any]) -> str:
-    """A table for each group of cases: the figure of each crawler, with its refusals in brackets."""
+    """Return a table for each group of cases: the figure of each crawler, with its refusals in brackets."""
     figures = {figure["name"]: figure for figure in kept["rows"]["limits"]["figures"]}
     text = ""
     for heading, cases in GROUPS.items():
@@ -251,7 +258,7 @@ def tables(kept: dict[str, Any]) -> str:
 
 
 def cell(figure: dict[str, Any]) -> str:
-    """A figure with its refusals, and in bold the pages that it lost: "97 % (1.4) **-3**"."""
+    """Return a figure with its refusals, and the number of lost pages in bold: "97 % (1.4) **-3**"."""
     refused, lost = refused_and_lost(figure)
     lost = "" if lost == "0" else f" **-{lost}**"
     value = "never" if figure["value"] == math.inf else f"{figure['value']:,.0f} {figure['unit']}"
@@ -275,18 +282,18 @@ def speeds(kept: dict[str, Any], folder: str) -> str:
 
 
 def version(kept: dict[str, Any], name: str) -> str:
-    """The version of a crawler that was measured, without the last part."""
+    """Return the measured version of a crawler, without the last part."""
     return str(kept["machine"]["versions"][name.lower()]).rpartition(".")[0]
 
 
 def day(kept: dict[str, Any], row: str) -> str:
-    """The day on which a row was measured."""
+    """Return the day on which a row was measured."""
     at = datetime.fromisoformat(kept["rows"][row]["at_utc"])
     return f"{at.day} {at:%B %Y}"
 
 
 def refused_and_lost(figure: dict[str, Any]) -> tuple[str, str]:
-    """The refusals for each hundred pages, and the pages lost, of a figure of the row ``limits``."""
+    """Return the refusals per hundred pages and the number of lost pages, for a figure of the row ``limits``."""
     refused, _, rest = figure["note"].partition(" refused")
     return refused, rest.rpartition(", ")[2].removesuffix(" lost") if rest.endswith(" lost") else "0"
 

@@ -341,13 +341,13 @@ def _dear() -> list[Case]:
 
 
 GROUPS: dict[str, Sequence[Case]] = {
-    "Seconds for so many pages": _pages(),
+    "Seconds for a number of pages": _pages(),
     "Share of the limit from the 60th second on": _steady(None),
-    "The same with a Retry-After that is true": _steady(True),
-    "The same with a Retry-After that asks for more than it takes": _dear(),
-    "The same with latencies that vary": _latencies(),
-    "Share of the limit in the two minutes after it moves": _moves(),
-    "Seconds until it is back at nine tenths after an outage": _outages(),
+    "Share of the limit, with a correct Retry-After": _steady(True),
+    "Share of the limit, with a Retry-After that is too long": _dear(),
+    "Share of the limit, with latencies that vary": _latencies(),
+    "Share of the limit in the two minutes after it changes": _moves(),
+    "Seconds after an outage until nine tenths of the rate are reached": _outages(),
 }
 """What is measured, by the headings of the tables."""
 
