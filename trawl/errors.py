@@ -11,6 +11,7 @@
     │  └─ WrittenForScrapy         it imports Scrapy; also a UsageError, exit status 2
     ├─ PartLoadError               the user's pipeline, middleware or the like can't be made; exit status 1
     ├─ JobError                    a job's directory: in use, damaged, full, not writable; exit status 1
+    │  ├─ JobUnavailable           its server can't be reached, or is a replica for now
     │  └─ SessionEnded             other processes go on in this one's place; the command joins them again
     ├─ ItemLost                    an item that no feed could write
     ├─ DownloadError               a request without a complete response
@@ -69,6 +70,7 @@ __all__ = [
     "IgnoreRequest",
     "ItemLost",
     "JobError",
+    "JobUnavailable",
     "NameNotResolved",
     "NotConfigured",
     "PartLoadError",
@@ -179,6 +181,13 @@ class JobError(TrawlError):
     def __init__(self, sentence: str, directory: str = "") -> None:
         super().__init__(sentence)
         self.directory = directory
+
+
+class JobUnavailable(JobError):
+    """The server of a job can't be reached, or can't keep the job yet, for example during a failover.
+
+    A command that starts fails with it. A process that was working on the job waits for the server instead.
+    """
 
 
 class SessionEnded(JobError):

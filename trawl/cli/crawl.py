@@ -252,7 +252,7 @@ async def _side_by_side(
         shown = [panels.watch] if panels is not None else _watchers(entry.settings, is_quiet, console)
         with named_in_log(entry.shown_name):
             try:
-                await entry.run(crawl_with, [heed_signals, *shown])
+                await rejoining(partial(entry.run, crawl_with, [heed_signals, *shown]))
             except Exception as error:
                 entry.error_status = logs.tell_error(error, entry.shown_name)
             else:

@@ -47,7 +47,7 @@ from trawl.cli.list import find_spiders
 from trawl.cli.local_server import open_local_server
 from trawl.cli.view import INTERVAL, MAX_WAITING, CrawlWith, ProgressSteps, Watcher, progress_of
 from trawl.engine import Pace
-from trawl.errors import SessionEnded, UsageError
+from trawl.errors import JobUnavailable, SessionEnded, UsageError
 from trawl.frontier import SCHEMES, JobSettings
 from trawl.frontier.sections import JOB_INFO, JobInfo, statistics_so_far
 from trawl.observe import Progress, printable
@@ -194,15 +194,26 @@ class LeaderProcess:
 
 
 async def rejoining(crawl: Callable[[], Awaitable[T]]) -> T:
-    """Run a crawl; where other processes of its job have taken its place, run it again, so that it joins them.
+    """Run a crawl. If other processes of its job took over its work, run it again, so that it joins them.
 
-    A checkpoint; cancelling ends it.
+    If the server is unreachable at that moment, wait for it as after any other cut. A checkpoint; cancelling ends it.
+
+    Raises:
+        JobUnavailable: If the server could not be reached the first time.
     """
+    has_joined = is_waiting = False
     while True:
         try:
             return await crawl()
         except SessionEnded as error:
+            has_joined, is_waiting = True, False
             logger.warning("%s (this is done now)", error)
+        except JobUnavailable as error:
+            if not has_joined:
+                raise
+            if not is_waiting:
+                logger.warning("%s; this process waits for it", error)
+            is_waiting = True
         await trio.sleep(REJOIN_AFTER)
 
 

@@ -25,7 +25,7 @@ import attrs
 import msgspec
 import trio
 
-from trawl.errors import JobError, TrawlError, UsageError
+from trawl.errors import JobError, JobUnavailable, TrawlError, UsageError
 from trawl.frontier.parts import PARTS, suffixes_digest
 from trawl.frontier.redis.client import Address, Connect, StoreConnectionError, StoreServer, refusal_words
 from trawl.frontier.redis.client import connect as connect_server
@@ -95,8 +95,8 @@ async def open_job(
         terms: What it must have in common with others that work on the job, as digests by name.
 
     Raises:
-        JobError: Another process exports the items, and this one is to; the server does not answer, or can't keep what
-            ``durability`` asks for.
+        JobError: If another process exports the items, and this one should.
+        JobUnavailable: If the server can't be reached, or can't provide ``durability`` now.
         UsageError: coredis is not installed; others work on the job on other terms.
     """
     raised: Exception | None = None
@@ -145,7 +145,8 @@ async def _serve(
             except StoreConnectionError as error:
                 away = error
             if job is None:
-                raise raised or JobError(f"job {address.shown}: its server can't be reached: {away}", address.shown)
+                words = f"job {address.shown}: its server can't be reached: {away}"
+                raise raised or JobUnavailable(words, address.shown)
             if raised is not None:
                 job.give_up(raised)
             if away is not None:
@@ -264,14 +265,14 @@ def _check_server(facts: Mapping[str, str], address: Address, durability: Durabi
 
     Raises:
         UsageError: The server is too old, may evict keys or lose steps; the message says what to set.
-        JobError: It is a replica, or has none: that may be otherwise soon, so whoever starts processes may try again.
+        JobUnavailable: If it is a replica, or has none. Both may change soon.
     """
     wrong = _too_old(facts) or _unsafe(facts) or _unable(facts, durability)
     if wrong:
         raise UsageError(f"job {address.shown}: {wrong}")
     lacks = _lacks(facts, durability)
     if lacks:
-        raise JobError(f"job {address.shown}: {lacks}", address.shown)
+        raise JobUnavailable(f"job {address.shown}: {lacks}", address.shown)
     if not address.is_own and not any(key.startswith("config.") for key in facts):
         words = "job %s: the server does not tell its configuration: it must have `maxmemory-policy noeviction`%s"
         also = "" if durability != "always" else ", `appendonly yes` and `appendfsync always`"
