@@ -1,26 +1,28 @@
-"""The protocol of frontiers, stores of pending requests by lane, and of what a job keeps besides.
+"""The protocol of frontiers: stores of pending requests by lane, and of the items that a job keeps for its feeds.
 
-A frontier only stores. It knows nothing of time limits or scopes: it groups pending requests by *lane* (those that
-share scopes and origin), leases the best of a lane on request, and remembers all fingerprints ever claimed.
+A frontier only stores. It knows nothing of time limits or scopes. It groups pending requests by *lane* (requests with
+the same scopes and origin), leases the best requests of a lane, and remembers all fingerprints ever claimed.
 
 The life of a record::
 
-    claim_many ──► push_many ──► lease_many ──► acknowledge        done; its children were pushed in the same step
-        │                            │   └────► replace            a redirect or a retry took its place, still leased
-        └─ disclaim                  └────────► release            given back, to its old place
+    claim_many ──► push_many ──► lease_many ──► acknowledge        finished; new requests were stored in the same step
+        │                            │   └────► replace            a redirect or a retry replaces it and is leased
+        └─ disclaim                  └────────► release            pending again, at its old place
 
-A record with a time of its own (``not_before``) is *held*: it is in no lane, and can't be leased, until that time has
-come and :meth:`Frontier.wake` lets it in. So held records need not be in memory, and hold up nobody behind them.
+A record with its own earliest time (``not_before``) is *held*: it is not in a lane and can't be leased until that time
+has come and :meth:`Frontier.wake` moves it into its lane. So held records need not be in memory, and they do not block
+the records behind them.
 
-A lease is not a promise that the request is sent: heads of lanes are leased ahead, so that a decision never awaits.
-Everything a crawl must not lose at a kill goes through one call, which a backend can make one transaction.
+A lease does not mean that the request will be sent, because the heads of lanes are leased in advance so that a
+scheduling decision never awaits. All data that a crawl must not lose if it is killed goes through one call, so that a
+backend can write it in one transaction.
 
-A frontier of a job keeps items too, in an *outbox*: those of a request enter it in the step that acknowledges the
-request, each under the next position. The writer of the feeds reads the outbox from the position that the feeds have
-reached, and records that with the job (:mod:`trawl.frontier.job`). A kill between the two repeats nothing: what the
-feeds hold beyond the recorded position is cut away first.
+The frontier of a job stores items too, in an *outbox*. The items of a request enter the outbox in the step that
+acknowledges the request, each at the next position. The writer of the feeds reads the outbox from the position that the
+feeds have reached, and records the new position with the job (:mod:`trawl.frontier.job`). If the process is killed
+between the two, no item is repeated, because the feeds are first truncated to the recorded position.
 
-A call that is cancelled has either done nothing or all it was to do; one that returns is on disk, where there is one.
+A cancelled call has either done nothing or everything. If there is a disk, the changes are on it when a call returns.
 """
 
 from __future__ import annotations
@@ -48,22 +50,22 @@ __all__ = [
 ]
 
 Amounts: TypeAlias = "tuple[float | None, ...]"
-"""The amounts that a request names, in the order of its scopes; None: not named. Empty: none is."""
+"""The amounts that a request names, in the order of its scopes; None for a scope without one. Empty without amounts."""
 
 LaneKey: TypeAlias = "tuple[tuple[str, ...], str] | tuple[tuple[str, ...], str, Amounts]"
-"""Scope ids, sorted, and the origin; and the amounts, where any is named."""
+"""Sorted scope ids and the origin, followed by the amounts if the request names any."""
 
 SortKey: TypeAlias = "tuple[int, float, int]"
-"""Order within a lane: minus priority, minus the share of a quota, and the order of coming. The least goes first."""
+"""Order within a lane: negated priority, negated share of a quota, and arrival order. The smallest goes first."""
 
 _ORDINARY: tuple[float, float, bool, bool] = (0.0, 0.0, False, False)
 
 
 def lane_key(scopes: ScopeAmounts, origin: str, amounts: Amounts = (), *, is_exempt: bool = False) -> LaneKey:
-    """Make the key of the lane for requests of these scopes, origin and amounts.
+    """Return the key of the lane for requests with these scopes, origin and amounts.
 
-    An exempt request needs none of its scopes, so those that do need them must not be before it: it is in the lane of
-    requests without scopes.
+    An exempt request does not wait for its scopes, so it must not be queued behind requests that do. It goes into the
+    lane of requests without scopes.
     """
     if is_exempt:
         return (), origin
@@ -72,24 +74,26 @@ def lane_key(scopes: ScopeAmounts, origin: str, amounts: Amounts = (), *, is_exe
 
 
 class Record:
-    """A pending request with what was decided when it was admitted.
+    """A pending request with the scopes, origin and times that were set when it was admitted.
 
     Attributes:
         request: The request.
-        scopes: Its throttling scopes with the amounts it expects to use.
-        origin: Its origin, as ``trawl.http.origin_of`` says; empty, or without its scheme, where it has no gate.
-        fingerprint: 16 bytes that were claimed for it; None if duplicates are wanted (``dont_filter``).
-        not_before: The instant on the run clock before which it may not be sent; 0.0 for none.
-        share: The first amount that it names; 0.0 where it names none. The larger goes first in a lane.
-        lane: The key of its lane, made once, with the amounts that it names, whether or not their scopes have a quota
-            (one may be set while it waits). Requests of different amounts are in different lanes, so that one that fits
-            passes one that does not (F11).
-        is_diverted: Its scopes and origin are those of the request that its middleware last made of it.
-        is_exempt: It takes no slot in its scopes (meta ``dont_throttle``); a diverted record always does.
-        order: Given by the frontier when it is pushed or replaced: later is larger.
-        found_at: The instant on the run clock, in seconds, at which it was taken in, with a job at the earliest the
-            beginning of this run; None: it takes the place of another.
-        stored: The frontier's own: the record as it writes it.
+        scopes: Its throttling scopes with the amounts that it is expected to use.
+        origin: Its origin as returned by ``trawl.http.origin_of``; empty or without a scheme if it does not wait for
+            robots.txt.
+        fingerprint: The 16 bytes claimed for it; None if duplicates are wanted (``dont_filter``).
+        not_before: Event loop time, in seconds, before which it must not be sent; 0.0 if there is none.
+        share: The first amount that it names; 0.0 if it names none. Larger shares go first in a lane.
+        lane: The key of its lane, computed once. It has the amounts that the request names, whether or not their scopes
+            have a quota (a quota may be set while the request is pending). Requests with different amounts are in
+            different lanes, so that a small request can pass a large one that exceeds the remaining quota.
+        is_diverted: Whether its scopes and origin come from the request as last changed by middleware.
+        is_exempt: Whether it takes no slot in its scopes (meta ``dont_throttle``). Always false for a diverted record.
+        order: Arrival order, set by the frontier when the record is pushed or replaces another. Later records have
+            larger values.
+        found_at: Event loop time, in seconds, at which the request was found, but not before the start of this run.
+            None for a redirect or retry that replaces a record.
+        stored: The encoded record, for use by the frontier only.
     """
 
     __slots__ = ("_special", "fingerprint", "found_at", "lane", "order", "request", "scopes", "stored")
@@ -114,7 +118,8 @@ class Record:
         self.stored: object = None
         is_exempt = not is_diverted and bool(request.meta_get("dont_throttle"))
         self.lane: LaneKey = lane_key(scopes, origin, amounts, is_exempt=is_exempt)
-        # Values that few records have, in a tuple that the others share: each slot is memory of every pending request.
+        # Few records have these values. All others share one tuple, because a slot costs memory in every pending
+        # request.
         is_special = not_before or share or is_diverted or is_exempt
         self._special = (not_before, share, is_diverted, is_exempt) if is_special else _ORDINARY
 
@@ -128,8 +133,8 @@ class Record:
         order: int,
         found_at: float | None,
     ) -> Record:
-        """Make a record of values that another had, which was ordinary."""
-        untyped: Any = cls  # compiled, a class has no __new__ that mypyc knows of
+        """Return a record with the values of an earlier ordinary record."""
+        untyped: Any = cls  # mypyc knows no __new__ of a compiled class
         record: Record = untyped.__new__(cls)
         record.request = request
         record.scopes = scopes
@@ -143,7 +148,7 @@ class Record:
 
     @property
     def is_ordinary(self) -> bool:
-        """True if it has no time of its own and no share, and is neither diverted nor exempt."""
+        """True if it has neither an earliest time nor a share, and is neither diverted nor exempt."""
         return self._special is _ORDINARY
 
     @property
@@ -153,7 +158,7 @@ class Record:
 
     @property
     def amounts(self) -> Amounts:
-        """The amounts that make its lane; empty where it names none, or is exempt."""
+        """The amounts in the key of its lane; empty if it names none or is exempt."""
         return self.lane[2] if len(self.lane) == 3 else ()
 
     @property
@@ -194,10 +199,10 @@ class FrontierStatistics:
 
     Attributes:
         pending: Records that are stored and not leased.
-        leased: Records that are leased and neither acknowledged nor given back.
+        leased: Records that are leased and neither acknowledged nor released.
         seen: Fingerprints ever claimed.
         lanes: Lanes with something pending.
-        held: Of those pending, how many wait for a time of their own.
+        held: Pending records that wait for their own earliest time.
     """
 
     pending: int
@@ -212,10 +217,10 @@ class PushResult:
     """The result of storing requests.
 
     Attributes:
-        here: Those that are pending in this frontier now, in their order.
-        seen: Those that were not stored: their fingerprints were seen before, though :meth:`Frontier.claim_many` did
-            not know it.
-        elsewhere: Those that are stored, and pending with another session of the job, which sends them.
+        here: Records that are now pending in this frontier, in their order.
+        seen: Records that were not stored, because their fingerprints had been seen before although
+            :meth:`Frontier.claim_many` reported them as new.
+        elsewhere: Records that are stored and will be sent by another session of the job.
     """
 
     here: Sequence[Record]
@@ -227,10 +232,10 @@ class Frontier(Protocol):
     """Store of a crawl's pending requests. Every backend passes the same contract suite."""
 
     async def claim_many(self, fingerprints: Sequence[bytes]) -> list[bool]:
-        """Mark ``fingerprints`` as seen; True for each that was new. The same one twice in a call is new once.
+        """Mark ``fingerprints`` as seen, and return for each whether it was new. A fingerprint given twice is new once.
 
-        A frontier that would have to ask a server for it may say that one is new which was stored long ago, or by
-        another process: then the call that is to store the request does not, and says so (:attr:`PushResult.seen`).
+        A frontier whose marks are in a server may report a fingerprint as new although it was stored long ago or by
+        another process. The call that should store the request then skips it and reports it in :attr:`PushResult.seen`.
         """
         ...
 
@@ -239,107 +244,120 @@ class Frontier(Protocol):
         ...
 
     def refusal(self, record: Record) -> str | None:
-        """Return the reason why ``record`` can't be stored, with the part and what to do; None when it can.
+        """Return why ``record`` can't be stored, naming the field and the fix; None if it can be stored.
 
-        Asked of every record before it is pushed or replaces another. Costs no I/O.
+        Called for every record before it is pushed or replaces another. Does no I/O.
         """
         ...
 
     async def push_many(self, records: Sequence[Record]) -> PushResult:
-        """Store ``records``, whose fingerprints are claimed, in this order; their claims become lasting with it.
+        """Store ``records`` in this order. The claims of their fingerprints become permanent in the same step.
 
         Returns:
-            Which of them are pending here: all, unless other processes work on the same job.
+            The records that are pending here: all, unless other processes work on the same job.
 
         Raises:
-            ValueError: :meth:`refusal` has a reason against one of them; none is stored.
+            ValueError: If :meth:`refusal` returns a reason for one of them. None is stored.
         """
         ...
 
     async def lease_many(self, lane: LaneKey, limit: int) -> list[Record]:
-        """Take up to ``limit`` of a lane's records, best first. Each is the caller's until one of the calls below."""
+        """Lease up to ``limit`` records of a lane, best first.
+
+        Each stays leased until the caller ends it with a call below.
+        """
         ...
 
     async def spill(self, lease: Record, items: Sequence[bytes]) -> None:
-        """Take items of a request whose callback still runs, so that memory need not hold them all (C4).
+        """Store items of a request whose callback is still running, so that memory need not hold them all.
 
-        They come into the outbox when the lease is acknowledged, before the items given then, and are gone if it is
-        given back or the process ends before.
+        When the lease is acknowledged, these items enter the outbox before the items passed with the acknowledgement.
+        They are discarded if the lease is released or the process ends first.
         """
         ...
 
     async def acknowledge(
         self, lease: Record, outputs: Sequence[Record] = (), items: Sequence[bytes] = (), failure: str | None = None
     ) -> PushResult:
-        """End a lease, and store what came of it, in one step: requests, their claims, and items for the outbox.
+        """End a lease and store its results in one step: requests, their claims, and items for the outbox.
 
         Args:
             lease: The lease to end.
-            outputs: Requests that came of it.
-            items: Items that came of it, encoded; only with a job.
-            failure: Reason in a sentence if it failed: a job keeps the request, so that it can be queued again.
-                None: it has not failed.
+            outputs: Requests that it yielded.
+            items: Encoded items that it yielded; only with a job.
+            failure: Why it failed, as a sentence; None if it did not fail. A job keeps failed requests, so that they
+                can be queued again.
 
         Returns:
-            Which of ``outputs`` are pending here: all, unless other processes work on the same job.
+            The ``outputs`` that are pending here: all, unless other processes work on the same job.
 
         Raises:
-            ValueError: :meth:`refusal` has a reason against an output, or there are items and no outbox; nothing was
-                done.
+            ValueError: If :meth:`refusal` returns a reason for an output, or if there are items but no outbox. Nothing
+                is changed.
         """
         ...
 
     async def replace(self, lease: Record, record: Record) -> bool:
-        """Put ``record`` (a redirect's target, or a retry) in place of a leased one, in one step.
+        """Replace a leased record with ``record`` (the target of a redirect, or a retry) in one step.
 
-        The new record is leased at once and goes behind its equals: its ``order`` is new.
+        The new record is leased at once. It gets a new ``order``, so it is sorted after records of equal priority.
 
         Returns:
-            True: so it is. False: it is stored, and is with another process that works on the same job.
+            True if the new record is leased here; False if it was stored for another process that works on the same
+                job.
         """
         ...
 
     async def release(self, leases: Iterable[Record]) -> None:
-        """Give leases back; each keeps its old place in its lane, or is held until its time has come."""
+        """Release leases. Each record returns to its old place in its lane, or is held until its time has come."""
         ...
 
     def next_due(self) -> float:
-        """The instant on the run clock at which the first of those held may go; infinity for none. Costs no I/O."""
+        """Return the event loop time at which the first held record is due; infinity if there is none. Does no I/O."""
         ...
 
     async def wake(self, now: float) -> Sequence[LaneKey]:
-        """Let records whose time has come at the instant ``now`` into their lanes, and name these.
+        """Move held records that are due at the event loop time ``now`` into their lanes, and return these lanes.
 
-        It may leave some to the next call, which :meth:`next_due` then tells.
+        It may leave some records for the next call. :meth:`next_due` then returns a time that has passed.
         """
         ...
 
     def held_until(self, request: Request) -> float | None:
-        """The instant until which this very request is held; None: it is not, or only the disk knows. May search."""
+        """Return the event loop time until which this very request is held; None if unknown or not held. May search."""
         ...
 
     def lanes(self) -> Sequence[LaneKey]:
-        """The lanes with something stored and not leased, in the order of coming; asked once, when a crawl begins."""
+        """Return the lanes with records that are stored and not leased, in arrival order.
+
+        Called once, when a crawl starts.
+        """
         ...
 
     def best(self, lane: LaneKey) -> SortKey | None:
-        """The key of the best record stored in a lane and not leased; None when there is none. Costs no I/O."""
+        """Return the key of the best record of a lane that is stored and not leased; None if there is none.
+
+        Does no I/O.
+        """
         ...
 
     def pending_in(self, lane: LaneKey) -> int:
-        """Return the number of records stored in a lane and not leased. Costs no I/O."""
+        """Return the number of records of a lane that are stored and not leased. Does no I/O."""
         ...
 
     def lane_of(self, request: Request) -> LaneKey | None:
-        """The lane in which this request, or its equal, is stored and not leased; None: not known. May search."""
+        """Return the lane in which this request or an equal one is stored and not leased; None if unknown.
+
+        May search.
+        """
         ...
 
     def statistics(self) -> FrontierStatistics:
-        """Return the counts of now. Costs no I/O."""
+        """Return the current counts. Does no I/O."""
         ...
 
     async def aclose(self) -> None:
-        """Give up what is open. Nothing that was acknowledged is lost."""
+        """Close the frontier. No acknowledged change is lost."""
         ...
 
 
@@ -348,8 +366,8 @@ class OutboxItem:
     """An item of an acknowledged request, waiting to be written to the feeds.
 
     Attributes:
-        position: Its place in the outbox: 1 for the first of the job, without gaps.
-        item: The item, encoded as it was given.
+        position: Its position in the outbox: 1 for the first item of the job, without gaps.
+        item: The encoded item, as it was passed in.
     """
 
     position: int

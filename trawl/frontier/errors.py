@@ -1,7 +1,7 @@
 """Errors of SQLite and the file system, mapped to one sentence about the job.
 
-A database can hold anything: SQLite puts text into a column of integers, and a flipped byte makes a name that is not
-text. So values that are read are checked, and :func:`malformed` reports them as SQLite would.
+A database can contain anything. SQLite stores text in a column of integers, and a flipped byte can make a name invalid
+UTF-8. So values are checked when they are read, and :func:`malformed` reports them in SQLite's way.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from trawl.errors import JobError
 __all__ = ["DATABASE_ERRORS", "damage_error", "job_error", "malformed"]
 
 DATABASE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
-"""Errors of reading a database: the second if its text is not UTF-8, even in an error of SQLite's own."""
+"""Errors of reading a database. The second is raised for text that is not UTF-8, even inside SQLite's own errors."""
 
 _CAUSES = {
     sqlite3.SQLITE_FULL: "the disk is full. Nothing is lost: make room and start it again",
@@ -31,7 +31,7 @@ _DENIED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 
 
 def damage_error(directory: object, detail: str) -> JobError:
-    """Make the error that says that the job in ``directory`` is damaged, where, and what to do."""
+    """Return the error for a damaged job in ``directory``, with the location of the damage and the fix."""
     return JobError(
         f"job {directory}: it is damaged ({detail}). Nothing was overwritten: go on with a copy made before, or keep"
         f" what can be read with `sqlite3 {directory}/job.db .recover`",
@@ -40,7 +40,7 @@ def damage_error(directory: object, detail: str) -> JobError:
 
 
 def job_error(directory: object, error: sqlite3.Error | UnicodeDecodeError | OSError) -> JobError:
-    """Make the error that says, in one sentence, what is wrong with the job in ``directory``."""
+    """Return an error that describes the problem with the job in ``directory`` in one sentence."""
     if isinstance(error, UnicodeDecodeError):
         return damage_error(directory, f"it holds text that is not UTF-8: {error.object!r:.100}")
     code = _code_of(error)
@@ -50,7 +50,7 @@ def job_error(directory: object, error: sqlite3.Error | UnicodeDecodeError | OSE
 
 
 def malformed(detail: str) -> sqlite3.DatabaseError:
-    """Make the error that SQLite would raise for a database with content that is not ours."""
+    """Return the error that SQLite would raise for a database with invalid content."""
     error = sqlite3.DatabaseError(detail)
     error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
     return error
@@ -62,7 +62,7 @@ def _code_of(error: sqlite3.Error | OSError) -> int | None:
         if error.errno in _FULL:
             return sqlite3.SQLITE_FULL
         return sqlite3.SQLITE_READONLY if error.errno in _DENIED else None
-    code = getattr(error, "sqlite_errorcode", None)  # there is none where Python itself refused
+    code = getattr(error, "sqlite_errorcode", None)  # missing if Python itself raised the error
     if code is not None:
         return int(code) & 0xFF
     words = str(error)

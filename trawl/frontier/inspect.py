@@ -1,9 +1,9 @@
-"""Reports on a job from outside: its content, its failed requests, and its pending ones as lines.
+"""Reports on a job in a directory: its content, its failed requests, and its pending requests as lines.
 
-Reading needs no lock and disturbs nobody: it sees the last transaction of a running process. Queueing failed requests
-again takes the lock. These functions block, and know no spider: callbacks stay names.
+Reading needs no lock and does not disturb a running process. It sees the last transaction of that process. Queueing
+failed requests again takes the lock. These functions block. They work without a spider, so callbacks stay names.
 
-``trawl job`` alone uses this: it reads a job without a crawl, where the other modules serve a running one.
+Only ``trawl job`` uses this module. It reads a job without a crawl, while the other modules serve a running crawl.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 AT_ONCE = 1000
-"""Rows of one reading: a long one would keep the log of a process that is at work from being shortened."""
+"""Maximum number of rows in one read. A long read would prevent a running process from shortening its log."""
 
 
 @attrs.frozen
@@ -49,7 +49,7 @@ class LeasedRequest:
 
     Attributes:
         url: Its URL.
-        since_utc: When it was leased.
+        since_utc: Time at which it was leased, in UTC.
     """
 
     url: str
@@ -62,7 +62,7 @@ class Failure:
 
     Attributes:
         url: Its URL.
-        reason: Why it failed, in a sentence.
+        reason: Why it failed, as a sentence.
     """
 
     url: str
@@ -74,13 +74,13 @@ class SessionReport:
     """One process that works on a job in a server.
 
     Attributes:
-        number: Its session.
-        name: Its machine and process.
-        works: It sends requests; otherwise it copies items, or looks after the job.
-        exports: It copies the items to feeds.
-        parts: How many of the 1,024 parts of the hosts it has.
-        lease_left: Seconds of its lease; below 0 it is late, and others may take its parts.
-        state: What it says of itself; None: nothing yet.
+        number: Number of its session.
+        name: Its host and process id.
+        works: Whether it sends requests. Otherwise it writes items or manages the job.
+        exports: Whether it writes the items to feeds.
+        parts: Number of the 1,024 parts of hosts that it owns.
+        lease_left: Remaining seconds of its lease. If negative, other processes may take its parts.
+        state: Its own last report; None if it has not reported yet.
     """
 
     number: int
@@ -97,20 +97,21 @@ class JobReport:
     """Content of a job, as of its last transaction.
 
     Attributes:
-        name: Where it is.
-        owner: The process that is using it, by its number or with its host; 0 where it is not told; None: nobody is.
-        last_error: Why the last process could not write to it; "" where it could.
-        pending: Requests that have not ended, leased ones and those of hosts that were given up included.
-        leased: Of these, how many are leased; they come back when nobody is using it.
+        name: Its directory or address.
+        owner: The process that is using it, by its id or with its host; 0 if unknown; None if it is not in use.
+        last_error: Why the last process could not write to it; "" if it could.
+        pending: Number of requests that have not ended, including leased requests and requests of hosts that were given
+            up.
+        leased: Number of these that are leased. When no process uses the job, they are pending again.
         oldest_lease: The request leased for the longest time; None if there is none.
-        failed: Failed requests, which can be queued again.
-        given_up: Requests of hosts that were given up, which the next run sends again. They count as pending.
-        seen: Fingerprints ever seen.
-        items: Items that are not written to the feeds yet.
-        scopes: Pending requests by throttling scope, the most first; one of several scopes counts for each.
+        failed: Number of failed requests, which can be queued again.
+        given_up: Number of requests of hosts that were given up, which the next run sends again. They count as pending.
+        seen: Number of fingerprints ever seen.
+        items: Number of items that the feeds have not written yet.
+        scopes: Pending requests by throttling scope, largest count first. A request counts in each of its scopes.
         kept: Saved values by name.
-        sessions: The processes that work on it, for one in a server.
-        wish: ``pause`` or ``stop``, where its processes were told to; "" otherwise.
+        sessions: The processes that work on it, for a job in a server.
+        wish: ``pause`` or ``stop`` if that was requested from its processes; "" otherwise.
     """
 
     name: str
@@ -133,12 +134,12 @@ def inspect_job(directory: str | PathLike[str]) -> JobReport:
     """Report the content of the job in ``directory``.
 
     Raises:
-        JobError: It is damaged, of a newer version, or can't be read.
-        UsageError: There is no job.
+        JobError: If it is damaged, has a newer version, or can't be read.
+        UsageError: If there is no job.
     """
     path = Path(directory)
     with _reading(path) as connection:
-        connection.execute("BEGIN")  # one state of it, whatever is written meanwhile
+        connection.execute("BEGIN")  # read one consistent state while a process writes
         kept = read_kept(connection)
         lanes = connection.execute("SELECT lane, count(*) FROM request GROUP BY lane").fetchall()
         leased, oldest = _leases(connection, kept.get(LEASES, b""))
@@ -164,12 +165,12 @@ def failures(directory: str | PathLike[str], limit: int, *, are_given_up: bool =
 
     Args:
         directory: The job's directory.
-        limit: The greatest number of them.
-        are_given_up: Return the requests of hosts that were given up instead.
+        limit: Maximum number to return.
+        are_given_up: Whether to return requests of hosts that were given up, instead of other failed requests.
 
     Raises:
-        JobError: It is damaged, of a newer version, or can't be read.
-        UsageError: There is no job.
+        JobError: If it is damaged, has a newer version, or can't be read.
+        UsageError: If there is no job.
     """
     wanted = GIVEN_UP if are_given_up else f"NOT {GIVEN_UP}"
     statement = f"SELECT record, reason FROM failed WHERE {wanted} ORDER BY failed_at DESC, ord LIMIT ?"
@@ -178,18 +179,18 @@ def failures(directory: str | PathLike[str], limit: int, *, are_given_up: bool =
 
 
 def requeue_failed(directory: str | PathLike[str], now_utc: datetime) -> int:
-    """Queue the failed requests again, each in its old place and with all its retries. Returns how many.
+    """Queue the failed requests again, each at its old place and with all its retries, and return their number.
 
     Args:
         directory: The job's directory.
-        now_utc: The wall time: a host that was given up before may be asked again.
+        now_utc: The wall time. A host that was given up before it may be tried again.
 
     Raises:
-        JobError: A process is using it; it is damaged, of a newer version, or can't be written.
-        UsageError: There is no job.
+        JobError: If a process is using it, or it is damaged, has a newer version, or can't be written.
+        UsageError: If there is no job.
     """
     path = Path(directory)
-    with _reading(path):  # there is one: connect() would make it
+    with _reading(path):  # check that the job exists, because connect() would create it
         pass
     lock = JobLock(path)
     try:
@@ -203,13 +204,13 @@ def requeue_failed(directory: str | PathLike[str], now_utc: datetime) -> int:
 
 
 def export_pending(directory: str | PathLike[str]) -> Iterator[bytes]:
-    """Yield each pending request as a line of JSON, oldest first, those of hosts that were given up at the end.
+    """Yield each pending request as a line of JSON, oldest first. Requests of hosts that were given up come last.
 
-    Values that JSON lacks are written as text.
+    Values of types that JSON lacks are written as strings.
 
     Raises:
-        JobError: It is damaged, of a newer version, or can't be read.
-        UsageError: There is no job.
+        JobError: If it is damaged, has a newer version, or can't be read.
+        UsageError: If there is no job.
     """
     with _reading(Path(directory)) as connection:
         for source in ("request WHERE true", f"failed WHERE {GIVEN_UP}"):
@@ -252,7 +253,10 @@ def _leases(connection: sqlite3.Connection, told: bytes) -> tuple[int, LeasedReq
 
 
 def _scopes(connection: sqlite3.Connection, lanes: Sequence[tuple[int, int]]) -> list[tuple[str, int]]:
-    """Count by scope: the records of a lane have the same, except in the lane of held ones."""
+    """Count pending requests by scope.
+
+    All records of a lane have the same scopes, except in the lane of held requests.
+    """
     counts: Counter[str] = Counter()
     for (record,) in connection.execute("SELECT record FROM request WHERE lane = ?", (HELD,)):
         counts.update(scope for scope, _ in unpack(record).its_scopes)
@@ -292,7 +296,7 @@ def json_line(stored: JobRecord) -> bytes:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value with text in place of what JSON has no form for, such as a tuple as a key."""
+    """Return a value in which strings replace values that JSON lacks, such as a tuple as a key."""
     if isinstance(value, dict):
         return {key if isinstance(key, str) else repr(key): _plain(each) for key, each in value.items()}
     if isinstance(value, list | tuple | set | frozenset):

@@ -1,22 +1,22 @@
-"""A job: what outlives a crawl's process, as the frontier, the feeds and the engine see it, wherever it is stored.
+"""A job: the stored state of a crawl, as the frontier, the feeds and the engine see it, in any store.
 
 Two stores hold jobs: a directory (:mod:`trawl.frontier.sqlite`) and a server (:mod:`trawl.frontier.redis`). Each is a
-:class:`Job`, and :mod:`trawl.frontier.job_frontier` is the frontier above either. Everything is written in *steps*
-(:class:`Step`): a step is in the store whole, or not at all, and steps are applied in their order. A reading has its
-place among them. Values that are kept, and the positions of the feeds, are written with whatever step comes next: that
-costs nothing, and they are never newer or older than the acknowledgements they belong to.
+:class:`Job`, and :mod:`trawl.frontier.job_frontier` is the frontier on top of both. Everything is written in *steps*
+(:class:`Step`). A step is stored completely or not at all, and steps are applied in order. Reads are ordered with the
+steps. Kept values and the positions of the feeds are written with the next step. That costs nothing, and keeps them
+consistent with the acknowledgements in the same step.
 
-A job in a server may be shared by several processes (:mod:`trawl.frontier.parts`). Then a step says which of its
-requests were new, and the frontier's memory hears of others' requests (:meth:`Job.follow`).
+A job in a server may be shared by several processes (:mod:`trawl.frontier.parts`). Then the result of a step names the
+requests that were new, and the frontier's memory is updated with requests from other processes (:meth:`Job.follow`).
 
-An item enters the outbox with the step that acknowledges its request, and leaves it with the one that stores how far
-the feeds have come. The last ones are in memory too, because the writer of the feeds asks for them at once.
+An item enters the outbox in the step that acknowledges its request. It leaves the outbox in the step that stores a
+later position of the feeds. The last items are also in memory, because the writer of the feeds reads them at once.
 
-A request with a time of its own is *held*: it is stored in a lane that no other is in, ordered by its time. In place of
-the priority it has the wall time in microseconds before which it may not be sent. So held requests are not in memory,
-and hold up nobody behind them. When its time has come, a request moves into its own lane.
+A request with its own earliest time is *held*. It is stored in a separate lane for held requests, ordered by time.
+Instead of its priority, the row has the wall time, in microseconds, before which it must not be sent. So held requests
+are not in memory, and they do not block the requests behind them. When a request is due, it moves into its own lane.
 
-Length: what goes into a store, what it answers, and the job that both go through are one vocabulary.
+Length: the requests to a store, its responses, and the job that passes them on form one vocabulary.
 """
 
 from __future__ import annotations
@@ -65,30 +65,30 @@ __all__ = [
 T = TypeVar("T")
 
 AT_ONCE = 1000
-"""Requests that are let in by one step."""
+"""Requests that one step moves out of the lanes of held requests."""
 
 LAST_ORDER = 1 << 62
-"""Orders of coming end there, half of what 64 bits hold."""
+"""Largest arrival order, half of the range of 64 bits."""
 
 TAIL_BYTES = 1 << 20
-"""Bytes of the items that came last and are kept in memory."""
+"""Bytes of the last items that are kept in memory."""
 
 SAFE = 0.9
-"""The part of a lease that is used: clocks of two machines run at different speeds, by far less than this."""
+"""The fraction of a lease that is used. The clocks of two machines differ in speed by far less than the rest."""
 
 READ_BYTES = 1 << 20
-"""Bytes after which a reading of items stops."""
+"""Bytes after which a read of items stops."""
 
 Row: TypeAlias = "tuple[int, int, int, float, bytes]"
-"""Order, lane, minus priority, minus share, record."""
+"""Arrival order, number of the lane, negated priority, negated share, encoded record."""
 
 Place: TypeAlias = "tuple[int, int, int, float]"
-"""Where a record is stored: its order, lane, minus priority and minus share."""
+"""Where a record is stored (arrival order, lane, negated priority, negated share)."""
 
 
 def wall_time(until: float) -> int:
-    """Return the value stored as priority for a wall time in seconds since 1970, rounded up."""
-    # One for the fraction that is cut off, one for the rounding of the product: never earlier than asked.
+    """Return the value stored as priority for a wall time in seconds since the epoch, rounded up."""
+    # Add one for the truncated fraction and one for the rounding of the product, so that it is never too early.
     return int(until * 1e6) + 2
 
 
@@ -103,11 +103,11 @@ class Snapshot:
     """State of the store when a frontier is opened.
 
     Attributes:
-        lanes: How many records each lane has, and its first, in the order of the firsts' coming.
-        last_order: The largest order of coming, without its sign.
-        seen: How many fingerprints were seen.
-        marks: These fingerprints, or None where they are many.
-        held: Lanes of requests that wait for a time of their own.
+        lanes: The number of records in each lane and its first record, in arrival order of the first records.
+        last_order: Absolute value of the largest arrival order.
+        seen: Number of fingerprints that were seen.
+        marks: These fingerprints; None if there are too many to remember.
+        held: Lanes of held requests.
     """
 
     lanes: Sequence[tuple[int, Row]]
@@ -122,18 +122,18 @@ class Step:
     """Changes that are made together.
 
     Attributes:
-        ended: Where the record is that goes, if one does.
-        failed: Why it failed, and the wall time in seconds since 1970; None: it has not.
+        ended: Place of the record to remove; None if none is removed.
+        failed: Why it failed, and the wall time in seconds since the epoch; None if it did not fail.
         rows: Requests to store.
-        marks: Of each of them its fingerprint, which is seen from now on; None: duplicates of it are wanted.
-        is_successor: The one row takes the place of ``ended``: it is stored even where its fingerprint was seen.
-        moved: Requests that go to another place: where each is, and the new lane, minus priority and minus share.
-        due_of: Lanes of held requests of which is asked when the first may go.
+        marks: The fingerprint of each row, which this step marks as seen; None if duplicates are wanted.
+        is_successor: Whether the only row replaces ``ended``. It is then stored even if its fingerprint was seen.
+        moved: Requests to move: the current place of each, and its new lane, negated priority and negated share.
+        due_of: Lanes of held requests for which the result contains the time of the first request.
         items: Items for the outbox.
-        is_spilled: Whether the items that ``ended`` has spilled come before them.
-        spilled: Items of a request that has not ended: its order, a number, and the item.
-        requeued: Only in a server: failed requests that are queued again, each as it is stored, and its row.
-        given_back: Only in a server: parts that other sessions may have from then on, each with what is kept of it.
+        is_spilled: Whether the spilled items of ``ended`` enter the outbox before them.
+        spilled: Items of a request that has not ended, each with the request's arrival order and the item's number.
+        requeued: Failed requests to queue again, each as it is stored, and its new row; only in a server.
+        given_back: Parts to release to other sessions, each with its kept values; only in a server.
     """
 
     ended: Place | None = None
@@ -155,8 +155,9 @@ class StepResult:
     """The result of a step.
 
     Attributes:
-        seen: The numbers of its rows, from 0, that were not stored: their fingerprints were seen before.
-        due: Of each lane in ``due_of`` the time of its first request, as :func:`wall_time` has it; None: it is empty.
+        seen: Indexes of the rows that were not stored because their fingerprints had been seen before.
+        due: Time of the first request in each lane of ``due_of``, as returned by :func:`wall_time`; None if it is
+            empty.
     """
 
     seen: Collection[int] = ()
@@ -169,8 +170,8 @@ class HeldLane:
 
     Attributes:
         number: Its number.
-        count: How many they are.
-        due: The time of the first, as :func:`wall_time` has it.
+        count: The number of requests in it.
+        due: The time of the first request, as returned by :func:`wall_time`.
     """
 
     number: int
@@ -182,8 +183,8 @@ class Outbox:
     """Positions of the outbox, and its last items.
 
     Attributes:
-        start: The position up to which the feeds have it.
-        end: The position of the last item that is in for good.
+        start: Position of the last item that the feeds have written.
+        end: Position of the last stored item.
     """
 
     __slots__ = ("_tail", "_tail_bytes", "end", "start")
@@ -195,9 +196,9 @@ class Outbox:
         self._tail_bytes = 0
 
     def added(self, items: Sequence[bytes] | None, end: int) -> None:
-        """Update memory once a step is stored: ``items`` are the last up to ``end``; None: they must be read."""
+        """Update memory after a step: ``items`` are the last ones up to ``end``, or None if they must be read."""
         if items is None:
-            # The tail has no gaps, as `after` counts in it; the spilled items were never in memory.
+            # Spilled items are not in memory, so drop the tail: `after` counts in it and needs it without gaps.
             self._tail.clear()
             self._tail_bytes = 0
         else:
@@ -217,10 +218,10 @@ class Outbox:
         return [self._tail[i] for i in range(first, min(first + limit, len(self._tail)))]
 
     def done(self, position: int) -> None:
-        """Forget the items up to ``position``, which the feeds have.
+        """Forget the items up to ``position``, which the feeds have written.
 
         Raises:
-            ValueError: There is no such item yet, or a later one was given before.
+            ValueError: If no such item exists yet, or if a later position was passed before.
         """
         if not self.start <= position <= self.end:
             raise ValueError(f"the feeds can't be at {position}: the outbox goes from {self.start} to {self.end}")
@@ -230,12 +231,12 @@ class Outbox:
 
 
 class SessionLease:
-    """The time for which a job, and the places of shared scopes, are surely this process's.
+    """The time for which this process surely owns a job and its places in shared scopes.
 
     Attributes:
-        until: The instant on the run clock at which it may be over.
-        away_since: Since when the server does not answer, on the run clock; None: it answers.
-        away_reason: Why, in words.
+        until: Event loop time, in seconds, at which the lease may end.
+        away_since: Event loop time, in seconds, since which the server does not respond; None while it responds.
+        away_reason: Why it does not respond, as a message.
     """
 
     def __init__(self) -> None:
@@ -248,12 +249,12 @@ class SessionLease:
         self._renewed = trio.Event()
 
     def renew(self, until: float) -> None:
-        """Prolong it, and the deadlines of what runs under it."""
+        """Extend the lease, and the deadlines of the calls that run under it."""
         self._job_until = until
         self._apply()
 
     def hold_places(self, until: float) -> None:
-        """Say until when places of shared scopes are surely this process's; infinity: it has none."""
+        """Set the time until which places in shared scopes surely belong to this process; infinity if it has none."""
         if until != self._places_until:
             self._places_until = until
             self._apply()
@@ -262,20 +263,23 @@ class SessionLease:
         until = self.until = min(self._job_until, self._places_until)
         for scope in self._scopes:
             scope.deadline = until
-        # Those that wait look at `until` anew; whoever comes later waits for the next renewal.
+        # Waiting tasks check `until` again. Later tasks wait for the next renewal.
         self._renewed.set()
         self._renewed = trio.Event()
 
     def why(self, now: float) -> str:
-        """Say why nothing is stored now; "" while the server answers."""
+        """Return why nothing is stored or sent now; "" if nothing is wrong."""
         if self.away_since is None:
             return "" if now < self.until else "nothing is sent: it does not answer for the shared scopes"
         sends = "nothing is sent" if now >= self.until else f"nothing is sent from {self.until - now:.0f} s on"
         return f"away for {now - self.away_since:.0f} s, {sends}: {self.away_reason}"
 
     async def hold(self, call: Callable[[], Any]) -> Any:
-        """Await ``call()`` under the lease, waiting for it where it is over. Returns None if it ended meanwhile."""
-        # Asked again: it may be over once more by the time this task runs.
+        """Await ``call()`` under the lease, after waiting for a renewal if the lease has ended.
+
+        Returns None if it ends first.
+        """
+        # Check in a loop, because the lease may have ended again by the time this task runs.
         while trio.current_time() >= self.until:
             await self._renewed.wait()
         with trio.CancelScope(deadline=self.until) as scope:
@@ -288,34 +292,34 @@ class SessionLease:
 
 
 class Job:
-    """An open job. It keeps values and items in its store, in the frontier's steps.
+    """An open job. It stores values and items in the frontier's steps.
 
-    The frontier and this are two views of one store. A value that is to survive the process is *kept* under a name: it
-    is written with the next step, whatever that is for, and read again when the job is opened.
+    The frontier and the job are two views of one store. A value that must survive the process is *kept* under a name.
+    It is written with the next step of any kind, and read again when the job is opened.
 
     ::
 
         job = await open_job(directory, blocking)                             trawl.frontier.sqlite
         frontier = await open_frontier(job, spider, wall, depth_first=...)    trawl.frontier.job_frontier
         ...                                       the crawl; frontier.aclose() commits and leaves the job open
-        await job.aclose()                        last of all
+        await job.aclose()                        last
 
-        job.kept["throttle"]                      what the last process kept, read when the job was opened
-        job.before_commit(save)                   save() is called just before each step; what it keeps is in it
+        job.kept["throttle"]                      the value that the last process kept, read when the job was opened
+        job.before_commit(save)                   save() is called just before each step, which stores what it keeps
         job.keep("throttle", blob)                written with the next step
         job.keep("feeds", positions); job.outbox_done(17)      both or neither survive a kill
 
     Attributes:
-        name: Where it is, as people are told: its directory, or its address without the password.
-        directory: Its directory; None for one in a server.
-        is_new: It has just been made: nothing was kept or stored before.
-        last_error: Why the last process could not write to it; "" where it could.
-        was_killed: What the process before sent last is not known, and may have been sent until now. A run that ends,
-            and stores what it learned, sets this to False.
-        lease: The time for which it is surely this process's; None: until it is closed.
-        line: Grants what several processes that work on it share; None: none but this one does.
-        outbox: Its items that are on their way to the feeds.
-        session: This process's session; None: it is this process's alone, as one in a directory is.
+        name: Its location for messages: its directory, or its address without the password.
+        directory: Its directory; None for a job in a server.
+        is_new: Whether it has just been created, so that nothing was kept or stored before.
+        last_error: Why the last process could not write to it; "" if it could.
+        was_killed: Whether the last sends of the previous process are unknown and may have happened until now. A run
+            that stores its learned state before it ends sets this to False.
+        lease: The time for which this process surely owns it; None if it does until the job is closed.
+        line: Client for the scopes that processes of the job share; None if this is the only process.
+        outbox: Items that the feeds have not written yet.
+        session: This process's session; None if the job belongs to one process, like a job in a directory.
     """
 
     name: str
@@ -339,7 +343,7 @@ class Job:
 
     @property
     def failure(self) -> JobError | None:
-        """The error after which nothing is written any more."""
+        """The error that ended writing; None if there is none."""
         raise NotImplementedError
 
     @property
@@ -349,38 +353,38 @@ class Job:
 
     @property
     def outbox_end(self) -> int:
-        """The position of the last item that is in the outbox for good; 0 when there was none."""
+        """Position of the last item stored in the outbox; 0 if there was none."""
         return self.outbox.end
 
     @property
     def outbox_start(self) -> int:
-        """The position that :meth:`outbox_done` last told."""
+        """Position last passed to :meth:`outbox_done`."""
         return self.outbox.start
 
     async def requeue_given_up(self, now: float) -> int:
-        """Queue the requests of hosts that were given up again, before the frontier is opened. Returns how many.
+        """Queue the requests of hosts that were given up again, before the frontier is opened, and return their number.
 
-        A checkpoint. Another process that works on the job has done it already: then none are queued.
+        A checkpoint. If another process works on the job, it has done this already, and none are queued.
 
         Args:
-            now: The wall time, in seconds since 1970.
+            now: The wall time, in seconds since the epoch.
 
         Raises:
-            JobError: The store can't be written, or a request in it can't be read.
+            JobError: If the store can't be written, or a request in it can't be read.
         """
         raise NotImplementedError
 
     def kept_of(self, part: int) -> Mapping[str, bytes]:
-        """Return the saved values of a part by name, up to date; only with :attr:`session`."""
+        """Return the current saved values of a part, by name; only with :attr:`session`."""
         return MappingProxyType(self._kept_of.get(part, {}))
 
     def keep(self, name: str, blob: bytes | None, part: int | None = None) -> None:
-        """Have ``blob`` written under ``name`` with the next step; None forgets the name. Waits for nothing.
+        """Store ``blob`` under ``name`` with the next step, or forget the name if ``blob`` is None. Does not wait.
 
         Args:
             name: Its name.
             blob: The value.
-            part: The part that it is of, one that this session owns; None: the value is the whole job's.
+            part: A part of this session to which the value belongs; None if it belongs to the whole job.
         """
         if part is not None:
             self._keep_of(part, name, blob)
@@ -395,7 +399,7 @@ class Job:
         """Read the saved values of the whole job again, which another process may have changed. A checkpoint.
 
         Raises:
-            JobError: They can't be read.
+            JobError: If they can't be read.
         """
         await trio.lowlevel.checkpoint()
 
@@ -403,22 +407,22 @@ class Job:
         raise ValueError("a job in a directory has no parts")
 
     def before_commit(self, hook: Callable[[], None]) -> None:
-        """Have ``hook`` called just before steps are written, in Trio's thread; it may call :meth:`keep`.
+        """Call ``hook`` just before steps are written, in Trio's thread. It may call :meth:`keep`.
 
-        The acknowledgements that are written are all from before the call. It must be quick, as steps come with every
-        few pages, and must not fail: a failure ends the job's writing.
+        All acknowledgements in these steps happened before the call. ``hook`` must be quick, because a step is written
+        every few pages, and must not raise, because an exception ends the job's writing.
         """
         self._hooks.append(hook)
 
     def unspill(self, order: int) -> None:
-        """Have the spilled items of a request that will be sent again removed with the next step. Waits for nothing."""
+        """Remove the spilled items of a request that will be sent again, with the next step. Does not wait."""
         self._unspilled.append(order)
 
     decides_seen: bool = False
-    """Whether a step says which of its requests were seen, so that memory need not ask for what it does not know."""
+    """Whether the result of a step names the seen requests, so that memory need not look up unknown fingerprints."""
 
     def number_of(self, lane: LaneKey) -> int:
-        """Return a lane's number: a hash of its key, so that no table of lanes is needed."""
+        """Return a lane's number, which is a hash of its key, so that no table of lanes is needed."""
         return hash_of(lane)
 
     def held_number(self, lane: LaneKey) -> int:
@@ -426,102 +430,103 @@ class Job:
         return HELD
 
     def is_here(self, number: int) -> bool:
-        """Return whether the lane of a number is in a part of this session: always, where there are no others."""
+        """Return whether the lane with this number is in a part of this session. Always true without other sessions."""
         return True
 
     def orders_after(self, last: int) -> Callable[[], int]:
-        """Return what gives orders of coming, each larger than those before; ``last`` is the largest that is stored."""
+        """Return a function that returns increasing arrival orders. ``last`` is the largest stored one."""
         return count(last + 1).__next__
 
     def follow(self, follower: JobFrontier) -> None:
-        """Tell ``follower`` of each change of a shared job before anybody else hears of it, of those so far at once."""
+        """Pass changes of a shared job to ``follower`` before other receivers, and pass pending changes now."""
 
     async def apply(self, step: Step, applied: Callable[[StepResult], T]) -> T:
-        """Write a step; on disk when it returns. A checkpoint.
+        """Write a step. It is on disk when this returns. A checkpoint.
 
-        Cancelling is heard before the step is handed in. After that it is carried out, unless the store is away.
+        Cancelling takes effect before the step is submitted. After that the step is carried out, unless the store is
+        away.
 
         Args:
-            step: What is to be written.
-            applied: Tells memory what came of it, in the order of the steps and before any other task runs.
+            step: The changes to write.
+            applied: Updates memory with the result, in the order of the steps and before any other task runs.
 
         Returns:
             The value of ``applied``.
 
         Raises:
-            JobError: The store can't be written, now or before; nothing of the step was done.
+            JobError: If the store can't be written, now or before. No change of the step was made.
         """
         raise NotImplementedError
 
     async def read_lanes(self, wanted: Sequence[tuple[int, int]], applied: Callable[[list[list[Row]]], None]) -> None:
-        """Read the first records of lanes, each given by its number and a limit, in their place among the steps.
+        """Read the first records of lanes, each given by its number and a limit, in order with the steps.
 
         Raises:
-            JobError: The store can't be read.
+            JobError: If the store can't be read.
         """
         raise NotImplementedError
 
     async def read_seen(self, marks: Sequence[bytes], applied: Callable[[set[bytes]], T]) -> T:
-        """Read which of ``marks`` were seen, in its place among the steps.
+        """Read which of ``marks`` were seen, in order with the steps.
 
         Returns:
             The value of ``applied``.
 
         Raises:
-            JobError: The store can't be read.
+            JobError: If the store can't be read.
         """
         raise NotImplementedError
 
     async def read_due(self, lanes: Sequence[int], now: int) -> list[Row]:
-        """Read the first requests of lanes of held ones that are due at ``now``, in microseconds since 1970.
+        """Read the first requests of lanes of held requests that are due at ``now``, in microseconds since the epoch.
 
         Raises:
-            JobError: The store can't be read.
+            JobError: If the store can't be read.
         """
         raise NotImplementedError
 
     async def read_snapshot(self, max_marks: int, now: float) -> Snapshot:
-        """Read what a frontier begins with. A checkpoint.
+        """Read the initial state of a frontier. A checkpoint.
 
         Args:
-            max_marks: Of more fingerprints than this none is read.
-            now: Seconds since 1970. Where the clock was set back since a request was held, no wait is longer than when
-                its request was stored.
+            max_marks: Maximum number of fingerprints. If there are more, none are read.
+            now: Seconds since the epoch. If the clock was set back after a request was held, its wait is limited to the
+                wait that it had when it was stored.
 
         Raises:
-            JobError: The store can't be read.
+            JobError: If the store can't be read.
         """
         raise NotImplementedError
 
     async def commit(self) -> None:
-        """Have everything kept so far written; in the store when it returns. A checkpoint.
+        """Write everything kept so far. It is in the store when this returns. A checkpoint.
 
         Raises:
-            JobError: It can't be written.
+            JobError: If it can't be written.
         """
         await self.apply(Step(), as_is)
 
     async def sync(self) -> None:
-        """Have everything kept so far on the disk itself, where a power cut leaves it too. A checkpoint.
+        """Write everything kept so far to the disk itself, so that it survives a power cut. A checkpoint.
 
         Raises:
-            JobError: It can't be written.
+            JobError: If it can't be written.
         """
         await self.commit()
 
     async def give(self, items: Sequence[bytes]) -> None:
-        """Put items that came of no request, those of ``start()``, into the outbox; in the store when it returns.
+        """Put items of ``start()``, which belong to no request, into the outbox. They are stored when this returns.
 
         Raises:
-            JobError: They can't be written.
+            JobError: If they can't be written.
         """
         await self.apply(Step(items=items), as_is)
 
     async def outbox_after(self, position: int, limit: int) -> Sequence[OutboxItem]:
-        """Return up to ``limit`` items after ``position``, in order; none if there is none yet. A checkpoint.
+        """Return up to ``limit`` items after ``position``, in order. Empty if there are none yet. A checkpoint.
 
         Raises:
-            JobError: They can't be read.
+            JobError: If they can't be read.
         """
         found = self.outbox.after(position, limit)
         if found is None:
@@ -530,23 +535,23 @@ class Job:
         return found
 
     def outbox_done(self, position: int) -> None:
-        """Forget the items up to ``position``, which are written, with the next step. Waits for nothing.
+        """Forget the items up to ``position``, which are written, with the next step. Does not wait.
 
         Raises:
-            ValueError: There is no such item yet, or a later one was given before.
+            ValueError: If no such item exists yet, or if a later position was passed before.
         """
         self.outbox.done(position)
 
     async def aclose(self) -> None:
-        """Write what was kept, and give the job free for the next process. A checkpoint; cancelled, it does so too.
+        """Write the kept values, and release the job for the next process. A checkpoint. Also works if cancelled.
 
         Raises:
-            JobError: The saved values could not be written.
+            JobError: If the saved values could not be written.
         """
         raise NotImplementedError
 
     def damaged(self, detail: str) -> JobError:
-        """Make the error that says that the job is damaged, where, and what to do."""
+        """Return the error for a damaged job, with the location of the damage and the fix."""
         words = f"job {self.name}: it is damaged ({detail}). Nothing was overwritten: go on with a copy made before"
         return JobError(words, self.name)
 
@@ -554,8 +559,8 @@ class Job:
         raise NotImplementedError
 
     def _beside(self) -> tuple[dict[str, bytes | None], list[int]]:
-        """Return the values that changed since the last step, and the orders whose spilled items go, for this one."""
-        # Before the values are taken: what a hook keeps is in this very step.
+        """Return the values that changed since the last step, and the arrival orders whose spilled items to remove."""
+        # Call the hooks before collecting the values, so that this step stores what they keep.
         for hook in self._hooks:
             hook()
         changed, self._changed = self._changed, {}
@@ -564,5 +569,5 @@ class Job:
 
 
 def as_is(answer: T) -> T:
-    """Return what the store answered: memory need not hear of it."""
+    """Return the store's response unchanged, if memory needs no update."""
     return answer

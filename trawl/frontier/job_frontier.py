@@ -1,15 +1,15 @@
-"""The frontier of a job: everything is in the job's store, and memory holds the little that a decision needs.
+"""The frontier of a job: all requests are in the job's store, and memory holds the few that a decision needs.
 
 Leases are not stored: a request stays in the store until it is acknowledged, and every request in it is pending when a
-job is opened. So leasing writes nothing, and a lease that its process did not end comes back by itself. The number of
-leases, and the time of the oldest, are saved for :mod:`trawl.frontier.inspect`.
+job is opened. So leasing writes nothing, and a request whose process ended during the lease is pending again
+automatically. The number of leases and the time of the oldest are saved for :mod:`trawl.frontier.inspect`.
 
-One step holds a request's end, the requests that came of it with their fingerprints, and its items: all that a
-crawl must not lose.
+One step holds all data that a crawl must not lose: a request's end, the requests that it yielded with their
+fingerprints, and its items.
 
-Imported where a job is opened: a crawl without one keeps its requests in memory.
+Imported only when a job is opened, because a crawl without a job keeps its requests in memory.
 
-Length: each call changes the store and then memory, and what other sessions change does so too, in one order.
+Length: each call changes the store and then memory, and so do the changes of other sessions, all in one order.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from trawl.http import Request
 __all__ = ["JobFrontier", "open_frontier"]
 
 _LANES_AT_ONCE = 16
-"""Lanes of held requests that are looked into by one reading."""
+"""Lanes of held requests that one read covers."""
 
 
 _NONE_STORED = PushResult(())
@@ -45,8 +45,8 @@ _NONE_STORED = PushResult(())
 class JobFrontier:
     """Pending requests of a job; :func:`open_frontier` makes it.
 
-    A call that needs the store is a checkpoint; :meth:`lease_many` and :meth:`claim_many` need it only for what memory
-    does not know.
+    A call that needs the store is a checkpoint. :meth:`lease_many` and :meth:`claim_many` need the store only for
+    records and fingerprints that are not in memory.
 
     Attributes:
         caches: The lanes in memory.
@@ -68,7 +68,7 @@ class JobFrontier:
         self._sign = -1 if depth_first else 1
         self._next_order = job.orders_after(found.last_order)
         self._dupe_filter = DupeFilter(found.marks, found.seen, bounds.marks, asks=not job.decides_seen)
-        self._leased: dict[int, tuple[LaneCache, float, Place]] = {}  # in the order of leasing
+        self._leased: dict[int, tuple[LaneCache, float, Place]] = {}  # in order of leasing
         self.caches: LaneCaches = LaneCaches(job, self._leased, bounds)
         self._spilled: dict[int, int] = {}
         self._pending = 0
@@ -80,7 +80,7 @@ class JobFrontier:
         job.follow(self)
 
     async def claim_many(self, fingerprints: Sequence[bytes]) -> list[bool]:
-        """Mark ``fingerprints`` as seen; True for each that was new."""
+        """Mark ``fingerprints`` as seen, and return for each whether it was new."""
         answers = self._dupe_filter.claim_many(fingerprints)
         if None in answers:
             asked = [mark for mark, answer in zip(fingerprints, answers, strict=True) if answer is None]
@@ -96,7 +96,7 @@ class JobFrontier:
             self._dupe_filter.withdraw(fingerprint)
 
     def refusal(self, record: Record) -> str | None:
-        """Return the reason why ``record`` can't be stored; None when it can."""
+        """Return why ``record`` can't be stored; None if it can be stored."""
         try:
             record.stored = self._format.encode(record, trio.current_time())
         except ValueError as error:
@@ -113,16 +113,16 @@ class JobFrontier:
         return await self._job.apply(Step(rows=rows, marks=marks), applied)
 
     async def lease_many(self, lane: LaneKey, limit: int) -> list[Record]:
-        """Take up to ``limit`` of a lane's records, best first.
+        """Lease up to ``limit`` records of a lane, best first.
 
         Raises:
-            JobError: The store can't be read, or a record in it can't be used.
+            JobError: If the store can't be read, or a record in it can't be used.
         """
         while (cache := self.caches.by_lane.get(lane)) is not None and cache.pending:
             wanted = min(limit, cache.pending)
             if cache.ready(wanted):
                 return self._take(cache, wanted)
-            # Another task may take what this reads: look again.
+            # Another task may lease the records that this reads, so check again.
             await self.caches.read(cache, wanted)
         return []
 
@@ -137,16 +137,16 @@ class JobFrontier:
     async def acknowledge(
         self, lease: Record, outputs: Sequence[Record] = (), items: Sequence[bytes] = (), failure: str | None = None
     ) -> PushResult:
-        """End a lease, and store what came of it, in one step. A checkpoint.
+        """End a lease and store its results in one step. A checkpoint.
 
         Raises:
-            ValueError: It is not leased; or an output can't be stored.
+            ValueError: If the record is not leased, or an output can't be stored.
         """
         order = lease.order
         known = self._leased.get(order)
         if known is None:
             raise ValueError(f"{lease!r} is not leased")
-        # Of most pages all links were seen before.
+        # On most pages, every link was seen before.
         rows, marks = self._rows(outputs, self._sign) if outputs else ((), ())
         failed = None if failure is None else (_text(failure), self._now_epoch())
         is_spilled = self._spilled.pop(order, 0) > 0
@@ -159,10 +159,10 @@ class JobFrontier:
         return await self._job.apply(step, applied)
 
     async def replace(self, lease: Record, record: Record) -> bool:
-        """Put ``record`` in place of a leased one; it is leased at once. A checkpoint.
+        """Replace a leased record with ``record``, which is leased at once. A checkpoint.
 
         Raises:
-            ValueError: The one is not leased, or the other can't be stored.
+            ValueError: If ``lease`` is not leased, or ``record`` can't be stored.
         """
         order = lease.order
         known = self._leased.get(order)
@@ -185,9 +185,9 @@ class JobFrontier:
         return await self._job.apply(Step(ended=known[2], rows=rows, marks=marks, is_successor=True), applied)
 
     async def release(self, leases: Iterable[Record]) -> None:
-        """Give leases back; each keeps its old place in its lane. One that has ended is passed over.
+        """Release leases. Each record returns to its old place in its lane. Leases that have ended are skipped.
 
-        Where one is to be held, this is a checkpoint.
+        A checkpoint if a record must be held.
         """
         now = trio.current_time()
         later: list[tuple[Place, tuple[int, int, float]]] = []
@@ -198,7 +198,7 @@ class JobFrontier:
             cache, _, place = known
             if self._spilled.pop(lease.order, 0):
                 self._job.unspill(lease.order)
-            # After a failure nothing can be moved in the store; memory goes on to the end of the crawl.
+            # After a failure nothing can be moved in the store. Memory is used until the crawl ends.
             if lease.not_before > now and self._job.failure is None:
                 later.append((place, (self._job.held_number(lease.lane), self._wall_time(lease), 0.0)))
                 continue
@@ -216,17 +216,17 @@ class JobFrontier:
             await self._job.apply(Step(moved=later), applied)
 
     def next_due(self) -> float:
-        """Return the instant at which the first held record is due; infinity if there is none."""
+        """Return the event loop time at which the first held record is due; infinity if there is none."""
         return self._next_due
 
     async def wake(self, now: float) -> Sequence[LaneKey]:
-        """Let some of the records whose time has come into their lanes, and name these. A checkpoint.
+        """Move some of the due held records into their lanes, and return these lanes. A checkpoint.
 
         Raises:
-            JobError: The store can't be read, or a record in it can't be used.
+            JobError: If the store can't be read, or a record in it can't be used.
         """
         wall = int(self._wall.to_epoch(now) * 1e6)
-        # The others stay due, so that this is called again at once.
+        # The records in other lanes stay due, so that this is called again at once.
         due_of = [number for number, held in self._held.items() if held.due <= wall][:_LANES_AT_ONCE]
         found = await self._job.read_due(due_of, wall)
         read_at = trio.current_time()
@@ -244,10 +244,10 @@ class JobFrontier:
         return list(lanes)
 
     def _woken(self, from_lanes: Sequence[int], records: Sequence[Record], due: Mapping[int, int | None]) -> None:
-        """Let records out of the lanes in which they were held."""
+        """Move records out of the lanes in which they were held."""
         for number, record in zip(from_lanes, records, strict=True):
             held = self._held.get(number)
-            if held is not None:  # its part was not given back meanwhile
+            if held is not None:  # its part was not released during the step
                 self._held[number] = attrs.evolve(held, count=held.count - 1)
                 self.caches.place(self._cache_of(record.lane), _key(record), record)
         for number, first in due.items():
@@ -257,7 +257,7 @@ class JobFrontier:
         self._next_due = min([self._instant(held.due) for held in self._held.values()], default=inf)
 
     def held_until(self, request: Request) -> float | None:
-        """Return None: held records are only in the store."""
+        """Return None, because held records are only in the store."""
         return None
 
     def lanes(self) -> Sequence[LaneKey]:
@@ -265,37 +265,37 @@ class JobFrontier:
         return [cache.lane for cache in self.caches.by_lane.values() if cache.pending]
 
     def best(self, lane: LaneKey) -> SortKey | None:
-        """Return the key of the best record of a lane that is not leased."""
+        """Return the key of a lane's best record that is not leased."""
         cache = self.caches.by_lane.get(lane)
         return None if cache is None else cache.best()
 
     def pending_in(self, lane: LaneKey) -> int:
-        """Return the number of records of a lane that are not leased."""
+        """Return the number of a lane's records that are not leased."""
         cache = self.caches.by_lane.get(lane)
         return 0 if cache is None else cache.pending
 
     def lane_of(self, request: Request) -> LaneKey | None:
-        """Return the lane in which this very request is cached; None also if it is only in the store."""
+        """Return the lane in which this very request is cached; None if it is not, even if the store has it."""
         for lane, cache in self.caches.by_lane.items():
             if any(isinstance(held, Record) and held.request is request for _, held in cache.at_hand):
                 return lane
         return None
 
     def statistics(self) -> FrontierStatistics:
-        """Return the counts of now."""
+        """Return the current counts."""
         lanes = sum(cache.pending > 0 for cache in self.caches.by_lane.values())
         held = sum(held.count for held in self._held.values())
         return FrontierStatistics(self._pending, len(self._leased), self._dupe_filter.count, lanes, held)
 
     async def aclose(self) -> None:
-        """Have everything written; the job stays open. A checkpoint."""
+        """Write everything. The job stays open. A checkpoint."""
         if self._job.failure is None:
             await self._job.commit()
 
-    # What the job tells, where it is shared.
+    # Called by the job; the last five only if it is shared.
 
     def gained(self, lanes: Sequence[tuple[int, Row]], held: Sequence[HeldLane]) -> list[LaneKey]:
-        """Take up lanes that earlier processes, or other sessions, have left; their keys."""
+        """Add lanes left by earlier processes or other sessions, and return their keys."""
         found = []
         now = trio.current_time()
         for pending, (order, number, priority, share, blob) in lanes:
@@ -307,7 +307,7 @@ class JobFrontier:
             self.caches.place(cache, (priority, share, order), record)
             cache.pending = pending
             if pending > 1:
-                cache.beyond = (priority, share, order + 1)  # there are none before; where the next is, a reading says
+                cache.beyond = (priority, share, order + 1)  # a lower bound; the next read finds the real key
             self.caches.unread[lane] = None
             self._pending += pending
             found.append(lane)
@@ -318,7 +318,7 @@ class JobFrontier:
         return found
 
     def arrived(self, rows: Sequence[Row]) -> list[LaneKey]:
-        """Take up requests that other sessions have stored; the keys of their lanes."""
+        """Add requests that other sessions have stored, and return the keys of their lanes."""
         lanes: dict[LaneKey, None] = {}
         now = trio.current_time()
         for order, number, priority, share, blob in rows:
@@ -336,7 +336,7 @@ class JobFrontier:
         return {part_in(cache.number) for cache in self.caches.by_lane.values() if cache.leased}
 
     def gave_back(self, parts: Collection[int]) -> int:
-        """Forget the lanes of parts without leased requests. Returns how many requests were pending in them."""
+        """Forget the lanes of parts without leased requests, and return the number of requests pending in them."""
         pending = 0
         for cache in [cache for cache in self.caches.by_lane.values() if part_in(cache.number) in parts]:
             pending += cache.pending
@@ -348,7 +348,7 @@ class JobFrontier:
         return pending
 
     def pending_by_part(self) -> Mapping[int, int]:
-        """Return how many requests are pending in each part that has any."""
+        """Return the number of requests in each part that has any, including leased requests."""
         counts: Counter[int] = Counter()
         for cache in self.caches.by_lane.values():
             counts[part_in(cache.number)] += cache.pending + cache.leased
@@ -359,7 +359,7 @@ class JobFrontier:
     def _rows(
         self, records: Sequence[Record], sign: int, *, is_leased: bool = False
     ) -> tuple[list[Row], list[bytes | None]]:
-        """Return the rows and fingerprints to store for ``records``, which get their orders."""
+        """Return the rows and fingerprints to store for ``records``, and set their arrival orders."""
         now = trio.current_time()
         blobs = [record.stored if record.stored is not None else self._format.encode(record, now) for record in records]
         rows: list[Row] = []
@@ -371,7 +371,7 @@ class JobFrontier:
             lane = record.lane
             cache = self.caches.by_lane.get(lane)
             number = self._job.number_of(lane) if cache is None else cache.number
-            # What takes the place of a leased record is leased too, and waits for its time in the scheduler.
+            # A record that replaces a leased one is leased too, and waits for its time in the scheduler.
             if record.not_before > now and not (is_leased and self._job.is_here(number)):
                 rows.append((record.order, self._job.held_number(lane), self._wall_time(record), 0.0, blob))
             else:
@@ -379,7 +379,7 @@ class JobFrontier:
         return rows, [record.fingerprint for record in records]
 
     def _stored(self, records: Sequence[Record], rows: Sequence[Row], written: StepResult) -> PushResult:
-        """Take up those records that are pending here now."""
+        """Add the records that are now pending here."""
         seen: list[Record] = []
         elsewhere: list[Record] = []
         is_here = self._job.is_here
@@ -417,11 +417,11 @@ class JobFrontier:
         return wall_time(self._wall.to_epoch(record.not_before))
 
     def _instant(self, until: int) -> float:
-        """Return the instant at which a record held until a wall time is surely found to be due."""
+        """Return the event loop time at which a record held until a wall time is surely due."""
         return self._wall.from_epoch((until + 1) / 1e6)
 
     def _ended(self, order: int) -> None:
-        """Forget a leased record that is gone from the store."""
+        """Forget a leased record that was removed from the store."""
         cache = self._leased.pop(order)[0]
         cache.leased -= 1
         self.caches.forget_if_empty(cache)
@@ -464,7 +464,7 @@ class JobFrontier:
     async def _ask(
         self, asked: Sequence[bytes], answers: Sequence[bool | None], fingerprints: Sequence[bytes]
     ) -> set[bytes]:
-        """Return those of ``asked`` that the store has; the others are claimed now."""
+        """Return the fingerprints of ``asked`` that the store has. All others are claimed now."""
 
         def applied(stored: set[bytes]) -> set[bytes]:
             for mark in asked:
@@ -480,7 +480,7 @@ class JobFrontier:
             raise
 
     def _tell(self) -> None:
-        """Save, with each step, the number of leases and the oldest, for :mod:`trawl.frontier.inspect`."""
+        """Save the number of leases and the oldest one with each step, for :mod:`trawl.frontier.inspect`."""
         told = b""
         if self._leased and (self._job.session is None or self._job.session.is_alone):
             order, (_, since, _) = next(iter(self._leased.items()))
@@ -496,17 +496,18 @@ class JobFrontier:
 async def open_frontier(
     job: Job, spider: object, wall: WallClock, *, depth_first: bool = False, bounds: Bounds | None = None
 ) -> JobFrontier:
-    """Open the frontier of a job, with all that earlier processes left in it, leased or not. A checkpoint.
+    """Open the frontier of a job with all requests that earlier processes left, leased or not. A checkpoint.
 
     Args:
-        job: The job; it stays open when the frontier is closed.
-        spider: Whose methods the callbacks are.
-        wall: Wall time, for instants that outlive the process.
-        depth_first: The newest of equals goes first, instead of the oldest.
-        bounds: How much is kept in memory; about 50 MB at the most if None.
+        job: The job. It stays open when the frontier is closed.
+        spider: The spider whose methods are the callbacks.
+        wall: The wall clock, for times that outlive the process.
+        depth_first: Whether the newest of equal records goes first, instead of the oldest.
+        bounds: Limits of the memory used; at most about 50 MB if None.
 
     Raises:
-        JobError: The store can't be read; or what is stored can't be used: the spider has a callback no more.
+        JobError: If the store can't be read, or a stored record can't be used because the spider no longer has its
+            callback.
     """
     bounds = bounds or Bounds()
     found = await job.read_snapshot(bounds.marks, wall.to_epoch(trio.current_time()))
@@ -518,5 +519,5 @@ def _key(record: Record) -> SortKey:
 
 
 def _text(reason: str) -> str:
-    """Return a reason as text that can be stored; a server's may hold half of a surrogate pair."""
+    """Return a reason as a storable string. A reason from a server may contain an unpaired surrogate."""
     return reason.encode(errors="backslashreplace").decode()

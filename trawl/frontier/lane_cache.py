@@ -1,14 +1,15 @@
-"""The mirror of a job's store in memory: its lanes, with counts, best keys and a few records, and fingerprints.
+"""The part of a job's store in memory: its lanes, with counts, best keys and a few records, and fingerprints.
 
-Everything pending is in the store. Memory holds, for each lane that is not empty, a count, the key of the best
-record that is not in memory, and a few records, which can be dropped at any time. So memory grows with the lanes (about
-0.6 kB each), never with the records. More of them are read when a decision needs them.
+All pending records are in the store. For each lane that is not empty, memory holds a count, the key of the best record
+that is not in memory, and a few records, which can be dropped at any time. So memory grows with the number of lanes
+(about 0.6 kB each), not with the number of records. More records are read when a decision needs them.
 
-A claimed fingerprint is in memory until its request is stored, and is stored in the same step. Beside those, the
-fingerprints used last are kept in two generations: when the younger is full it replaces the older. So a crawl of common
-size never asks the store for one, and a large crawl only for those that it has not met for a while.
+A claimed fingerprint is in memory until it is stored together with its request. The most recently used fingerprints are
+also in memory, in two generations. When the younger generation is full, it replaces the older. So a crawl of common
+size never looks up a fingerprint in the store, and a large crawl only looks up fingerprints that it has not seen for a
+while.
 
-Only ``trawl.frontier.job_frontier`` imports this module; together they would be too long to read.
+Only ``trawl.frontier.job_frontier`` imports this module. Together they would be too long.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ __all__ = ["Bounds", "CachedRecord", "DupeFilter", "LaneCache", "LaneCaches"]
 
 @attrs.frozen(kw_only=True)
 class Bounds:
-    """Limits of the memory that a job's frontier takes.
+    """Limits of the memory that a job's frontier uses.
 
     Attributes:
-        at_hand: Records of one lane, besides those that are leased.
-        in_all: The same of all lanes together; lanes that were not used for the longest time lose theirs first.
-        marks: Fingerprints in each of two generations; 131,072 of them take about 12 MB.
+        at_hand: Maximum number of records of one lane, not counting leased records.
+        in_all: Maximum number of records of all lanes together. The least recently used lanes drop theirs first.
+        marks: Number of fingerprints in each of two generations. 131,072 fingerprints take about 12 MB.
     """
 
     at_hand: int = 64
@@ -43,21 +44,21 @@ class Bounds:
 
 
 CachedRecord: TypeAlias = "tuple[SortKey, Record | bytes]"
-"""A record at hand, as it was pushed, or its bytes."""
+"""A cached record, as an object or as bytes."""
 
 
 class DupeFilter:
-    """Fingerprints of requests seen before, as far as memory knows them.
+    """Fingerprints of seen requests, as far as they are in memory.
 
     Args:
-        known: All fingerprints that are stored, or None where they are too many to remember.
-        count: How many are stored.
-        generation: How many a generation holds.
-        asks: The store is asked for those that memory does not know; otherwise they are taken for new, and the step
+        known: All stored fingerprints; None if there are too many to remember.
+        count: Number of stored fingerprints.
+        generation: Number of fingerprints in a generation.
+        asks: Whether the caller looks up unknown fingerprints in the store. If not, they count as new, and the step
             that stores their requests decides.
 
     Attributes:
-        count: Fingerprints ever claimed, those that are stored included.
+        count: Number of fingerprints ever claimed, including stored ones.
     """
 
     __slots__ = ("_asks", "_claimed", "_generation", "_is_complete", "_old", "_young", "count")
@@ -72,7 +73,7 @@ class DupeFilter:
         self.count: int = count
 
     def claim_many(self, fingerprints: Iterable[bytes]) -> list[bool | None]:
-        """Claim fingerprints. Returns of each whether it was new; None: tell :meth:`settle` what the store says."""
+        """Claim fingerprints, and return for each whether it is new; None if unknown until :meth:`settle` is called."""
         claimed, young, old = self._claimed, self._young, self._old
         answers: list[bool | None] = []
         for fingerprint in fingerprints:
@@ -80,7 +81,7 @@ class DupeFilter:
                 answers.append(False)
             elif fingerprint in old:
                 self._remember(fingerprint)
-                young, old = self._young, self._old  # a new generation may have begun
+                young, old = self._young, self._old  # _remember() may have started a new generation
                 answers.append(False)
             else:
                 claimed.add(fingerprint)
@@ -89,41 +90,41 @@ class DupeFilter:
         return answers
 
     def settle(self, fingerprint: bytes, *, was_stored: bool) -> None:
-        """Take the store's answer to a claim that memory could not decide."""
+        """Process the result of looking up a claim that memory could not decide."""
         if was_stored:
             self.withdraw(fingerprint)
             self._remember(fingerprint)
 
     def withdraw(self, fingerprint: bytes) -> None:
-        """Forget a claim whose request was not stored; one that was stays."""
+        """Forget a claim whose request was not stored. Stored requests stay marked as seen."""
         if fingerprint in self._claimed:
             self._claimed.remove(fingerprint)
             self.count -= 1
 
     def stored(self, fingerprint: bytes) -> None:
-        """Note that its request is stored, and the claim with it."""
+        """Record that its request is stored, together with the claim."""
         self._claimed.discard(fingerprint)
         self._remember(fingerprint)
 
     def _remember(self, fingerprint: bytes) -> None:
         if len(self._young) >= self._generation:
-            # Those of the older generation are forgotten, so memory does not know all from here on.
+            # This forgets the older generation, so memory no longer knows all fingerprints.
             self._is_complete &= not self._old or not self._asks
             self._old, self._young = self._young, set()
         self._young.add(fingerprint)
 
 
 class LaneCache:
-    """One lane as memory knows it.
+    """One lane in memory.
 
     Attributes:
-        lane: Which.
+        lane: Its key.
         number: Its number in the store.
-        pending: Records that are stored and not leased.
-        leased: Records that are leased.
-        at_hand: A heap of the records in memory.
-        beyond: The key of the best pending record that is not at hand; None: all are.
-        reading: Set when a reading of the lane that is on its way has ended; None: there is none.
+        pending: Number of records that are stored and not leased.
+        leased: Number of leased records.
+        at_hand: Heap of the records in memory.
+        beyond: Key of the best pending record that is not in memory; None if all are in memory.
+        reading: Event that is set when the current read of the lane ends; None if there is none.
     """
 
     __slots__ = ("at_hand", "beyond", "lane", "leased", "number", "pending", "reading")
@@ -145,7 +146,7 @@ class LaneCache:
         return first if self.beyond is None else min(first, self.beyond)
 
     def ready(self, wanted: int) -> bool:
-        """Return whether its ``wanted`` best records are all in memory."""
+        """Return whether the ``wanted`` best records are all in memory."""
         if self.beyond is None:
             return True
         if len(self.at_hand) < wanted:
@@ -154,21 +155,21 @@ class LaneCache:
 
 
 LANES_AT_ONCE = 128
-"""Lanes that are read with the one that is asked for, when a job of many lanes begins."""
+"""Maximum number of further lanes to read together with a requested lane when a job with many lanes starts."""
 
 
 class LaneCaches:
-    """All lanes that have something pending or leased.
+    """All lanes with pending or leased records.
 
     Args:
-        job: Where their records are read. Leased ones are still there, and are skipped.
-        leased: The orders of the records that are leased.
-        bounds: How many records are kept at hand.
+        job: The job from which to read records. It still contains leased records, which are skipped.
+        leased: Arrival orders of the leased records.
+        bounds: Limits of the records in memory.
 
     Attributes:
-        by_lane: The lanes, in the order of coming.
-        at_hand: Records at hand in all lanes.
-        unread: Lanes of an earlier process that were not asked for yet, in their order.
+        by_lane: The lanes, in arrival order.
+        at_hand: Number of records in memory in all lanes.
+        unread: Lanes of an earlier process that were not read yet, in their order.
     """
 
     __slots__ = ("_at_hand", "_in_all", "_job", "_leased", "_used", "at_hand", "by_lane", "unread")
@@ -181,10 +182,10 @@ class LaneCaches:
         self.by_lane: dict[LaneKey, LaneCache] = {}
         self.at_hand: int = 0
         self.unread: dict[LaneKey, None] = {}
-        self._used: OrderedDict[LaneCache, None] = OrderedDict()  # those with records at hand, the longest unused first
+        self._used: OrderedDict[LaneCache, None] = OrderedDict()  # lanes with cached records, least recently used first
 
     def place(self, cache: LaneCache, key: SortKey, record: Record | bytes) -> None:
-        """Count one more pending record; cache it if it is among the best and there is room."""
+        """Count one more pending record, and cache it if it is among the best and the lane has a free place."""
         cache.pending += 1
         if cache.beyond is None or key < cache.beyond:
             if len(cache.at_hand) < self._at_hand:
@@ -193,7 +194,7 @@ class LaneCaches:
                 cache.beyond = key
 
     def take(self, cache: LaneCache, limit: int) -> list[CachedRecord]:
-        """Lease up to ``limit`` of the best records, as far as they are in memory."""
+        """Lease up to ``limit`` of the best records that are in memory."""
         taken: list[CachedRecord] = []
         beyond = cache.beyond
         while len(taken) < limit and cache.at_hand and (beyond is None or cache.at_hand[0][0] < beyond):
@@ -210,18 +211,18 @@ class LaneCaches:
     async def read(self, cache: LaneCache, wanted: int) -> None:
         """Read the ``wanted`` best records of a lane, and a few more, into memory. A checkpoint.
 
-        Somebody else may have taken them when it returns: look again.
+        Other tasks may have leased the records by then, so check again.
 
         Raises:
-            JobError: The store can't be read.
+            JobError: If the store can't be read.
         """
-        # One reading serves all who wait for the lane.
+        # One read serves all tasks that wait for the lane.
         if cache.reading is not None:
             await cache.reading.wait()
             return
         ahead = max(1, min(self._at_hand, self._in_all // max(1, len(self.by_lane))))
         caches = [cache, *self._others(cache)]
-        limits = [ahead + each.leased + 1 for each in caches]  # the one more says where the rest begins
+        limits = [ahead + each.leased + 1 for each in caches]  # the additional record is the first that is not cached
         limits[0] += wanted
         for each in caches:
             each.reading = trio.Event()
@@ -242,22 +243,22 @@ class LaneCaches:
                 self.forget_if_empty(each)
 
     def forget_if_empty(self, cache: LaneCache) -> None:
-        """Forget a lane with nothing pending or leased."""
+        """Forget a lane without pending or leased records."""
         if not cache.pending and not cache.leased and cache.reading is None and self._is_known(cache):
             del self.by_lane[cache.lane]
 
     def forget(self, cache: LaneCache) -> None:
-        """Forget a lane with all that is pending in it: it is another process's now."""
+        """Forget a lane and its pending records, because another process owns it now."""
         self._drop(cache)
         cache.pending = 0
         del self.by_lane[cache.lane]
 
     def _is_known(self, cache: LaneCache) -> bool:
-        """Return whether a lane was not forgotten meanwhile."""
+        """Return whether a lane has not been forgotten during the read."""
         return self.by_lane.get(cache.lane) is cache
 
     def _others(self, cache: LaneCache) -> list[LaneCache]:
-        """Return lanes to read along: a crawl that resumes will ask for all, in their order."""
+        """Return further lanes to read, because a crawl that resumes will need all of them, in their order."""
         others: list[LaneCache] = []
         self.unread.pop(cache.lane, None)
         while self.unread and len(others) < LANES_AT_ONCE:
@@ -269,7 +270,7 @@ class LaneCaches:
         return others
 
     def _refill(self, cache: LaneCache, rows: list[Row], *, are_all: bool) -> None:
-        """Cache the best rows of a lane; a record in memory stays the same object."""
+        """Cache the best rows of a lane. Records in memory stay the same objects."""
         known = {key: record for key, record in cache.at_hand if isinstance(record, Record)}
         held: list[CachedRecord] = []
         for order, _, priority, share, blob in rows:
@@ -279,7 +280,7 @@ class LaneCaches:
         self._drop(cache)
         cache.beyond = None
         if not are_all:
-            # All that was read is leased: what is not begins behind the last of it.
+            # If all read records are leased, the pending ones start after the last.
             last = rows[-1]
             cache.beyond = held.pop()[0] if held else (last[2], last[3], last[0])
         for key, record in held:

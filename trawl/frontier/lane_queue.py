@@ -1,10 +1,10 @@
-"""The content of a frontier in memory: the records of each lane, packed where they are many, and the fingerprints.
+"""The content of a frontier in memory: the records of each lane, packed if there are many, and the fingerprints.
 
-Nearly all records of a lane have one priority and come in order: they are in a list, at eight bytes each, which needs
-no key for each. Records of another priority, or that return to an old place, are in a heap beside it; the best
+Nearly all records of a lane have the same priority and arrive in order. They are in a list, which takes eight bytes for
+each and needs no keys. Records with another priority, and records that return to an old place, are in a heap. The best
 record is the better of the two heads.
 
-Apart from the frontier, which users subclass, so that it is not compiled: this is.
+A separate module, because it is compiled. The frontier is not, because users subclass it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from trawl.http.request import FINGERPRINT_BYTES, Callback
 __all__ = ["FingerprintSet", "LaneQueue", "RecordEncoder"]
 
 MAX_CALLBACKS = 256
-"""Callbacks of packed requests. Records with any other stay as they are."""
+"""Maximum number of distinct callbacks in packed requests. Records with further callbacks are not packed."""
 
 _FUNCTIONS = (FunctionType, MethodType)
 
@@ -30,16 +30,16 @@ _encode = msgspec.msgpack.Encoder().encode
 
 _decode = msgspec.msgpack.Decoder().decode
 
-_CUT = 32  # a list with fewer empty places is not worth being cut
+_CUT = 32  # do not cut a list with fewer empty places
 
 
 class LaneQueue:
     """Records of one lane that are not leased.
 
     Args:
-        record: The first of them. Its scopes and lane are shared by later ones.
-        packer: Makes bytes of those that may be packed.
-        newest_first: Records of later orders, which are smaller numbers, come first.
+        record: The first record. Later records share its scopes and lane.
+        packer: Encodes the records that may be packed.
+        newest_first: Whether later records, which have smaller orders, go first.
     """
 
     __slots__ = ("_heap", "_last", "_left", "_newest_first", "_packer", "_queue", "_rank", "_scopes", "lane")
@@ -51,14 +51,14 @@ class LaneQueue:
         self.lane: LaneKey = record.lane
         self._rank = (-record.request.priority, -record.share)
         self._queue: list[Record | bytes | None] = [record]
-        self._last = record.order  # of what was put at the end of the queue
-        self._left = 0  # places at the front of the queue whose records have gone
+        self._last = record.order  # order of the record last added to the end of the queue
+        self._left = 0  # empty places at the front of the queue
         self._heap: list[tuple[int, float, int, Record | bytes]] | None = None
 
     def add(self, record: Record, *, is_packed: bool = False) -> None:
-        """Add a record; as bytes, if it is to be packed and can be."""
+        """Add a record, as bytes if ``is_packed`` and it can be packed."""
         if record.scopes == self._scopes:
-            # One tuple for all: else each pending request would keep an equal one alive.
+            # Share one tuple, or each pending request would keep an equal tuple alive.
             record.scopes = self._scopes
         record.lane = self.lane
         rank = _rank(record)
@@ -106,7 +106,7 @@ class LaneQueue:
         return map(self._record, self._all_held())
 
     def has(self, request: Request) -> bool:
-        """Return True if this very request is here, or one like it that is packed. Searches."""
+        """Return whether the lane has this very request, or a packed one with equal values. Searches all records."""
         url = request.url.encode(errors="replace")
         for held in self._all_held():
             if isinstance(held, bytes):
@@ -121,7 +121,7 @@ class LaneQueue:
         yield from (item[3] for item in self._heap or ())
 
     def _held(self, record: Record) -> Record | bytes:
-        """Return a record as bytes, if it can be packed."""
+        """Return a record as bytes if it can be packed, otherwise the record."""
         packed = self._packer.pack(record) if record.scopes is self._scopes else None
         return record if packed is None else packed
 
@@ -142,7 +142,7 @@ class LaneQueue:
         if self._newest_first:
             queue.pop()
             return
-        # Its place stays, because moving all behind it costs more; only the record is let go of.
+        # Drop only the record and keep its place, because moving all later records would cost more.
         queue[self._left] = None
         self._left += 1
         if self._left == len(queue) or (self._left > _CUT and self._left * 2 > len(queue)):
@@ -162,10 +162,10 @@ def _is_like(one: Request, other: Request) -> bool:
 
 
 class RecordEncoder:
-    """Makes bytes of a record, which take 200 bytes for its 450, and which the garbage collector does not look into.
+    """Encodes a record as bytes, which take 200 bytes instead of 450 and are not traversed by the garbage collector.
 
-    What comes back is equal to what was packed, and another object. So only a request of the class :class:`Request` is
-    packed that holds nothing but plain text, numbers and bytes: a list in its meta may be shared with others.
+    Unpacking returns an equal record, but another object. So only a request of the class :class:`Request` that holds
+    nothing but strings, numbers and bytes is packed, because a list in its meta may be shared with other objects.
     """
 
     __slots__ = ("_callbacks", "_numbers")
@@ -175,7 +175,7 @@ class RecordEncoder:
         self._callbacks: list[Callback | None] = [None]
 
     def pack(self, record: Record) -> bytes | None:
-        """Return the record as bytes; None: it has to stay as it is."""
+        """Return the record as bytes; None if it can't be packed."""
         request = record.request
         if type(request) is not Request or not record.is_ordinary:
             return None
@@ -188,14 +188,14 @@ class RecordEncoder:
             if callback is None or errback is None:
                 return None
             return _encode((record.order, record.found_at, record.fingerprint, callback, errback, *values))
-        except (OverflowError, ValueError, TypeError):  # more than 64 bits, half a surrogate pair, what has no hash
+        except (OverflowError, ValueError, TypeError):  # large integer, surrogate, unhashable callback
             return None
 
     def unpack(self, packed: bytes, scopes: ScopeAmounts, lane: LaneKey) -> Record:
-        """Return the record again.
+        """Return the record of packed bytes.
 
         Args:
-            packed: What :meth:`pack` has made.
+            packed: The bytes that :meth:`pack` returned.
             scopes: Its scopes.
             lane: The key of its lane.
         """
@@ -204,7 +204,7 @@ class RecordEncoder:
         return Record.ordinary(request, scopes, lane, fingerprint, order, found_at)
 
     def _number(self, callback: Callback | None) -> int | None:
-        """Return the number of a callback; None for one that may be made anew for each request."""
+        """Return the number of a callback; None for a callable that may be a new object for each request."""
         if callback is None:
             return 0
         if len(self._callbacks) == MAX_CALLBACKS or type(callback) not in _FUNCTIONS:
@@ -215,32 +215,35 @@ class RecordEncoder:
 
 
 MAX_IN_SET = 1 << 15
-"""Fingerprints in a set. Each is an object of 49 bytes, at 48 more in the set."""
+"""Maximum number of fingerprints in a set. Each is an object of 49 bytes and takes 48 more in the set."""
 
 BUCKETS = 1 << 15
-"""Byte strings for all further fingerprints: of a million, 30 in each; of ten million, a lookup takes 1 µs."""
+"""Number of byte strings for all further fingerprints.
+
+A million fingerprints are 30 in each. With ten million, a lookup takes 1 µs.
+"""
 
 
 class FingerprintSet:
-    """A set of fingerprints, those that were claimed.
+    """The set of claimed fingerprints.
 
-    The first are in a set, where a lookup takes least; all further ones stand one behind the other in buckets of bytes,
-    at about 20 bytes each: the garbage collector looks at each object of a set in each full pass (40 ms for a million),
-    and into no bytes.
+    The first ones are in a set, which has the fastest lookup. All further ones are concatenated in buckets of bytes and
+    take about 20 bytes each. The garbage collector visits each object of a set in each full pass (40 ms for a million),
+    but does not traverse bytes.
     """
 
     __slots__ = ("_buckets", "_count", "_first")
 
     def __init__(self) -> None:
         self._first: set[bytes] = set()
-        self._buckets: list[bytearray] = []  # made when the set is full
-        self._count = 0  # in the buckets
+        self._buckets: list[bytearray] = []  # created when the set is full
+        self._count = 0  # number of fingerprints in the buckets
 
     def __len__(self) -> int:
         return len(self._first) + self._count
 
     def add(self, marks: Iterable[bytes]) -> list[bool]:
-        """Add fingerprints; True for each that was new."""
+        """Add fingerprints, and return for each whether it was new."""
         first, buckets = self._first, self._buckets
         are_new = []
         for mark in marks:
@@ -259,7 +262,7 @@ class FingerprintSet:
         return are_new
 
     def discard(self, marks: Iterable[bytes]) -> None:
-        """Remove those of ``marks`` that are there."""
+        """Remove ``marks``, ignoring unknown ones."""
         for mark in marks:
             if mark in self._first:
                 self._first.remove(mark)
@@ -271,7 +274,7 @@ class FingerprintSet:
 
 
 def _place(bucket: bytearray, mark: bytes) -> int:
-    """Return where a fingerprint is in its bucket; -1: it is not. The end of one and the next's beginning are none."""
+    """Return the index of a fingerprint in its bucket, or -1. Ignores matches that span two fingerprints."""
     place = bucket.find(mark)
     while place % FINGERPRINT_BYTES and place > 0:
         place = bucket.find(mark, place + 1)

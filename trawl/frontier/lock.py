@@ -1,11 +1,12 @@
-"""The lock of a job, which dies with its owner.
+"""The lock of a job, which ends with the process that holds it.
 
-Its file names the owner, and after that the error that kept the last owner from writing to the job: on a full disk
-there is no other place for it. The file has its block on the disk from the start, so a few more words need none.
+Its file names the owner, followed by the error that prevented the last owner from writing to the job. On a full disk,
+there is no other place for this error: the lock file has a block on the disk from the start, and a message fits into
+it.
 
-filelock would replace some 15 of these lines, its open, ``flock`` and close; the owner's id, the last error and their
-readers would need a second descriptor. It refuses a crawl that starts beside a reader's shared lock, where this one
-tries again within microseconds, and it locks a pipe that stands in the file's place.
+filelock would replace only about 15 of these lines: open, ``flock`` and close. The owner's id, the last error and their
+readers would need a second descriptor. filelock also refuses a crawl that starts while a reader holds a shared lock,
+while this lock tries again within microseconds. And it would lock a pipe with the name of the file.
 """
 
 from __future__ import annotations
@@ -22,29 +23,30 @@ from trawl.frontier.own_files import check_file
 __all__ = ["LOCK_NAME", "JobLock", "read_last_error", "read_owner"]
 
 LOCK_NAME = "lock"
-"""The locked file in a job's directory. It stays there, unlocked, when no process has the job."""
+"""Name of the locked file in a job's directory. When no process has the job, the file stays there, unlocked."""
 
 _PID_BYTES = 20
 _ERROR_BYTES = 400
 _TRIES = 1000
-_AS_IT_IS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # a link would have another file written, a pipe block
+_AS_IT_IS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # a link would lead to another file, and a pipe would block
 
 
 class JobLock:
-    """Holds the lock on a job's directory until :meth:`release`, or until the process ends in whatever way.
+    """Holds the lock on a job's directory until :meth:`release` or the end of the process.
 
-    It is ``flock``'s: the kernel drops it when the last descriptor of the open file is closed, so a kill leaves nothing
-    to clean up, and a second attempt in the same process is refused too. The descriptor is not inherited by programs
-    that are started; a process that is only forked keeps the lock with its parent.
+    It uses ``flock``. The kernel releases the lock when the last descriptor of the open file is closed, so there is
+    nothing to clean up after a kill, and a second attempt in the same process is refused too. Child programs do not
+    inherit the descriptor. A process that is only forked holds the lock together with its parent.
 
     Args:
-        directory: The job's directory, which is there.
+        directory: The job's directory, which must exist.
 
     Attributes:
-        last_error: Why the last process could not write to the job; "" where it could, or could not say so.
+        last_error: Why the last process could not write to the job; "" if it could, or if it could not record the
+            reason.
 
     Raises:
-        JobError: Another process has the job, or the lock's file can't be written.
+        JobError: If another process has the job, or the lock's file can't be written.
     """
 
     __slots__ = ("_descriptor", "last_error")
@@ -70,14 +72,14 @@ class JobLock:
                 os.ftruncate(self._descriptor, _PID_BYTES)
 
     def write_error(self, words: str) -> None:
-        """Tell the next process why this one could not write to the job, if the disk allows."""
+        """Record for the next process why this one could not write to the job, if the disk allows it."""
         if self._descriptor is not None:
             with suppress(OSError):
                 os.pwrite(self._descriptor, f"{words}\n".encode()[:_ERROR_BYTES], _PID_BYTES)
 
     def release(self) -> None:
         """Release the lock. A second call does nothing."""
-        # The file stays: were it removed, a process that has just opened it would lock one that no other finds.
+        # Don't remove the file. A process that has just opened it would lock a file that no other process finds.
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             os.close(descriptor)
@@ -96,22 +98,22 @@ class JobLock:
             raise JobError(f"job {directory}: {who} is using it; a job is for one process at a time", str(directory))
         try:
             self.last_error = _error_in(self._descriptor)
-            # Padded, as the error of the last process stands behind it.
+            # Pad the id, because the error of the last process follows it.
             os.pwrite(self._descriptor, f"{os.getpid():<{_PID_BYTES - 1}}\n".encode(), 0)
         except OSError as error:
             raise job_error(directory, error) from error
 
 
 def _is_locked_by(descriptor: int) -> bool:
-    """Lock the file. Returns False if only a reader of :func:`read_owner` is in the way, for microseconds.
+    """Lock the file, or return False if only :func:`read_owner` in another process holds it, for microseconds.
 
     Raises:
-        BlockingIOError: Another process has the job.
+        BlockingIOError: If another process has the job.
     """
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)  # works beside readers, which do the same
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)  # succeeds while readers hold their shared locks
         fcntl.flock(descriptor, fcntl.LOCK_UN)
         os.sched_yield()
         return False
@@ -119,14 +121,14 @@ def _is_locked_by(descriptor: int) -> bool:
 
 
 def read_last_error(directory: Path) -> str:
-    """Return why the last process could not write to the job; "" if it could, or could not say so."""
+    """Return why the last process could not write to the job; "" if it could, or could not record it."""
     try:
         descriptor = os.open(directory / LOCK_NAME, os.O_RDONLY | _AS_IT_IS)
     except OSError:
         return ""
     try:
         return _error_in(descriptor)
-    except OSError:  # it is not a file
+    except OSError:  # not a regular file
         return ""
     finally:
         os.close(descriptor)
@@ -136,7 +138,7 @@ def read_owner(directory: Path) -> int | None:
     """Return the id of the process that has the job in ``directory``; 0 if unknown; None if there is none.
 
     Raises:
-        JobError: The lock's file can't be read.
+        JobError: If the lock's file can't be read.
     """
     try:
         descriptor = os.open(directory / LOCK_NAME, os.O_RDONLY | _AS_IT_IS)

@@ -1,6 +1,6 @@
-"""The frontier of a crawl without a job: a queue for each lane and the fingerprints, gone with the process.
+"""The frontier of a crawl without a job: a queue for each lane and the fingerprints, lost when the process ends.
 
-Only the package imports this module: it is one of the two backends, and loads no database.
+Only the package imports this module. It is one of the two backends, and loads no database.
 """
 
 from __future__ import annotations
@@ -17,17 +17,20 @@ from trawl.http import Request
 __all__ = ["MemoryFrontier"]
 
 PACKED_FROM = 1_000
-"""Records in the frontier from which on further ones are packed; fewer are not worth the 3 µs that it takes each."""
+"""Number of records in the frontier above which further records are packed.
+
+For fewer, the 3 µs per record do not pay.
+"""
 
 
 class MemoryFrontier:
     """Pending requests in memory.
 
-    None of its calls waits for anything, so none is a checkpoint: the caller's next await is.
+    None of its calls waits, so none is a checkpoint. The caller must have its own checkpoints.
 
     Args:
-        depth_first: The newest of equals goes first, instead of the oldest.
-        packed_from: With so many pending, further ones are kept as bytes where that loses nothing.
+        depth_first: Whether the newest of equal records goes first, instead of the oldest.
+        packed_from: Number of pending records above which further records are stored as bytes, if that loses nothing.
     """
 
     __slots__ = ("_held", "_lanes", "_leased", "_next_order", "_packed_from", "_packer", "_pending", "_seen", "_sign")
@@ -44,7 +47,7 @@ class MemoryFrontier:
         self._leased = 0
 
     async def claim_many(self, fingerprints: Sequence[bytes]) -> list[bool]:
-        """Mark ``fingerprints`` as seen; True for each that was new."""
+        """Mark ``fingerprints`` as seen, and return for each whether it was new."""
         return self._seen.add(fingerprints)
 
     async def disclaim(self, fingerprints: Iterable[bytes]) -> None:
@@ -52,18 +55,18 @@ class MemoryFrontier:
         self._seen.discard(fingerprints)
 
     def refusal(self, record: Record) -> str | None:
-        """Return None: memory takes every record."""
+        """Return None, because memory stores every record."""
         return None
 
     async def push_many(self, records: Sequence[Record]) -> PushResult:
-        """Store ``records`` in this order; all of them are pending here."""
+        """Store ``records`` in this order. All of them are pending here."""
         for record in records:
             record.order = self._sign * self._next_order()
             self._store(record)
         return PushResult(records)
 
     async def lease_many(self, lane: LaneKey, limit: int) -> list[Record]:
-        """Take up to ``limit`` of a lane's records, best first."""
+        """Lease up to ``limit`` records of a lane, best first."""
         line = self._lanes.get(lane)
         if line is None:
             return []
@@ -75,7 +78,7 @@ class MemoryFrontier:
         return leases
 
     async def spill(self, lease: Record, items: Sequence[bytes]) -> None:
-        """Refuse: without a job, items go to the feeds at once.
+        """Raise an error, because items go directly to the feeds without a job.
 
         Raises:
             ValueError: Always.
@@ -85,10 +88,10 @@ class MemoryFrontier:
     async def acknowledge(
         self, lease: Record, outputs: Sequence[Record] = (), items: Sequence[bytes] = (), failure: str | None = None
     ) -> PushResult:
-        """End a lease, and store the requests that came of it; a failure is not remembered.
+        """End a lease and store the requests that it yielded. A failure is not recorded.
 
         Raises:
-            ValueError: There are items: without a job they go to the feeds at once.
+            ValueError: If there are items. Without a job, items go directly to the feeds.
         """
         if items:
             raise ValueError("a frontier in memory has no outbox for items")
@@ -96,29 +99,29 @@ class MemoryFrontier:
         return await self.push_many(outputs)
 
     async def replace(self, lease: Record, record: Record) -> bool:
-        """Put ``record`` in place of a leased one; it is leased at once, behind its equals, depth first too."""
+        """Replace a leased record with ``record``, which is leased at once and gets the last place among its equals."""
         record.order = self._next_order()
         return True
 
     async def release(self, leases: Iterable[Record]) -> None:
-        """Give leases back; each keeps its old place in its lane, or is held until its time has come."""
+        """Release leases. Each record returns to its old place in its lane, or is held until its time has come."""
         for lease in leases:
             self._leased -= 1
             self._store(lease)
 
     def next_due(self) -> float:
-        """Return the instant at which the first held record is due; infinity if there is none."""
+        """Return the event loop time at which the first held record is due; infinity if there is none."""
         return self._held[0][0] if self._held else inf
 
     async def wake(self, now: float) -> Sequence[LaneKey]:
-        """Let records whose time has come into their lanes, and name these."""
+        """Move due held records into their lanes, and return these lanes."""
         lanes: dict[LaneKey, None] = {}
         while self._held and self._held[0][0] <= now:
             lanes[self._add_to_lane(heappop(self._held)[2])] = None
         return list(lanes)
 
     def held_until(self, request: Request) -> float | None:
-        """Return the instant until which this very request is held; None if it is not."""
+        """Return the event loop time until which this very request is held; None if it is not held."""
         return next((until for until, _, record in self._held if record.request is request), None)
 
     def lanes(self) -> Sequence[LaneKey]:
@@ -126,27 +129,27 @@ class MemoryFrontier:
         return list(self._lanes)
 
     def best(self, lane: LaneKey) -> SortKey | None:
-        """Return the key of the best record of a lane that is not leased."""
+        """Return the key of a lane's best record that is not leased."""
         line = self._lanes.get(lane)
         return None if line is None else line.best()
 
     def pending_in(self, lane: LaneKey) -> int:
-        """Return the number of records of a lane that are not leased."""
+        """Return the number of a lane's records that are not leased."""
         return len(self._lanes.get(lane, ()))
 
     def lane_of(self, request: Request) -> LaneKey | None:
         """Return the lane in which this very request is stored and not leased; None if there is none.
 
-        One that is packed is found by its values.
+        Packed requests are compared by their values.
         """
         return next((lane for lane, line in self._lanes.items() if line.has(request)), None)
 
     def statistics(self) -> FrontierStatistics:
-        """Return the counts of now."""
+        """Return the current counts."""
         return FrontierStatistics(self._pending, self._leased, len(self._seen), len(self._lanes), len(self._held))
 
     async def aclose(self) -> None:
-        """Do nothing: nothing is open."""
+        """Do nothing, because nothing is open."""
 
     def _store(self, record: Record) -> None:
         self._pending += 1

@@ -23,13 +23,13 @@ _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 def check_file(job: Path, path: Path, *, is_private: bool = True, kind: int = stat.S_IFREG) -> bool:
-    """Check a file or folder of a job without opening it. Returns whether it exists.
+    """Check a file or folder of a job without opening it, and return whether it exists.
 
     Args:
         job: The job's directory, for messages.
         path: The file or folder.
         is_private: Whether it must belong to this user, and no other user may write to it.
-        kind: What it must be, as ``stat.S_IFMT`` gives it.
+        kind: The required type, as returned by ``stat.S_IFMT``.
 
     Raises:
         JobError: If it is a link, has other names, is of another kind or, with ``is_private``, is not private.

@@ -1,22 +1,22 @@
-"""The parts of a job that several processes share: which part a host is in, and what changes hands.
+"""The parts of a job that several processes share: the part of a host, and the events that change a part's owner.
 
-The hosts of a job in a server are in *parts*, by registrable domain. A *session* is one process's membership in the
-job. Each part has one session at most that *owns* it: only the owner sends to its hosts, so the throttle of that
-process is exact for them. A request that another session finds is stored at once, and is *received* here.
+The hosts of a job in a server are divided into *parts*, by registrable domain. A *session* is one process's membership
+in the job. At most one session *owns* a part. Only the owner sends to the hosts of the part, so that its throttle is
+exact for them. A request that another session finds is stored at once and *received* by the owner.
 
-The store hands parts out; sessions come and go. Whoever runs the crawl reads one change after the other
+The store hands out parts as sessions join and leave. The engine reads one change after another
 (:meth:`JobSession.next_change <trawl.frontier.redis.sessions.JobSession.next_change>`)::
 
-    parts received     parts are ours: their lanes are in the frontier's memory, with what was kept of them
-    parts required     by another session: nothing more is sent to their hosts; when nothing of a part is under way any
-                       more it is given back, with what is to be kept of it
-    requests received  that other sessions have found: they are in the frontier's memory
-    items received     that other sessions have given: they are in the outbox of the one that exports
-    start received     this session is to read ``start()``
-    job finished       nothing is pending in the job, nothing is under way and ``start()`` was read: the crawl ends
+    parts received     the parts are ours; their lanes and kept values are in memory
+    parts required     by another session; send nothing more to their hosts, and release each part
+                       with its kept values when none of its requests is in flight
+    requests received  requests of other sessions are in the frontier's memory
+    items received     items of other sessions are in the outbox (only if this session exports)
+    start received     this session must read ``start()``
+    job finished       no request is pending or in flight and ``start()`` was read; the crawl ends
 
-A lane has a number of 64 bits, with a sign. In a server its top ten bits are the lane's part, and the others are of a
-hash of its key, so that the lanes of a part stand together. In a directory all are of the hash.
+A lane has a signed 64-bit number. In a server its top ten bits are the lane's part and the others come from a hash of
+the lane's key, so that the lanes of a part are stored next to each other. In a directory all bits come from the hash.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ __all__ = [
 ]
 
 PARTS = 1024
-"""Parts of a job in a server. Each registrable domain is in one."""
+"""Number of parts of a job in a server. Each registrable domain is in one part."""
 
 HELD = int.from_bytes(b"held", "big")
-"""The number of the lane of held requests; in a server each part has one, whose other bits are these."""
+"""Number of the lane of held requests. In a server each part has such a lane, whose number has these low bits."""
 
 _REST_BITS = 54
 _REST = (1 << _REST_BITS) - 1
@@ -69,38 +69,39 @@ _MIDDLE = 1 << 63
 
 
 def is_held(number: int) -> bool:
-    """Return whether the lane of a number is one of held requests."""
+    """Return whether the lane with this number is a lane of held requests."""
     return number & _REST == HELD
 
 
 def number_in(part: int, rest: int) -> int:
-    """Return the number of a lane of a part."""
+    """Return the number of a lane from its part and the rest of a hash."""
     return (part << _REST_BITS | rest & _REST) - _MIDDLE
 
 
 def part_in(number: int) -> int:
-    """Return the part of a lane's number."""
+    """Return the part of the lane with this number."""
     return number + _MIDDLE >> _REST_BITS
 
 
 @lru_cache(maxsize=1 << 16)
 def part_of(origin: str) -> int:
-    """Return the part in which the requests of an origin are: it is by the hash of its :func:`domain_of`."""
+    """Return the part of an origin's requests, which is a hash of its :func:`domain_of`."""
     domain = domain_of(_host_of(origin))
     return int.from_bytes(blake2b(domain.encode(errors="backslashreplace"), digest_size=2).digest(), "big") % PARTS
 
 
 def part_of_lane(lane: LaneKey) -> int:
-    """Return the part in which a lane is: that of its origin, or where it has none, of its first scope."""
+    """Return the part of a lane's origin, or of its first scope if it has no origin."""
     ids, origin = lane[0], lane[1]
     return part_of(origin if origin or not ids else f"//{ids[0]}")
 
 
 def domain_of(host: str) -> str:
-    """Return the registrable domain of a host's name, or an address as it is.
+    """Return the registrable domain of a host name. An IP address is returned unchanged.
 
-    ``www.shop.co.uk`` is of ``shop.co.uk``, by the list of public suffixes that tldextract brings along, without the
-    private ones. Of a top level that is not listed the last two labels count (publicsuffix.org: the rule is ``*``).
+    For example, ``shop.co.uk`` is the registrable domain of ``www.shop.co.uk``. The rules are the public suffixes in
+    the list that tldextract ships, without the private ones. For a top-level domain that is not listed, the last two
+    labels count (publicsuffix.org: the default rule is ``*``).
     """
     host = host.lower().rstrip(".")
     try:
@@ -114,13 +115,13 @@ def domain_of(host: str) -> str:
 
 @cache
 def suffixes_digest() -> str:
-    """Return a digest of the list of public suffixes: with another list, hosts would be in other parts."""
+    """Return a digest of the list of public suffixes. With another list, hosts would be in other parts."""
     return blake2b("\n".join(sorted(_suffix_list().tlds)).encode(), digest_size=8).hexdigest()
 
 
 @cache
 def _suffix_list() -> TLDExtract:
-    from tldextract import TLDExtract  # noqa: PLC0415 - takes 0.1 s
+    from tldextract import TLDExtract  # noqa: PLC0415 - importing takes 0.1 s
 
     return TLDExtract(suffix_list_urls=(), cache_dir=None)
 
@@ -134,14 +135,14 @@ def _host_of(origin: str) -> str:
 
 @attrs.frozen
 class PartsReceived:
-    """Parts that are this session's from now on.
+    """This session owns more parts from now on.
 
     Attributes:
-        parts: Which.
-        lanes: Their lanes with something pending; the frontier has them.
-        pending: How many requests are pending in them, held ones included.
-        kept: Of each part that has any, the values that its last owner kept, by name.
-        unclean: Those that no owner gave back: what was sent to their hosts last is not known, and may have been sent
+        parts: The parts.
+        lanes: Their lanes with pending requests, which the frontier has added.
+        pending: Number of requests pending in them, including held requests.
+        kept: For each part with kept values, the values of its last owner, by name.
+        unclean: Parts that their owner did not release. The last sends to their hosts are unknown and may have happened
             until now.
     """
 
@@ -154,10 +155,10 @@ class PartsReceived:
 
 @attrs.frozen
 class PartsRequired:
-    """Parts that other sessions wait for: they are still ours, and are to be given back, each as soon as it is free.
+    """Other sessions wait for parts of this session. Release each part as soon as none of its requests is leased.
 
     Attributes:
-        parts: Which.
+        parts: The parts.
     """
 
     parts: Sequence[int]
@@ -165,11 +166,11 @@ class PartsRequired:
 
 @attrs.frozen
 class RequestsReceived:
-    """Requests that other sessions have stored in parts of ours; the frontier has them.
+    """Other sessions have stored requests in parts of this session, and the frontier has added them.
 
     Attributes:
-        lanes: Where they are.
-        pending: How many they are.
+        lanes: Their lanes.
+        pending: Number of requests.
     """
 
     lanes: Sequence[LaneKey]
@@ -178,33 +179,33 @@ class RequestsReceived:
 
 @attrs.frozen
 class StartReceived:
-    """``start()`` is this session's to read: no other does, or the one that did is gone."""
+    """This session must read ``start()``, because no other session does or the session that did has ended."""
 
 
 @attrs.frozen
 class JobFinished:
-    """Nothing is pending or under way in the whole job, and ``start()`` was read."""
+    """No request is pending or in flight in the whole job, and ``start()`` was read."""
 
 
 @attrs.frozen
 class ItemsReceived:
-    """Items of other sessions are in the outbox; only where this session exports them.
+    """Items of other sessions are in the outbox. Only if this session exports items.
 
     Attributes:
-        end: The position of the last.
+        end: Position of the last item.
     """
 
     end: int
 
 
 class Counts(NamedTuple):
-    """The counts of all sessions since the first of those began that work on the job now.
+    """The counts of all sessions since the first of the current sessions started.
 
     Attributes:
-        pages: Pages, as ``CLOSESPIDER_PAGECOUNT`` counts them.
-        in_flight: Requests on the wire.
-        items: Items.
-        errors: Callbacks that failed.
+        pages: Number of pages, as ``CLOSESPIDER_PAGECOUNT`` counts them.
+        in_flight: Number of requests in flight.
+        items: Number of items.
+        errors: Number of failed callbacks.
     """
 
     pages: int = 0
@@ -217,18 +218,18 @@ Change: TypeAlias = PartsReceived | PartsRequired | RequestsReceived | ItemsRece
 
 
 class SessionState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The state of one session, stored with its renewals (:meth:`JobSession.say`) for those who look at the job.
+    """The state of one session, stored with its renewals (:meth:`JobSession.say`) for processes that look at the job.
 
     Attributes:
-        since: When it began, in seconds since 1970.
-        at: Seconds since then.
-        pages: Responses so far.
-        items: Items so far.
-        queued: Requests that wait for any reason.
-        in_flight: Requests on the wire.
-        errors: Errors so far.
-        rate: Pages a second, of late.
-        waiting: What most of its requests wait for: how many they are, and for what, in words.
+        since: Wall time at which it started, in seconds since the epoch.
+        at: Seconds from then to this state.
+        pages: Number of responses so far.
+        items: Number of items so far.
+        queued: Number of requests that wait for any reason.
+        in_flight: Number of requests in flight.
+        errors: Number of errors so far.
+        rate: Pages per second recently.
+        waiting: The most common reasons to wait, each as the number of requests and a message.
     """
 
     since: float
@@ -242,12 +243,12 @@ class SessionState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     waiting: list[tuple[int, str]] = []
 
     def encode(self) -> bytes:
-        """Return it as it is stored."""
+        """Return its stored form."""
         return msgspec.msgpack.encode(self)
 
     @classmethod
     def decode(cls, blob: bytes) -> SessionState | None:
-        """Return what was stored; None where it can't be read."""
+        """Return the state from its stored form; None if it can't be read."""
         try:
             return msgspec.msgpack.decode(blob, type=cls)
         except (msgspec.DecodeError, UnicodeDecodeError):

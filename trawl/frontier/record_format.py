@@ -1,17 +1,17 @@
-"""Records as bytes: what a job stores of a pending request, in MessagePack and never pickle.
+"""The stored form of a pending request in a job, in MessagePack and never pickle.
 
-A record is a flat array of plain values. ``meta``, ``cb_kwargs`` and cookies come back exactly as they were, or are
-refused when the request is scheduled, with the place that can't be stored: an object that came back as something else
-would fail a callback days later. MessagePack lacks tuples, sets, dates and a few more: they are extension types.
+A record is a flat array of plain values. ``meta``, ``cb_kwargs`` and cookies are restored exactly. If a value can't be,
+the request is refused when it is scheduled, with an error that names the value, because a changed object could fail a
+callback days later. MessagePack lacks tuples, sets, dates and a few other types, which are stored as extension types.
 
-Callbacks are stored by name. A name is looked up on the spider and nowhere else, and must be a method there, so that a
-job's directory can call nothing but the spider's own callbacks. Nothing that is read imports or calls anything else.
+Callbacks are stored by name. A name is looked up only on the spider and must be one of its methods, so that stored data
+can't call anything else. Reading a record never imports a module.
 
-``not_before`` is an instant of this process's clock, which means nothing to the next one. It is stored as wall time,
-with the wait that was left: a record read back waits until that wall time, and never longer than that wait, whatever
-was done to the machine's clock in between (P10).
+``not_before`` is a time on this process's clock, which has no meaning in another process. It is stored as wall time,
+together with the remaining wait. A record that is read again waits until that wall time, but never longer than that
+wait, even if the machine's clock was changed in between.
 
-Length: values that may be stored, and the record that they are parts of, are one form.
+Length: the values that can be stored and the record that contains them are one format.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class CallbackNames:
     """The names of one spider's callbacks.
 
     Args:
-        spider: Whose methods the callbacks are.
+        spider: The spider whose methods are the callbacks.
     """
 
     __slots__ = ("_callbacks", "_names", "_spider")
@@ -58,14 +58,14 @@ class CallbackNames:
         self._callbacks: dict[str, Callable[..., Any]] = {}
 
     def name_of(self, callback: Callable[..., Any] | None, role: str) -> str | None:
-        """Return the name under which the spider has ``callback``; None for None.
+        """Return the name of the spider's method ``callback``; None for None.
 
         Args:
             callback: A request's callback or errback.
-            role: Which of the two, for the error.
+            role: Which of the two it is, for the error.
 
         Raises:
-            ValueError: The spider has it under no name; the sentence says what to do.
+            ValueError: If it is not a method of the spider. The message says how to fix that.
         """
         if callback is None:
             return None
@@ -78,10 +78,10 @@ class CallbackNames:
         return name
 
     def callback(self, name: str | None) -> Callable[..., Any] | None:
-        """Return the spider's method of that name; None for None.
+        """Return the spider's method with this name; None for None.
 
         Raises:
-            LookupError: The spider has no such method: it was changed since, or the name is not that of a callback.
+            LookupError: If the spider has no such method, because it has changed or the name is not a callback's.
         """
         if name is None:
             return None
@@ -104,7 +104,7 @@ class CallbackNames:
         )
 
     def _candidates(self, callback: Callable[..., Any]) -> Iterator[str]:
-        """Names that it may have: its own, that name made private to a class, and any it was given by assignment."""
+        """Yield possible names: its own name, that name mangled by a class, and names to which it was assigned."""
         name = getattr(callback, "__name__", None)
         classes = type(self._spider).__mro__
         if isinstance(name, str):
@@ -120,10 +120,10 @@ def _is_special(name: str) -> bool:
 
 
 MAX_NESTED = 100
-"""Containers inside each other; more is taken for a value that contains itself."""
+"""Maximum depth of nested containers. A deeper value is treated as containing itself."""
 
 SHOWN = 60
-"""Letters that an error shows of a path without end."""
+"""Number of characters of a long path in an error."""
 
 _PLAIN = frozenset({type(None), bool, float, bytes})
 
@@ -133,16 +133,16 @@ _TUPLE, _SET, _FROZENSET, _INT, _DATETIME, _DATE, _TIME, _TIMEDELTA, _DECIMAL, _
 
 
 def portable(value: object, path: str, depth: int = 0) -> Any:
-    """Return ``value`` in a form that MessagePack holds and :func:`ext_hook` turns back into the same.
+    """Return ``value`` in a form that MessagePack can store and :func:`ext_hook` restores exactly.
 
     Args:
         value: None, bool, int, float, str, bytes, list, tuple, dict, set, frozenset, datetime (naive or with a fixed
-            offset), date, time, timedelta, Decimal or UUID; containers of these.
-        path: Where it stands, as an error names it: ``meta['page']``.
-        depth: Containers around it.
+            offset), date, time, timedelta, Decimal or UUID, or containers of these.
+        path: Its location for errors, such as ``meta['page']``.
+        depth: Number of containers around it.
 
     Raises:
-        ValueError: It is, or contains, something else; the sentence names the place and says what to do.
+        ValueError: If it is or contains another type. The message names the location and the fix.
     """
     kind = type(value)
     if kind in _PLAIN:
@@ -154,7 +154,7 @@ def portable(value: object, path: str, depth: int = 0) -> Any:
             f"{path[:SHOWN]}... is nested more than {MAX_NESTED} deep, or contains itself: a job can't store it"
         )
     pack = _PACKERS.get(kind)
-    if pack is None and isinstance(value, str):  # text of a class of its own comes back as plain text
+    if pack is None and isinstance(value, str):  # an instance of a subclass of str is restored as str
         return _text(str.__str__(value), path)
     if pack is None:
         name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
@@ -166,10 +166,10 @@ def portable(value: object, path: str, depth: int = 0) -> Any:
 
 
 def ext_hook(code: int, payload: memoryview) -> Any:
-    """Decode one of our extension types: the ``ext_hook`` of a MessagePack decoder.
+    """Decode one of our extension types. This is the ``ext_hook`` of a MessagePack decoder.
 
     Raises:
-        ValueError: It is not one of our types, or damaged.
+        ValueError: If it is not one of our types, or is damaged.
     """
     build = _BUILDERS.get(code)
     if build is None:
@@ -187,7 +187,7 @@ def _ext(code: int, inner: object) -> msgspec.msgpack.Ext:
 
 
 def _text(value: Any, path: str) -> object:
-    # ASCII is known at once, and has no surrogates.
+    # ASCII is checked quickly, and contains no surrogates.
     if not value.isascii():
         try:
             value.encode()
@@ -197,7 +197,7 @@ def _text(value: Any, path: str) -> object:
 
 
 def _int(value: Any, path: str, depth: int) -> object:
-    # Hexadecimal: of a decimal number, Python reads no more than 4,300 digits unless it is told to.
+    # Use hexadecimal, because by default Python reads at most 4,300 digits of a decimal number.
     return value if value in _INT64 else _ext(_INT, hex(value))
 
 
@@ -210,7 +210,7 @@ def _dict(value: Any, path: str, depth: int) -> object:
         (portable(key, f"the key {key!r} of {path}", depth + 1), portable(each, f"{path}[{key!r}]", depth + 1))
         for key, each in value.items()
     ]
-    if any(type(key) is msgspec.msgpack.Ext for key, _ in pairs):  # which can't be a key of a map
+    if any(type(key) is msgspec.msgpack.Ext for key, _ in pairs):  # an extension type can't be a key of a map
         return _ext(_DICT, pairs)
     return dict(pairs)
 
@@ -231,7 +231,7 @@ def _moment(code: int) -> Callable[[Any, str, int], object]:
 
 
 def _placed(value: Any, fold: int, apart: list[int] | None) -> Any:
-    """A moment in its zone: Python's ISO format loses an offset of less than a second."""
+    """Return a time with its offset, stored separately because Python's ISO format loses offsets below a second."""
     return value.replace(fold=fold, tzinfo=None if apart is None else timezone(timedelta(*apart)))
 
 
@@ -266,13 +266,13 @@ _BUILDERS: Mapping[int, Callable[[Any], object]] = {
 
 
 class JobRecord(msgspec.Struct, array_like=True, frozen=True):
-    """A record as a job stores it. New fields go to the end, with a default: an older job is then read as it is.
+    """A record as a job stores it. Add new fields at the end with a default, so that older jobs can be read.
 
     Attributes:
         url: The request's URL.
         method: Its method.
-        body: Its body; None for none.
-        headers: Each field's name and values; None where none was set.
+        body: Its body; None if it has none.
+        headers: The name and values of each header; None if none was set.
         cookies: Its cookies, portable.
         meta: Its meta, portable.
         cb_kwargs: Its cb_kwargs, portable.
@@ -280,16 +280,16 @@ class JobRecord(msgspec.Struct, array_like=True, frozen=True):
         errback: Its errback's name.
         priority: Its priority.
         dont_filter: True if duplicates are wanted.
-        depth: Links from a start request.
-        scopes: Its throttling scopes and amounts; None: its host alone, as :attr:`its_origin` names it.
-        origin: Its origin; None: it is in the URL.
+        depth: Number of links from a start request.
+        scopes: Its throttling scopes and amounts; None if its only scope is the host in :attr:`its_origin`.
+        origin: Its origin; None if it can be read from the URL.
         fingerprint: Its claimed fingerprint.
-        until: The wall time before which it may not be sent, in seconds since 1970; None for none.
-        wait: Seconds that were left until then when it was stored.
-        share: The largest part of a quota that it names.
-        amounts: The amounts that count for its lane.
-        found: The wall time at which it was stored first, in seconds since 1970; None where that is not known.
-        is_diverted: Its scopes and origin are not its own.
+        until: Wall time before which it must not be sent, in seconds since the epoch; None if there is none.
+        wait: Remaining seconds until then when it was stored.
+        share: The largest share of a quota that it names.
+        amounts: The amounts in the key of its lane.
+        found: Wall time of the first write, in seconds since the epoch; None if unknown.
+        is_diverted: Whether its scopes and origin were set by middleware and differ from its URL.
     """
 
     url: str
@@ -316,17 +316,17 @@ class JobRecord(msgspec.Struct, array_like=True, frozen=True):
 
     @property
     def its_origin(self) -> str:
-        """Its origin, wherever it is stored."""
+        """Its origin, stored or read from the URL."""
         return _place_in(self.url) if self.origin is None else self.origin
 
     @property
     def its_scopes(self) -> ScopeAmounts:
-        """Its throttling scopes and amounts, wherever they are stored."""
+        """Its throttling scopes and amounts, stored or derived from the origin."""
         return _host_alone(self.its_origin) if self.scopes is None else self.scopes
 
 
 def _place_in(url: str) -> str:
-    """Return the part of a URL that most origins are: ``//host:port``."""
+    """Return the part of a URL that equals most origins: ``//host:port``."""
     return f"//{url.split('/', 3)[2]}" if url.count("/") >= 2 else ""
 
 
@@ -346,10 +346,13 @@ _STORED_NOTES: Mapping[str, str] = {
     "_bypasses_cache": "bypasses_cache",
     "_vouched": "vouched",
 }
-"""Keys of a stored meta under which a job has the notes of a request, and the names of those."""
+"""Keys of the stored meta that contain a request's notes, and the notes' names."""
 
 _PROXY_NOTE = "_proxy_is_chosen"
-"""Key of a stored meta: ``proxy`` in it was chosen by the crawl; ``_UNSENT``: and nothing was sent through it."""
+"""Key of the stored meta if the crawl chose its ``proxy``.
+
+The value is ``_UNSENT`` if nothing was sent through it yet.
+"""
 
 _UNSENT = "unsent"
 
@@ -357,11 +360,11 @@ _NOTE_KEYS = frozenset({*_STORED_NOTES, _PROXY_NOTE})
 
 
 _NOTES = 256
-"""Sets of notes that are remembered."""
+"""Number of cached sets of notes."""
 
 
 def stored_meta(meta: Mapping[Any, Any] | None, notes: RequestNotes) -> Mapping[Any, Any] | None:
-    """Return a request's meta as it is stored, with its notes."""
+    """Return a request's meta and notes as a stored meta."""
     if notes is NO_NOTES:
         return meta
     stored = {**(meta or {}), **_entries_of(notes)}
@@ -372,7 +375,7 @@ def stored_meta(meta: Mapping[Any, Any] | None, notes: RequestNotes) -> Mapping[
 
 @lru_cache(maxsize=_NOTES)
 def _entries_of(notes: RequestNotes) -> Mapping[str, Any]:
-    """Return the entries of a stored meta for notes; the links of one page have the same."""
+    """Return the entries of a stored meta for notes. Cached, because the links of one page have equal notes."""
     told = {key: getattr(notes, name) for key, name in _STORED_NOTES.items()}
     return {key: value for key, value in told.items() if value != getattr(NO_NOTES, _STORED_NOTES[key])}
 
@@ -391,7 +394,7 @@ def meta_and_notes(stored: Any) -> tuple[dict[Any, Any] | None, RequestNotes]:
 _LEAST = -(2**63) + 1
 
 _FIELDS = 256
-"""Sets of headers that are remembered."""
+"""Number of cached sets of headers."""
 
 _encoder = msgspec.msgpack.Encoder()
 
@@ -399,7 +402,7 @@ _record_decoder = msgspec.msgpack.Decoder(JobRecord, ext_hook=ext_hook)
 
 
 def repack(stored: JobRecord, **changes: Any) -> bytes:
-    """Encode a stored record that was read, with some fields changed."""
+    """Encode a stored record with some fields changed."""
     changed = msgspec.structs.replace(stored, **changes)
     return _encoder.encode(
         msgspec.structs.replace(
@@ -412,20 +415,20 @@ def repack(stored: JobRecord, **changes: Any) -> bytes:
 
 
 def unpack(blob: bytes) -> JobRecord:
-    """Decode a stored record, with meta, cb_kwargs and cookies as they were.
+    """Decode a stored record, and restore meta, cb_kwargs and cookies.
 
     Raises:
-        ValueError: It is not a stored record.
+        ValueError: If it is not a stored record.
     """
     return _record_decoder.decode(blob)
 
 
 _HISTORY = ("retry_times", "proxy_retry_times", "redirect_times", "redirect_urls", "redirect_reasons")
-"""Keys of the meta of a failed request that hold its earlier tries."""
+"""Keys in the meta of a failed request that describe its earlier attempts."""
 
 
 def requeued_row(order: int, lane: int, stored: JobRecord, now: float) -> tuple[int, int, int, float, bytes]:
-    """Return the row of a failed request that is queued again, as if it had never been tried."""
+    """Return the row for a failed request that is queued again, as if it had never been sent."""
     meta, notes = meta_and_notes(stored.meta)
     kept = {key: value for key, value in (meta or {}).items() if key not in _HISTORY}
     fresh = RequestNotes(admitted_at=now, proxy=notes.proxy, session=notes.session)
@@ -435,7 +438,7 @@ def requeued_row(order: int, lane: int, stored: JobRecord, now: float) -> tuple[
 
 @lru_cache(maxsize=_FIELDS)
 def _headers_of(fields: tuple[tuple[str, ...], ...]) -> SharedHeaders:
-    """Return the headers of a request, checked. The links of one page have the same."""
+    """Return the checked headers of a request. Cached, because the links of one page have equal headers."""
     return SharedHeaders({name: values for name, *values in fields})
 
 
@@ -444,11 +447,11 @@ def _portion(amount: float | None) -> float | None:
 
 
 class RecordFormat:
-    """The format of the records of one spider's job: turns them into bytes and back.
+    """The format of the records in one spider's job. Encodes and decodes them.
 
     Args:
-        spider: Whose methods the callbacks are.
-        wall: Wall time, for ``not_before``.
+        spider: The spider whose methods are the callbacks.
+        wall: The wall clock, for ``not_before``.
     """
 
     __slots__ = ("_names", "_wall")
@@ -458,13 +461,14 @@ class RecordFormat:
         self._wall = wall
 
     def encode(self, record: Record, now: float) -> bytes:
-        """Encode ``record`` at the instant ``now`` of the run clock.
+        """Encode ``record`` at the event loop time ``now``.
 
         Raises:
-            ValueError: A part of it can't be stored; the sentence names it and says what to do.
+            ValueError: If a part of it can't be stored. The message names the part and the fix.
         """
         request = record.request
-        # FormRequest and JsonRequest are made into URL, headers and body; another class may hold what would be lost.
+        # FormRequest and JsonRequest are stored as URL, headers and body. Another class may have attributes that would
+        # be lost.
         if type(request) is not Request and not type(request).__module__.startswith("trawl.http."):
             raise ValueError(f"a {type(request).__name__} can't be stored in a job: use a request class of trawl's own")
         if not _LEAST <= request.priority <= -_LEAST:
@@ -495,7 +499,7 @@ class RecordFormat:
                 None if origin == _place_in(url) else origin,
                 record.fingerprint,
                 until,
-                wait or 0,  # a whole number is a byte, a float nine
+                wait or 0,  # a small integer takes one byte, a float nine
                 record.share or 0,
                 tuple([_portion(amount) for amount in record.amounts]),
                 self._wall.to_epoch(now if record.found_at is None else record.found_at),
@@ -504,11 +508,11 @@ class RecordFormat:
         )
 
     def decode(self, blob: bytes, now: float) -> Record:
-        """Decode a record at the instant ``now`` of the run clock.
+        """Decode a record at the event loop time ``now``.
 
         Raises:
-            ValueError: It is not a record, or its request can't be made.
-            LookupError: The spider has no such callback any more.
+            ValueError: If it is not a record, or its request can't be created.
+            LookupError: If the spider no longer has its callback.
         """
         stored = unpack(blob)
         meta, notes = meta_and_notes(stored.meta)
@@ -529,7 +533,7 @@ class RecordFormat:
         set_notes(request, notes)
         not_before = 0.0
         if stored.until is not None:
-            # The clock may have been set back since: nothing waits longer than it had to when it was stored.
+            # The clock may have been set back since then, so limit the wait to the wait when it was stored.
             not_before = min(self._wall.from_epoch(stored.until), now + stored.wait)
         record = Record(
             request,

@@ -1,8 +1,8 @@
-"""Values that a job saves beside its requests, by name, each with a version.
+"""Values that a job saves in addition to its requests, by name and with a version.
 
-A job outlives the release that made it. A value that this release can't read, because it is damaged or of another
-version, is left out with a warning: what was learned of a host is learned again. What must not be lost (requests,
-items) is not kept here.
+A job outlives the release that created it. If this release can't read a value, because it is damaged or has another
+version, the value is ignored with a warning, and its content (such as the state of a host) is learned again. Data that
+must not be lost (requests, items) is not kept here.
 """
 
 from __future__ import annotations
@@ -40,9 +40,10 @@ class Section(Generic[T]):
     """One named value of a job.
 
     Args:
-        name: The name that it is kept under.
-        kind: Its type; anything that msgspec reads.
-        version: Of its form: raised when an older release would misread it, or this one what an older one wrote.
+        name: The name under which it is kept.
+        kind: Its type: any type that msgspec can decode.
+        version: Version of its format. Increase it if an older release would misread the new format or this release the
+            old one.
     """
 
     __slots__ = ("_decoder", "kind", "name", "version")
@@ -54,7 +55,7 @@ class Section(Generic[T]):
         self._decoder = msgspec.msgpack.Decoder(tuple[int, msgspec.Raw])
 
     def encode(self, value: T) -> bytes:
-        """Encode the value as it is stored."""
+        """Return the encoded value in stored form."""
         return msgspec.msgpack.encode((self.version, value))
 
     def keep(self, job: Job, value: T) -> None:
@@ -62,11 +63,11 @@ class Section(Generic[T]):
         job.keep(self.name, self.encode(value))
 
     def read(self, job: Job | JobReport) -> T | None:
-        """Return the saved value; None if there is none, or none that can be read."""
+        """Return the saved value; None if there is none or it can't be read."""
         return self.read_from(job.kept, job.name)
 
     def read_from(self, kept: Mapping[str, bytes], where: str) -> T | None:
-        """Return the value that is among ``kept``; None if there is none, or none that can be read.
+        """Return the value in ``kept``; None if there is none or it can't be read.
 
         Args:
             kept: Saved values by name.
@@ -87,11 +88,11 @@ class Section(Generic[T]):
 
 
 LATEST = 250_000_000_000
-"""In epoch seconds the year 9892: what is later is damage."""
+"""The year 9892, in seconds since the epoch. A later time is damage."""
 
 
 MARKS = 2
-"""The version of the rule by which seen URLs are compared, ``trawl.http.url.sorted_url``."""
+"""Version of the rule for comparing seen URLs, ``trawl.http.url.sorted_url``."""
 
 
 class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,12 +100,12 @@ class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         spider: The spider's name.
-        cls: The qualified name of its class. The module is left out: it depends on how the spider is started.
-        begun_at: When the job began, in epoch seconds.
-        runs: How often it was run.
-        is_started: Whether ``start()`` has come to its end.
-        reason: Why the last run ended; "" while one runs, and after a kill.
-        marks: The version of the rule by which its seen URLs are compared. Since 2 it is that of ``w3lib.url``.
+        cls: The qualified name of its class, without the module, which depends on how the spider is started.
+        begun_at: Wall time at which the job started, in seconds since the epoch.
+        runs: Number of runs.
+        is_started: Whether ``start()`` was read to its end.
+        reason: Why the last run ended; "" during a run and after a kill.
+        marks: Version of the rule for comparing its seen URLs. Since 2 it is the rule of ``w3lib.url``.
     """
 
     spider: str
@@ -117,37 +118,40 @@ class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def begun_utc(self) -> datetime:
-        """The instant at which the job began."""
+        """Time at which the job started, in UTC."""
         return datetime.fromtimestamp(self.begun_at, UTC)
 
     def is_finished(self, pending: int) -> bool:
-        """Return whether nothing is left to do, with this number of pending requests."""
+        """Return whether the job is finished, given the number of pending requests."""
         return self.is_started and not pending
 
 
 JOB_INFO: Section[JobInfo] = Section("job", JobInfo)
-"""Who the job belongs to, and how far it has come."""
+"""Spider and progress of the job."""
 
 START_ITEMS: Section[int] = Section("start", int)
-"""How many items of ``start()`` are stored, while it has not come to its end; its next reading leaves out as many."""
+"""Number of stored items of ``start()`` until it was read to its end. The next run skips as many."""
 
 LEASES = "frontier.leases"
-"""Name of a saved value: the number of leases, the order of the oldest, and its time in seconds since 1970."""
+"""Name of a saved value: the number of leases, the order of the oldest, and its time in seconds since the epoch."""
 
 STATISTICS: Section[dict[str, int | float | str | bool | None]] = Section(
     "statistics", dict[str, int | float | str | bool | None]
 )
-"""All statistics by their keys, as of the last transaction."""
+"""All statistics by key, as of the last transaction."""
 
 
 def statistics_section(job: Job) -> Section[dict[str, int | float | str | bool | None]]:
-    """Return where this process keeps its statistics: each of several that share a job has its own."""
+    """Return this process's section of the statistics. Each process of a shared job has its own."""
     session = job.session
     return STATISTICS if session is None else Section(f"{STATISTICS.name}.{session.number}", STATISTICS.kind)
 
 
 def statistics_so_far(job: Job | JobReport) -> dict[str, int | float | str | bool | None]:
-    """Return the statistics of a job, those of all its processes added up; of what is no count, the largest or last."""
+    """Return the statistics of a job, summed over its processes.
+
+    For values that are not counts, the largest or the last.
+    """
     total: dict[str, int | float | str | bool | None] = {}
     names = [name for name in sorted(job.kept) if name == STATISTICS.name or name.startswith(f"{STATISTICS.name}.")]
     for name in names:

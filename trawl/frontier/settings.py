@@ -1,6 +1,6 @@
-"""The settings of jobs and frontiers, and the function that makes the frontier ``FRONTIER`` names.
+"""The settings of jobs and frontiers, and the function that creates the frontier named by ``FRONTIER``.
 
-Only the package imports this module: ``trawl.settings`` takes the settings of each package from its face.
+Only the package imports this module. ``trawl.settings`` imports the settings of each package from its ``__init__``.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ __all__ = ["SCHEMES", "JobSettings", "named_frontier"]
 SETTING = "FRONTIER"
 
 SCHEMES = ("redis://", "rediss://", "redis+unix://")
-"""How the address of a job in a server begins."""
+"""Prefixes of the address of a job in a server."""
 
 PLUGINS = "trawl.frontiers"
-"""The group of entry points of frontiers."""
+"""Group of entry points for frontiers."""
 
 
 async def named_frontier(value: object, settings: Mapping[str, Any]) -> Frontier:
-    """Make the frontier that the setting ``FRONTIER`` names. A checkpoint if its function is async.
+    """Return the frontier named by the setting ``FRONTIER``. A checkpoint if its function is async.
 
     Args:
         value: A function, its import path, or the name of an entry point.
-        settings: Of the crawl, given to the function.
+        settings: The crawl's settings, passed to the function.
 
     Raises:
-        SettingsError: There is no such function, or it does not return a frontier.
+        SettingsError: If there is no such function, or it does not return a frontier.
     """
     is_name = isinstance(value, str) and "." not in value
     make: Any = load_plugin(PLUGINS, str(value)) if is_name else load_object(value, SETTING)
@@ -101,7 +101,7 @@ class JobSettings(Struct, frozen=True, kw_only=True, rename="upper"):
         if self.frontier and self.job_dir:
             raise SettingsError("FRONTIER and JOB_DIR exclude each other: a job has its own frontier", "FRONTIER")
         scheme, is_url, _ = self.job_dir.partition("://")
-        if is_url and not self.job_dir.startswith(SCHEMES):  # the rest may have a password
+        if is_url and not self.job_dir.startswith(SCHEMES):  # the rest may contain a password
             raise SettingsError(
                 f"JOB_DIR is a directory, or begins with {', '.join(SCHEMES)}; not {scheme}://", "JOB_DIR"
             )

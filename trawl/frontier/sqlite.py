@@ -3,21 +3,21 @@
 ::
 
     DIR/lock        held while a process has the job
-    DIR/job.db      everything; with job.db-wal and job.db-shm beside it while it is open
+    DIR/job.db      all data; with job.db-wal and job.db-shm next to it while it is open
 
 Theory of operation. The frontier's steps, the saved values and the outbox share one :class:`Transactions`, a group
-commit. A task hands in a *step* and waits until it is on disk. The first task after a transaction was closed leads the
-next one: it lets all tasks that are about to run hand in theirs, waits for the transaction before, closes its own, and
-has a thread run all of it. The busier the crawl, the larger the transactions, and nobody waits for a timer. To SQLite
-it is one writer.
+commit. A task submits a *step* and waits until it is on disk. The first task after a transaction was closed leads the
+next one. It lets all tasks that are about to run submit their steps, waits for the previous transaction, closes its
+own, and runs all its steps in a thread. The busier the crawl, the larger the transactions, and no task waits for a
+timer. SQLite sees a single writer.
 
-A step has two halves. ``run`` works on the database, in the thread. ``applied`` gets its result in Trio's thread, once
-the transaction has ended, in the order of the steps and before any other task runs: so memory always matches the
+A step has two halves. ``run`` works on the database, in the thread. ``applied`` gets its result in Trio's thread when
+the transaction has ended, in the order of the steps and before any other task runs. So memory always matches the
 database after some transaction.
 
-A transaction that fails is rolled back, and nothing is written after it: memory might be ahead of the disk.
+A transaction that fails is rolled back, and nothing is written after it, because memory might be ahead of the disk.
 
-Imported where a job in a directory is opened: a crawl without one loads no sqlite3.
+Imported only when a job in a directory is opened, so that other crawls do not load sqlite3.
 """
 
 from __future__ import annotations
@@ -76,18 +76,18 @@ _WRITTEN = StepResult()
 
 
 class SqliteJob(Job):
-    """A job in a directory. Making it opens the job, and blocks: :func:`open_job` does that.
+    """A job in a directory. Creating it opens the job and blocks; use :func:`open_job`.
 
     Attributes:
         transactions: Its transactions.
-        row_counts: How many rows its tables have.
+        row_counts: The numbers of rows in its tables.
     """
 
     directory: Path
 
     def __init__(self, directory: Path, blocking: Blocking) -> None:
         _make(directory)
-        # Before the database: that of a job in use is not even opened.
+        # Lock before opening the database, so that a job in use is not even opened.
         self._lock = JobLock(directory)
         try:
             try:
@@ -113,24 +113,24 @@ class SqliteJob(Job):
         self._blocking = blocking
         self._stored_start = start
         self._stored_end = end
-        self._last_position = end  # of an item put in, committed or not; for use in transactions
+        self._last_position = end  # last item put in, committed or not; for use in transactions
         self._is_open = True
 
     @property
     def failure(self) -> JobError | None:
-        """The error after which nothing is written any more."""
+        """The error that ended writing; None if there is none."""
         return self.transactions.failure
 
     async def apply(self, step: Step, applied: Callable[[StepResult], T]) -> T:
         """Write a step in the next transaction. A checkpoint.
 
         Raises:
-            JobError: The database can't be written, now or before; nothing of the transaction was done.
+            JobError: If the database can't be written, now or before. No change of the transaction was made.
         """
 
         def run(connection: sqlite3.Connection) -> tuple[int | None, int]:
             first = write(connection, step, self.row_counts)
-            # The spilled first: the request gave them before those that are still in memory.
+            # Spilled items come first, because the request yielded them before the items in memory.
             if step.is_spilled:
                 assert step.ended is not None
                 self._last_position += take_spilled(connection, step.ended[0], self._last_position)
@@ -155,12 +155,12 @@ class SqliteJob(Job):
         return await self.transactions.execute(partial(which_are_seen, marks=marks), applied, is_writing=False)
 
     async def read_due(self, lanes: Sequence[int], now: int) -> list[Row]:
-        """Read the first held requests that are due at ``now``, in microseconds since 1970. A checkpoint."""
+        """Read the first held requests that are due at ``now``, in microseconds since the epoch. A checkpoint."""
         return await self.transactions.execute(partial(due, now=now), as_is, is_writing=False)
 
     async def read_snapshot(self, max_marks: int, now: float) -> Snapshot:
-        """Read what a frontier begins with. A checkpoint."""
-        # Asked before it is written: a clock is rarely set back, and what only reads needs no commit.
+        """Read the initial state of a frontier. A checkpoint."""
+        # Check before writing. A clock is rarely set back, and a transaction that only reads needs no commit.
         if await self.transactions.execute(partial(is_clock_set_back, now=now), as_is, is_writing=False):
             await self.transactions.execute(partial(bring_forward, now=now), as_is)
         step = partial(read_snapshot, max_marks=max_marks, row_counts=self.row_counts)
@@ -173,36 +173,36 @@ class SqliteJob(Job):
         return await self.transactions.execute(partial(requeue, now=now, wanted=GIVEN_UP), as_is)
 
     async def sync(self) -> None:
-        """Have everything kept so far on the disk itself, where a power cut leaves it too. A checkpoint.
+        """Write everything kept so far to the disk itself, so that it survives a power cut. A checkpoint.
 
         Raises:
-            JobError: It can't be written.
+            JobError: If it can't be written.
         """
         await self.transactions.execute(as_is, as_is, is_synced=True)
 
     async def aclose(self) -> None:
-        """Write what was kept, and give the job free for the next process. A checkpoint; cancelled, it does so too.
+        """Write the kept values, and release the job for the next process. A checkpoint. Also works if cancelled.
 
         Raises:
-            JobError: The saved values could not be written.
+            JobError: If the saved values could not be written.
         """
         if not self._is_open:
             await trio.lowlevel.checkpoint()
             return
-        with trio.CancelScope(shield=True):  # a disk limits it, as it limits each commit
+        with trio.CancelScope(shield=True):  # the disk bounds the time, as for each commit
             try:
                 if self.failure is None:
                     await self.commit()
             finally:
                 self._is_open = False
                 await self._blocking.run(self._connection.close)  # noqa: ASYNC102 - shielded
-                # Before the lock goes: the next process reads it as soon as it has the lock.
+                # Write it before the release, because the next process reads it as soon as it has the lock.
                 if self.failure is not None:
                     self._lock.write_error(str(self.failure).removeprefix(f"job {self.directory}: "))
                 self._lock.release()
 
     def damaged(self, detail: str) -> JobError:
-        """Make the error that says that the job is damaged, where, and what to do."""
+        """Return the error for a damaged job, with the location of the damage and the fix."""
         return damage_error(self.directory, detail)
 
     async def _read_outbox(self, position: int, limit: int) -> Sequence[OutboxItem]:
@@ -211,7 +211,7 @@ class SqliteJob(Job):
         )
 
     def _in_transaction(self) -> Callable[[sqlite3.Connection], None]:
-        """Return a function that writes, at the end of the next transaction, what changed besides its steps."""
+        """Return a function that writes all changes other than steps at the end of the next transaction."""
         changed, unspilled = self._beside()
         start = self.outbox.start
 
@@ -225,7 +225,7 @@ class SqliteJob(Job):
                     connection.execute("INSERT OR REPLACE INTO kept VALUES (?, ?)", (name, blob))
             self._write_outbox(connection, start)
             self.row_counts.write(connection)
-            if self._is_older:  # an older release must not continue it: it could not read all of it
+            if self._is_older:  # an older release could not read all of it, and must not continue it
                 connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
                 self._is_older = False
 
@@ -246,32 +246,32 @@ async def open_job(directory: str | PathLike[str], blocking: Blocking) -> Sqlite
     """Open the job in ``directory``, which is created if it is missing. A checkpoint.
 
     Args:
-        directory: New, empty, or with a job in it.
-        blocking: How blocking work is done.
+        directory: A new directory, an empty one, or one with a job.
+        blocking: Runs blocking calls.
 
     Raises:
-        JobError: Another process is using it; or it is damaged, of a newer version, or can't be written.
-        UsageError: It is not a directory, or holds other files.
+        JobError: If another process is using it, or it is damaged, has a newer version, or can't be written.
+        UsageError: If it is not a directory, or contains other files.
     """
     return await blocking.run(SqliteJob, Path(directory), blocking)
 
 
 def _prepare(connection: sqlite3.Connection) -> bool:
-    """Check that the database can be written, and remove spilled items. Returns whether an older release made it."""
+    """Check that the database can be written, remove spilled items, and return whether an older release created it."""
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     connection.execute("BEGIN IMMEDIATE")
     connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")  # nothing is written until a commit
     connection.execute("ROLLBACK")
     if connection.execute("SELECT 1 FROM spilled LIMIT 1").fetchone():
-        connection.execute("DELETE FROM spilled")  # the requests come back, and will give these items again
+        connection.execute("DELETE FROM spilled")  # their requests are pending again, and will yield these items again
     is_older: bool = version < SCHEMA_VERSION
     return is_older
 
 
 def _make(directory: Path) -> None:
-    """Create the directory if it is missing, and refuse one with other content than a job's."""
+    """Create the directory if it is missing, and raise an error if it contains files that are not a job's."""
     try:
-        make_folder(directory, 0o700)  # requests hold cookies, tokens and passwords
+        make_folder(directory, 0o700)  # requests contain cookies, tokens and passwords
         names = [path.name for path in directory.iterdir()]
     except FileExistsError as error:
         raise UsageError(f"job {directory}: it is not a directory") from error
@@ -287,7 +287,7 @@ def _make(directory: Path) -> None:
 
 
 def _tell_of_empty(database: Path) -> None:
-    """Warn of an empty database, which a kill leaves while a job is created: it may have been more than that."""
+    """Warn about an empty database. A kill during creation leaves one, but a user may have expected more in it."""
     with suppress(OSError):
         if not database.stat().st_size:
             words = "job %s: its %s is empty, as a kill leaves it before anything was stored: the job begins anew"
@@ -305,7 +305,7 @@ class _Step:
 
 
 class _Transaction:
-    """Steps of one transaction, and the tasks that wait for it. An event and a shield for each would cost 10 µs."""
+    """Steps of one transaction, and the tasks that wait for it. An event and a shield per task would cost 10 µs."""
 
     __slots__ = ("is_synced", "is_writing", "steps", "waiting")
 
@@ -316,7 +316,7 @@ class _Transaction:
         self.waiting: list[trio.lowlevel.Task] = []
 
     async def ended(self) -> None:
-        """Wait until the transaction has ended; a cancel is heard later."""
+        """Wait until the transaction has ended. Cancelling takes effect later."""
         self.waiting.append(trio.lowlevel.current_task())
         await trio.lowlevel.wait_task_rescheduled(_not_now)
 
@@ -334,14 +334,15 @@ class Transactions:
     """The transactions of one database.
 
     Args:
-        connection: The database, in autocommit mode; not used by anything else.
-        blocking: How blocking work is done.
+        connection: The database in autocommit mode, for exclusive use.
+        blocking: Runs blocking calls.
         directory: The job's directory, for errors.
-        beside: Called in Trio's thread just before a transaction that writes; what it gives is run in it, last.
+        beside: Called in Trio's thread just before a transaction that writes. It returns the function to run last in
+            it.
 
     Attributes:
-        committed: How many have been committed.
-        failure: The error after which nothing is written any more.
+        committed: Number of committed transactions.
+        failure: The error that ended writing; None if there is none.
     """
 
     def __init__(
@@ -368,18 +369,18 @@ class Transactions:
         is_writing: bool = True,
         is_synced: bool = False,
     ) -> U:
-        """Run a step in the next transaction; what ``applied`` makes of its result. A checkpoint.
+        """Run a step in the next transaction, and return the value of ``applied``. A checkpoint.
 
-        Cancelling is heard before the step is handed in, and not after: then it is carried out.
+        Cancelling takes effect before the step is submitted. After that the step is carried out.
 
         Args:
-            run: Works on the database; it raises nothing but SQLite's errors.
-            applied: Tells memory of it.
-            is_writing: Whether it changes anything; a transaction of steps that don't takes no lock.
-            is_synced: Whether the transaction, and all before it, is to be on the disk itself when this returns.
+            run: Works on the database. It must raise only SQLite's errors.
+            applied: Updates memory with the result.
+            is_writing: Whether it changes the database. A transaction that only reads takes no lock for writing.
+            is_synced: Whether this and all earlier transactions must be on the disk itself when this returns.
 
         Raises:
-            JobError: The database can't be read or written, now or before; nothing of the transaction was done.
+            JobError: If the database can't be read or written, now or before. No change of the transaction was made.
         """
         await trio.lowlevel.checkpoint_if_cancelled()
         self.check()
@@ -392,21 +393,21 @@ class Transactions:
             await transaction.ended()
         else:
             transaction = self._open = _Transaction(step, is_writing=is_writing, is_synced=is_synced)
-            # It leads for others as well: a cancel of this task must not take their steps along.
+            # This task leads the transaction for others too, so cancelling it must not cancel their steps.
             with trio.CancelScope(shield=True):
                 await self._lead(transaction)
         self.check()
         return cast("U", step.result)
 
     def check(self) -> None:
-        """Raise the error after which nothing is written any more, if there is one."""
+        """Raise the error that ended writing, if there is one."""
         if self.failure is not None:
             raise JobError(str(self.failure), self.failure.directory) from self.failure
 
     async def _lead(self, transaction: _Transaction) -> None:
         try:
-            await trio.lowlevel.checkpoint()  # tasks that are about to run now hand in too
-            # Meanwhile the transaction stays open, and grows.
+            await trio.lowlevel.checkpoint()  # lets tasks that are about to run submit too
+            # Other tasks can join this transaction until the running one ends.
             while self._running is not None:
                 await self._running.ended()
             self.check()
@@ -432,7 +433,7 @@ class Transactions:
     def _transact(
         self, steps: list[_Step], beside: Callable[[sqlite3.Connection], None] | None, is_synced: bool
     ) -> None:
-        """Run ``steps`` in one transaction, in whatever thread this is."""
+        """Run ``steps`` in one transaction, in a worker thread."""
         connection = self._connection
         try:
             if is_synced:
@@ -455,7 +456,7 @@ class Transactions:
 
 
 def _roll_back(connection: sqlite3.Connection) -> None:
-    """End a transaction that failed; SQLite has rolled back by itself after some errors."""
+    """Roll back a transaction that failed. After some errors, SQLite has already done it."""
     if connection.in_transaction:
-        with suppress(sqlite3.Error):  # the first error says what is the matter
+        with suppress(sqlite3.Error):  # the first error describes the cause
             connection.execute("ROLLBACK")

@@ -1,19 +1,19 @@
-"""A job's database: its tables, its version, how it is opened, and the SQL on its tables.
+"""A job's database: its tables, its version, opening it, and the SQL on its tables.
 
-``synchronous`` is NORMAL, not FULL. With a write-ahead log that means that a transaction is on disk, as far as this
-process can put it there, when its commit returns: killing the process loses nothing. What a power cut or a kernel crash
-can take are the last transactions as a whole, never a part of one and never an earlier one: pages fetched in those
-seconds are fetched again. FULL would add one ``fsync`` to each commit, 1 to 10 ms on common disks, to save that. It
-is FULL for the commits that something outside of the database counts on.
+``synchronous`` is NORMAL, not FULL. With a write-ahead log, this means that a transaction was written to the operating
+system when its commit returns, so killing the process loses nothing. A power cut or a kernel crash can lose the last
+transactions as a whole, but never a part of one and never an earlier one. Pages fetched in those seconds are then
+fetched again. FULL would prevent that, but add one ``fsync`` to each commit, which takes 1 to 10 ms on common disks. It
+is FULL only for commits that data outside of the database relies on.
 
-Nothing that a job's directory holds is trusted: the schema must be ours to the letter (a trigger or a view would run
-with our commands), functions in a schema are off, and no extension can be loaded.
+The content of a job's directory is not trusted. The schema must be exactly ours (a trigger or a view would run with our
+commands), functions in a schema are off, and no extension can be loaded.
 
-Each function on the tables is a part of a transaction. Values that are read are checked as far as that costs next to
-nothing: their types, which SQLite does not enforce, and whether rows are missing. Another program may have changed the
-database, and a silent loss is worse than an error.
+Each function on the tables runs inside a transaction. Reads include the checks that cost almost nothing: the types of
+values, which SQLite does not enforce, and missing rows. Another program may have changed the database, and a silent
+loss is worse than an error.
 
-Length: all SQL on the tables is read, and checked against their form, in one place.
+Length: all SQL on the tables is in one place, where it can be compared with their schema.
 """
 
 from __future__ import annotations
@@ -58,40 +58,40 @@ __all__ = [
 ]
 
 DATABASE_NAME = "job.db"
-"""The database in a job's directory."""
+"""Name of the database in a job's directory."""
 
 SCHEMA_VERSION = 2
-"""Goes up with every change that an older trawl could not work with.
+"""Version of the schema, increased with every change that an older trawl can't handle.
 
-2: requests that wait for a time of their own are in a lane of their own, and rows are counted. A job of version 1
-becomes one with its first transaction.
+Version 2 has a separate lane for held requests, and counts of rows. The first transaction changes a job of version 1 to
+version 2.
 """
 
 APPLICATION_ID = 0x7472776C
-"""Marks the file as ours: ``trwl``."""
+"""Marks the file as a job: ``trwl``."""
 
 BUSY_SECONDS = 5.0
-"""How long another program may hold the database before that is an error."""
+"""Seconds for which another program may lock the database before an error is raised."""
 
 CACHE_BYTES = 16 << 20
-"""Cache of SQLite in memory."""
+"""Size of SQLite's cache in memory, in bytes."""
 
 LOG_PAGES = 4000
-"""Pages of 4 KiB in the write-ahead log before they are copied to the database."""
+"""Number of 4 KiB pages in the write-ahead log after which they are copied to the database."""
 
 _HEADER_BYTES = 100
-"""A database has more."""
+"""A database is larger than this."""
 
 _TABLES = (
-    # A pending request, leased or not. `ord` is its order of coming; with the index it is the order of its lane.
+    # A pending request, leased or not. `ord` is its arrival order. The index sorts the requests of a lane.
     "CREATE TABLE request (ord INTEGER PRIMARY KEY, lane INTEGER NOT NULL, priority INTEGER NOT NULL,"
     " share REAL NOT NULL, record BLOB NOT NULL)",
     "CREATE INDEX request_lane ON request (lane, priority, share)",
-    # A request that ended in an error, so that it can be queued again.
+    # A request that ended in an error, kept so that it can be queued again.
     "CREATE TABLE failed (ord INTEGER PRIMARY KEY, lane INTEGER NOT NULL, failed_at REAL NOT NULL,"
     " reason TEXT NOT NULL, record BLOB NOT NULL)",
     "CREATE TABLE seen (fingerprint BLOB PRIMARY KEY) WITHOUT ROWID",
-    # Items of requests that have not ended, and of those that have.
+    # Items of requests that have not ended (spilled), and of requests that have (outbox).
     "CREATE TABLE spilled (ord INTEGER, n INTEGER, item BLOB NOT NULL, PRIMARY KEY (ord, n)) WITHOUT ROWID",
     "CREATE TABLE outbox (position INTEGER PRIMARY KEY, item BLOB NOT NULL)",
     "CREATE TABLE kept (name TEXT PRIMARY KEY, blob BLOB NOT NULL) WITHOUT ROWID",
@@ -100,15 +100,15 @@ _TABLES = (
 
 
 def connect(directory: Path) -> tuple[sqlite3.Connection, bool]:
-    """Open the job's database for writing, created if missing. Returns whether it was created now, too.
+    """Open the job's database for writing, and return it and whether it was created by this call.
 
     Raises:
-        sqlite3.Error: It can't be opened, read or written.
-        JobError: It is of a newer version, or was changed by something else.
-        UsageError: It is not a job.
+        sqlite3.Error: If it can't be opened, read or written.
+        JobError: If it has a newer version, or another program has changed it.
+        UsageError: If it is not a job.
     """
     _look_at_file(directory)
-    # One thread at a time uses it, never the same: the check of sqlite3 would only see that they differ.
+    # Several threads use it, one at a time. sqlite3's own check would reject any second thread.
     connection = sqlite3.connect(
         directory / DATABASE_NAME, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
     )
@@ -129,16 +129,16 @@ def connect(directory: Path) -> tuple[sqlite3.Connection, bool]:
 
 
 def connect_to_read(directory: Path) -> sqlite3.Connection:
-    """Open the job's database for reading beside the process that may be using it.
+    """Open the job's database for reading, while another process may be using it.
 
-    SQLite makes files beside a database to read it, and removes them only with write access: so a job at rest, which
-    has no log, is opened for writing, and nothing is written. Where files can't be made, for example on a read-only
-    disk, it is opened as immutable.
+    SQLite creates files next to a database to read it, and removes them only with write access. So a job that is not in
+    use, which has no log, is opened for writing, but nothing is written. If files can't be created, for example on a
+    read-only disk, it is opened as immutable.
 
     Raises:
-        sqlite3.Error: It can't be opened or read.
-        JobError: It is of a newer version, or was changed by something else.
-        UsageError: There is no job.
+        sqlite3.Error: If it can't be opened or read.
+        JobError: If it has a newer version, or another program has changed it.
+        UsageError: If there is no job.
     """
     path = directory / DATABASE_NAME
     if not path.is_file():
@@ -165,9 +165,9 @@ def connect_to_read(directory: Path) -> sqlite3.Connection:
 
 
 def _look_at_file(directory: Path) -> None:
-    """Refuse a file that SQLite would overwrite, and one that would have it write or delete another file.
+    """Raise an error for a file that SQLite would overwrite, or that would make SQLite write or delete another file.
 
-    It takes an empty file, or one of a few bytes, for a new database, and deletes the log beside it.
+    SQLite treats an empty file, or a file of a few bytes, as a new database, and deletes its log.
     """
     database, log = directory / DATABASE_NAME, _log_of(directory)
     for ending in ("", "-wal", "-shm", "-journal"):
@@ -198,7 +198,7 @@ def _configure(connection: sqlite3.Connection) -> None:
 
 
 def _is_empty(connection: sqlite3.Connection) -> bool:
-    """Return whether nothing was ever written: it is new, or its maker was killed before the first transaction."""
+    """Return whether nothing was ever written, because the file is new or its first process was killed too early."""
     tables: int = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
     return not tables and not _pragma(connection, "application_id")
 
@@ -246,13 +246,13 @@ _FIRST = "SELECT ord, lane, priority, share, record FROM request WHERE lane = ? 
 
 
 class RowCounts:
-    """Counts of rows, stored with each transaction and compared when the job is opened: lost rows are noticed.
+    """Counts of rows, stored with each transaction and compared when the job is opened, to detect lost rows.
 
     A job of an earlier release has none yet.
 
     Attributes:
-        requests: Requests, leased or not.
-        seen: Fingerprints.
+        requests: Number of requests, leased or not.
+        seen: Number of fingerprints.
     """
 
     __slots__ = ("_stored", "requests", "seen")
@@ -263,10 +263,10 @@ class RowCounts:
         self._stored = (0, 0)
 
     def compare(self, connection: sqlite3.Connection, requests: int, seen: int) -> None:
-        """Begin with counted rows.
+        """Compare the counted rows with the stored counts, and start with them.
 
         Raises:
-            sqlite3.DatabaseError: It is not what the last transaction left.
+            sqlite3.DatabaseError: If they differ from the counts of the last transaction.
         """
         counted = {"requests": requests, "seen": seen}
         names = {"requests": "pending requests", "seen": "seen fingerprints"}
@@ -276,7 +276,7 @@ class RowCounts:
         self.requests, self.seen = requests, seen
 
     def write(self, connection: sqlite3.Connection) -> None:
-        """Store the counts; called last in a transaction."""
+        """Store the counts. Call it last in a transaction."""
         now = (self.requests, self.seen)
         if now != self._stored:
             rows = [("requests", self.requests), ("seen", self.seen)]
@@ -285,10 +285,10 @@ class RowCounts:
 
 
 def read_kept(connection: sqlite3.Connection) -> dict[str, bytes]:
-    """Read the saved values by name.
+    """Return the saved values by name.
 
     Raises:
-        sqlite3.DatabaseError: One of them is not bytes.
+        sqlite3.DatabaseError: If one of them is not bytes.
     """
     kept: dict[str, bytes] = dict(connection.execute("SELECT name, blob FROM kept"))
     for name, blob in kept.items():
@@ -298,10 +298,10 @@ def read_kept(connection: sqlite3.Connection) -> dict[str, bytes]:
 
 
 def read_outbox_ends(connection: sqlite3.Connection) -> tuple[int, int]:
-    """Return the position up to which the feeds have the outbox, and that of its last item.
+    """Return the positions of the last item that the feeds have written and of the last item in the outbox.
 
     Raises:
-        sqlite3.DatabaseError: Its first items, or its last, are not there. Items missing between are found when they
+        sqlite3.DatabaseError: If its first or last items are missing. Items missing in between are detected when they
             are read.
     """
     state = dict(connection.execute("SELECT name, value FROM state"))
@@ -315,19 +315,19 @@ def read_outbox_ends(connection: sqlite3.Connection) -> tuple[int, int]:
 
 
 def read_snapshot(connection: sqlite3.Connection, max_marks: int, row_counts: RowCounts) -> Snapshot:
-    """Read the state of the database; ``marks`` is None if there are more than ``max_marks``.
+    """Return the state of the database. Its ``marks`` are None if there are more than ``max_marks``.
 
     Raises:
-        sqlite3.DatabaseError: It is not as the last transaction left it.
+        sqlite3.DatabaseError: If it is not as the last transaction left it.
     """
     counts = connection.execute("SELECT lane, count(*) FROM request GROUP BY lane").fetchall()
     held = sum(pending for lane, pending in counts if lane == HELD)
     counts = [(lane, pending) for lane, pending in counts if lane != HELD]
     lanes = [(pending, _heads(connection, lane, 1)[0]) for lane, pending in counts]
-    # Depth first, orders are negative.
+    # If depth first, the orders are negative.
     lanes.sort(key=lambda lane: abs(lane[1][0]))
     edges = [
-        abs(connection.execute(f"SELECT {edge}(ord) FROM {table}").fetchone()[0] or 0)  # depth first, they are negative
+        abs(connection.execute(f"SELECT {edge}(ord) FROM {table}").fetchone()[0] or 0)  # negative if depth first
         for table in ("request", "failed")
         for edge in ("min", "max")
     ]
@@ -345,9 +345,9 @@ def read_snapshot(connection: sqlite3.Connection, max_marks: int, row_counts: Ro
 
 
 def write(connection: sqlite3.Connection, step: Step, row_counts: RowCounts) -> int | None:
-    """Write a step, but for items that come into the outbox.
+    """Write a step, except the items that enter the outbox.
 
-    Returns the time of the first request that is held, if it is asked for; None: there is none.
+    Returns the time of the first held request if the step wants it; None otherwise, or if there is none.
     """
     if step.ended is not None:
         _end(connection, step.ended[0], step.failed, row_counts)
@@ -357,7 +357,7 @@ def write(connection: sqlite3.Connection, step: Step, row_counts: RowCounts) -> 
         row_counts.requests += len(step.rows)
     marks = [(mark,) for mark in step.marks if mark is not None]
     if marks:
-        # Sorted: neighbours go to the same pages of the tree.
+        # Sort them, so that neighbors go to the same pages of the tree.
         new = connection.executemany("INSERT OR IGNORE INTO seen VALUES (?)", sorted(marks))
         row_counts.seen += new.rowcount
     if step.spilled:
@@ -369,7 +369,7 @@ def write(connection: sqlite3.Connection, step: Step, row_counts: RowCounts) -> 
 
 
 def _end(connection: sqlite3.Connection, order: int, failed: tuple[str, float] | None, row_counts: RowCounts) -> None:
-    """Remove a request; with the reason of a failure and its wall time, move it to the failed ones."""
+    """Remove a request, or move it to the failed requests if ``failed`` has the reason and the wall time."""
     if failed is not None:
         connection.execute(
             "INSERT INTO failed SELECT ord, lane, ?, ?, record FROM request WHERE ord = ?",
@@ -379,7 +379,7 @@ def _end(connection: sqlite3.Connection, order: int, failed: tuple[str, float] |
 
 
 GIVEN_UP = f"reason LIKE '{HostGivenUp.WORDS}%'"
-"""The condition for failed requests of hosts that were given up."""
+"""SQL condition for failed requests of hosts that were given up."""
 
 
 def has_given_up(connection: sqlite3.Connection) -> bool:
@@ -388,12 +388,12 @@ def has_given_up(connection: sqlite3.Connection) -> bool:
 
 
 def requeue(connection: sqlite3.Connection, now: float, wanted: str = "true") -> int:
-    """Queue failed requests again, as if they had never been tried. Returns how many.
+    """Queue failed requests again, as if they had never been sent, and return their number.
 
     Args:
-        connection: In a transaction; the rows were not counted yet.
-        now: The wall time, in seconds since 1970.
-        wanted: The condition for them.
+        connection: A connection in a transaction, before the rows were counted.
+        now: The wall time, in seconds since the epoch.
+        wanted: SQL condition for the requests.
     """
     rows = connection.execute(f"SELECT ord, lane, record FROM failed WHERE {wanted} ORDER BY ord")
     queued = connection.executemany(
@@ -406,14 +406,14 @@ def requeue(connection: sqlite3.Connection, now: float, wanted: str = "true") ->
 
 
 def put_items(connection: sqlite3.Connection, items: Sequence[bytes], last: int) -> int:
-    """Put items into the outbox after position ``last``. Returns how many."""
+    """Put items into the outbox after position ``last``, and return their number."""
     rows = list(enumerate(items, start=last + 1))
     connection.executemany("INSERT INTO outbox VALUES (?, ?)", rows)
     return len(rows)
 
 
 def take_spilled(connection: sqlite3.Connection, order: int, last: int) -> int:
-    """Move the spilled items of a request into the outbox, after position ``last``. Returns how many."""
+    """Move the spilled items of a request into the outbox after position ``last``, and return their number."""
     moved = connection.execute(
         "INSERT INTO outbox (position, item) SELECT ? + n, item FROM spilled WHERE ord = ? ORDER BY n", (last, order)
     ).rowcount
@@ -422,10 +422,10 @@ def take_spilled(connection: sqlite3.Connection, order: int, last: int) -> int:
 
 
 def read_outbox(connection: sqlite3.Connection, position: int, limit: int) -> list[OutboxItem]:
-    """Read up to ``limit`` items after ``position`` from the outbox, fewer if they are large.
+    """Return up to ``limit`` items after ``position`` from the outbox, fewer if they are large.
 
     Raises:
-        sqlite3.DatabaseError: One of them is not there, or is not bytes.
+        sqlite3.DatabaseError: If one of them is missing or not bytes.
     """
     found: list[OutboxItem] = []
     size = 0
@@ -449,7 +449,7 @@ def unspill(connection: sqlite3.Connection, order: int) -> None:
 
 
 def read_lanes(connection: sqlite3.Connection, wanted: Sequence[tuple[int, int]]) -> list[list[Row]]:
-    """Read the first records of each lane, as many as are wanted of it."""
+    """Return the first records of each lane, up to the lane's limit in ``wanted``."""
     return [_heads(connection, *each) for each in wanted]
 
 
@@ -464,13 +464,13 @@ def _heads(connection: sqlite3.Connection, lane: int, limit: int) -> list[Row]:
 
 
 def which_are_seen(connection: sqlite3.Connection, marks: Sequence[bytes]) -> set[bytes]:
-    """Return those of ``marks`` that were seen."""
+    """Return the seen ``marks``."""
     statement = "SELECT 1 FROM seen WHERE fingerprint = ?"
     return {mark for mark in marks if connection.execute(statement, (mark,)).fetchone() is not None}
 
 
 def due(connection: sqlite3.Connection, now: int) -> list[Row]:
-    """Read the first requests that are due at ``now``, in microseconds since 1970."""
+    """Return the first requests that are due at ``now``, in microseconds since the epoch."""
     statement = (
         "SELECT ord, lane, priority, share, record FROM request WHERE lane = ? AND priority <= ?"
         " ORDER BY priority, share, ord LIMIT ?"
@@ -487,7 +487,7 @@ def _first_due(connection: sqlite3.Connection) -> int | None:
 
 
 def is_clock_set_back(connection: sqlite3.Connection, now: float) -> bool:
-    """Return whether the newest held request was stored later than ``now``, in seconds since 1970."""
+    """Return whether the newest held request was stored later than ``now``, in seconds since the epoch."""
     statement = "SELECT record FROM request WHERE lane = ? ORDER BY abs(ord) DESC LIMIT 1"
     row = connection.execute(statement, (HELD,)).fetchone()
     if row is None:
@@ -497,9 +497,10 @@ def is_clock_set_back(connection: sqlite3.Connection, now: float) -> bool:
 
 
 def bring_forward(connection: sqlite3.Connection, now: float) -> None:
-    """Limit waits after the clock was set back to ``now``: none is longer than when its request was stored."""
+    """Shorten waits if the clock was set back to ``now``, so that none exceeds the wait when its request was stored."""
     last = -(2**63)
-    # By the order, which stays as it is: by the time, which is changed here, some would be read twice.
+    # Sort by order, which does not change. The times change here, so some requests would be read twice if sorted by
+    # time.
     statement = "SELECT ord, record FROM request WHERE lane = ? AND ord > ? ORDER BY ord LIMIT ?"
     while rows := connection.execute(statement, (HELD, last, AT_ONCE)).fetchall():
         last = rows[-1][0]

@@ -1,7 +1,7 @@
-"""The connection to a server through coredis, which only this module imports; errors mapped once.
+"""The connection to a server through coredis. Only this module imports coredis and maps its errors.
 
-coredis repeats commands by itself after a lost connection unless it is told not to. Here it never does: a step says
-itself whether it was applied, and is repeated by whoever has its number.
+By default, coredis repeats commands after a lost connection. Here it never does, because the owner of a step repeats it
+under its number, and the server reports whether the step was applied before.
 """
 
 from __future__ import annotations
@@ -32,25 +32,28 @@ __all__ = [
 ]
 
 _AWAY = re.compile(r"\b(?:LOADING|BUSY|OOM|MISCONF|READONLY|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|NOREPLICAS)\b")
-"""Words in answers of a server that will do it later: at the beginning, or further in where a script failed by it."""
+"""Words in errors of a server that will accept the command later.
+
+They start the message, or follow inside it if a script failed.
+"""
 
 _HINTS = {
     r"NOPERM|permission|can't run this command|can't access": "give its user what the docs list in `Many machines`",
     r"wrong kind of value": "something else has written one of the job's keys: delete that, or rename the job",
 }
-"""What to do where a server refuses in these words."""
+"""What to do if a server refuses with these words."""
 
 CONNECT_SECONDS = 5.0
 ROUND_SECONDS = 5.0
-"""How long a server may take for a connection, and for an answer."""
+"""Timeouts in seconds: for a connection, and for a response."""
 
 
 class StoreConnectionError(Exception):
-    """The server does not answer, or can't now: nobody knows what became of what was asked."""
+    """The server does not respond, or can't now. It is unknown whether it has run the commands."""
 
 
 Call: TypeAlias = "tuple[str, Sequence[str], Sequence[bytes | str | int]]"
-"""The name of a script, its keys, its arguments."""
+"""Name of a script, its keys and its arguments."""
 
 
 @attrs.frozen
@@ -58,10 +61,10 @@ class Address:
     """The address of a job in a server.
 
     Attributes:
-        job: The job's name.
+        job: Name of the job.
         shown: The address without user and password, for messages.
-        options: Arguments of the client.
-        is_own: Whether the command has started the server for this job, and so knows its configuration.
+        options: Keyword arguments of the client.
+        is_own: Whether the ``trawl`` command has started the server for this job, so that its configuration is known.
     """
 
     job: str
@@ -71,17 +74,19 @@ class Address:
 
     @classmethod
     def parse(cls, url: str) -> Address:
-        """Read ``redis://[user:password@]host[:port]/JOB``, ``rediss://`` or ``redis+unix://[...]/path/to/socket?job=JOB``.
+        """Parse the address of a job in a server.
 
-        After a socket's job, ``&own=1`` marks the server of that job alone, and ``&shown=DIR`` is the directory of the
-        job, which messages name.
+        Forms: ``redis://[user:password@]host[:port]/JOB``, ``rediss://`` or ``redis+unix://[...]/path/to/socket?job=JOB``.
+
+        For a socket, ``&own=1`` marks a server that was started for this job, and ``&shown=DIR`` is the job's directory
+        for messages.
 
         Raises:
-            UsageError: It is not such an address; the message does not repeat a password.
+            UsageError: If it is not such an address. The message omits the password.
         """
         what_to_do = "give redis://HOST[:PORT]/NAME, rediss://HOST[:PORT]/NAME or redis+unix:///SOCKET?job=NAME"
         scheme, _, rest = url.partition("://")
-        safe = f"{scheme}://{rest.rpartition('@')[2]}"  # a password may have a slash that is not encoded
+        safe = f"{scheme}://{rest.rpartition('@')[2]}"  # a password may contain an unencoded slash
         try:
             parts = urlsplit(url)
         except ValueError as error:
@@ -127,7 +132,7 @@ Connect: TypeAlias = "Callable[[Address], AbstractAsyncContextManager[StoreServe
 
 
 def _printable(name: str) -> str:
-    return "".join([char if char.isprintable() else quote(char) for char in name])  # a line end may fake a log line
+    return "".join([char if char.isprintable() else quote(char) for char in name])  # a line break could fake a log line
 
 
 class StoreServer:
@@ -138,35 +143,36 @@ class StoreServer:
         self._address = address
 
     async def run(self, calls: Sequence[Call], replicas: int = 0) -> list[Any]:
-        """Run scripts in one round trip, in their order; their answers. A checkpoint.
+        """Run scripts in order in one round trip, and return their responses. A checkpoint.
 
         Args:
             calls: The scripts.
-            replicas: Replicas that must have it before it counts.
+            replicas: Number of replicas that must confirm the changes.
 
         Raises:
-            StoreConnectionError: Any part of it may have been done.
-            JobError: The server refuses.
+            StoreConnectionError: If the connection failed. Any part of the scripts may have run.
+            JobError: If the server refuses a script.
         """
         import coredis.exceptions as errors  # noqa: PLC0415
 
         try:
             return await self._run(calls, replicas)
-        except errors.NoScriptError:  # the server was restarted, or is another one
+        except errors.NoScriptError:  # the server was restarted or replaced
             await self._load()
         try:
             return await self._run(calls, replicas)
-        except errors.NoScriptError as error:  # it became another one meanwhile
+        except errors.NoScriptError as error:  # it was replaced between the two calls
             raise StoreConnectionError("it has lost the scripts that it was just given") from error
 
     async def _run(self, calls: Sequence[Call], replicas: int) -> list[Any]:
         with _mapped(self._address):
             with trio.fail_after(ROUND_SECONDS):
-                # On the connection itself: a command of the client, and a pipeline more so, costs as much again.
+                # Use the connection directly, because a command of the client would cost twice as much, and a pipeline
+                # even more.
                 async with self._client.connection_pool.acquire() as connection:
                     ask = partial(connection.create_request, disconnect_on_cancellation=True)
                     asked = [ask(b"EVALSHA", scripts()[name][0], len(keys), *keys, *args) for name, keys, args in calls]
-                    # Half of the time, in milliseconds: its answer is here before the round is given up.
+                    # Half of the timeout, in milliseconds, so that the response arrives before the timeout.
                     confirmed = ask(b"WAIT", replicas, int(ROUND_SECONDS * 500)) if replicas else None
                 answers = [await each for each in asked]
                 if confirmed is not None and int(await confirmed) < replicas:
@@ -174,28 +180,28 @@ class StoreServer:
                 return answers
 
     async def read_stream(self, key: str, after: str, seconds: float) -> list[tuple[str, Mapping[bytes, bytes]]]:
-        """Return what came into a stream after an entry; wait up to so many seconds if nothing did. A checkpoint.
+        """Return the entries of a stream after one entry, waiting at most ``seconds`` for the first. A checkpoint.
 
         With 0 seconds it does not wait.
 
         Returns:
-            Of each entry its id, and its values by name.
+            The id of each entry, and its values by name.
 
         Raises:
-            StoreConnectionError: The server does not answer.
+            StoreConnectionError: If the server does not respond.
         """
         with _mapped(self._address):
             with trio.fail_after(ROUND_SECONDS + seconds):
-                milliseconds = int(seconds * 1e3) or None  # 0 would wait for ever
+                milliseconds = int(seconds * 1e3) or None  # 0 would wait forever
                 found = await self._client.xread(streams={key: after}, count=1000, block=milliseconds)
         entries = [] if not found else next(iter(found.values()))
         return [(text_of(entry.identifier), entry.field_values) for entry in entries]
 
     async def facts(self) -> Mapping[str, str]:
-        """Return what the server says of itself and of its configuration. A checkpoint.
+        """Return the server's facts about itself and its configuration. A checkpoint.
 
         Raises:
-            StoreConnectionError: It does not answer.
+            StoreConnectionError: If it does not respond.
         """
         import coredis.exceptions as errors  # noqa: PLC0415
 
@@ -204,7 +210,7 @@ class StoreServer:
                 facts = {str(key): str(value) for key, value in (await self._client.info()).items()}
                 try:
                     found = await self._client.config_get(["*"])
-                except (errors.ResponseError, errors.AuthorizationError):  # managed servers do not tell
+                except (errors.ResponseError, errors.AuthorizationError):  # managed servers hide it
                     found = {}
         for key, value in found.items():
             facts[f"config.{text_of(key)}"] = text_of(value)
@@ -224,12 +230,12 @@ def _mapped(address: Address) -> Generator[None, None, None]:
 
     try:
         yield
-    except Exception as raised:  # Cancelled, alone or in a group, passes
+    except Exception as raised:  # Cancelled is not an Exception and passes
         error = raised
         while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
             error = error.exceptions[0]
         if isinstance(error, StoreConnectionError | TrawlError) and error is not raised:
-            # Without the group of the client's nursery, so that it is known for what it is.
+            # Raise it without the group of the client's nursery, so that callers recognize it.
             raise error from error.__cause__
         if isinstance(error, StoreConnectionError | errors.NoScriptError):
             raise
@@ -247,7 +253,8 @@ def _mapped(address: Address) -> Generator[None, None, None]:
         if isinstance(error, lost) and not is_refusal:
             raise StoreConnectionError(words if tls is None else f"{words} (TLS: {tls.reason or tls})") from error
         if isinstance(error, errors.RedisError):
-            # The client takes its word away from these. Unblocked is who waits at a server that becomes a replica.
+            # coredis strips the error code from these messages. UnblockedError means that the server became a replica
+            # during a blocking call.
             later = errors.ReadOnlyError | errors.UnblockedError | errors.ClusterDownError | errors.TryAgainError
             if isinstance(error, later) or _AWAY.search(words):
                 raise StoreConnectionError(words) from error
@@ -256,7 +263,7 @@ def _mapped(address: Address) -> Generator[None, None, None]:
 
 
 def _tls_error(error: BaseException) -> ssl.SSLError | None:
-    """Return the error of TLS that an error came from."""
+    """Return the TLS error that caused an error; None if none did."""
     found: BaseException | None = error
     for _ in range(10):
         if found is None or isinstance(found, ssl.SSLError):
@@ -266,10 +273,10 @@ def _tls_error(error: BaseException) -> ssl.SSLError | None:
 
 
 def refusal_words(words: str) -> str:
-    """Return what a server says when it refuses, with what to do.
+    """Return a server's message of refusal, with the fix if it is known.
 
     Raises:
-        StoreConnectionError: It refuses now, and may not later.
+        StoreConnectionError: If the server may accept the command later.
     """
     if _AWAY.search(words):
         raise StoreConnectionError(words)
@@ -278,10 +285,10 @@ def refusal_words(words: str) -> str:
 
 @asynccontextmanager
 async def connect(address: Address) -> AsyncGenerator[StoreServer, None]:
-    """Hold a connection to a server. Enter and leave it in one task: the client has a nursery.
+    """Hold a connection to a server. Enter and leave the block in one task, because the client has a nursery.
 
     Raises:
-        UsageError: coredis is not installed.
+        UsageError: If coredis is not installed.
     """
     try:
         import coredis  # noqa: PLC0415
@@ -296,7 +303,7 @@ async def connect(address: Address) -> AsyncGenerator[StoreServer, None]:
         verify_version=False,
     )
     theirs = logging.getLogger("coredis")
-    if theirs.level == logging.NOTSET:  # ours says once that a server is away
+    if theirs.level == logging.NOTSET:  # trawl logs once that a server is away
         theirs.setLevel(logging.WARNING)
     with _mapped(address):
         async with client:

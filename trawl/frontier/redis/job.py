@@ -1,23 +1,24 @@
 """A job in a server: numbered steps, one round trip at a time, under a lease.
 
-Theory of operation. One long task, which :mod:`trawl.frontier.redis.startup` starts, owns the connection. Tasks hand in
-steps and readings and wait; what comes while a round trip is under way goes with the next one, as one step of the
-session::
+Theory of operation. One long task, which :mod:`trawl.frontier.redis.startup` starts, owns the connection. Other tasks
+submit steps and reads and wait. Steps and reads that are submitted during a round trip are sent with the next one, and
+the steps become one step of the session::
 
-    what others do ◄────── share.lua, when it is due: :mod:`trawl.frontier.redis.sessions`
-    readings ─────────────► next, in the same round trip
-    steps of many tasks ──► one numbered step ──► apply.lua ──► ok: memory follows, in the order of the steps
+    other sessions ◄────── share.lua, when it is due: :mod:`trawl.frontier.redis.sessions` reads ────────────────► next,
+    in the same round trip steps of many tasks ──► one numbered step ──► apply.lua ──► ok: memory is updated in the
+    order of the steps
 
-A step has a number, one more than the last. Where an answer was lost, the same step is sent again under the same
-number: the server applies it once. A server that has a lower number has lost steps (it was restarted from an older
-state), and one that does not know the session has ended it, because its lease was over; both end this process's part,
-and the job goes on from what the server has.
+Steps are numbered consecutively. If a response is lost, the same step is sent again under the same number, and the
+server applies it only once. If the server has a lower number, it has lost steps, because it was restarted from an older
+state. If the server does not know the session, it has ended the session because its lease expired. In both cases this
+process stops working on the job, and the job continues from the state in the server.
 
-While the server is away nothing is lost and nothing ends. Steps wait. What was sent may end, and nothing is sent once
-the lease may be over: its deadline is counted from before the call that renewed it, and is nine tenths of its length,
-so nothing of this process is on the wire when another may have its parts. After that everything goes on.
+While the server is unreachable, nothing is lost and nothing ends. Steps wait. Requests in flight may finish, but
+nothing is sent once the lease may have expired. The deadline is nine tenths of the lease, counted from before the call
+that renewed it, so this process has no requests in flight when another process may take its parts. When the server is
+back, everything continues.
 
-Length: the steps that are handed in, and the round trips that carry them, share one state and one story.
+Length: submitting steps and doing the round trips that carry them share one state.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ _LANES_AT_ONCE = 32
 
 
 class _QueueEntry(Generic[T]):
-    """A step or a reading that was handed in, and what memory made of its answer."""
+    """A submitted step or read, and the value that memory derived from the response."""
 
     __slots__ = ("applied", "result", "what")
 
@@ -93,27 +94,27 @@ class _QueueEntry(Generic[T]):
 
 
 class _Pipeline:
-    """Steps and readings of one round trip, and the tasks that wait for it: a pipeline in Redis's sense.
+    """Steps and reads of one round trip, and the tasks that wait for it: a pipeline in Redis's sense.
 
-    What was handed in is carried out: a cancel is heard when it is, or once the server is away. A shield and an event
-    for each task would cost more than all else that is done here for a step.
+    Submitted work is carried out. A cancellation takes effect when the work is done, or once the server is away. A
+    shield and an event for each task would cost more than everything else that is done here for a step.
     """
 
     __slots__ = ("_is_away", "_is_done", "_waiting", "calls", "new", "readings", "steps")
 
     def __init__(self) -> None:
         self.steps: list[_QueueEntry[Any]] = []
-        self.new: list[tuple[int, int]] = []  # requests whose marks decide: the number of the step, and of the row
+        self.new: list[tuple[int, int]] = []  # rows stored only if their marks are new, as numbers of step and row
         self.readings: list[_QueueEntry[Any]] = []
-        self.calls: list[Call] | None = None  # once they are made; the same ones are repeated
+        self.calls: list[Call] | None = None  # set once, because a repetition sends the same calls
         self._waiting: list[trio.lowlevel.Task] = []
         self._is_away = False
         self._is_done = False
 
     async def ended(self) -> None:
-        """Wait until it is done, or nothing more is. A checkpoint."""
+        """Wait until the round trip is done or the job has ended. A checkpoint."""
         task = trio.lowlevel.current_task()
-        while not self._is_done:  # once the server is away it waits anew, and is cancelled if it was before
+        while not self._is_done:  # woken when the server goes away, it waits again, and a pending cancel is delivered
             self._waiting.append(task)
             try:
                 await trio.lowlevel.wait_task_rescheduled(self._cancelled)
@@ -122,12 +123,12 @@ class _Pipeline:
                 raise
 
     def end(self) -> None:
-        """Have all that wait go on."""
+        """Wake all waiting tasks."""
         self._is_done = True
         self._wake()
 
     def went_away(self) -> None:
-        """Let those that are cancelled wait no more."""
+        """Let cancelled tasks stop waiting."""
         self._is_away = True
         self._wake()
 
@@ -144,15 +145,16 @@ class RedisJob(Job):
     """A job in a server; :func:`~trawl.frontier.redis.startup.open_job` makes it.
 
     Args:
-        address: Where it is.
+        address: The address of the job.
         session: The session that has joined it.
-        state: What ``state.lua`` tells.
-        lease: The length of the session's lease, in seconds.
-        replicas: Replicas that must have each step before it counts.
+        state: The result of ``state.lua``.
+        lease: Length of the session's lease, in seconds.
+        replicas: Number of replicas that must have each step before it counts.
 
     Attributes:
         session: The session.
-        serving: The scope of the long task, which is shielded: where all is cancelled, closing the job needs it.
+        serving: The shielded cancel scope of the long task, which closing the job needs even if everything is
+            cancelled.
     """
 
     session: JobSession
@@ -180,7 +182,7 @@ class RedisJob(Job):
         self._wanted = trio.Event()
         self._failure: JobError | None = None
         live = {text_of(session) for session in state[5][::2]}
-        # Requests whose sessions are gone come back, and will give what they have spilled again.
+        # Requests of ended sessions are pending again, and will yield their spilled items again.
         self._orphans = [each for each in map(text_of, state[7]) if each.partition(" ")[0] not in live]
         self._changed_parts: set[int] = set()
         self._has_started = False
@@ -191,13 +193,13 @@ class RedisJob(Job):
 
     @property
     def failure(self) -> JobError | None:
-        """The error after which nothing is written any more."""
+        """The error that ended writing; None if there is none."""
         return self._failure
 
-    # What the frontier and the feeds ask.
+    # Called by the frontier and the feeds.
 
     def number_of(self, lane: LaneKey) -> int:
-        """Return a lane's number: its part, and the rest of a hash of its key."""
+        """Return a lane's number, made of its part and the rest of a hash of its key."""
         return number_in(part_of_lane(lane), hash_of(lane))
 
     def held_number(self, lane: LaneKey) -> int:
@@ -205,22 +207,23 @@ class RedisJob(Job):
         return number_in(part_of_lane(lane), HELD)
 
     def is_here(self, number: int) -> bool:
-        """Return whether the lane of a number is in a part of this session."""
+        """Return whether the lane with this number is in a part of this session."""
         return part_in(number) in self.session.owned
 
     def orders_after(self, last: int) -> Callable[[], int]:
-        """Return what gives orders of coming, by the time since the job began and the session."""
+        """Return a function that returns arrival orders, made of the time since the job started and the session."""
         return self.session.order
 
     def follow(self, follower: JobFrontier) -> None:
-        """Have changes told to ``follower``, those since the job was opened at once."""
+        """Pass changes to ``follower`` from now on, and the changes since the job was opened at once."""
         self.session.follow(follower)
 
     async def apply(self, step: Step, applied: Callable[[StepResult], T]) -> T:
         """Write a step with the next round trip. A checkpoint.
 
         Raises:
-            JobError: The job is another process's now, the server has lost steps, or it is away and this was cancelled.
+            JobError: If the job belongs to another process now, the server has lost steps, or it is away and this call
+                was cancelled.
         """
         await trio.lowlevel.checkpoint_if_cancelled()
         self.check()
@@ -237,7 +240,7 @@ class RedisJob(Job):
 
         def hear(answer: list[Any]) -> None:
             found, at = [], 0
-            if not answer:  # much has arrived, which was heard of first: the caller asks again
+            if not answer:  # more arrivals came first than one call returns; the caller reads again
                 return
             for _ in wanted:
                 found.append([row_of(member) for member in answer[at + 1 : at + 1 + answer[at]]])
@@ -247,14 +250,17 @@ class RedisJob(Job):
         await self._read_queue(args, hear)
 
     async def read_due(self, lanes: Sequence[int], now: int) -> list[Row]:
-        """Read the first requests of lanes of held ones that are due, in microseconds since 1970. A checkpoint."""
+        """Read the first due requests of lanes of held requests; ``now`` is in microseconds since the epoch.
+
+        A checkpoint.
+        """
         limit = AT_ONCE // max(1, len(lanes))
         return await self._read_held(
             [(start_of_lane(lane), key_of((0, lane, now + 1, 0.0))[:16], limit) for lane in lanes]
         )
 
     async def read_snapshot(self, max_marks: int, now: float) -> Snapshot:
-        """Read what a frontier begins with: lanes come with :meth:`follow`. A checkpoint."""
+        """Read the initial state of a frontier. The lanes come with :meth:`follow`. A checkpoint."""
         await self._bring_forward(now)
         return Snapshot((), 0, self._seen, () if not self._seen else None)
 
@@ -264,11 +270,11 @@ class RedisJob(Job):
         return found[::2]
 
     async def requeue_failed(self, now: float, *, are_given_up: bool = False) -> list[Row]:
-        """Queue failed requests again, as if they had never been tried. Returns their rows. A checkpoint.
+        """Queue failed requests again, as if they had never been sent, and return their rows. A checkpoint.
 
         Args:
-            now: The wall time, in seconds since 1970.
-            are_given_up: Only those of hosts that were given up.
+            now: The wall time, in seconds since the epoch.
+            are_given_up: Whether to queue only requests of hosts that were given up.
         """
         rows: list[Row] = []
         others = 0
@@ -293,12 +299,12 @@ class RedisJob(Job):
         return len(rows)
 
     async def aclose(self) -> None:
-        """Write what was kept, and give the job free for the next process. A checkpoint; cancelled, it does so too.
+        """Write the kept values, and release the job for the next process. A checkpoint. Also works if cancelled.
 
-        Where the server is away that is given up after a while: the next process waits for the end of the lease.
+        If the server is away, this gives up after 8 seconds. The next process then waits for the end of the lease.
 
         Raises:
-            JobError: The saved values could not be written.
+            JobError: If the saved values could not be written.
         """
         with trio.move_on_after(_CLOSE_SECONDS, shield=True):
             try:
@@ -321,7 +327,7 @@ class RedisJob(Job):
         return items
 
     async def _read_queue(self, args: Sequence[bytes | str | int], hear: Callable[[list[Any]], T]) -> T:
-        """Read requests, having heard of all that arrived before."""
+        """Read requests, after processing all earlier arrivals."""
 
         def hear_both(answer: list[Any]) -> T:
             self.session.hear_arrived(answer[0])
@@ -337,7 +343,7 @@ class RedisJob(Job):
         return [(*self._place(each), each[KEY_BYTES:]) for each in answer if isinstance(each, bytes)]
 
     async def _bring_forward(self, now: float) -> None:
-        """Limit waits after the clock was set back, of what is held when the job is opened."""
+        """Shorten the waits of requests that are held when the job is opened, if the clock was set back."""
         changed: dict[int, None] = {}
         todo = [(held.number, start_of_lane(held.number)) for held in self.session.held]
         while todo:
@@ -363,10 +369,10 @@ class RedisJob(Job):
         except ValueError as error:
             raise self.damaged(str(error)) from error
 
-    # Handing in, and waiting.
+    # Submitting work and waiting for it.
 
     async def _read(self, call: Call, hear: Callable[[Any], T]) -> T:
-        """Run a script that changes nothing with the next round trip, before the steps that were handed in with it."""
+        """Run a read-only script in the next round trip, before the steps of that round trip."""
         await trio.lowlevel.checkpoint_if_cancelled()
         self.check()
         given = _QueueEntry(call, hear)
@@ -375,25 +381,25 @@ class RedisJob(Job):
         return given.result
 
     async def _carried_out(self) -> None:
-        """Wait until what was handed in now is carried out."""
+        """Wait until the work submitted so far is done."""
         self._wanted.set()
         try:
             await self._open.ended()
-        except trio.Cancelled:  # the server is away, and nobody can wait for it any more
+        except trio.Cancelled:  # the server is away, and this task must not wait longer
             words = f"job {self.name}: its server is away ({self.lease.away_reason}); nothing of it is lost"
             self.fail(JobError(words, self.name))
             raise
         self.check()
 
     def check(self) -> None:
-        """Raise the error after which nothing is written any more, if there is one."""
+        """Raise the error that ended writing, if there is one."""
         if self._failure is not None:
             raise type(self._failure)(str(self._failure), self._failure.directory) from self._failure
         if self.is_over:
             raise JobError(f"job {self.name}: it is closed", self.name)
 
     def fail(self, error: JobError) -> None:
-        """End the writing with an error."""
+        """End writing with an error."""
         if self._failure is None:
             self._failure = error
         self._let_go()
@@ -401,7 +407,7 @@ class RedisJob(Job):
         self._wanted.set()
 
     def end(self) -> None:
-        """Have all that wait go on, as nothing more is done."""
+        """Wake all waiting tasks, because the job has ended."""
         self._has_ended.set()
         self._let_go()
 
@@ -410,14 +416,14 @@ class RedisJob(Job):
             if pipeline is not None:
                 pipeline.end()
 
-    # What the session asks.
+    # Called by the session.
 
     def stir(self) -> None:
-        """Have the long task look at once whether there is something to do."""
+        """Wake the long task, so that it checks for work."""
         self._wanted.set()
 
     def started(self) -> None:
-        """Have it written with the next step that ``start()`` has come to its end."""
+        """Record with the next step that ``start()`` was read to its end."""
         self._has_started = True
 
     async def refresh(self) -> None:
@@ -438,7 +444,7 @@ class RedisJob(Job):
     # The long task.
 
     async def rounds(self, server: StoreServer) -> StoreConnectionError | None:
-        """Do round trips until the job is closed, has failed, or the server is away, which is returned."""
+        """Do round trips until the job is closed or has failed, or return the error if the server is away."""
         try:
             while self._failure is None:
                 if not await self._anything():
@@ -454,16 +460,16 @@ class RedisJob(Job):
             return await self._ended(server, error)
         except JobError as error:
             self.fail(error)
-        except (ValueError, TypeError, LookupError) as error:  # something else wrote into the store
+        except (ValueError, TypeError, LookupError) as error:  # another program wrote into the store
             self.fail(self.damaged(f"its server gave what can't be read: {error!r}"))
         self.end()
         return None
 
     async def _ended(self, server: StoreServer, error: SessionEnded) -> StoreConnectionError | None:
-        """Fail, as the session was ended, or as there is no such job any more."""
+        """Fail because the session was ended, or because the job no longer exists."""
         try:
             (head,) = await server.run([("head", [self._keys.head], [0])])
-        except StoreConnectionError as away:  # asked again once it is back
+        except StoreConnectionError as away:  # retried when it is back
             return away
         begun = texts_of(head).get("begun")
         if begun == self._begun:
@@ -476,10 +482,10 @@ class RedisJob(Job):
         return None
 
     async def _anything(self) -> bool:
-        """Wait until there is something to do; False: the job is closed."""
+        """Wait until there is work, and return True, or False if the job is closed or has failed."""
         while self._running is None:
             if self._open.steps or self._open.readings:
-                await trio.lowlevel.checkpoint()  # tasks that are about to run now hand in too
+                await trio.lowlevel.checkpoint()  # lets tasks that are about to run submit too
                 self._running, self._open = self._open, _Pipeline()
             elif self._is_closing:
                 return False
@@ -496,7 +502,7 @@ class RedisJob(Job):
 
     @property
     def _next_look(self) -> float:
-        """The instant at which something is to be done even if nobody hands anything in."""
+        """Event loop time, in seconds, of the next round trip even if no work is submitted."""
         return min(self._renew_at, self.session.poll_at)
 
     async def _round(self, server: StoreServer) -> None:
@@ -516,7 +522,7 @@ class RedisJob(Job):
         if pipeline is None:
             self._hear_session(told)
         else:
-            self._running = pipeline  # it failed meanwhile, if it is no more
+            self._running = pipeline
             self._hear(pipeline, answers, told)
         if renews:
             self._renewed(began)
@@ -527,7 +533,7 @@ class RedisJob(Job):
     def _renewed(self, began: float) -> None:
         lease = self.lease
         now = trio.current_time()
-        # From before the call: the server counts from when it came there.
+        # Count from before the call, because the server counts from when it received the call.
         lease.renew(began + SAFE * self._lease_seconds)
         self._renew_at = began + self._lease_seconds / 4.0
         if lease.away_since is not None:
@@ -535,7 +541,7 @@ class RedisJob(Job):
             lease.away_since = None
 
     def went_away(self, why: StoreConnectionError) -> None:
-        """Say that the server is away; steps wait, and whoever is cancelled waits no more."""
+        """Record that the server is away. Steps wait, and cancelled tasks stop waiting."""
         self._renew_at = -math.inf
         self.session.was_away = True
         lease, now = self.lease, trio.current_time()
@@ -549,13 +555,13 @@ class RedisJob(Job):
                 pipeline.went_away()
 
     def give_up(self, error: TrawlError) -> None:
-        """End the job with an error: its server will not have this process any more."""
+        """End the job with an error, because its server no longer accepts this process."""
         self.fail(error if isinstance(error, JobError) else JobError(str(error), self.name))
         self._has_ended.set()
 
     @property
     def is_over(self) -> bool:
-        """True if nothing more is to be done."""
+        """True if the job has ended in this process."""
         return self._has_ended.is_set()
 
     def _calls(self, pipeline: _Pipeline) -> list[Call]:
@@ -594,10 +600,10 @@ class RedisJob(Job):
             self._hear_end(self.session.hear(told))
 
     def _hear(self, pipeline: _Pipeline, answers: list[Any], told: Any) -> None:
-        """Let memory follow: what was told of the job, the readings, and the steps, in the order of their making.
+        """Update memory with the news of the job, the reads and the steps, in the order in which they happened.
 
-        Where the step was applied in an earlier round trip, whose answer was lost, it was made before the others: a
-        part that it gave back may be taken again by now, with what it stored there.
+        If the step was applied in an earlier round trip whose response was lost, process it before the others. A part
+        that it released may have been taken again by now, with the requests that the step stored there.
         """
         written = answers.pop() if pipeline.steps else None
         if written is not None and written[0] not in (b"ok", b"again"):
@@ -635,7 +641,7 @@ class RedisJob(Job):
             given.result = given.applied(written_now)
 
     def _hear_end(self, end: int, own: Sequence[bytes] | None = ()) -> None:
-        """Take in where the items end, of which ``own`` were put in by this session; None: nobody knows how many."""
+        """Process the position of the last item; ``own`` are the items of this session, or None if unknown."""
         if end <= self.outbox.end:
             return
         are_all = own is not None and end - len(own) == self.outbox.end
@@ -647,7 +653,7 @@ class RedisJob(Job):
 def _write(
     step: Step, args: list[bytes | str | int], keys: Keys, session: int, number_of: Callable[[str], int]
 ) -> list[int]:
-    """Append a step's operations, as ``apply.lua`` reads them. Returns the rows that it refuses if they were seen."""
+    """Append a step's operations for ``apply.lua``, and return the rows that it refuses if they were seen."""
     new = []
     if step.ended is not None:
         if step.failed is None:

@@ -1,38 +1,40 @@
-"""The form in which a job is in a server: names of keys, sort keys of requests, scripts.
+"""The format of a job in a server: names of keys, sort keys of requests, scripts.
 
 ======================  ======  ======================================================================================
 key                     type    content
 ======================  ======  ======================================================================================
-``{JOB}:job``           hash    the head: format, parts, sets of marks, digest of the public suffixes, when it began;
-                                the number of the last session, the server's run id and since when, the latest time
-                                and how far it is ahead of a clock that was set back, parts owned, sessions that
-                                take none (guests) and that starve, marks, the last item, the last one that the feeds
-                                have, who reads ``start()`` (or ``done``), who exports the items; when the first of
-                                those began that work now, pages, requests in flight, items and errors since then;
-                                how often parts have changed hands
+``{JOB}:job``           hash    the head: format, parts, number of sets of marks, digest of the public suffixes, time
+                                of the job's start; number of the last session, the server's run id and its start
+                                time, the latest time and its lead over a clock that was set back, number of owned
+                                parts, of sessions without parts (guests) and of starving sessions, number of marks,
+                                position of the last item and of the last item in the feeds, the session that reads
+                                ``start()`` (or ``done``), the session that exports items; start time of the current
+                                sessions, pages, requests in flight, items and errors since then; number of changes
+                                of owners
 ``{JOB}:u``             zset    sessions by the end of their leases
-``{JOB}:n``             hash    of each session: ``SESSION name``, ``works``, ``parts``, ``step``, ``takings``,
+``{JOB}:n``             hash    for each session: ``SESSION name``, ``works``, ``parts``, ``step``, ``takings``,
                                 ``arrived``, ``says``, ``starves``, ``counts``
-``{JOB}:own``           hash    the session that owns a part; ``!``: one that did not give it back; none: it is free
-``{JOB}:q``             zset    requests, ordered by their bytes: lane (8: part and hash), minus priority (8), minus
-                                share (8), order (8), record
+``{JOB}:own``           hash    the session that owns a part; ``!`` if it ended without releasing the part; a part
+                                without an entry is free
+``{JOB}:q``             zset    requests, ordered by their bytes: lane (8: part and hash), negated priority (8), negated
+                                share (8), arrival order (8), record
 ``{JOB}:a``             zset    arrivals: ``SESSION:NUMBER:`` and the request
 ``{JOB}:s:K``           set     64-bit marks of fingerprints, few enough in each for Redis to store them as integers
-``{JOB}:i``             stream  items on their way to the feeds, by position
-``{JOB}:k``             hash    what is kept: cookies, statistics
-``{JOB}:v``             hash    what is kept of a part: MessagePack of a map
+``{JOB}:i``             stream  items that the feeds have not written yet, by position
+``{JOB}:k``             hash    kept values, such as cookies and statistics
+``{JOB}:v``             hash    kept values of each part: MessagePack of a map
 ``{JOB}:f``             zset    failed requests by time: key (32), length of the reason (4), reason, record
 ``{JOB}:p``             set     ``SESSION ORDER`` of requests with spilled items
 ``{JOB}:p:SESSION:N``   list    the items that a running callback of a session has spilled
-``{JOB}:c``             ..      for a moment: what is tried when a session begins
+``{JOB}:c``             ..      temporary: for trying commands when a session starts
 ``{JOB}:x:…``           ..      shared scopes: ``s`` hash of scopes, ``l`` zset of their lines, ``a`` hash of asks,
-                                ``k`` zset of asks by session, ``m`` zset of sessions by when they were heard, ``d``
-                                zset of tokens by deadline, ``o`` zset of scopes by when they open, ``w`` hash of
-                                numbers, ``nSESSION`` stream of what a session is to hear
+                                ``k`` zset of asks by session, ``m`` zset of sessions by their last contact, ``d``
+                                zset of tokens by deadline, ``o`` zset of scopes by opening time, ``w`` hash of
+                                numbers, ``nSESSION`` stream of news for a session
 ======================  ======  ======================================================================================
 
-The braces are a hash tag: all of a job is in one slot, and one script sees all of it. Instants are microseconds of the
-server's clock.
+The braces are a hash tag, so that a cluster would keep all keys of a job in one slot and one script can use all of
+them. Times are in microseconds of the server's clock.
 """
 
 from __future__ import annotations
@@ -65,14 +67,17 @@ __all__ = [
 ]
 
 FORMAT = 2
-"""The version of this form."""
+"""Version of this format."""
 
 SUBSETS = 65536
-"""Sets that the marks are spread over. 64-bit integers in a set take 10 bytes each as long as the set has at most 512
-of them (``set-max-intset-entries``), and 64 beyond: up to 33 million marks."""
+"""Number of sets for the marks.
+
+64-bit integers take 10 bytes each in a set of at most 512 (``set-max-intset-entries``) and 64 bytes in a larger set. So
+up to 33 million marks take 10 bytes each.
+"""
 
 KEY_BYTES = 32
-"""Bytes of a request's sort key."""
+"""Bytes in a request's sort key."""
 
 _MIDDLE = 1 << 63
 _ALL = (1 << 64) - 1
@@ -82,21 +87,21 @@ class Keys:
     """Names of the keys of a job.
 
     Args:
-        job: The job's name, of any characters.
+        job: The job's name, with any characters.
 
     Attributes:
-        head: What it says of itself.
+        head: Facts about the job.
         deadlines: Sessions by the end of their leases.
-        sessions: What is noted of each session.
-        owners: Who has each part.
+        sessions: Notes on each session.
+        owners: The owner of each part.
         queue: Requests.
-        arrivals: Requests that are on their way to their sessions.
+        arrivals: Requests that their sessions have not received yet.
         items: Items.
-        kept: What is kept.
-        kept_of: What is kept of each part.
+        kept: Kept values.
+        kept_of: Kept values of each part.
         failed: Failed requests.
         spilled: Requests with spilled items.
-        tried: What is tried when a session begins.
+        tried: A key for trying commands when a session starts.
     """
 
     __slots__ = (
@@ -105,7 +110,7 @@ class Keys:
     )
 
     def __init__(self, job: str) -> None:
-        self._tag = f"{{{quote(job, safe='')}}}"  # no brace of the name can end the hash tag
+        self._tag = f"{{{quote(job, safe='')}}}"  # quoted, because a brace in the name would end the hash tag
         self.head: str = f"{self._tag}:job"
         self.deadlines: str = f"{self._tag}:u"
         self.sessions: str = f"{self._tag}:n"
@@ -154,24 +159,24 @@ class Keys:
 
 
 def mark_of(fingerprint: bytes) -> tuple[int, int]:
-    """Return the set and the mark of a fingerprint: 80 bits, so that of 10^9 fingerprints none is taken for another."""
+    """Return the set and the mark of a fingerprint. They have 80 bits, so 10^9 fingerprints will not collide."""
     digest = blake2b(fingerprint, digest_size=10).digest()
     return int.from_bytes(digest[8:], "big") % SUBSETS, int.from_bytes(digest[:8], "big", signed=True)
 
 
 def key_of(place: Place | Row) -> bytes:
-    """Return the sort key of a request: bytes that compare as its lane, minus priority, minus share and order do."""
+    """Return the sort key of a request, whose bytes sort by lane, negated priority, negated share and arrival order."""
     order, lane, priority, share = place[:4]
     bits: int = struct.unpack(">Q", struct.pack(">d", share))[0]
-    bits = bits ^ _ALL if bits & _MIDDLE else bits | _MIDDLE  # as integers these compare as the numbers do (IEEE 754)
+    bits = bits ^ _ALL if bits & _MIDDLE else bits | _MIDDLE  # these integers sort like the floats (IEEE 754)
     return struct.pack(">QQQQ", lane + _MIDDLE, priority + _MIDDLE, bits, order + _MIDDLE)
 
 
 def place_of(key: bytes) -> Place:
-    """Return the place that a sort key, or what begins with one, stands for.
+    """Return the place that a sort key, or a value that starts with one, stands for.
 
     Raises:
-        ValueError: It is too short.
+        ValueError: If it is too short.
     """
     if len(key) < KEY_BYTES:
         raise ValueError(f"a request of {len(key)} bytes")
@@ -189,42 +194,42 @@ def failed_parts(member: bytes) -> tuple[bytes, bytes]:
 
 
 def row_of(member: bytes) -> Row:
-    """Return the row of a request as it is in the queue.
+    """Return the row of a request from its form in the queue.
 
     Raises:
-        ValueError: It is too short.
+        ValueError: If it is too short.
     """
     return (*place_of(member), member[KEY_BYTES:])
 
 
 def start_of_lane(lane: int) -> bytes:
-    """Return what all keys of a lane are above."""
+    """Return a lower bound of all sort keys of a lane."""
     return struct.pack(">Q", lane + _MIDDLE)
 
 
 def end_of_lane(lane: int) -> bytes:
-    """Return what all keys of a lane are below."""
+    """Return an upper bound of all sort keys of a lane."""
     return struct.pack(">Q", lane + _MIDDLE) + b"\xff" * (KEY_BYTES - 7)
 
 
 def kept_of(flat: Sequence[Any]) -> dict[str, bytes]:
-    """Return saved values by name, of a hash as a server gives it."""
+    """Return the saved values of a hash by name, from the server's flat list."""
     return {text_of(name): bytes(value) for name, value in zip(flat[::2], flat[1::2], strict=True)}
 
 
 def texts_of(flat: Sequence[Any]) -> dict[str, str]:
-    """Return texts by name, of a hash as a server gives it."""
+    """Return the strings of a hash by name, from the server's flat list."""
     return {text_of(name): text_of(value) for name, value in zip(flat[::2], flat[1::2], strict=True)}
 
 
 def text_of(value: object) -> str:
-    """Return what a server gives as text."""
+    """Return a value from a server as a string."""
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
 @cache
 def scripts() -> Mapping[str, tuple[str, str]]:
-    """Read the scripts: of each name its SHA-1, by which a server knows it, and its text."""
+    """Return the scripts by name: the SHA-1 that identifies a script in the server, and its text."""
     found = {}
     for path in sorted((Path(__file__).parent / "scripts").glob("*.lua")):
         text = path.read_text("utf-8")

@@ -236,7 +236,7 @@ class StoreLine:
                     await use(server)
                     return
             except StoreConnectionError as error:
-                if pause >= _SAID_AT > pause / 2.0 and self._lease.away_since is None:  # that is said by the job
+                if pause >= _SAID_AT > pause / 2.0 and self._lease.away_since is None:  # the job logs other outages
                     words = "job %s: its server does not answer for shared scopes (%s): nothing that needs them is sent"
                     logger.warning(words, self._address.shown, error)
             await trio.sleep(pause * random.uniform(0.5, 1.0))
@@ -264,8 +264,8 @@ class StoreLine:
         for each in told:
             if isinstance(each, _SendRecord) and self._sends.get(each.number) is each:
                 del self._sends[each.number]
-        # Move these asks to the end of the dict, because each round looks at the first ones.
-        for _, number in looks:  # others are looked at next time
+        # Move these asks to the end of the dict, because each round reports the first ones.
+        for _, number in looks:  # later rounds report the others
             if number in self._asks:
                 self._asks[number] = self._asks.pop(number)
         self._hear(answer, began)

@@ -1,6 +1,7 @@
-"""Reports on a job in a server from outside, for ``trawl job``: as :mod:`trawl.frontier.inspect` does for a directory.
+"""Reports on a job in a server, for ``trawl job``. :mod:`trawl.frontier.inspect` does the same for a directory.
 
-Reading disturbs nobody. Queueing failed requests again joins the job for a moment. These functions run Trio themselves.
+Reading does not disturb the processes of the job. Queueing failed requests again joins the job for a moment. These
+functions call ``trio.run`` themselves.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ __all__ = ["export_pending", "failures", "inspect_job", "requeue_failed", "wish"
 T = TypeVar("T")
 
 AT_ONCE = 500
-"""Requests, or lanes, of one reading."""
+"""Maximum number of requests or lanes in one read."""
 
 
 def inspect_job(url: str, *, has_scopes: bool = True) -> JobReport:
@@ -44,11 +45,11 @@ def inspect_job(url: str, *, has_scopes: bool = True) -> JobReport:
 
     Args:
         url: Its address.
-        has_scopes: Count the pending requests by scope, which looks at each host of the job.
+        has_scopes: Whether to count the pending requests by scope, which reads every lane of the job.
 
     Raises:
-        JobError: The server does not answer, or refuses; or it is of another release.
-        UsageError: There is no job, or the address is wrong.
+        JobError: If the server does not respond or refuses, or another release wrote the job.
+        UsageError: If there is no job, or the address is wrong.
     """
     return _asked(url, partial(_report, has_scopes=has_scopes))
 
@@ -58,12 +59,12 @@ def failures(url: str, limit: int, *, are_given_up: bool = False) -> list[Failur
 
     Args:
         url: The job's address.
-        limit: The greatest number of them.
-        are_given_up: Return the requests of hosts that were given up instead.
+        limit: Maximum number to return.
+        are_given_up: Whether to return requests of hosts that were given up, instead of other failed requests.
 
     Raises:
-        JobError: The server does not answer, or refuses.
-        UsageError: There is no job, or the address is wrong.
+        JobError: If the server does not respond or refuses.
+        UsageError: If there is no job, or the address is wrong.
     """
 
     async def ask(ask: _Ask, keys: Keys, _: Address) -> list[Failure]:
@@ -79,17 +80,17 @@ def failures(url: str, limit: int, *, are_given_up: bool = False) -> list[Failur
 
 
 def requeue_failed(url: str, now_utc: datetime) -> int:
-    """Queue the failed requests again, each in its old place and with all its retries. Returns how many.
+    """Queue the failed requests again, each at its old place and with all its retries, and return their number.
 
     Args:
         url: The job's address.
-        now_utc: The wall time: a host that was given up before may be asked again.
+        now_utc: The wall time. A host that was given up before it may be tried again.
 
     Raises:
-        JobError: The server does not answer, or refuses.
-        UsageError: There is no job, or the address is wrong.
+        JobError: If the server does not respond or refuses.
+        UsageError: If there is no job, or the address is wrong.
     """
-    inspect_job(url, has_scopes=False)  # there is one: open_job() would make it
+    inspect_job(url, has_scopes=False)  # check that the job exists, because open_job() would create it
     address = Address.parse(url)
 
     async def requeue() -> int:
@@ -100,15 +101,15 @@ def requeue_failed(url: str, now_utc: datetime) -> int:
 
 
 def wish(url: str, what: str) -> None:
-    """Tell the processes of a job what to do; they hear it with their next renewals.
+    """Set what the processes of a job should do. They see it with their next renewals.
 
     Args:
         url: The job's address.
-        what: ``pause``: to send nothing; ``stop``: to end; "": to go on.
+        what: ``pause`` to send nothing, ``stop`` to end, or "" to continue.
 
     Raises:
-        JobError: The server does not answer, or refuses.
-        UsageError: There is no job, or the address is wrong.
+        JobError: If the server does not respond or refuses.
+        UsageError: If there is no job, or the address is wrong.
     """
 
     async def ask(ask: _Ask, keys: Keys, _: Address) -> None:
@@ -118,13 +119,13 @@ def wish(url: str, what: str) -> None:
 
 
 def export_pending(url: str) -> Iterator[bytes]:
-    """Yield each pending request as a line of JSON, by lane, those of hosts that were given up at the end.
+    """Yield each pending request as a line of JSON, by lane. Requests of hosts that were given up come last.
 
-    Values that JSON lacks are written as text.
+    Values of types that JSON lacks are written as strings.
 
     Raises:
-        JobError: The server does not answer, or refuses.
-        UsageError: There is no job, or the address is wrong.
+        JobError: If the server does not respond or refuses.
+        UsageError: If there is no job, or the address is wrong.
     """
     after = b""
     while True:
@@ -150,7 +151,7 @@ _Ask = Callable[[Call], Awaitable[Any]]
 
 
 def _asked(url: str, read: Callable[[_Ask, Keys, Address], Awaitable[T]]) -> T:
-    """Run ``read`` on a job that is there, on a connection of its own."""
+    """Run ``read`` on an existing job, with a new connection."""
     address = Address.parse(url)
 
     async def run() -> T:
@@ -162,7 +163,7 @@ def _asked(url: str, read: Callable[[_Ask, Keys, Address], Awaitable[T]]) -> T:
                 except (ValueError, TypeError, IndexError) as error:
                     words = f"job {address.shown}: what is stored in it can't be read: {error}"
                     raised = JobError(words, address.shown)
-                except Exception as error:  # raised outside of the client's nursery
+                except Exception as error:  # raised again outside of the client's nursery
                     raised = error
         except StoreConnectionError as error:
             raised = error
@@ -188,7 +189,7 @@ async def _report(ask: _Ask, keys: Keys, address: Address, *, has_scopes: bool) 
     sessions = _sessions(told, left, dict(zip(notes[::2], notes[1::2], strict=True)))
     names = [session.name for session in sessions if session.lease_left > 0]
     given_up = 0
-    if failed and has_scopes:  # else, once a second, all count as failed
+    if failed and has_scopes:  # a report every second skips this, and counts all as failed
         given_up = sum([_is_given_up(member) async for member in _failed(ask, keys)])
     return JobReport(
         name=address.shown,
@@ -209,7 +210,7 @@ async def _report(ask: _Ask, keys: Keys, address: Address, *, has_scopes: bool) 
 
 
 def _sessions(head: Mapping[str, str], left: Sequence[bytes], notes: Mapping[bytes, bytes]) -> list[SessionReport]:
-    """Return the sessions of a job, the first first."""
+    """Return the sessions of a job, ordered by number."""
     found = []
     for session, microseconds in zip(left[::2], left[1::2], strict=True):
         number = session.decode()
@@ -228,7 +229,7 @@ def _sessions(head: Mapping[str, str], left: Sequence[bytes], notes: Mapping[byt
 
 
 async def _scopes(ask: _Ask, keys: Keys) -> list[tuple[str, int]]:
-    """Count by scope: the records of a lane have the same, except in the lane of held ones."""
+    """Count pending requests by scope. All records of a lane have the same scopes, except in lanes of held requests."""
     counts: Counter[str] = Counter()
     after = b""
     while found := await ask(("survey", [keys.queue], [after, AT_ONCE])):

@@ -1,21 +1,23 @@
-"""A session: this process's membership in a job, and the parts that it owns, as one script tells it.
+"""A session: this process's membership in a job and the parts that it owns, as reported by one script.
 
-``share.lua`` is asked when the lease is to be renewed, when a step tells that a session has come or gone, and each
-quarter of a second while other sessions are there, or this one has nothing to do. It ends sessions whose leases are
-over, hands out free parts with a survey of their lanes, says how many parts are too many here, and brings what arrived.
-Nothing of it counts twice where an answer is lost:
+``share.lua`` is called when the lease must be renewed, when a step reports that a session has joined or left, and every
+quarter of a second while there are other sessions or this one is idle. It ends sessions whose leases have expired,
+hands out free parts with a survey of their lanes, reports how many parts this session has above its share, and returns
+requests that arrived from other sessions. A lost response never makes anything count twice:
 
-* Takings of parts are numbered, apart from the steps. One that was not heard of is told again, as it is then.
-* Arrivals are numbered, and are there until a later call says that they were heard. A part's survey has those that came
-  before it; they are told apart by the number of the last arrival at that time.
-* A reading of lanes brings all that arrived before it, so it never shows a request that memory does not know.
+* Takings of parts have their own numbers, separate from the steps. The script repeats a taking that this session has
+  not confirmed, in its current state.
+* Arrivals are numbered, and kept until a later call confirms them. The survey of a part contains the requests that
+  arrived before it. The number of the last arrival at that time separates the two.
+* A read of lanes also returns all earlier arrivals, so it never contains a request that memory does not know.
 
-A part is not ours from the moment at which it is given back here, though the step that says so comes later: what is
-stored in it meanwhile is found by its next owner.
+A part stops being ours as soon as it is released here, although the step that records this comes later. Requests that
+are stored in the part in between are found by its next owner.
 
-Only the job in a server has one: what it hears of others is kept apart from the steps that it writes.
+Only a job in a server has a session. This module keeps the news from other sessions separate from the steps that the
+job writes.
 
-Length: what one script tells is one object, which follows it in one order.
+Length: one object follows the results of one script in order.
 """
 
 from __future__ import annotations
@@ -54,41 +56,42 @@ if TYPE_CHECKING:
 __all__ = ["POLL", "JobSession", "packed"]
 
 POLL = 0.25
-"""Seconds between two looks at a job that others work on too."""
+"""Seconds between two checks of a job that other sessions work on too."""
 
 STARVED = 0.5
-"""Seconds for which a session has had nothing to do when others give it some of what is pending with them."""
+"""Seconds for which a session must be idle before other sessions give it some of their parts with pending requests."""
 
-_SESSION_BITS = 14  # of an order; the others are microseconds since the job began: 8 years
+_SESSION_BITS = 14  # low bits of an arrival order; the others hold 8 years in microseconds since the job started
 
 
 class JobSession:
-    """This process's session in a job in a server: its parts, and the changes that whoever crawls reads.
+    """This process's session in a job in a server: its parts, and the changes that the engine reads.
 
     ::
 
-        change = await job.session.next_change()      in one task, one after the other
+        change = await job.session.next_change()      in one task, one after another
         if isinstance(change, PartsRequired):
-            ...                                     let nothing more go to their hosts, wait for what is under way
+            ...                                     send nothing more to their hosts, and wait for requests in flight
             await job.session.give_back({part: {"throttle": blob}})
 
     Args:
         keys: The job's keys.
-        number: The number of the session: 1 for the first of the job. No two have the same.
-        elapsed: Microseconds since the job began.
-        works: Whether it takes parts.
-        exports: Whether it is to write the items to feeds.
-        shown: The job, for messages.
+        number: Number of the session, unique in the job: 1 for the first.
+        elapsed: Microseconds since the job started.
+        works: Whether the session takes parts.
+        exports: Whether the session should write items to feeds.
+        shown: The address of the job for messages.
 
     Attributes:
-        began_at: When the first of the sessions that work on the job now began, on the run clock.
-        is_first: No other session worked on the job when this one joined it.
-        owned: Its parts, each with the number of the last arrival when it was taken.
-        exporter: Who exports the items: the session, the name of its process, and microseconds of its lease.
-        heard: The number of the last arrival that was heard.
-        kept: What is kept of each part.
-        unclean: It has taken parts that no owner gave back.
-        was_away: The server was away since it was last heard.
+        began_at: Event loop time, in seconds, at which the first of the current sessions started.
+        is_first: Whether no other session worked on the job when this one joined it.
+        owned: Its parts, with the number of the last arrival at the time when each was taken.
+        exporter: The session that exports the items, the name of its process, and the rest of its lease in
+            microseconds.
+        heard: Number of the last arrival that was received.
+        kept: The kept values of each part, by name.
+        unclean: Whether it has taken parts that their owner did not release.
+        was_away: Whether the server was unreachable since its last response.
         wish: ``pause``, ``stop``, or "".
     """
 
@@ -130,42 +133,42 @@ class JobSession:
         self._polled_at = -math.inf
         self._job: RedisJob | None = None
         self._follower: JobFrontier | None = None
-        self._gained: tuple[list[tuple[int, Row]], list[HeldLane]] = [], []  # until there is a follower
+        self._gained: tuple[list[tuple[int, Row]], list[HeldLane]] = [], []  # only until there is a follower
         self._arrived: list[Row] = []
         self._changes: deque[Change] = deque()
         self._some = trio.Event()
 
-    # What the engine asks.
+    # Called by the engine.
 
     @property
     def is_alone(self) -> bool:
-        """No other session that works is there, as far as is known."""
+        """Whether no other working session is known."""
         return self._working <= self._works
 
     @property
     def is_started(self) -> bool:
-        """``start()`` was read to its end, by whichever session."""
+        """Whether some session has read ``start()`` to its end."""
         return self._start == "done"
 
     def owns(self, part: int) -> bool:
-        """Return whether a part is this session's."""
+        """Return whether this session owns a part."""
         return part in self.owned
 
     def owner_of(self, part: int) -> str:
-        """Return the name of the process that has a part, as far as is known; "" where nobody has it."""
+        """Return the name of the process that owns a part; "" if no owner is known."""
         return self._names.get(self._owners[part].decode(), "") if self._owners else ""
 
     def changes_so_far(self) -> Sequence[Change]:
-        """Take out the changes that nobody has read yet: what they brought is in the frontier's counts."""
+        """Return and remove the unread changes. The frontier's counts include them already."""
         changes = list(self._changes)
         self._changes.clear()
         return changes
 
     async def next_change(self) -> Change:
-        """Wait for the next change, which memory has followed already. For one task. A checkpoint.
+        """Wait for the next change, which memory includes already, and return it. For one task. A checkpoint.
 
         Raises:
-            JobError: The job is this process's no more, or its store can't be read or written.
+            JobError: If the job no longer belongs to this process, or its store can't be read or written.
         """
         while not self._changes:
             self._some = trio.Event()
@@ -176,20 +179,20 @@ class JobSession:
         return self._changes.popleft()
 
     def leased_parts(self) -> Collection[int]:
-        """Return the parts with requests that are leased: these can't be given back."""
+        """Return the parts with leased requests. These parts can't be released."""
         return () if self._follower is None else self._follower.leased_parts()
 
     async def give_back(self, kept: Mapping[int, Mapping[str, bytes]]) -> int:
-        """Give parts back, each with values that its next owner reads, in one step. A checkpoint.
+        """Release parts, with values for their next owners, in one step. A checkpoint.
 
         The frontier forgets their lanes.
 
         Returns:
-            How many requests were pending in them, held ones included.
+            The number of requests pending in them, including held requests.
 
         Raises:
-            JobError: The job is this process's no more, or its store can't be written.
-            ValueError: A request of one of them is leased, or one is not this session's. None is given back.
+            JobError: If the job no longer belongs to this process, or its store can't be written.
+            ValueError: If a part has a leased request or does not belong to this session. No part is released.
         """
         assert self._job is not None
         assert self._follower is not None
@@ -213,25 +216,23 @@ class JobSession:
         return pending
 
     def say(self, words: bytes) -> None:
-        """Have what this session says of itself stored with its next renewal, for those who look at the job."""
+        """Store a description of this session with its next renewal, for processes that look at the job."""
         self._said = words
 
     def count(self, counts: Callable[[], Counts], others: Callable[[Counts], None]) -> None:
-        """Have what this session counts told to the others, and what they have counted to this one.
-
-        That is each quarter of a second while others are there.
+        """Exchange counts with the other sessions, every quarter of a second while there are any.
 
         Args:
-            counts: Gives what this session has counted so far.
-            others: Is called with what all others have, those included that are gone.
+            counts: Returns the current counts of this session.
+            others: Receives the counts of all other sessions, including ended sessions.
         """
         self._counts, self._hear_others = counts, others
 
     async def other_wish(self, known: str) -> str:
-        """Wait until the job's processes are told to do something else than ``known``. A checkpoint.
+        """Wait until the wish for the job's processes differs from ``known``, and return it. A checkpoint.
 
         Returns:
-            ``pause``: to send nothing; ``stop``: to end; "": to go on.
+            ``pause`` to send nothing, ``stop`` to end, or "" to continue.
         """
         await trio.lowlevel.checkpoint()
         while self.wish == known:
@@ -239,7 +240,7 @@ class JobSession:
         return self.wish
 
     def ask_if_over(self, *, is_idle: bool) -> None:
-        """Say whether this session has nothing to do, or has something again: only then it asks whether all is over."""
+        """Set whether this session is idle. Only an idle session asks whether the whole job is finished."""
         self._is_over = self._is_over and is_idle
         self._idle_since = min(self._idle_since, trio.current_time()) if is_idle else math.inf
         if is_idle:
@@ -248,42 +249,42 @@ class JobSession:
                 self._job.stir()
 
     def started(self) -> None:
-        """Have it written with the next step that ``start()`` has come to its end: no session reads it again."""
+        """Record with the next step that ``start()`` was read to its end, so that no session reads it again."""
         self._start = "done"
         if self._job is not None:
             self._job.started()
 
-    # What the job asks.
+    # Called by the job.
 
     @property
     def is_exporter(self) -> bool:
-        """True if it has the items' export."""
+        """True if this session exports the items."""
         return self.exporter[0] == str(self.number)
 
     @property
     def has_more(self) -> bool:
-        """True if there is more to be heard or taken at once."""
+        """True if more news or parts are available at once."""
         return self._more
 
     @property
     def poll_at(self) -> float:
-        """The instant on the run clock at which it wants to hear of the job."""
+        """Event loop time, in seconds, of the next call to the script."""
         if self._more:
             return -math.inf
         return self._polled_at + POLL if self._is_idle or not self.is_alone else math.inf
 
     def order(self) -> int:
-        """Return the next order of coming: no two sessions give the same, and theirs grow alike."""
+        """Return the next arrival order. It is unique among sessions, and grows with time in all of them alike."""
         now = self._began + int(trio.current_time() * 1e6)
         self._last_order = max(self._last_order + 1, now)
         return self._last_order << _SESSION_BITS | self.number % (1 << _SESSION_BITS)
 
     def work_for(self, job: RedisJob) -> None:
-        """Tell what changes to a job that is open now."""
+        """Set the job, which is open now, to notify of changes."""
         self._job = job
 
     def follow(self, follower: JobFrontier) -> None:
-        """Have changes told to ``follower``, those so far at once: they are no news to anybody else."""
+        """Pass changes to ``follower`` from now on, and the changes so far at once, without an event for the engine."""
         self._follower = follower
         follower.gained(*self._gained)
         follower.arrived(self._arrived)
@@ -291,28 +292,29 @@ class JobSession:
 
     @property
     def held(self) -> Sequence[HeldLane]:
-        """The lanes of held requests, as long as nobody follows."""
+        """The lanes of held requests, until there is a follower."""
         return self._gained[1]
 
     def requeued(self, rows: Sequence[Row]) -> None:
-        """Note requests that this session has queued again, as long as nobody follows."""
+        """Record requests that this session has queued again, until there is a follower."""
         self._arrived += [row for row in rows if part_in(row[1]) in self.owned]
 
     def brought_forward(self, due: Mapping[int, int | None]) -> None:
-        """Note when the first request of lanes may go, as long as nobody follows."""
+        """Update the times of the first requests of lanes, until there is a follower."""
         self._gained[1][:] = [attrs.evolve(lane, due=due.get(lane.number) or lane.due) for lane in self._gained[1]]
 
     def wake(self) -> None:
-        """Have :meth:`next_change` look whether the job has failed."""
+        """Wake :meth:`next_change`, so that it checks whether the job has failed."""
         self._some.set()
 
     def call(self, lease: float | None, *, takes: bool, leaves: str = "") -> Call:
-        """Return the call that hears of the job.
+        """Return the call of the script that reports on the job.
 
         Args:
-            lease: Seconds for which it is renewed; None: it is not.
-            takes: Whether it takes parts, where it may.
-            leaves: ``"clean"``, ``"unclean"``: how it leaves its parts, all of them; "": it stays.
+            lease: Seconds for which to renew the lease; None to leave it.
+            takes: Whether to take parts, if this session works.
+            leaves: ``"clean"`` or ``"unclean"`` if the session leaves all its parts, depending on whether its last
+                sends are stored; "" if it stays.
         """
         length, said = ("", b"") if lease is None else (int(lease * 1e6), self._said)
         takes = takes and self._works
@@ -329,10 +331,10 @@ class JobSession:
         return " ".join(map(str, self._counted))
 
     def hear(self, answer: Sequence[Any]) -> int:
-        """Take in its answer. Returns the position of the last item.
+        """Process the script's response, and return the position of the last item.
 
         Raises:
-            SessionEnded: The session was ended by another, or the server has lost its last steps.
+            SessionEnded: If another session ended this one, or the server has lost its last steps.
         """
         if answer[0] != b"ok":
             raise self.ended(answer[0])
@@ -363,7 +365,7 @@ class JobSession:
         return int(end)
 
     def ended(self, status: bytes) -> SessionEnded:
-        """Return the error that says how a session has ended without its doing."""
+        """Return the error for a session that was ended by others."""
         shown = self._shown
         if status == b"behind":
             words = "its server was restarted from an older state and has lost steps of this process"
@@ -372,7 +374,7 @@ class JobSession:
         return SessionEnded(f"job {shown}: {words}", shown)
 
     def hear_arrived(self, members: Sequence[bytes]) -> None:
-        """Take in what arrived, as far as it is news."""
+        """Process arrived requests, except known ones."""
         rows: list[Row] = []
         for member in members:
             _, number, request = member.split(b":", 2)
@@ -381,7 +383,7 @@ class JobSession:
             self.heard = int(number)
             row = row_of(request)
             taken_at = self.owned.get(part_in(row[1]))
-            # The survey of a part that was taken later has this request already.
+            # If the part was taken later, its survey contains this request already.
             if taken_at is not None and self.heard > taken_at:
                 rows.append(row)
         if not rows:
@@ -392,12 +394,12 @@ class JobSession:
         self._tell_arrived(self._follower.arrived(rows), len(rows))
 
     def hear_sessions(self, sessions: int) -> None:
-        """Take in how many sessions are there: where they have changed, it looks at the job at once."""
+        """Update the number of sessions. If it has changed, the session checks the job at once."""
         self._more |= sessions != self._sessions
         self._sessions = sessions
 
     def hear_end(self, end: int) -> None:
-        """Tell that others' items are in the outbox."""
+        """Report that the outbox has items of other sessions."""
         if self.is_exporter:
             if self._changes and isinstance(self._changes[-1], ItemsReceived):
                 self._changes.pop()
@@ -445,10 +447,10 @@ class JobSession:
         self._tell(PartsReceived(parts, found, pending, told, frozenset(unclean)))
 
     def _choose(self, too_many: int, *, is_joined: bool) -> None:
-        """Name the parts that are to be given back.
+        """Choose the parts to release.
 
-        To a session that has joined as much goes of what is pending as of the parts themselves. Who took parts beyond
-        its share, as it had nothing to do, gives back the emptiest.
+        A session that has joined gets the same fraction of the pending requests as of the parts. A session that took
+        parts beyond its share while it was idle releases its emptiest parts.
         """
         wanted = too_many - len(self._losing) - self._giving
         if wanted <= 0:
@@ -459,15 +461,16 @@ class JobSession:
         self._lose(_spread(rest, wanted) if is_joined else rest[-wanted:])
 
     def _feed(self, starving: int) -> None:
-        """Name parts with something pending for sessions that have had nothing to do for a while.
+        """Choose parts with pending requests for sessions that have been idle for a while.
 
-        The hash deals out hosts as dice do: of few hosts, or towards the end of a job, one session may have many more.
+        The hash distributes hosts at random. With few hosts, or near the end of a job, one session may have many more
+        than others.
         """
         if not starving or self._is_idle or self._losing or self._giving:
             return
         pending = self._pending()
         rest = sorted(self.owned.keys() & pending.keys(), key=lambda part: (-pending[part], part))
-        if wanted := len(rest) * starving // self._working:  # all that have something give as much
+        if wanted := len(rest) * starving // self._working:  # all sessions with pending requests give the same share
             self._lose(_spread(rest, wanted))
 
     @property
@@ -483,7 +486,7 @@ class JobSession:
 
     def _tell_arrived(self, lanes: Sequence[LaneKey], pending: int) -> None:
         last = self._changes[-1] if self._changes else None
-        if isinstance(last, RequestsReceived):  # nobody has read it yet: one for both
+        if isinstance(last, RequestsReceived):  # the engine has not read the last change, so merge both
             self._changes.pop()
             lanes, pending = list(dict.fromkeys([*last.lanes, *lanes])), last.pending + pending
         self._tell(RequestsReceived(lanes, pending))
@@ -494,10 +497,10 @@ class JobSession:
 
 
 def _spread(parts: Sequence[int], count: int) -> list[int]:
-    """Return so many of the parts, evenly from the first to the last."""
+    """Return ``count`` of the parts, evenly spread from first to last."""
     return [parts[(2 * n + 1) * len(parts) // (2 * count)] for n in range(count)]
 
 
 def packed(kept: Mapping[str, bytes]) -> bytes:
-    """Return the values that are kept of a part as they are stored."""
+    """Return the kept values of a part in stored form."""
     return msgspec.msgpack.encode(kept) if kept else b""

@@ -1,10 +1,9 @@
-"""The start of a job in a server: the server is checked, the process joins, and what it begins with is read.
+"""The start of a job in a server: check the server, join the job, and read its state.
 
 ::
 
-    open_job ─► a task of its own ─► connect, again whenever the server was away
-                                       ├─► the first time: check the server and the job's form, join it: RedisJob
-                                       └─► its round trips (:mod:`trawl.frontier.redis.job`), until it is over
+    open_job ─► its own task ─► connect, and reconnect whenever the server was away ├─► the first time: check the server
+    and the job's format, join it: RedisJob └─► its round trips (:mod:`trawl.frontier.redis.job`), until the job ends
 """
 
 from __future__ import annotations
@@ -38,8 +37,8 @@ __all__ = ["check_head", "open_job"]
 
 logger: logging.Logger = logging.getLogger("trawl.frontier")
 
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0  # seconds between two tries to reach a server
-_TOLD = 5  # differences between two processes
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0  # seconds between two attempts to reach a server
+_TOLD = 5  # maximum number of differing settings in a message
 
 Durability: TypeAlias = Literal["always", "replicated", "fast"]
 
@@ -55,11 +54,11 @@ class _SessionOptions:
     """Options of a session that joins a job.
 
     Attributes:
-        durability: What the server is to be set up for.
-        lease: The length of its lease, in seconds.
-        exports: It copies the items to feeds.
-        works: It sends requests.
-        terms: What it must have in common with others that work on the job, as digests by name.
+        durability: The durability for which the server must be configured.
+        lease: Length of the lease, in seconds.
+        exports: Whether it writes the items to feeds.
+        works: Whether it sends requests.
+        terms: Settings that all processes of the job must share, as digests by name.
     """
 
     durability: Durability
@@ -80,24 +79,25 @@ async def open_job(
     works: bool = True,
     terms: Mapping[str, str] = MappingProxyType({}),
 ) -> AsyncGenerator[RedisJob, None]:
-    """Hold a job in a server for one run; enter and leave the block in one task.
+    """Hold a job in a server for one run. Enter and leave the block in one task.
 
-    Several processes may hold it, and share its parts. One of them exports its items: if a process that was killed did,
-    another that is to do it waits for the end of that one's lease.
+    Several processes may hold the job and share its parts. One of them exports its items. If the exporting process was
+    killed, the next process that should export waits until its lease ends.
 
     Args:
-        address: Where it is; it is made if there is none.
-        durability: What the server is to be set up for; checked, and said in the log.
-        lease: The length of the lease, in seconds.
-        connect: Makes the connection; None: through coredis.
-        exports: This process copies the items to feeds.
-        works: This process sends requests: it takes parts.
-        terms: What it must have in common with others that work on the job, as digests by name.
+        address: The job's address. The job is created if it does not exist.
+        durability: The durability for which the server must be configured. It is checked and logged.
+        lease: Length of the lease, in seconds.
+        connect: Makes the connection; None for coredis.
+        exports: Whether this process writes the items to feeds.
+        works: Whether this process sends requests, and so takes parts.
+        terms: Settings that all processes of the job must share, as digests by name.
 
     Raises:
         JobError: If another process exports the items, and this one should.
         JobUnavailable: If the server can't be reached, or can't provide ``durability`` now.
-        UsageError: coredis is not installed; others work on the job on other terms.
+        UsageError: If coredis is not installed, the server's configuration does not suit, or other processes work on
+            the job with other settings.
     """
     raised: Exception | None = None
     options = _SessionOptions(durability=durability, lease=lease, exports=exports, works=works, terms=terms)
@@ -123,7 +123,7 @@ async def open_job(
 async def _serve(
     address: Address, options: _SessionOptions, connect: Connect, *, task_status: trio.TaskStatus[RedisJob]
 ) -> None:
-    """Open the job, and do its round trips, connecting again whenever the server was away."""
+    """Open the job and do its round trips, reconnecting whenever the server was away."""
     with trio.CancelScope() as scope:
         job: RedisJob | None = None
         pause = _FIRST_PAUSE
@@ -158,7 +158,7 @@ async def _serve(
 
 
 async def _open(server: StoreServer, address: Address, options: _SessionOptions) -> RedisJob:
-    """Check the server, join the job, and read what it begins with."""
+    """Check the server, join the job, and read its state."""
     replicas = _check_server(await server.facts(), address, options.durability)
     keys = Keys(address.job)
     head: list[bytes | str | int] = [each for pair in _form().items() for each in pair]
@@ -166,7 +166,7 @@ async def _open(server: StoreServer, address: Address, options: _SessionOptions)
     if refused:
         command, words = map(text_of, refused)
         raise JobError(f"job {address.shown}: the server refuses {command}: {refusal_words(words)}", address.shown)
-    await server.read_stream(keys.tried, "0", 0.0)  # this user may: the shared scopes will
+    await server.read_stream(keys.tried, "0", 0.0)  # check now that the user may; shared scopes need it
     try:
         check_head((await server.run([("head", [keys.head], [1, *head])]))[0], address)
         session = await _join(server, address, keys, options)
@@ -175,13 +175,13 @@ async def _open(server: StoreServer, address: Address, options: _SessionOptions)
     except (ValueError, TypeError, LookupError) as error:
         words = f"job {address.shown}: it is damaged (what is stored in it can't be read: {error!r})"
         raise JobError(words, address.shown) from error
-    if session.is_alone:  # those who join others need not be told
+    if session.is_alone:  # a process that joins others need not log it
         _tell_durability(address, options.durability)
     return job
 
 
 async def _join(server: StoreServer, address: Address, keys: Keys, options: _SessionOptions) -> JobSession:
-    """Begin a session, and have it take what it is to have."""
+    """Start a session, and let it take its share of the parts."""
     worker = f"{socket.gethostname()}:{os.getpid()}"
     terms = msgspec.json.encode(dict(options.terms)) if options.works else b""
     arguments: list[bytes | str | int] = [worker, int(options.lease * 1e6), int(options.works), terms]
@@ -202,7 +202,7 @@ async def _join(server: StoreServer, address: Address, keys: Keys, options: _Ses
 
 
 def _differences(terms: Mapping[str, str], others: Sequence[bytes], lease: float) -> str:
-    """Say what differs between a process and one that works on the job already; "" for nothing."""
+    """Return a message on how this process differs from another process of the job; "" if it does not."""
     for name, blob in zip(others[::2], others[1::2], strict=True):
         theirs = msgspec.json.decode(blob, type=dict[str, str]) if blob else {}
         differing = sorted(key for key in {*terms, *theirs} if terms.get(key) != theirs.get(key))
@@ -214,7 +214,7 @@ def _differences(terms: Mapping[str, str], others: Sequence[bytes], lease: float
 
 
 async def _export(server: StoreServer, session: JobSession, address: Address, lease: float) -> None:
-    """Have the session export the items. Where another does that may be killed, wait for the end of its lease."""
+    """Make the session the exporter. If another exporter may have been killed, wait for the end of its lease."""
     until = -math.inf
     while True:
         (answer,) = await server.run([session.call(lease, takes=False)])
@@ -225,10 +225,10 @@ async def _export(server: StoreServer, session: JobSession, address: Address, le
         its_until = trio.current_time() + left / 1e6
         if until == -math.inf:
             until = its_until
-            # `left` is no answer: a server that was started anew gives nobody up for a whole lease.
+            # Don't rely on `left`, because a restarted server waits a full lease before it ends a session.
             words = "job %s: %s has it; if that was killed, this process goes on within %.0f s: waiting"
             logger.warning(words, address.shown, name, max(lease, left / 1e6))
-        elif its_until > until + lease / 20.0:  # it has prolonged its lease: it lives
+        elif its_until > until + lease / 20.0:  # a renewed lease means that the exporter is alive
             break
         await trio.sleep(min(max(left / 1e6, 0.0) + 0.05, lease / 4.0))
     await server.run([session.call(None, takes=False, leaves="clean")])
@@ -237,11 +237,11 @@ async def _export(server: StoreServer, session: JobSession, address: Address, le
 
 
 def check_head(flat: Sequence[Any], address: Address) -> None:
-    """Raise an error if a job is not of the form that this release writes.
+    """Raise an error if a job's format is not the one that this release writes.
 
     Raises:
-        JobError: It is of another form.
-        UsageError: There is no job.
+        JobError: If it has another format.
+        UsageError: If there is no job.
     """
     head = texts_of(flat)
     shown = address.shown
@@ -254,18 +254,18 @@ def check_head(flat: Sequence[Any], address: Address) -> None:
 
 
 def _form() -> Mapping[str, int | str]:
-    """Return the form of a job that its head has to state."""
+    """Return the format of a job, as its head must state it."""
     return {"format": FORMAT, "parts": PARTS, "subsets": SUBSETS, "suffixes": suffixes_digest()}
 
 
 def _check_server(facts: Mapping[str, str], address: Address, durability: Durability) -> int:
-    """Compare a server's configuration with what a job needs.
+    """Check that a server's configuration suits a job.
 
     Returns the number of replicas that must have each step.
 
     Raises:
-        UsageError: The server is too old, may evict keys or lose steps; the message says what to set.
-        JobUnavailable: If it is a replica, or has none. Both may change soon.
+        UsageError: If the server is too old, may evict keys or may lose steps. The message says what to set.
+        JobUnavailable: If the server is a replica, or lacks a replica. Both may change soon.
     """
     wrong = _too_old(facts) or _unsafe(facts) or _unable(facts, durability)
     if wrong:
@@ -281,8 +281,8 @@ def _check_server(facts: Mapping[str, str], address: Address, durability: Durabi
 
 
 def _tell_durability(address: Address, durability: Durability) -> None:
-    """Say in the log what is to be expected of a server that has what is needed."""
-    if durability != "fast" or "unix_socket_path" not in address.options:  # that one ends with the machine
+    """Log the guarantees of a server that is configured correctly."""
+    if durability != "fast" or "unix_socket_path" not in address.options:  # such a server ends with the machine
         logger.info("job %s: durability %s: %s", address.shown, durability, _POLICIES[durability])
 
 
