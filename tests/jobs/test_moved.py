@@ -92,6 +92,26 @@ async def test_c1_a_copy_of_a_job_and_its_feed_goes_on_beside_the_original(
     assert urls_in(old / "items.jsonl") == all_urls(PAGES)
 
 
+@pytest.mark.parametrize("feed", ["items.jsonl", "items.json", "items.csv", "items.sqlite", "items-%(batch)d.jsonl"])
+async def test_a_copy_of_a_feed_that_is_older_than_the_copy_of_its_job_is_refused(
+    tmp_path: Path, autojump_clock: MockClock, feed: str
+) -> None:
+    (old := tmp_path / "old").mkdir()
+    options = {"batch_item_count": 30} if "batch" in feed else {}
+    pictures = await pictures_of(old, {"FEEDS": {str(old / feed): options}}, feed)
+    (file,) = old.glob(feed.replace("%(batch)d", "*"))
+    older = [each for each in pictures if (each / file.name).exists()][0]
+    shutil.copytree(old, copied := tmp_path / "copied")
+    shutil.copy(older / file.name, copied / file.name)
+    before = (copied / file.name).read_bytes()
+    with pytest.raises(FeedError, match=f"^feed {copied}/"):
+        await Runs(copied, site(PAGES), settings={**FREE, "FEEDS": {str(copied / feed): options}}).run()
+    assert (copied / file.name).read_bytes() == before
+    shutil.copy(file, copied)
+    await Runs(copied, site(PAGES), settings={**FREE, "FEEDS": {str(copied / feed): options}}).run()
+    assert (copied / file.name).read_bytes() == file.read_bytes()
+
+
 @pytest.mark.parametrize("overwrite", [True, False])
 async def test_a_feed_that_is_moved_without_its_job_is_refused_and_both_stay_as_they_are(
     tmp_path: Path, autojump_clock: MockClock, overwrite: bool

@@ -16,6 +16,7 @@ before anything is written to it.
 A feed is known by its absolute path. Where no feed was at that path, it is known by its path from the job's directory,
 so that a job can be moved, or copied, together with its feeds. A file that is at neither, while one that the job wrote
 is gone from its place, may be that one: it is refused, for what it holds beyond the recorded byte would come twice.
+A copy that was made before the job was copied lacks records, so it is refused too.
 
 Standard output, a pipe and a device can't be cut. There the items of a batch that was written and not recorded come
 twice after a kill, and never get lost.
@@ -361,7 +362,7 @@ def _located(
     """Return the states by the destinations of the feeds now. Blocks.
 
     Raises:
-        FeedError: A file may be one of the job's that was moved.
+        FeedError: If a file may be one of the job's that was moved, or is a copy of one that is older than the job.
     """
     found = dict(states)
     for destination in destinations:
@@ -369,14 +370,17 @@ def _located(
         if destination in found or relative is None:
             continue
         for old, state in states.items():
-            if (
-                state.relative == relative
-                and old not in destinations
-                and old in found
-                and _may_be(destination, old, state)
-            ):
+            if state.relative != relative or old in destinations or old not in found:
+                continue
+            if _may_be(destination, old, state):
                 found[destination] = msgspec.structs.replace(found.pop(old), earlier=(*state.earlier, old))
                 break
+            if _has_same_start(destination, old, state):
+                raise FeedError(
+                    f"feed {destination}: it lacks records that job {job} has written to {old}: it is an older copy of"
+                    f" that file. Copy the job first and its feeds afterwards",
+                    destination,
+                )
     missing = [(old, state) for old, state in found.items() if old not in destinations and _is_missing(old, state)]
     for destination in destinations:
         if destination in found or not os.path.isabs(destination):
@@ -408,15 +412,25 @@ def _may_be(destination: str, old: str, state: FeedState) -> bool:
     if _size(old, state) is None:
         return True
     start = max(0, state.position - _COMPARED_BYTES)
-    tails = []
-    for each in (destination, old):
-        try:
-            with _path(each, state).open("rb") as file:
-                file.seek(start)
-                tails.append(file.read(state.position - start))
-        except OSError:
-            return False
-    return tails[0] == tails[1]
+    tails = [_read(each, state, start, state.position - start) for each in (destination, old)]
+    return tails[0] is not None and tails[0] == tails[1]
+
+
+def _has_same_start(destination: str, old: str, state: FeedState) -> bool:
+    """Return whether the file there begins as the one of an old destination does."""
+    length = min(state.position, _size(destination, state) or 0, _COMPARED_BYTES)
+    heads = [_read(each, state, 0, length) for each in (destination, old)]
+    return heads[0] is not None and heads[0] == heads[1]
+
+
+def _read(destination: str, state: FeedState, start: int, length: int) -> bytes | None:
+    """Return some bytes of a feed's file; None if it can't be read."""
+    try:
+        with _path(destination, state).open("rb") as file:
+            file.seek(start)
+            return file.read(length)
+    except OSError:
+        return None
 
 
 def _path(destination: str, state: FeedState) -> Path:
