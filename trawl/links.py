@@ -251,7 +251,7 @@ class LinkExtractor:
                     return None
                 address = value
             if "?" in address and not address.isascii():
-                address = with_legacy_query(address, response.encoding)
+                address = with_legacy_query(address, response.output_encoding)
             return join_url(base, address)
         except ValueError:
             return None

@@ -41,7 +41,7 @@ def test_a_content_type_is_read_whatever_it_holds(value: str, essence: str, code
         (b"<meta charset=gbk>\xc3\xa9", "text/html; charset=utf-8", "<meta charset=gbk>é", "utf-8"),
         # then the page
         (b"<meta charset=shift_jis>\x82\xa0", HTML, "<meta charset=shift_jis>あ", "cp932"),
-        (b"<meta charset=gbk>\xc4\xe3", None, "<meta charset=gbk>你", "gb18030"),
+        (b"<meta charset=gbk>\xc4\xe3", None, "<meta charset=gbk>你", "gbk"),
         (b"<meta charset=koi8-r>\xd6", "text/html; charset=nonsense", "<meta charset=koi8-r>ж", "koi8-r"),
         (b"<?xml encoding='koi8-r'?>\xd6", "application/rss+xml", "<?xml encoding='koi8-r'?>ж", "koi8-r"),
         (b"<meta charset=gbk>\xc3\xa9", "text/xml", "<meta charset=gbk>é", "utf-8"),

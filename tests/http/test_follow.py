@@ -6,8 +6,9 @@ from typing import Any
 import attrs
 import pytest
 
-from trawl.http import Request, Response
+from trawl.http import FormRequest, Request, Response
 from trawl.http.response import LinkTarget
+from trawl.links import LinkExtractor
 
 PAGE = """<html><head><link rel=next href="/next"></head><body>
 <a href=" b ">b</a><a href="#c">c</a><a name=d>d</a><a href="http://[">e</a><map><area href="f"></map>
@@ -193,3 +194,15 @@ def test_a_query_is_sent_in_the_encoding_of_the_page() -> None:
     response = Response("http://a.example/", headers={"Content-Type": "text/html; charset=latin1"}, body=b"")
     assert response.follow("/é?é").url == "http://a.example/%C3%A9?%E9"
     assert page().follow("/é?é").url == "http://a.example/%C3%A9?%C3%A9"
+
+
+@pytest.mark.parametrize(("label", "sent"), [("gb2312", "%80&b=%26%23128512%3B"), ("gb18030", "%A2%E3&b=%949%FC6")])
+def test_links_and_forms_of_gbk_are_not_sent_in_gb18030(label: str, sent: str) -> None:
+    body = '<a href="/?a=€&b=😀">x</a><form action="/"><input name=a value="€"><input name=b value="😀"></form>'
+    page = Response(
+        "http://a.example/", body=body.encode("gb18030"), headers={"Content-Type": f"text/html; charset={label}"}
+    )
+    assert page.encoding == "gb18030"
+    assert page.follow(page.css("a")[0]).url == f"http://a.example/?a={sent}"
+    assert LinkExtractor().extract_links(page)[0].url == f"http://a.example/?a={sent}"
+    assert FormRequest.from_response(page).url == f"http://a.example/?a={sent}"

@@ -14,7 +14,7 @@ from trawl.http.encodings import REPLACEMENT, USER_DEFINED, codec_of
         (" utf8\n", "utf-8"),
         ("iso-8859-1", "cp1252"),
         ("us-ascii", "cp1252"),
-        ("gb2312", "gb18030"),
+        ("gb2312", "gbk"),
         ("shift_jis", "cp932"),
         ("iso-8859-9", "cp1254"),
         ("utf-16", "utf-16-le"),

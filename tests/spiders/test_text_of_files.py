@@ -98,6 +98,19 @@ def test_a_feed_in_utf_16_or_utf_32_is_read_with_and_without_a_byte_order_mark(c
     assert read(News, body) == read(News, gzip.compress(body)) == ["café", "second"]
 
 
+@pytest.mark.parametrize("spider", [News, Nodes])
+@pytest.mark.parametrize("codec", ["utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("declared", ["utf-16", ""])
+@pytest.mark.parametrize(
+    "content_type", ["text/xml; charset=utf-16", "application/rss+xml; charset=UTF-16LE", "text/xml"]
+)
+def test_the_first_bytes_of_xml_tell_the_byte_order_of_utf_16(
+    spider: type[trawl.Spider[Any]], codec: str, declared: str, content_type: str
+) -> None:
+    body = rss("café".encode(), declared).decode().encode(codec)
+    assert read(spider, body, content_type) == ["café", "second"]
+
+
 def test_one_wrong_character_costs_no_entry(caplog: pytest.LogCaptureFixture) -> None:
     items = b"".join(b"<item><title>%d</title></item>" % number for number in range(20))
     bad = b"<item><title>\xe9\x46\x00\x01&#1;&nbsp;&</title></item>"

@@ -190,6 +190,9 @@ _UTF_32_BOMS = ((codecs.BOM_UTF32_BE, "utf-32-be"), (codecs.BOM_UTF32_LE, "utf-3
 
 _WIDE = frozenset({"utf-16-be", "utf-16-le"})
 
+_WIDE_XML = re.compile(rb"(?:[\t\n\r ]\0)*+<\0[^\0]\0|((?:\0[\t\n\r ])*+\0<\0[^\0])")
+"""The start of XML in UTF-16, which no other encoding has (XML 1.0, F.1); the group is in big-endian order."""
+
 
 class ContentType(NamedTuple):
     """A ``Content-Type`` field (RFC 9110, 8.3).
@@ -253,14 +256,16 @@ def told_encoding(body: bytes, content_type: str | None, *, is_xml: bool = False
     Args:
         body: The body, or its first :data:`PRESCAN_BYTES`.
         content_type: The ``Content-Type`` field.
-        is_xml: The body is XML, whatever its type. UTF-16 is not believed of XML whose first characters are of one
-            byte: .NET writes UTF-8 with such declarations.
+        is_xml: The body is XML, whatever its type. The first bytes of XML tell UTF-16 and its byte order, whatever is
+            declared: .NET writes UTF-8 with such declarations.
     """
     kind = parse_content_type(content_type or "")
     is_xml = is_xml or _is_xml(kind.essence)
     for mark, codec in (*_UTF_32_BOMS, *_BOMS) if is_xml else _BOMS:
         if body.startswith(mark):
             return codec, len(mark)
+    if is_xml and (wide := _WIDE_XML.match(body)) is not None:
+        return "utf-16-be" if wide[1] else "utf-16-le", 0
     if kind.codec is not None and not (is_xml and kind.codec in _WIDE and b"\0" not in body[:2]):
         return kind.codec, 0
     if is_xml:  # white space before the declaration is an error, but not a reason to read other characters

@@ -6,7 +6,7 @@ assigns otherwise. Any other body is split into sequences as the standard splits
 
 Labels (4.2): only the names in the standard's table count. The many other names of Python's codecs (``hex``,
 ``utf-7``, ``idna``, ...) do not. Browsers read some labels as a superset (``iso-8859-1`` as windows-1252, ``gb2312`` as
-gb18030), and so does the table here.
+GBK), and so does the table here. GBK is decoded as gb18030 and has its own encoder (10.1).
 
 ``webencodings`` 0.6 maps labels to Python's codecs and has none of the corrections; no other package decodes by the
 standard's indexes.
@@ -20,7 +20,7 @@ import unicodedata
 from functools import lru_cache
 from types import MappingProxyType
 
-__all__ = ["REPLACEMENT", "USER_DEFINED", "Decoder", "codec_of", "decode", "encode", "output_codec"]
+__all__ = ["REPLACEMENT", "USER_DEFINED", "Decoder", "codec_of", "decode", "decoding_codec", "encode", "output_codec"]
 
 REPLACEMENT = "replacement"
 """Stands for the encodings that browsers refuse to decode, as they have been used to hide scripts (Encoding, 14.1)."""
@@ -72,7 +72,8 @@ _LABELS_OF_CODEC = {
     "cp1257": "cp1257 windows-1257 x-cp1257",
     "cp1258": "cp1258 windows-1258 x-cp1258",
     "mac-cyrillic": "x-mac-cyrillic x-mac-ukrainian",
-    "gb18030": "chinese csgb2312 csiso58gb231280 gb18030 gb2312 gb_2312 gb_2312-80 gbk iso-ir-58 x-gbk",
+    "gbk": "chinese csgb2312 csiso58gb231280 gb2312 gb_2312 gb_2312-80 gbk iso-ir-58 x-gbk",
+    "gb18030": "gb18030",
     "big5hkscs": "big5 big5-hkscs cn-big5 csbig5 x-x-big5",
     "euc_jp": "cseucpkdfmtjapanese euc-jp x-euc-jp",
     "iso2022_jp_ext": "csiso2022jp iso-2022-jp",
@@ -217,6 +218,11 @@ def _fixed(text: str, codec: str) -> str:
     return wrong.sub(lambda found: right[found[0]], text)
 
 
+def decoding_codec(codec: str) -> str:
+    """Return the codec whose decoder an encoding uses: gb18030 for GBK, else its own (Encoding, 10.1.1)."""
+    return "gb18030" if codec == "gbk" else codec
+
+
 _UNICODE = frozenset({"utf-8", "utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"})
 
 _ISO_2022_JP = "iso2022_jp_ext"
@@ -226,6 +232,7 @@ def decode(body: bytes, codec: str) -> str:
     """Return ``body`` decoded with one of the codecs of :func:`codec_of`; wrong sequences are U+FFFD. Never raises."""
     if codec in _UNICODE:
         return body.decode(codec, "replace")
+    codec = decoding_codec(codec)
     if codec in _SEQUENCE:
         return _multibyte(body, codec)
     if codec == REPLACEMENT:
@@ -353,7 +360,7 @@ class Decoder:
 
     def __init__(self, codec: str) -> None:
         """Decode with one of the codecs of :func:`codec_of`."""
-        self._codec = codec
+        self._codec = decoding_codec(codec)
         self._held = b""
         self._is_replaced = False
         self._escaped = _Iso2022Jp()
@@ -403,13 +410,22 @@ def encode(text: str, codec: str) -> bytes:
     if codec not in _CODECS or codec in _UNICODE:
         return text.encode(codec, "xmlcharrefreplace")
     table = _bytes_of(codec)
-    rest = codec if codec == "gb18030" else "ascii"  # of four bytes
+    rest = codec if codec == "gb18030" else "ascii"  # only gb18030 has sequences of four bytes
     return b"".join(table.get(char) or char.encode(rest, "xmlcharrefreplace") for char in text)
+
+
+_PRIVATE_OF_GBK = (
+    "\ue78d\ue78e\ue78f\ue790\ue791\ue792\ue793\ue794\ue795\ue796\ue81e\ue826\ue82b\ue82c\ue832\ue843\ue854\ue864"
+)
+"""Private characters that are sent as the pairs of their successors in GB 18030-2022 (Encoding, 10.2.2)."""
 
 
 @lru_cache(maxsize=8)
 def _bytes_of(codec: str) -> dict[str, bytes]:
     """Return the bytes of each character: the first in the index, without the ranges that encoders leave out."""
+    if codec == "gbk":
+        found = {char: pair for char, pair in _bytes_of("gb18030").items() if len(pair) != len(b"\x81\x35\xf4\x37")}
+        return found | {char: char.encode("gb18030") for char in _PRIVATE_OF_GBK} | {"\u20ac": b"\x80"}
     if codec not in _SEQUENCE:
         return {char: bytes((byte,)) for byte, char in enumerate(_characters(codec)) if char != _BAD}
     pairs = [bytes((lead, trail)) for lead in range(0x81, 0xFF) for trail in range(0x40, 0xFF)]

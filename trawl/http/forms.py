@@ -148,7 +148,7 @@ def _of_button(button: Element) -> list[tuple[str, str]]:
 def _encoding_of(form: Element, page: Response) -> str:
     """Return the codec in which a form is sent. Its ``accept-charset`` precedes the page (HTML, 4.10.21.5)."""
     named = (codec_of(label) for label in form.get("accept-charset", "").split())
-    return output_codec(next((codec for codec in named if codec is not None), page.encoding))
+    return next((output_codec(codec) for codec in named if codec is not None), page.output_encoding)
 
 
 def _elements(selector: Selector, query: str) -> list[Element]:

@@ -13,6 +13,7 @@ from lxml import etree
 
 from trawl import scrapy_names
 from trawl.http.content import decode_body, selector_type, with_legacy_query
+from trawl.http.encodings import decoding_codec, output_codec
 from trawl.http.headers import Headers, HeadersInput
 from trawl.http.request import Callback, Request, RequestOptions
 from trawl.http.url import is_joinable, join_url, scheme_of
@@ -83,7 +84,7 @@ def _link_of(target: LinkTarget | etree._Element, page: Response) -> str:
     """
     text = _text_of(target)
     if "?" in text and not text.isascii():
-        return with_legacy_query(text, page.encoding)
+        return with_legacy_query(text, page.output_encoding)
     return text
 
 
@@ -300,7 +301,12 @@ class Response:
     @property
     def encoding(self) -> str:
         """The encoding of :attr:`text`, by the name of Python's codec."""
-        return self._read().encoding
+        return decoding_codec(self._read().encoding)
+
+    @property
+    def output_encoding(self) -> str:
+        """The encoding in which the page sends forms and the queries of links (Encoding, 4.3)."""
+        return output_codec(self._read().encoding)
 
     def _read(self) -> BodyText:
         decoded = self._decoded

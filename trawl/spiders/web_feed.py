@@ -277,18 +277,25 @@ def _whole(text: str | None) -> int:
     return int(text) if text and len(text) <= _LONGEST_NUMBER and text.strip().isdecimal() else 0
 
 
-_HALF_DAY = re.compile(r"\b(\d{1,2})(:\d\d(?::\d\d)?)\s*([ap])\.?m\b\.?", re.IGNORECASE)
+_HALF_DAY = re.compile(r"(?<![:.\d])(\d{1,2})(:\d\d(?::\d\d(?:\.\d+)?)?)?\s*([ap])(?:m\b|\.m\.)", re.IGNORECASE)
 
 _DAY = re.compile(r"[^:]*\d{4}")
 
 _TIME_OF_DAY = re.compile(
     r"([^:]*?\d{1,2}:\d\d(?::\d\d)?)(?:\.\d+)?"
-    r"\s*(?:([a-z]+)|(?:(?:GMT|UTC)\s*)?([+-]\d\d):?(\d\d))?"  # the zone
+    r"\s*(?:(?:GMT|UTC)?\s*([+-]\d\d):?(\d\d)(?:\s+[a-z]{1,5})?|([a-z]+))?"  # the zone
     r"\s*(\d{4})?\s*(?:\([^)]*\))?",  # the year, and a comment
     re.IGNORECASE,
 )
 
-_ZONES = frozenset({"UT", "UTC", "GMT", "Z", "EST", "EDT", "CST", "CDT", "MST", "MDT", "PST", "PDT"})  # RFC 5322, 4.3
+_ZONE_AFTER_ISO = re.compile(r"((?::\d\d){1,2}(?:\.\d+)?)\s*([+-]\d\d:?\d\d)?\s*([a-z]{1,5})", re.IGNORECASE)
+
+_HOURS_OF_ZONES = {"EST": -5, "EDT": -4, "CST": -6, "CDT": -5, "MST": -7, "MDT": -6, "PST": -8, "PDT": -7}
+
+_ZONES = {name: f"{hours:+03}00" for name, hours in _HOURS_OF_ZONES.items()} | dict.fromkeys(
+    ("UT", "UTC", "GMT", "Z"), "+0000"
+)
+"""The offsets of zones with a name (RFC 5322, 4.3). The other letters have been used with either sign."""
 
 _PART_OF_YEAR = re.compile(r"\d{4}(?:-\d\d)?")
 
@@ -302,11 +309,11 @@ _LEAP_SECOND = re.compile(r"(:\d\d):60(?!\d)")  # RFC 5322, 3.3; RFC 3339, 5.7
 def _time(text: str) -> datetime | None:
     """Parse a time of RSS (RFC 5322) or Atom (RFC 3339), in UTC; None if it is not one or its zone is not known.
 
-    A time of twelve hours with ``AM`` or ``PM`` is known, too.
+    Either may have twelve hours with ``AM`` or ``PM``, and a zone with a name.
     """
     if len(text) > _LONGEST_TIME:
         return None
-    text = _LEAP_SECOND.sub(r"\1:59", text)
+    text = _of_24_hours(_LEAP_SECOND.sub(r"\1:59", text))
     if not text[:4].isdecimal():
         return _time_of_rss(text)
     try:
@@ -314,23 +321,28 @@ def _time(text: str) -> datetime | None:
             text = f"{text}-01-01"[:_DAY_LENGTH]
         if text[_DAY_LENGTH : _DAY_LENGTH + 1] not in {"", "T", "t", " "}:
             return None
+        if zone := _ZONE_AFTER_ISO.fullmatch(text, _DAY_LENGTH + len("T10")):
+            text = text[: zone.end(1)] + (zone[2] or _ZONES.get(zone[3].upper(), zone[3]))
         time = datetime.fromisoformat(text.upper())
         return (time if time.tzinfo is not None else time.replace(tzinfo=UTC)).astimezone(UTC)
     except (ValueError, OverflowError):  # a time in the year 1, east of Greenwich, does not exist in UTC
         return None
 
 
+def _of_24_hours(text: str) -> str:
+    """Return ``text`` with its hour as of 24; unchanged if it has none of 12."""
+    half = _HALF_DAY.search(text)
+    if half is None or not 1 <= (hour := int(half[1])) <= _NOON:
+        return text
+    hour = hour % _NOON + (_NOON if half[3] in "pP" else 0)
+    return f"{text[: half.start()]}{hour:02}{half[2] or ':00'}{text[half.end() :]}"
+
+
 def _time_of_rss(text: str) -> datetime | None:
-    if half := _HALF_DAY.search(text):
-        hour = int(half[1])
-        if not 1 <= hour <= _NOON:
-            return None
-        hour = hour % _NOON + (_NOON if half[3] in "pP" else 0)
-        text = f"{text[: half.start()]}{hour:02}{half[2]}{text[half.end() :]}"
     if _DAY.fullmatch(text):
         return parse_date(f"{text} 00:00 GMT")
     found = _TIME_OF_DAY.fullmatch(text)
-    if found is None or (found[2] or "UT").upper() not in _ZONES:
+    if found is None:
         return None
-    offset = f"{found[3]}{found[4]}" if found[3] else found[2] or ""
-    return parse_date(f"{found[1]} {offset} {found[5] or ''}".strip())
+    offset = f"{found[2]}{found[3]}" if found[2] else _ZONES.get((found[4] or "UT").upper())
+    return None if offset is None else parse_date(f"{found[1]} {offset} {found[5] or ''}".strip())
