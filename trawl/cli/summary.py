@@ -150,48 +150,48 @@ def _style(title: str, reason: str) -> str:
 
 MEANINGS: Mapping[str, Mapping[str, str]] = {
     "The crawl": {
-        "spider": "its name, where several were crawled with",
-        "ended": "why: finished, a limit (closespider_...), shutdown, cancelled, or what failed",
-        "elapsed": "from the start to the end; of a job also that of all its runs together",
-        "pages": "responses that were read whole, those of robots.txt included",
-        "items": "items that went to the feeds",
-        "rate": "pages a second, the first left out: what came after it, over the time elapsed",
-        "each request": "where the time of a request went, on average: queued behind others, throttled by its scopes, "
-        "connecting, fetching, parsing in the callback",
-        "statuses": "responses by status, those of robots.txt included",
-        "errors": "what failed, by the part that it failed in",
-        "kinds of error": "failed downloads and callbacks by the class of the error",
-        "unhandled": "responses that no callback saw, and requests that were dropped by an error that says so",
-        "retries": "requests sent again; after backoff: because their scope was told to slow down",
+        "spider": "its name, if several spiders ran",
+        "ended": "the reason: finished, a limit (closespider_...), shutdown, cancelled, or an error",
+        "elapsed": "time from the start to the end; for a job also the total of all runs",
+        "pages": "complete responses, including robots.txt",
+        "items": "items written to the feeds",
+        "rate": "pages per second of the elapsed time, without the first page",
+        "each request": "average time of a request: queued behind other requests, throttled by its scopes, connecting, "
+        "fetching, parsing in the callback",
+        "statuses": "responses by status code, including robots.txt",
+        "errors": "errors by the component that failed",
+        "kinds of error": "failed downloads and callbacks by error class",
+        "unhandled": "responses that reached no callback, and requests dropped by IgnoreRequest",
+        "retries": "requests sent again; after backoff: because the server asked their scope to slow down",
         "redirects": "redirects followed",
-        "from the cache": "responses that the cache gave: nothing was sent",
-        "files": "files and images that were had",
+        "from the cache": "responses from the cache, without a request to the server",
+        "files": "downloaded files and images",
         "lost items": "items that no feed could write",
-        "dropped items": "items that a pipeline dropped, or that are not of ITEM_TYPE",
-        "filtered": "requests that were never sent, by reason",
-        "settings": "a setting without effect, because another one hides it",
+        "dropped items": "items that a pipeline dropped, or that do not match ITEM_TYPE",
+        "filtered": "requests that were not sent, by reason",
+        "settings": "a setting without effect because another setting overrides it",
     },
-    "Each scope: a host, or what THROTTLING_SCOPES names": {
+    "Each scope: a host, or an entry of THROTTLING_SCOPES": {
         "scope": "its name",
-        "sends": "requests that went to the wire, robots.txt, redirects and retries included",
-        "rate": "sends a second between the first and the last; empty with fewer than two",
-        "allowed": "sends a second that its limits allowed in that same time, as delays were drawn and limits moved: "
-        "never less than the rate; any: nothing kept a request waiting. Of a scope with a `rate` it is the mean: any t "
-        "seconds hold at most t * rate + 2 sends",
-        "triggers": "answers that asked to slow down: 429, 503, Retry-After, failed connections",
-        "steps": "times that it backed off for them; answers of one incident count once",
-        "waited": "for how long in all its next request was kept waiting by the two limits that did so longest",
+        "sends": "requests sent, including robots.txt, redirects and retries",
+        "rate": "sends per second between the first and the last send; empty for fewer than two sends",
+        "allowed": "sends per second that the limits allowed in this time, with the delays that were drawn and all "
+        "changes of the limits. Never less than the rate. any: no limit made a request wait. For a scope with a "
+        "`rate` this is the mean; any t seconds contain at most t * rate + 2 sends",
+        "triggers": "responses and errors that cause backoff: 429, 503, Retry-After, failed connections",
+        "steps": "times that the scope backed off; all triggers of one incident count once",
+        "waited": "total time that the next request waited, for the two limits that made it wait longest",
         "each request": "the two longest times of its requests, on average",
-        "hints": "headers obeyed, and the last one: Retry-After, RateLimit",
+        "hints": "headers obeyed, and the last header: Retry-After, RateLimit",
     },
 }
-"""What the words of both tables mean."""
+"""Explanations of the terms in both tables."""
 
 _WIDTH = 90
 
 
 def summary_help() -> str:
-    """Return what the words of the summary mean, for ``trawl help summary``."""
+    """Return the explanations of the summary's terms, for ``trawl help summary``."""
     lines = []
     for title, meanings in MEANINGS.items():
         lines += [title, ""]
