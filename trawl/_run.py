@@ -323,7 +323,8 @@ async def crawl_with(
         settings: Loaded settings.
         spider_args: Arguments of the spider's constructor.
         collect: Keep the items for the result; None: unless there are feeds.
-        watchers: Tasks that look at the running crawl; cancelled at its end.
+        watchers: Tasks that look at the running crawl; cancelled at its end. An exception of one is logged, and the
+            crawl continues.
         receivers: Further receivers of items besides the feeds.
         handle_signals: The process belongs to the crawl: the first SIGINT, SIGTERM or SIGHUP finishes what is in
             flight, the second cancels; warn of callbacks that block. Put :class:`trawl.shutdown.Signals` around

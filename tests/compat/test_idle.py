@@ -12,8 +12,8 @@ import trio
 from trio.testing import MockClock
 
 import trawl
+from tests.watched_crawl import crawl_with
 from trawl import signals
-from trawl._run import crawl_with
 from trawl.blocking import InlineBlocking
 from trawl.exceptions import CloseSpider, DontCloseSpider
 from trawl.http import Request, Response

@@ -12,7 +12,8 @@ import trio
 from trio.testing import MockClock
 
 import trawl
-from trawl._run import CrawlResult, crawl_with
+from tests.watched_crawl import crawl_with
+from trawl._run import CrawlResult
 from trawl.blocking import InlineBlocking
 from trawl.engine import Crawl
 from trawl.errors import IgnoreRequest

@@ -13,7 +13,8 @@ import trio
 from trio.testing import MockClock
 
 import trawl
-from trawl._run import _COMMON, crawl_with
+from tests.watched_crawl import crawl_with
+from trawl._run import _COMMON
 from trawl.blocking import InlineBlocking
 from trawl.engine import Crawl
 from trawl.errors import UsageError

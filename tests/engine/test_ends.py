@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import traceback
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,8 @@ import trio
 from trio.testing import MockClock
 
 import trawl
-from trawl._run import crawl_with
+from tests.watched_crawl import crawl_with
+from trawl._run import crawl_with as crawl_with_contained_watchers
 from trawl.blocking import InlineBlocking
 from trawl.engine import Crawl, ItemReceiver, Watcher
 from trawl.errors import FeedError, SettingsError, UsageError
@@ -222,6 +224,43 @@ async def test_another_stop_does_not_wait_for_the_spider_to_close(autojump_clock
         )
     assert run.reason == "shutdown"
     assert trio.current_time() == pytest.approx(22, abs=0.1)  # it would have been 30
+
+
+def fails() -> None:
+    raise ValueError("mine")
+
+
+@pytest.mark.parametrize("after", [0.0, 15.0])
+async def test_a_watcher_that_fails_is_logged_from_its_own_line_on_and_the_crawl_continues(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture, after: float
+) -> None:
+    async def broken(crawl: Crawl) -> None:
+        await trio.sleep(after)
+        fails()
+
+    run = await crawl_with_contained_watchers(
+        Slow,
+        load(Layer("test", FREE)),
+        transport=slow_web().transport(),
+        blocking=InlineBlocking(),
+        watchers=[broken],
+        collect=True,
+    )
+    assert (run.reason, len(run.items or ()), run.stats["watcher_exceptions"]) == ("finished", 3, 1)
+    [told] = [record for record in caplog.records if record.exc_info]
+    assert told.getMessage().endswith("broken failed; the crawl goes on without it")
+    assert told.exc_info is not None
+    assert [frame.name for frame in traceback.extract_tb(told.exc_info[2])] == ["broken", "fails"]
+
+
+async def test_an_assertion_in_a_watcher_of_a_test_fails_the_test(autojump_clock: MockClock) -> None:
+    async def asserts(crawl: Crawl) -> None:
+        await trio.sleep(5)
+        assert crawl.in_flight == 100
+
+    with pytest.raises(AssertionError):
+        await crawled(Slow, watcher=asserts)
+    assert trio.current_time() < 10
 
 
 class BrokenSink:

@@ -8,7 +8,7 @@ import trio
 from trio.testing import MockClock
 
 import trawl
-from trawl._run import crawl_with
+from tests.watched_crawl import crawl_with
 from trawl.engine import Crawl
 from trawl.events import RequestDropped
 from trawl.http import Request, Response

@@ -12,7 +12,7 @@ from trio.testing import MockClock
 
 import trawl
 from tests.transport.http11.memory import CLOSES, Script, Servers
-from trawl._run import crawl_with
+from tests.watched_crawl import crawl_with
 from trawl.blocking import InlineBlocking
 from trawl.http import Fetch, Middleware, Outcome, Replace, Request, Response
 from trawl.settings.load import Layer, load

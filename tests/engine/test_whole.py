@@ -11,7 +11,7 @@ import trio
 from trio.testing import MockClock
 
 import trawl
-from trawl._run import crawl_with
+from tests.watched_crawl import crawl_with
 from trawl.blocking import InlineBlocking
 from trawl.engine import Crawl
 from trawl.frontier import MemoryFrontier

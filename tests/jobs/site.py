@@ -12,7 +12,8 @@ from typing import Any
 import trio
 
 import trawl
-from trawl._run import CrawlResult, crawl_with
+from tests.watched_crawl import crawl_with
+from trawl._run import CrawlResult
 from trawl.blocking import InlineBlocking
 from trawl.engine import Crawl
 from trawl.http import Outcome, Response

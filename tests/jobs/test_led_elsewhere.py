@@ -14,7 +14,7 @@ from trio.testing import MockClock
 import trawl
 from tests.jobs.killing import Photographer, put_back
 from tests.jobs.site import Runs
-from trawl._run import crawl_with
+from tests.watched_crawl import crawl_with
 from trawl.blocking import InlineBlocking
 from trawl.engine import Crawl
 from trawl.frontier import MemoryFrontier

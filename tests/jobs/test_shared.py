@@ -23,7 +23,8 @@ import trawl
 from tests.abandoning import abandon
 from tests.jobs.site import START_UTC
 from tests.simulated_store import SimulatedStore
-from trawl._run import CrawlResult, crawl_with
+from tests.watched_crawl import crawl_with
+from trawl._run import CrawlResult
 from trawl.address_guard import AddressGuard
 from trawl.blocking import InlineBlocking
 from trawl.cli.worker import rejoining

@@ -14,7 +14,8 @@ from trio.testing import MockClock
 
 import trawl
 from tests.simulated_store import SimulatedStore
-from trawl._run import CrawlResult, crawl_with
+from tests.watched_crawl import crawl_with
+from trawl._run import CrawlResult
 from trawl.blocking import InlineBlocking
 from trawl.engine import Crawl
 from trawl.errors import SettingsError

@@ -15,7 +15,7 @@ import trio
 
 import trawl
 from tests.mixtures.world import Mixture, Step
-from trawl._run import crawl_with
+from tests.watched_crawl import crawl_with
 from trawl.blocking import InlineBlocking
 from trawl.exceptions import IgnoreRequest
 from trawl.http import Fetch, HtmlResponse, Outcome, Replace, Request

@@ -11,7 +11,7 @@ import trio
 import trawl
 from tests.servers.names import LoopbackNames
 from tests.servers.nginx import Nginx, running
-from trawl._run import crawl_with
+from tests.watched_crawl import crawl_with
 from trawl.engine import Crawl
 from trawl.http import Outcome
 from trawl.scheduler import Grant

@@ -14,7 +14,8 @@ from trio.testing import MockClock
 from tests.soak.rulers import Ruler
 from tests.soak.spider import CALLED, ERRED, GIVEN, Soak
 from tests.soak.world import World
-from trawl._run import CrawlResult, crawl_with
+from tests.watched_crawl import crawl_with
+from trawl._run import CrawlResult
 from trawl.blocking import InlineBlocking
 from trawl.engine import Crawl
 from trawl.engine.watchers import MEBIBYTE, held_bytes

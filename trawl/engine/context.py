@@ -58,7 +58,7 @@ class CrawlContext:
         crawl_class: The class of the running crawl.
         receivers: Where finished items go.
         collected: Keeps finished items too, if given.
-        watchers: Tasks that look at the running crawl.
+        watchers: Tasks that look at the running crawl; an exception of one is logged, and the crawl continues.
         recorder: Told of each send and its end.
         wall: Wall time read off the run clock.
         seed: All randomness of the run comes from it.

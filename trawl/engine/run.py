@@ -31,7 +31,7 @@ from trawl.engine.crawl import Crawl, Watcher
 from trawl.engine.engine import Engine
 from trawl.engine.hooks import Hooks
 from trawl.engine.items import Writer
-from trawl.engine.watchers import job_watchers, limit_watchers, own_watchers
+from trawl.engine.watchers import contained_watcher, job_watchers, limit_watchers, own_watchers
 from trawl.errors import FeedError
 from trawl.scheduler import pending_pages
 from trawl.spiders import Spider
@@ -139,7 +139,8 @@ def _begun(context: CrawlContext, engine: Engine) -> list[Watcher]:
     own = own_watchers(context.engine.watchers, engine.crawl)
     engine.hooks.begin(context.events)
     others = job_watchers(context.open_job, context.wall)
-    return [*others, *context.watchers, *limit_watchers(context.engine, engine.limits), *own]
+    given = [contained_watcher(watcher) for watcher in context.watchers]
+    return [*others, *given, *limit_watchers(context.engine, engine.limits), *own]
 
 
 async def _written(context: CrawlContext, engine: Engine, writing: _WriterTask) -> None:

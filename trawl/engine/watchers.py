@@ -46,7 +46,16 @@ if TYPE_CHECKING:
     from trawl.engine.job import OpenJob
     from trawl.frontier.redis.sessions import JobSession
 
-__all__ = ["MEBIBYTE", "Pace", "held_bytes", "job_watchers", "limit_watchers", "own_watchers", "report_blocked_loop"]
+__all__ = [
+    "MEBIBYTE",
+    "Pace",
+    "contained_watcher",
+    "held_bytes",
+    "job_watchers",
+    "limit_watchers",
+    "own_watchers",
+    "report_blocked_loop",
+]
 
 T = TypeVar("T")
 
@@ -141,7 +150,7 @@ def own_watchers(setting: Mapping[Any, float | None], crawl: Crawl) -> list[Watc
         SettingsError: An entry leads to nothing, can't be made, or is no watcher.
     """
     wanted = sorted(((order, entry) for entry, order in setting.items() if order is not None), key=itemgetter(0))
-    return [partial(_watched, watcher, entry_name(entry)) for _, entry in wanted if (watcher := _own(entry, crawl))]
+    return [contained_watcher(watcher, entry) for _, entry in wanted if (watcher := _own(entry, crawl))]
 
 
 def _own(entry: Any, crawl: Crawl) -> Callable[[Crawl], Awaitable[None]] | None:
@@ -158,6 +167,16 @@ def _own(entry: Any, crawl: Crawl) -> Callable[[Crawl], Awaitable[None]] | None:
             SETTING,
         )
     return watcher  # type: ignore[no-any-return]
+
+
+def contained_watcher(watcher: Watcher, entry: object = None) -> Watcher:
+    """Return a watcher whose exceptions are logged, so that they never end the crawl.
+
+    Args:
+        watcher: The watcher.
+        entry: The object that gives its name in the log; None: the watcher.
+    """
+    return partial(_watched, watcher, entry_name(entry or watcher))
 
 
 async def _watched(watcher: Callable[[Crawl], Awaitable[None]], name: str, crawl: Crawl) -> None:
