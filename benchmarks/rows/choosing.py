@@ -14,6 +14,7 @@ from benchmarks.bench import Bench
 from benchmarks.choose import CASES, run
 from benchmarks.figures import Figure, median_of, ratio_of
 from benchmarks.peers import run_script
+from trawl.engine.cache_lookup import NoCache
 from trawl.frontier import MemoryFrontier, Record
 from trawl.http import Request, fingerprint, origin_of
 from trawl.scheduler import Grant, Prefetcher, Scheduler
@@ -42,7 +43,7 @@ class Queue:
         self._known: dict[str, Scope] = {}
         self.frontier: MemoryFrontier = MemoryFrontier()
         self.scheduler: Scheduler = Scheduler(self._scope_of, places=PLACES)
-        self.prefetcher: Prefetcher = Prefetcher(self.frontier, self.scheduler, Grant.of_record)
+        self.prefetcher: Prefetcher = Prefetcher(self.frontier, self.scheduler, Grant.of_record, NoCache())
 
     def _scope_of(self, id: str, now: float) -> Scope:
         if id not in self._known:

@@ -10,6 +10,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from trawl.engine.cache_lookup import NoCache
 from trawl.engine.dispatcher import Dispatcher
 from trawl.engine.state import State
 
@@ -43,7 +44,7 @@ def dispatcher_of(state: State, prefetcher: Prefetcher, *, next_event: float) ->
         warnings=SimpleNamespace(waiting_direct=lambda count: None),
         next_change=lambda now: math.inf,
     )
-    rest: Any = SimpleNamespace(unasked=tuple, steps=0, allow=lambda most, places: None, grant=None)
+    rest: Any = SimpleNamespace(unasked=tuple, steps=0, allow=lambda most, places: None, grant=None, run=None)
     prefetcher_: Any = prefetcher
     return Dispatcher(
         scheduler=scheduler,
@@ -55,6 +56,7 @@ def dispatcher_of(state: State, prefetcher: Prefetcher, *, next_event: float) ->
         worker=rest,
         start_requests=rest,
         state=state,
+        cache_lookup=NoCache(),
     )
 
 

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from trawl.engine.cache_lookup import NoCache
 from trawl.frontier import MemoryFrontier, Record
 from trawl.http import Request
 from trawl.scheduler import Grant, Prefetcher, Scheduler
@@ -34,7 +35,7 @@ class Lanes:
     def __init__(self, *, depth_first: bool = False) -> None:
         self.frontier = MemoryFrontier(depth_first=depth_first)
         self.scheduler = Scheduler(lambda id, now: Scope(id, Limits(concurrency=1)), places=1, depth_first=depth_first)
-        self.prefetcher = Prefetcher(self.frontier, self.scheduler, grant_of)
+        self.prefetcher = Prefetcher(self.frontier, self.scheduler, grant_of, NoCache())
 
     async def push(self, *wanted: tuple[str, int, float]) -> None:
         records = [
@@ -121,7 +122,7 @@ async def test_c3_of_many_lanes_each_has_few_requests_in_memory_and_none_is_empt
     lanes = 100
     frontier = MemoryFrontier()
     scheduler = Scheduler(lambda id, now: Scope(id, Limits(concurrency=1)), places=1)
-    prefetcher = Prefetcher(frontier, scheduler, grant_of)
+    prefetcher = Prefetcher(frontier, scheduler, grant_of, NoCache())
     hosts = [f"{i}.example" for i in range(lanes)]
     for _ in range(6):
         records = [Record(Request(f"http://{host}/"), ((host, None),), f"http://{host}") for host in hosts]

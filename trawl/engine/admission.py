@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import trio
 
-from trawl.engine.cache_lookup import CacheLookup
+from trawl.engine.cache_lookup import NoCache
 from trawl.engine.context import CrawlContext
 from trawl.engine.robots_gate import RobotsGates
 from trawl.engine.state import RequestTask, Waiter, in_steps
@@ -84,7 +84,7 @@ class Admission:
         throttle: Names scopes.
         gates: Names origins, and closes the gate of one whose robots.txt is not read.
         scheduler: Has what waits for its turn.
-        cache_lookup: Takes what need not be sent; None: everything is.
+        cache_lookup: Takes what need not be sent.
         limits: The limits of the crawl in pages.
 
     Attributes:
@@ -100,7 +100,7 @@ class Admission:
         throttle: Throttle,
         gates: RobotsGates,
         scheduler: Scheduler,
-        cache_lookup: CacheLookup | None,
+        cache_lookup: NoCache,
         limits: CrawlLimits,
     ) -> None:
         try:
@@ -358,7 +358,7 @@ class Admission:
     async def line_up(self, grant: Grant, not_before: float = 0.0) -> None:
         """Have a grant wait for its turn, at its origin's gate if that is closed; or for its answer from a cache."""
         # Before the gate is seen to: what a cache answers needs no robots.txt.
-        if self._cache_lookup is not None and await self._cache_lookup.took(grant):
+        if await self._cache_lookup.took(grant):
             return
         if grant.waiter is not None and (parent := grant.waiter.parent) is not None:
             parent.has_fetched = True

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import trio
 
@@ -24,7 +24,7 @@ from trawl.scheduler import Grant, Lane
 if TYPE_CHECKING:
     from trawl.cache.cache import Cache
 
-__all__ = ["MAX_AT_ONCE", "MAX_READY", "CacheLookup"]
+__all__ = ["MAX_AT_ONCE", "MAX_READY", "CacheLookup", "NoCache"]
 
 MAX_AT_ONCE = 16
 """Pages that are answered without the wire at once, their callbacks included."""
@@ -33,7 +33,39 @@ MAX_READY = 64
 """Pages that wait for that; while it are so many, no more are leased from the frontier."""
 
 
-class CacheLookup:
+class NoCache:
+    """The lookup of a crawl without a cache: every request is sent, and nothing waits here."""
+
+    __slots__ = ()
+
+    has_cache: ClassVar[bool] = False
+
+    @property
+    def is_full(self) -> bool:
+        """True if no more pages are to be looked up for now."""
+        return False
+
+    async def aside(self, records: Sequence[Record]) -> Sequence[Record]:
+        """Those of ``records`` that have to be sent. Cancelling loses the leases of all of them, as leasing does."""
+        return records
+
+    async def took(self, grant: Grant) -> bool:
+        """Take a grant that is answered here. Returns False if it has to be pushed to the scheduler."""
+        return False
+
+    def start(self, nursery: trio.Nursery, run: Callable[[Grant], Awaitable[None]]) -> None:
+        """Start the tasks of as many as may be answered now; direct fetches are waited for, and always may."""
+
+    def pending(self) -> list[Grant]:
+        """The pages that were not started, for the end of a crawl; they are no longer here."""
+        return []
+
+    def take_out(self, goes: Callable[[Grant], bool]) -> list[Grant]:
+        """Take out the pages that were not started and of which ``goes`` says so."""
+        return []
+
+
+class CacheLookup(NoCache):
     """Requests that are answered without the wire.
 
     Args:
@@ -41,6 +73,8 @@ class CacheLookup:
         limits: Says whether another page may be had.
         state: Its wakeup wakes the dispatcher.
     """
+
+    has_cache = True
 
     __slots__ = ("_cache", "_direct", "_limits", "_nowhere", "_pages", "_running", "_state")
 
@@ -56,11 +90,9 @@ class CacheLookup:
 
     @property
     def is_full(self) -> bool:
-        """True if no more pages are to be looked up for now."""
         return len(self._pages) >= MAX_READY
 
-    async def aside(self, records: Sequence[Record]) -> list[Record]:
-        """Those of ``records`` that have to be sent. Cancelling loses the leases of all of them, as leasing does."""
+    async def aside(self, records: Sequence[Record]) -> Sequence[Record]:
         answers = await self._cache.find([record.request for record in records])
         missed = []
         for record, answer in zip(records, answers, strict=True):
@@ -71,7 +103,6 @@ class CacheLookup:
         return missed
 
     async def took(self, grant: Grant) -> bool:
-        """Take a grant that is answered here. Returns False where it has to be pushed to the scheduler."""
         if grant.passes_gate or self._state.is_ending:
             return False
         answer = (await self._cache.find([grant.request]))[0]
@@ -82,20 +113,17 @@ class CacheLookup:
         return True
 
     def start(self, nursery: trio.Nursery, run: Callable[[Grant], Awaitable[None]]) -> None:
-        """Start the tasks of as many as may be answered now; direct fetches are waited for, and always may."""
         while self._direct:
             self._start(*self._direct.popleft(), nursery, run)
         while self._pages and self._running < MAX_AT_ONCE and self._state.may_page and self._limits.may_page:
             self._start(*self._pages.popleft(), nursery, run)
 
     def pending(self) -> list[Grant]:
-        """The pages that were not started, for the end of a crawl; they are no longer here."""
         grants = [grant for grant, _ in self._pages]
         self._pages.clear()
         return grants
 
     def take_out(self, goes: Callable[[Grant], bool]) -> list[Grant]:
-        """Take out the pages that were not started and of which ``goes`` says so."""
         gone = [grant for grant, _ in self._pages if goes(grant)]
         if gone:
             self._pages = deque([page for page in self._pages if page[0] not in gone])

@@ -24,7 +24,7 @@ from functools import partial
 import trio
 
 from trawl.engine.admission import Admission
-from trawl.engine.cache_lookup import CacheLookup
+from trawl.engine.cache_lookup import NoCache
 from trawl.engine.callbacks import BATCH
 from trawl.engine.fetcher import ScopeLimiters
 from trawl.engine.robots_gate import RobotsGates
@@ -61,7 +61,7 @@ class Dispatcher:
         worker: Worker,
         start_requests: StartRequests,
         state: State,
-        cache_lookup: CacheLookup | None = None,
+        cache_lookup: NoCache,
         shared_job: SharedJobFollower | None = None,
     ) -> None:
         self._scheduler = scheduler
@@ -93,7 +93,7 @@ class Dispatcher:
 
     def between(self, nursery: trio.Nursery) -> Callable[[], Awaitable[None]] | None:
         """Return what the reader of ``start()`` calls to grant in its own task; None where a step of that may wait."""
-        if self._cache_lookup is not None:  # looking up waits
+        if self._cache_lookup.has_cache:  # looking up waits
             return None
         start_soon: Start = nursery.start_soon
         return partial(self._grant_between, nursery, partial(copy_context().run, start_soon))
@@ -140,8 +140,7 @@ class Dispatcher:
                 if not state.goes_on():  # since then
                     return
                 now = trio.current_time()
-            if self._cache_lookup is not None:
-                self._cache_lookup.start(nursery, self._worker.run)
+            self._cache_lookup.start(nursery, self._worker.run)
             # In the loop: what was leased above may have closed further gates.
             for origin, pause in self._gates.unasked():
                 start_soon(self._admission.ask_robots, origin, pause)

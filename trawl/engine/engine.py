@@ -69,7 +69,7 @@ import math
 import trio
 
 from trawl.engine.admission import Admission
-from trawl.engine.cache_lookup import CacheLookup
+from trawl.engine.cache_lookup import CacheLookup, NoCache
 from trawl.engine.context import CrawlContext
 from trawl.engine.crawl import Crawl
 from trawl.engine.direct import DirectFetcher
@@ -150,7 +150,7 @@ class Engine:
         self._gates = RobotsGates(context, self.throttle, self.scheduler, known_robots)
         # The way in.
         cache = context.middleware_stack.cache
-        self.cache_lookup: CacheLookup | None = None
+        self.cache_lookup: NoCache = NoCache()
         if cache is not None:
             self.cache_lookup = CacheLookup(cache, limits=self.limits, state=state)
         admission = Admission(context, self.throttle, self._gates, self.scheduler, self.cache_lookup, self.limits)
@@ -314,7 +314,3 @@ class Engine:
         if self.context.common is not None:
             self.scheduler.leave(trio.current_time())
             self.throttle.leave()
-
-    def take_out_cached(self) -> list[Grant]:
-        """Take out the pages that were to be answered by the cache, and were not yet."""
-        return [] if self.cache_lookup is None else self.cache_lookup.pending()

@@ -97,7 +97,7 @@ async def run_crawl(context: CrawlContext) -> CrawlEnd:
         reason = "feed_error" if writing.error is not None else context.state.reason or "cancelled"
         # In this order: leases go back as nothing more is sent; closed() may still count and log; the last word has
         # these counts; the frontier writes it.
-        whole = partial(engine.leases.give_back, [*pending_pages(engine.scheduler), *engine.take_out_cached()])
+        whole = partial(engine.leases.give_back, [*pending_pages(engine.scheduler), *engine.cache_lookup.pending()])
         await _closing("what was in flight", whole)  # noqa: ASYNC102 - shielded and limited, each of them
         await _closing("the spider", partial(_closed, context.spider, engine.hooks, reason), engine.crawl)  # noqa: ASYNC102
         engine.script_pages.tell()

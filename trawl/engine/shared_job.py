@@ -36,7 +36,7 @@ from trawl.http import origin_of
 from trawl.scheduler import pending_pages
 
 if TYPE_CHECKING:
-    from trawl.engine.cache_lookup import CacheLookup
+    from trawl.engine.cache_lookup import NoCache
     from trawl.engine.context import CrawlContext
     from trawl.engine.direct import DirectFetcher
     from trawl.engine.job import JobState
@@ -70,7 +70,7 @@ class SharedJobFollower:
         gates: The requests for robots.txt that are under way.
         start_requests: Reads ``start()``.
         throttle: Knows which scopes are shared.
-        cache_lookup: Has pages that wait for their answers; None: there is no cache.
+        cache_lookup: Has pages that wait for their answers.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class SharedJobFollower:
         gates: RobotsGates,
         start_requests: StartRequests,
         throttle: Throttle,
-        cache_lookup: CacheLookup | None,
+        cache_lookup: NoCache,
     ) -> None:
         assert context.open_job is not None
         self._job = context.open_job.job
@@ -237,8 +237,7 @@ class SharedJobFollower:
         grants = [grant for grant in pending_pages(self._scheduler) if self._goes(grant)]
         for grant in grants:
             self._scheduler.withdraw(grant, now)
-        if self._cache_lookup is not None:
-            grants += self._cache_lookup.take_out(self._goes)
+        grants += self._cache_lookup.take_out(self._goes)
         if grants:
             await self._leases.put_back(grants)
 

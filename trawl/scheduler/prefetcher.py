@@ -10,17 +10,14 @@ restored by :meth:`Prefetcher.refill` before the next decision; a push or a gran
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
 
 from trawl.frontier import Frontier, LaneKey, Record
 from trawl.scheduler.grant import Grant
 from trawl.scheduler.scheduler import Scheduler
 
-if TYPE_CHECKING:
-    from trawl.engine.cache_lookup import CacheLookup
-
-__all__ = ["Prefetcher"]
+__all__ = ["Lookup", "Prefetcher"]
 
 MAX_PER_LANE = 32
 """Requests leased ahead for one lane."""
@@ -33,6 +30,17 @@ MAX_IN_ALL = 2_048
 one in the frontier 0.3."""
 
 
+class Lookup(Protocol):
+    """Finds the requests that need not be sent: those that a cache answers."""
+
+    @property
+    def is_full(self) -> bool:
+        """True if no more pages are to be looked up for now."""
+
+    async def aside(self, records: Sequence[Record]) -> Sequence[Record]:
+        """Return those of ``records`` that have to be sent."""
+
+
 class Prefetcher:
     """Moves records from the frontier into the scheduler's lanes, a lane at a time.
 
@@ -40,23 +48,23 @@ class Prefetcher:
         frontier: Where the records are.
         scheduler: Where they go to.
         grant_of: Makes the grant for a record.
-        cache_lookup: Takes the records that need not be sent; None: all are sent.
+        lookup: Takes the records that need not be sent.
     """
 
-    __slots__ = ("_cache_lookup", "_frontier", "_grant_of", "_hungry", "_scheduler", "_shuts")
+    __slots__ = ("_frontier", "_grant_of", "_hungry", "_lookup", "_scheduler", "_shuts")
 
     def __init__(
         self,
         frontier: Frontier,
         scheduler: Scheduler,
         grant_of: Callable[[Record], Grant],
-        cache_lookup: CacheLookup | None = None,
+        lookup: Lookup,
     ) -> None:
         self._frontier = frontier
         self._scheduler = scheduler
         self._grant_of = grant_of
         self._hungry: dict[LaneKey, None] = {}  # a dict keeps the order of coming; a set's depends on PYTHONHASHSEED
-        self._cache_lookup = cache_lookup
+        self._lookup = lookup
         self._shuts: Callable[[LaneKey], bool] | None = None
 
     def shut_by(self, shuts: Callable[[LaneKey], bool]) -> None:
@@ -111,15 +119,13 @@ class Prefetcher:
             for lane in await self._frontier.wake(now):
                 hungry[lane] = None
         while hungry:
-            if self._cache_lookup is not None and self._cache_lookup.is_full:
+            if self._lookup.is_full:
                 return
             lane = next(iter(hungry))
             del hungry[lane]
             wanted = 0 if self.is_shut(lane) else self._wanted(lane)
             if wanted:
-                records = await self._frontier.lease_many(lane, wanted)
-                if self._cache_lookup is not None:
-                    records = await self._cache_lookup.aside(records)
+                records = await self._lookup.aside(await self._frontier.lease_many(lane, wanted))
                 if self.is_shut(lane):  # since then
                     await self._frontier.release(records)
                     continue

@@ -50,8 +50,8 @@ from trawl.scheduler.scope_queue import PASSES, ScopeQueue, TokenQueue
 from trawl.throttling.scope import MAX_LEAD, MAX_PREPARATION
 
 if TYPE_CHECKING:
-    from trawl.engine.engine import Engine
     from trawl.frontier import LaneKey, SortKey
+    from trawl.throttling.common import ScopeHolder
     from trawl.throttling.reasons import Reason
     from trawl.throttling.scope import Scope
 
@@ -169,7 +169,7 @@ class Scheduler:
         self.later: LaterQueue = LaterQueue()
         self.closed: dict[str, OriginGate] = {}
         self.left_by: Reason | None = None
-        self.holder: Engine | None = None
+        self.holder: ScopeHolder | None = None
 
     # -- requests come and go
 

@@ -23,19 +23,35 @@ Of different settings for one scope the stricter ones are in force: see :func:`s
 from __future__ import annotations
 
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import attrs
 
 if TYPE_CHECKING:
-    from trawl.engine.engine import Engine
     from trawl.throttling.limits import Limits
     from trawl.throttling.outcomes import GivenUpScopes
     from trawl.throttling.policy import ScopePolicy
     from trawl.throttling.scope import Scope
     from trawl.throttling.scope_table import CrawlDelays
 
-__all__ = ["CommonScopes", "may_be_common", "stricter"]
+__all__ = ["CommonScopes", "ScopeHolder", "may_be_common", "stricter"]
+
+
+class ScopeHolder(Protocol):
+    """A crawl that has scopes in common with others: told of what another one does to them."""
+
+    @property
+    def name(self) -> str:
+        """The name of its spider."""
+
+    def opened(self, scope: Scope, now: float) -> None:
+        """Look at what waits for ``scope`` here: another crawl released a place, or sent."""
+
+    def changed(self, scope: Scope, now: float) -> None:
+        """Follow the limits of ``scope``, which another crawl has moved."""
+
+    def arm(self, scope: Scope) -> None:
+        """Note when ``scope`` is due: the crawl that had noted it has left."""
 
 
 def may_be_common(policy: ScopePolicy, *, has_job: bool) -> bool:
@@ -80,19 +96,19 @@ class CommonScopes:
         self.crawl_delays: CrawlDelays = crawl_delays
         self.given_up: GivenUpScopes = given_up
         self.crawls: int = 0
-        self._scopes: dict[str, tuple[Scope, tuple[Engine, ...]]] = {}
+        self._scopes: dict[str, tuple[Scope, tuple[ScopeHolder, ...]]] = {}
 
     def get(self, id: str) -> Scope | None:
         """The scope of an id, if a crawl has made it."""
         found = self._scopes.get(id)
         return None if found is None else found[0]
 
-    def join(self, scope: Scope, holder: Engine) -> None:
+    def join(self, scope: Scope, holder: ScopeHolder) -> None:
         """Have ``holder`` hold ``scope``, which it has made or got from here."""
         _, others = self._scopes.get(scope.id, (scope, ()))
         self._keep(scope, (*others, holder))
 
-    def leave(self, scope: Scope, holder: Engine) -> None:
+    def leave(self, scope: Scope, holder: ScopeHolder) -> None:
         """Have ``holder`` hold it no more: it has forgotten the scope, or has ended. The last one drops it."""
         found = self._scopes.get(scope.id)
         if found is None or holder not in found[1]:
@@ -103,7 +119,7 @@ class CommonScopes:
             scope.state.armed = inf
             others[0].arm(scope)
 
-    def _keep(self, scope: Scope, holders: tuple[Engine, ...]) -> None:
+    def _keep(self, scope: Scope, holders: tuple[ScopeHolder, ...]) -> None:
         if holders:
             self._scopes[scope.id] = scope, holders
         else:

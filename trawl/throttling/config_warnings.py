@@ -27,7 +27,7 @@ from trawl.throttling.scopes import is_mistaken
 
 if TYPE_CHECKING:
     from trawl.http import Outcome
-    from trawl.scheduler.grant import Grant
+    from trawl.throttling.outcomes import Granted
     from trawl.throttling.scope_table import CrawlDelays, ScopePolicies
     from trawl.throttling.settings import ThrottlingSettings
 
@@ -98,7 +98,7 @@ class ScopeStats:
         self.elsewhere: dict[str, float] = {}
         self.waited_elsewhere: float = scope.waits.elsewhere
 
-    def waited(self, scope: Scope, grant: Grant, next_by: Reason | None) -> None:
+    def waited(self, scope: Scope, grant: Granted, next_by: Reason | None) -> None:
         """Note what the last request waited for, other than the scope.
 
         Args:
@@ -126,7 +126,7 @@ class ScopeStats:
         return max(sorted(spent), key=lambda limit: spent[limit])
 
 
-def _obstacle(scope: Scope, grant: Grant) -> Reason | None:
+def _obstacle(scope: Scope, grant: Granted) -> Reason | None:
     """Return what a request waited for last, other than ``scope``; None: that is not known."""
     if grant.left_by is not None:
         return grant.left_by
@@ -216,7 +216,7 @@ class ConfigWarnings:
                 scope.id, state.robots_asked, state.robots,
             )  # fmt: skip
 
-    def host_left_out(self, grant: Grant, crawl_delays: CrawlDelays) -> None:
+    def host_left_out(self, grant: Granted, crawl_delays: CrawlDelays) -> None:
         """Warn where a request's scopes leave out its host, whose Crawl-delay then holds no request (D09)."""
         host = host_scope(grant.request.url)
         delay = crawl_delays.of(host)
@@ -243,7 +243,7 @@ class ConfigWarnings:
         self,
         scope: Scope,
         state: ScopeState,
-        grant: Grant,
+        grant: Granted,
         outcome: Outcome,
         now: float,
         why_next: WhyNext,

@@ -31,7 +31,7 @@ from trawl.tracebacks import contained
 
 if TYPE_CHECKING:
     from trawl.http import Outcome, Request, Response
-    from trawl.scheduler.grant import Grant
+    from trawl.throttling.outcomes import Granted
     from trawl.throttling.policy import ScopeState
     from trawl.throttling.scope import Scope
     from trawl.throttling.scopes import ScopeAmounts, Scopes
@@ -451,7 +451,7 @@ class ManagerCalls:
         self._default = default
         self._throttle = throttle
 
-    def own_signals(self, grant: Grant, outcome: Outcome, scopes: Sequence[Scope]) -> dict[str, BackoffSignal] | None:
+    def own_signals(self, grant: Granted, outcome: Outcome, scopes: Sequence[Scope]) -> dict[str, BackoffSignal] | None:
         """Answer as the default manager does. Returns None where, as almost always, no scope is concerned.
 
         Args:
@@ -474,7 +474,7 @@ class ManagerCalls:
             told, BackoffSignal() if hint is None else BackoffSignal(delay=hint.delay, header=hint.header)
         )
 
-    async def ask(self, grant: Grant, outcome: Outcome) -> dict[str, BackoffSignal]:
+    async def ask(self, grant: Granted, outcome: Outcome) -> dict[str, BackoffSignal]:
         """Ask the user's manager. A checkpoint only if its answer is one. Raises whatever it raises."""
         response = outcome.response
         requests = [grant.request, outcome.request]
@@ -487,7 +487,7 @@ class ManagerCalls:
         finally:
             call_context.reset(token)
 
-    async def _answer(self, grant: Grant, outcome: Outcome) -> dict[str, BackoffSignal]:
+    async def _answer(self, grant: Granted, outcome: Outcome) -> dict[str, BackoffSignal]:
         ask: Any
         if outcome.response is not None:
             ask = getattr(self._manager, "get_response_backoff", self._default.get_response_backoff)

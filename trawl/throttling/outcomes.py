@@ -43,7 +43,7 @@ import math
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 import attrs
 
@@ -62,11 +62,11 @@ from trawl.throttling.snapshot import ServerLimit
 
 if TYPE_CHECKING:
     from trawl.http import Outcome, Request, Response
-    from trawl.scheduler.grant import Grant
     from trawl.throttling.scopes import ScopeAmounts
 
 __all__ = [
     "GivenUpScopes",
+    "Granted",
     "adjust",
     "correct",
     "give_up_error",
@@ -90,8 +90,56 @@ MAX_REFUSALS = 7  # in a row: with the pace halved at each, two minutes from 1 s
 _KEPT = range(200, 400)
 
 
+class HasScopes(Protocol):
+    """A lane, as the throttle sees it."""
+
+    @property
+    def scopes(self) -> Sequence[Scope]:
+        """The scopes of its requests, sorted by id."""
+
+
+class Granted(Protocol):
+    """A request from the moment it may wait to its end, as the throttle sees it: :class:`trawl.scheduler.Grant`."""
+
+    @property
+    def request(self) -> Any:
+        """The request."""
+
+    @property
+    def scopes(self) -> ScopeAmounts:
+        """The ids of its scopes, sorted, each with its expected amount (None: 1.0)."""
+
+    @property
+    def lane(self) -> HasScopes | None:
+        """The lane it is or was in; None: it was in none yet."""
+
+    @property
+    def is_exempt(self) -> bool:
+        """True if it takes no scope (``dont_throttle``)."""
+
+    @property
+    def steps(self) -> Sequence[int]:
+        """The backoff step of each of its scopes when it was granted."""
+
+    @property
+    def granted_at(self) -> float:
+        """When it was granted, on the run clock."""
+
+    @property
+    def sent_at(self) -> float | None:
+        """When it went to the wire; None: it did not, or not yet."""
+
+    @property
+    def held_by(self) -> tuple[Scope, str] | None:
+        """Which of its scopes opened last, and the limit; None: it has at most one."""
+
+    @property
+    def left_by(self) -> Reason | None:
+        """Why it was left though its scopes were open; None: it was not."""
+
+
 def judge(
-    grant: Grant,
+    grant: Granted,
     outcome: Outcome,
     states: Sequence[ScopeState],
     signals: Iterable[BackoffSignal],
@@ -136,7 +184,7 @@ def judge(
             state.refused = name if state.refused in ("", name) else SEVERAL
 
 
-def passed_by(grant: Grant, others: Mapping[str, BackoffSignal] | None) -> list[str]:
+def passed_by(grant: Granted, others: Mapping[str, BackoffSignal] | None) -> list[str]:
     """Return the scopes that a refused request has to wait for, because it did not take them.
 
     Args:
@@ -147,7 +195,7 @@ def passed_by(grant: Grant, others: Mapping[str, BackoffSignal] | None) -> list[
     return [*ids, *(id for id, _ in grant.scopes)] if grant.is_exempt else ids
 
 
-def _asked_manager(grant: Grant, outcome: Outcome, states: Sequence[ScopeState]) -> bool | None:
+def _asked_manager(grant: Granted, outcome: Outcome, states: Sequence[ScopeState]) -> bool | None:
     """Ask the scopes' managers if it is a retry; None: none of them says."""
     for state in states:
         if state.manager is None:
@@ -160,7 +208,7 @@ def _asked_manager(grant: Grant, outcome: Outcome, states: Sequence[ScopeState])
     return None
 
 
-def _counts(grant: Grant, outcome: Outcome, states: Sequence[ScopeState], refused_at: float | None) -> bool:
+def _counts(grant: Granted, outcome: Outcome, states: Sequence[ScopeState], refused_at: float | None) -> bool:
     error = outcome.error
     is_not_there = isinstance(error, ConnectFailed | ConnectTimeout | ResponseBroken)
     if is_not_there and not any(each.has_answered for each in states):
@@ -181,7 +229,7 @@ def _counts(grant: Grant, outcome: Outcome, states: Sequence[ScopeState], refuse
     return True
 
 
-def _refusals(grant: Grant, states: Sequence[ScopeState], refused_at: float | None, now: float, until: float) -> int:
+def _refusals(grant: Granted, states: Sequence[ScopeState], refused_at: float | None, now: float, until: float) -> int:
     """Count the times that it was told to come back later while others were served, this one included.
 
     Not counted is a refusal before the time that its scope's server has named, because the wait was cut, if it names
@@ -203,22 +251,22 @@ def _refusals(grant: Grant, states: Sequence[ScopeState], refused_at: float | No
     return count + (are_others_served or (count > 1 and _is_alone(grant, states)))
 
 
-def _is_alone(grant: Grant, states: Sequence[ScopeState]) -> bool:
+def _is_alone(grant: Granted, states: Sequence[ScopeState]) -> bool:
     """Return True if its scopes refused no other request since their last good answers, except for their own fault."""
     name = _name(grant)
     return all(state.refused in ("", name) for state in states)
 
 
-def _name(grant: Grant) -> str:
+def _name(grant: Granted) -> str:
     return f"{grant.request.method} {grant.request.url}"
 
 
-def _note(grant: Grant, outcome: Outcome, **changes: object) -> None:
+def _note(grant: Granted, outcome: Outcome, **changes: object) -> None:
     for request in _requests(grant, outcome):
         note(request, **changes)
 
 
-def _requests(grant: Grant, outcome: Outcome) -> list[Request]:
+def _requests(grant: Granted, outcome: Outcome) -> list[Request]:
     """Return the request as it was queued, and as it was sent."""
     queued, sent = grant.request, outcome.request
     return [queued] if sent is queued else [queued, sent]
@@ -271,15 +319,15 @@ class GivenUpScopes:
         if given_up < math.inf and (refused_at is None or refused_at < given_up):
             note(request, admitted_at=utc.timestamp())
 
-    def refuses(self, grant: Grant) -> bool:
+    def refuses(self, grant: Granted) -> bool:
         """Return True if a request was pending when one of its scopes was given up."""
         return self._refusing(grant) is not None
 
-    def failure_of(self, grant: Grant) -> HostGivenUp:
+    def failure_of(self, grant: Granted) -> HostGivenUp:
         """Return why the scope was given up that refuses a request, without details if they are not known."""
         return self._failures.get(self._refusing(grant) or "") or HostGivenUp(HostGivenUp.WORDS)
 
-    def _refusing(self, grant: Grant) -> str | None:
+    def _refusing(self, grant: Granted) -> str | None:
         for id, _ in grant.scopes:
             at_utc = self.at_utc.get(id)
             if at_utc is not None:

@@ -26,7 +26,7 @@ import attrs
 from trawl.http import Times, TimesTotal
 
 if TYPE_CHECKING:
-    from trawl.scheduler.grant import Grant
+    from trawl.throttling.outcomes import Granted
     from trawl.throttling.policy import ScopeState
     from trawl.throttling.scope import Scope
 
@@ -286,7 +286,7 @@ class ScopeReport:
     last_hint: str = ""
 
 
-def account(state: ScopeState, grant: Grant, charged: float | None) -> None:
+def account(state: ScopeState, grant: Granted, charged: float | None) -> None:
     """Count a request that came to its end.
 
     Args:

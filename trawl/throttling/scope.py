@@ -54,7 +54,7 @@ from trawl.throttling.quota import PageBudget, Quota
 from trawl.throttling.reasons import LimitName, MinCounter, Reason, Waits
 
 if TYPE_CHECKING:
-    from trawl.engine.engine import Engine
+    from trawl.throttling.common import ScopeHolder
 
 __all__ = ["CONFIGURED", "MAX_LEAD", "Scope"]
 
@@ -213,7 +213,7 @@ class Scope:
         self.gated: int = 0
         self.waits: Waits = Waits()
         self.state: Any = None
-        self.holders: tuple[Engine, ...] = ()
+        self.holders: tuple[ScopeHolder, ...] = ()
         self.quota: Quota | None = None
         self.pages: PageBudget | None = None
         self._seed = seed

@@ -26,13 +26,13 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from trawl.throttling.allowance import Allowances
 from trawl.throttling.backoff import backoff_of
-from trawl.throttling.common import CommonScopes, may_be_common
+from trawl.throttling.common import CommonScopes, ScopeHolder, may_be_common
 from trawl.throttling.configuration import check_scope, load_object
 from trawl.throttling.limits import Limits, limits_of
 from trawl.throttling.managers import OnFailure, ThrottlingScopeManager, ignore_failure
@@ -43,9 +43,6 @@ from trawl.throttling.scope import CONFIGURED, Scope
 from trawl.throttling.scopes import host_part, is_address, is_host_like, normal_id
 from trawl.throttling.settings import ThrottlingSettings
 from trawl.throttling.shared import Line, SharedScope, check_shared
-
-if TYPE_CHECKING:
-    from trawl.engine.engine import Engine
 
 __all__ = ["CrawlDelays", "ScopePolicies", "ScopeTable", "ScopeTimers"]
 
@@ -309,7 +306,7 @@ class ScopeTable:
         self._scopes: dict[str, Scope] = {}
         self._by_age: deque[str] = deque()
         self._common: CommonScopes | None = None
-        self._holder: Engine | None = None
+        self._holder: ScopeHolder | None = None
         self._has_job = False
         self._limit = policies.settings.throttling_scope_limit
         self._max_idle = policies.settings.throttling_scope_max_idle
@@ -366,7 +363,7 @@ class ScopeTable:
         if gone:
             self._by_age = deque([id for id in self._by_age if id in self._scopes])
 
-    def have_in_common(self, common: CommonScopes, holder: Engine, *, has_job: bool) -> None:
+    def have_in_common(self, common: CommonScopes, holder: ScopeHolder, *, has_job: bool) -> None:
         """Have the scopes that are made from now on in common with other crawls; before the first is made."""
         self._common, self._holder, self._has_job = common, holder, has_job
 

@@ -26,7 +26,7 @@ from trawl.errors import HostGivenUp
 from trawl.http import host_scope
 from trawl.http.notes import notes_of
 from trawl.throttling.allowance import Allowances
-from trawl.throttling.common import CommonScopes, stricter
+from trawl.throttling.common import CommonScopes, ScopeHolder, stricter
 from trawl.throttling.config_warnings import ConfigWarnings, WhyNext
 from trawl.throttling.hints import WINDOW_HEADERS
 from trawl.throttling.job_scopes import JobScopes, snapshot_of, with_ahead
@@ -45,6 +45,7 @@ from trawl.throttling.managers import (
 )
 from trawl.throttling.outcomes import (
     GivenUpScopes,
+    Granted,
     adjust,
     correct,
     give_up_error,
@@ -71,9 +72,7 @@ from trawl.tracebacks import contained
 
 if TYPE_CHECKING:
     from trawl.clock import WallClock
-    from trawl.engine.engine import Engine
     from trawl.http import Outcome, Request, Response
-    from trawl.scheduler.grant import Grant
 
 __all__ = ["Throttle"]
 
@@ -118,7 +117,7 @@ class Throttle:
         resolve: AddressOf | None = None,
         failed: OnFailure = ignore_failure,
         common: CommonScopes | None = None,
-        holder: Engine | None = None,
+        holder: ScopeHolder | None = None,
         has_job: bool = False,
     ) -> None:
         self.settings = settings
@@ -248,7 +247,7 @@ class Throttle:
             step_at_start(scope, scope.state, signal, now)
             self._moved(scope, now)
 
-    def record_outcome_nowait(self, grant: Grant, outcome: Outcome, now: float) -> bool:
+    def record_outcome_nowait(self, grant: Granted, outcome: Outcome, now: float) -> bool:
         """Record an outcome: after the body is read, before the places are given back.
 
         Sets ``is_trigger``, ``is_excused``, ``is_hopeless`` and ``pause`` of the outcome. False: a user's manager is to
@@ -263,7 +262,7 @@ class Throttle:
         self._apply(grant, scopes, outcome, self._manager_calls.own_signals(grant, outcome, scopes), now)
         return True
 
-    async def record_outcome(self, grant: Grant, outcome: Outcome, now: float) -> None:
+    async def record_outcome(self, grant: Granted, outcome: Outcome, now: float) -> None:
         """Ask a user's manager, and record an outcome that :meth:`record_outcome_nowait` left.
 
         A checkpoint only if the manager's answer is one. When the manager raises, the default manager decides, and
@@ -277,7 +276,7 @@ class Throttle:
             raise
         self._apply(grant, self._scopes_of(grant, now), outcome, signals, now)
 
-    def _scopes_of(self, grant: Grant, now: float) -> Sequence[Scope]:
+    def _scopes_of(self, grant: Granted, now: float) -> Sequence[Scope]:
         """Return the scopes of a request in flight: those of its lane, unless it is exempt and its lane has none."""
         if grant.lane is not None and not grant.is_exempt:
             return grant.lane.scopes
@@ -310,7 +309,7 @@ class Throttle:
 
     def _apply(
         self,
-        grant: Grant,
+        grant: Granted,
         scopes: Sequence[Scope],
         outcome: Outcome,
         signals: dict[str, BackoffSignal] | None,
@@ -357,7 +356,7 @@ class Throttle:
                 self._moved(scope, now)
 
     def _apply_through_proxy(
-        self, through: str, signal: BackoffSignal | None, grant: Grant, outcome: Outcome, now: float
+        self, through: str, signal: BackoffSignal | None, grant: Granted, outcome: Outcome, now: float
     ) -> None:
         """Apply an outcome to the scope of its site through one proxy of a list, which its first refusal makes."""
         if signal is not None and signal.is_trigger:
@@ -379,7 +378,7 @@ class Throttle:
         self,
         scope: Scope,
         signal: BackoffSignal | None,
-        grant: Grant,
+        grant: Granted,
         outcome: Outcome,
         now: float,
         *,
@@ -426,7 +425,7 @@ class Throttle:
         self,
         scope: Scope,
         signal: BackoffSignal,
-        grant: Grant,
+        grant: Granted,
         outcome: Outcome,
         now: float,
         *,
@@ -484,7 +483,7 @@ class Throttle:
                     scope.quota.is_late = is_late  # each lines its own lanes up
                 holder.changed(scope, now)
 
-    def refused(self, grant: Grant, now: float) -> str | None:
+    def refused(self, grant: Granted, now: float) -> str | None:
         """Return ``"refused"`` if the scope of a pending request was given up (B20), for the scheduler's ``vet``."""
         if self.given_up.at_utc and self.given_up.refuses(grant):
             return "refused"
