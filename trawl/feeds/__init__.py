@@ -1,4 +1,4 @@
-"""Feeds: items written to files and to standard output while the crawl runs, whole records only."""
+"""Feeds: items written to files and to standard output during the crawl, always as whole records."""
 
 from trawl.feeds.base import End, FeedState, Format, FormatConflict
 from trawl.feeds.options import FORMATS, STANDARD_OUTPUT, FeedOptions, feed_entry, with_attributes

@@ -1,14 +1,15 @@
-"""Formats and feeds: their interfaces, and how a file is written so that it is whole at any time.
+"""Formats and feeds: their interfaces, and how a file is written so that it is complete at any time.
 
-Theory of operation. A feed's file is, at every instant between two writes, a whole document::
+Theory of operation. Between two writes, a feed's file is always a complete document::
 
     opening first record separator record ... separator record closing
                                                               ^ position
 
 The *position* is a count of bytes: the end of the last whole record, or 0 if there is none. A flush is one write at the
 position: separator (or opening), whole records, closing. The next flush overwrites the closing. So a file can be cut at
-any recorded position and continued there, and a crawl killed between two writes leaves a file that parses. One that is
-killed within a write leaves whole records and a part of one; ``end_of`` finds the end of the whole ones.
+any recorded position and continued there, and a crawl that is killed between two writes leaves a file that parses. A
+crawl that is killed within a write leaves whole records and a part of one. ``end_of`` finds the end of the whole
+records.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ from trawl.errors import SettingsError
 __all__ = ["CHUNK_BYTES", "End", "Exporter", "FeedState", "Format", "FormatConflict"]
 
 CHUNK_BYTES = 1 << 20
-"""How much of a file is looked at in one piece."""
+"""Bytes of a file that are read at once."""
 
 
 class FormatConflict(ValueError):
-    """A file can't be continued in this format; the text says what is in the way ("it holds no array")."""
+    """Raised if a file can't be continued in this format. The message names the reason ("it holds no array")."""
 
 
 @attrs.frozen
@@ -36,7 +37,7 @@ class End:
     """End of the last whole record of a file.
 
     Attributes:
-        position: In bytes; 0 if there is no whole record, and the file is started again.
+        position: Position of the end, in bytes; 0 if there is no whole record and the file starts again.
         mend: Bytes missing there to end the record (a line without its newline).
     """
 
@@ -45,16 +46,16 @@ class End:
 
 
 class Format(Protocol):
-    """Encoder of items. A value: :meth:`settled` makes another one where the first item decides something."""
+    """Encoder of items. It is immutable. If the first item decides something, :meth:`settled` returns a new one."""
 
     @property
     def columns(self) -> tuple[str, ...] | None:
-        """The only fields it can write from now on; None if it can write any."""
+        """The only fields that it can write from now on; None if it can write any."""
         ...
 
     @property
     def opening(self) -> bytes:
-        """Bytes at the beginning of a file."""
+        """Bytes at the start of a file."""
         ...
 
     @property
@@ -73,14 +74,14 @@ class Format(Protocol):
         ...
 
     def settled(self, names: Iterable[str]) -> Self:
-        """Return this format for items with these fields; itself if fields don't matter or are settled already."""
+        """Return this format for items with these fields, or itself if fields don't matter or are settled."""
         ...
 
     def record(self, row: Mapping[str, object]) -> bytes:
         """Encode one item.
 
         Raises:
-            Exception: It can't be written, for whatever reason its values or their library give.
+            Exception: If it can't be written. User classes and libraries may raise any exception.
         """
         ...
 
@@ -88,26 +89,26 @@ class Format(Protocol):
         """Find the end of the whole records of ``file``, written in this format and perhaps cut at any byte.
 
         Raises:
-            FormatConflict: The file was not written in this format, or can't be continued.
+            FormatConflict: If the file was not written in this format, or can't be continued.
         """
         ...
 
     def continued(self, file: BinaryIO) -> Self:
-        """Return this format, settled as the beginning of ``file`` says (the header of a CSV).
+        """Return this format, settled from the start of ``file`` (the header of a CSV).
 
         Raises:
-            FormatConflict: It contradicts the settings.
+            FormatConflict: If the start of the file contradicts the settings.
         """
         ...
 
 
 @attrs.frozen
 class Exporter:
-    """The class that writes a feed, and its arguments.
+    """The exporter class that writes a feed, and its arguments.
 
     Attributes:
-        kind: The class; it is called with a binary file.
-        arguments: Its other arguments.
+        kind: The class, which is called with a binary file.
+        arguments: Its further keyword arguments.
     """
 
     kind: type[Any]
@@ -115,15 +116,15 @@ class Exporter:
 
     @property
     def is_piecewise(self) -> bool:
-        """True if it writes each item at once, between a beginning and an end that are always the same."""
+        """True if it writes each item immediately, between a constant opening and a constant closing."""
         methods = (getattr(self.kind, name, None) for name in ("start_exporting", "finish_exporting"))
         return all(getattr(method, "__module__", "") == "trawl.exporters" for method in methods)
 
     def make(self, file: BinaryIO) -> Any:
-        """Make the exporter of a file.
+        """Create the exporter of a file.
 
         Raises:
-            SettingsError: It does not take the arguments.
+            SettingsError: If it does not accept the arguments.
         """
         try:
             return self.kind(file, **self.arguments)
@@ -136,12 +137,12 @@ class FeedState(msgspec.Struct, frozen=True, omit_defaults=True):
     """Position of one feed, as a job saves it.
 
     Attributes:
-        position: The end of its last whole record, in bytes; of a table in rows.
-        columns: The fields that it can write, where its first item told them.
-        batch: The number of the batch that the position is in, and how many items that has.
+        position: The end of its last whole record, in bytes or, for a table, in rows.
+        columns: The fields that it can write, if its first item decided them.
+        batch: The number of the current batch, and the number of items in it.
         relative: Its path from the job's directory; None for a feed that is not a file.
-        earlier: The destinations where it was before it was moved.
-        format: The name of its format; "" in a job of an earlier release.
+        earlier: Its destinations before it was moved.
+        format: Name of its format; "" in a job of an earlier release.
     """
 
     position: Annotated[int, msgspec.Meta(ge=0)]

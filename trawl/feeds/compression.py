@@ -1,9 +1,9 @@
-"""Compressed feeds: each flush is a piece that ends by itself, so that a file is whole between any two of them.
+"""Compressed feeds: each flush is an independent piece, so that the file is complete between any two flushes.
 
-A gzip file may have several members (RFC 1952, 2.2), a Zstandard file several frames (RFC 8878, 3.1), whose contents
-are read one after the other. So a feed's position is the end of a piece, in compressed bytes; a file can be cut there
-and continued, and the closing of a format is a small piece of its own that the next flush overwrites. Small pieces
-compress badly: items gather up to :data:`PIECE_BYTES` before they are written.
+A gzip file may have several members (RFC 1952, 2.2), and a Zstandard file several frames (RFC 8878, 3.1). Their
+contents are concatenated. So a feed's position is the end of a piece, in compressed bytes. A file can be cut and
+continued there, and the closing of a format is a small separate piece that the next flush overwrites. Small pieces
+compress badly, so items are collected up to :data:`PIECE_BYTES` before they are written.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from trawl.feeds.base import CHUNK_BYTES, FormatConflict
 __all__ = ["COMPRESSIONS", "PIECE_BYTES", "Compression", "Content", "make_compression"]
 
 COMPRESSIONS: Mapping[str, str] = {"gz": "gz", "gzip": "gz", "zst": "zst", "zstd": "zst"}
-"""The endings that say how a feed is compressed, and the way that each means."""
+"""File name extensions of compressed feeds, and the compression method of each."""
 
 PIECE_BYTES = 1 << 16
-"""Bytes of records that gather before they are written as one piece."""
+"""Bytes of records that are collected before they are written as one piece."""
 
 _SPOOL_BYTES = 1 << 20
 
@@ -37,10 +37,11 @@ class Compression:
     """A compression method.
 
     Attributes:
-        name: Its ending.
-        compress: Makes one piece of some bytes, or of none, for a file without content: zero bytes can't be unpacked.
-        decompressor: Makes a decompressor of one piece, with the interface of zlib's objects.
-        error: The exception that this raises.
+        name: Its file name extension.
+        compress: Compresses bytes to one piece. A file without content has one piece of no bytes, because an empty file
+            can't be decompressed.
+        decompressor: Creates a decompressor for one piece, with the interface of zlib's objects.
+        error: The exception that the decompressor raises.
     """
 
     name: str
@@ -50,21 +51,21 @@ class Compression:
 
 
 class Content:
-    """The content of a feed's file while it is read, compressed or not. Leaving closes neither file for good.
+    """The content of a feed's file for reading, compressed or not. A context manager that leaves the feed's file open.
 
     Attributes:
-        file: The content: of a compressed file, that of its whole pieces; a broken end is left out.
-        size_bytes: Bytes of the file that are content, or whole pieces of it.
+        file: The content. For a compressed file, the content of its whole pieces without a truncated end.
+        size_bytes: Number of bytes of the file that are content or whole compressed pieces.
     """
 
     def __init__(self, reader: io.BufferedReader, compression: Compression | None) -> None:
-        """Read from ``reader``, which is detached at the end.
+        """Read from ``reader``, which is detached when the block ends.
 
         Raises:
-            FormatConflict: It is not compressed in this way.
+            FormatConflict: If it is not compressed with this method.
         """
         self._reader = reader
-        self._ends: dict[int, int] | None = None  # where each piece ends: bytes of content to bytes of the file
+        self._ends: dict[int, int] | None = None  # maps the end of each piece in the content to its end in the file
         self.file: BinaryIO = reader
         if compression is None:
             self.size_bytes: int = reader.seek(0, io.SEEK_END)
@@ -76,10 +77,10 @@ class Content:
             raise
 
     def position_of(self, position: int) -> int:
-        """Return where a position in the content is in the file.
+        """Return the position in the file for a position in the content.
 
         Raises:
-            FormatConflict: It is within a compressed piece, so the file can't be cut there.
+            FormatConflict: If it is inside a compressed piece, so that the file can't be cut there.
         """
         if self._ends is None:
             return position
@@ -99,7 +100,7 @@ class Content:
         self._reader.detach()
 
     def _decompress(self, compression: Compression) -> None:
-        """Read piece by piece, into a file of its own once it is large."""
+        """Decompress piece by piece, into a temporary file if the content is large."""
         self.file = content = cast(BinaryIO, tempfile.SpooledTemporaryFile(_SPOOL_BYTES))  # noqa: SIM115 - closed by _close()
         ends, packed_end, rest = {0: 0}, 0, b""
         self._reader.seek(0)
@@ -112,7 +113,7 @@ class Content:
                     rest = piece.unused_data if piece.eof else self._reader.read(CHUNK_BYTES)
                     if piece.eof:
                         packed_end += size - len(rest)
-                        ends.setdefault(content.tell(), packed_end)  # nothing is lost with a piece without content
+                        ends.setdefault(content.tell(), packed_end)  # an empty piece can be dropped without loss
                         break
         except compression.error as error:
             raise FormatConflict(f"it is not compressed as {compression.name}: {error}") from error
@@ -121,10 +122,10 @@ class Content:
 
 
 def make_compression(name: str) -> Compression | None:
-    """Make the method that :data:`COMPRESSIONS` names; None for "".
+    """Return the method that :data:`COMPRESSIONS` names; None for "".
 
     Raises:
-        SettingsError: It needs an extra that is not installed.
+        SettingsError: If it needs an extra that is not installed.
     """
     if not name:
         return None

@@ -1,13 +1,14 @@
-"""Feeds that an exporter class writes: one of :mod:`trawl.exporters`, or of the user's, named by ``FEED_EXPORTERS``.
+"""Feeds written by an exporter class: one of :mod:`trawl.exporters`, or a user class named by ``FEED_EXPORTERS``.
 
-An exporter writes a file from its beginning to its end. Here it writes to memory, which is emptied after each item: its
-output becomes an opening, records and a closing, and the file is whole after each flush, as in any other feed. Where a
-file is continued, what comes before the first record (a header) must not come again, and what comes between two records
-(a comma) must: the exporter gets the first item twice, and its first output is thrown away.
+An exporter writes a file from start to end. Here it writes to memory, which is emptied after each item. So its output
+is split into an opening, records and a closing, and the file is complete after each flush, as in any other feed. If a
+file is continued, the output before the first record (a header) must not be repeated, but the output between two
+records (a comma) must be written. So the exporter gets the first item twice, and its first output is discarded.
 
-A class with a beginning or an end of its own may write all at its end (a workbook): such a file is whole only then.
+A class with its own start or end methods may write everything at the end (a workbook). Such a file is complete only
+then.
 
-:func:`make_format` makes the format of any feed of text. Only ``trawl.feeds.files`` imports this module.
+:func:`make_format` creates the format of any text feed. Only ``trawl.feeds.files`` imports this module.
 """
 
 from __future__ import annotations
@@ -31,19 +32,19 @@ __all__ = ["ExporterFormat", "make_format"]
 
 
 class ExporterFormat:
-    """A format whose records are what an exporter writes for each item. One object writes one file."""
+    """A format whose records are an exporter's output for each item. One object writes one file."""
 
     first = separator = b""
 
     def __init__(self, exporter: Exporter, reader: Format | None) -> None:
-        """A format for a file that has no record yet.
+        """Create a format for a file without records.
 
         Args:
-            exporter: The class that writes.
-            reader: Finds the end of the last whole record of such a file; None if nothing can.
+            exporter: The exporter class.
+            reader: Format that finds the end of the last whole record in such a file; None if no format can.
 
         Raises:
-            SettingsError: The exporter can't be made.
+            SettingsError: If the exporter can't be created.
         """
         self.is_whole: bool = exporter.is_piecewise
         self.opening: bytes = b""
@@ -67,12 +68,12 @@ class ExporterFormat:
         try:
             with contained:
                 self._writer.finish_exporting()
-        except Exception as error:  # of the user's class, or of its library
+        except Exception as error:  # user classes and libraries may raise any exception
             raise ValueError(f"{self._exporter.kind.__qualname__} can't end it: {reason_of(error)}") from error
         self._closing = self._written()
 
     def _written(self) -> bytes:
-        """Return what was written since the last call, and forget it."""
+        """Return and remove the output since the last call."""
         written = self._file.getvalue()
         self._file.seek(0)
         self._file.truncate()
@@ -80,10 +81,10 @@ class ExporterFormat:
 
     @property
     def closing(self) -> bytes:
-        """Bytes after the last record; of a file that is whole only at its end, to be asked for when all is written.
+        """Bytes after the last record. For a file that is complete only at its end, read it after the last record.
 
         Raises:
-            ValueError: The exporter can't make them.
+            ValueError: If the exporter fails to end the file.
         """
         if not self.is_whole and not self._closing:
             self._end()
@@ -91,21 +92,21 @@ class ExporterFormat:
 
     @property
     def columns(self) -> tuple[str, ...] | None:
-        """The columns that a CSV has of its first item."""
+        """The columns of a CSV, decided by its first item; None otherwise."""
         return tuple(self._writer.fields_to_export) if getattr(self._writer, "has_found_fields", False) else None
 
     def settled(self, names: Iterable[str]) -> Self:
-        """Have a CSV continued with these columns, unless the settings name its fields."""
+        """Set the columns of a continued CSV, unless the settings name its fields."""
         if hasattr(self._writer, "has_found_fields") and not self._writer.fields_to_export:
             self._writer.fields_to_export = list(names)
             self._writer.has_found_fields = True
         return self
 
     def record(self, row: Any) -> bytes:
-        """Return what the exporter writes for an item.
+        """Return the exporter's output for an item.
 
         Raises:
-            Exception: It can't write the item, and has written nothing.
+            Exception: If it can't write the item. Nothing is written.
         """
         if self._is_continued and not self._records:
             self._record(row)
@@ -117,7 +118,7 @@ class ExporterFormat:
             self._writer.export_item(item)
         except BaseException:
             self._written()
-            if not self._records:  # it may take its header for written
+            if not self._records:  # the exporter may believe that its header was written
                 self._begin()
                 if columns is not None:
                     self.settled(columns)
@@ -136,11 +137,11 @@ class ExporterFormat:
         end = self._reader.end_of(file)
         if not isinstance(self._reader, XmlTree) or not end.position:
             return end
-        file.seek(end.position)  # an item ends with its newline
+        file.seek(end.position)  # include the newline after the item
         return End(end.position + 1) if file.read(1) == b"\n" else End(end.position, b"\n")
 
     def continued(self, file: BinaryIO) -> Self:
-        """Have the file continued, with the columns of its header."""
+        """Return this format for continuing ``file``, with the columns of its header."""
         self._is_continued = True
         if self._reader is not None and (columns := self._reader.continued(file).columns):
             self.settled(columns)
@@ -148,14 +149,14 @@ class ExporterFormat:
 
 
 def make_format(options: FeedOptions) -> Format:
-    """Make the format of a feed; one of another package is made by its entry point, from the options.
+    """Create the format of a feed. A format of another package is created by its entry point, from the options.
 
     Raises:
-        SettingsError: Another package's can't be loaded or made.
+        SettingsError: If a format of another package can't be loaded or created.
     """
     if options.exporter is not None:
         return _exported(options, options.exporter)
-    is_ascii = options.encoding not in ("utf-8", "utf-8-sig")  # escapes are right in every encoding that is let in
+    is_ascii = options.encoding not in ("utf-8", "utf-8-sig")  # escapes work in every accepted encoding
     arguments = options.arguments
     if options.format == "jsonl":
         return JsonLines(is_ascii=is_ascii)
@@ -179,7 +180,7 @@ def make_format(options: FeedOptions) -> Format:
 
 
 def _exported(options: FeedOptions, exporter: Exporter) -> Format:
-    """Make the format of an exporter class. trawl's own format reads its files, but for other dialects of CSV."""
+    """Create the format of an exporter class. trawl's own format reads its files, except other dialects of CSV."""
     writer = exporter.make(io.BytesIO())
     name, reader = getattr(writer, "feed_format", ""), None
     dialect = writer.csv_writer.dialect if name == "csv" else csv.excel()

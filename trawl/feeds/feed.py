@@ -1,12 +1,12 @@
-"""One feed: items in, whole records out, in one file or in batches, at a position that is known after each flush.
+"""One feed: it takes items and writes whole records to one file or to batches, with a known position after each flush.
 
-:class:`Feed` decides which items go to which file, and when each is written, synced and ended; the files
-(:mod:`trawl.feeds.files`, :mod:`trawl.feeds.table_file`) know how.
+:class:`Feed` decides which items go to which file, and when each file is written, synced and ended. The files
+(:mod:`trawl.feeds.files`, :mod:`trawl.feeds.table_file`) do the writing.
 
-Items are encoded when they are added, so a full batch is followed at once by a file that is not open yet and only
-takes items. The next flush ends the full ones in order and opens the next. With a job the number of the batch and its
-count of items are recorded with its position: what a killed process wrote of later batches is overwritten when they are
-begun again.
+Items are encoded when they are added. When a batch is full, a new file that is not open yet takes the next items at
+once. The next flush ends the full batches in order and opens the new one. With a job, the number of the batch and its
+count of items are recorded with its position. If the process is killed, the next one overwrites the later batches when
+it starts them again.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from trawl.feeds.to_json import written_fields
 __all__ = ["Feed", "refuse_for_job"]
 
 BLANK_BYTES = 1 << 14
-"""A batch without an item is smaller, in every format: larger ones are not looked into."""
+"""Maximum bytes of a batch without items, in any format. Larger files are not checked."""
 
 GAP = 100
-"""Numbers that must be free in a row for a feed that does not overwrite to begin there."""
+"""Number of consecutive free batch numbers after which a feed that does not overwrite starts its first batch."""
 
 
 class Feed:
@@ -45,21 +45,21 @@ class Feed:
 
     Attributes:
         uri: Its path or URL, as the user wrote it.
-        format: How it is written.
+        format: Name of its format.
         item_filter: Decides which items it takes.
-        takes_items: It writes items themselves, and not the fields that JSON has a form for.
+        takes_items: Whether it writes the items themselves, instead of fields converted to JSON's types.
     """
 
     def __init__(self, options: FeedOptions, *, started_utc: datetime, file: FeedFile | None = None) -> None:
-        """A feed that is not open yet.
+        """Create a feed that is not open yet.
 
         Args:
-            options: How it is written. In batches its URI has placeholders for the batch.
-            started_utc: The wall time now.
-            file: A file that is open already, in place of the one that the options name.
+            options: Its options. If it has batches, its URI has placeholders for the batch.
+            started_utc: The current wall time.
+            file: A file that is already open, instead of the file of the options.
 
         Raises:
-            SettingsError: It needs what is not installed.
+            SettingsError: If it needs a library that is not installed.
         """
         self.uri: str = options.uri
         self.format: str = options.format
@@ -67,17 +67,17 @@ class Feed:
         self.takes_items: bool = options.exporter is not None
         self._options = options
         self._refused: list[RefusedItem] = []
-        self._files: deque[FeedFile] = deque()  # the one being written, and those that wait until it has ended
-        self._is_open = True  # the first of them, once there is one; the others are not
-        self._done = 0  # items written to files that have ended
-        # What follows is of the newest batch.
+        self._files: deque[FeedFile] = deque()  # the file being written, then files that wait until it has ended
+        self._is_open = True  # whether the first file, if any, is open; the others are not
+        self._done = 0  # number of items in ended files
+        # The attributes below describe the newest batch.
         self._started_utc = started_utc
         self._clock_utc = started_utc - timedelta(seconds=trio.current_time())
         self._number = 0
         self._items = 0
         self._bytes = 0
         self._uri = ""
-        self._earlier = 0  # written to the open batch by earlier runs
+        self._earlier = 0  # items in the open batch from earlier runs
         if not options.is_batched:
             self._files.append(file or _make_file(options))
 
@@ -88,12 +88,12 @@ class Feed:
 
     @property
     def destination(self) -> str:
-        """Its destination, however spelled: the absolute path; a store's URL; ``-`` for standard output."""
+        """Its destination in a unique form: the absolute path, a store's URL, or ``-`` for standard output."""
         return self._options.destination
 
     @property
     def state(self) -> FeedState:
-        """Position in its file, and of the file among its batches."""
+        """Its position in the file, and the file's number among its batches."""
         batch = (self._number - len(self._files) + 1, self._earlier + self.file.records)
         return FeedState(
             self.file.position, self.file.columns, batch if self._options.is_batched else None, format=self.format
@@ -101,31 +101,31 @@ class Feed:
 
     @property
     def records(self) -> int:
-        """Items written in this run, to all of its files."""
+        """Number of items written in this run, to all of its files."""
         return self._done + self.file.records
 
     # Opening. These block.
 
     def open(self) -> None:
-        """Open its destination; nothing in it has changed. Of batches :meth:`locate` knows which one to open.
+        """Open its destination without changing it. For batches, :meth:`locate` opens the right one.
 
         Raises:
-            FeedError: It can't be opened for writing.
-            SettingsError: That needs a library that is not installed.
+            FeedError: If it can't be opened for writing.
+            SettingsError: If that needs a library that is not installed.
         """
         if self._files:
             with self._failing():
                 self.file.open()
 
     def locate(self, state: FeedState | None = None) -> None:
-        """Find where to continue; nothing changes yet.
+        """Find the position to continue at, without changing anything.
 
         Args:
-            state: What was recorded after a sync; None finds the end of the last whole record, or the beginning if the
+            state: The state recorded after a sync. None means the end of the last whole record, or the start if the
                 feed overwrites.
 
         Raises:
-            FeedError: It can't be continued in this format, or is shorter than the position.
+            FeedError: If it can't be continued in this format, or is shorter than the position.
         """
         if state is not None and state.position and state.format not in {"", self.format}:
             with self._failing("the file can't be continued: "):
@@ -138,7 +138,7 @@ class Feed:
         elif state is not None and state.batch is not None:
             self._open_batch(state.batch[0], state)
             self._items = self._earlier = state.batch[1]
-            self._bytes = self.file.position  # about: it counts what is compressed, and the rows of a table
+            self._bytes = self.file.position  # an estimate: counts compressed bytes, or rows of a table
         else:
             number = self._first_free()
             if number == 1 or not self._goes_on_with_blank(number - 1):
@@ -155,7 +155,7 @@ class Feed:
         self._locate(state)
 
     def _goes_on_with_blank(self, number: int) -> bool:
-        """Open the batch of this number if it has no items, because its process was killed before the first."""
+        """Open the batch with this number if it has no items, because its process was killed before the first item."""
         try:
             path = Path(attrs.evolve(self._options, uri=self._path(number, self._started_utc)).destination)
             if path.stat().st_size > BLANK_BYTES:
@@ -163,17 +163,17 @@ class Feed:
             self._open_batch(number)
             if not self.file.position:
                 return True
-        except (FeedError, OSError):  # it is something else
+        except (FeedError, OSError):  # not a batch without items
             pass
         self.close()
         self._files.clear()
         return False
 
     def start(self) -> None:
-        """Cut away what follows the position, and make the file whole.
+        """Remove everything after the position, and make the file complete.
 
         Raises:
-            FeedError: It can't be written.
+            FeedError: If it can't be written.
         """
         with self._failing():
             self.file.start()
@@ -181,12 +181,12 @@ class Feed:
     # Adding. This does not block.
 
     def add(self, item: object, origin: ItemOrigin | None = None) -> int:
-        """Take an item, encoded at once; return about how many bytes it takes, 0 if this feed does not want it.
+        """Encode and add an item, and return its approximate size in bytes, or 0 if the filter rejects it.
 
         Raises:
-            FeedError: The feed can't go on.
-            ValueError: The item can't be written: the text names the field, or the columns that it has nothing for.
-            Exception: Its own library, or the feed's filter, failed on it. The feed is as it was before.
+            FeedError: If the feed can't continue.
+            ValueError: If the item can't be written. The message names the field, or the columns that the item lacks.
+            Exception: If its own library or the feed's filter raises an error. The feed is unchanged.
         """
         if not self.item_filter.takes(item):
             return 0
@@ -195,17 +195,17 @@ class Feed:
         return self._add(written_fields(item, is_typed=self._files[-1].is_typed), origin)
 
     def add_stored(self, stored: JobItem, origin: ItemOrigin | None = None) -> int:
-        """Take an item out of a job's outbox, as :meth:`add` takes an item.
+        """Add an item from a job's outbox, like :meth:`add`.
 
         Raises:
-            Exception: As there.
+            Exception: As in :meth:`add`.
         """
         if not self.item_filter.takes_stored(stored):
             return 0
         return self._add(stored.item if self.takes_items else stored.fields, origin)
 
     def _add(self, fields: Any, origin: ItemOrigin | None) -> int:
-        """Add an item to the newest file; to the next one where that is full."""
+        """Add an item to the newest file, or to a new file if that is full."""
         if not self._options.is_batched:
             return self.file.add(fields, origin)
         items, most = self._options.batch_items, self._options.batch_bytes
@@ -216,7 +216,7 @@ class Feed:
         try:
             taken = self._files[-1].add(fields, origin)
         except BaseException:
-            if is_full:  # no batch begins with an item that can't be written: it might stay empty
+            if is_full:  # drop the new batch, which might stay empty
                 self._files.pop()
                 self._number, self._items, self._bytes, self._uri = before
             raise
@@ -225,7 +225,7 @@ class Feed:
         return taken
 
     def take_refused(self) -> Sequence[RefusedItem]:
-        """Return the items that were taken and could not be written after all, each once, with the reason."""
+        """Return items that were taken but could not be written, with the reason. Each is returned once."""
         refused, self._refused = self._refused, []
         if self._files:
             refused += self.file.refused
@@ -235,20 +235,20 @@ class Feed:
     # Writing.
 
     async def flush(self, blocking: Blocking) -> None:
-        """Write what was added. A checkpoint if there is any. Cancelling loses nothing: the next call writes the rest.
+        """Write added items. A checkpoint if there are any. If cancelled, the next call writes the rest.
 
         Raises:
-            FeedError: It can't be written. What was whole before stays whole.
+            FeedError: If it can't be written. Earlier records stay whole.
         """
         await self._end_full(blocking)
         if not self.file.waits:
             await self._write(blocking)
 
     async def sync(self, blocking: Blocking) -> None:
-        """Have all that was added on the disk itself, so that its position may be recorded. A checkpoint.
+        """Write all added items to the disk itself, so that the position can be recorded. A checkpoint.
 
         Raises:
-            FeedError: It can't be written.
+            FeedError: If it can't be written.
         """
         await self._end_full(blocking)
         await self._write(blocking)
@@ -256,20 +256,20 @@ class Feed:
             await blocking.run(self.file.sync)
 
     async def finish(self, blocking: Blocking) -> None:
-        """Write all that was added and the end, have it on the disk itself, and close. A checkpoint.
+        """Write all added items and the closing to the disk itself, and close the feed. A checkpoint.
 
         Raises:
-            FeedError: It can't be written.
+            FeedError: If it can't be written.
         """
         await self._end_full(blocking)
         await self._end(blocking)
 
     async def _end_full(self, blocking: Blocking) -> None:
-        """End the full batches in order, each before the next is opened."""
+        """End the full batches in order, each before opening the next."""
         await self._open_first(blocking)
-        for _ in range(len(self._files) - 1):  # not those that fill meanwhile: other feeds wait for their turn
+        for _ in range(len(self._files) - 1):  # excluding batches that become full now, because other feeds wait
             await self._end(blocking)
-            full = self._files.popleft()  # at once: a cancel may come before the next one is open
+            full = self._files.popleft()  # before the next one is opened, which a cancellation may prevent
             self._refused += full.refused
             self._is_open = False
             self._done += full.records
@@ -287,12 +287,12 @@ class Feed:
         self.start()
 
     async def _write(self, blocking: Blocking, *, is_last: bool = False) -> None:
-        is_left = self.file.is_staged  # by a call that was cancelled
+        is_left = self.file.is_staged  # from a cancelled call
         while self.file.stage(is_last=is_last):
             while self.file.is_staged:
                 with self._failing():
                     await blocking.run(self.file.write)
-            if not is_last and not is_left:  # what came meanwhile waits until the other feeds had their turn
+            if not is_last and not is_left:  # items added during the write wait, so that other feeds get their turn
                 return
             is_left = False
 
@@ -302,22 +302,25 @@ class Feed:
             with self._failing():
                 await blocking.run(self.file.end)
         except FeedError:
-            await blocking.run(self.file.close)  # noqa: ASYNC120 - a cancel then says more than the error
+            await blocking.run(self.file.close)  # noqa: ASYNC120 - a cancellation may replace the error
             raise
 
     def close(self) -> None:
-        """Close it as it is; what was added and not flushed is lost."""
+        """Close it as it is. Items that were not flushed are lost."""
         if self._files:
             self.file.close()
 
     def abandon(self) -> None:
-        """Close it before it was started; a file that was made for it is removed."""
+        """Close it before it was started, and remove a file that was created for it."""
         if self._files:
             self.file.abandon()
 
     @contextmanager
     def _failing(self, no_continuing: str = "") -> Generator[None, None, None]:
-        """Raise the errors of the open file as errors that name it, one of its content after ``no_continuing``."""
+        """Raise errors of the open file as errors that name it.
+
+        A format conflict is prefixed with ``no_continuing``.
+        """
         try:
             yield
         except self.file.errors as error:
@@ -327,10 +330,10 @@ class Feed:
     # Batches.
 
     def _begin(self) -> None:
-        """The next batch is a file of its own, whatever of it an earlier process has left."""
+        """Create the file of the next batch, overwriting what an earlier process has left of it."""
         self._number += 1
         self._items = self._bytes = 0
-        is_first = not self._files  # and then this runs in a thread, where there is no run clock
+        is_first = not self._files  # the first runs in a thread, which has no event loop time
         now_utc = self._started_utc if is_first else self._clock_utc + timedelta(seconds=trio.current_time())
         overwrite = self._options.overwrite or not is_first
         options = attrs.evolve(
@@ -345,7 +348,7 @@ class Feed:
         return fill_path(self._options.uri, batch=number, batch_time_utc=now_utc)
 
     def _first_free(self) -> int:
-        """The number of the first batch: behind those that an earlier crawl has left."""
+        """Return the number of the first batch, after the batches of an earlier crawl."""
         is_free = self._options.overwrite or self._options.is_remote or not is_numbered(self._options.uri)
         number = at = 1
         while not is_free and at < number + GAP:
@@ -358,16 +361,16 @@ class Feed:
 def _make_file(options: FeedOptions) -> FeedFile:
     if options.exporter is not None or options.format not in TABLES:
         return TextFile(options)
-    from trawl.feeds.tables import ParquetTable, SqliteTable  # noqa: PLC0415 - most crawls write no table
+    from trawl.feeds.tables import ParquetTable, SqliteTable  # noqa: PLC0415 - most crawls write no tables
 
     return SqliteTable(options) if options.format == "sqlite" else ParquetTable(options)
 
 
 def refuse_for_job(options: FeedOptions) -> None:
-    """Refuse a feed that no later run of a job could go on with.
+    """Raise an error for a feed that a later run of a job could not continue.
 
     Raises:
-        FeedError: It is one.
+        FeedError: If it could not be continued.
     """
     why = ""
     if options.exporter is not None and not options.exporter.is_piecewise:

@@ -1,9 +1,9 @@
-"""The files of a feed: items encoded as they come, and written later by calls that block.
+"""The files of a feed. Items are encoded when they are added, and written later by blocking calls.
 
-:class:`FeedFile` is what a feed asks of each: :class:`TextFile` writes records of bytes, those in
-:mod:`trawl.feeds.table_file` have a library write rows. Items are encoded where they are added, in Trio's thread.
-``stage`` hands what waits to ``write``, which may run in another thread, and comes back early where a reader is slow:
-so a crawl can be cancelled meanwhile.
+:class:`FeedFile` is their interface. :class:`TextFile` writes records of bytes. The files in
+:mod:`trawl.feeds.table_file` write rows through a library. Items are encoded when they are added, in Trio's thread.
+``stage`` passes pending records to ``write``, which may run in another thread. ``write`` returns early if a reader is
+slow, so that the crawl can be cancelled.
 """
 
 from __future__ import annotations
@@ -36,26 +36,26 @@ __all__ = ["FeedFile", "RefusedItem", "TextFile", "reason_of_failure"]
 logger: logging.Logger = logging.getLogger("trawl.feeds")
 
 RefusedItem = tuple[ItemOrigin, Exception]
-"""Where an item came from that can't be written, and why it can't."""
+"""The origin of an item that can't be written, and the reason."""
 
 
 class FeedFile(ABC):
-    """One file of a feed. All but :meth:`add` and :meth:`stage` block, and raise :attr:`errors`.
+    """One file of a feed. All methods except :meth:`add` and :meth:`stage` block, and raise :attr:`errors`.
 
     Attributes:
         uri: Its path or URL.
-        errors: Exceptions that mean that it can't be written.
-        is_typed: It has column types for times, decimals and bytes.
-        position: End of the last whole record that was written, in bytes, or in rows of a table; 0 before the first.
-        records: Items written in this run.
-        refused: Items that were taken and could not be written after all.
+        errors: Exceptions raised if it can't be written.
+        is_typed: Whether it has column types for times, decimals and bytes.
+        position: End of the last whole record that was written, in bytes or, for a table, in rows; 0 before the first.
+        records: Number of items written in this run.
+        refused: Items that were taken but could not be written.
     """
 
     errors: tuple[type[Exception], ...] = (OSError, ValueError)
     is_typed: bool = False
 
     def __init__(self, options: FeedOptions) -> None:
-        """A file that is not open yet."""
+        """Create a file that is not open yet."""
         self.uri: str = options.uri
         self.position: int = 0
         self.records: int = 0
@@ -65,44 +65,46 @@ class FeedFile(ABC):
 
     @property
     def columns(self) -> tuple[str, ...] | None:
-        """The only fields that it can write from now on; None if any."""
+        """The only fields that it can write from now on; None if it can write any."""
         return None
 
     @property
     def waits(self) -> bool:
-        """True if more should be added before it is written, unless it is synced or ends."""
+        """True if more items should be added before it is written, unless it is synced or ends."""
         return False
 
     @abstractmethod
     def add(self, fields: Any, origin: ItemOrigin | None) -> int:
-        """Encode an item, given by its fields or as it is; return about how many bytes it takes, at least 1.
+        """Encode an item, given as fields or as the item, and return its approximate size in bytes, at least 1.
 
         Raises:
-            Exception: It can't be written. The file is as it was before.
+            Exception: If it can't be written. The file is unchanged.
         """
 
     @property
     @abstractmethod
     def is_staged(self) -> bool:
-        """True if some of what was handed to :meth:`write` is not written yet."""
+        """True if :meth:`write` has not yet written everything that was staged."""
 
     @abstractmethod
     def stage(self, *, is_last: bool = False) -> bool:
-        """Hand what was added to :meth:`write`, and the end of a stream if nothing more comes; False if all is written.
+        """Stage added records for :meth:`write`, and the closing of a stream if ``is_last``.
 
-        A call that was cancelled between the two loses nothing: the next one hands on what is left.
+        Returns whether anything is staged.
+
+        If the caller is cancelled between the two, nothing is lost, because the next call returns what is still staged.
         """
 
     @abstractmethod
     def write(self) -> None:
-        """Write what is staged, or as much as takes no long wait."""
+        """Write staged records, or as much as is possible without a long wait."""
 
     def open(self) -> None:
-        """Open it; nothing in it has changed. What goes to a store is a local file until it has ended.
+        """Open it without changing it. A file for a store is a local file until it has ended.
 
         Raises:
-            FeedError: It can't be opened.
-            SettingsError: That needs a library that is not installed.
+            FeedError: If it can't be opened.
+            SettingsError: If that needs a library that is not installed.
         """
         if self._options.is_remote:
             self._remote = open_store(self._options)
@@ -115,25 +117,25 @@ class FeedFile(ABC):
 
     @abstractmethod
     def locate(self, state: FeedState | None) -> None:
-        """Find where to continue, as :meth:`trawl.feeds.feed.Feed.locate`; nothing changes yet."""
+        """Find the position to continue at, like :meth:`trawl.feeds.feed.Feed.locate`, without changing anything."""
 
     @abstractmethod
     def start(self) -> None:
-        """Cut away what follows the position, and make the file whole."""
+        """Remove everything after the position, and make the file complete."""
 
     @abstractmethod
     def sync(self) -> None:
-        """Have what was written on the disk itself."""
+        """Wait until all written records are on the disk itself."""
 
     def end(self) -> None:
-        """Have all on the disk itself, close, and put it into its store; leave no file if an empty one is unwanted.
+        """Write all to the disk itself, close, and upload to a store. Leaves no file if an empty one is unwanted.
 
         Raises:
-            FeedError: It can't be put there; the local file stays.
+            FeedError: If it can't be uploaded. The local file stays.
         """
         if self.position or self.records or self._options.store_empty:
             self._finish()
-            remote, self._remote = self._remote, None  # not before: if that fails, close() says what is kept
+            remote, self._remote = self._remote, None  # only now, because close() logs the kept file if _finish() fails
             if remote is not None:
                 remote.upload()
         else:
@@ -143,16 +145,16 @@ class FeedFile(ABC):
 
     @abstractmethod
     def _finish(self) -> None:
-        """Write the end, sync and close."""
+        """Write the closing, sync and close."""
 
     @abstractmethod
     def _discard(self) -> None:
         """Close, and leave no file."""
 
     def close(self) -> None:
-        """Close it as it is; what was added and not written is lost. A second call does nothing.
+        """Close it as it is. Records that were not written are lost. A second call does nothing.
 
-        The local file of one for a store stays if it holds records; an error is logged that names it.
+        The local file of a feed for a store stays if it contains records, and an error that names it is logged.
         """
         self._close()
         remote, self._remote = self._remote, None
@@ -170,34 +172,34 @@ class FeedFile(ABC):
 
     @abstractmethod
     def abandon(self) -> None:
-        """Close it before it was started; a file that was made for it is removed."""
+        """Close it before it was started, and remove a file that was created for it."""
 
 
 class TextFile(FeedFile):
     """Records of bytes, in a file or a stream."""
 
     def __init__(self, options: FeedOptions, storage: FeedStorage | None = None) -> None:
-        """A file that begins at position 0 of ``storage``, or that takes items until it is opened."""
+        """Create a file at position 0 of ``storage``, or one that takes items and is opened later."""
         super().__init__(options)
         self._format: Format = make_format(options)
-        self._is_whole = getattr(self._format, "is_whole", True)  # between two writes, and not only at its end
+        self._is_whole = getattr(self._format, "is_whole", True)  # complete between two writes, not only at its end
         self._compression = make_compression(options.compression)
         self._storage: FeedStorage = storage or LazyStorage()
         self._end = End()
         self._pending: list[bytes] = []
         self._pending_bytes = 0
         self._is_settled = False
-        self._known: set[str] | None = None  # the columns, and the names that were warned about
+        self._known: set[str] | None = None  # the columns, and field names that were warned about
         self._is_ended = False
-        self._ends = False  # staged: the end, which an exporter makes, perhaps a whole workbook
-        self._outgoing = memoryview(b"")  # staged, and not yet all written
-        self._outgoing_at = 0  # where the rest of it goes
-        self._outgoing_ends = 0  # the position once it is all written
+        self._ends = False  # whether the closing is staged, which may be a whole workbook
+        self._outgoing = memoryview(b"")  # staged bytes that are not written yet
+        self._outgoing_at = 0  # position of these bytes
+        self._outgoing_ends = 0  # the position when all of them are written
         self._outgoing_records = 0
 
     @property
     def columns(self) -> tuple[str, ...] | None:
-        """The only fields that it can write from now on; None if any."""
+        """The only fields that it can write from now on; None if it can write any."""
         return self._format.columns
 
     @property
@@ -212,7 +214,7 @@ class TextFile(FeedFile):
         self._storage = open_standard_output() if path is None else open_storage(path)
 
     def locate(self, state: FeedState | None) -> None:
-        """Find the end of the last whole record, in a file."""
+        """Find the end of the last whole record in a file."""
         storage = self._storage
         if not isinstance(storage, FileStorage):
             return
@@ -230,7 +232,7 @@ class TextFile(FeedFile):
                 self._format = self._format.continued(content.file)
 
     def start(self) -> None:
-        """Cut a file to its whole records and close it off there, so that it parses from now on."""
+        """Cut a file to its whole records and write the closing there, so that it parses from now on."""
         storage = self._storage
         if isinstance(storage, FileStorage):
             storage.cut(self._end.position)
@@ -263,7 +265,10 @@ class TextFile(FeedFile):
     # Adding. This does not block.
 
     def add(self, fields: Any, origin: ItemOrigin | None) -> int:
-        """Encode an item. The file changes only when that is done: one that fails must not decide the columns."""
+        """Encode an item.
+
+        The file's columns are set only after that, because an item that fails must not decide them.
+        """
         record = self._row(fields) if self._options.exporter is None else self._format.record(fields)
         self._pending.append(record)
         self._pending_bytes += len(record)
@@ -293,7 +298,7 @@ class TextFile(FeedFile):
     def _warn_of_extra(self, row: Mapping[str, object], known: set[str]) -> None:
         for name in row:
             if name not in known:
-                known.add(name)  # once a name
+                known.add(name)  # warn once for each name
                 logger.warning(
                     "feed %s: field %r has no column and is left out; the columns are the first item's fields, "
                     "or those in FEED_EXPORT_FIELDS",
@@ -303,11 +308,11 @@ class TextFile(FeedFile):
 
     @property
     def is_staged(self) -> bool:
-        """True if some of what was handed to :meth:`write` is not written yet."""
+        """True if :meth:`write` has not yet written everything that was staged."""
         return bool(self._outgoing or self._outgoing_records or self._ends)
 
     def stage(self, *, is_last: bool = False) -> bool:
-        """Hand what was added to :meth:`write`: whole records, and the closing, which the next ones overwrite."""
+        """Stage added records for :meth:`write` as whole records and the closing, which the next records overwrite."""
         if self.is_staged:
             return True
         closes_early = self._is_whole and self._storage.is_seekable
@@ -328,7 +333,7 @@ class TextFile(FeedFile):
     # Writing.
 
     def write(self) -> None:
-        """Write what is staged, or as much of it as the storage takes at once."""
+        """Write staged bytes, as many as the storage accepts at once."""
         try:
             if self._ends:
                 self._ends = False
@@ -337,7 +342,7 @@ class TextFile(FeedFile):
                 taken = self._storage.write(self._outgoing_at, self._outgoing)
                 self._outgoing_at += taken
                 self._outgoing = self._outgoing[taken:]
-        except self.errors:  # ValueError: a stream that someone closed, or an exporter's end
+        except self.errors:  # ValueError: a closed stream, or an exporter that failed to end
             self._restore()
             raise
         if self._outgoing_records and not self._outgoing:
@@ -346,12 +351,12 @@ class TextFile(FeedFile):
             self._outgoing_records = 0
 
     def sync(self) -> None:
-        """Have what was written on the disk itself, if it is a file."""
+        """Wait until all written records are on the disk itself, if it is a file."""
         if isinstance(self._storage, FileStorage):
             self._storage.sync()
 
     def _finish(self) -> None:
-        self.sync()  # a batch is forgotten by its job once it is whole, and must not be lost then
+        self.sync()  # a job forgets a complete batch, so a power cut must not lose it
         self._storage.close()
 
     def _discard(self) -> None:
@@ -363,13 +368,13 @@ class TextFile(FeedFile):
         self._storage.close()
 
     def abandon(self) -> None:
-        """Close the storage; a file that was made for it is removed."""
+        """Close the storage, and remove a file that was created for it."""
         if isinstance(self._storage, FileStorage) and self._storage.is_new:
             self._storage.remove()
         self.close()
 
     def _restore(self) -> None:
-        """After a write that failed: cut the half record away and close the file off again, as far as that goes."""
+        """Remove the partial record of a failed write and write the closing again, if possible."""
         self._outgoing = memoryview(b"")
         self._outgoing_records = 0
         if not isinstance(self._storage, FileStorage):
@@ -386,7 +391,7 @@ class TextFile(FeedFile):
             self._write_now(self.position, self._ending())
 
     def _ending(self) -> bytes:
-        """Return the bytes that make the file whole after its last record, or without one."""
+        """Return the bytes that complete the file after its last record, or without records."""
         content = (b"" if self.position else self._format.opening) + self._format.closing
         if self._compression is not None and not content and not self.position:
             return self._compression.compress(b"")

@@ -1,6 +1,6 @@
-"""The formats of text: CSV (RFC 4180), a JSON array (RFC 8259), JSON Lines (jsonlines.org) and XML 1.0.
+"""The text formats: CSV (RFC 4180), a JSON array (RFC 8259), JSON Lines (jsonlines.org) and XML 1.0.
 
-:func:`trawl.feeds.exporter_format.make_format` makes them; plugins derive from them.
+:func:`trawl.feeds.exporter_format.make_format` creates them. Plugins derive from them.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ class CsvTable:
     """Items as rows of a table.
 
     Attributes:
-        columns: The fields of the table, in order; None until the first item tells them.
-        encoding: The character encoding; what it lacks is written as ``?``. ``utf-8-sig`` begins a file with a byte
-            order mark.
-        has_header: Begin a new file with the names of the columns.
-        joint: Text to join lists of plain values with; None writes them as JSON.
+        columns: The fields of the table, in order; None until the first item decides them.
+        encoding: The character encoding. Characters that it lacks are written as ``?``. ``utf-8-sig`` writes a byte
+            order mark at the start of a file.
+        has_header: Whether the first line of a new file is the names of the columns.
+        joint: Separator for joining lists of plain values; None writes them as JSON.
     """
 
     columns: tuple[str, ...] | None = None
@@ -45,24 +45,24 @@ class CsvTable:
 
     @property
     def opening(self) -> bytes:
-        """The header, once the columns are known."""
+        """The header; empty until the columns are known."""
         if not self.columns:
             return b""
         mark = BOM_UTF8 if self.encoding == "utf-8-sig" else b""
         return mark + (self._line([str(name) for name in self.columns]) if self.has_header else b"")
 
     def settled(self, names: Iterable[str]) -> Self:
-        """Return this format with these columns, unless it has some."""
+        """Return this format with these columns, or unchanged if it has columns."""
         if self.columns:
             return self
         return attrs.evolve(self, columns=tuple(names) or None)
 
     def record(self, row: Mapping[str, object]) -> bytes:
-        """Encode the item as a line: missing fields are empty, fields without a column are left out.
+        """Encode the item as a line. Missing fields are empty, and fields without a column are left out.
 
         Raises:
-            ValueError: There are no columns: this is the first item, and has no field.
-            Exception: As for any format.
+            ValueError: If there are no columns, because this is the first item and it has no fields.
+            Exception: As in any format.
         """
         if not self.columns:
             raise ValueError("it has no fields, and a table needs columns")
@@ -121,7 +121,7 @@ class CsvTable:
 
 
 _FIELD = rb'(?:"(?:[^"]++|"")*+"[^,\n]*+|[^",\n][^,\n]*+)?+'
-_WHOLE_LINE = re.compile(rb"%b(?:,%b)*+\n" % (_FIELD, _FIELD))  # the usual case, in one step
+_WHOLE_LINE = re.compile(rb"%b(?:,%b)*+\n" % (_FIELD, _FIELD))  # the usual case, matched in one step
 _OTHER = re.compile(rb'\s*+(?:\{"[^\n]*\}\r?\n|\[\s*+[{\]]|<\?xml\s)')
 _BEGINNING = 1 << 16
 _QUOTED_FIELD = re.compile(rb'(?:^|,)"')
@@ -139,23 +139,23 @@ def _is_quoted_after(line: bytes, is_quoted: bool) -> bool:
         at = line.find(b'"', at)
         if at < 0:
             return True
-        is_quoted = line[at + 1 : at + 2] == b'"'  # a doubled quote stands for one, and the field goes on
+        is_quoted = line[at + 1 : at + 2] == b'"'  # a doubled quote is a quote in the field, which continues
         at += 2 if is_quoted else 1
 
 
 class _AnyFields:
-    """Part of formats whose items may have any fields: nothing is settled by the first, or by the file."""
+    """Base of formats whose items may have any fields, so that neither the first item nor the file settles anything."""
 
     __slots__ = ()
 
     columns = None
 
     def settled(self, names: Iterable[str]) -> Self:
-        """Return this format: any fields fit."""
+        """Return this format, because it writes any fields."""
         return self
 
     def continued(self, file: BinaryIO) -> Self:
-        """Return this format: the file says nothing about its items."""
+        """Return this format, because the file does not restrict its items."""
         return self
 
 
@@ -164,8 +164,8 @@ class JsonArray(_AnyFields):
     """Items as the elements of one array.
 
     Attributes:
-        indent: Characters a level; with 0 an item takes one line.
-        is_ascii: Escape all other characters.
+        indent: Spaces per level; 0 writes an item on one line.
+        is_ascii: Whether to escape all other characters.
     """
 
     indent: int = 0
@@ -177,7 +177,7 @@ class JsonArray(_AnyFields):
     closing = b"\n]\n"
 
     def record(self, row: Mapping[str, object]) -> bytes:
-        """Encode the item as an object; no newline inside a text is raw, so its lines can be indented."""
+        """Encode the item as an object. Newlines in strings are escaped, so its lines can be indented."""
         text = to_ascii_json(row) if self.is_ascii else to_json(row)
         if not self.indent:
             return text
@@ -194,19 +194,19 @@ class JsonArray(_AnyFields):
         return End(scan.last_end)
 
 
-# Anything but brackets, texts as a whole; then one bracket, or an array or object without another inside.
+# Any text without brackets outside of strings; then a bracket, or an array or object without nested ones.
 _PLAIN = rb'(?:[^"\[\]{}]++|"(?:[^"\\]++|\\.)*+")*+'
 _TOKEN = re.compile(rb"(%b)(\{%b\}|\[%b\]|[\[\]{}])" % (_PLAIN, _PLAIN, _PLAIN), re.DOTALL)
 _SPACE = b" \t\r\n"
 
 
 class _Reader:
-    """Counts brackets outside of texts. Between those at depth 1 only commas are allowed."""
+    """Counts brackets outside of strings. Only commas are allowed between brackets at depth 1."""
 
     def __init__(self) -> None:
         self.last_end = 0
         self._depth = 0
-        self._start = 0  # the place in the file of the first byte of what is carried, or of the next chunk
+        self._start = 0  # position in the file of the first byte of the carried text, or of the next chunk
         self._carried = b""
         self._is_closed = False
 
@@ -223,7 +223,7 @@ class _Reader:
         self._start += at
 
     def finish(self) -> None:
-        """Check what has no bracket after it."""
+        """Check the text after the last bracket."""
         self._check(self._carried, b"")
 
     def _meet(self, token: bytes, end: int) -> None:
@@ -247,10 +247,10 @@ class _Reader:
 
 @attrs.frozen(kw_only=True)
 class JsonLines(_AnyFields):
-    """Items as JSON, one a line.
+    """Items as JSON, one per line.
 
     Attributes:
-        is_ascii: Escape all other characters.
+        is_ascii: Whether to escape all other characters.
     """
 
     is_ascii: bool = False
@@ -258,7 +258,7 @@ class JsonLines(_AnyFields):
     opening = first = separator = closing = b""
 
     def record(self, row: Mapping[str, object]) -> bytes:
-        """Encode the item as a line, newline included."""
+        """Encode the item as a line, with its newline."""
         return (to_ascii_json(row) if self.is_ascii else to_json(row)) + b"\n"
 
     def end_of(self, file: BinaryIO) -> End:
@@ -282,7 +282,7 @@ class JsonLines(_AnyFields):
 
 
 def _is_whole(line: bytes) -> bool:
-    """Return whether a line without a newline is an object; no beginning of an object is one."""
+    """Return whether a line without a newline is a whole object. A truncated object is not valid JSON."""
     try:
         return isinstance(msgspec.json.decode(line), dict)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -293,14 +293,14 @@ def _is_whole(line: bytes) -> bool:
 class XmlTree(_AnyFields):
     """Items as elements under one root.
 
-    A field whose name is not an XML name is written under one that is, with its own in the attribute ``name``.
-    Characters that XML 1.0 cannot hold (2.2) are dropped.
+    A field whose name is not an XML name is written under a valid name, with its own name in the attribute ``name``.
+    Characters that XML 1.0 does not allow (2.2) are dropped.
 
     Attributes:
-        root: The name of the outermost element.
+        root: The name of the root element.
         element: The name of an item's element.
-        indent: Characters a level; with 0 an item is not broken into lines.
-        encoding: The character encoding; what it lacks is written as a character reference.
+        indent: Spaces per level; 0 writes an item without line breaks.
+        encoding: The character encoding. Characters that it lacks are written as character references.
     """
 
     root: str = "items"
@@ -313,12 +313,12 @@ class XmlTree(_AnyFields):
 
     @property
     def opening(self) -> bytes:
-        """The declaration (2.8) and the root's start."""
+        """The declaration (2.8) and the root's start tag."""
         return f'<?xml version="1.0" encoding="{self.encoding}"?>\n<{self.root}>'.encode("ascii")
 
     @property
     def closing(self) -> bytes:
-        """The root's end."""
+        """The root's end tag."""
         return f"\n</{self.root}>\n".encode("ascii")
 
     def record(self, row: Mapping[str, object]) -> bytes:
@@ -337,7 +337,7 @@ class XmlTree(_AnyFields):
             scan.feed(chunk)
         scan.finish()
         size = file.seek(0, os.SEEK_END)
-        # A write that was cut off leaves a part of a tag before a part of the old closing, never more than that.
+        # A truncated write leaves at most a part of a tag, followed by a part of the old closing.
         if scan.is_broken and scan.broken_at < size - len(self.closing):
             raise FormatConflict(f"it is not well-formed at byte {scan.broken_at}")
         return End(scan.end_in(file))
@@ -352,7 +352,7 @@ class XmlTree(_AnyFields):
         return self
 
     def _element(self, name: str, attribute: str, value: JsonValue, level: int) -> str:
-        """Write one element and all inside it."""
+        """Return one element and its content."""
         margin = " " * (self.indent * level)
         if isinstance(value, dict):
             inner = [self._element(*_named(key), part, level + 1) for key, part in value.items()]
@@ -365,7 +365,7 @@ class XmlTree(_AnyFields):
         return f"{margin}<{name}{attribute}>{(chr(10) if self.indent else '').join(inner)}</{name}>"
 
 
-# XML 1.0, 2.3, without the colon, which would need a namespace, and without what is not ASCII, for plain tools.
+# XML 1.0, 2.3, without the colon, which would need a namespace, and only ASCII, for simple tools.
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*\Z")
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.-]")
 _ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # XML 1.0, 2.2
@@ -374,7 +374,7 @@ _SPECIAL = re.compile(r"[&<>\r]")
 
 
 def _named(key: str) -> tuple[str, str]:
-    """Return an element name for a field, and an attribute with the field's own name where they differ."""
+    """Return an element name for a field, and an attribute with the field's own name if they differ."""
     if _NAME.match(key):
         return key, ""
     name = _NOT_IN_NAMES.sub("_", key) or "_"
@@ -388,11 +388,11 @@ def _escape(text: str) -> str:
 
 
 class _XmlReader:
-    """Follows a document with expat and remembers where the last whole element right under the root began and ended."""
+    """Parses a document with expat and records the start and end of the last whole child element of the root."""
 
     def __init__(self, root: str) -> None:
         self._start = 0
-        self._last: tuple[int, int] | None = None  # the places of its first and its last tag
+        self._last: tuple[int, int] | None = None  # positions of its first and its last tag
         self.is_broken = False
         self.broken_at = 0
         self._root = root
@@ -411,8 +411,8 @@ class _XmlReader:
             self.broken_at = self._parser.ErrorByteIndex
 
     def finish(self) -> None:
-        """Let expat look at what it put off because it ended within a chunk."""
-        with suppress(expat.ExpatError):  # the document has no end: it was cut off, which is what is looked for
+        """Make expat parse the rest of an incomplete chunk."""
+        with suppress(expat.ExpatError):  # a truncated document, which is the expected case
             self._parser.Parse(b"", True)
 
     def _started(self, name: str, attributes: object) -> None:
@@ -428,12 +428,13 @@ class _XmlReader:
             self._last = self._start, self._parser.CurrentByteIndex
 
     def end_in(self, file: BinaryIO) -> int:
-        """Return where that element ends, in bytes; 0 if there is none."""
+        """Return the end of the last whole child element, in bytes; 0 if there is none."""
         if self._last is None:
             return 0
         first, last = self._last
         tag = _tag_at(file, first)
-        if not tag.endswith(b"/>"):  # of an empty element's one tag, expat tells the end as the place of the last tag
+        # For an empty element with a single tag, expat reports the end of the tag as the position of the last tag.
+        if not tag.endswith(b"/>"):
             first, tag = last, _tag_at(file, last)
         return first + len(tag)
 
@@ -442,7 +443,7 @@ _TAG = re.compile(rb"""<[^<>"']*(?:"[^"]*"[^<>"']*|'[^']*'[^<>"']*)*>""")
 
 
 def _tag_at(file: BinaryIO, start: int) -> bytes:
-    """Return the tag that begins at byte ``start``."""
+    """Return the tag that starts at byte ``start``."""
     file.seek(start)
     tag = _TAG.match(file.read(CHUNK_BYTES))
     if tag is None:

@@ -1,8 +1,8 @@
-"""Items that a feed can't write: logged with their page, counted, and never in the way of others.
+"""Items that a feed can't write. They are logged with their page, counted, and do not affect other items.
 
 An item is *lost* when every feed that takes it refuses it. Most feeds refuse at once, when an item is added. A table
-may refuse only as it writes (the 2,001st column of SQLite): the item has been counted as scraped by then, so it is
-subtracted again.
+may refuse an item only when it writes (the 2,001st column of SQLite). The item has been counted as scraped by then, so
+it is subtracted again.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from trawl.passwords import without_passwords
 __all__ = ["Counts", "ItemErrors", "ItemOrigin", "listed", "reason_of"]
 
 MAX_LOGGED = 10
-"""Refused items of one feed that are logged; further ones are only counted."""
+"""Maximum number of refused items per feed that are logged. Further ones are only counted."""
 
 MAX_LISTED = 20
-"""Columns or fields that a message names."""
+"""Maximum number of columns or fields that a message names."""
 
 logger: logging.Logger = logging.getLogger("trawl.feeds")
 
 
 class Counts(Protocol):
-    """Statistics, where lost items are counted."""
+    """The statistics in which lost items are counted."""
 
     def inc(self, key: str, n: float = 1) -> None:
         """Add ``n`` under ``key``."""
@@ -40,9 +40,9 @@ class ItemOrigin:
     """Origin of an item, and the number of feeds that have it.
 
     Attributes:
-        page: The URL of the page it was found on; "" for one of ``start()``.
-        kind: The name of its class; "" if it is not known any more.
-        feeds: How many feeds have taken it and not refused it since.
+        page: The URL of the page on which it was found; "" for an item of ``start()``.
+        kind: The name of its class; "" if unknown.
+        feeds: Number of feeds that have taken it and not refused it later.
     """
 
     page: str = ""
@@ -58,7 +58,8 @@ class ItemErrors:
     """Logs and counts refused items.
 
     Args:
-        stats: Counts ``feed_item_errors``, ``item_lost_count`` and, backwards, ``item_scraped_count``; None: nothing.
+        stats: Counts ``feed_item_errors`` and ``item_lost_count``, and decreases ``item_scraped_count``; None for no
+            counts.
     """
 
     def __init__(self, stats: Counts | None) -> None:
@@ -66,7 +67,7 @@ class ItemErrors:
         self._told: dict[str, int] = {}
 
     def refused(self, uri: str, origin: ItemOrigin, error: Exception, counts: Counts | None = None) -> None:
-        """Log and count that the feed at ``uri`` refuses an item, in ``counts`` where they are given."""
+        """Log that the feed at ``uri`` refuses an item, and count it in ``counts`` or the statistics."""
         if counts is None:
             self._inc("feed_item_errors")
         else:
@@ -81,7 +82,7 @@ class ItemErrors:
             )
 
     def refused_late(self, uri: str, refusals: Iterable[tuple[ItemOrigin, Exception]]) -> None:
-        """Log and count items that the feed at ``uri`` has taken and could not write after all."""
+        """Log and count items that the feed at ``uri`` has taken but could not write."""
         for origin, error in refusals:
             self.refused(uri, origin, error)
             origin.feeds -= 1
@@ -89,7 +90,7 @@ class ItemErrors:
                 self.count_lost()
 
     def count_lost(self) -> None:
-        """Count an item as lost that was counted as scraped before."""
+        """Count an item as lost that was counted as scraped."""
         self._inc("item_scraped_count", -1)
         self._inc("item_lost_count")
 
@@ -99,14 +100,14 @@ class ItemErrors:
 
 
 def listed(names: Iterable[object]) -> str:
-    """Return names for a message: the first ones, if there are many."""
+    """Return names for a message, only the first ones if there are many."""
     words = list(islice(map(str, names), MAX_LISTED + 1))
     return (",".join(words[:MAX_LISTED]) + (",..." if len(words) > MAX_LISTED else "")) or "no field at all"
 
 
 def reason_of(error: Exception) -> str:
-    """Return why an item can't be written: an expected error's own words, the name of any other one too."""
+    """Return why an item can't be written: the message of an expected error, or the repr of any other error."""
     if isinstance(error, RecursionError):
         return "it is nested too deep"
-    is_expected = isinstance(error, TypeError | ValueError)  # pydantic's are subclasses
+    is_expected = isinstance(error, TypeError | ValueError)  # pydantic's errors are subclasses
     return str(error) if is_expected and str(error) else repr(error)

@@ -1,4 +1,4 @@
-"""The filter of a feed: only items of its classes, and only those that its function accepts."""
+"""The filter of a feed, which selects items by their class and by a function."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from trawl.tracebacks import contained
 __all__ = ["Accepts", "ItemFilter", "load_accepts"]
 
 Accepts = Callable[[Any], object]
-"""Says whether a feed takes an item."""
+"""Returns whether a feed takes an item."""
 
 _INVALID = class_name(InvalidItem)
 
@@ -27,9 +27,9 @@ class ItemFilter:
     """Decides which items go to one feed.
 
     Attributes:
-        destination: Where the feed goes: its filter's answers are stored under it.
-        classes: Only items of these; all if empty. Items that are not valid go only where their class is named.
-        accepts: Only those that it says yes to; all if None.
+        destination: The feed's destination. Its filter's results are stored under it.
+        classes: Classes of the items to write; all if empty. Invalid items are written only if their class is named.
+        accepts: Function that selects items; all if None.
     """
 
     destination: str = ""
@@ -40,7 +40,7 @@ class ItemFilter:
         """Return whether the feed takes an item.
 
         Raises:
-            ValueError: The filter failed on it.
+            ValueError: If the filter raises an error for it.
         """
         if self.classes:
             if not isinstance(item, self.classes):
@@ -50,10 +50,10 @@ class ItemFilter:
         return self.accepts is None or self._accepted(item)
 
     def takes_stored(self, stored: JobItem) -> bool:
-        """Return whether the feed takes an item of a job's outbox; its function was asked when it was stored.
+        """Return whether the feed takes an item of a job's outbox. The function was called when the item was stored.
 
         Raises:
-            ValueError: The filter, of a feed that is new in the job, failed on its fields.
+            ValueError: If the filter of a feed that is new in the job raises an error for its fields.
         """
         if self.classes:
             if not stored.is_of(self.classes):
@@ -66,10 +66,10 @@ class ItemFilter:
         return self._accepted(stored.fields) if answer is None else answer
 
     def answer(self, item: object) -> bool | None:
-        """Return the function's answer, to be stored with the item; None if there is none, or it need not be asked.
+        """Return the function's result, which is stored with the item; None if the function does not apply.
 
         Raises:
-            ValueError: The filter failed on it.
+            ValueError: If the filter raises an error for it.
         """
         if self.accepts is None or (self.classes and not isinstance(item, self.classes)):
             return None
@@ -84,15 +84,15 @@ class ItemFilter:
 
 
 def load_accepts(given: object, path: str, options: Mapping[str, Any]) -> Accepts | None:
-    """Load ``item_filter``: a function of the item, or Scrapy's class with ``accepts(item)``.
+    """Load ``item_filter``: a function of the item, or a class with ``accepts(item)`` as in Scrapy.
 
     Args:
-        given: It, or its import path; None for none.
-        path: The feed's, for messages.
-        options: The feed's entry, which a class is made with.
+        given: The filter or its import path; None if there is none.
+        path: The feed's path, for messages.
+        options: The feed's entry in ``FEEDS``, passed to a class.
 
     Raises:
-        SettingsError: It leads to nothing, or to something else.
+        SettingsError: If it can't be imported or is not a filter.
     """
     if given is None:
         return None

@@ -1,26 +1,27 @@
-"""Items as they wait in a job's outbox, until they are in every feed.
+"""The stored form of items in a job's outbox, where they wait until they are in every feed.
 
-The stored form is JSON: of a plain dict its object, of any other item an array of that object and the names of its
-classes. Why JSON, and not pickle, msgpack or the feeds' own records:
+The stored form is JSON: an object for a plain dict, and for any other item an array of such an object and the names of
+its classes. The reasons for JSON instead of pickle, msgpack or the feeds' own records:
 
 * Every format of feeds writes an item through :func:`trawl.feeds.to_json.written_fields` and
-  :func:`trawl.feeds.to_json.to_builtins`, the values that JSON has, and JSON
-  says each of these exactly: integers of any size (msgpack ends at 64 bits) and floats by their shortest digits. So a
-  feed's record of a stored item is byte for byte the record of the item itself, whatever class it was of.
-* The form that an item has in one feed depends on the feed's settings and on its first item. They may be changed, and
-  feeds added, while items wait: a record made beforehand would be of yesterday's settings, once a feed.
-* Nothing is imported or run to read it (no code execution from stored data), so an item of a class that is gone, or of
-  the spider's ``__main__``, is as good as any.
+  :func:`trawl.feeds.to_json.to_builtins`, which return values of JSON's types. JSON stores these exactly: integers of
+  any size (msgpack is limited to 64 bits) and floats with their shortest digits. So a feed's record of a stored item is
+  byte for byte the record of the item itself, for items of any class.
+* The form of an item in a feed depends on the feed's settings and its first item. While items wait, settings may change
+  and feeds may be added. Stored records would use outdated settings, and each feed would need its own.
+* Reading it imports and runs nothing (no code execution from stored data). So items of a class that no longer exists,
+  or of a class in ``__main__``, can be read.
 
-Feeds that an exporter class writes (:mod:`trawl.feeds.exporter_format`) tell a tuple from a list, a time from its text
-and a field without a value from none at all. For them the values that JSON would change are in the array too, each by
-its type, with the names of all fields. A subclass of ``str``, ``int``, ``float``, ``list``, ``tuple`` or ``dict`` is
-there its base; a value of another class (a frozenset, a subclass of ``datetime``) is its text, which an exporter may
-write otherwise than the value. A field's serializer has acted when the item is stored.
+Feeds written by an exporter class (:mod:`trawl.feeds.exporter_format`) distinguish a tuple from a list, a time from a
+string, and a field without a value from a missing field. For them the array also contains all fields with the values
+that JSON would change, tagged with their types, and the names of all declared fields. A subclass of ``str``, ``int``,
+``float``, ``list``, ``tuple`` or ``dict`` is stored as its base class. A value of another class (a frozenset, a
+subclass of ``datetime``) is stored as a string, which an exporter may write differently than the value. Serializers of
+fields are applied before the item is stored.
 
-The names are for ``item_classes``: the item's own class, and those of the feeds that it was found to be of. Among them
-is what the ``item_filter`` of each feed said of the item itself: its destination after ``+`` or ``-``; and after ``@``
-the page that it was found on, for messages.
+The names are used by ``item_classes``: the item's own class, and the classes in ``item_classes`` that it is an instance
+of. The list also contains the result of each feed's ``item_filter`` for the item, as ``+`` or ``-`` and the feed's
+destination, and the URL of the item's page after ``@``, for messages.
 """
 
 from __future__ import annotations
@@ -47,11 +48,12 @@ class JobItem(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_field
     """An item of the outbox.
 
     Attributes:
-        fields: Its fields, in their order, as plain values.
-        classes: The dotted names of its class and of those that it was found to be of; empty for a plain dict.
-        exact: Its fields, as :func:`to_stored` has tagged them, and the names of all that its class declares, if it is
-            an :class:`~trawl.items.Item` or has serializers; ``=`` is before the name of a field whose serializer has
-            acted. None if no feed asked for them.
+        fields: Its fields in order, as plain values.
+        classes: The dotted names of its class and of the classes of feeds that it is an instance of; empty for a plain
+            dict.
+        exact: Its fields as tagged by :func:`to_stored`, and the names of all fields that its class declares, if it is
+            an :class:`~trawl.items.Item` or has serializers. ``=`` precedes the name of a field whose serializer was
+            applied. None if no feed needs them.
     """
 
     fields: Fields
@@ -69,7 +71,7 @@ class JobItem(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_field
 
     @property
     def page(self) -> str:
-        """The URL of the page that the item was found on; "" if it is not known."""
+        """The URL of the item's page; "" if unknown."""
         last = self.classes[-1] if self.classes else ""
         return last[1:] if last[:1] == "@" else ""
 
@@ -79,13 +81,13 @@ class JobItem(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_field
         return self.classes[0].rpartition(".")[2] if self.classes else "dict"
 
     def answer(self, destination: str) -> bool | None:
-        """Return the answer of the filter of the feed at ``destination``; None if it was not asked."""
+        """Return the result of the filter of the feed at ``destination``; None if it was not called."""
         if f"+{destination}" in self.classes:
             return True
         return False if f"-{destination}" in self.classes else None
 
     def moved(self, places: Mapping[str, str]) -> JobItem:
-        """Return this item, with the answers of filters under the ``places`` where their feeds are now."""
+        """Return this item with its filter results moved to new destinations. ``places`` maps old ones to new ones."""
         now = [f"{name[0]}{places[name[1:]]}" if name[1:] in places else name for name in self.classes]
         return JobItem(self.fields, tuple(now), self.exact)
 
@@ -111,15 +113,15 @@ def to_stored(
     """Encode an item for the outbox.
 
     Args:
-        item: Of any kind.
-        classes: Those that some feed asks for.
-        answers: Answers of the feeds' filters, by their places.
-        page: The URL of the page that it was found on.
-        is_exact: Some feed is written by an exporter class.
+        item: An item of any kind.
+        classes: The classes that feeds select by.
+        answers: Results of the feeds' filters, by destination.
+        page: The URL of the item's page.
+        is_exact: Whether some feed is written by an exporter class.
 
     Raises:
-        ValueError: It can't be written; the text names the field.
-        Exception: Its own library failed on it.
+        ValueError: If it can't be written. The message names the field.
+        Exception: If the item's own library raises an error.
     """
     if type(item) is dict and not answers and not page and not is_exact:
         return _to_json(item)
@@ -132,7 +134,7 @@ def to_stored(
         names.append(f"@{page}")
     written = _to_json(item if type(item) is dict else written_fields(item))
     if not is_exact:
-        # Half a surrogate pair may be in the place of a feed alone.
+        # Only the destination of a feed may contain an unpaired surrogate.
         return b"[%b,%b]" % (written, to_json(names) if answers else _encode(names))
     exact = {name: _tagged(value) for name, value in serialized_fields(item).items()}
     metadata = field_metadata(type(item))  # type: ignore[arg-type]  # mypy: a class has no hash
@@ -150,7 +152,7 @@ def _to_json(fields: Mapping[str, object]) -> bytes:
 
 
 _TAG = ""
-"""The key of a tagged value, ``{"": [type, text]}``: a dict that has it itself is tagged too."""
+"""The key of a tagged value, ``{"": [type, text]}``. A dict that contains this key is tagged too."""
 
 _TAGGED: Mapping[type, tuple[Callable[[Any], object], Callable[[Any], object]]] = {
     datetime: (datetime.isoformat, datetime.fromisoformat),
@@ -168,7 +170,7 @@ _TAGGED: Mapping[type, tuple[Callable[[Any], object], Callable[[Any], object]]] 
     ),
 }
 _BASES: Mapping[type, Callable[[Any], object]] = {
-    str: str.__str__,  # a member of an enumeration has a text of its own
+    str: str.__str__,  # because members of an enumeration override str()
     int: int.__int__,
     float: float.__float__,
     list: list,
@@ -178,7 +180,7 @@ _TYPES = {kind.__name__: kind for kind in _TAGGED}
 
 
 def _tagged(value: Any) -> object:
-    """Return a value as JSON has it, with its type where JSON would change it; what is of no known type, as text."""
+    """Return a value in JSON's types, tagged with its type if JSON would change it. Unknown types become strings."""
     kind = type(value)
     if value is None or kind in (bool, int, str) or (kind is float and isfinite(value)):
         return value
@@ -196,7 +198,7 @@ def _tagged(value: Any) -> object:
 
 
 def _untagged(value: Any) -> Any:
-    """Return the value that :func:`_tagged` made of it."""
+    """Return the original of a value that :func:`_tagged` returned."""
     if type(value) is list:
         return [_untagged(part) for part in value]
     if type(value) is not dict:
@@ -209,7 +211,7 @@ def _untagged(value: Any) -> Any:
 
 @lru_cache(maxsize=256)
 def _item_type(names: tuple[str, ...]) -> type[Item]:
-    """Return a class of items that declares these fields; a serializer that has acted does not act again."""
+    """Return a class of items that declares these fields. Serializers that were applied are not applied again."""
     has_acted = Field(serializer=lambda value: value)
     fields = {name.removeprefix("="): has_acted if name[:1] == "=" else Field() for name in names}
     return type("Item", (Item,), {"fields": fields})
@@ -219,7 +221,7 @@ def from_stored(stored: bytes) -> JobItem:
     """Decode an item of the outbox.
 
     Raises:
-        ValueError: It can't be read: damaged, or nested deeper than can be.
+        ValueError: If it is damaged or nested too deep.
     """
     try:
         if stored[:1] == b"{":

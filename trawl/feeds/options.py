@@ -1,7 +1,7 @@
-"""Options of one feed, checked and complete, and the placeholders in its path.
+"""The checked and complete options of a feed, and the placeholders in its path.
 
-``%(name)s`` is the spider's name, ``%(time)s`` the start; in batches ``%(batch)05d`` and ``%(batch_time)s`` are those
-of the batch. Any other name is an attribute of the spider, as in Scrapy.
+``%(name)s`` is the spider's name and ``%(time)s`` the start of the crawl. ``%(batch)05d`` and ``%(batch_time)s`` are
+the number and start time of a batch. Any other name is an attribute of the spider, as in Scrapy.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ __all__ = [
 ]
 
 BATCH_NAMES = frozenset({"batch", "batch_id", "batch_time"})
-"""The names that differ from one batch to the next; one of them must be in the path of a feed in batches."""
+"""Placeholders that differ between batches. The path of a feed in batches must contain one of them."""
 
 _NAMES = BATCH_NAMES | {"name", "time"}
 
@@ -70,14 +70,14 @@ def fill_path(
     batch: int | None = None,
     batch_time_utc: datetime | None = None,
 ) -> str:
-    """Fill in the placeholders of a path; those without a value stay as they are.
+    """Replace the placeholders in a path. Placeholders without a value are not changed.
 
     Args:
-        path: As the user wrote it.
+        path: The path as the user wrote it.
         name: The spider's name.
-        time_utc: When the crawl began; written as Scrapy does (``2025-01-01T12-30-00+00-00``).
-        batch: The number of the batch, from 1.
-        batch_time_utc: When the batch was begun.
+        time_utc: Start of the crawl, written as in Scrapy (``2025-01-01T12-30-00+00-00``).
+        batch: Number of the batch, starting at 1.
+        batch_time_utc: Start of the batch.
     """
     values: dict[str, object] = {"name": name, "batch": batch, "batch_id": batch}
     if time_utc is not None:
@@ -100,10 +100,10 @@ def _written(instant: datetime) -> str:
 
 
 def with_attributes(settings: FeedsSettings, spider: object) -> FeedsSettings:
-    """Fill in placeholders that name attributes of the spider, as in Scrapy.
+    """Replace placeholders that name attributes of the spider, as in Scrapy.
 
     Raises:
-        FeedError: The spider has no such attribute, or it is nothing that can be in a path.
+        FeedError: If the spider has no such attribute, or its value can't be part of a path.
     """
     feeds = {}
     for key, options in settings.feeds.items():
@@ -134,7 +134,7 @@ def _attribute(spider: object, path: str, match: re.Match[str]) -> str:
 
 
 STANDARD_OUTPUT = "-"
-"""The path that means the standard output."""
+"""The path that stands for standard output."""
 
 FORMATS: Mapping[str, str] = {
     "jsonl": "jsonl",
@@ -149,21 +149,21 @@ FORMATS: Mapping[str, str] = {
     "db": "sqlite",
     "parquet": "parquet",
 }
-"""The names and endings of formats, and the format that each means."""
+"""Names and file name extensions of formats, and the format of each."""
 
 TABLES = frozenset({"sqlite", "parquet"})
 """Formats written by a library, not byte by byte."""
 
 PLUGINS = "trawl.feeds"
-"""The group of entry points of further formats."""
+"""Group of entry points for further formats."""
 
 _KNOWN = ", ".join(dict.fromkeys(FORMATS.values()))
 
 _SCRAPYS = {"pickle": "PickleItemExporter", "marshal": "MarshalItemExporter", "pprint": "PprintItemExporter"}
-"""Classes of ``trawl.exporters`` for formats that trawl has none for."""
+"""Classes of ``trawl.exporters`` for formats that trawl itself lacks."""
 
 _OF_EXPORTERS = {"delimiter", "quotechar", "quoting", "lineterminator", "errors", "export_empty_fields", "ensure_ascii"}
-"""Arguments that classes of ``trawl.exporters`` take, and trawl's own formats do not."""
+"""Arguments that classes of ``trawl.exporters`` accept but trawl's own formats do not."""
 
 _EXPORTERS = "an exporter class derives from those in trawl.exporters, and takes a file and its arguments"
 
@@ -177,24 +177,24 @@ class FeedOptions:
     """Options of one feed.
 
     Attributes:
-        uri: The path as the user gave it, with the spider's name and the time put in; ``-`` is standard output.
-        format: ``jsonl``, ``json``, ``csv``, ``xml``, ``sqlite`` or ``parquet``, or one of another package.
-        compression: How it is compressed: ``gz``, ``zst`` or not at all ("").
-        overwrite: Replace an existing file instead of continuing it.
-        encoding: The name of the character encoding; None is UTF-8, but ASCII with escapes for JSON.
-        fields: The fields to write, each with the name it is written under; None for all.
-        indent: Characters a level, for json and xml; 0 gives an item one line.
-        store_empty: Leave a file for a feed without items.
-        item_classes: Only items of these classes are written; all if empty.
-        accepts: Only items that it accepts are written; all if None.
-        batch_items: Items after which a new file is begun; 0: never.
-        batch_bytes: Bytes of records after which a new file is begun; 0: never.
-        storage: Arguments of the store's file system.
-        folder: Folder for feeds of stores until they are complete; None: the system's temporary folder.
-        local: Local file to write instead of ``uri``, which is a store's; None if there is none.
-        is_of_job: A later run may cut it back and continue it.
-        arguments: Options of one format.
-        exporter: The class that writes it; None: trawl's own format.
+        uri: The user's path with the spider's name and the time filled in; ``-`` is standard output.
+        format: ``jsonl``, ``json``, ``csv``, ``xml``, ``sqlite`` or ``parquet``, or a format of another package.
+        compression: Compression method: ``gz``, ``zst`` or "" for none.
+        overwrite: Whether to replace an existing file instead of continuing it.
+        encoding: Name of the character encoding; None for UTF-8, or for ASCII with escapes in JSON.
+        fields: The fields to write, each with its name in the feed; None for all.
+        indent: Spaces per level in json and xml; 0 writes an item on one line.
+        store_empty: Whether to leave a file for a feed without items.
+        item_classes: Classes of the items to write; all if empty.
+        accepts: Function that selects the items to write; all if None.
+        batch_items: Number of items after which a new file is started; 0 for never.
+        batch_bytes: Bytes of records after which a new file is started; 0 for never.
+        storage: Keyword arguments of the store's file system.
+        folder: Folder for feeds of stores until they are complete; None for the system's temporary folder.
+        local: Local file to write if ``uri`` is in a store; None otherwise.
+        is_of_job: Whether a later run of a job may cut it back and continue it.
+        arguments: Options of the format.
+        exporter: The exporter class that writes it; None for trawl's own format.
     """
 
     uri: str
@@ -218,12 +218,12 @@ class FeedOptions:
 
     @property
     def destination(self) -> str:
-        """Its destination, however spelled: the absolute path; a store's URL; ``-`` for standard output."""
+        """Its destination in a unique form: the absolute path, a store's URL, or ``-`` for standard output."""
         return self.uri if self.is_remote or self.path is None else str(self.path.resolve())
 
     @property
     def is_remote(self) -> bool:
-        """True if it goes to a store, which takes whole objects, not to a file."""
+        """True if it goes to a store, which accepts only whole objects, instead of a file."""
         scheme = _SCHEME.match(self.uri)
         return scheme is not None and scheme[1].lower() != "file"
 
@@ -234,7 +234,7 @@ class FeedOptions:
 
     @property
     def path(self) -> Path | None:
-        """The file; None for standard output."""
+        """Path of the file; None for standard output."""
         if self.local is not None:
             return self.local
         if self.uri == STANDARD_OUTPUT:
@@ -242,10 +242,10 @@ class FeedOptions:
         return Path(url2pathname(urlsplit(self.uri).path) if self.uri.lower().startswith("file://") else self.uri)
 
     def select_fields(self, fields: Mapping[str, object]) -> Mapping[str, object]:
-        """Return the fields of an item that this feed writes, under the names that it writes them.
+        """Return the fields of an item that this feed writes, by their names in the feed.
 
         Raises:
-            ValueError: The feed names its fields, and the item has none of them: nothing of it would be written.
+            ValueError: If the feed names its fields and the item has none of them.
         """
         if self.fields is None:
             return fields
@@ -266,10 +266,11 @@ class FeedOptions:
 def feed_entry(text: str, *, overwrite: bool) -> tuple[str, FeedMapping]:
     """Return the entry of ``FEEDS`` for ``-o FEED`` or ``-O FEED``: the path, and its options.
 
-    ``FEED`` is a path whose ending says the format, or ``PATH:FORMAT``; ``-`` alone is standard output as jsonl.
+    ``FEED`` is a path whose file name extension names the format, or ``PATH:FORMAT``. ``-`` alone is standard output as
+    jsonl.
 
     Raises:
-        FeedError: No format can be told. Whether there is such a format is told when the feed is opened.
+        FeedError: If it names no format. An unknown format is reported when the feed is opened.
     """
     path, name, _ = _split(_uri(text), None)
     return path, {"format": FORMATS.get(name, name), "overwrite": overwrite}
@@ -284,8 +285,8 @@ def feed_options(settings: FeedsSettings, *, spider_name: str, started_utc: date
         started_utc: Value of ``%(time)s`` in a path.
 
     Raises:
-        FeedError: A path that can't be one, an unknown format, two feeds at one path.
-        SettingsError: An encoding, a field or an argument that can't be.
+        FeedError: If a path is invalid, a format is unknown, or two feeds have the same path.
+        SettingsError: If an encoding, a field or an argument is invalid.
     """
     options: list[FeedOptions] = []
     for key, mapping in settings.feeds.items():
@@ -324,7 +325,7 @@ def _options(uri: str, mapping: FeedMapping, settings: FeedsSettings, started_ut
 
 
 def _batches_checked(options: FeedOptions, started_utc: datetime) -> FeedOptions:
-    """Check the path of a feed in batches; fill in the batch of one that has a single file."""
+    """Check the path of a feed in batches, or fill in the batch if the feed has a single file."""
     if not options.is_batched:
         path = fill_path(options.uri, batch=1, batch_time_utc=started_utc)
         return options if path == options.uri else attrs.evolve(options, uri=path)
@@ -344,7 +345,10 @@ def _uri(key: object) -> str:
 
 
 def _split(text: str, given: str | None) -> tuple[str, str, str]:
-    """Return a path, its format and its compression, from ``given``, ``PATH:FORMAT`` or the path's extension."""
+    """Return a path, its format and its compression.
+
+    The format comes from ``given``, ``PATH:FORMAT`` or the extension.
+    """
     path, name = text, given
     if name is None:
         before, colon, after = text.rpartition(":")
@@ -363,7 +367,7 @@ def _split(text: str, given: str | None) -> tuple[str, str, str]:
 
 
 def _known(name: str, path: str) -> str:
-    """Return the format of trawl's, or of a plugin, that a name means."""
+    """Return the format for a name, of trawl or of a plugin."""
     if name in FORMATS:
         return FORMATS[name]
     others = plugin_names(PLUGINS)
@@ -377,7 +381,7 @@ def _known(name: str, path: str) -> str:
 
 
 def _exporter(name: str, mapping: FeedMapping, settings: FeedsSettings, path: str) -> Exporter | None:
-    """Return the exporter class of a feed, with its arguments as Scrapy gives them; None for a format of trawl's."""
+    """Return the exporter class of a feed, with the same arguments as in Scrapy; None for one of trawl's formats."""
     given = mapping.get("exporter", {**settings.feed_exporters_base, **settings.feed_exporters}.get(name))
     if given is None:
         return None
@@ -399,7 +403,7 @@ def _exporter(name: str, mapping: FeedMapping, settings: FeedsSettings, path: st
 
 
 def _arguments(given: Mapping[str, Any], path: str) -> ExportArguments:
-    """Check the options of trawl's own formats."""
+    """Check and return the options of trawl's own formats."""
     where = f"FEEDS[{path!r}]['item_export_kwargs']"
     names = list(get_type_hints(ExportArguments))
     for name in given:
@@ -420,9 +424,9 @@ def _arguments(given: Mapping[str, Any], path: str) -> ExportArguments:
 
 
 def _encoding(name: str | None, path: str) -> str | None:
-    """Return the encoding's usual name, if files in it can be cut and continued: ASCII bytes mean ASCII anywhere.
+    """Return the encoding's normal name, if files in it can be cut and continued because ASCII bytes always mean ASCII.
 
-    UTF-16, ISO-2022-JP and the like write other characters with the bytes of ASCII's, or marks at each start.
+    UTF-16, ISO-2022-JP and similar encodings use ASCII bytes in other characters, or write a mark at each start.
     """
     if name is None:
         return None

@@ -1,4 +1,4 @@
-"""The feeds of a job: items go through its outbox, and are in every feed exactly once, whatever ends the process.
+"""The feeds of a job: items go through its outbox, and are in every feed exactly once, even if the process is killed.
 
 Theory of operation. ::
 
@@ -7,29 +7,29 @@ Theory of operation. ::
     recorded in one transaction: "all feeds have the items up to n;            ▼
     feed a ends at byte x, feed b at byte y" ◄── the files are synced ◄── the feeds, flushed
 
-A kill at any point leaves files that hold at least what is recorded. The next process cuts each back to its recorded
-byte and copies from item n + 1 on: what was written twice is cut away once, and a half record with it. It is true of a
-machine that lost its power too, which may have forgotten the job's last transactions: a file and its name are synced
-before its position is recorded, a batch before it is left for the next one, and where each feed begins is on the disk
+A kill at any point leaves files with at least the recorded content. The next process cuts each file back to its
+recorded byte and copies from item n + 1 on. So items that would be written twice, and a partial record, are removed
+first. This also holds after a power cut, which may lose the job's last transactions. A file and its name are synced
+before its position is recorded, a batch is synced before the next one starts, and the start of each feed is on the disk
 before anything is written to it.
 
-A feed is known by its absolute path. Where no feed was at that path, it is known by its path from the job's directory,
-so that a job can be moved, or copied, together with its feeds. A file that is at neither, while one that the job wrote
-is gone from its place, may be that one: it is refused, for what it holds beyond the recorded byte would come twice.
-A copy that was made before the job was copied lacks records, so it is refused too.
+A feed is identified by its absolute path. If no feed had that path, it is identified by its path from the job's
+directory, so that a job can be moved or copied together with its feeds. If a file has neither path, and a file that the
+job wrote is missing, it may be that file. Then it is refused, because items beyond the recorded byte would be written
+twice. A copy of a feed that was made before the job was copied lacks records, so it is refused too.
 
-Standard output, a pipe and a device can't be cut. There the items of a batch that was written and not recorded come
-twice after a kill, and never get lost.
+Standard output, a pipe and a device can't be cut. After a kill, they get the items of a batch that was written but not
+recorded twice. No items are lost.
 
 Items beyond the limit of a run (``CLOSESPIDER_ITEMCOUNT``) enter the outbox too, and are *withheld*: not copied. The
-position of the first is saved with it, in one transaction, so that the next run knows which items were not counted; it
-releases them first, as far as its own limit allows.
+position of the first one is saved in the same transaction, so that the next run knows which items were not counted.
+That run releases them first, as far as its own limit allows.
 
-A job in a server may have several processes. One copies the items of all of them; where the last one ends is known when
-a step of its own was answered. The others have no feeds, and store what they find. Where there are others, no item is
-withheld: which of them are beyond a limit could not be told by a position.
+A job in a server may have several processes. One of them copies the items of all. It learns the position of the last
+item from the response to its own step. The other processes have no feeds, and only store items. With several processes
+no item is withheld, because a position could not separate the items beyond a limit.
 
-Without a job none of this is in the way: :class:`trawl.feeds.Feeds` takes the items as they come.
+Without a job this module is not used. :class:`trawl.feeds.Feeds` takes the items directly.
 """
 
 from __future__ import annotations
@@ -61,10 +61,10 @@ if TYPE_CHECKING:
 __all__ = ["COPY_INTERVAL", "MAX_BEHIND", "OutboxWriter", "open_outbox"]
 
 COPY_INTERVAL = 0.25
-"""Seconds that items gather in the outbox before they are copied: each batch syncs the files once."""
+"""Seconds for which items are collected in the outbox before they are copied. Each batch syncs the files once."""
 
 MAX_BEHIND = 10_000
-"""Items that may wait in the outbox before acknowledgements wait for the feeds: a pipe that nobody reads stops us."""
+"""Maximum items in the outbox before acknowledgements wait for the feeds. A pipe without a reader stops the crawl."""
 
 _COMPARED_BYTES = 1 << 16
 _BATCH = 1000
@@ -73,24 +73,24 @@ _BATCH_BYTES = 1 << 20
 logger: logging.Logger = logging.getLogger("trawl.feeds")
 
 _Refusal = tuple[str, ItemOrigin, Exception]
-"""Which feed refuses an item, where that came from, and why."""
+"""The feed that refuses an item, the item's origin, and the reason."""
 
 
 FEED_STATES: Section[dict[str, FeedState]] = Section("feeds", dict[str, FeedState])
-"""States of a job's feeds, by their destinations: absolute, so that ``-o`` may be spelled otherwise."""
+"""States of a job's feeds by destination, an absolute path, so that ``-o`` may be given in another form."""
 
 WITHHELD: Section[int] = Section("withheld", int)
-"""Position of the last item before those beyond a limit."""
+"""Position of the last item within the limit."""
 
 
 class OutboxWriter:
-    """Encodes items for the outbox, and copies what is in it to the feeds.
+    """Encodes items for the outbox, and copies them from the outbox to the feeds.
 
     Args:
-        job: Whose outbox it is.
-        feeds: Open, and cut back to where they were recorded.
-        stats: Where items that a feed can't take are counted.
-        states: How far each feed was written, by its destination now.
+        job: The job with the outbox.
+        feeds: The open feeds, cut back to their recorded positions.
+        stats: The statistics, for counting items that a feed can't write.
+        states: State of each feed, by its current destination.
     """
 
     def __init__(self, job: Job, feeds: Feeds, stats: Counts | None, states: Mapping[str, FeedState]) -> None:
@@ -102,13 +102,13 @@ class OutboxWriter:
         self._filtered = [feed.item_filter for feed in feeds.all if feed.item_filter.accepts is not None]
         self._copied = job.outbox_start
         self._expected = job.outbox_end
-        before = WITHHELD.read(job)  # where it can't be read, all are delivered
+        before = WITHHELD.read(job)  # if unreadable, all items are delivered
         self._until = self._expected if before is None else min(self._expected, max(before, self._copied))
-        if before is not None and self._until == self._expected:  # a kill came before the items that it was kept for
+        if before is not None and self._until == self._expected:  # a kill came before these items were stored
             job.keep(WITHHELD.name, None)
         self._released = (self._until, self._until)
         self._collected: list[object] | None = None
-        # The job has feeds, or another process may have, and none is given here: what waits for them stays.
+        # The job or another process may have feeds, but this process has none, so leave the pending items.
         self._is_idle = feeds.is_empty and (bool(states) or job.session is not None)
         self._states = dict(states)
         self._moved = {old: destination for destination, state in self._states.items() for old in state.earlier}
@@ -120,31 +120,31 @@ class OutboxWriter:
 
     @property
     def is_empty(self) -> bool:
-        """True if there is no feed, here or in another process, so that nothing need be stored."""
+        """True if no process can have a feed, so that items need not be stored."""
         return self._feeds.is_empty and self._job.session is None
 
     def encode(self, item: object, page: str = "", counts: Counts | None = None) -> bytes:
         """Encode an item for the outbox.
 
         Args:
-            item: Of any kind.
-            page: The URL of the page it was found on; "" for one of ``start()``.
-            counts: Where refusals are counted; None: in the statistics, at once.
+            item: An item of any kind.
+            page: The URL of the item's page; "" for an item of ``start()``.
+            counts: The statistics to count refusals in; None for the crawl's statistics, at once.
 
         Raises:
-            ItemLost: It can't be written, or the filters of all feeds that may want it failed; logged and counted.
+            ItemLost: If it can't be written, or the filters of all feeds that may take it failed. Logged and counted.
         """
         answers = self._answers(item, page, counts) if self._filtered else None
         try:
             with contained:
                 return to_stored(item, self._classes, answers, page, is_exact=self._is_exact)
-        except Exception as error:  # of the item's own library, or of a value's
+        except Exception as error:  # libraries of items and values may raise any exception
             origin = ItemOrigin(page, type(item).__name__)
             self._item_errors.refused(self._feeds.all[0].uri if self._feeds.all else "-", origin, error, counts)
             raise ItemLost(f"{origin} is left out: {reason_of(error)}") from error
 
     def _answers(self, item: object, page: str, counts: Counts | None) -> dict[str, bool]:
-        """Return the answers of the feeds' filters: they see the item itself, not its stored form."""
+        """Return the results of the feeds' filters, which receive the item itself, not its stored form."""
         origin = ItemOrigin(page, type(item).__name__)
         answers: dict[str, bool] = {}
         failures: list[str] = []
@@ -165,11 +165,11 @@ class OutboxWriter:
 
     @property
     def withheld(self) -> int:
-        """Number of items beyond the limit of an earlier run, or of this one; 0 if none can be copied."""
+        """Number of items beyond the limit of this run or an earlier one; 0 if none can be copied."""
         return 0 if self._is_idle else self._expected - self._until
 
     def acknowledged(self, count: int, withheld: int = 0) -> None:
-        """Say that ``count`` items came into the outbox with an acknowledgement, the last of them for a later run."""
+        """Record that an acknowledgement added ``count`` items, the last ``withheld`` of them for a later run."""
         self._expected += count
         self._until += count - (0 if self._is_shared else withheld)
         if self._until < self._expected:
@@ -177,7 +177,7 @@ class OutboxWriter:
         self._wakeup.add(is_urgent=self.is_behind)
 
     def others_gave(self, end: int) -> None:
-        """Say that items of other processes are in the outbox, up to the position ``end``."""
+        """Record that the outbox has items of other processes, up to the position ``end``."""
         self._until = max(self._until, end)
         self._expected = max(self._expected, end)
         self._wakeup.add(is_urgent=self.is_behind)
@@ -189,11 +189,11 @@ class OutboxWriter:
 
     @property
     def is_behind(self) -> bool:
-        """True if so much waits for the feeds that :meth:`room` would wait."""
+        """True if so many items wait for the feeds that :meth:`room` would wait."""
         return self._until - self._copied > MAX_BEHIND and not self._is_idle
 
     def release(self, count: int, collected: list[object] | None) -> None:
-        """Copy ``count`` of those withheld after all, and put them into ``collected`` too, if given, as plain dicts."""
+        """Copy ``count`` of the withheld items, and append them to ``collected`` as plain dicts, if given."""
         self._released = (self._until, self._until + count)
         self._collected = collected
         self._until += count
@@ -204,10 +204,10 @@ class OutboxWriter:
         self._wakeup.add()
 
     async def room(self) -> None:
-        """Return when the feeds are not too far behind. A checkpoint only if they are.
+        """Wait until the feeds are not too far behind. A checkpoint only if they are.
 
         Raises:
-            FeedError: A feed can't be written any more.
+            FeedError: If a feed can no longer be written.
         """
         while self.is_behind and self._error is None and not self._wakeup.is_closed:
             await self._wakeup.room()
@@ -215,22 +215,22 @@ class OutboxWriter:
             raise self._error
 
     def close(self) -> None:
-        """Say that nothing more is acknowledged; :meth:`write` then copies the rest and ends."""
+        """Record that no more items will be acknowledged. :meth:`write` then copies the rest and ends."""
         self._wakeup.close()
 
     async def write(self) -> None:
-        """Copy what comes until :meth:`close`, then end the feeds. The one writer task of a crawl.
+        """Copy items until :meth:`close`, then end the feeds. Runs as the single writer task of a crawl.
 
-        Cancelling it closes the feeds where they are; the next process of the job goes on from what is recorded.
+        Cancelling it closes the feeds as they are. The next process of the job continues from the recorded positions.
 
         Raises:
-            FeedError: A feed can't be written.
-            JobError: The job can't be.
+            FeedError: If a feed can't be written.
+            JobError: If the job can't be written.
         """
         try:
             await self._feeds.start()
-            self._record()  # where each feed begins, before anything is written to it
-            await self._job.sync()  # or a power cut might leave items in the feed of a job that looks new
+            self._record()  # record the start of each feed before writing to it
+            await self._job.sync()  # otherwise a power cut could leave items in the feed of a job that looks new
             while not self._wakeup.is_closed:
                 await self._wakeup.wait()
                 await self._copy()
@@ -248,22 +248,22 @@ class OutboxWriter:
 
     async def _copy(self) -> None:
         if self._is_shared and not self._is_idle:
-            await self._job.commit()  # behind all that was acknowledged here: now the end of everybody's items is known
+            await self._job.commit()  # after this step, the position of the last item of all processes is known
             self._expected = self._until = self._job.outbox_end
         while self._copied < self._until and not self._is_idle:
             limit = min(self._batch_items, self._until - self._copied)
             items = await self._job.outbox_after(self._copied, limit)
-            if not items:  # acknowledged, and not in the database yet
+            if not items:  # acknowledged, but not in the database yet
                 await self._job.commit()
                 items = await self._job.outbox_after(self._copied, limit)
                 if not items:
                     return
             lease = self._job.lease
-            if lease is not None and trio.current_time() >= lease.until:  # another process may have the job, and these
+            if lease is not None and trio.current_time() >= lease.until:  # another process may copy them
                 await self._job.commit()
             refusals = [refusal for one in items for refusal in self._add(one)]
             await self._feeds.sync()
-            # Lost items are counted in the transaction that removes them from the outbox: each is counted once.
+            # Count lost items in the transaction that removes them from the outbox, so that each is counted once.
             self._tell(refusals)
             self._copied = items[-1].position
             self._record()
@@ -273,7 +273,7 @@ class OutboxWriter:
             self._wakeup.made_room()
 
     def _add(self, item: OutboxItem) -> list[_Refusal]:
-        """Give an item to the feeds. Returns the refusals."""
+        """Add an item to the feeds, and return the refusals."""
         try:
             stored = from_stored(item.item)
             if self._moved:
@@ -297,7 +297,7 @@ class OutboxWriter:
         return refusals
 
     def _tell(self, refusals: Sequence[_Refusal]) -> None:
-        """Log and count the refusals of feeds, at once or as they wrote."""
+        """Log and count items that feeds refused when they were added or written."""
         lost = {id(origin): origin for _, origin, _ in refusals if not origin.feeds}
         for uri, origin, error in refusals:
             self._item_errors.refused(uri, origin, error)
@@ -326,26 +326,26 @@ async def open_outbox(
     started_utc: datetime,
     stats: Counts | None = None,
 ) -> tuple[Feeds, OutboxWriter]:
-    """The feeds of a job, each cut back to where it was recorded, and what copies to them.
+    """Open the feeds of a job, each to be cut back to its recorded position, and the writer that copies items to them.
 
     Args:
-        settings: Which feeds, and how they are written.
-        blocking: How blocking work is done.
-        job: Its outbox and what it has recorded.
+        settings: The settings of feeds.
+        blocking: Runs blocking calls.
+        job: The job, with its outbox and the recorded positions.
         spider_name: Value of ``%(name)s`` in a path.
-        started_utc: When the job began: what ``%(time)s`` in a path stands for, in each of its runs.
-        stats: Where items that a feed can't take are counted.
+        started_utc: Start of the job, the value of ``%(time)s`` in a path in all its runs.
+        stats: The statistics, for counting items that a feed can't write.
 
     Raises:
-        FeedError: A feed can't be opened, is shorter than what was written to it, or may be one that was moved.
-        JobError: The saved positions of the feeds can't be read: continuing would write items twice.
+        FeedError: If a feed can't be opened, is shorter than its recorded position, or may have been moved.
+        JobError: If the saved positions of the feeds can't be read, because continuing would write items twice.
     """
     states = FEED_STATES.read(job)
     if states is None and FEED_STATES.name in job.kept:
         raise job.damaged("the saved positions of its feeds can't be read")
     options = feed_options(settings, spider_name=spider_name, started_utc=started_utc)
     states = await blocking.run(_located, states or {}, [one.destination for one in options], job.directory, job.name)
-    feeds = await open_feeds(  # they count nothing: what they do at a bad end is not recorded, and is done again
+    feeds = await open_feeds(  # without statistics, because work after the last record is repeated by the next run
         settings,
         blocking,
         spider_name=spider_name,
@@ -359,10 +359,10 @@ async def open_outbox(
 def _located(
     states: Mapping[str, FeedState], destinations: Sequence[str], directory: Path | None, job: str
 ) -> dict[str, FeedState]:
-    """Return the states by the destinations of the feeds now. Blocks.
+    """Return the states by the current destinations of the feeds. Blocks.
 
     Raises:
-        FeedError: If a file may be one of the job's that was moved, or is a copy of one that is older than the job.
+        FeedError: If a file may be a moved file of the job, or is a copy of one that is older than the job.
     """
     found = dict(states)
     for destination in destinations:
@@ -397,18 +397,18 @@ def _located(
 
 
 def _relative(destination: str, directory: Path | None) -> str | None:
-    """Return a file's path from the job's directory; None for a feed that is not a file, and without a directory."""
+    """Return a file's path from the job's directory; None if the feed is not a file or the job has no directory."""
     return os.path.relpath(destination, directory.resolve()) if directory and os.path.isabs(destination) else None
 
 
 def _is_missing(destination: str, state: FeedState) -> bool:
-    """Return whether a feed's file was written to, and is not at its destination any more."""
+    """Return whether a feed's file was written and is now missing from its destination."""
     is_written = state.position or (state.batch is not None and state.batch[0] > 1)
     return bool(is_written) and os.path.isabs(destination) and _size(destination, state) is None
 
 
 def _may_be(destination: str, old: str, state: FeedState) -> bool:
-    """Return whether the file there can be the one of an old destination: that is gone, or has the same content."""
+    """Return whether a file can be the moved file of ``old``, because that is missing or has the same content."""
     if _size(old, state) is None:
         return True
     start = max(0, state.position - _COMPARED_BYTES)
@@ -434,12 +434,12 @@ def _read(destination: str, state: FeedState, start: int, length: int) -> bytes 
 
 
 def _path(destination: str, state: FeedState) -> Path:
-    """Return the path of the file; of a feed in batches, of the last one written."""
+    """Return the path of the feed's file, or of the last one if it has batches."""
     return Path(fill_path(destination, batch=state.batch[0]) if state.batch is not None else destination)
 
 
 def _size(destination: str, state: FeedState) -> int | None:
-    """Return the size of a feed's file in bytes; None if it is not there."""
+    """Return the size of a feed's file in bytes; None if it is missing."""
     try:
         return _path(destination, state).stat().st_size
     except OSError:
@@ -447,7 +447,7 @@ def _size(destination: str, state: FeedState) -> int | None:
 
 
 def _tell(job: Job, feeds: Feeds, states: Mapping[str, FeedState]) -> None:
-    """Warn of feeds that this run was not given."""
+    """Warn about feeds of the job that this run does not have."""
     given = [feed.destination for feed in feeds.all]
     for destination in states:
         if destination not in given and (given or job.session is None):

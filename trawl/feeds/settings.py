@@ -1,4 +1,4 @@
-"""The settings of feeds: where items are written, and how."""
+"""The settings of feeds, the files that items are written to."""
 
 from __future__ import annotations
 
@@ -11,17 +11,19 @@ __all__ = ["ExportArguments", "FeedMapping", "FeedsSettings"]
 
 
 class ExportArguments(TypedDict, total=False):
-    """Keys of ``item_export_kwargs`` of trawl's own formats; each belongs to one, and the others ignore it.
+    """Keys of ``item_export_kwargs`` for trawl's own formats.
+
+    Each key belongs to one format, and other formats ignore it.
 
     Attributes:
-        root_element: xml: the name of the outermost element (``items``).
-        item_element: xml: the name of an item's element (``item``).
-        include_headers_line: csv: begin a new file with the names of its columns (true).
-        join_multivalued: csv: a text to join lists of plain values with; without it a list is written as JSON.
-        table: sqlite: the name of the table (``items``).
-        row_group_size: parquet: items that are written at once, and held in memory until then (10,000).
-        schema: parquet: field to type, as Arrow names it (``double``, ``int64``, ``string``, ``timestamp[us]``); the
-            types of other fields follow from the first row group.
+        root_element: xml: name of the root element (default: ``items``).
+        item_element: xml: name of an item's element (default: ``item``).
+        include_headers_line: csv: write the column names as the first line of a new file (default: true).
+        join_multivalued: csv: separator for joining lists of plain values. Without it, lists are written as JSON.
+        table: sqlite: name of the table (default: ``items``).
+        row_group_size: parquet: number of items that are collected in memory and written together (default: 10,000).
+        schema: parquet: types of fields, with Arrow's names (``double``, ``int64``, ``string``, ``timestamp[us]``). The
+            first row group decides the types of all other fields.
     """
 
     root_element: Annotated[str, Meta(min_length=1)]
@@ -37,21 +39,22 @@ class FeedMapping(TypedDict, total=False):
     """One entry of ``FEEDS``: options of the feed at this path. All keys are optional.
 
     Attributes:
-        format: ``jsonl`` (or ``jl``, ``jsonlines``), ``json``, ``csv``, ``xml``, ``sqlite`` or ``parquet``; without it
-            the path's ending tells, before ``.gz`` or ``.zst``.
+        format: ``jsonl`` (or ``jl``, ``jsonlines``), ``json``, ``csv``, ``xml``, ``sqlite`` or ``parquet``. If missing,
+            the file name extension before ``.gz`` or ``.zst`` decides.
         overwrite: True overwrites an existing file; False continues it (default).
         encoding: Overrides ``FEED_EXPORT_ENCODING``.
         fields: Overrides ``FEED_EXPORT_FIELDS``.
         indent: Overrides ``FEED_EXPORT_INDENT``.
         store_empty: Overrides ``FEED_STORE_EMPTY``.
-        item_classes: Only items of these classes, or of classes at these import paths, go here.
-        item_filter: Only items that it accepts go here: a function of the item, a class with ``accepts(item)``, or the
-            import path of one.
+        item_classes: Classes or import paths of classes. Only items of these classes go here.
+        item_filter: A function of the item, a class with ``accepts(item)``, or the import path of either. Only items
+            that it accepts go here.
         batch_item_count: Overrides ``FEED_EXPORT_BATCH_ITEM_COUNT``.
-        batch_bytes: Begin a new file after this many bytes of records, before compression. 0: never.
+        batch_bytes: Start a new file after this many bytes of records, before compression. 0 never starts one.
         storage_options: Arguments of the store's file system (fsspec).
-        exporter: The class that writes it, or its import path; null: trawl's own format. Overrides ``FEED_EXPORTERS``.
-        item_export_kwargs: Options of one format; where an exporter class writes the feed, its arguments.
+        exporter: The exporter class that writes it, or its import path; null for trawl's own format. Overrides
+            ``FEED_EXPORTERS``.
+        item_export_kwargs: Options of the format, or arguments of the exporter class if one writes the feed.
     """
 
     format: str

@@ -1,10 +1,10 @@
-"""Storages of a feed: a file, which can be cut and continued, or a stream, which can't. All calls block.
+"""Storages of feeds: a file, which can be cut and continued, or a stream, which can't. All calls block.
 
-Errors are the system's own (``OSError``); the feed names them.
+Errors are the system's own (``OSError``). The feed adds its name to them.
 
-The objects of a store (S3, and all that fsspec knows) can't be continued. Such a feed is a local file while the crawl
-runs, and is put into the store when the feed, or a batch of it, has ended. If that fails, the file stays, and the error
-names it.
+The objects of a store (S3, and all others that fsspec supports) can't be continued. Such a feed is a local file during
+the crawl, and is uploaded to the store when the feed, or a batch of it, has ended. If that fails, the file stays, and
+the error names it.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ class RemoteFile:
     """The local file of a feed for a store.
 
     Attributes:
-        options: Those of the feed, with the file that is written.
-        local: That file.
-        files: The store: a file system of fsspec's.
-        target: The path there.
+        options: Options of the feed, with the local file.
+        local: The local file.
+        files: The store as an fsspec file system.
+        target: The path in the store.
     """
 
     options: FeedOptions
@@ -69,18 +69,18 @@ class RemoteFile:
     target: str
 
     def upload(self) -> None:
-        """Put the file into the store, and remove it here. Blocks.
+        """Upload the file to the store, and remove the local file. Blocks.
 
         Raises:
-            FeedError: It can't be put there; the file stays.
+            FeedError: If it can't be uploaded. The local file stays.
         """
         try:
             try:
                 self.files.put_file(str(self.local), self.target)
-            except FileNotFoundError:  # a store with folders; in one without, making some may not be allowed
+            except FileNotFoundError:  # the store has folders; others may refuse to create one
                 self.files.makedirs(self.target.rpartition("/")[0], exist_ok=True)
                 self.files.put_file(str(self.local), self.target)
-        except Exception as error:  # of the store's own library, whichever that is
+        except Exception as error:  # the store's library may raise any exception
             uri = self.options.uri
             raise FeedError(f"feed {uri}: it can't be stored, and is kept as {self.local}: {error}", uri) from error
         self.local.unlink(missing_ok=True)
@@ -90,8 +90,8 @@ def open_store(options: FeedOptions) -> RemoteFile:
     """Open the store of a feed, and a local file to write until it is complete. Blocks.
 
     Raises:
-        FeedError: The store can't be used, or has such an object, and the feed does not overwrite.
-        SettingsError: Its library is not installed.
+        FeedError: If the store can't be used, or has this object and the feed does not overwrite.
+        SettingsError: If its library is not installed.
     """
     uri = options.uri
     try:
@@ -106,7 +106,7 @@ def open_store(options: FeedOptions) -> RemoteFile:
         raise FeedError(f"feed {uri}: {error}", uri) from error
     try:
         is_there = not options.overwrite and files.exists(target)
-    except Exception as error:  # of the store's own library, whichever that is
+    except Exception as error:  # the store's library may raise any exception
         raise FeedError(f"feed {uri}: the store can't be used: {error}", uri) from error
     if is_there:
         raise FeedError(f"feed {uri}: it is there already, and a store's objects can't be continued; overwrite it", uri)
@@ -124,7 +124,7 @@ if sys.platform != "win32":
 
 
 PIPE_WAIT = 0.1
-"""Seconds that a write waits for a pipe's reader before it comes back, so that a crawl can be cancelled meanwhile."""
+"""Seconds for which a write waits for a pipe's reader before it returns, so that a crawl can be cancelled."""
 
 
 class FeedStorage(Protocol):
@@ -136,7 +136,7 @@ class FeedStorage(Protocol):
         ...
 
     def write(self, position: int, content: memoryview) -> int:
-        """Write at ``position`` as much of ``content`` as takes no long wait. Returns the number of bytes written."""
+        """Write ``content`` at ``position``, or a part if the rest would wait long. Returns the number of bytes."""
         ...
 
     def close(self) -> None:
@@ -150,7 +150,7 @@ class LazyStorage:
     is_seekable = True
 
     def write(self, position: int, content: memoryview) -> int:
-        """Raise ValueError: the feed must be opened first."""
+        """Raise ValueError, because the feed must be opened first."""
         raise ValueError("it is not open")
 
     def close(self) -> None:
@@ -158,23 +158,24 @@ class LazyStorage:
 
 
 class FileStorage:
-    """A regular file, held for this crawl alone.
+    """A regular file, locked by this crawl.
 
-    Two crawls that wrote to one file would overwrite each other's records, so the file is locked while it is open
+    Two crawls that write to one file would overwrite each other's records, so the file is locked while it is open
     (advisory, ``flock``; not on Windows).
     """
 
     is_seekable = True
 
     def __init__(self, path: Path) -> None:
-        """Open ``path``, or make it; nothing in it changes.
+        """Open or create ``path``, without changing its content.
 
         Raises:
-            OSError: It can't be opened for reading and writing.
+            OSError: If it can't be opened for reading and writing.
         """
         self.path = path
         self.is_new: bool = not path.exists()
-        self._is_named = False  # on the disk: an earlier process may have made it just before a cut
+        # Whether its name is surely on the disk; an earlier process may have created it just before a power cut.
+        self._is_named = False
         self._file = io.FileIO(os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o666), "r+")
         try:
             _lock(self._file.fileno())
@@ -188,27 +189,27 @@ class FileStorage:
         return os.fstat(self._file.fileno()).st_size
 
     def reader(self) -> io.BufferedReader:
-        """The file for reading; call ``detach()`` on it, which leaves the file open."""
+        """Return the file for reading. Call ``detach()`` on the reader, which leaves the file open."""
         return io.BufferedReader(self._file)
 
     def write(self, position: int, content: memoryview) -> int:
-        """Write at ``position``; fewer bytes than given only where the disk takes no more."""
+        """Write at ``position``, and return the number of bytes. It is smaller than given only if the disk is full."""
         self._file.seek(position)
         return self._file.write(content) or 0
 
     def cut(self, position: int) -> None:
-        """Cut away all from ``position`` on."""
+        """Truncate the file at ``position``."""
         self._file.truncate(position)
 
     def sync(self) -> None:
-        """Return when all that was written is on the disk itself, and the file's name with it."""
+        """Wait until all written bytes and the file's name are on the disk itself."""
         sync_file(self._file.fileno())
         if not self._is_named:
             sync_folder(self.path.parent)
             self._is_named = True
 
     def close(self) -> None:
-        """Close the file, which also gives the lock back."""
+        """Close the file, which also releases the lock."""
         self._file.close()
 
     def remove(self) -> None:
@@ -218,16 +219,16 @@ class FileStorage:
 
 
 class StreamStorage:
-    """A pipe, a terminal, a device: by its descriptor, with no buffer between.
+    """A pipe, a terminal or a device, written through its descriptor without a buffer.
 
-    A write to a pipe whose reader does not read would block for ever, and a blocked thread can't be cancelled. So a
-    pipe is given only as much as it has room for, and a write without room comes back after ``PIPE_WAIT``.
+    A write to a pipe whose reader does not read would block forever, and a blocked thread can't be cancelled. So a
+    write passes only as many bytes as the pipe has room for, and returns after ``PIPE_WAIT`` if it has none.
     """
 
     is_seekable = False
 
     def __init__(self, descriptor: int, *, is_owned: bool) -> None:
-        """Write to ``descriptor``; close it at the end if it ``is_owned``."""
+        """Write to ``descriptor``, and close it at the end if ``is_owned``."""
         self._descriptor = descriptor
         self._is_owned = is_owned
         self._poll: select.poll | None = None
@@ -236,38 +237,38 @@ class StreamStorage:
             self._poll.register(descriptor, select.POLLOUT)
 
     def write(self, position: int, content: memoryview) -> int:
-        """Write what there is room for; the position is where the stream is anyway."""
+        """Write as many bytes as there is room for. The position is ignored."""
         if self._poll is None:
             return os.write(self._descriptor, content)
         done = 0
         while done < len(content) and self._poll.poll(PIPE_WAIT * 1000):
-            try:  # room for PIPE_BUF bytes is what POLLOUT means for a pipe; more could block
+            try:  # for a pipe, POLLOUT means room for PIPE_BUF bytes; more could block
                 done += os.write(self._descriptor, content[done : done + select.PIPE_BUF])
-            except BlockingIOError:  # the pipe was set to non-blocking by its other owner
+            except BlockingIOError:  # another owner has set the pipe to non-blocking
                 break
         return done
 
     def close(self) -> None:
-        """Close the descriptor, if it is ours."""
+        """Close the descriptor if this object owns it."""
         if self._is_owned:
             self._is_owned = False
             os.close(self._descriptor)
 
 
 class PipeStorage:
-    """A named pipe. Opening it waits for its reader, until a signal or a cancel.
+    """A named pipe. Opening it waits for a reader, until a signal or a cancellation.
 
-    The system's own open would wait in a thread, where no signal ends it.
+    The system's own open would wait in a thread, which a signal does not interrupt.
     """
 
     is_seekable = False
 
     def __init__(self, path: Path) -> None:
-        """Open ``path`` when it has a reader. After a signal it takes nothing until then.
+        """Wait until ``path`` has a reader, and open it. After a signal, opening is left to the writes.
 
         Raises:
-            OSError: It can't be opened for writing.
-            trio.Cancelled: The caller was cancelled.
+            OSError: If it can't be opened for writing.
+            trio.Cancelled: If the caller is cancelled.
         """
         self._path = path
         self._stream: StreamStorage | None = None
@@ -275,12 +276,12 @@ class PipeStorage:
             return
         logger.info("feed %s: it is a named pipe without a reader: waiting for one", path)
         while not self._has_reader() and not is_interrupted():
-            with suppress(RuntimeError):  # in a simulation this is not a thread of Trio's
+            with suppress(RuntimeError):  # in a simulation this is not a Trio thread
                 trio.from_thread.check_cancelled()
             time.sleep(PIPE_WAIT)
 
     def write(self, position: int, content: memoryview) -> int:
-        """Write what there is room for; nothing while it has no reader."""
+        """Write as many bytes as there is room for, or none while the pipe has no reader."""
         if self._stream is None and not self._has_reader():
             time.sleep(PIPE_WAIT)
             return 0
@@ -304,7 +305,7 @@ class PipeStorage:
 
 
 class TerminalStorage(StreamStorage):
-    """A terminal, on which items are looked at: control characters that pages have put into them are spelled out."""
+    """A terminal, on which people read items. Control characters from pages are escaped."""
 
     def __init__(self, descriptor: int) -> None:
         """Write to ``descriptor``, which stays open."""
@@ -313,7 +314,7 @@ class TerminalStorage(StreamStorage):
         self._taken = 0
 
     def write(self, position: int, content: memoryview) -> int:
-        """Write as much as there is room for; nothing counts as written before all of it is."""
+        """Write as many bytes as there is room for. None count as written until all are."""
         if not self._spelled:
             text = bytes(content).decode("utf-8", "backslashreplace").replace("\r\n", "\n")
             self._spelled, self._taken = printable(text, keeps_lines=True, is_content=True).encode(), len(content)
@@ -323,7 +324,7 @@ class TerminalStorage(StreamStorage):
 
 
 class TextStorage:
-    """A standard output without a descriptor: a notebook's, or one that was replaced to catch what is printed."""
+    """A standard output without a descriptor, such as a notebook's, or one that captures the output."""
 
     is_seekable = False
 
@@ -332,24 +333,24 @@ class TextStorage:
         self._stream = stream
 
     def write(self, position: int, content: memoryview) -> int:
-        """Write all of it."""
+        """Write all bytes."""
         binary = getattr(self._stream, "buffer", None)
         if binary is not None:
             binary.write(bytes(content))
-        else:  # a batch holds whole records, so no character is torn
+        else:  # a batch has whole records, so no character is split
             self._stream.write(bytes(content).decode("utf-8", "replace"))
         self._stream.flush()
         return len(content)
 
     def close(self) -> None:
-        """Nothing: the stream is not ours."""
+        """Do nothing, because this object does not own the stream."""
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder, and those that lead to it, where they are not there.
+    """Create a folder and its parents if they are missing.
 
     Raises:
-        OSError: It can't be made; NotADirectoryError where a file is in its place.
+        OSError: If it can't be created; NotADirectoryError if a file has its name.
     """
     try:
         file_sync.make_folder(folder)
@@ -358,12 +359,12 @@ def make_folder(folder: Path) -> None:
 
 
 def open_storage(path: Path) -> FileStorage | StreamStorage | PipeStorage:
-    """Open the file at ``path``, creating its folders; a device or named pipe as a stream.
+    """Open the file at ``path``, creating its folders. A device or named pipe is opened as a stream.
 
-    Opening a named pipe waits for its reader, until a signal comes or the caller is cancelled.
+    Opening a named pipe waits for a reader, until a signal comes or the caller is cancelled.
 
     Raises:
-        OSError: It can't be opened for writing.
+        OSError: If it can't be opened for writing.
     """
     make_folder(path.parent)
     if path.is_fifo():
@@ -377,12 +378,12 @@ def open_standard_output() -> StreamStorage | TextStorage:
     """Open the standard output of this process.
 
     Raises:
-        FeedError: There is none, or it is closed.
+        FeedError: If there is none, or it is closed.
     """
     stream = sys.stdout
-    if stream is None or stream.closed or getattr(stream, "name", "") == os.devnull:  # opened in its place
+    if stream is None or stream.closed or getattr(stream, "name", "") == os.devnull:  # os.devnull replaces a closed one
         raise FeedError("feed -: there is no standard output", "-")
-    stream.flush()  # what was printed before comes before
+    stream.flush()  # keeps the order with earlier prints
     try:
         return TerminalStorage(stream.fileno()) if stream.isatty() else StreamStorage(stream.fileno(), is_owned=False)
     except (OSError, AttributeError):

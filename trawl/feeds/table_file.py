@@ -1,4 +1,4 @@
-"""Common part of the files that a library writes: rows gathered, and given to it in one piece."""
+"""Common part of the files that a library writes: rows are collected and passed to the library together."""
 
 from __future__ import annotations
 
@@ -23,30 +23,30 @@ _ROW_BYTES = 50
 Row = dict[str, Any]
 
 AddedRow = tuple[Row, ItemOrigin]
-"""A row, and where it came from."""
+"""A row and its origin."""
 
 
 class TableFile(FeedFile):
     """A file of rows, written by a library."""
 
     def __init__(self, options: FeedOptions) -> None:
-        """A file that is not open yet.
+        """Create a file that is not open yet.
 
         Raises:
-            SettingsError: Its library is not installed, or does not know an option.
+            SettingsError: If its library is not installed, or does not know an option.
         """
         super().__init__(options)
-        self._path: Path | None = None  # until it is opened
+        self._path: Path | None = None  # None until it is opened
         self._warned: set[str] = set()
         self._rows: list[AddedRow] = []
-        self._given: list[AddedRow] = []  # on their way to the table: a cancel may come before they are there
+        self._given: list[AddedRow] = []  # staged for write(), which a cancellation may delay
 
     @property
     def path(self) -> Path:
-        """Its place.
+        """The path of the file.
 
         Raises:
-            ValueError: It is not open.
+            ValueError: If it is not open.
         """
         if self._path is None:
             raise ValueError("the file is not open")
@@ -54,10 +54,10 @@ class TableFile(FeedFile):
 
     @abstractmethod
     def value(self, value: object) -> Any:
-        """Return a value as it will be written. This does not block.
+        """Return a value as it will be written. Does not block.
 
         Raises:
-            Exception: It can't be written.
+            Exception: If it can't be written.
         """
 
     def column(self, name: str) -> str:
@@ -66,14 +66,14 @@ class TableFile(FeedFile):
 
     @abstractmethod
     def insert(self, rows: Sequence[AddedRow]) -> Sequence[RefusedItem]:
-        """Write rows, all or none. Returns those that it can never write, of earlier calls too."""
+        """Write all rows or none, and return rows that can never be written, including rows of earlier calls."""
 
     @abstractmethod
     def _open_path(self, path: Path) -> None:
-        """Open the file at a path, or make it; no row in it has changed."""
+        """Open the file at a path, or create it, without changing its rows."""
 
     def add(self, fields: Mapping[str, object], origin: ItemOrigin | None) -> int:
-        """Make a row of an item."""
+        """Add the row of an item."""
         picked = self._options.select_fields(fields)
         if not picked:
             raise ValueError("it has no fields")
@@ -86,17 +86,17 @@ class TableFile(FeedFile):
 
     @property
     def is_staged(self) -> bool:
-        """True if some of what was handed to :meth:`write` is not written yet."""
+        """True if :meth:`write` has not yet written everything that was staged."""
         return bool(self._given)
 
     def stage(self, *, is_last: bool = False) -> bool:
-        """Hand what was added to :meth:`write`, in one piece; False if all is written."""
+        """Stage all added rows for :meth:`write`, and return whether there are any."""
         if not self._given:
             self._given, self._rows = self._rows, []
         return bool(self._given)
 
     def write(self) -> None:
-        """Give the table what is staged."""
+        """Write the staged rows to the table."""
         refused = self.insert(self._given)
         self.records += len(self._given)
         self._given = []
@@ -107,7 +107,7 @@ class TableFile(FeedFile):
         self.refused: list[RefusedItem] = [*self.refused, *refused]
 
     def _warn(self, name: str, what: str) -> None:
-        """Log what is wrong with a field, once for each name."""
+        """Log a problem with a field, once for each name."""
         if name not in self._warned:
             self._warned.add(name)
             logger.warning("feed %s: field %r %s", self._path, name, what)

@@ -1,16 +1,16 @@
 """Items as rows of a SQLite table or of a Parquet file.
 
-The columns of a SQLite table are the fields of the items, added as they come. Each flush is one transaction, so a
-killed crawl leaves whole rows. Rows are numbered: a job cuts the table back to the last one that it has recorded. Text,
-numbers and NULL are stored as such; nested values are JSON. Other programs may have the database open. Each transaction
-begins with the table as it is by then: columns and rows that others have added are kept. Only a job has its table to
-itself, or cutting it back would lose rows of others.
+The columns of a SQLite table are the fields of the items, added when they first appear. Each flush is one transaction,
+so a killed crawl leaves whole rows. Rows are numbered, so that a job can cut the table back to the last recorded row.
+Strings, numbers and NULL are stored as such, and nested values as JSON. Other programs may have the database open. Each
+transaction starts by reading the current columns and last row, so that columns and rows added by others are kept. Only
+a job needs exclusive use of its table, because cutting it back would delete rows of others.
 
-A Parquet file is written in row groups, and valid only once its end is written. So it is written beside its place, and
-moved there when it is whole: a crawl that is killed leaves the earlier file. The columns and their types follow from
-the first row group.
+A Parquet file is written in row groups, and valid only when its end is written. So it is written to a temporary file in
+the same folder, which replaces the destination when it is complete. A killed crawl leaves the earlier file. The first
+row group decides the columns and their types.
 
-Only ``trawl.feeds.feed`` imports this module, when a feed needs it: most crawls need no SQLite.
+Only ``trawl.feeds.feed`` imports this module, when a feed needs it, because most crawls need no SQLite.
 """
 
 from __future__ import annotations
@@ -37,37 +37,40 @@ __all__ = ["ParquetTable", "SqliteTable"]
 
 _LARGEST = 2**63
 _ROW_NUMBERS = frozenset({"rowid", "oid", "_rowid_"})
-_BUSY = 5.0  # seconds that others who have the file open may hold up a write
-_AGAIN = 0.05  # seconds until what SQLite does not wait for by itself is tried again
+_BUSY = 5.0  # seconds to wait for other programs that lock the file
+_AGAIN = 0.05  # seconds between attempts, if SQLite does not wait by itself
 
 _KEPT = frozenset({str, int, float, bool, bytes, datetime, date, Decimal})
-"""Types that Arrow has a type for."""
+"""Types that have an Arrow type."""
 
 
 class SqliteTable(TableFile):
-    """A table of a database, which may have others."""
+    """A table of a database, which may have other tables."""
 
     errors: tuple[type[Exception], ...] = (OSError, FormatConflict, sqlite3.Error)
 
     def __init__(self, options: FeedOptions) -> None:
-        """The table ``table`` of a file; one that is made has columns for the feed's fields from the start."""
+        """Create a feed to the table ``table`` of a file.
+
+        A new table has columns for the feed's fields from the start.
+        """
         super().__init__(options)
         self._bare = options.arguments.get("table", "items")
         self._name = _quoted(self._bare)
         self._fields = [written for _, written in options.fields or ()]
         self._is_new = False
-        self._is_named = False  # its name is on the disk
+        self._is_named = False  # whether the file's name is on the disk
         self._keep = 0
         self._is_cut = False
-        self._columns: dict[str, str] = {}  # by the name in lower case, as SQLite compares them
+        self._columns: dict[str, str] = {}  # by the name in lower case, because SQLite ignores case
         self._database: sqlite3.Connection | None = None
 
     def column(self, name: str) -> str:
-        """Return a name that SQLite takes."""
+        """Return a name that SQLite accepts."""
         return legal_text(name).replace("\0", "")
 
     def value(self, value: object) -> str | int | float | None:
-        """Return a value that SQLite has; a list or a dict as JSON."""
+        """Return a value of SQLite's types; a list or a dict as JSON."""
         plain = to_builtins(value)
         if isinstance(plain, bool):
             return int(plain)
@@ -78,17 +81,17 @@ class SqliteTable(TableFile):
         return plain
 
     def _open_path(self, path: Path) -> None:
-        """Open the database, or make it."""
+        """Open or create the database."""
         self._is_new = not path.exists()
         check_journal(path)
         self._database = sqlite3.connect(path, timeout=_BUSY, isolation_level=None, check_same_thread=False)
         self._begin_wal()
-        # A checkpoint, which a reader can hold up, is then not needed for what was committed to be on the disk.
+        # With FULL, commits are on the disk without a checkpoint of the log, which a reader can delay.
         self._run(f"PRAGMA synchronous = {'FULL' if self._options.is_of_job else 'NORMAL'}")
         self._columns = self._columns_now()
 
     def locate(self, state: FeedState | None) -> None:
-        """Find the row to go on after."""
+        """Find the row to continue after."""
         last = self._last() if self._columns else 0
         self._is_cut = state is not None
         self._keep = state.position if state is not None else 0 if self._options.overwrite else last
@@ -98,7 +101,7 @@ class SqliteTable(TableFile):
             )
 
     def start(self) -> None:
-        """Remove the rows behind it; a table that is written anew is made anew."""
+        """Remove later rows, or drop the table if it is overwritten."""
         self.position = self._keep
         with self._transaction():
             if self._options.overwrite and not self.position and self._columns:
@@ -110,7 +113,7 @@ class SqliteTable(TableFile):
                 self._add_columns({_lower(name): name for name in self._fields})
 
     def insert(self, rows: Sequence[AddedRow]) -> Sequence[RefusedItem]:
-        """Insert rows in one transaction; return those that the table can't take."""
+        """Insert rows in one transaction, and return the rows that the table can't store."""
         refused: list[RefusedItem] = []
         with self._transaction():
             last = self._last() if self._columns else 0
@@ -129,14 +132,14 @@ class SqliteTable(TableFile):
         return refused
 
     def sync(self) -> None:
-        """Move all into the file itself, and the file to the disk."""
+        """Move the log into the database file, and the file to the disk."""
         self._run("PRAGMA wal_checkpoint(FULL)")
         if not self._is_named:
             sync_folder(self.path.parent)
             self._is_named = True
 
     def _finish(self) -> None:
-        """Leave one file behind, and close it."""
+        """Merge the log, so that one file remains, and close the database."""
         self.sync()
         self._run("PRAGMA wal_checkpoint(TRUNCATE)")
         self._close()
@@ -148,14 +151,14 @@ class SqliteTable(TableFile):
             self._database = None
 
     def _discard(self) -> None:
-        """Close the database, and delete it if it was made for this feed, and nobody else uses it by now."""
+        """Close the database, and delete it if it was created for this feed and no other program uses it."""
         is_unused = self._is_new and self._is_unused()
         self._close()
         if is_unused:
             self.path.unlink(missing_ok=True)
 
     def abandon(self) -> None:
-        """Close the database, and delete it if it was made for this feed."""
+        """Close the database, and delete it if it was created for this feed."""
         self._discard()
         self.close()
 
@@ -167,20 +170,20 @@ class SqliteTable(TableFile):
 
     @property
     def _number(self) -> str:
-        """The name of the row number: one that is not a column (SQLite, ROWIDs)."""
+        """The first name for row numbers that is not a column (SQLite, ROWIDs)."""
         return next((name for name in sorted(_ROW_NUMBERS, reverse=True) if name not in self._columns), "_rowid_")
 
     def _run(self, statement: str, values: Iterable[Any] = ()) -> list[Any]:
         return self._connection.execute(statement, tuple(values)).fetchall()
 
     def _begin_wal(self) -> None:
-        """Switch to WAL: a kill then leaves the last whole transaction, and nobody waits for a disk."""
+        """Switch to WAL, so that a kill leaves the last whole transaction, and commits do not wait for the disk."""
         until = time.monotonic() + _BUSY
         while True:
             try:
                 self._run("PRAGMA journal_mode = WAL")
             except sqlite3.OperationalError as error:
-                # Another begins it at the same time, which SQLite does not wait for.
+                # Another program switches at the same time. SQLite does not wait for that.
                 if not error.sqlite_errorname.startswith("SQLITE_BUSY") or time.monotonic() > until:
                     raise
                 time.sleep(_AGAIN)
@@ -189,7 +192,7 @@ class SqliteTable(TableFile):
 
     @contextmanager
     def _transaction(self) -> Generator[None, None, None]:
-        """Run one transaction, which begins with the columns that exist by then."""
+        """Run one transaction, which starts by reading the current columns."""
         known, position = self._columns, self.position
         self._run("BEGIN IMMEDIATE")
         try:
@@ -206,12 +209,12 @@ class SqliteTable(TableFile):
         return {_lower(name): name for _, name, *_ in self._run(f"PRAGMA table_info({self._name})")}
 
     def _is_unused(self) -> bool:
-        """Return whether the database holds only this table, without a row, and nobody else has it open."""
+        """Return whether the database has only this table, without rows, and no other program has it open."""
         if self._database is None:
             return True
         with suppress(sqlite3.Error):
             self._run("PRAGMA busy_timeout = 0")
-            self._run("PRAGMA journal_mode = DELETE")  # refused while anybody else has it open
+            self._run("PRAGMA journal_mode = DELETE")  # fails while another program has it open
             [(others,)] = self._run("SELECT count(*) FROM sqlite_master WHERE name != ?", (self._bare,))
             return not others and not (self._columns_now() and self._last())
         return False
@@ -221,7 +224,7 @@ class SqliteTable(TableFile):
         return last or 0
 
     def _insert(self, row: Row) -> None:
-        """Insert one row, with the columns that it needs, or nothing of it."""
+        """Insert one row and its new columns, or neither."""
         new = {_lower(name): name for name in row if _lower(name) not in self._columns}
         if not new:
             self._insert_values(row)
@@ -234,7 +237,7 @@ class SqliteTable(TableFile):
             self._insert_values(row)
         except BaseException:
             self._columns = known
-            if self._connection.in_transaction:  # some errors end all of it
+            if self._connection.in_transaction:  # some errors end the whole transaction
                 self._run("ROLLBACK TO one_row")
             raise
         self._run("RELEASE one_row")
@@ -250,7 +253,7 @@ class SqliteTable(TableFile):
         self.position: int = number
 
     def _check_room(self, new: Mapping[str, str]) -> None:
-        """Refuse a row whose fields the table can't have columns for."""
+        """Raise ValueError if the table can't have columns for the new fields of a row."""
         most = self._connection.getlimit(sqlite3.SQLITE_LIMIT_COLUMN)
         if new and len(self._columns) + len(new) > most:
             has, more = len(self._columns), listed(new.values())
@@ -274,14 +277,14 @@ class SqliteTable(TableFile):
 
 
 def _is_of_the_row(error: sqlite3.Error) -> bool:
-    """Say whether only this row can't be written: it is too long, or a constraint of the table refuses it."""
+    """Return whether only this row can't be written, because it is too long or violates a constraint of the table."""
     if isinstance(error, sqlite3.IntegrityError | sqlite3.DataError):
         return True
-    return isinstance(error, sqlite3.InterfaceError)  # a value that can't be bound
+    return isinstance(error, sqlite3.InterfaceError)  # a value of an unsupported type
 
 
 def _lower(name: str) -> str:
-    return name.encode().lower().decode()  # ASCII letters only, as SQLite does
+    return name.encode().lower().decode()  # ASCII letters only, like SQLite
 
 
 def _quoted(name: str) -> str:
@@ -294,7 +297,7 @@ class ParquetTable(TableFile):
     is_typed: bool = True
 
     def __init__(self, options: FeedOptions) -> None:
-        """A file that is not open yet, with the feed's fields, or those of the items of its first row group."""
+        """Create a file that is not open yet. Its columns are the feed's fields, or those of the first row group."""
         super().__init__(options)
         try:
             import pyarrow  # type: ignore[import-untyped]  # noqa: PLC0415 - an extra, and slow to import
@@ -310,13 +313,13 @@ class ParquetTable(TableFile):
         self._group_rows = options.arguments.get("row_group_size", 10_000)
         schema = options.arguments.get("schema", {})
         self._types = {name: self._type(name, kind) for name, kind in schema.items()}
-        self._group: list[AddedRow] = []  # rows that make no whole group yet
+        self._group: list[AddedRow] = []  # rows of an incomplete group
         self._unfit_rows: list[RefusedItem] = []
         self._schema: Any = None
         self._writer: Any = None
 
     def value(self, value: object) -> Any:
-        """Return text, a number, a time, bytes, or a list of them; anything else as JSON."""
+        """Return a string, a number, a time, bytes, or a list of these; other values as JSON."""
         if type(value) is str:
             return legal_text(value)
         if type(value) is int:
@@ -331,19 +334,19 @@ class ParquetTable(TableFile):
         return to_json(plain).decode() if isinstance(plain, list | dict) else plain
 
     def _open_path(self, path: Path) -> None:
-        """See that the file can be written, beside its place."""
+        """Check that the temporary file can be written."""
         if not self._options.overwrite and path.exists() and path.stat().st_size:
             raise FormatConflict("it is there already, and a parquet file can't be continued; overwrite it")
         self._beside.open("wb").close()
 
     def locate(self, state: FeedState | None) -> None:
-        """Nothing: a file begins where it begins."""
+        """Do nothing, because the file always starts at its start."""
 
     def start(self) -> None:
-        """Nothing: what is at its place stays there until the file is whole."""
+        """Do nothing. The file at the destination stays until the new one is complete."""
 
     def insert(self, rows: Sequence[AddedRow]) -> Sequence[RefusedItem]:
-        """Keep rows, and write those that make whole groups; return those of them that have none of the columns."""
+        """Add rows and write complete groups, and return written rows that have none of the columns."""
         self._group += rows
         self.position += len(rows)
         while len(self._group) >= self._group_rows:
@@ -352,10 +355,10 @@ class ParquetTable(TableFile):
         return self._taken_refused()
 
     def sync(self) -> None:
-        """Nothing: what is not whole is not to be gone on with."""
+        """Do nothing, because an incomplete file can't be continued."""
 
     def _finish(self) -> None:
-        """Write the last group and the end, and move the file to its place."""
+        """Write the last group and the end, and move the file to its destination."""
         if self._group or self._writer is None:
             self._write_group(self._group)
         self._writer.close()
@@ -365,20 +368,20 @@ class ParquetTable(TableFile):
         self._refuse(self._taken_refused())
 
     def _close(self) -> None:
-        """Remove the file beside the place: without its end nothing in it can be read."""
+        """Remove the temporary file, which can't be read without its end."""
         if self._writer is not None:
             writer, self._writer = self._writer, None
-            with suppress(*self.errors):  # for example of a full disk: the file is not whole anyway
+            with suppress(*self.errors):  # such as a full disk; the file is removed anyway
                 writer.close()
         if self._path is not None:
             self._beside.unlink(missing_ok=True)
 
     def abandon(self) -> None:
-        """Remove what was written."""
+        """Remove the temporary file."""
         self.close()
 
     def _discard(self) -> None:
-        """Remove what was written, and what was there before."""
+        """Remove the temporary file and the file at the destination."""
         self._close()
         self.path.unlink(missing_ok=True)
 
@@ -408,7 +411,7 @@ class ParquetTable(TableFile):
         self._writer.write_table(self._arrow.Table.from_arrays(arrays, schema=self._schema))
 
     def _found(self, rows: list[Row]) -> Any:
-        """Return the schema that fits all rows of the first group."""
+        """Return a schema for all rows of the first group."""
         names = self._fields or tuple(dict.fromkeys([name for row in rows for name in row])) or tuple(self._types)
         fields = []
         for name in names:
@@ -451,10 +454,10 @@ class ParquetTable(TableFile):
 
 
 def _readable(value: int) -> int:
-    """Return a number that can be written as text, which it is where the others of its column don't fit a type.
+    """Return a number that can be written as a string, because it is if its column has no common type.
 
     Raises:
-        ValueError: It has more digits than Python makes text of.
+        ValueError: If it has more digits than Python converts to a string.
     """
     if not -_LARGEST <= value < _LARGEST:
         str(value)

@@ -1,15 +1,14 @@
-"""Values of any kind as JSON, and items as their own library writes them.
+"""Values of any type as JSON, and items as their own library writes them.
 
-The fast way is msgspec's encoder, for the types that JSON has. What it refuses (keys of odd types, lone surrogates from
-pages that lie about their encoding) takes the slow way, which first converts everything to JSON's types; so does a
-value that holds another item. Times are written as in RFC 3339, bytes in base64 (RFC 4648, 4), decimals, UUIDs, paths
-and IP addresses as text, sets as arrays, NaN and the infinities as null.
+The fast path is msgspec's encoder, for JSON's types. Values that it refuses (keys of unusual types, lone surrogates
+from pages with a wrong encoding), and values that contain another item, take the slow path, which first converts
+everything to JSON's types. Times are written as in RFC 3339, bytes in base64 (RFC 4648, 4), decimals, UUIDs, paths and
+IP addresses as strings, sets as arrays, NaN and the infinities as null.
 
 Pydantic models are dumped by pydantic, with ``Field(exclude=True)``, ``field_serializer``, ``serialization_alias`` and
-``computed_field``; msgspec Structs have the names of ``rename``, the tag, and no defaults with ``omit_defaults``; attrs
-classes and dataclasses have the fields of ``asdict``, each as the ``serializer`` in its metadata makes it, and so has
-Scrapy's ``Item``. Pipelines and filters see the item itself. No library is imported
-for this.
+``computed_field``. msgspec Structs have the names of ``rename``, the tag, and no defaults with ``omit_defaults``. attrs
+classes, dataclasses and Scrapy's ``Item`` have the fields of ``asdict``, each converted by the ``serializer`` in its
+metadata. Pipelines and filters receive the item itself. No library is imported for this.
 """
 
 from __future__ import annotations
@@ -49,19 +48,19 @@ __all__ = [
 _Writer = Callable[[Any], object]
 
 _TYPED = frozenset({datetime, date, time, timedelta, Decimal, bytes})
-"""Types that a table may have a column type for, and JSON has not."""
+"""Types that JSON lacks, but that a table may have a column type for."""
 
 
 def written_fields(item: object, *, is_typed: bool = False) -> dict[str, object]:
-    """Return the fields that a feed writes of ``item``, as a dict of its own.
+    """Return the fields of ``item`` that a feed writes, as a new dict.
 
     Args:
-        item: Of any kind.
-        is_typed: Leave times, decimals and bytes as they are where the library would make text of them.
+        item: An item of any kind.
+        is_typed: Whether to keep times, decimals and bytes that the library would convert to strings.
 
     Raises:
-        TypeError: ``item`` is not an item, or its library does not make fields of it.
-        ValueError: Its library can't write a value in it; the text names the field.
+        TypeError: If ``item`` is not an item, or its library does not convert it to fields.
+        ValueError: If its library can't write a value in it. The message names the field.
     """
     kind: type[Any] = type(item)
     if kind is dict:
@@ -74,7 +73,7 @@ def written_fields(item: object, *, is_typed: bool = False) -> dict[str, object]
     fields = writer(item)
     if isinstance(fields, Mapping):
         return dict(fields)
-    if isinstance(fields, list) and isinstance(item, msgspec.Struct):  # array_like, which has names all the same
+    if isinstance(fields, list) and isinstance(item, msgspec.Struct):  # array_like structs have field names too
         return _named(item)
     if hasattr(item, "root"):
         return {"root": fields}
@@ -82,10 +81,10 @@ def written_fields(item: object, *, is_typed: bool = False) -> dict[str, object]
 
 
 def serialized_fields(item: object) -> dict[str, object]:
-    """Return the fields of ``item``, each as the ``serializer`` that its class declares for it makes it.
+    """Return the fields of ``item``, each converted by the ``serializer`` that its class declares for it.
 
     Raises:
-        ValueError: A serializer failed; the text names the field.
+        ValueError: If a serializer raises an error. The message names the field.
     """
     fields = item_fields(item)
     for name, metadata in field_metadata(type(item)).items():  # type: ignore[arg-type]  # as above
@@ -98,12 +97,12 @@ def serialized_fields(item: object) -> dict[str, object]:
 
 
 def dump_item(value: object) -> object:
-    """Return an item inside another one, or a value of pydantic's types, as its library writes it.
+    """Return a nested item, or a value of pydantic's types, as its library writes it.
 
-    Mostly a dict; of some classes a list or a text. ``NotImplemented`` if it has no library.
+    The result is usually a dict, but a list or a string for some classes, and ``NotImplemented`` if it has no library.
 
     Raises:
-        ValueError: Its library can't write a value in it; the text names the field.
+        ValueError: If its library can't write a value in it. The message names the field.
     """
     writer = _writer_of(type(value))  # type: ignore[arg-type]  # as above
     if writer is not None:
@@ -113,7 +112,7 @@ def dump_item(value: object) -> object:
 
 @lru_cache(maxsize=1024)
 def _writer_of(kind: type[Any]) -> _Writer | None:
-    """Return what writes an instance of ``kind``; None if its fields are written as they are."""
+    """Return the function that writes instances of ``kind``; None if their fields are written unchanged."""
     if issubclass(kind, msgspec.Struct):
         return _struct
     if hasattr(kind, "__pydantic_serializer__"):
@@ -133,7 +132,7 @@ def _writer_of(kind: type[Any]) -> _Writer | None:
 
 
 def _struct(item: Any) -> object:
-    """As ``msgspec.to_builtins`` does, one level deep: what is inside is written in its turn."""
+    """Convert a struct like ``msgspec.to_builtins``, but only one level. Nested values are converted later."""
     config = item.__struct_config__
     fields = _named(item)
     return list(fields.values()) if config.array_like else fields
@@ -158,7 +157,7 @@ def _struct_fields(kind: type[Any]) -> tuple[msgspec.structs.FieldInfo, ...]:
 
 
 def _is_default(value: object, field: msgspec.structs.FieldInfo) -> bool:
-    """Say whether msgspec takes a value for the default: the very object, or an empty container of that type."""
+    """Return whether msgspec treats a value as the default: the same object, or an empty container of that type."""
     if field.default_factory is not msgspec.NODEFAULT:
         kind = type(value)
         return field.default_factory is kind and kind in (list, dict, set, bytearray) and not value
@@ -175,7 +174,7 @@ def _pydantic(value: Any) -> object:
     """
     try:
         return _dumped(value, "json")
-    except Exception as error:  # of a serializer or a computed field, which may raise anything
+    except Exception as error:  # serializers and computed fields may raise any exception
         names = [*getattr(type(value), "__pydantic_fields__", ()), *(getattr(value, "__pydantic_extra__", None) or ())]
         names += getattr(type(value), "__pydantic_computed_fields__", ())
         parts = [_part(value, name, error) for name in names]
@@ -195,9 +194,9 @@ def _part(item: Any, name: str, error: Exception) -> Any:
 
 
 def _dumped(item: Any, mode: str, **more: Any) -> Any:
-    """Have pydantic write, under the names for writing, which it has no other use for.
+    """Dump a value with pydantic, using its serialization aliases.
 
-    A model says otherwise by ``serialize_by_alias=False``.
+    A model can disable them with ``serialize_by_alias=False``.
     """
     kind: Any = type(item)
     config = getattr(kind, "model_config", None) or getattr(kind, "__pydantic_config__", None) or {}
@@ -211,19 +210,19 @@ def _dumped(item: Any, mode: str, **more: Any) -> Any:
 
 @lru_cache(maxsize=1)
 def _has_fallback() -> bool:
-    """Say whether this pydantic (2.11 or later) asks about types that it does not know."""
+    """Return whether this pydantic calls ``fallback`` for unknown types (2.11 or later)."""
     pydantic: Any = sys.modules["pydantic"]
     return "fallback" in inspect.signature(pydantic.BaseModel.model_dump).parameters
 
 
 def _by_adapter(kind: type[Any]) -> _Writer:
-    """Write values of a type that says itself how pydantic is to write it (``SecretStr``)."""
+    """Return a writer for a type that defines its pydantic serialization (``SecretStr``)."""
     pydantic: Any = sys.modules["pydantic"]
     return partial(pydantic.TypeAdapter(kind).dump_python, mode="json")
 
 
 def _typed(item: Any) -> dict[str, object]:
-    """As pydantic writes JSON, but for values that a table may have a type for."""
+    """Return an item's fields as pydantic writes them in JSON, but keep values that a table may have a type for."""
     written, kept = _pydantic(item), _dumped(item, "python")
     if not isinstance(written, dict) or not isinstance(kept, dict):
         return written_fields(item)
@@ -231,7 +230,7 @@ def _typed(item: Any) -> dict[str, object]:
 
 
 def _pydantic_v1(item: Any) -> object:
-    """As version 1 writes JSON; it has no names for writing only."""
+    """Dump an item of pydantic 1, which has no serialization aliases."""
     try:
         return json.loads(item.json())
     except Exception as error:
@@ -244,21 +243,21 @@ def _pydantic_v1(item: Any) -> object:
 
 
 JsonValue = None | bool | int | float | str | list["JsonValue"] | dict[str, "JsonValue"]
-"""The types that JSON has."""
+"""JSON's types."""
 
 
 def to_json(value: object) -> bytes:
     """Encode ``value`` as compact JSON in UTF-8, on one line.
 
     Raises:
-        TypeError: Something in it has no form in JSON.
-        ValueError: It contains itself.
+        TypeError: If a value in it can't be written as JSON.
+        ValueError: If it contains itself.
     """
     try:
         if _may_be_fast(value):
             return _ENCODER.encode(value)
     except (TypeError, ValueError, RecursionError):
-        pass  # the slow way makes it plain, or says what is wrong
+        pass  # the slow path converts it, or raises an error with the reason
     return _ENCODER.encode(to_builtins(value))
 
 
@@ -266,18 +265,18 @@ def to_ascii_json(value: object) -> bytes:
     """Encode ``value`` as compact JSON with non-ASCII characters escaped, for any encoding.
 
     Raises:
-        TypeError: Something in it has no form in JSON.
-        ValueError: It contains itself.
+        TypeError: If a value in it can't be written as JSON.
+        ValueError: If it contains itself.
     """
     return json.dumps(to_builtins(value), ensure_ascii=True, separators=(",", ":")).encode("ascii")
 
 
 def to_builtins(value: object) -> JsonValue:
-    """Return ``value`` in the types that JSON has, with lone surrogates replaced by U+FFFD.
+    """Return ``value`` in JSON's types, with lone surrogates replaced by U+FFFD.
 
     Raises:
-        TypeError: Something in it has no form in JSON.
-        ValueError: It contains itself.
+        TypeError: If a value in it can't be written as JSON.
+        ValueError: If it contains itself.
     """
     try:
         return _plain(value)
@@ -300,7 +299,10 @@ _SIMPLE = frozenset({str, int, float, bool, NoneType, datetime, date, Decimal, U
 
 
 def _may_be_fast(value: object) -> bool:
-    """Say whether msgspec writes ``value`` as we do; what is nested too deep for us to look at is left to it, too."""
+    """Return whether msgspec writes ``value`` like this module.
+
+    True for a value that is nested too deep for the check.
+    """
     try:
         return _is_simple(value)
     except RecursionError:
@@ -308,7 +310,7 @@ def _may_be_fast(value: object) -> bool:
 
 
 def _is_simple(value: object) -> bool:
-    """Say whether nothing in ``value`` has a library of its own to write it, so that msgspec's way is the only one."""
+    """Return whether no value in ``value`` is written by its own library, so that msgspec can write all of it."""
     kind = type(value)
     if kind in _SIMPLE:
         return True
@@ -322,11 +324,11 @@ def _is_simple(value: object) -> bool:
 
 
 def wrong_field(fields: Mapping[str, object], error: Exception) -> Exception:
-    """Return the error to be told where ``fields`` can't be written: it names the first field at fault."""
+    """Return the error to report if ``fields`` can't be written, with the name of the first invalid field."""
     for name, value in fields.items():
         try:
             to_json({name: value})
-        except Exception as culprit:  # of the value itself: a serializer of the user's may raise anything
+        except Exception as culprit:  # user serializers may raise any exception
             return ValueError(f"its field {name!r}: {reason_of(culprit)}")
     return error
 
@@ -350,7 +352,7 @@ def _plain(value: object) -> JsonValue:
 
 
 def _key(key: object) -> str:
-    """A mapping's key as text; ``null``, ``true`` and ``false`` as JSON spells them, like Python's own encoder."""
+    """Return a mapping's key as a string, with JSON's ``null``, ``true`` and ``false``, like Python's own encoder."""
     plain = _plain(key)
     if isinstance(plain, str):
         return plain
@@ -358,9 +360,9 @@ def _key(key: object) -> str:
 
 
 def _outlandish(value: Any) -> object:
-    """Return a value that msgspec lacks in types that it has."""
+    """Return a value of a type unknown to msgspec in known types."""
     for exact in (str, int, float):
-        if isinstance(value, exact):  # subclasses, of which msgspec knows none
+        if isinstance(value, exact):  # msgspec does not accept subclasses
             return exact(value) if exact is not str else str.__str__(value)
     written = dump_item(value)
     if written is not NotImplemented:

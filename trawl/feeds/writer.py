@@ -1,9 +1,9 @@
-"""All feeds of a crawl: items come in as they are found, one task writes them in batches.
+"""All feeds of a crawl. Items are added when they are found, and one task writes them in batches.
 
-Theory of operation. A task that is woken for each item costs more than parsing a page, so the writer is woken by the
-first item only, then lets ``FLUSH_INTERVAL`` pass while others gather, and writes them all at once. Items are encoded
-where they are put: a snapshot, whose errors can be told with the page. The bytes that wait are limited; above the limit
-``put`` waits, and the writer does not.
+Theory of operation. Waking a task for each item would cost more than parsing a page. So only the first item wakes the
+writer, which waits for ``FLUSH_INTERVAL`` while other items are added, and writes them all at once. Items are encoded
+when they are put. This takes a snapshot, and its errors can be reported with the page. The number of pending bytes is
+limited. Above the limit ``put`` waits, and the writer does not wait for the interval.
 """
 
 from __future__ import annotations
@@ -31,66 +31,66 @@ from trawl.tracebacks import contained
 __all__ = ["BUFFER_BYTES", "FEEDS_CLOSE_GRACE", "FLUSH_INTERVAL", "Feeds", "WriterWakeup", "open_feeds"]
 
 FLUSH_INTERVAL = 0.02
-"""Seconds that items may gather before they are written."""
+"""Maximum seconds for which items are collected before they are written."""
 
 BUFFER_BYTES = 1 << 20
-"""Bytes that may wait to be written; the item that passes the bound is still taken."""
+"""Maximum bytes that may wait to be written. The item that exceeds the limit is still accepted."""
 
 FEEDS_CLOSE_GRACE = 5.0
-"""Seconds that a cancelled crawl gives its feeds to write what they have; a pipe that nobody reads loses it."""
+"""Seconds for which a cancelled crawl lets its feeds write pending items. A pipe without a reader loses them."""
 
 logger: logging.Logger = logging.getLogger("trawl.feeds")
 
 
 class WriterWakeup:
-    """Wakes the one task that writes: not for each item, but a while after the first, when others have gathered.
+    """Wakes the single writer task, not for each item, but some time after the first, when more have been added.
 
     Args:
-        interval: Seconds of that while.
+        interval: Seconds after the first item.
 
     Attributes:
-        is_closed: No more comes.
+        is_closed: Whether no more items will come.
     """
 
     __slots__ = ("_interval", "_room", "_some", "_urgent", "is_closed")
 
     def __init__(self, interval: float) -> None:
         self._interval = interval
-        self._some = trio.Event()  # there is something to write, or nothing more will come
-        self._urgent = trio.Event()  # and it should be written now
-        self._room = trio.Event()  # what waited was written
+        self._some = trio.Event()  # there are items to write, or no more will come
+        self._urgent = trio.Event()  # items should be written at once
+        self._room = trio.Event()  # pending items were written
         self.is_closed: bool = False
 
     def add(self, *, is_urgent: bool = False) -> None:
-        """Say that there is something to write, with ``is_urgent`` at once."""
+        """Notify the writer of items to write, at once if ``is_urgent``."""
         self._some.set()
         if is_urgent:
             self._urgent.set()
 
     async def wait(self) -> None:
-        """Return when something is to be written, or nothing more comes. For the task that writes. A checkpoint."""
+        """Wait until items should be written or no more will come. For the writer task. A checkpoint."""
         await self._some.wait()
         with trio.move_on_after(self._interval):
             await self._urgent.wait()
-        if not self.is_closed:  # closed, the rest is written without a pause
+        if not self.is_closed:  # when closed, the rest is written without a pause
             self._some, self._urgent = trio.Event(), trio.Event()
 
     async def room(self) -> None:
-        """Return when :meth:`made_room` is called next, or :meth:`end`. A checkpoint."""
+        """Wait for the next call of :meth:`made_room` or :meth:`end`. A checkpoint."""
         await self._room.wait()
 
     def made_room(self) -> None:
-        """Let all go on that wait for room: they look for themselves."""
+        """Wake all tasks that wait for room. Each checks again."""
         self._room.set()
         self._room = trio.Event()
 
     def close(self) -> None:
-        """Say that no more comes."""
+        """Record that no more items will come."""
         self.is_closed = True
         self.add(is_urgent=True)
 
     def end(self) -> None:
-        """Say that nothing more is written, also to those that wait for room or will."""
+        """Record that nothing more is written, and wake current and later tasks that wait for room."""
         self.is_closed = True
         self._room.set()
 
@@ -98,14 +98,15 @@ class WriterWakeup:
 class Feeds:
     """The feeds of one crawl, open.
 
-    An asynchronous context manager: leaving it closes what :meth:`write` did not, for a crawl that never started.
+    An asynchronous context manager. Leaving it closes feeds that :meth:`write` did not close, for a crawl that never
+    started.
 
     Attributes:
         all: The feeds, in the order of the settings.
     """
 
     def __init__(self, feeds: Sequence[Feed], blocking: Blocking, stats: Counts | None = None) -> None:
-        """Feeds that are open, and not started; :func:`open_feeds` makes them."""
+        """Create a group of open feeds that are not started; use :func:`open_feeds`."""
         self._is_started = False
         self.all: tuple[Feed, ...] = tuple(feeds)
         self._unfinished = list(feeds)
@@ -121,17 +122,17 @@ class Feeds:
         return not self.all
 
     def put_nowait(self, item: object, page: str = "") -> None:
-        """Give an item to the feeds. One that a feed can't write is logged and counted, and does no harm.
+        """Add an item to the feeds. If a feed can't write it, that is logged and counted.
 
         Args:
-            item: Of any kind.
-            page: The URL of the page it was found on; "" for one of ``start()``.
+            item: An item of any kind.
+            page: The URL of the item's page; "" for an item of ``start()``.
 
         Raises:
-            trio.WouldBlock: So much waits to be written that the caller should wait too: use :meth:`put`.
-            ItemLost: Each feed that wants it can't write it.
-            FeedError: A feed can't be written any more.
-            ValueError: The feeds are closed.
+            trio.WouldBlock: If too many bytes wait to be written. Use :meth:`put`, which waits.
+            ItemLost: If no feed that accepts it can write it.
+            FeedError: If a feed can no longer be written.
+            ValueError: If the feeds are closed.
         """
         if self._error is not None:
             raise self._error
@@ -145,10 +146,10 @@ class Feeds:
                 with contained:
                     taken = feed.add(item, origin)
             except FeedError as error:
-                self._error = error  # with which write() ends
+                self._error = error  # write() raises this error
                 self._wakeup.add(is_urgent=True)
                 raise
-            except Exception as error:  # of the item's own library, of a value's, or of the user's filter
+            except Exception as error:  # user filters and the libraries of items may raise any exception
                 self._item_errors.refused(feed.uri, origin, error)
                 reasons.append(f"feed {feed.uri}: {reason_of(error)}")
             else:
@@ -159,12 +160,12 @@ class Feeds:
         self._wakeup.add(is_urgent=self._waiting_bytes >= BUFFER_BYTES)
 
     async def put(self, item: object, page: str = "") -> None:
-        """Give an item to the feeds, once there is room for it. A checkpoint; a cancelled one gave nothing.
+        """Add an item to the feeds when there is room for it. A checkpoint. If cancelled, the item is not added.
 
         Raises:
-            ItemLost: As :meth:`put_nowait`.
-            FeedError: A feed can't be written any more.
-            ValueError: The feeds are closed.
+            ItemLost: As in :meth:`put_nowait`.
+            FeedError: If a feed can no longer be written.
+            ValueError: If the feeds are closed.
         """
         await trio.lowlevel.checkpoint()
         while True:
@@ -174,16 +175,17 @@ class Feeds:
                 await self._wakeup.room()
 
     def close(self) -> None:
-        """Say that no more items come; :meth:`write` then writes the rest and ends."""
+        """Record that no more items will come. :meth:`write` then writes the rest and ends."""
         self._wakeup.close()
 
     async def write(self) -> None:
-        """Write what comes until :meth:`close`, then the feeds' ends. The one writer task of a crawl.
+        """Write added items until :meth:`close`, then end the feeds. Runs as the single writer task of a crawl.
 
-        Cancelling it, or a feed that fails, still writes and closes the others, within ``FEEDS_CLOSE_GRACE`` seconds.
+        If this is cancelled or a feed fails, the other feeds are still written and closed, within ``FEEDS_CLOSE_GRACE``
+        seconds.
 
         Raises:
-            FeedError: A feed can't be written. ``put`` raises it from then on too.
+            FeedError: If a feed can't be written. ``put`` then raises it too.
         """
         try:
             await self.start()
@@ -198,12 +200,12 @@ class Feeds:
             await self._finish_in_haste()  # noqa: ASYNC102 - shielded and limited
 
     async def start(self) -> None:
-        """Cut what is continued to its whole records, and empty what is overwritten; :meth:`write` does it first.
+        """Cut continued files to their whole records, and empty overwritten files. :meth:`write` calls this first.
 
-        Until then nothing in any file has changed, so that a crawl which can't begin loses nothing of an earlier one.
+        No file is changed before, so that a crawl that can't start loses nothing of an earlier crawl.
 
         Raises:
-            FeedError: One can't be written.
+            FeedError: If a feed can't be written.
         """
         if self._is_started:
             return
@@ -217,10 +219,10 @@ class Feeds:
         self._is_started = True
 
     async def sync(self) -> None:
-        """Have what was added on the disk itself; for use without :meth:`write`. A checkpoint.
+        """Write added items to the disk itself; for use without :meth:`write`. A checkpoint.
 
         Raises:
-            FeedError: A feed can't be written; it is closed.
+            FeedError: If a feed can't be written. It is closed.
         """
         await trio.lowlevel.checkpoint()
         for feed in self.all:
@@ -231,10 +233,10 @@ class Feeds:
                 await feed.sync(self._blocking)
 
     async def finish(self) -> None:
-        """Write what was added and the feeds' ends, and close them; for use without :meth:`write`.
+        """Write added items and the feeds' closings, and close the feeds; for use without :meth:`write`.
 
         Raises:
-            FeedError: A feed can't be written.
+            FeedError: If a feed can't be written.
         """
         await trio.lowlevel.checkpoint()
         self.close()
@@ -243,13 +245,13 @@ class Feeds:
             await self._finish_one()
 
     async def aclose(self) -> None:
-        """Write the rest and the end of what is open, and close it, in ``FEEDS_CLOSE_GRACE``. Always a checkpoint."""
+        """Write and close all open feeds within ``FEEDS_CLOSE_GRACE``. Always a checkpoint."""
         self.close()
         await self._finish_in_haste()
         await trio.lowlevel.checkpoint()
 
     async def __aenter__(self) -> Self:
-        await trio.lowlevel.cancel_shielded_checkpoint()  # a cancel is heard inside, where the feeds are closed
+        await trio.lowlevel.cancel_shielded_checkpoint()  # cancelling takes effect inside the block
         return self
 
     async def __aexit__(
@@ -265,7 +267,7 @@ class Feeds:
             self._wakeup.made_room()
             for feed in tuple(self._unfinished):
                 await self._flush_one(feed)
-        self._raise_refused()  # the last item may have been, while the ones before it were written
+        self._raise_refused()  # the last item may have failed while earlier ones were written
 
     def _raise_refused(self) -> None:
         if self._error is not None:
@@ -278,12 +280,12 @@ class Feeds:
 
     @asynccontextmanager
     async def _closed_if_it_fails(self, feed: Feed) -> AsyncGenerator[None, None]:
-        """Close a feed that can't be written any more: its end would fail again."""
+        """Close a feed that can no longer be written, because its end would fail again."""
         try:
             yield
         except FeedError:
             self._unfinished.remove(feed)
-            await self._blocking.run(feed.close)  # noqa: ASYNC120 - a cancel then says more than the error
+            await self._blocking.run(feed.close)  # noqa: ASYNC120 - a cancellation may replace the error
             raise
 
     async def _finish_one(self) -> None:
@@ -298,7 +300,7 @@ class Feeds:
         logger.info("feed %s: %d items written as %s", without_passwords(feed.uri), feed.records, feed.format)
 
     async def _finish_in_haste(self) -> None:
-        """Finish what a cancelled crawl, or one with a failed feed, left open, within ``FEEDS_CLOSE_GRACE``."""
+        """Finish the feeds that are still open after a cancellation or a failed feed, within ``FEEDS_CLOSE_GRACE``."""
         with trio.move_on_after(FEEDS_CLOSE_GRACE, shield=True):
             if not self._is_started and not self._waiting_bytes:
                 await self._blocking.run(_abandon_all, tuple(self._unfinished))
@@ -328,19 +330,19 @@ async def open_feeds(
     stats: Counts | None = None,
     states: Mapping[str, FeedState] | None = None,
 ) -> Feeds:
-    """Open the feeds of the settings and check that they are writable. If one is not, none is changed.
+    """Open the feeds of the settings and check that all are writable. If one is not, none is changed.
 
     Args:
-        settings: Which feeds, and how they are written.
-        blocking: How blocking work is done.
+        settings: The settings of feeds.
+        blocking: Runs blocking calls.
         spider_name: Value of ``%(name)s`` in a path.
         started_utc: Value of ``%(time)s`` in a path.
-        stats: Where items that a feed can't take are counted.
-        states: Where to cut each feed of a job and go on, by its destination; None: there is no job.
+        stats: The statistics, for counting items that a feed can't write.
+        states: Positions at which to cut and continue each feed of a job, by destination; None without a job.
 
     Raises:
-        FeedError: A feed can't be opened or continued; one sentence that names it.
-        SettingsError: Options of a feed that can't be.
+        FeedError: If a feed can't be opened or continued. The message names the feed.
+        SettingsError: If the options of a feed are invalid.
     """
     options = feed_options(settings, spider_name=spider_name, started_utc=started_utc)
     if states is not None:
@@ -356,7 +358,7 @@ def _open_all(feeds: Sequence[Feed], states: Mapping[str, FeedState]) -> None:
     opened: list[Feed] = []
     try:
         for feed in feeds:
-            opened.append(feed)  # before: opening it may get half way
+            opened.append(feed)  # added first, because a failed open may leave it half open
             feed.open()
         for feed in feeds:
             feed.locate(states.get(feed.destination))
