@@ -1,7 +1,7 @@
 """The command ``trawl`` and its exit statuses.
 
-:func:`main` imports the command's modules itself: ``trawl --help`` waits for no part of a crawl, and a Ctrl-C or
-SIGTERM during an import ends the command as any other does.
+:func:`main` imports the command's modules when it needs them. So ``trawl --help`` loads no part of a crawl, and Ctrl-C
+or SIGTERM during an import ends the command in the usual way.
 """
 
 from __future__ import annotations
@@ -25,17 +25,19 @@ OK = 0
 """The crawl ended by itself."""
 
 FAILED = 1
-"""It ended on an error or could not start: the spider could not be loaded, ``start()`` or a feed failed. Also where it
-passed its memory limit, so that a supervisor starts it again."""
+"""The crawl failed or could not start: the spider could not be loaded, or ``start()`` or a feed failed.
+
+Also the status after the crawl exceeded its memory limit, so that a supervisor restarts it.
+"""
 
 USAGE = 2
-"""Wrong usage or wrong settings: nothing was started."""
+"""The command line or a setting is wrong, and nothing was started."""
 
 UNSATISFACTORY = 3
-"""The crawl ended by itself, with a failure that ``--fail-on`` names."""
+"""The crawl ended by itself, but had a failure that ``--fail-on`` names."""
 
 INTERRUPTED = 130
-"""Stopped by Ctrl-C: 128 plus the number of SIGINT, as shells have it."""
+"""The crawl was stopped by Ctrl-C: 128 plus the number of SIGINT, as in shells."""
 
 
 _UNWRITTEN = frozenset({errno.EBADF, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOSPC, errno.EPIPE})
@@ -84,9 +86,11 @@ def _run(arguments: Sequence[str] | None, words: Sequence[str], crawl_with: Craw
 
 
 def _open_closed_streams() -> None:
-    """Open the null device for each closed standard stream. A file would get its number otherwise, and what is printed.
+    """Open the null device for each closed standard stream.
 
-    A feed to standard output is refused all the same: see :func:`trawl.feeds.storages.open_standard_output`.
+    Otherwise, a file could get its number and the printed text.
+
+    A feed to a closed standard output is still refused: see :func:`trawl.feeds.storages.open_standard_output`.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
@@ -94,15 +98,15 @@ def _open_closed_streams() -> None:
 
 
 def _unwritten(error: OSError) -> int:
-    """Report that standard output can't be written, and keep Python from reporting it again at its end.
+    """Report that standard output can't be written, and keep Python from reporting it again at exit.
 
     Raises:
-        OSError: ``error``, if it has another cause.
+        OSError: If the cause of ``error`` is not standard output.
     """
     if error.filename is not None or error.errno not in _UNWRITTEN:
         raise error
     sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - it stays open
-    if error.errno != errno.EPIPE:  # its reader wants no more
+    if error.errno != errno.EPIPE:  # the reader of a pipe has read enough
         with suppress(OSError):
             print(f"trawl: standard output can't be written: {error.strerror}", file=sys.stderr)
     return FAILED
@@ -110,7 +114,10 @@ def _unwritten(error: OSError) -> int:
 
 @contextmanager
 def _heeding_sigterm() -> Iterator[None]:
-    """End the process at a SIGTERM that no crawl hears yet: the first process of a container has no default action."""
+    """End the process at a SIGTERM while no crawl handles it.
+
+    Otherwise, the first process of a container would ignore SIGTERM.
+    """
     is_free = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     if not is_free or threading.current_thread() is not threading.main_thread():
         yield
@@ -123,4 +130,4 @@ def _heeding_sigterm() -> Iterator[None]:
 
 
 def _end(number: int, frame: FrameType | None) -> None:
-    os._exit(INTERRUPTED)  # as the default action: raised inside of Trio, an exception would break its loop
+    os._exit(INTERRUPTED)  # like the default action; an exception raised inside Trio would break its loop

@@ -1,9 +1,9 @@
 """The commands of ``trawl`` with their options and help.
 
-Only :func:`trawl.cli.main` imports this. Each command imports what it runs when it is called: ``trawl --help`` loads no
-part of a crawl.
+Only :func:`trawl.cli.main` imports this. Each command imports its own modules when it is called, so that
+``trawl --help`` loads no part of a crawl.
 
-Length: typer reads each option and its help from the signature of its command, and all commands are listed here.
+Length: typer reads each option and its help from the signature of the command, and all commands are defined here.
 """
 
 from __future__ import annotations
@@ -371,7 +371,7 @@ def before_the_command(
         bool, typer.Option("--version", help="Show the versions and exit.", callback=_show_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Take the options that go before a command."""
+    """Process the options that precede a command."""
 
 
 @app.command("help", epilog=examples("trawl help summary", "trawl help crawl"))
@@ -630,7 +630,7 @@ def _options(
 
 
 def _crawl_with(context: typer.Context) -> CrawlWith:
-    """Return the function that runs a crawl: the one given to :func:`main`, or the real engine's."""
+    """Return the function that runs a crawl: the argument of :func:`main`, or the real engine."""
     from trawl._run import crawl_with
 
     given: Any = context.obj

@@ -97,12 +97,12 @@ logger: logging.Logger = logging.getLogger("trawl")
 
 
 def crawl_command(options: CrawlOptions, crawl_with: CrawlWith, console: Console) -> int:
-    """Run a crawl, or several side by side. Returns the exit status, of several the worst.
+    """Run one crawl, or several at the same time. Returns the worst exit status of them.
 
-    An expected error is one line on standard error, preceded by the user's lines of the traceback for an error in the
-    user's code, or by the whole traceback with ``--log-level DEBUG``.
+    An expected error is one line on standard error. For an error in user code, the user's lines of the traceback
+    precede it, or the whole traceback with ``--log-level DEBUG``.
     """
-    # Applied before the spider's settings are known, so that its import is logged too.
+    # Set up the log before the spider's settings are known, so that its import is logged too.
     early = log_layer(options.log_level, options.log_file)
 
     def act(logs: Logs) -> int:
@@ -166,7 +166,7 @@ def _loaded(
         UsageError: If the command line does not fit the spider, or its settings are wrong.
     """
     spider = load_spider(target)
-    if options.job == "":  # e.g. an empty variable in a script: without a job, a kill would lose everything
+    if options.job == "":  # an empty variable in a script; without a job, a kill would lose everything
         raise UsageError("--job takes a directory or an address, not ''")
     job = None if options.job is None else options.job.replace(NAME, spider.name)
     more = (
@@ -207,7 +207,7 @@ def _check(entries: Sequence[CrawlEntry], options: CrawlOptions) -> None:
 def _run_processes(
     entry: CrawlEntry, options: CrawlOptions, crawl_with: CrawlWith, console: Console
 ) -> list[ScopeReport]:
-    """Run a crawl by several processes, led by this one."""
+    """Run a crawl in several processes, with this one as the leader."""
     shown = partial(_watchers, entry.settings, options.is_quiet, console)
     words = ["--spider", options.targets[0]]
     for option, texts in (("-a", options.arguments), ("-s", options.settings)):
@@ -229,7 +229,7 @@ def _run(
     logs: Logs,
     leader: LeaderProcess | None,
 ) -> list[ScopeReport]:
-    """Run one crawl, or several at the same time. If one of several fails, the others continue."""
+    """Run one or several crawls at the same time. If a crawl fails, the other crawls continue."""
 
     async def alone() -> list[ScopeReport]:
         (entry,) = entries
@@ -287,7 +287,7 @@ def _sum_up(entry: CrawlEntry, is_quiet: bool, console: Console) -> bool:
 def _lost_items(
     entry: CrawlEntry, entries: Sequence[CrawlEntry], fails_on: FailOn, earlier: Mapping[str, object]
 ) -> str:
-    """Return a sentence if a crawl that finished has too few items compared with the last one; else ""."""
+    """Return a sentence if a finished crawl has too few items compared with the last crawl; otherwise ""."""
     if entry.result is None or _status(entry, entry.result) != OK:
         return ""
     own = earlier if len(entries) == 1 else earlier.get(entry.spider.name)
@@ -311,23 +311,23 @@ def _judged(entry: CrawlEntry, fails_on: FailOn, lost_items: str, *, has_start: 
 
 def _status(entry: CrawlEntry, result: CrawlResult) -> int:
     status = exit_status(result.reason)
-    # engine.close_spider(spider) has Ctrl-C's reason, as in Scrapy, but is an end like any other.
+    # engine.close_spider(spider) sets the same reason as Ctrl-C, as in Scrapy, but is not an interruption.
     is_closed = status == INTERRUPTED and entry.settings["SCRAPY_COMPAT"] and not is_interrupted()
     return OK if is_closed else status
 
 
 LONG_COLLECTION = 0.01
-"""Seconds that a pass of the garbage collector over all objects may take before those it leaves are frozen."""
+"""Duration in seconds of a full pass of the garbage collector after which the surviving objects are frozen."""
 
 YOUNG_OBJECTS = 5000
-"""New objects after which the garbage collector looks for circles among them.
+"""Number of new objects after which the garbage collector searches them for reference cycles.
 
-A request in flight has some sixty objects that the collector knows, so by Python's own figure (700; 2,000 from 3.13 on)
-each round of 64 requests would have it look at all of them, to find nothing.
+The collector tracks about sixty objects for each request in flight. With Python's default (700, or 2,000 since 3.13),
+it would scan all of them once for every 64 requests and find nothing.
 """
 
 YOUNG_PASSES = 1
-"""Passes over new objects before a pass also covers the objects that survived them.
+"""Number of passes over new objects before a pass also includes the survivors of earlier passes.
 
 With Python's default of 10, half a million objects were created before the first full pass, which then took 0.1 s.
 """
@@ -335,17 +335,17 @@ With Python's default of 10, half a million objects were created before the firs
 
 @contextmanager
 def short_collections(seconds: Callable[[], float] = time.perf_counter) -> Iterator[None]:
-    """Keep Python's garbage collector from slowing a crawl: objects that survived a long pass are not scanned again.
+    """Keep Python's garbage collector from slowing a crawl by not scanning the survivors of a long pass again.
 
-    A full pass takes 0.2 µs per object, so a second for a million pending requests, and nothing is sent meanwhile.
-    Frozen objects are freed like others when nothing refers to them, but frozen objects that refer to each other in a
-    circle stay until the end. A short pass freezes nothing, so a crawl that does not grow keeps no circles. New objects
-    are collected rarely, because these passes took 5 % of a crawl without delays.
+    A full pass takes 0.2 µs per object. With a million pending requests, it takes a second, in which nothing is sent.
+    Frozen objects are still freed when nothing refers to them. Only frozen objects that refer to each other in a cycle
+    stay until the end. A short pass freezes nothing, so a crawl that does not grow keeps no cycles. New objects are
+    collected rarely, because these passes took 5 % of a crawl without delays.
 
-    The collector belongs to the whole process, so this is for the command alone, not for a crawl inside a program.
+    The collector belongs to the whole process, so only the command uses this, and not a crawl inside a program.
 
     Args:
-        seconds: The clock that a pass is measured by.
+        seconds: The clock that measures a pass, in seconds.
     """
     began = 0.0
 
@@ -357,7 +357,7 @@ def short_collections(seconds: Callable[[], float] = time.perf_counter) -> Itera
             gc.freeze()
 
     young, _, old = thresholds = gc.get_threshold()
-    if 0 < young < YOUNG_OBJECTS:  # 0: an operator has turned it off
+    if 0 < young < YOUNG_OBJECTS:  # 0: the user has turned the collector off
         gc.set_threshold(YOUNG_OBJECTS, YOUNG_PASSES, old)
     gc.freeze()  # imported modules stay loaded anyway
     gc.callbacks.append(passed)
@@ -370,7 +370,7 @@ def short_collections(seconds: Callable[[], float] = time.perf_counter) -> Itera
 
 
 def _explain(spider: type[Spider], arguments: Mapping[str, str], result: CrawlResult) -> bool:
-    """Log what in a spider keeps it from sending or from giving items. Returns True if it has no start."""
+    """Log why a spider sent no requests or yielded no items. Returns True if it has no start."""
     stats = result.stats
     if result.reason != "finished" or "finish_reason" not in stats or stats.get("item_scraped_count"):
         return False

@@ -1,4 +1,4 @@
-"""The crawls of a command: their options, which spiders they are of, and what they may not have in common."""
+"""The crawls of a command: their options, their spiders, and the check that they do not write to the same files."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _OF_A_SPIDER = re.compile(r"%\((?!time|batch)")
 _WORST_FIRST = (USAGE, FAILED, INTERRUPTED, UNSATISFACTORY)
 
 _ONE_EACH = ("JOB_DIR", "WARC_FILE", "COOKIES_FILE")
-"""Settings that name what one crawl alone writes to."""
+"""Settings that name a file or job to which only one crawl may write."""
 
 
 @attrs.frozen(kw_only=True)
@@ -42,23 +42,23 @@ class CrawlOptions:
     """The options of the commands that crawl, and of ``trawl export``, as typed.
 
     Attributes:
-        targets: The spiders: each a name, ``FILE.py`` or ``MODULE``, with or without ``:CLASS``.
+        targets: The spiders. Each is a name, ``FILE.py`` or ``MODULE``, with or without ``:CLASS``.
         takes_all: ``--all``.
         arguments: ``-a NAME=VALUE``.
         settings: ``-s NAME=VALUE``.
         appended: ``-o FEED``.
         overwritten: ``-O FEED``.
-        job: ``--job DIR``, or an address; None: the setting JOB_DIR.
+        job: ``--job DIR``, or an address; None if the setting JOB_DIR applies.
         job_durability: ``--job-durability LEVEL``.
-        log_level: ``--log-level LEVEL``; None: the setting, or WARNING if the command fetches a single page.
+        log_level: ``--log-level LEVEL``; None if the setting applies, or WARNING for commands that fetch a single page.
         log_file: ``--log-file FILE``.
         is_quiet: ``--quiet``.
         fails_on: ``--fail-on KIND``.
         stats: ``--stats FILE``.
         processes: ``--processes N``; 0 if the option is missing.
         is_worker: Whether the command is ``trawl worker``, which writes no feeds.
-        waits: ``--wait``: a single page and its robots.txt are retried, as a crawl does.
-        leader: ``--leader FD``, of a worker that another process has started; None: there is none.
+        waits: ``--wait``: whether a single page and its robots.txt are retried, as in a crawl.
+        leader: ``--leader FD``, the socket to the process that started this worker; None if there is none.
     """
 
     targets: Sequence[str] = ()
@@ -82,7 +82,7 @@ class CrawlOptions:
 
 @attrs.define(eq=False)
 class CrawlEntry:
-    """A crawl, from before its start until after its end.
+    """A crawl of the command: its spider and settings before the start, its result after the end.
 
     Attributes:
         spider: The spider's class.
@@ -92,7 +92,7 @@ class CrawlEntry:
         shown_name: The spider's name if the command runs several crawls; else "".
         crawl: The running crawl; None before its start.
         result: Its result; None if the crawl has not finished.
-        error_status: The exit status of the error that ended it before that.
+        error_status: The exit status of the error that ended the crawl before it had a result.
     """
 
     spider: type[Spider]
@@ -106,7 +106,7 @@ class CrawlEntry:
 
     @property
     def stats(self) -> Mapping[str, object]:
-        """The statistics, as they stand; of a crawl that an error ended, with ``failed`` for a reason."""
+        """The current statistics. If an error ended the crawl, its ``finish_reason`` is ``failed``."""
         if self.result is not None:
             return self.result.stats
         stats = {} if self.crawl is None else self.crawl.stats.as_dict()
@@ -114,13 +114,13 @@ class CrawlEntry:
 
     @property
     def reason(self) -> str:
-        """The reason that it ended with; "" if it came to no end."""
+        """The reason why the crawl ended; "" if it has no result."""
         return "" if self.result is None else self.result.reason
 
     async def run(
         self, crawl_with: CrawlWith, watchers: Sequence[Watcher] = (), *, handle_signals: bool = False
     ) -> CrawlResult:
-        """Run the crawl, keep it and its result, and return the result. A checkpoint."""
+        """Run the crawl, store it and its result here, and return the result. A checkpoint."""
 
         async def keep(crawl: Crawl) -> None:
             self.crawl = crawl
@@ -137,7 +137,7 @@ class CrawlEntry:
 
 
 def chosen(typed: Sequence[str], *, takes_all: bool) -> Sequence[str]:
-    """Return the spiders to crawl with, as ``FILE:CLASS`` where ``--all`` finds them below the working directory.
+    """Return the spiders to crawl with: as typed, or with ``--all`` as ``FILE:CLASS`` from below the working directory.
 
     Raises:
         UsageError: If no spider is named, if spiders are named together with ``--all``, or if ``--all`` finds none.
@@ -158,10 +158,10 @@ def chosen(typed: Sequence[str], *, takes_all: bool) -> Sequence[str]:
 
 
 def refuse_clashes(entries: Sequence[CrawlEntry]) -> None:
-    """Refuse what crawls that run side by side can't have in common.
+    """Refuse crawls that would write to the same place or have the same name.
 
     Raises:
-        UsageError: Two spiders have one name, or would write to the same feed, job, archive or cookies.
+        UsageError: If two spiders have the same name, or would write to the same feed, job, archive or cookie file.
     """
     _refuse_twice(entries, lambda entry: [entry.spider.name], "the spiders {} have the name {!r}: give each its own")
     _refuse_twice(
@@ -200,13 +200,16 @@ def stats_of(entries: Sequence[CrawlEntry]) -> Mapping[str, object]:
 
 
 def worst(statuses: Iterable[int]) -> int:
-    """Return the exit status for several crawls: 2, 1, 130 or 3, whichever is met first in this order, or 0."""
+    """Return the exit status for several crawls: the first of 2, 1, 130 and 3 that a crawl has, or 0."""
     met = set(statuses)
     return next((status for status in _WORST_FIRST if status in met), OK)
 
 
 def reports_of_all(entries: Iterable[CrawlEntry]) -> list[ScopeReport]:
-    """Return the reports of the scopes of all crawls, busiest first. A scope that crawls shared has one report."""
+    """Return the reports of the scopes of all crawls, busiest first.
+
+    A scope that several crawls shared has one report.
+    """
     reports: list[ScopeReport] = []
     by_scope: dict[str, list[ScopeReport]] = {}
     for entry in entries:

@@ -1,7 +1,7 @@
 """The command ``trawl demo``: serves the site of :mod:`trawl.testing.demo` to this machine, until it is stopped.
 
-Only the command imports this. The server is Python's own: a thread for each connection, which ends with the process. It
-is not made for the open network.
+Only the command imports this. The server is the one of Python's standard library, with a thread per connection that
+ends with the process. Do not expose it to an open network.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from trawl.testing.hosts import SimulatedResponse
 __all__ = ["DemoServer", "demo_command"]
 
 LARGEST_BODY_BYTES = 65_536
-IDLE = 75.0  # seconds that a connection may be idle
+IDLE = 75.0  # maximum seconds that a connection may be idle
 
 
 def demo_command(bind: str, port: int, *, is_verbose: bool) -> None:
-    """Serve the site until Ctrl-C or SIGTERM; port 0 is a free one.
+    """Serve the site until Ctrl-C or SIGTERM. Port 0 selects a free port.
 
     Raises:
-        UsageError: The address or the port can't be listened on.
+        UsageError: If the server can't listen on the address or port.
     """
     with _ended_by_sigterm():
         try:
@@ -51,11 +51,11 @@ def demo_command(bind: str, port: int, *, is_verbose: bool) -> None:
 
 
 class DemoServer(ThreadingTCPServer):
-    """A server of the site, on a socket that listens already.
+    """A server for the site. Its socket listens as soon as the server is created.
 
     Attributes:
-        url: The URL of its first page.
-        is_verbose: Each request is printed to standard error.
+        url: The URL of the first page.
+        is_verbose: Whether each request is printed to standard error.
     """
 
     allow_reuse_address = True
@@ -73,27 +73,27 @@ class DemoServer(ThreadingTCPServer):
         self.url: str = f"http://{name}:{self.server_address[1]}/"
 
     def answer(self, request: Request) -> SimulatedResponse:
-        """Return the answer to a request; one at a time, as the site has a state."""
+        """Return the response to a request. Requests are handled one at a time, because the site has state."""
         with self._lock:
             return self._site(request)
 
     def wait(self, seconds: float) -> None:
-        """Wait, but no longer than until the server is closed."""
+        """Wait for some seconds, or until the server is closed."""
         self._closed.wait(seconds)
 
     def server_close(self) -> None:
-        """Close the socket, and end what waits."""
+        """Close the socket, and end all waits."""
         self._closed.set()
         super().server_close()
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Say nothing of clients that have gone away; tell of all else."""
+        """Print an error, except for errors of clients that closed their connection."""
         if not isinstance(sys.exception(), OSError):
             super().handle_error(request, client_address)  # type: ignore[arg-type]
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """One connection, in a thread of its own."""
+    """Handles one connection, in its own thread."""
 
     protocol_version = "HTTP/1.1"
     timeout = IDLE
@@ -146,7 +146,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def _ended_by_sigterm() -> Iterator[None]:
-    """Leave what is inside at the first SIGTERM or Ctrl-C."""
+    """Leave the block at the first SIGTERM or Ctrl-C."""
     numbers = (signal.SIGTERM, signal.SIGINT)
     before = {number: signal.signal(number, signal.default_int_handler) for number in numbers}
     try:

@@ -1,8 +1,8 @@
 """The command ``trawl export``: copies the items of a job in a server to feeds, each once, as a crawl with feeds does.
 
-It joins the job as a session that takes no hosts. How far each feed has come is a value of the job, so that it may be
-killed and started again, and one process at a time does it: ``trawl crawl`` with feeds is another. Where others took
-its place, because it was away for too long, it joins them again.
+The command joins the job as a session that takes no hosts. The job stores the position of each feed, so the command can
+be killed and run again. Only one process at a time may export, and ``trawl crawl`` with feeds counts as one. If other
+processes gave up this session because it did not respond for too long, it joins the job again.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = ["copy_items", "export_command"]
 logger: logging.Logger = logging.getLogger("trawl.export")
 
 LOOK_EVERY = 1.0
-"""Seconds between two looks for a job that is not there yet."""
+"""Seconds between two checks for a job that does not exist yet."""
 
 
 def export_command(options: CrawlOptions, console: Console, *, follows: bool) -> int:
@@ -47,7 +47,7 @@ def export_command(options: CrawlOptions, console: Console, *, follows: bool) ->
     Args:
         options: The job, the feeds, the settings and the log.
         console: Standard error.
-        follows: ``-f``: go on until the job is over.
+        follows: ``-f``: whether to continue until the job has finished.
     """
     early = log_layer(options.log_level, options.log_file)
 
@@ -70,7 +70,7 @@ def export_command(options: CrawlOptions, console: Console, *, follows: bool) ->
 
 
 async def _run(settings: Settings, follows: bool) -> int:
-    """Export until the end, or until a signal; what is copied is recorded with each batch."""
+    """Export until the end or until a signal. The job records the position of each feed with each batch."""
     status = OK
 
     async def export() -> None:
@@ -111,7 +111,7 @@ async def _export_from(url: str, settings: Settings, follows: bool) -> None:
     job = settings.of(JobSettings)
     Address.parse(url)
     is_told = False
-    while True:  # opening a job that is not there would make it
+    while True:  # inspect the job first, because opening a missing job would create it
         try:
             report = await trio.to_thread.run_sync(partial(inspect_job, url, has_scopes=False))
             if JOB_INFO.read(report) is not None:
@@ -133,16 +133,16 @@ async def _export_from(url: str, settings: Settings, follows: bool) -> None:
 
 
 async def copy_items(job: Job, settings: FeedsSettings, *, follows: bool) -> None:
-    """Copy the items of a job to feeds. A checkpoint; cancelled, it leaves the feeds at what is recorded.
+    """Copy the items of a job to feeds. A checkpoint. If it is cancelled, the feeds stay at their recorded positions.
 
     Args:
-        job: Open, with the right to export.
-        settings: Of the feeds.
-        follows: Go on until the job is over.
+        job: The open job, with the right to export.
+        settings: The settings of the feeds.
+        follows: Whether to continue until the job has finished.
 
     Raises:
-        FeedError: A feed can't be opened or written.
-        JobError: The job can't be read or written, or is not one that is shared.
+        FeedError: If a feed can't be opened or written.
+        JobError: If the job can't be read or written, or is not in a server.
     """
     facts, session = JOB_INFO.read(job), job.session
     if facts is None or session is None:

@@ -1,7 +1,7 @@
 """The command ``trawl fetch``: fetches one URL as a crawl would and prints the body or the headers.
 
-It runs a whole crawl, with throttling, robots.txt and middleware, that starts with work of the command's own.
-``trawl parse`` and ``trawl shell`` are the same with other work, and use :func:`run_single` as well.
+The command runs a complete crawl, with throttling, robots.txt and middleware, but replaces the spider's start with its
+own work. ``trawl parse`` and ``trawl shell`` do the same with other work, and also use :func:`run_single`.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from trawl.throttling import ScopeReport, limit_words
 __all__ = ["DefaultSpider", "exchange_lines", "fetch_command", "fetch_response", "run_single", "set_start", "set_work"]
 
 _PASSING = frozenset({408, 429, 500, 502, 503, 504})
-"""Statuses of which a retry may succeed."""
+"""Status codes after which a retry may succeed."""
 
 UNKEPT: Mapping[str, object] = {"FEEDS": {}, "ITEM_PIPELINES": {}, "JOB_DIR": ""}
-"""Such a run writes no feed and no job."""
+"""Settings that keep such a run from writing feeds or a job."""
 
 HASTY: Mapping[str, object] = {"DOWNLOAD_CONNECT_TIMEOUT": 10.0}
-"""Someone waits at a terminal. The settings of a project or spider win."""
+"""A shorter timeout, because someone waits at a terminal. Settings of a project or spider take precedence."""
 
 FIRST_ANSWER: Mapping[str, object] = {"RETRY_ENABLED": False, "ROBOTSTXT_RETRY_TIMES": 0}
-"""The first response is shown, whatever its status, unless ``--wait`` or ``-s`` says otherwise."""
+"""Settings to show the first response, whatever its status, unless ``--wait`` or ``-s`` changes that."""
 
 
 class DefaultSpider(Spider):
@@ -54,26 +54,27 @@ def run_single(options: CrawlOptions, console: Console, act: Callable[[CrawlEntr
     """Load the spider and its settings, call ``act`` and print its error, if any. Returns the exit status.
 
     Args:
-        options: With one spider, or none for :class:`DefaultSpider`.
+        options: The options, with one spider, or without one for :class:`DefaultSpider`.
         console: Standard error.
-        act: Is given the crawl, runs it and returns the exit status.
+        act: Called with the crawl. Runs it and returns the exit status.
     """
     logged = log_layer(options.log_level or "WARNING", None)
     return run_guarded(console, logged, lambda logs: act(_loaded(options, logged, logs)))
 
 
 def _loaded(options: CrawlOptions, logged: Layer, logs: Logs) -> CrawlEntry:
-    """Load the spider and its settings, and apply those of the log.
+    """Load the spider and its settings, and apply the settings of the log.
 
     Raises:
-        UsageError: Settings or arguments do not fit.
-        SpiderLoadError: The spider can't be loaded.
+        UsageError: If settings or arguments are wrong.
+        SpiderLoadError: If the spider can't be loaded.
     """
     arguments = spider_arguments(options.arguments)
     spider = load_spider(options.targets[0]) if options.targets else DefaultSpider
     unkept = Layer("the command", UNKEPT)
     project, environment = ambient(spider=spider)
-    if not options.targets and (project.values or environment.values or options.settings):  # they may name parts
+    # Settings may name the user's classes.
+    if not options.targets and (project.values or environment.values or options.settings):
         look_beside(project.source)
     around = (project, environment, of_spider(spider), logged)
     said = {name for layer in around for name in layer.values}
@@ -91,8 +92,8 @@ async def fetch_response(crawl: Any, request: Request) -> Response:
     """Fetch a request in a running crawl, including a response that ``SOFT_BLOCK_DETECTOR`` refuses. A checkpoint.
 
     Raises:
-        DownloadError: There is no response.
-        IgnoreRequest: robots.txt or a middleware refused the request.
+        DownloadError: If there is no response.
+        IgnoreRequest: If robots.txt or a middleware refused the request.
     """
     try:
         response: Response = await crawl.fetch(request)
@@ -102,7 +103,7 @@ async def fetch_response(crawl: Any, request: Request) -> Response:
 
 
 def set_work(entry: CrawlEntry, work: Callable[[Any], Awaitable[None]], errors: list[TrawlError]) -> None:
-    """Have a crawl do ``work`` instead of its spider's start.
+    """Replace the start of a crawl's spider with ``work``.
 
     Args:
         entry: The crawl.
@@ -122,7 +123,7 @@ def set_work(entry: CrawlEntry, work: Callable[[Any], Awaitable[None]], errors: 
 
 
 def set_start(entry: CrawlEntry, start: Callable[[Any], AsyncGenerator[Any, None]]) -> None:
-    """Give a crawl's spider another start, which ends without asking the receivers of ``spider_idle``.
+    """Replace the start of a crawl's spider, and disconnect the receivers of ``spider_idle``.
 
     Args:
         entry: The crawl.
@@ -131,7 +132,7 @@ def set_start(entry: CrawlEntry, start: Callable[[Any], AsyncGenerator[Any, None
 
     def begun(self: Spider) -> AsyncGenerator[Any, None]:
         if (crawler := getattr(self, "crawler", None)) is not None:
-            crawler.signals.disconnect_all(IDLE)  # a look at one page must not take work from a queue
+            crawler.signals.disconnect_all(IDLE)  # fetching one page must not take work from a queue
         return start(self)
 
     spider = entry.spider
@@ -142,10 +143,10 @@ def set_start(entry: CrawlEntry, start: Callable[[Any], AsyncGenerator[Any, None
 def fetch_command(
     url: str, options: CrawlOptions, crawl_with: CrawlWith, console: Console, *, has_headers: bool, follows: bool
 ) -> int:
-    """Fetch a URL and print the body, or, instead of it, headers, redirects and delays.
+    """Fetch a URL and print the body, or instead the headers, redirects and delays.
 
     Returns:
-        The exit status: FAILED without a response and for a status of 400 or above.
+        The exit status: FAILED without a response or for a status code of 400 or above.
     """
 
     def act(entry: CrawlEntry) -> int:

@@ -1,7 +1,7 @@
-"""The help of the command and its errors of usage: commands in titled groups, examples, one line for an error.
+"""The help and usage errors of the command: commands in titled groups, examples, one line for an error.
 
-Only :mod:`trawl.cli.app` imports this. Plain typer cuts 6 of the 12 descriptions in ``trawl --help`` short, knows no
-commands of other packages, and takes four lines (with rich: five, in a box) to say "Missing argument 'SPIDER'".
+Only :mod:`trawl.cli.app` imports this. Plain typer truncates 6 of the 12 descriptions in ``trawl --help``, does not
+load commands of other packages, and prints "Missing argument 'SPIDER'" in four lines, or five with rich.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _RULES = "name the callback with --callback NAME"
 _PRINTS = "items and requests are printed one to a line"
 
 _TyperException: Any = getattr(typer, "TyperException", typer.BadParameter.__mro__[2])
-"""What typer tells of wrong words with; it has no public name before typer 0.28."""
+"""The base class of typer's usage errors, which has no public name before typer 0.28."""
 
 _SCRAPY = {
     "bench": "the benchmarks are in the repository",
@@ -68,12 +68,12 @@ _SCRAPY = {
 
 
 def examples(*lines: str) -> str:
-    """Return the end of a command's help: examples, one to a line as typed."""
+    """Return the end of a command's help: examples as typed, one per line."""
     return "\n".join(["\b", "Examples:", *(f"  {line}" for line in lines)])
 
 
 def _sentence(error: Any, typed: str) -> str:
-    """Return the error and where to read on, in one line; ``typed`` is the command if the error does not know it."""
+    """Return the error and its help command in one line. ``typed`` is the command if the error has no context."""
     context = getattr(error, "ctx", None)
     words = " ".join(error.format_message().split()).rstrip(".")
     words = re.sub(r"(Input should be a valid integer).*", r"\1", words)
@@ -93,24 +93,24 @@ def _advice(name: str, context: Any) -> str:
     command = getattr(context, "command", None)
     parameters = (
         () if isinstance(command, Group) else getattr(command, "params", ())
-    )  # before a command, any may be meant
+    )  # without a command, the option may belong to any command
     known = [name for parameter in parameters for name in parameter.opts]
     return "" if named and known and named[0] not in known else advice
 
 
 @contextmanager
 def _errors_in_one_line(context: Any = None) -> Iterator[None]:
-    """End the command with one line on standard error where its words can't be used, or it raises an error of trawl's.
+    """End the command with one line on standard error after a usage error or an error raised by trawl.
 
     Args:
-        context: typer's; knows which command was typed.
+        context: typer's context, which has the typed command.
 
     Raises:
-        Exit: typer's, with the exit status.
+        Exit: After an error. typer ends the command with its exit status.
     """
     try:
         yield
-    except KeyboardInterrupt:  # during an import, for example; typer would print "Aborted!" and exit with 1
+    except KeyboardInterrupt:  # for example during an import; typer would print "Aborted!" and exit with 1
         raise typer.Exit(INTERRUPTED) from None
     except _TyperException as error:
         if type(error).__name__ == "NoArgsIsHelpError":  # shows the help; typer does not export it
@@ -120,7 +120,7 @@ def _errors_in_one_line(context: Any = None) -> Iterator[None]:
 
         typer.echo(f"trawl: {printable(_sentence(error, typed))}", err=True)
         raise typer.Exit(error.exit_code) from error
-    except SystemExit as error:  # of user code: typer ends a command otherwise
+    except SystemExit as error:  # raised by user code, because typer itself raises Exit
         from trawl.tracebacks import user_place  # noqa: PLC0415
 
         typer.echo(f"trawl: {user_place(error) or 'user code'}: exit() was called: {error!r}", err=True)
@@ -132,7 +132,7 @@ def _errors_in_one_line(context: Any = None) -> Iterator[None]:
 
 
 class Group(TyperGroup):
-    """The commands of ``trawl``; those of other packages are loaded when they are called."""
+    """The commands of ``trawl``. Commands of other packages are loaded when they are called."""
 
     def make_context(self, *args: Any, **extra: Any) -> Any:
         """Read what was typed before the command's name."""
@@ -145,14 +145,14 @@ class Group(TyperGroup):
             return super().invoke(ctx)
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Return the names of all commands, those of other packages last."""
+        """Return the names of all commands. Commands of other packages come last."""
         return [*self.commands, *(name for name in plugin_names(PLUGINS) if name not in self.commands)]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return the command of this name, or None.
 
         Raises:
-            SettingsError: Another package declares it, and it can't be loaded.
+            SettingsError: If another package declares the command and it can't be loaded.
         """
         own = self.commands.get(cmd_name)
         if own is not None or cmd_name not in plugin_names(PLUGINS):
@@ -163,5 +163,5 @@ class Group(TyperGroup):
         return command
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write what ``trawl --help`` prints."""
+        """Write the text of ``trawl --help``."""
         formatter.write(overview())

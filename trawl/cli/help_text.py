@@ -1,7 +1,7 @@
 """The text of ``trawl --help``: all commands in their groups.
 
-Written without typer, which takes twice as long to import as all of this command. What each command does, and what it
-is given, is in :mod:`trawl.cli.app`.
+It is written without typer, whose import alone takes twice as long as this command. The commands and their options are
+in :mod:`trawl.cli.app`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from trawl.plugins import plugin_names
 __all__ = ["COMMANDS", "EXAMPLES", "OPTIONS", "PLUGINS", "overview", "show_overview"]
 
 PLUGINS = "trawl.commands"
-"""The group of entry points that add commands."""
+"""The entry point group whose entries add commands."""
 
 COMMANDS: dict[str, dict[str, str]] = {
     "Start": {
@@ -62,14 +62,14 @@ EXAMPLES = """
     trawl new project books         start a project
     trawl crawl spider.py -O items.jsonl
     trawl COMMAND --help            more about each, with examples"""
-"""What the text ends with."""
+"""The end of the text."""
 
 MAX_WIDTH, MIN_WIDTH = 78, 50
 """Maximum and minimum width of the text, in columns. The minimum holds on narrower terminals too."""
 
 
 def overview() -> str:
-    """Return what ``trawl --help`` prints, as wide as the terminal allows."""
+    """Return the text of ``trawl --help``, as wide as the terminal allows."""
     width = max(min(shutil.get_terminal_size().columns - 2, MAX_WIDTH), MIN_WIDTH)
     groups = dict(COMMANDS)
     built_in = {name for commands in COMMANDS.values() for name in commands}
@@ -86,7 +86,7 @@ def show_overview() -> int:
     try:
         print(overview(), flush=True)
     except BrokenPipeError:  # the reader closed the pipe, as in `trawl --help | head -1`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains when it flushes again
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python's last flush fails
         return FAILED
     return OK
 

@@ -42,14 +42,14 @@ _TABLES = (b"SQLite format 3\0", b"PAR1")
 """The first bytes of SQLite and Parquet files."""
 
 EVERY = 1.0
-"""Seconds between two looks of ``trawl top``."""
+"""Seconds between two updates of ``trawl top``."""
 
 _COLUMNS = ("session", "process", "since", "hosts", "pages", "rate", "items", "in flight", "queued", "errors")
 _WIDE_ONLY = ("session", "since", "in flight")
 WIDE = 100
 """Terminals with at least so many columns get the whole table."""
 
-_REASONS = 10  # lines of what requests wait for
+_REASONS = 10  # maximum number of reasons shown for waiting requests
 
 
 def job_command(
@@ -69,7 +69,7 @@ def job_command(
         exports: Print its pending requests as JSON, one to a line.
         wish: The command for its processes: ``pause``, ``stop``, or "" to continue; None: no command.
         has_workers: Show its processes.
-        has_reasons: Show what their requests wait for.
+        has_reasons: Show why their requests wait.
     """
 
     def act(address: str) -> None:
@@ -150,8 +150,8 @@ def _lines(report: JobReport, failures: Sequence[Failure], given_up: Sequence[Fa
 
 
 def _unit(place: str) -> str:
-    """Return the unit of a feed's position: rows of a table, else bytes."""
-    with suppress(OSError, ValueError):  # a job may name anything: to open a pipe would wait for its writer
+    """Return the unit of a feed's position: rows for a table, otherwise bytes."""
+    with suppress(OSError, ValueError):  # the path may be a pipe, and opening it would wait for a writer
         if Path(place).is_file():
             with open(place, "rb") as file:
                 return "rows " if file.read(16).startswith(_TABLES) else "bytes"
@@ -238,7 +238,7 @@ def _figures(said: SessionState) -> Iterator[str]:
 
 
 def waiting_lines(sessions: Sequence[SessionReport]) -> list[str]:
-    """Return the reasons for which requests of all sessions wait, most frequent first, each with its session."""
+    """Return the reasons why requests wait, with the session of each reason, most frequent first."""
     counts: Counter[str] = Counter()
     for session in sessions:
         for count, words in () if session.state is None else session.state.waiting:

@@ -1,4 +1,4 @@
-"""The command ``trawl list``: finds the spiders in files and folders by parsing them; nothing is imported."""
+"""The command ``trawl list``: finds the spiders in files and folders. It parses the files and imports none of them."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class Found:
 
 
 def list_command(places: Sequence[str]) -> int:
-    """Print the name and target of each spider in ``places``, or say that there is none. Returns the exit status.
+    """Print the name and target of each spider in ``places``. Returns the exit status.
 
-    Files that can't be parsed are told on standard error.
+    Files that can't be parsed are reported on standard error. So is the case that there is no spider.
     """
     missing = [place for place in places if not Path(place).exists()]
     for place in missing:
@@ -55,11 +55,11 @@ def list_command(places: Sequence[str]) -> int:
 
 
 def find_spiders(*places: Path) -> tuple[list[Found], dict[str, str]]:
-    """Return the spiders in files, or in the Python files of folders and below them, sorted, each once.
+    """Return the spiders in files and folders, sorted and without duplicates, and the files that can't be parsed.
 
-    A spider is a class with a base whose name ends in ``Spider`` and with a literal ``name``, its own or of a base in
-    the same file. The files that may have spiders and can't be parsed come second, each with a sentence that says where
-    and why.
+    The search includes subfolders. A spider is a class that has a base whose name ends in ``Spider``, and a literal
+    ``name``, either its own or from a base in the same file. The second value maps each file that may contain spiders
+    but can't be parsed to a sentence with the place and the cause.
     """
     found: set[Found] = set()
     unread: dict[str, str] = {}
@@ -67,7 +67,7 @@ def find_spiders(*places: Path) -> tuple[list[Found], dict[str, str]]:
         if b"Spider" not in (source := _content(path)):
             continue
         try:
-            body = ast.parse(source).body  # bytes: in the encoding that the file declares
+            body = ast.parse(source).body  # bytes, so that the encoding declared in the file applies
         except SyntaxError as error:
             unread[str(path)] = f"{path}, line {error.lineno}: {type(error).__name__}: {error.msg}"
         except (ValueError, RecursionError, MemoryError) as error:
@@ -81,7 +81,7 @@ def find_spiders(*places: Path) -> tuple[list[Found], dict[str, str]]:
 
 
 def files_in(folder: Path) -> Iterator[Path]:
-    """Yield the Python files in a folder and below it, without built, installed and hidden ones."""
+    """Yield the Python files in a folder and below it, except built, installed and hidden files."""
     for where, folders, files in os.walk(folder):
         folders[:] = sorted(
             name
@@ -95,13 +95,13 @@ def _is_environment(folder: Path) -> bool:
     try:
         return (folder / "pyvenv.cfg").exists()
     except PermissionError:
-        return False  # it can't be walked either
+        return False  # os.walk() can't enter this folder either
 
 
 def _content(path: Path) -> bytes:
-    """Return the content of a regular file; b"" for others, which may never end, and for long ones."""
+    """Return the content of a file; b"" if it is too long, or not a regular file and might never end."""
     with suppress(OSError):
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))  # a pipe waits for its writer
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))  # do not wait for a pipe's writer
         with open(descriptor, "rb") as file:
             if stat.S_ISREG(os.fstat(descriptor).st_mode):
                 content = file.read(_MAX_BYTES + 1)
