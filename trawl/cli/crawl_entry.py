@@ -82,7 +82,7 @@ class CrawlOptions:
 
 @attrs.define(eq=False)
 class CrawlEntry:
-    """A crawl of the command: its spider and settings before the start, its result after the end.
+    """A crawl of the command, before its start, while it runs, and after its end.
 
     Attributes:
         spider: The spider's class.

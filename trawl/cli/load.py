@@ -42,12 +42,12 @@ _WITH_FORMAT = re.compile(r"(?P<path>.+):(?P<format>[A-Za-z][A-Za-z0-9]*)\Z", re
 
 
 def feeds_layer(appended: Iterable[str], overwritten: Iterable[str]) -> Layer:
-    """Return the setting FEEDS that ``-o`` (append) and ``-O`` (overwrite) stand for; an empty layer without any.
+    """Return the setting FEEDS that ``-o`` (append) and ``-O`` (overwrite) stand for; an empty layer without them.
 
     Without ``FEED:FORMAT``, the file's extension gives the format; standard output is JSON lines.
 
     Raises:
-        UsageError: A feed is given twice, or has an empty name.
+        UsageError: If a feed is given twice or has an empty name.
     """
     feeds: dict[str, dict[str, object]] = {}
     for option, texts, overwrite in (("-o", appended, False), ("-O", overwritten, True)):
@@ -71,7 +71,7 @@ def spider_arguments(texts: Iterable[str]) -> dict[str, str]:
     """Return the spider's arguments from ``-a NAME=VALUE``; the last value of a name wins.
 
     Raises:
-        UsageError: An argument has no ``=``, or its name is not a Python identifier.
+        UsageError: If an argument has no ``=``, or its name is not a Python identifier.
     """
     arguments: dict[str, str] = {}
     for text in texts:
@@ -86,7 +86,7 @@ def check_arguments(spider: type[Spider], arguments: Mapping[str, str]) -> None:
     """Check arguments against the spider's constructor.
 
     Raises:
-        UsageError: It does not accept one, or lacks one.
+        UsageError: If the constructor does not accept an argument, or an argument is missing.
     """
     try:
         inspect.signature(spider).bind(**arguments)
@@ -95,32 +95,34 @@ def check_arguments(spider: type[Spider], arguments: Mapping[str, str]) -> None:
 
 
 _SHOWN = 5
-"""Spiders named in an error message."""
+"""Maximum number of spiders named in an error message."""
 
 
 def load_spider(target: str) -> type[Spider]:
     """Import the module that ``target`` names and return its spider class.
 
-    ``sys.path`` changes so that the spider's neighbours can be imported: the root of its package, without one the
-    file's directory, then the directory of a file in a package, the working directory and the folders of the spider's
-    projects go to the end; for a module the working directory. They never go to the front, because trawl and the
-    packages that it uses import modules late: a file ``resource.py`` beside the spider would be taken for Python's.
+    The function appends directories to ``sys.path``, so that a spider can import the modules next to it. For a file,
+    these are the root of its package if it has one, the file's directory, the working directory, and each parent folder
+    with a ``pyproject.toml``. For a module, it is the working directory. They never go to the front, because trawl and
+    its dependencies import some modules late, and a file ``resource.py`` next to the spider would hide Python's own
+    module.
 
     Raises:
-        SpiderNotFound: No such file, module or class, no spider in it, or several.
-        SpiderLoadError: A syntax error, an error during the import, a spider without a name.
-        WrittenForScrapy: It imports Scrapy, or its spider is one of Scrapy's; the message says what to write instead.
+        SpiderNotFound: If the file, module or class does not exist, or contains no spider or several.
+        SpiderLoadError: If the import fails, for example with a syntax error, or the spider has no name.
+        WrittenForScrapy: If the module imports Scrapy or the spider derives from Scrapy's. The message says what to
+            write instead.
     """
     module, place, class_name = _loaded(target)
     return _spider_in(module, place, class_name)
 
 
 def load_spiders(target: str) -> list[type[Spider]]:
-    """Return all spiders that ``target`` names, in the order of their module: each class with a name.
+    """Return all spiders that ``target`` names, that is, each class with a name, in the order of their module.
 
     Raises:
-        SpiderNotFound: As :func:`load_spider`, except that several spiders are not an error.
-        SpiderLoadError: As :func:`load_spider`.
+        SpiderNotFound: Like :func:`load_spider`, except that several spiders are not an error.
+        SpiderLoadError: Like :func:`load_spider`.
     """
     module, place, class_name = _loaded(target)
     found = _spiders_of(module)
@@ -133,14 +135,14 @@ def load_module(path: str) -> ModuleType:
     """Import and return a Python file.
 
     Raises:
-        SpiderNotFound: There is no such file.
-        SpiderLoadError: Its import fails.
+        SpiderNotFound: If the file does not exist.
+        SpiderLoadError: If its import fails.
     """
     return _from_file(Path(path))
 
 
 def look_beside(file: str) -> None:
-    """Make the working directory and that of ``file`` importable, for parts that settings name."""
+    """Make modules in the working directory and next to ``file`` importable, for classes that settings name."""
     _add_to_path(Path(file).resolve().parent, Path.cwd())
 
 
@@ -169,7 +171,7 @@ def _named_so(name: str) -> str:
     """Return the target of the one spider of this name below the working directory; "" if there is none.
 
     Raises:
-        SpiderNotFound: Several spiders have this name.
+        SpiderNotFound: If several spiders have this name.
     """
     _add_to_path(Path.cwd())
     targets = [found.target for found in find_spiders(Path())[0] if found.name == name]
@@ -191,13 +193,13 @@ def _from_file(path: Path) -> ModuleType:
     path = path.resolve()
     root = _root_of(path)
     projects = (folder for folder in path.parents if (folder / "pyproject.toml").is_file())
-    # The root is before the file's folder: shop/spiders/shop.py must not hide the package shop.
+    # The root comes before the file's folder, so that shop/spiders/shop.py does not hide the package shop.
     _add_to_path(root, path.parent, Path.cwd(), *projects)
     if root != path.parent and (module := _from_packages(path, root)) is not None:
         return module
     name = path.stem
     if name in sys.modules or name in sys.stdlib_module_names or not name.isidentifier():
-        name = f"spider_{''.join(c if c.isalnum() else '_' for c in path.stem)}"  # hides nobody else's module
+        name = f"spider_{''.join(c if c.isalnum() else '_' for c in path.stem)}"  # must not hide another module
     loader = importlib.machinery.SourceFileLoader(name, str(path))
     spec = importlib.util.spec_from_file_location(name, path, loader=loader)
     if spec is None:
@@ -240,12 +242,12 @@ def _from_name(name: str) -> ModuleType:
 
 
 def _spiders_here(name: str) -> str:
-    """Return a hint about the spiders below the working directory, none of which is called ``name``."""
+    """Return a hint that names the spiders below the working directory, because ``name`` is not one of them."""
     found, unread = find_spiders(Path())
     names = list(dict.fromkeys(each.name for each in found))
     close = nearest(name, names)
     parts = [f"did you mean {close}?" if close else f"spiders here: {_first(names)}"] if names else []
-    for why in [*unread.values()][:1]:  # it may be in one of those
+    for why in [*unread.values()][:1]:  # the missing spider may be in a file that can't be parsed
         parts.append(f"can't be read: {why}")
     return f" ({'; '.join(parts)})" if parts else ""
 
@@ -255,21 +257,21 @@ def _first(names: list[str]) -> str:
 
 
 def _from_packages(path: Path, root: Path) -> ModuleType | None:
-    """Import a file as a module of its package, so that it may import ``..items``; None if its name is taken."""
+    """Import a file as a module of its package, so that ``from ..items`` works; None if another file has its name."""
     parts = path.relative_to(root).with_suffix("").parts
     known = sys.modules.get(parts[0])
     is_other = known is not None and getattr(known, "__file__", None) != str(root / parts[0] / "__init__.py")
     if is_other or not all(part.isidentifier() for part in parts):
         return None
     with _import_errors(path.name):
-        spec = importlib.util.find_spec(".".join(parts))  # imports the packages
+        spec = importlib.util.find_spec(".".join(parts))  # this imports the packages
         if spec is None or spec.origin is None or Path(spec.origin) != path:
             return None  # another file has this name
         return importlib.import_module(".".join(parts))
 
 
 def _root_of(path: Path) -> Path:
-    """Return the folder that a file's package is imported from; the file's own if it is not in a package."""
+    """Return the parent folder of a file's outermost package, or the file's own folder if it is not in a package."""
     folder = path.parent
     while (folder / "__init__.py").is_file() and folder != folder.parent:
         folder = folder.parent
@@ -284,7 +286,7 @@ def _add_to_path(*directories: Path) -> None:
 
 @contextmanager
 def _import_errors(name: str) -> Iterator[None]:
-    """Turn any error of an import into a SpiderLoadError with the file and line at fault."""
+    """Convert any error of an import to a SpiderLoadError that names the file and line."""
     try:
         yield
     except SyntaxError as error:
@@ -294,7 +296,7 @@ def _import_errors(name: str) -> Iterator[None]:
         if said := hint(error):
             raise WrittenForScrapy(str(said), said.places) from error
         lines = user_frames(error)
-        # The innermost line of the spider's own file says more than where beside it, or in a library, it ended.
+        # The innermost line in the spider's own file helps more than the line in another file that raised.
         last = next((line for line in reversed(lines) if Path(line.filename).name == Path(name).name), None)
         last = last or (lines[-1] if lines else None)
         where = f"{Path(last.filename).name}, line {last.lineno}" if last else name
@@ -302,7 +304,7 @@ def _import_errors(name: str) -> Iterator[None]:
 
 
 def _hidden(error: BaseException) -> str:
-    """Return what to do if an import found another module than the user's file of that name; else ""."""
+    """Return advice if an import found another module instead of the user's file with that name; otherwise ""."""
     name = (error.name or "").partition(".")[0] if isinstance(error, ImportError) else ""
     found = getattr(sys.modules.get(name), "__file__", None) or getattr(error, "path", None) or ""
     own = next((path for each in sys.path if name and (path := Path(each) / f"{name}.py").is_file()), None)
@@ -348,7 +350,7 @@ def _named(module: ModuleType, place: str, class_name: str, found: dict[str, typ
 
 
 def _refuse_scrapys(module: ModuleType, *values: object) -> None:
-    """Raise WrittenForScrapy if one of ``values`` is a spider of Scrapy's that this module defines."""
+    """Raise WrittenForScrapy if one of ``values`` is a Scrapy spider that this module defines."""
     for value in values:
         if isinstance(value, type) and value.__module__ == module.__name__ and _is_scrapys(value):
             said = hint_of_file(module.__file__ or "")
@@ -366,7 +368,8 @@ def _checked(spider: type[Spider], place: str) -> type[Spider]:
         raise SpiderNotFound(f"{place}: {spider.__name__}.name must be a string, not {spider.name!r}")
     if not spider.name:
         raise SpiderLoadError(f"{place}: {spider.__name__} has no name; add a class attribute `name`")
-    # With Scrapy and Twisted installed the imports work, those inside functions fail in the middle of a crawl.
+    # If Scrapy and Twisted are installed, the imports at the top work, but imports inside functions fail during the
+    # crawl.
     for file in dict.fromkeys(getattr(sys.modules.get(kind.__module__), "__file__", None) for kind in spider.__mro__):
         if file and is_user_file(file) and (said := hint_of_file(file, is_whole=False)):
             raise WrittenForScrapy(str(said), said.places)

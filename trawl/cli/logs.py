@@ -50,7 +50,10 @@ _REFUSING = (
     "trawl.http",
     *(f"trawl.engine.{name}" for name in ("callbacks", "direct", "start_requests")),
 )
-"""Modules that refuse wrong input with ValueError or TypeError; elsewhere these are defects, and show a traceback."""
+"""Modules that raise ValueError or TypeError for wrong input.
+
+In other modules, these errors are bugs and need a traceback.
+"""
 
 _TERMINAL_FORMAT = "[%(name)s] %(message)s"
 _TERMINAL_TIME = "%H:%M:%S"
@@ -61,7 +64,7 @@ _NAME: ContextVar[str] = ContextVar("trawl_log_name", default="")
 
 @contextmanager
 def named_in_log(name: str) -> Iterator[None]:
-    """Begin each entry with a spider's name that comes from within the block, or from tasks that it starts."""
+    """Put a spider's name before each log entry of the block and of the tasks that it starts."""
     token = _NAME.set(name)
     try:
         yield
@@ -72,7 +75,7 @@ def named_in_log(name: str) -> Iterator[None]:
 class SafeFormatter(logging.Formatter):
     """A formatter that escapes control characters and indents further lines, so that no page can forge an entry.
 
-    Without ``shows_all``, it shows no tracebacks of expected errors.
+    Without ``shows_all``, it omits the tracebacks of expected errors.
     """
 
     def __init__(self, fmt: str, datefmt: str, *, shows_all: bool) -> None:
@@ -84,7 +87,7 @@ class SafeFormatter(logging.Formatter):
         record = copy.copy(record)
         if name := _NAME.get():
             record.msg, record.args = f"{name}: {record.getMessage()}", None
-        record.exc_text = None  # another handler may have put the traceback there, as the page wrote it
+        record.exc_text = None  # another handler may have stored the traceback there without escaping it
         error = record.exc_info[1] if record.exc_info else None
         if error is not None and not self._shows_all and is_expected(error):
             record.msg, record.args = f"{record.getMessage()}: {one_line(error)}", None
@@ -92,18 +95,21 @@ class SafeFormatter(logging.Formatter):
         return super().format(record)
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        """Format an entry without its traceback, further lines indented."""
+        """Format an entry without its traceback. Further lines are indented."""
         return printable(super().formatMessage(record), keeps_lines=True).replace("\n", "\n    ")
 
     def formatException(
         self, ei: tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
     ) -> str:
-        """Format a traceback: lines stay, other control characters are escaped."""
+        """Format a traceback. Line ends are kept, and other control characters are escaped."""
         return printable(super().formatException(ei), keeps_lines=True)
 
 
 class _TerminalHandler(RichHandler):
-    """Columns of time, level and message; further lines of a message are indented by two and use the whole width."""
+    """Shows time, level and message in columns.
+
+    Further lines of a message are indented by two and use the whole width.
+    """
 
     def render(
         self, *, record: logging.LogRecord, traceback: Traceback | None, message_renderable: ConsoleRenderable
@@ -135,11 +141,11 @@ class _FileHandler(WatchedFileHandler):
         """Write an entry."""
         try:
             super().emit(record)
-        except OSError:  # the file that logrotate has moved can't be closed, or the new one not be opened
+        except OSError:  # the file that logrotate moved can't be closed, or the new file can't be opened
             self.handleError(record)
 
     def handleError(self, record: logging.LogRecord) -> None:
-        """Report the first failure of the disk in one line, and a wrong call of the logger as logging does."""
+        """Report the first disk error in one line, and a wrong call of the logger in logging's way."""
         error = sys.exc_info()[1]
         if isinstance(error, OSError):
             self._report(error)
@@ -147,7 +153,7 @@ class _FileHandler(WatchedFileHandler):
             super().handleError(record)
 
     def close(self) -> None:
-        """Close the file; what its disk does not take is lost."""
+        """Close the file. If the disk is full, unwritten entries are lost."""
         try:
             super().close()
         except OSError as error:
@@ -162,10 +168,10 @@ class _FileHandler(WatchedFileHandler):
 
 
 def is_expected(error: BaseException) -> bool:
-    """Return True if one line says enough: trawl raised the error about input or the network.
+    """Return True if one line explains the error, because trawl raised it about input or the network.
 
-    That includes a ValueError or TypeError that trawl raised about its arguments: for a wrong URL, method or header,
-    and for an output that is not an item.
+    This includes a ValueError or TypeError that trawl raised for a wrong URL, method or header, or for an output that
+    is not an item.
     """
     if isinstance(error, TrawlError):
         return True
@@ -174,7 +180,7 @@ def is_expected(error: BaseException) -> bool:
 
 
 def one_line(error: BaseException) -> str:
-    """Return an error as one line, with the line of the user's code that it came through, if any."""
+    """Return an error as one line, with the innermost line of user code in its traceback, if any."""
     text = f"{error}".strip() or type(error).__name__
     own = [
         (frame.f_code.co_filename, line)
@@ -211,14 +217,14 @@ class Logs:
             logging.getLogger(name).setLevel(level)
 
     def apply(self, settings: ObserveSettings, *, is_quiet: bool = False) -> None:
-        """Apply settings from now on.
+        """Apply new settings to the log.
 
         Args:
             settings: Level, file and format.
-            is_quiet: Write only warnings and errors to standard error. A log file gets everything.
+            is_quiet: Whether to write only warnings and errors to standard error. A log file gets all entries.
 
         Raises:
-            UsageError: The log file can't be opened, or LOG_FORMAT is not a format.
+            UsageError: If the log file can't be opened, or LOG_FORMAT is not a valid format.
         """
         level = settings.log_level
         level = level if isinstance(level, int) else logging.getLevelNamesMapping()[level]
@@ -236,14 +242,14 @@ class Logs:
             logging.getLogger(name).setLevel(logging.WARNING)
 
     def tell_error(self, error: Exception, name: str = "") -> int:
-        """Print an error that ended a crawl, or kept it from beginning. Returns the exit status.
+        """Print an error that ended a crawl or kept it from starting. Returns the exit status.
 
         Args:
-            error: The error. One of the user's code comes after the user's lines of its traceback.
-            name: The spider's name, where there are several.
+            error: The error. If it comes from user code, the user's lines of the traceback are printed first.
+            name: The spider's name if the command runs several spiders.
         """
         if not isinstance(error, TrawlError):
-            # A bug, for example in the user's pipelines: finding it takes the traceback.
+            # A bug, for example in the user's pipelines. The traceback is needed to find it.
             shown = error.__traceback__ if self.is_debug else user_traceback(error)
             logger.critical("the crawl failed", exc_info=(type(error), error, shown))
             return FAILED
@@ -310,9 +316,9 @@ def run_guarded(console: Console, logged: Layer, act: Callable[[Logs], int], *, 
 
     Args:
         console: Standard error.
-        logged: The settings of the log until ``act`` applies others.
+        logged: The settings of the log until ``act`` applies new ones.
         act: Does the command's work and returns the exit status.
-        is_quiet: Log only warnings and errors.
+        is_quiet: Whether to log only warnings and errors.
 
     Returns:
         The exit status.
@@ -330,7 +336,7 @@ def run_guarded(console: Console, logged: Layer, act: Callable[[Logs], int], *, 
 
 
 def _is_interruption(error: BaseException) -> bool:
-    """Return True for Ctrl-C outside the crawl's signal handling; Trio may have wrapped it in groups."""
+    """Return True for a Ctrl-C outside the crawl's signal handling, also if Trio has wrapped it in groups."""
     if isinstance(error, BaseExceptionGroup):
         return error.subgroup(KeyboardInterrupt) is not None
     return isinstance(error, KeyboardInterrupt)

@@ -162,7 +162,7 @@ Run a spider, find what is wrong with it before it crawls, test it on a virtual 
     "spiders/__init__.py": "",
     "tests/__init__.py": "",
 }
-"""Content of a project's files, by path. The first spider and its test are not included."""
+"""Content of a project's files by path, without the first spider and its test."""
 
 FIRST = "example"
 
@@ -188,10 +188,11 @@ def new_project(directory: str) -> None:
 def new_spider(name: str, domain: str, template: str) -> None:
     """Write a spider and its test.
 
-    They go to ``spiders/`` and ``tests/`` if the working directory has these, else to the working directory.
+    They go to ``spiders/`` and ``tests/`` if the working directory has these folders, otherwise to the working
+    directory.
 
     Args:
-        name: The spider's name, also of its file as far as Python can import it.
+        name: The spider's name. Its file gets the same name if Python can import that.
         domain: A host, with or without a port, or the start URL.
         template: basic, crawl or sitemap.
 
@@ -235,7 +236,7 @@ def _plain(name: str) -> str:
 
 def _file_name(name: str) -> str:
     """Return a file name for a spider that Python can import and that no other module hides."""
-    plain = unicodedata.normalize("NFKC", name)  # as Python does with names
+    plain = unicodedata.normalize("NFKC", name)  # Python normalizes names in the same way
     plain = "_".join(part for part in "".join(c if c.isalnum() else "_" for c in plain).split("_") if part)
     if plain and not plain.isidentifier():
         plain = f"spider_{plain}"
@@ -243,7 +244,7 @@ def _file_name(name: str) -> str:
 
 
 def _hides_a_module(name: str) -> bool:
-    """Return True for the name of an installed module, which is before a spider's folder on ``sys.path``."""
+    """Return True for the name of an installed module, because ``sys.path`` has it before a spider's folder."""
     if name in ("conftest", *sys.stdlib_module_names):
         return True
     with suppress(ImportError, ValueError):

@@ -48,10 +48,10 @@ class ParsedPage:
     Attributes:
         url: The response's URL.
         status: The response's status.
-        depth: Links from the first page.
+        depth: Number of links from the first page.
         callback: The callback's name.
-        items: The items it gave.
-        requests: The requests it gave.
+        items: The items that the callback yielded.
+        requests: The requests that the callback yielded.
     """
 
     url: str
@@ -75,10 +75,10 @@ class ParsedPage:
 
 
 def _written(item: object) -> str:
-    """Return the item as a feed writes it; a value that no feed can write as its ``repr``."""
+    """Return the item as a feed writes it. Values that a feed can't write are replaced by their ``repr``."""
     try:
         return to_json(written_fields(item)).decode()
-    except Exception:  # of the item's own library, or of a value's
+    except Exception:  # the library of the item or of a value may raise anything
         return msgspec.json.encode(item_fields(item), enc_hook=repr).decode()
 
 
@@ -86,10 +86,10 @@ class OutputCollector:
     """Collects the outputs of callbacks, as a spider middleware.
 
     Args:
-        depth: Pages to follow requests to; 1 follows none.
+        depth: Maximum depth in pages; 1 follows no requests.
 
     Attributes:
-        pages: One entry for each callback, in the order of the calls.
+        pages: One entry per callback, in the order of the calls.
     """
 
     def __init__(self, depth: int) -> None:
@@ -114,13 +114,13 @@ class OutputCollector:
 
 
 class HttpErrorCollector:
-    """Collects the statuses outside 2xx of pages, as a downloader middleware.
+    """Collects status codes outside 2xx, as a downloader middleware.
 
     Args:
-        url: The first page's URL; only there may robots.txt be a page.
+        url: The URL of the first page. A response for robots.txt only counts if this is its URL.
 
     Attributes:
-        refusals: The statuses, each once.
+        refusals: The status codes, without duplicates.
     """
 
     def __init__(self, url: str) -> None:
@@ -152,12 +152,13 @@ def parse_command(
     meta: str | None,
     cb_kwargs: str | None,
 ) -> int:
-    """Fetch a URL, run a callback on it (None: that of start URLs) and print its outputs.
+    """Fetch a URL, run a callback on it and print its outputs.
 
-    Requests are followed to ``depth`` pages; 1 follows none. ``meta`` and ``cb_kwargs`` are JSON.
+    If ``callback`` is None, the callback for start URLs runs. Requests are followed to a depth of ``depth`` pages; 1
+    follows none. ``meta`` and ``cb_kwargs`` are JSON.
 
     Returns:
-        The exit status: FAILED where no callback was called, or one failed.
+        The exit status: FAILED if no callback was called or a callback failed.
     """
 
     def act(entry: CrawlEntry) -> int:
@@ -192,7 +193,8 @@ def _parsed(
     crawl_with: CrawlWith,
 ) -> CrawlResult:
     around = {HOOKS: {**entry.settings[HOOKS], pages: -1}, MIDDLEWARE: {**entry.settings[MIDDLEWARE], answers: -1}}
-    entry.settings = load(*entry.layers, Layer("parse", around), tell=lambda warning: None)  # told once already
+    # The warnings were shown before.
+    entry.settings = load(*entry.layers, Layer("parse", around), tell=lambda warning: None)
 
     async def start(self: Spider) -> AsyncGenerator[Any, None]:  # noqa: ASYNC124 - start() is asynchronous
         yield request if method is None else request.replace(callback=getattr(self, method))
@@ -223,7 +225,7 @@ def _mapping(text: str | None, option: str) -> dict[str, Any] | None:
 
 
 def _target_of(request: Request) -> str:
-    """Return the name of a request's callback; for a crawl spider, the rule's number and callback."""
+    """Return the name of a request's callback. For a crawl spider, return the rule's number and callback."""
     callback: Any = request.callback
     spider = getattr(callback, "__self__", None)
     if isinstance(spider, CrawlSpider) and (rule := spider.rule_of(request)) is not None:

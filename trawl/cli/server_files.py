@@ -1,19 +1,19 @@
-"""Checks the files of a job's local server before the server reads them, because it would run every command in them.
+"""Checks the files of a job's local server before the server reads them.
 
 A server runs every command of its append-only file. So a file from another person could load a module, which is native
 code, or write to other files. trawl's scripts leave few commands there, because a server stores the effects of a script
-and not the script. Only these commands pass. Everything is parsed more strictly than the servers parse it: a file that
-passes means the same to them.
+and not the script. Only these commands pass. The parser here is stricter than the parsers of the servers, so a file
+that passes has the same meaning for them.
 
 A file is a sequence of commands, each an array of strings::
 
     *3 CR LF  $4 CR LF  HDEL CR LF  $1 CR LF  a CR LF  $1 CR LF  b CR LF
 
-Before them it may have a snapshot (RDB), which servers wrote unless told otherwise. In a snapshot, only the types of
-values that trawl stores pass, without functions or module data. Checks that a server safely makes itself are not
-repeated here, such as the inner format of values (``sanitize-dump-payload``).
+A file may start with a snapshot (RDB), which servers write by default. In a snapshot, only the types of values that
+trawl stores pass, without functions or module data. The module does not repeat checks that a server safely makes
+itself, such as the inner format of values (``sanitize-dump-payload``).
 
-Only :mod:`trawl.cli.local_server` uses this module. It is separate because it reads files and starts nothing.
+Only :mod:`trawl.cli.local_server` uses this module. It is separate because it only reads files and starts no process.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from trawl.observe import printable
 __all__ = ["COMMANDS", "SERVERS_OWN", "check_contents", "check_files"]
 
 COMMANDS = frozenset(b"DEL HDEL HINCRBY HSET RPUSH SADD SREM XADD XTRIM ZADD ZREM ZREMRANGEBYLEX".split())
-"""Commands of trawl's scripts that write."""
+"""Write commands of trawl's scripts."""
 
 SERVERS_OWN = frozenset(b"EXEC HMSET MULTI SELECT UNLINK XSETID".split())
-"""Commands that a server itself writes around these, or in their place when it rewrites a file."""
+"""Commands that a server adds around these, or writes instead of them when it rewrites a file."""
 
 _ALLOWED = COMMANDS | SERVERS_OWN
 _FOLDER = "appendonlydir"
@@ -67,17 +67,17 @@ _OLD_STREAM, _STREAMS = 15, frozenset([15, 19, 21])
 
 
 class _Refused(Exception):
-    """The words of a refusal, about a file."""
+    """The reason why a file is refused."""
 
 
 def check_files(folder: Path) -> None:
-    """Check the names, owners and permissions of a server's files; nothing is opened.
+    """Check the names, owners and permissions of a server's files, without opening them.
 
     Args:
         folder: The server's folder in the job's directory.
 
     Raises:
-        JobError: A file is a link, another user's, or may be written by others.
+        JobError: If a file is a link, belongs to another user, or is writable by others.
     """
     job = folder.parent
     check_directory(job)
@@ -85,7 +85,8 @@ def check_files(folder: Path) -> None:
         return
     check_file(job, folder / _FOLDER, kind=stat.S_IFDIR)
     check_file(job, folder / "socket", kind=stat.S_IFSOCK)
-    check_file(job, folder / "log", is_private=False)  # umask 002 made it so; it is closed when it is opened
+    # Umask 002 may make it writable for the group; opening the log corrects that.
+    check_file(job, folder / "log", is_private=False)
     known = {_FOLDER, "socket", "log"}
     for path in [path for path in folder.iterdir() if path.name not in known]:
         check_file(job, path)
@@ -94,10 +95,10 @@ def check_files(folder: Path) -> None:
 
 
 def check_contents(folder: Path) -> None:
-    """Read the files of a server, and refuse a command or a value that trawl never stores. Blocks; reads all of them.
+    """Read all files of a server, and refuse commands and values that trawl never stores. Blocks.
 
     Raises:
-        JobError: A file has one, or can't be read; or the list of files names others.
+        JobError: If a file contains such a command or value, or can't be read, or the list of files names other files.
     """
     job, manifest = folder.parent, folder / _FOLDER / _MANIFEST
     there = [path for place in (folder, manifest.parent) if place.is_dir() for path in place.iterdir()]
@@ -138,19 +139,22 @@ def _check_log(file: BufferedReader) -> None:
     while more := file.read(size):
         buffer += more
         buffer = buffer[walk.check(buffer) :]
-        size = max(_READ_AT_ONCE, len(buffer))  # a long command is read in few steps
+        size = max(_READ_AT_ONCE, len(buffer))  # read a long command in a few steps
     # The rest is a command that a killed server did not finish writing. The next server drops it.
 
 
 class _Commands:
-    """Checks commands. A large job has millions of values in them, so the loop over those calls little."""
+    """Checks commands.
+
+    A large job has millions of values in its commands, so the loop over values calls few functions.
+    """
 
     def __init__(self) -> None:
-        self._counts: dict[bytes, int] = {}  # by line: few different lines occur, and parsing is slow
+        self._counts: dict[bytes, int] = {}  # cached by line, because there are few different lines and parsing is slow
         self._lengths: dict[bytes, int] = {}
 
     def check(self, buffer: bytes) -> int:
-        """Check the whole commands at the start of ``buffer``, and return where the first one starts that is not whole.
+        """Check the complete commands in ``buffer``. Returns the position of the first incomplete command.
 
         Raises:
             _Refused: If a command is not used by trawl, or the data is not a command.
@@ -180,7 +184,7 @@ class _Commands:
                 if words[0] not in _ALLOWED:
                     _check_other(words, count)
                 start = at
-        except ValueError:  # there is no line end
+        except ValueError:  # the line has no end yet
             if max(at, start) + _LINE_BYTES <= len(buffer):
                 raise _Refused("is damaged, or not a server's") from None
             return start
@@ -195,11 +199,11 @@ def _number(line: bytes, form: re.Pattern[bytes], numbers: dict[bytes, int]) -> 
 
 
 def _check_other(words: Sequence[bytes], count: int) -> None:
-    """Check a command by its first words and the number of all."""
+    """Check a command by its first words and its number of words."""
     name = words[0].upper()
     if name in _ALLOWED:
         return
-    # Redis 6 stores each script that it is given.
+    # Redis 6 also stores SCRIPT LOAD.
     if count == _LOOKED_AT and name == b"SCRIPT" and words[1].upper() == b"LOAD":
         digest = sha1(words[2], usedforsecurity=False).hexdigest()
         if any(digest == known for known, _ in scripts().values()):
@@ -216,11 +220,11 @@ def _bytes(file: BinaryIO, length: int) -> bytes:
 
 
 def _check_snapshot(file: BufferedReader) -> None:
-    """Check a snapshot, and leave ``file`` after it.
+    """Check a snapshot, and leave ``file`` positioned after it.
 
     Raises:
-        _Refused: It has something else than a job's values.
-        EOFError: It ends early.
+        _Refused: If the snapshot contains anything but a job's values.
+        EOFError: If the snapshot ends early.
     """
     if not _SNAPSHOT.fullmatch(_bytes(file, 9)):
         raise _Refused("has a snapshot of an unknown form")
@@ -282,7 +286,7 @@ def _length(file: BufferedReader) -> int:
 
 
 def _length_or_encoding(file: BufferedReader) -> tuple[int, int | None]:
-    """Read a length, or how the next string is encoded."""
+    """Read a length, or the encoding of the next string."""
     first = _bytes(file, 1)[0]
     if first < 0x40:
         return first, None
@@ -296,7 +300,7 @@ def _length_or_encoding(file: BufferedReader) -> tuple[int, int | None]:
 
 
 def _string(file: BufferedReader) -> bytes:
-    """Read a string, and return it if it is short and stored as it is, else b""."""
+    """Read a string. Returns it if it is short and stored without encoding, otherwise b""."""
     length, encoding = _length_or_encoding(file)
     if encoding is None and length < _LONGEST_NAME:
         return _bytes(file, length)

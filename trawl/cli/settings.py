@@ -1,10 +1,9 @@
 """The command ``trawl settings``: prints settings with their values and sources, and moves Scrapy's settings.py.
 
-``--move`` prints the text of a ``pyproject.toml``. Each name goes where it means what it did: to ``[tool.trawl]``, or
-to ``[tool.trawl.own]`` if neither trawl nor Scrapy has it. A setting that has no effect here, does not fit or can't be
-said in TOML stands in a comment with the reason: nothing of the file is lost without a word. One without effect is
-declared too, for code that reads it, unless it may be a secret. ``SCRAPY_COMPAT`` has every spider of the project
-treated as moved.
+``--move`` prints the text of a ``pyproject.toml``. Settings of trawl and Scrapy go to ``[tool.trawl]``, and all other
+names go to ``[tool.trawl.own]``. If a setting has no effect in trawl, has a wrong value or can't be written in TOML, a
+comment names it with the reason, so no setting is lost silently. Settings without effect are also declared, for code
+that reads them, unless they may be secrets. With ``SCRAPY_COMPAT``, every spider of the project is treated as moved.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ _SECRET_NAME = re.compile(r"PASSWORD|SECRET|TOKEN")
 
 
 def settings_command(spider: str | None, name: str | None, settings: Sequence[str]) -> None:
-    """Print the settings as they are here and for a spider, or the one of this name."""
+    """Print all settings or one setting, with the values that apply here and for a spider."""
     console = stdout_console()
     chosen = _chosen(spider) if spider else None
     values = load(*ambient(spider=chosen), of_spider(chosen), assignments(settings))
@@ -55,7 +54,7 @@ def settings_command(spider: str | None, name: str | None, settings: Sequence[st
 
 
 def _chosen(target: str) -> type[Spider]:
-    """Return the spider; for a setting in its place, say how to print that."""
+    """Return the spider. If ``target`` is a setting, raise an error that says how to print it."""
     try:
         return load_spider(target)
     except SpiderNotFound as error:
@@ -65,7 +64,7 @@ def _chosen(target: str) -> type[Spider]:
 
 
 def move_command(path: str) -> None:
-    """Print the file of Scrapy's settings, which is imported, as a ``pyproject.toml``."""
+    """Import a file of Scrapy's settings, and print it as a ``pyproject.toml``."""
     module = load_module(path)
     with tokenize.open(path) as file:
         source = file.read()
@@ -74,7 +73,7 @@ def move_command(path: str) -> None:
 
 
 def spelled(value: object) -> str:
-    """Return a setting's value as ``-s`` takes it: JSON, classes by their import path."""
+    """Return a setting's value as ``-s`` accepts it: JSON, with import paths for classes."""
     if isinstance(value, str):
         return value
     return msgspec.json.encode(value, enc_hook=_json_of).decode()
@@ -83,8 +82,8 @@ def spelled(value: object) -> str:
 def shown(name: str, value: object) -> str:
     """Return a setting's value as it is spelled, with ``***`` for each password and token.
 
-    What is printed ends up in logs of others. A password is what stands between ``:`` and ``@`` in a URL, what a key
-    ``password`` or ``token`` has, and the whole value of a setting with such a word in its name.
+    The output may end up in logs that other people read. A password is the text between ``:`` and ``@`` in a URL, the
+    value of a key ``password``, ``token`` or ``secret``, or the whole value of a setting with such a word in its name.
     """
     text = spelled(value)
     if value and isinstance(value, str) and _SECRET_NAME.search(name):
@@ -93,10 +92,10 @@ def shown(name: str, value: object) -> str:
 
 
 def print_one(settings: Settings, name: str, console: Console) -> None:
-    """Print the value of one setting alone, for scripts.
+    """Print only the value of one setting, for scripts.
 
     Raises:
-        SettingsError: There is no such setting.
+        SettingsError: If the setting does not exist.
     """
     name = RENAMED.get(name, name)
     if name not in settings:
@@ -108,7 +107,7 @@ def print_one(settings: Settings, name: str, console: Console) -> None:
 
 
 def print_all(settings: Settings, console: Console) -> None:
-    """Print every setting: on a terminal as a table, elsewhere as lines ``NAME=VALUE  # SOURCE``."""
+    """Print every setting, as a table on a terminal and otherwise as lines ``NAME=VALUE # SOURCE``."""
     if not console.is_terminal:
         for name in settings:
             console.print(f"{name}={printable(shown(name, settings[name]))}  # {settings.source(name)}", soft_wrap=True)
@@ -142,11 +141,14 @@ _SCRAPYS: Mapping[str, str] = {
     "DOWNLOAD_DELAY": "0",
     "DOWNLOAD_DELAY_PER_SLOT": "0",
 }
-"""Defaults of Scrapy's that differ from trawl's."""
+"""Scrapy's defaults that differ from trawl's."""
 
 
 def to_toml(values: Mapping[str, object], lines: Mapping[str, int] | None = None) -> str:
-    """Return the text for ``pyproject.toml`` that sets what ``values`` set in ``settings.py``, at these lines of it."""
+    """Return the text of a ``pyproject.toml`` with the settings in ``values``.
+
+    ``lines`` are their lines in ``settings.py``.
+    """
     settings: list[str] = [] if "SCRAPY_COMPAT" in values else ["SCRAPY_COMPAT = true"]
     own: list[str] = []
     unused: list[str] = []
@@ -169,7 +171,7 @@ def to_toml(values: Mapping[str, object], lines: Mapping[str, int] | None = None
 
 
 def _other_defaults(values: Mapping[str, object]) -> Iterator[str]:
-    """A comment for each default that differs from Scrapy's and that ``values`` do not set."""
+    """Yield a comment for each default that differs from Scrapy's and that ``values`` do not set."""
     delay = values.get("DOWNLOAD_DELAY")
     for name, scrapys in _SCRAPYS.items():
         is_felt = name != "DOWNLOAD_DELAY_PER_SLOT" or not isinstance(delay, int | float) or delay < 1
@@ -178,13 +180,16 @@ def _other_defaults(values: Mapping[str, object]) -> Iterator[str]:
 
 
 def lines_of(source: str) -> dict[str, int]:
-    """Return the line of each upper-case name that a file sets, the last one where there are several."""
+    """Return the line of each upper-case name that a file sets.
+
+    If a name is set several times, its last line counts.
+    """
     names = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Name))
     return {name.id: name.lineno for name in names if isinstance(name.ctx, ast.Store) and name.id.isupper()}
 
 
 def _lines(name: str, value: object, place: str, *, is_known: bool) -> Iterator[str]:
-    """A line that sets ``name``, or a comment with the reason why not; a comment for each part that is left out."""
+    """Yield a line that sets ``name``, or a comment with the reason why not, and a comment for each omitted part."""
     kept, left = _toml_part(value, name)
     yield from (f"# {name}: {part}" for part in left)
     if value is None:
@@ -200,9 +205,10 @@ def _lines(name: str, value: object, place: str, *, is_known: bool) -> Iterator[
 
 
 def _toml_part(value: object, path: str) -> tuple[object, list[str]]:
-    """A value without the keys that only Scrapy has or whose value is None, and a line for each of them.
+    """Return a value without keys that only Scrapy has or whose value is None, and a line for each omitted key.
 
-    In a list of parts, None is said as false; one that another setting stands for is left out without a line.
+    In settings that list components, None becomes false. A None that another setting replaces is omitted without a
+    line.
     """
     if not isinstance(value, Mapping):
         return value, []
@@ -225,10 +231,10 @@ def _toml_part(value: object, path: str) -> tuple[object, list[str]]:
 
 
 def _value(value: object) -> str:
-    """A value as TOML 1.0 writes it.
+    """Return a value as TOML 1.0 writes it.
 
     Raises:
-        TypeError: TOML has nothing for it.
+        TypeError: If TOML can't express the value.
     """
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -250,7 +256,7 @@ def _value(value: object) -> str:
 
 
 def _path(value: object) -> str:
-    """A class or function by its import path; anything else as a text."""
+    """Return the import path of a class or function, or any other value as a string."""
     if isinstance(value, _NAMED):
         return f"{value.__module__}.{value.__qualname__}"
     return str(value)

@@ -1,8 +1,8 @@
 """The command ``trawl shell``: an interactive session with a running crawl.
 
-The terminal stays with the main thread, where IPython and Ctrl-C need it; the crawl runs in a thread of its own as long
-as the session. Lines without ``await`` run in the main thread, lines with it in the crawl's Trio, so that
-``await trio.sleep(1)`` and ``await spider.fetch(...)`` do what they do in a callback.
+The main thread owns the terminal, because IPython and Ctrl-C need that. The crawl runs in its own thread as long as the
+session. Lines without ``await`` run in the main thread. Lines with ``await`` run in the crawl's Trio loop, so that
+``await trio.sleep(1)`` and ``await spider.fetch(...)`` work as in a callback.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ __all__ = ["CrawlThread", "Session", "converse", "shell_command", "view"]
 
 _FILE = "file://"
 _FILES = frozenset({".htm", ".html", ".json", ".txt", ".xml"})
-"""Ends of names that no host has."""
+"""File name extensions that no host name has."""
 
 BANNER = """\
   response   {response}
@@ -60,7 +60,7 @@ class Session:
     """The names and functions that the lines of a session share.
 
     Args:
-        thread: The crawl that lines with ``await`` run in.
+        thread: The crawl in which lines with ``await`` run.
 
     Attributes:
         wait_for: Runs a coroutine in the crawl and returns its result.
@@ -91,15 +91,15 @@ class Session:
 
         Args:
             target: A request, a URL with or without ``https://``, or the path of a file.
-            options: Arguments of the request; ``redirect=False`` follows no redirects.
+            options: Arguments of the request. ``redirect=False`` does not follow redirects.
 
         Returns:
-            The response; in a line with ``await``, a coroutine that returns it.
+            The response, or in a line with ``await`` a coroutine that returns it.
 
         Raises:
-            UsageError: The URL is not valid.
-            DownloadError: There is no response.
-            IgnoreRequest: robots.txt or a middleware refused the request.
+            UsageError: If the URL is not valid.
+            DownloadError: If there is no response.
+            IgnoreRequest: If robots.txt or a middleware refused the request.
         """
         request = _request(target, options)
         if trio.lowlevel.in_trio_run():
@@ -116,10 +116,10 @@ class Session:
         return response
 
     def view(self, response: Response | None = None) -> Path:
-        """Show a response, by default the session's, in a browser. Returns the file that holds it.
+        """Show a response in a browser, by default the session's. Returns the path of the file that contains it.
 
         Raises:
-            UsageError: Nothing was fetched yet.
+            UsageError: If nothing was fetched yet.
         """
         shown = response or self.names["response"]
         if shown is None:
@@ -147,7 +147,7 @@ class Session:
 
 
 def view(response: Response) -> Path:
-    """Write the body of a response to a file that a browser shows, with relative links to its site; return its path."""
+    """Write the body of a response to a file for a browser, with a base URL for relative links. Returns the path."""
     body, ending = response.body, ".txt"
     if selector_type(response.headers.get("content-type"), body) == "html":
         base = f'<base href="{escape(response.url)}">'.encode()
@@ -174,12 +174,12 @@ class _Console(code.InteractiveConsole):
             self._session.run(compiled)
         except SystemExit:
             raise
-        except TrawlError as error:  # a traceback through the crawl says no more
+        except TrawlError as error:  # a traceback through the crawl does not help
             self.write(f"{type(error).__name__}: {error}\n")
         except BaseException as error:  # noqa: ASYNC103 - no task: the console's own thread
             trace = error.__traceback__
             while trace is not None and trace.tb_frame.f_code.co_filename != self.filename:
-                trace = trace.tb_next  # not showtraceback(): a hook, as Typer has one, would print what a page says
+                trace = trace.tb_next  # showtraceback() may call a hook that does not escape text of a page
             self.write("".join(traceback.format_exception(type(error), error, trace)))
 
 
@@ -213,7 +213,7 @@ def _is_file(target: str) -> bool:
     try:
         return Path(target).is_file()
     except OSError:
-        return False  # a URL may be longer than any name of a file
+        return False  # a URL may be longer than any file name
 
 
 def _read(request: Request) -> Response:
@@ -262,13 +262,13 @@ _COLOR = re.compile("(\x1b\\[[0-9;]*m)")
 
 
 def _with_colors(text: str) -> str:
-    """Return a traceback with its colors, and with every other control character, as a page may have it, escaped."""
+    """Return a traceback with its colors. All other control characters, which a page may contain, are escaped."""
     parts = _COLOR.split(text)
     return "".join(part if i % 2 else printable(part, keeps_lines=True) for i, part in enumerate(parts))
 
 
 def ipython_shell(kind: Any, session: Session) -> Any:
-    """Return IPython on a session; what it awaits runs in the crawl."""
+    """Return an IPython shell for a session. Its lines with ``await`` run in the crawl."""
     shell = kind(user_ns=session.names, banner1=session.banner + "\n")
     shell.autoawait = True
     shell.loop_runner = lambda coroutine: session.wait_for(lambda: coroutine)
@@ -280,7 +280,7 @@ def shell_command(
 ) -> int:
     """Open a shell on a running crawl, with the page at ``url`` if there is one. Returns the exit status.
 
-    ``code`` is run and its value printed; None: lines are read.
+    If ``code`` is given, it is run and its value is printed. Otherwise, the shell reads lines.
     """
 
     def act(entry: CrawlEntry) -> int:
@@ -295,7 +295,7 @@ def shell_command(
 
 
 class CrawlThread:
-    """A crawl in a thread of its own that waits for orders; a context manager.
+    """A crawl that waits for work in its own thread; a context manager.
 
     Attributes:
         spider: The running spider.
@@ -325,7 +325,7 @@ class CrawlThread:
         self._thread.join()
 
     def wait_for(self, make: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
-        """Run the coroutine that ``make`` returns in the crawl and return its result; Ctrl-C cancels it."""
+        """Run the coroutine that ``make`` returns in the crawl, and return its result. Ctrl-C cancels the coroutine."""
         scope = trio.CancelScope()
 
         async def cancellable() -> Any:

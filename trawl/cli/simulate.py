@@ -1,4 +1,4 @@
-"""The command ``trawl simulate``: runs a spider against a simulated web, and compares runs at different settings."""
+"""The command ``trawl simulate``: runs a spider against a simulated web, and compares runs with different settings."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _BETWEEN_PAIRS = re.compile(r"\s+(?=[A-Z][A-Z0-9_]*=)")
 
 
 def figures(simulation: Simulation, settings: str = "") -> dict[str, str]:
-    """Return the row of a simulation in the comparison, by column; ``settings`` labels it."""
+    """Return the row of a simulation in the comparison, by column. ``settings`` is its label."""
     limited: Counter[str] = Counter()
     for report in simulation.report:
         for limit, seconds in report.limited.items():
@@ -56,8 +56,8 @@ def figures(simulation: Simulation, settings: str = "") -> dict[str, str]:
 def groups_of(texts: Iterable[str]) -> list[tuple[str, ...]]:
     """Split the values of ``--set`` into groups to compare.
 
-    A repeated name starts the next group: ``A=1 B=2 A=3`` is the groups ``A=1 B=2`` and ``A=3``. One value with several
-    settings, ``"A=1 B=2"``, is a group of its own. Without any value there is one empty group.
+    A repeated name starts the next group: ``A=1 B=2 A=3`` makes the groups ``A=1 B=2`` and ``A=3``. One value with
+    several settings, ``"A=1 B=2"``, is always a separate group. Without values there is one empty group.
     """
     groups: list[list[str]] = []
     names: set[str] = set()
@@ -90,10 +90,10 @@ def simulate_command(
     has_timeline: bool,
     seed: int,
 ) -> int:
-    """Simulate a spider on the web of a file at one or several groups of settings, and print how they compare.
+    """Simulate a spider on the web in a file with one or several groups of settings, and print a comparison.
 
-    The sends are drawn into ``svg``, the rates into ``plot``. Returns the exit status, the highest of all runs: 1 if
-    user code failed, an item was lost or a host is not on the web.
+    The function draws the sends into ``svg`` and the rates into ``plot``. Returns the highest exit status of all runs,
+    which is 1 if user code failed, an item was lost or a host is missing in the web.
     """
     console, errors = stdout_console(), stderr_console()
     with Logs(errors) as logs:
@@ -113,7 +113,7 @@ def simulate_command(
         except (NotSimulated, Stuck) as error:
             errors.print(f"trawl: {printable(str(error))}", style="red", soft_wrap=True)
             return FAILED
-        except Exception as error:  # a bug, for example in the spider's constructor: its traceback helps
+        except Exception as error:  # a bug, for example in the spider's constructor, so the traceback helps
             logger.critical("the simulation failed", exc_info=error)
             return FAILED
     if has_timeline:
@@ -177,25 +177,25 @@ def _print_tables(simulations: Sequence[Simulation], labels: Sequence[str], cons
 
 
 MAX_CELLS = 60
-"""Characters of a rate over time in the summary."""
+"""Maximum number of characters for a rate over time."""
 
 _LEVELS = " ▁▂▃▄▅▆▇█"
 _ASCII_LEVELS = " .:-=+*%#"
 _SCOPE_CHARACTERS = 40
 _OTHER_COLUMNS = 34
-"""Columns of the terminal that the table needs beside names and bars."""
+"""Columns of the terminal that the table needs in addition to names and bars."""
 
 
 def rates_table(simulation: Simulation, width: int, *, is_ascii: bool = False) -> Table | None:
     """Return a table with the rate of each scope over time, as a line of bars; None if nothing was sent.
 
-    A full bar is the limit of the scope's server, or its highest rate where there is no limit. Below the bars a ``!``
-    stands for refusals.
+    A full bar is the limit of the scope's server, or the scope's highest rate if there is no limit. A ``!`` below a bar
+    marks refusals.
 
     Args:
         simulation: The run.
         width: Columns of the terminal.
-        is_ascii: The terminal has no block characters.
+        is_ascii: Whether the terminal lacks block characters.
     """
     scopes = simulation.scopes
     if not scopes:
@@ -221,7 +221,7 @@ def rates_table(simulation: Simulation, width: int, *, is_ascii: bool = False) -
 
 
 def _bars(rates: Sequence[Rate], limit: Sequence[tuple[float, float]], levels: str) -> str:
-    """Return a character for each rate: its share of the limit when its window began, or of the highest rate."""
+    """Return a character for each rate, by its share of the limit at the start of its window, or of the highest rate."""
     highest, most = max(rate.rate for rate in rates) or 1.0, len(levels) - 1
     bars = ""
     for rate in rates:
@@ -238,7 +238,10 @@ def _full_bar(rates: Sequence[Rate], limit: Sequence[tuple[float, float]]) -> st
 
 
 def comparison_table(rows: Sequence[Mapping[str, str]], width: int) -> Table:
-    """Return :func:`figures` as a table. What a terminal has no room for is left out, first what tells nothing."""
+    """Return :func:`figures` as a table.
+
+    Columns that do not fit are left out, starting with columns of usual values.
+    """
     columns = {title: [row[title] for row in rows] for title in rows[0]}
     dispensable = [title for title, nothing in _USUAL.items() if {*columns[title]} == {nothing}]
     for title in (*dispensable, "waited", "at once"):
@@ -256,13 +259,13 @@ def comparison_table(rows: Sequence[Mapping[str, str]], width: int) -> Table:
 
 
 _BETWEEN = 3
-"""Columns of the terminal between two columns of the table."""
+"""Number of characters between two columns of the table."""
 
 _USUAL = {"no answer": "0", "ended": "finished"}
-"""What a column has where nothing went wrong."""
+"""Values of columns if nothing went wrong."""
 
 
 def _widest(title: str, cells: Sequence[str]) -> int:
-    """Return how wide a column has to be; several settings may be one below the other."""
+    """Return the width that a column needs. Several settings in a cell are written below each other."""
     parts = [part for cell in cells for part in (cell.split() if title == "settings" else [cell])]
     return max(map(len, (title, *parts)))

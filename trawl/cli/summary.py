@@ -1,4 +1,4 @@
-"""The end of a crawl: its tables for people, and for programs ``--fail-on`` and the file of ``--stats``."""
+"""The end of a crawl: tables for people, and ``--fail-on`` and the file of ``--stats`` for programs."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ __all__ = [
 ]
 
 MAX_SCOPES = 15
-"""Rows in the table of scopes, the busiest first."""
+"""Maximum number of rows in the table of scopes, the busiest scopes first."""
 
 _FELT = 0.05
 """Shorter waits, in seconds, are not shown."""
@@ -70,11 +70,11 @@ def summary_table(
     """Return the summary of a crawl as a table of two columns.
 
     Args:
-        reason: The reason it ended with.
+        reason: The reason why it ended.
         elapsed: Its duration in seconds.
         stats: Its statistics.
-        name: The spider's, where there are several.
-        hidden: A sentence for each setting that another one hides.
+        name: The spider's name if the command ran several spiders.
+        hidden: A sentence for each setting that another setting hides.
     """
     table = Table(box=box.SIMPLE, show_header=False, pad_edge=False)
     table.add_column(style="cyan", no_wrap=True)
@@ -115,7 +115,7 @@ def scopes_table(reports: Sequence[ScopeReport], width: int = NARROW) -> Table |
 
 
 def waited_words(limited: Iterable[tuple[str, float]]) -> str:
-    """Return how long was waited for each limit, as in ``2.9 s for delay, 1.3 s for robots.txt``."""
+    """Return the waiting time for each limit, such as ``2.9 s for delay, 1.3 s for robots.txt``."""
     return ", ".join(f"{duration_words(seconds)} for {limit_words(limit)}" for limit, seconds in limited)
 
 
@@ -137,7 +137,7 @@ def _cells(report: ScopeReport) -> dict[str, str]:
 
 
 def _longest(times: Times) -> Times:
-    """Return the two longest times of a request itself; time in the queue is that of other requests."""
+    """Return the two longest times of a request, without its time in the queue, which other requests cause."""
     parts = {name: getattr(times, name) for name in ("throttled", "connecting", "fetching", "parsing")}
     return Times(**{name: parts[name] for name in sorted(parts, key=lambda name: -parts[name])[:2]})
 
@@ -212,7 +212,8 @@ class FailOn:
 
     Attributes:
         kinds: Kinds of :data:`trawl.observe.FAILINGS`.
-        fewer: Share of the last crawl's items that may be missing, from 0.0 to 1.0; None without ``fewer-items``.
+        fewer: Tolerated share of missing items compared with the last crawl, from 0.0 to 1.0; None without
+            ``fewer-items``.
     """
 
     kinds: frozenset[str] = frozenset()
@@ -220,14 +221,14 @@ class FailOn:
 
     @classmethod
     def parse(cls, typed: Sequence[str], stats_file: StatsFile | None) -> FailOn:
-        """Return the kinds that the options name, each option one or several, separated by commas.
+        """Return the kinds that the options name. Each option has one or several kinds, separated by commas.
 
         Args:
             typed: The values of the options.
             stats_file: The file that ``--stats`` names, or None.
 
         Raises:
-            UsageError: If there is no such kind, or ``fewer-items`` has nothing to compare with.
+            UsageError: If a kind does not exist, or ``fewer-items`` is used without ``--stats FILE``.
         """
         kinds, fewer = set(), None
         for name in (name.strip() for text in typed for name in text.split(",")):
@@ -243,11 +244,11 @@ class FailOn:
         return cls(frozenset(kinds), fewer)
 
     def failed_in(self, stats: Mapping[str, object]) -> str:
-        """Return in which of the named respects a crawl failed, apart from ``fewer-items``; "" if in none."""
+        """Return the named kinds of failure that a crawl had, except for ``fewer-items``; "" if there are none."""
         return "; ".join(f"{kind}: {words}" for kind, words in failings(stats).items() if kind in self.kinds)
 
     def lost_items(self, stats: Mapping[str, object], earlier: Mapping[str, object]) -> str:
-        """Return a sentence if a crawl has too few items compared with the last one; else "".
+        """Return a sentence if a crawl has too few items compared with the last crawl; otherwise "".
 
         Args:
             stats: The statistics of the crawl.
@@ -266,7 +267,7 @@ class FailOn:
 
 
 class StatsFile:
-    """The file that ``--stats`` names: one JSON object of all statistics, there whole or not at all.
+    """The file of ``--stats``: one JSON object with all statistics, which is written completely or not at all.
 
     Args:
         path: Its path; ``-`` for standard output.
@@ -289,7 +290,7 @@ class StatsFile:
 
     @property
     def is_kept(self) -> bool:
-        """Whether the next crawl can read it: it is not standard output."""
+        """Whether the next crawl can read the file, that is, whether it is not standard output."""
         return self._path is not None
 
     def earlier(self) -> Mapping[str, object]:
@@ -309,10 +310,10 @@ class StatsFile:
             ) from error
 
     def write(self, stats: Mapping[str, object]) -> None:
-        """Write the statistics, dates as in ISO 8601; the file that was there before is replaced.
+        """Write the statistics, with dates in ISO 8601 format. An existing file is replaced.
 
         Raises:
-            TrawlError: The file can't be written.
+            TrawlError: If the file can't be written.
         """
         text = msgspec.json.format(to_json(dict(stats))) + b"\n"
         try:

@@ -1,6 +1,6 @@
-"""What the command shows: its consoles, an error as one line, and the progress of a crawl.
+"""The command's output: its consoles, an error as one line, and the progress of a crawl.
 
-That is a panel drawn four times a second at the foot of the terminal, or lines in the log.
+The progress is a panel at the bottom of the terminal, drawn four times a second, or lines in the log.
 """
 
 from __future__ import annotations
@@ -66,11 +66,11 @@ _TRAILING = re.compile(r"[ \t]+(?=\n)")
 class _SafeConsole(Console):
     """A console that escapes what is printed as text: see :func:`~trawl.observe.printable`.
 
-    In a file or a pipe it pads no line with blanks.
+    In a file or a pipe, it does not pad lines with spaces.
     """
 
     def print(self, *objects: Any, **options: Any) -> None:
-        """Print text safely; Rich's own objects as they are."""
+        """Print strings safely, and Rich's own objects unchanged."""
         safe = [printable(each, keeps_lines=True) if isinstance(each, str) else each for each in objects]
         if self.is_terminal:
             super().print(*safe, **options)
@@ -84,19 +84,19 @@ class _Console(_SafeConsole):
     """A console whose reader may leave without changing the exit status."""
 
     def on_broken_pipe(self) -> None:
-        """Write no more, also when Python flushes its streams at exit. Rich's own would exit with status 1."""
+        """Stop writing, even when Python flushes its streams at exit. Rich's own method would exit with status 1."""
         self.quiet = True
         with suppress(OSError, ValueError), open(os.devnull, "wb") as nowhere:
             os.dup2(nowhere.fileno(), self.file.fileno())
 
 
 def stderr_console() -> Console:
-    """Return the console on standard error; it has colours on a terminal only, and none with NO_COLOR."""
+    """Return the console on standard error. It uses colors only on a terminal, and none with NO_COLOR."""
     return _console(_Console, sys.stderr.isatty(), stderr=True)
 
 
 def stdout_console() -> Console:
-    """Return the console on standard output; a file gets lines as wide as tables need."""
+    """Return the console on standard output. In a file, lines are as wide as tables need."""
     return _console(_SafeConsole, sys.stdout.isatty())
 
 
@@ -106,7 +106,7 @@ def _console(kind: type[Console], is_terminal: bool, **options: Any) -> Console:
 
 
 def print_error(error: TrawlError, console: Console, name: str = "") -> int:
-    """Print an error as one line, with the spider's name where there are several. Returns the exit status."""
+    """Print an error as one line, with the spider's name if there is one. Returns the exit status."""
     whose = f"{printable(name)}: " if name else ""
     console.print(f"trawl: {whose}{printable(_advised(str(error)))}", style="red", soft_wrap=True)
     return USAGE if isinstance(error, UsageError) else FAILED
@@ -134,14 +134,14 @@ CrawlWith = Callable[..., Awaitable["CrawlResult"]]
 
 
 ProgressSteps: TypeAlias = "Callable[[Crawl], Generator[None, None, Progress]]"
-"""Finds the progress of a crawl in short steps: the generator's value."""
+"""Computes the progress of a crawl in short steps. The progress is the generator's return value."""
 
 
 def progress_of(crawl: Crawl) -> Generator[None, None, Progress]:
-    """Find the progress of a crawl, with the reasons for which its requests wait. Yields after each step.
+    """Compute the progress of a crawl, with the reasons why its requests wait. Yields after each step.
 
     Returns:
-        The progress, as the generator's value.
+        The progress, as the generator's return value.
     """
     count, held = yield from crawl.waiting_in_steps(MAX_WAITING)
     now = trio.current_time()
@@ -173,7 +173,7 @@ def can_show(console: Console) -> bool:
 
 
 def panel(name: str, now: Progress, speed: Speed) -> Text:
-    """Return the panel: a line of figures, and a line about waiting requests if there are any."""
+    """Return the panel: a line of numbers, and a line about waiting requests if there are any."""
     text = Text(overflow="fold")
     text.append(clipped(name, _NAME_CHARACTERS), style="bold cyan")
     parts = [
@@ -200,11 +200,11 @@ def _apart(text: str) -> tuple[str, str]:
 
 
 class Panels:
-    """The panels of the crawls that run, one below the other.
+    """The panels of the running crawls, one below the other.
 
     Args:
         console: The console to draw the panels on.
-        progress: Finds the progress of a crawl: by default, of this process.
+        progress: Computes the progress of a crawl; by default, its progress in this process.
     """
 
     def __init__(self, console: Console, progress: ProgressSteps = progress_of) -> None:
@@ -214,7 +214,7 @@ class Panels:
         self._shown: list[tuple[Crawl, deque[Progress]]] = []
 
     async def watch(self, crawl: Crawl) -> None:
-        """Show ``crawl`` until this is cancelled: a watcher."""
+        """Show ``crawl`` until this is cancelled. A watcher."""
         async with self.showing(crawl):
             await trio.sleep_forever()
 
@@ -229,11 +229,11 @@ class Panels:
             self._shown.remove(shown)
 
     async def draw(self) -> None:
-        """Draw until this is cancelled, and then remove what was drawn. Returns early if the terminal is gone."""
+        """Draw the panels until this is cancelled, and then remove them. Returns early if the terminal is gone."""
         live = Live(
             self._panels(),
             console=self._console,
-            auto_refresh=False,  # its thread would draw at the same time as Trio's
+            auto_refresh=False,  # Rich's own thread would draw at the same time
             transient=True,
             redirect_stdout=sys.stdout.isatty(),  # the spider's prints go above the panel
             redirect_stderr=sys.stderr.isatty(),

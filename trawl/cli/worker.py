@@ -1,18 +1,17 @@
 """One crawl by several processes: ``trawl worker``, which joins a job in a server, and ``trawl crawl --processes N``.
 
-Theory of operation. If one command starts all processes, its own process is the *leader*: it opens the job, writes the
-feeds and shows the crawl as usual. The others are workers of the same job, without feeds. The leader starts them after
-its own crawl has started, so that an error at the start is reported once::
+Theory of operation. If one command starts all processes, its own process is the *leader*. The leader opens the job,
+writes the feeds and shows the crawl as usual. The others are workers of the same job, without feeds. The leader starts
+them after its own crawl has started, so that an error at the start is reported once::
 
-    leader ── its own server, where the job has no address (trawl.cli.local_server)
-        ├── worker 2   trawl worker --spider SPIDER --leader FD
-        └── worker N   the same
+    leader ── its own server, if the job has no address (trawl.cli.local_server) ├── worker 2 trawl worker --spider
+        SPIDER --leader FD └── worker N the same
 
 Each worker is a separate interpreter that gets the same arguments, so it reads the same settings in the same way, and
 the job checks that they are the same. A socket carries each worker's progress and scopes to the leader (MessagePack
-messages, each after its length). When the leader's end closes, the worker shuts down as after a first Ctrl-C. So
-Ctrl-C, a limit that the leader reaches and the leader's death all end the workers in the same way. Each worker has its
-own process session, so the Ctrl-C of a terminal only reaches the leader.
+messages, each after its length). When the leader's end closes, the worker shuts down as after a first Ctrl-C. So the
+workers end in the same way after Ctrl-C, after a limit that the leader reaches, and after the leader's death. Each
+worker has its own process session, so Ctrl-C in a terminal reaches only the leader.
 
 The end of the job needs no message, because each process finds it in the store. A worker that ends earlier, because it
 was killed or used too much memory, is started again, up to :data:`MOST_STARTS` times in a minute. After that, the
@@ -77,13 +76,13 @@ T = TypeVar("T")
 logger: logging.Logger = logging.getLogger("trawl.worker")
 
 JOB_VARIABLE = "_TRAWL_JOB"
-"""The variable of the environment in which a leader names the job."""
+"""The environment variable in which a leader names the job."""
 
 LOOK_EVERY = 1.0
 """Seconds between two checks for a job that does not exist yet."""
 
 REJOIN_AFTER = 1.0
-"""Seconds before a process joins again after other processes took over its work."""
+"""Seconds before a process joins again after other processes have taken over its work."""
 
 MAX_SCOPES = 1000
 """Maximum number of scopes that a worker reports at its end, busiest first."""
@@ -91,16 +90,16 @@ MAX_SCOPES = 1000
 _LENGTH = struct.Struct(">I")
 
 MOST_STARTS, STARTS_WITHIN = 3, 60.0
-"""A worker that was started so often within so many seconds is not started again."""
+"""A worker that was started this many times within this many seconds is not started again."""
 
 FIRST_PAUSE = 0.5
-"""Seconds before a worker is started again; twice as many each time."""
+"""Seconds before a worker is started again. The pause doubles each time."""
 
 GRACE = 10.0
-"""Seconds that a worker has to end when the leader's crawl has ended; then it is cancelled, and at last killed."""
+"""Seconds that a worker has to end after the leader's crawl. After that it is cancelled, and finally killed."""
 
 REST = 1.0
-"""Seconds in which what a worker has said must have come, once it has ended."""
+"""Seconds to wait for the last messages of a worker after its process has ended."""
 
 _ENDS_OF_ONE = ("finished", "shutdown", "cancelled", "stopped", "memusage_exceeded")
 """Reasons of a worker's end that do not affect the others. Any other reason is a limit or an error that ends all."""
@@ -120,8 +119,8 @@ class EndMessage(msgspec.Struct, frozen=True, tag="ended"):
     """The end of a worker's crawl.
 
     Attributes:
-        reason: As of a crawl.
-        scopes: Reports of its scopes.
+        reason: The reason why the crawl ended.
+        scopes: The reports of its scopes.
     """
 
     reason: str
@@ -141,7 +140,7 @@ class Messages:
         self._bytes = bytearray()
 
     def feed(self, some: bytes) -> list[Message]:
-        """Return the messages that are whole with ``some`` bytes more."""
+        """Add some bytes, and return the messages that are now complete."""
         self._bytes += some
         found: list[Message] = []
         while len(self._bytes) >= _LENGTH.size:
@@ -154,7 +153,7 @@ class Messages:
 
 
 class LeaderProcess:
-    """The leader that has started this worker, at the other end of a socket.
+    """The connection of a worker to the leader that has started it.
 
     Args:
         descriptor: The socket.
@@ -183,7 +182,7 @@ class LeaderProcess:
         pace = Pace(INTERVAL)
         while True:
             progress = await pace.look(progress_of(crawl))
-            if select.select((), (self._socket,), (), 0.0)[1]:  # a leader that is stopped reads nothing
+            if select.select((), (self._socket,), (), 0.0)[1]:  # a leader that is suspended does not read
                 self._tell(ProgressMessage(progress))
             await pace.pause()
 
@@ -194,9 +193,10 @@ class LeaderProcess:
 
 
 async def rejoining(crawl: Callable[[], Awaitable[T]]) -> T:
-    """Run a crawl. If other processes of its job took over its work, run it again, so that it joins them.
+    """Run a crawl. If other processes of its job have taken over its work, run it again so that it joins them.
 
-    If the server is unreachable at that moment, wait for it as after any other cut. A checkpoint; cancelling ends it.
+    If the server is unreachable then, wait until it is reachable, as after any lost connection. A checkpoint.
+    Cancelling it ends the crawl.
 
     Raises:
         JobUnavailable: If the server could not be reached the first time.
@@ -218,15 +218,15 @@ async def rejoining(crawl: Callable[[], Awaitable[T]]) -> T:
 
 
 def job_of_leader() -> str | None:
-    """Return the job that the leader names, in a variable and not in a word that other users of a machine see."""
+    """Return the job that the leader names. A variable hides its password from other users, unlike an argument."""
     return os.environ.pop(JOB_VARIABLE, None)
 
 
 def require_address(job: str) -> None:
-    """Refuse the job of a worker that no others can work on.
+    """Refuse a job that several processes can't share.
 
     Raises:
-        UsageError: There is none, or it is in a directory.
+        UsageError: If no job is given, or it is in a directory.
     """
     if not job:
         raise UsageError("there is no job to join: give its address, redis://HOST/NAME")
@@ -237,15 +237,15 @@ def require_address(job: str) -> None:
 def spider_of_job(url: str, folder: Path) -> str:
     """Return the spider of a job as ``FILE:CLASS``. Waits until a crawl has created the job.
 
-    What a server says names a spider among those below the folder, and nothing else: no file is loaded because of it.
+    The server's data only selects one of the spiders below the folder. It can't cause another file to be loaded.
 
     Args:
         url: The job's address.
         folder: The folder to search for spiders.
 
     Raises:
-        JobError: If the server does not reply, or refuses.
-        UsageError: The folder has no spider of that name.
+        JobError: If the server does not reply or refuses the connection.
+        UsageError: If the folder does not have exactly one spider of that name.
     """
     if (facts := _info_of(url)) is None:
         logger.warning("the job is not there yet: waiting until a crawl makes it (--spider makes it here)")
@@ -264,18 +264,18 @@ def _info_of(url: str) -> JobInfo | None:
     from trawl.frontier.redis.report import inspect_job  # noqa: PLC0415
 
     Address.parse(url)
-    with suppress(UsageError):  # there is no job of this name
+    with suppress(UsageError):  # the job does not exist yet
         return JOB_INFO.read(inspect_job(url, has_scopes=False))
     return None
 
 
 @attrs.define(eq=False)
 class _Worker:
-    """A worker, through all of its processes."""
+    """The state of a worker across restarts of its process."""
 
     number: int
     progress: Progress = attrs.field(factory=Progress)
-    before: Progress = attrs.field(factory=Progress)  # work of its ended processes
+    before: Progress = attrs.field(factory=Progress)  # work of its earlier processes
     ended: EndMessage | None = None
     status: int = 0
     starts: deque[float] = attrs.field(factory=lambda: deque(maxlen=MOST_STARTS))
@@ -285,14 +285,14 @@ class WorkerPool:
     """The workers of a crawl, which this process leads.
 
     Args:
-        words: The arguments that a worker is started with, after ``trawl``.
+        words: The arguments of a worker after ``trawl``.
         count: The number of processes, this one included.
         url: The job's address.
         lifeline: A descriptor for workers to inherit. A local server runs as long as a process holds it.
         console: Standard error.
 
     Attributes:
-        scopes: What the workers told of their scopes at their ends.
+        scopes: The final reports of the workers' scopes.
     """
 
     def __init__(self, words: Sequence[str], count: int, url: str, lifeline: int | None, console: Console) -> None:
@@ -307,7 +307,7 @@ class WorkerPool:
     async def watch(self, crawl: Crawl) -> None:
         """Run the workers during a crawl. A watcher; if cancelled, it gives them :data:`GRACE` to end."""
         self._is_ending = trio.Event()
-        for worker in self._workers:  # after a rejoin, the crawl counts their earlier work as its own
+        for worker in self._workers:  # after a rejoin, the crawl's numbers include their earlier work
             worker.before = worker.progress = Progress()
         async with trio.open_nursery() as nursery:
             for worker in self._workers:
@@ -331,7 +331,7 @@ class WorkerPool:
         return statistics_so_far(await trio.to_thread.run_sync(partial(inspect_job, self._url, has_scopes=False)))
 
     async def _keep(self, worker: _Worker, crawl: Crawl) -> None:
-        """Run a worker, again if need be, until there is nothing more for it to do."""
+        """Run a worker, and restart it as needed until no work remains for it."""
         pause = FIRST_PAUSE
         while not self._is_ending.is_set():
             worker.starts.append(trio.current_time())
@@ -386,7 +386,8 @@ class WorkerPool:
                     await _end(process, ours, is_hurried=hurried)  # noqa: ASYNC102 - shielded and limited
                     worker.status = process.returncode or 0
                     del self._leading[worker.number]
-                    heard.deadline = trio.current_time() + REST  # its child processes may hold the socket open
+                    # Child processes of the worker may hold the socket open.
+                    heard.deadline = trio.current_time() + REST
 
     async def _listen(
         self, worker: _Worker, process: trio.Process, leading: socket.socket, heard: trio.CancelScope
@@ -450,22 +451,25 @@ async def lead(
     shown: Callable[[ProgressSteps], Sequence[Watcher]],
     console: Console,
 ) -> list[ScopeReport]:
-    """Run a crawl by several processes, led by this one; its result has the statistics of all of them. A checkpoint.
+    """Run a crawl in several processes, with this one as the leader. A checkpoint.
+
+    The result has the statistics of all processes.
 
     Args:
         entry: The crawl.
         count: The number of processes, this one included.
-        words: The arguments of a worker after its job: the spider and the command line's options.
+        words: The arguments of a worker after its job: the spider and the options of the command line.
         crawl_with: Runs the crawl of this process.
-        shown: Returns the view of a crawl for a source of its progress.
+        shown: Returns the watchers that show a crawl, given the function that returns its progress.
         console: Standard error.
 
     Returns:
         The reports of the scopes.
 
     Raises:
-        UsageError: There is no program of a server, the job was made without one, or the system has no Unix sockets.
-        JobError: A process is using the job; its server does not start, or ends again and again.
+        UsageError: If no server program is installed, the job was created without a server, or the system has no Unix
+            sockets.
+        JobError: If another process uses the job, or its server does not start or ends again and again.
     """
     if os.name != "posix":
         raise UsageError("--processes needs a Unix system: elsewhere run `trawl crawl SPIDER --job URL` so many times")
@@ -474,7 +478,7 @@ async def lead(
     async with AsyncExitStack() as stack:
         if not url.startswith(SCHEMES):
             server = await stack.enter_async_context(open_local_server(Path(url) if url else None))
-            durability = durability if url else "fast"  # nothing of it outlives the command
+            durability = durability if url else "fast"  # the job is removed at the end of the command
             url, lifeline = server.url, server.lifeline
         entry.settings = load(*entry.layers, Layer("--processes", {"JOB_DIR": url, "JOB_DURABILITY": durability}))
         workers = WorkerPool(["worker", "--job-durability", durability, *words], count, url, lifeline, console)
@@ -489,7 +493,7 @@ _OF_THE_END = ("finish_reason", "start_time", "finish_time")
 
 
 def together(parts: Sequence[Progress]) -> Progress:
-    """Return the progress of several processes as one, at the instant of the first."""
+    """Return the sum of the progress of several processes, at the time of the first."""
     waiting = [words for part in sorted(parts, key=lambda part: -part.held) for words in part.waiting]
     names = ("pages", "items", "queued", "in_flight", "errors", "held")
     sums = {name: sum([getattr(part, name) for part in parts]) for name in names}

@@ -1,4 +1,4 @@
-"""The command ``trawl check``: errors in spiders, and in the settings around them, found without running anything."""
+"""The command ``trawl check``: finds errors in spiders and their settings without running a crawl."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def check_spider(
 
     Args:
         spider: The class.
-        is_moved: Its crawl is that of a spider that was written for Scrapy.
-        settings: The settings of such a crawl: with them the project around the spider is looked at too.
+        is_moved: Whether the spider is treated as one written for Scrapy.
+        settings: The settings of its crawl. If the spider is moved, they are needed to check its project too.
     """
     source = SpiderSource(spider)
     found = {
@@ -67,22 +67,22 @@ def check_spider(
 
 
 def check_work(spider: type[Spider]) -> list[CheckMessage]:
-    """Return the errors by which a spider sends nothing or loses what it makes, by line."""
+    """Return the errors that keep a spider from sending requests or that lose its outputs, by line."""
     source = SpiderSource(spider)
     return sorted({*check_starts(spider, source), *check_outputs(spider, source, callbacks_of(spider, source))})
 
 
 def check_imports(path: str) -> Iterator[CheckMessage]:
-    """Yield the change that each import of Scrapy in a file needs; nothing for a file that can't be read."""
+    """Yield the necessary change for each import of Scrapy in a file. A file that can't be read is skipped."""
     try:
         found = changes(Path(path).read_text("utf-8"))
-    except (OSError, SyntaxError, ValueError):  # a class that no file has
+    except (OSError, SyntaxError, ValueError):  # the class may have no file
         return
     yield from (CheckMessage(path, change.line, str(change)) for change in found)
 
 
 def check_parts(settings: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a sentence for each import path in ``settings`` that can't be loaded or taken out, or imports Twisted.
+    """Yield a sentence for each import path in ``settings`` that can't be loaded or removed, or imports Twisted.
 
     Names without a dot are skipped.
     """
@@ -109,8 +109,8 @@ def check_command(targets: Sequence[str]) -> int:
     """Check the spiders in ``targets`` and print one line for each error, ``FILE:LINE: message``.
 
     Returns:
-        The exit status. What only differs from Scrapy goes to standard error, and is nothing wrong. A target without a
-        spider, and a spider, or any file of a folder, that imports Scrapy are wrong usage, as for ``trawl crawl``.
+        The exit status. Differences from Scrapy are printed to standard error and do not count as errors. It is USAGE
+        if a target has no spider or if a file imports Scrapy, as for ``trawl crawl``.
     """
     spiders = 0
     wrong: list[str] = []
@@ -133,13 +133,14 @@ def check_command(targets: Sequence[str]) -> int:
                 differing += _hidden(spider, settings)
                 for finding in check_spider(spider, is_moved=moved, settings=settings):
                     (wrong if finding.is_wrong else differing).append(str(finding))
-    for place in filter(Path.is_dir, map(Path, targets)):  # once the spiders' folders are on sys.path
+    # After loading the spiders, which adds their folders to sys.path.
+    for place in filter(Path.is_dir, map(Path, targets)):
         imports = [str(finding) for path in files_in(place) for finding in check_imports(str(path))]
         status = USAGE if imports else status
         wrong += imports
     for line in dict.fromkeys(differing):
         typer.echo(printable(line), err=True)
-    for line in dict.fromkeys(wrong):  # what several spiders share is told once
+    for line in dict.fromkeys(wrong):  # report an error that several spiders share once
         typer.echo(printable(line))
     if not wrong:
         typer.echo(f"{spiders} spider{'' if spiders == 1 else 's'}: nothing wrong")
@@ -147,9 +148,9 @@ def check_command(targets: Sequence[str]) -> int:
 
 
 def _files(target: str) -> list[str]:
-    """Return the files in a folder that have spiders, or can't be parsed.
+    """Return the files in a folder that have spiders or can't be parsed.
 
-    None for an ``__init__.py`` without one (``spiders/*.py`` has it).
+    An ``__init__.py`` without a spider is skipped, because ``spiders/*.py`` includes it.
     """
     place = Path(target)
     if place.is_dir():
@@ -159,7 +160,7 @@ def _files(target: str) -> list[str]:
 
 
 def _is_moved(spider: type[Spider]) -> bool:
-    """Return what the settings say; the spider's imports say it where these are wrong, which is reported elsewhere."""
+    """Return whether the settings treat the spider as moved. If they are wrong, the spider's imports decide."""
     try:
         return is_moved_crawl(*ambient(spider=spider), of_spider(spider))
     except (SettingsError, PartLoadError):
@@ -167,7 +168,7 @@ def _is_moved(spider: type[Spider]) -> bool:
 
 
 def _settings_of(spider: type[Spider]) -> Settings | None:
-    """Return the settings of a crawl; None where they are wrong, which is reported elsewhere."""
+    """Return the settings of a crawl; None if they are wrong, which another check reports."""
     try:
         return load(*ambient(spider=spider), of_spider(spider))
     except (SettingsError, PartLoadError):
@@ -175,7 +176,7 @@ def _settings_of(spider: type[Spider]) -> Settings | None:
 
 
 def _around(spider: type[Spider], moved: bool, settings: Settings | None) -> Iterator[str]:
-    """Yield errors in the settings around the spider, and in the parts that all its settings name."""
+    """Yield errors in the settings around the spider, and in the classes and functions that its settings name."""
     own = Layer("own_settings", {}, own=getattr(spider, "own_settings", None) or {}, is_moved=moved)
     try:
         load(own)
@@ -194,8 +195,8 @@ def _around(spider: type[Spider], moved: bool, settings: Settings | None) -> Ite
 
 
 def _hidden(spider: type[Spider], settings: Settings | None) -> list[str]:
-    """Return a sentence for each setting that another one hides, with the spider's name."""
-    with suppress(SettingsError):  # a wrong download_delay is reported elsewhere
+    """Return a sentence with the spider's name for each setting that another setting hides."""
+    with suppress(SettingsError):  # another check reports a wrong download_delay
         delay = getattr(spider, "download_delay", None)
         found = [] if settings is None else without_effect(settings, delay, is_whole=False)
         name = getattr(spider, "name", None) or spider.__name__
@@ -205,7 +206,7 @@ def _hidden(spider: type[Spider], settings: Settings | None) -> list[str]:
 
 @contextmanager
 def _warned_once() -> Iterator[None]:
-    """Print warnings about settings once: a check loads the settings several times."""
+    """Print each warning about settings once, although a check loads the settings several times."""
     collector = _WarningCollector()
     settings = logging.getLogger("trawl.settings")
     propagates, settings.propagate = settings.propagate, False
@@ -220,7 +221,7 @@ def _warned_once() -> Iterator[None]:
 
 
 class _WarningCollector(logging.Handler):
-    """Collects log messages, each once."""
+    """Collects log messages without duplicates."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)

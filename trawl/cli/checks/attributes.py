@@ -1,6 +1,7 @@
-"""Checks of a spider's attributes: settings, start URLs, domains, rules, and a place to start.
+"""Checks of a spider's attributes: settings, start URLs, domains and rules.
 
-Only :mod:`trawl.cli.checks` imports this: these checks read the class, :mod:`trawl.cli.checks.methods` the methods.
+Only :mod:`trawl.cli.checks` imports this. These checks read the class, and :mod:`trawl.cli.checks.methods` reads the
+methods.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _ATTRIBUTES = (
 )
 
 _ALIKE = 0.85
-"""From this likeness on (difflib's ratio) an attribute is taken for another one misspelled."""
+"""Minimum similarity (difflib's ratio) for an attribute to count as a misspelling of a known attribute."""
 
 
 def has_no_start(spider: type[Spider]) -> bool:
@@ -41,7 +42,7 @@ def has_no_start(spider: type[Spider]) -> bool:
 
 
 def check_starts(spider: type[Spider], source: SpiderSource) -> Iterator[CheckMessage]:
-    """Report what keeps a spider from sending requests or from parsing start URLs."""
+    """Report errors that keep a spider from sending requests or from parsing start URLs."""
     used = _used(source)
     yield from _misspelled(spider, source, used)
     if _gives_no_start(spider):
@@ -67,7 +68,10 @@ def _gives_no_start(spider: type[Spider]) -> bool:
 
 
 def _is_forgotten(spider: type[Spider], source: SpiderSource, used: set[str]) -> bool:
-    """Return True if start URLs are missing by mistake: an empty list is meant, and a method or signal may fill it."""
+    """Return True if start URLs seem to be forgotten.
+
+    They are not if the spider sets them, or other code may set them.
+    """
     urls = _urls_of(spider)
     return not source.is_own(urls) and not used & {urls, "spider_idle", "setattr", "__dict__"}
 
@@ -95,7 +99,7 @@ def _parse(spider: type[Spider], source: SpiderSource, used: set[str]) -> Iterat
 
 
 def _misspelled(spider: type[Spider], source: SpiderSource, used: set[str]) -> Iterator[CheckMessage]:
-    """Report unused attributes spelled almost like one that a crawl reads."""
+    """Report unused attributes whose names are similar to an attribute that a crawl reads."""
     kinds = [kind for kind in (Spider, SitemapSpider, CrawlSpider) if issubclass(spider, kind)]
     for name in sorted(source.attributes()):
         if name in used or any(hasattr(kind, name) for kind in kinds) or inspect.isroutine(getattr(spider, name, None)):
@@ -139,14 +143,14 @@ def check_attributes(spider: type[Spider], source: SpiderSource, *, is_moved: bo
 
 
 def _told_elsewhere(warning: str) -> None:
-    """Say nothing: the settings of the crawl are loaded too, and tell it."""
+    """Drop a warning, because loading the crawl's settings logs it too."""
 
 
 def _settings(spider: type[Spider], source: SpiderSource, *, is_moved: bool) -> Iterator[CheckMessage]:
     attribute = "update_settings" if source.is_own("update_settings") else "custom_settings"
     try:
         given = of_spider(spider)
-    except Exception as error:  # update_settings() is the user's own
+    except Exception as error:  # update_settings() is user code and may raise anything
         own = error.__cause__ if isinstance(error, PartLoadError) else error
         yield CheckMessage(*source.location(attribute), f"{attribute}: {own}")
         return
@@ -167,8 +171,8 @@ def _settings(spider: type[Spider], source: SpiderSource, *, is_moved: bool) -> 
 
 
 def _declared_around(spider: type[Spider]) -> Iterator[Layer]:
-    """Yield the user's own settings that are declared around a spider, which it may set too."""
-    with suppress(SettingsError):  # told of the file that is wrong
+    """Yield the user's own settings that are declared outside the spider. The spider may set them too."""
+    with suppress(SettingsError):  # another check reports the wrong file
         yield from (Layer(layer.source, {}, own=layer.own) for layer in ambient(spider=spider))
 
 
@@ -273,6 +277,6 @@ def _misfit(function: Callable[..., Any], given: list[None], by_name: Mapping[st
         inspect.signature(function).bind(*given, **by_name)
     except TypeError as error:
         return f"{shown or repr(function)} can't be called: {error}"
-    except ValueError:  # a function without a signature, of C
+    except ValueError:  # a C function may have no signature
         return ""
     return ""

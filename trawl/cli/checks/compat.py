@@ -1,8 +1,8 @@
-"""Checks of a whole project that was written for Scrapy: what its code and its settings meet that differs here.
+"""Checks of a project that was written for Scrapy: code and settings that behave differently in trawl.
 
-The files are those of the spider, of the parts that its settings name, and of what these import from the project. Each
-rule is a difference that is not removed for moved crawls: where the code or the settings meet it, a line says so.
-One reader goes through each file once; a rule is a few lines of it.
+The checks read the files of the spider, of the classes that its settings name, and of the project's modules that these
+import. Each rule covers a difference that remains for moved crawls, and reports every line that is affected. One reader
+visits each file once. A rule is a few lines of the reader.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _SETTINGS: Mapping[str, str] = {
     "DEPTH_LIMIT": f"{_ORDER} be too deep: here a page has the depth of the shortest way to it",
     "ROBOTSTXT_OBEY": "nothing is sent to a site whose robots.txt can't be read (5xx, no connection); Scrapy goes on",
 }
-"""Settings that act in another way here, to how."""
+"""Settings that behave differently in trawl, with the difference."""
 
 _ROBOTS = (
     "ROBOTSTXT_OBEY is true unless it is set, and false in Scrapy: pages that a robots.txt forbids are not fetched, "
@@ -65,7 +65,7 @@ _DEFAULTS: Mapping[str, object] = {
     "ROBOTSTXT_OBEY": False,
     "USER_AGENT": "Scrapy/VERSION (+https://scrapy.org)",
 }
-"""Scrapy's defaults (2.19) of settings that have another here, where code that reads one may go another way."""
+"""Defaults of Scrapy 2.19 that differ from trawl's, for settings whose value may change what the user's code does."""
 
 _TEXT = "header values are str, which equal their bytes; this needs real bytes: write .encode() behind the value"
 _NO_B = "header values are str, not bytes; remove the b before the quotes"
@@ -82,7 +82,7 @@ _STATISTICS = (
     *("downloader/request_bytes", "downloader/request_method_count/", "item_dropped_reasons_count/"),
     *("retry/reason_count/", "scheduler/dequeued", "scheduler/enqueued", "scheduler/unserializable"),
 )
-"""Scrapy's statistics that are not kept, by how their names begin."""
+"""Prefixes of Scrapy's statistics that trawl does not keep."""
 
 _ALL_STATISTICS = "get_stats() has trawl's names; get_value() finds a statistic by Scrapy's name too"
 
@@ -93,7 +93,7 @@ _UNUSED_META = frozenset(
         *("redirect_ttl", "verbatim_url"),
     )
 )
-"""Scrapy's keys of ``meta`` that are neither looked at nor told."""
+"""Scrapy's keys of ``meta`` that trawl neither reads nor sets."""
 
 _NO_ERRBACK = (
     "errbacks are not called for what may not be asked for ({why}), which ends as RequestDropped and is counted; "
@@ -128,7 +128,7 @@ _OF_BYTES = frozenset({"BytesIO", "b64decode", "b64encode", "crc32", "md5", "sha
 
 
 def check_compat(spider: type[Spider], settings: Settings) -> Iterator[CheckMessage]:
-    """Report what the code and the settings of a project meet that is different from Scrapy.
+    """Report the code and settings of a project that behave differently than in Scrapy.
 
     Args:
         spider: The spider's class, which was written for Scrapy.
@@ -157,13 +157,13 @@ def check_compat(spider: type[Spider], settings: Settings) -> Iterator[CheckMess
 
 
 def _parts(settings: Settings) -> Iterator[Any]:
-    """Load the parts of the settings, which the crawl is about to load."""
+    """Load the classes and functions that the settings name, as the crawl will do."""
     named = [
         (entry, setting) for setting in PART_LISTS for entry, order in settings[setting].items() if order is not None
     ]
     for entry, setting in [*named, *((settings[setting], setting) for setting in _CLASSES)]:
         if entry and not (isinstance(entry, str) and ("." not in entry or entry.startswith("scrapy."))):
-            with suppress(SettingsError, PartLoadError):  # the crawl says so
+            with suppress(SettingsError, PartLoadError):  # the crawl reports it
                 yield load_object(entry, setting)
 
 
@@ -171,13 +171,14 @@ def _differing_settings(spider: type[Spider], settings: Settings) -> Iterator[Ch
     for name, words in _SETTINGS.items():
         if settings[name] and settings.source(name) != DEFAULT:
             yield CheckMessage(*line_of(name, settings.source(name), spider), f"{name}: {words}", is_wrong=False)
-    was_written = settings.source("SCRAPY_COMPAT") != MOVED_DEFAULT  # by `settings --move`, which tells of this one too
+    # True for a file from `settings --move`, which also reports ROBOTSTXT_OBEY.
+    was_written = settings.source("SCRAPY_COMPAT") != MOVED_DEFAULT
     if settings["ROBOTSTXT_OBEY"] and settings.source("ROBOTSTXT_OBEY") == DEFAULT and not was_written:
         yield CheckMessage(*SpiderSource(spider).home(), _ROBOTS, is_wrong=False)
 
 
 def _guards(spider: type[Spider], settings: Settings) -> bool:
-    """Return whether requests to the user's own network are refused, as far as the spider's class tells."""
+    """Return whether requests to the user's own network are refused, according to settings and start URLs."""
     guard = AddressGuard(settings["ALLOW_PRIVATE_ADDRESSES"])
     given = spider.start_urls
     return not guard.is_open and not any(
@@ -186,7 +187,7 @@ def _guards(spider: type[Spider], settings: Settings) -> bool:
 
 
 def _opens(guard: AddressGuard, url: object) -> bool:
-    """Return whether a URL, as a start URL, opens the user's own network to a crawl."""
+    """Return whether a URL would open the user's own network to a crawl if it were a start URL."""
     try:
         return isinstance(url, str) and url.startswith(_HTTP) and guard.note_start(normalize_url(url))
     except ValueError:
@@ -194,7 +195,7 @@ def _opens(guard: AddressGuard, url: object) -> bool:
 
 
 def _own_network(settings: Settings) -> Iterator[CheckMessage]:
-    """Report settings of the project's own that name an address in the user's network, in what `--move` wrote."""
+    """Report the project's own settings whose value is an address in the user's network."""
     for name, value in settings.own.items():
         if _opens(AddressGuard(), value):
             place = line_of(name, settings.source("SCRAPY_COMPAT"))
@@ -205,7 +206,7 @@ class _Reader(ast.NodeVisitor):
     """Reads one file.
 
     Attributes:
-        found: Lines, with what is different there, and whether it is to be changed.
+        found: Lines, each with the difference and whether the code must be changed.
     """
 
     def __init__(
@@ -239,7 +240,7 @@ class _Reader(ast.NodeVisitor):
         self.found.append((node.lineno, words, is_wrong))
 
     def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
-        """Look into a function, with the names that hold values of headers in it."""
+        """Check a function, after collecting its variables that hold header values."""
         if node.name == "handle_referer":
             self._tell(node, _NEVER, is_wrong=True)
         outside, self._values = self._values, self._values | _assigned(ast.walk(node), is_of_headers)
@@ -249,13 +250,13 @@ class _Reader(ast.NodeVisitor):
     visit_AsyncFunctionDef = visit_FunctionDef
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
-        """Look for request classes of the project's own, which a job can't store."""
+        """Look for the project's own request classes, which a job can't store."""
         if self._settings["JOB_DIR"] and any(_last(base) in REQUESTS for base in node.bases):
             self._tell(node, _OWN_REQUEST)
         self.generic_visit(node)
 
     def visit_Constant(self, node: ast.Constant) -> None:
-        """Look for the names of keys that are not counted as in Scrapy."""
+        """Look for names of keys and statistics that trawl does not count as Scrapy does."""
         if node.value == "retry_times" and _repeats_refusals(self._settings):
             self._tell(node, _TRIES)
         if not isinstance(node.value, str):
@@ -268,7 +269,7 @@ class _Reader(ast.NodeVisitor):
             self._tell(node, _OWN_NETWORK.format(url=node.value))
 
     def visit_Try(self, node: ast.Try) -> None:
-        """Look for code that counts on Request() to refuse what is not fetched."""
+        """Look for code that expects Request() to raise ValueError for URLs that can't be fetched."""
         caught = {_last(each) for handler in node.handlers for each in _caught(handler)}
         calls = [each for part in node.body for each in ast.walk(part) if isinstance(each, ast.Call)]
         if "ValueError" in caught and (made := [each for each in calls if _last(each.func) in REQUESTS]):
@@ -276,14 +277,14 @@ class _Reader(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_Assign(self, node: ast.Assign) -> None:
-        """Look at start URLs."""
+        """Check start URLs."""
         if any(_last(target) == "start_urls" for target in node.targets):
             for each in getattr(node.value, "elts", ()):
                 self._url(each)
         self.generic_visit(node)
 
     def _url(self, node: ast.expr) -> None:
-        """Tell of a URL that has another form here."""
+        """Report a URL that trawl normalizes differently than Scrapy."""
         is_url = isinstance(node, ast.Constant) and str(node.value).startswith(_HTTP)
         if is_url and (words := _other_form(str(getattr(node, "value", "")))):
             self._tell(node, words)
@@ -292,17 +293,17 @@ class _Reader(ast.NodeVisitor):
         """Look for errbacks."""
         if node.arg == "errback" and self._forbids and not _is_none(node.value):
             self._tell(node.value, _NO_ERRBACK.format(why=self._forbids))
-            self._forbids = ""  # once a file
+            self._forbids = ""  # report this once per file
         self.generic_visit(node)
 
     def visit_Dict(self, node: ast.Dict) -> None:
-        """Look for keys of meta: a dict is often made first, and given then."""
+        """Look for keys of meta, because a dict is often created before the request."""
         for key in node.keys:
             self._key_of_meta(key)
         self.generic_visit(node)
 
     def visit_Compare(self, node: ast.Compare) -> None:
-        """Look for requests that are compared as objects."""
+        """Look for requests that are compared by identity."""
         sides = [node.left, *node.comparators]
         is_same = any(isinstance(each, ast.Is | ast.IsNot) for each in node.ops)
         if is_same and not any(map(_is_none, sides)) and any(_dotted(side)[-1:] == ["request"] for side in sides):
@@ -310,7 +311,7 @@ class _Reader(ast.NodeVisitor):
         self.generic_visit(node)
 
     def _key_of_meta(self, key: ast.expr | None, holder: ast.expr | None = None) -> None:
-        """Tell of one key of ``meta`` that is written, or that is read from ``holder``."""
+        """Report a key of ``meta`` that has no effect, whether it is set in a dict or read from ``holder``."""
         name = key.value if isinstance(key, ast.Constant) else None
         if name in _UNUSED_META:
             self._tell(key, f"the key {name!r} of meta is neither looked at nor told")
@@ -320,7 +321,7 @@ class _Reader(ast.NodeVisitor):
             self._tell(key, _WHOLE_PROXY)
 
     def visit_Subscript(self, node: ast.Subscript) -> None:
-        """Look for settings that are read without being set."""
+        """Look for settings that the code reads but the project does not set."""
         if _last(node.value) == "settings":
             self._read(node.slice)
         if _last(node.value) == "meta":
@@ -329,14 +330,14 @@ class _Reader(ast.NodeVisitor):
         self.generic_visit(node)
 
     def _cookie(self, holder: ast.expr, key: ast.expr) -> None:
-        """Tell where ``response.request.headers`` are asked for the Cookie."""
+        """Report code that reads the Cookie from ``response.request.headers``."""
         name = key.value if isinstance(key, ast.Constant) else ""
         name = name.decode("latin-1") if isinstance(name, bytes) else name
         if _dotted(holder)[-3:] == ["response", "request", "headers"] and str(name).lower() == "cookie":
             self._tell(key, _NO_COOKIE)
 
     def visit_Call(self, node: ast.Call) -> None:
-        """Look for settings that are read, and for values of headers that are used as real bytes."""
+        """Look for calls that read settings, and for header values that are used as real bytes."""
         function = node.func
         if isinstance(function, ast.Attribute):
             if function.attr.startswith("get") and _last(function.value) == "settings" and len(node.args) == 1:
@@ -360,20 +361,21 @@ class _Reader(ast.NodeVisitor):
         if _last(function) in _OF_BYTES and any(map(self._is_value, node.args)):
             self._tell(node, _TEXT, is_wrong=True)
         first = node.args[0] if node.args else None
-        is_of_message = isinstance(first, ast.Attribute) and _last(first.value) != "self"  # not a spider's own
+        # Exclude the spider's own attribute `headers`.
+        is_of_message = isinstance(first, ast.Attribute) and _last(first.value) != "self"
         if _last(function) == "dict" and is_of_message and _last(first) == "headers":
             self._tell(node, _ONE_VALUE, is_wrong=True)
         self.generic_visit(node)
 
     def _request(self, node: ast.Call) -> None:
-        """Look at the arguments of a request that is made."""
+        """Check the arguments of a new request."""
         for each in [*node.args[:1], *(keyword.value for keyword in node.keywords if keyword.arg == "url")]:
             self._url(each)
         if len(node.args) > _POSITIONAL:
             self._tell(node, _BY_KEYWORD.format(name=_last(node.func)), is_wrong=True)
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
-        """Look for names of Scrapy's that are not here: ``scrapy.shell.inspect_response``, ``crawler.engine.slot``."""
+        """Look for Scrapy's names that trawl does not have, such as ``scrapy.shell.inspect_response``."""
         dotted = _dotted(node)
         if dotted and dotted[0] in self._faces:
             if words := _absent(dotted[1:]):
@@ -404,21 +406,21 @@ class _Reader(ast.NodeVisitor):
 
 
 def _repeats_refusals(settings: Settings) -> bool:
-    """Return False where a retry middleware of the project's own counts every try, and where nothing is a refusal."""
+    """Return False if the project's own retry middleware counts every attempt, or if nothing counts as a refusal."""
     names = ("retry", "scrapy.downloadermiddlewares.retry.RetryMiddleware")
     is_replaced = any(settings["DOWNLOADER_MIDDLEWARES"].get(name, 0) is None for name in names)
     return bool(settings["BACKOFF_HTTP_CODES"] or settings["BACKOFF_EXCEPTIONS"]) and not is_replaced
 
 
 def _other_form(url: str) -> str:
-    """Say which form a URL has here, if that is another than in Scrapy; "" if it is the same, or is completed later."""
-    if "%" in url or "{" in url:  # completed by format(), or by an operator
+    """Return a sentence if trawl normalizes a URL differently than Scrapy; otherwise, or for a template, ""."""
+    if "%" in url or "{" in url:  # a template for format() or the % operator
         return ""
     try:
         here, there = without_fragment(normalize_url(url)), without_fragment(safe_url_string(url))
     except ValueError:
         return ""
-    if lacks_path(url):  # a response shows it so
+    if lacks_path(url):  # response.url keeps the missing slash
         here = here[:-1]
     if here == there or safe_url_string(here) == there:
         return ""
@@ -426,14 +428,14 @@ def _other_form(url: str) -> str:
 
 
 def _caught(handler: ast.ExceptHandler) -> Sequence[ast.expr]:
-    """Return what a handler names, one by one."""
+    """Return the exceptions that a handler names."""
     if handler.type is None:
         return ()
     return handler.type.elts if isinstance(handler.type, ast.Tuple) else (handler.type,)
 
 
 def _proxies(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
-    """Yield what is given for ``proxy`` in a dict, or assigned to it: no request is sent to that address itself."""
+    """Yield values for a key ``proxy``, because no request is sent to the proxy's address itself."""
     for node in nodes:
         if isinstance(node, ast.Dict):
             yield from (value for key, value in zip(node.keys, node.values, strict=True) if _is_text(key, "proxy"))
@@ -452,7 +454,7 @@ def _is_none(node: ast.expr) -> bool:
 
 
 def _assigned(nodes: Iterable[ast.AST], is_it: Callable[[ast.expr], bool]) -> set[str]:
-    """Return the names that such a value is assigned to."""
+    """Return the variables to which a value is assigned that ``is_it`` accepts."""
     found = [node for node in nodes if isinstance(node, ast.Assign) and is_it(node.value)]
     return {target.id for node in found for target in node.targets if isinstance(target, ast.Name)}
 
@@ -462,12 +464,12 @@ def _is_pattern_of_bytes(node: ast.expr) -> bool:
 
 
 def _last(node: ast.AST | None) -> str:
-    """Return the last name of ``a.b.c``; "" for what is neither a name nor an attribute."""
+    """Return the last name of ``a.b.c``; "" if the node is neither a name nor an attribute."""
     return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
 
 
 def _dotted(node: ast.expr) -> list[str]:
-    """Return the names of ``a.b.c``; none where it begins with something else."""
+    """Return the names of ``a.b.c``; an empty list if the expression does not start with a name."""
     names: list[str] = []
     while isinstance(node, ast.Attribute):
         names.insert(0, node.attr)
@@ -485,7 +487,7 @@ def _absent(names: list[str]) -> str:
         except AttributeError as error:
             if not isinstance(found, ModuleType):
                 return str(error) if isinstance(found, type) else ""
-        except ImportError:  # advice on a name of Scrapy's
+        except ImportError:  # the error is the advice for a name of Scrapy
             pass
         try:
             found = import_module(f"{found.__name__}.{name}")

@@ -1,6 +1,6 @@
-"""Checks that a crawl's classes can be made, by making them as a crawl does.
+"""Checks that a crawl can create its classes, by creating them as a crawl does.
 
-A module of its own because it is the only check that runs user code; :mod:`trawl.cli.checks` is its only importer.
+The module is separate because this is the only check that runs user code. Only :mod:`trawl.cli.checks` imports it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _UNTOUCHED = {
     "THROTTLING_SHARED": False,
     "WARC_FILE": "",
 }
-"""Settings of a crawl that is only tried: it opens no file."""
+"""Settings of a crawl that is only tried. It opens no files."""
 
 _SINGLE = (
     *("DUPEFILTER_CLASS", "REQUEST_FINGERPRINTER_CLASS", "RETRY_PREDICATE", "SOFT_BLOCK_DETECTOR"),
@@ -50,11 +50,11 @@ _SINGLE = (
 
 
 def check_made(spider: type[Spider]) -> Iterator[str]:
-    """Yield a sentence for the spider, and for each part its settings name, that a crawl would refuse to make.
+    """Yield a sentence for the spider, and for each class its settings name, if a crawl could not create it.
 
-    The parts are made by the code that a crawl makes them with, one after the other, in a crawl that is not started. A
-    spider that needs arguments is replaced by one without its own constructor; an error of a part's own code may then
-    be that constructor's, and is not reported.
+    The code of a crawl creates the classes one by one, without starting a crawl. If a spider needs arguments, it is
+    replaced by a copy without its constructor. Errors in other user code may then be caused by the missing constructor,
+    so they are not reported.
     """
     layers = (*ambient(spider=spider), of_spider(spider))
     settings, defaults = load(*layers, tell=_ignore), load()
@@ -67,7 +67,7 @@ def check_made(spider: type[Spider]) -> Iterator[str]:
     entries += [("THROTTLING_SCOPES", {id: scope}) for id, scope in settings["THROTTLING_SCOPES"].items()]
     tried = spider if accepts_arguments(spider, 0) else _bare(spider)
     if tried is spider and (error := _refusal(spider, layers, without)) is not None:
-        if type(error) is not UsageError:  # of an attribute: check_attributes() reports it with its line
+        if type(error) is not UsageError:  # check_attributes() reports errors in attributes with their line
             yield from _sentences(error)
         tried = _bare(spider)
     for name, value in entries:
@@ -79,7 +79,7 @@ def check_made(spider: type[Spider]) -> Iterator[str]:
 
 
 def _refusal(spider: type[Spider], layers: Sequence[Layer], parts: Mapping[str, object]) -> Exception | None:
-    """Return the error with which a crawl with only these parts can't be made; None if it can."""
+    """Return the error that creating a crawl with only these classes raises; None if it raises none."""
     settings = load(*layers, Layer("trawl check", {**_UNTOUCHED, **parts}), tell=_ignore)
     disabled, logging.root.manager.disable = logging.root.manager.disable, logging.CRITICAL
     try:
@@ -103,7 +103,7 @@ def _sentences(error: Exception, setting: str = "") -> Iterator[str]:
 
 
 def _bare(spider: type[Spider]) -> type[Spider]:
-    """Return the spider without its own constructor and start."""
+    """Return a copy of the spider without its own constructor and start URLs."""
     ours = next(kind for kind in spider.__mro__ if kind.__module__.partition(".")[0] == "trawl")
     changes = {
         "__init__": vars(ours).get("__init__", Spider.__init__),
@@ -115,7 +115,7 @@ def _bare(spider: type[Spider]) -> type[Spider]:
 
 
 async def _wrong_feeds(spider: type[Spider], settings: Settings) -> list[Exception]:
-    """Return the errors of feeds: their exporters are made, their files are not opened. A checkpoint."""
+    """Return the errors of feeds. Their exporters are created, but their files are not opened. A checkpoint."""
     await trio.lowlevel.checkpoint()
     now, found = datetime.now(UTC), []
     for path, given in settings["FEEDS"].items():
@@ -129,4 +129,4 @@ async def _wrong_feeds(spider: type[Spider], settings: Settings) -> list[Excepti
 
 
 def _ignore(warning: str) -> None:
-    """Say nothing: another check reports it."""
+    """Drop a warning, because another check reports it."""

@@ -1,7 +1,7 @@
-"""Checks of a spider's methods: callbacks and their annotations, outputs that get lost, calls that fail or block.
+"""Checks of a spider's methods: callbacks and their annotations, lost outputs, calls that fail or block.
 
-Only :mod:`trawl.cli.checks` imports this: these checks read what methods call, :mod:`trawl.cli.checks.attributes`
-what the class says.
+Only :mod:`trawl.cli.checks` imports this. These checks read the calls in methods, and
+:mod:`trawl.cli.checks.attributes` reads the attributes of the class.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _LATER = (Awaitable, Coroutine)
 
 
 def check_annotations(spider: type[Spider], source: SpiderSource, callbacks: Iterable[str]) -> Iterator[CheckMessage]:
-    """Report annotations that do not fit what a callback is, or items that are not the spider's."""
+    """Report annotations that do not fit the kind of callback, or that name items of another type than the spider's."""
     items = item_type_of(spider)
     for name in callbacks:
         function = inspect.getattr_static(spider, name)
@@ -86,10 +86,10 @@ def item_type_of(spider: type) -> Any:
 
 
 def _returned(function: Callable[..., Any]) -> Any:
-    """The annotation of what a function returns; empty where there is none, or it names what is not there."""
+    """Return the return annotation of a function; ``empty`` if there is none or it can't be evaluated."""
     try:
         return get_type_hints(function).get("return", inspect.Parameter.empty)
-    except Exception:  # a name that only a type checker sees; whatever else is in a text that is evaluated
+    except Exception:  # a name that only type checkers see, or any error in an evaluated string
         return inspect.Parameter.empty
 
 
@@ -105,7 +105,7 @@ def _shape_problem(function: Callable[..., Any], annotation: Any) -> str:
 
 
 def _outputs(annotation: Any) -> Iterator[Any]:
-    """Return the types of the single outputs in what a callback returns."""
+    """Yield the types of single outputs in a return annotation."""
     origin, args = get_origin(annotation), get_args(annotation)
     if origin in (Union, types.UnionType):
         for member in args:
@@ -150,8 +150,8 @@ class _Use:
         path: The file.
         line: The line.
         role: ``callback`` or ``errback``.
-        name: The method of ``self``; "" if a string is given.
-        text: The string given instead of a method; "" if none is.
+        name: The method of ``self``; "" if the argument is a string.
+        text: The string given instead of a method; "" if the argument is a method.
         by_name: The names in ``cb_kwargs``; None if they are not literals.
     """
 
@@ -164,7 +164,7 @@ class _Use:
 
 
 def check_callbacks(spider: type[Spider], source: SpiderSource) -> Iterator[CheckMessage]:
-    """Report callbacks of requests that do not exist, or can't be called with their arguments."""
+    """Report callbacks of requests that do not exist or can't be called with their arguments."""
     assigned = _assigned(source)
     for use in _uses(source):
         if use.text:
@@ -179,7 +179,7 @@ def check_callbacks(spider: type[Spider], source: SpiderSource) -> Iterator[Chec
 
 
 def callbacks_of(spider: type[Spider], source: SpiderSource) -> list[str]:
-    """Return the names of the user's methods that get responses, sorted."""
+    """Return the sorted names of the user's methods that receive responses."""
     names = {use.name for use in _uses(source) if use.role == "callback"}
     if issubclass(spider, CrawlSpider):
         given = [getattr(rule, "callback", None) for rule in spider.rules]
@@ -252,7 +252,7 @@ def _problem(spider: type[Spider], use: _Use) -> str:
     if use.by_name is None or not inspect.isfunction(function):
         return ""
     try:
-        # A request may be changed after it is made (`request.cb_kwargs["x"] = ...`): what is missing may come yet.
+        # Missing arguments are not errors, because code may add them later (`request.cb_kwargs["x"] = ...`).
         inspect.signature(function).bind_partial(None, None, **dict.fromkeys(use.by_name))
     except TypeError as error:
         return str(error)
@@ -281,7 +281,7 @@ _BLOCKING: Mapping[str, str] = {
         for driver in _DRIVERS
     },
 }
-"""Calls that block, with what to use instead."""
+"""Calls that block, with their replacements."""
 
 _BROWSER_IMPORT = re.compile(
     r"^\s*(?:from|import)\s+(?:selenium|undetected_chromedriver|splinter|playwright\.sync_api)", re.MULTILINE
@@ -293,7 +293,7 @@ _OF_A_BROWSER = frozenset(
         *("page.goto", "self.page.goto", "tab.goto"),
     )
 )
-"""Calls that block if the file uses a browser and they are not awaited."""
+"""Calls that block if the file uses a browser and the call is not awaited."""
 
 
 _KINDS: Mapping[str, Callable[[object], bool]] = {
@@ -304,7 +304,7 @@ _KINDS: Mapping[str, Callable[[object], bool]] = {
 
 
 def _kinds_of(spider: type[Spider], source: SpiderSource) -> dict[str, str]:
-    """Return those of the spider's own methods that are of :data:`_KINDS`, each with its kind."""
+    """Return the spider's methods that are generators or coroutines, each with its name in :data:`_KINDS`."""
     kinds: dict[str, str] = {}
     for method in source.methods():
         name = method.node.name
@@ -321,7 +321,7 @@ def check_outputs(spider: type[Spider], source: SpiderSource, callbacks: Collect
     Args:
         spider: The class.
         source: Its source.
-        callbacks: The names of the methods that get responses.
+        callbacks: The names of the methods that receive responses.
     """
     kinds = _kinds_of(spider, source)
     given = {*callbacks, "start", "start_requests"}
@@ -370,7 +370,7 @@ def _wrong_outputs(
 
 
 def _whole(call: ast.Call, kinds: Mapping[str, str], *, is_async: bool) -> str:
-    """Return what is wrong with yielding the result of a call; "" if nothing is."""
+    """Return the problem with yielding the result of a call; "" if there is none."""
     shown = f"{_path_of(call.func)}(...)"
     name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
     is_own = isinstance(call.func, ast.Attribute) and getattr(call.func.value, "id", "") == "self"
@@ -387,7 +387,7 @@ def _whole(call: ast.Call, kinds: Mapping[str, str], *, is_async: bool) -> str:
 
 
 def _unused(call: ast.Call, kinds: Mapping[str, str], *, is_async: bool) -> str:
-    """Return what is missing before a call whose result is not used; "" if nothing is."""
+    """Return the problem of a call whose result is not used; "" if there is none."""
     path, shown = _path_of(call.func), f"{_path_of(call.func)}(...)"
     name = path.rpartition(".")[2]
     kind = kinds.get(name) if path == f"self.{name}" else None
@@ -403,7 +403,7 @@ def _unused(call: ast.Call, kinds: Mapping[str, str], *, is_async: bool) -> str:
 
 
 def _is_of_awaitable(call: ast.Call, function: Function) -> bool:
-    """Return True if the result of ``fetch()`` is used without ``await``, here or by the name it is assigned to."""
+    """Return True if the result of ``fetch()`` is used without ``await``, here or through its variable."""
     if _path_of(call.func) not in ("self.fetch", "self.crawl.fetch"):
         return False
     names = {
@@ -449,7 +449,7 @@ def _placeholder(call: ast.Call) -> str:
 
 
 def _path_of(node: ast.expr) -> str:
-    """Return the dotted path of a function, ``self.crawl.fetch``; only its last name if an expression precedes it."""
+    """Return the dotted path of a function, such as ``self.crawl.fetch``. After an expression, only the last name."""
     if isinstance(node, ast.Attribute):
         before = _path_of(node.value)
         return f"{before}.{node.attr}" if before else node.attr

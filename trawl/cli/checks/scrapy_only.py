@@ -1,4 +1,4 @@
-"""Checks for what works in Scrapy only: asyncio's loop, header values used as bytes, names that are not here."""
+"""Checks for code that only works in Scrapy: asyncio, header values used as bytes, names that trawl does not have."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ _MODULES = frozenset({"scrapy", "trawl"})
 
 
 def check_scrapy_only(source: SpiderSource, *, is_moved: bool = False) -> Iterator[CheckMessage]:
-    """Report what works in Scrapy only, such as header values used as bytes.
+    """Report code that only works in Scrapy, such as header values used as bytes.
 
     Args:
-        source: The spider's.
-        is_moved: It is run as a moved spider, whose header values are equal to their bytes, and whose ``close()`` is
-            called.
+        source: The source of the spider.
+        is_moved: Whether it runs as a moved spider. Header values then equal their bytes, and ``close()`` is called.
     """
     yield from _state(source)
     for method in source.methods():
@@ -37,7 +36,7 @@ def check_scrapy_only(source: SpiderSource, *, is_moved: bool = False) -> Iterat
 
 
 def _state(source: SpiderSource) -> Iterator[CheckMessage]:
-    """Report where a spider reads ``self.state``, unless it is an attribute of its own."""
+    """Report code that reads ``self.state``, unless the spider defines that attribute."""
     found = [
         (method.path, node)
         for method in source.methods()
@@ -91,7 +90,7 @@ def _wrong(call: ast.Call) -> Iterator[str]:
 
 
 def is_bytes(node: ast.expr) -> bool:
-    """Return True for a literal of bytes."""
+    """Return True for a bytes literal."""
     return isinstance(node, ast.Constant) and isinstance(node.value, bytes)
 
 
@@ -108,7 +107,7 @@ def is_of_headers(node: ast.expr) -> bool:
 
 
 def _name_of(function: ast.expr) -> str:
-    """Return the name of a called function if it stands alone or in trawl's module; else ""."""
+    """Return the name of a called function if it is a plain name or an attribute of trawl's module; otherwise ""."""
     if isinstance(function, ast.Name):
         return function.id
     is_ours = isinstance(function, ast.Attribute) and getattr(function.value, "id", "") in _MODULES
@@ -149,22 +148,22 @@ _LIBRARIES: Mapping[str, str] = {
     "sqlalchemy.ext.asyncio": _IN_A_THREAD,
     "tortoise": _IN_A_THREAD,
 }
-"""Libraries, and names of them, that are awaited on asyncio's loop alone, to what does the same on Trio."""
+"""Libraries and names that need asyncio's event loop, with the replacement on Trio."""
 
 _OF_A_LOOP = frozenset({"create_task", "ensure_future", "get_running_loop"})
-"""What fails without a running loop in a plain function too."""
+"""Functions that fail without a running loop even in a plain function."""
 
 
 def asyncio_advice(name: str) -> str:
-    """Say what to use instead of a name of asyncio's, ``sleep``."""
+    """Return the replacement of a name in asyncio, such as ``sleep``."""
     better = _TRIO.get(name, "Trio's counterpart")
     return f"asyncio does not work in a crawl, which runs on Trio; use {better}"
 
 
 def asyncio_uses(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Yield line and words of each import of a library that needs asyncio, and of each use of asyncio in a coroutine.
+    """Yield line and message of each import of a library that needs asyncio, and of each use of asyncio in a coroutine.
 
-    A plain function may run a loop of its own (``asyncio.run()``) and is left alone.
+    Most calls in a plain function are not reported, because it may run its own loop (``asyncio.run()``).
     """
     nodes = list(ast.walk(tree))
     of_asyncio: dict[str, str] = {}
@@ -184,7 +183,7 @@ def asyncio_uses(tree: ast.AST) -> Iterator[tuple[int, str]]:
 
 
 def _imported(node: ast.AST) -> list[tuple[str, str]]:
-    """Return each name that an import gives, and the path of what it is."""
+    """Return each name that an import binds, with the imported path."""
     if isinstance(node, ast.Import):
         return [(alias.asname or alias.name.partition(".")[0], alias.name) for alias in node.names]
     if isinstance(node, ast.ImportFrom) and node.module and not node.level:
@@ -193,7 +192,7 @@ def _imported(node: ast.AST) -> list[tuple[str, str]]:
 
 
 def _name_of_asyncio(node: ast.AST, of_asyncio: Mapping[str, str]) -> str | None:
-    """Return ``sleep`` for ``asyncio.sleep``, and for ``sleep`` that was imported from it; None for all else."""
+    """Return ``sleep`` for ``asyncio.sleep`` and for a ``sleep`` imported from asyncio; None for other nodes."""
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and of_asyncio.get(node.value.id) == "":
         return node.attr
     if isinstance(node, ast.Name) and (name := of_asyncio.get(node.id)):
@@ -202,7 +201,7 @@ def _name_of_asyncio(node: ast.AST, of_asyncio: Mapping[str, str]) -> str | None
 
 
 def own_nodes(function: ast.AST) -> Iterator[ast.AST]:
-    """Yield the nodes of a function, without nested functions: these may run in a thread."""
+    """Yield the nodes of a function without nested functions, because these may run in a thread."""
     for node in ast.iter_child_nodes(function):
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
             yield node

@@ -1,4 +1,4 @@
-"""The source of a spider's class: where its attributes are, the syntax trees of its methods; a message about a line."""
+"""The source of a spider's class: lines of its attributes, syntax trees of its methods, and messages about lines."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class CheckMessage:
 
     Attributes:
         path: The file, absolute or as given.
-        line: The line in it, from 1; 0: it is not a file, but another source of settings.
+        line: The line in the file, from 1; 0 if ``path`` is another source of settings and not a file.
         message: One sentence.
-        is_wrong: It is to be changed; false: it only differs from Scrapy.
+        is_wrong: Whether the code must be changed. False if it only behaves differently than in Scrapy.
     """
 
     path: str
@@ -39,14 +39,14 @@ class CheckMessage:
 
 
 REQUESTS = frozenset({"FormRequest", "JsonRequest", "Request"})
-"""The names of the classes of requests."""
+"""The names of the request classes."""
 
 PLACEHOLDER = re.compile(r"\{([A-Za-z_][\w.]*)\}")
-"""A name in braces, which a string without its ``f`` leaves in a URL."""
+"""A name in braces, which stays in a URL if the ``f`` before the string is missing."""
 
 
 def placeholder_words(name: str) -> str:
-    """Return what is wrong with a URL that has the placeholder of ``name``."""
+    """Return the message about a URL that contains ``{name}``."""
     return f'the URL has {{{name}}} in it: put an f before the string, f"...{{{name}}}...", to have the value there'
 
 
@@ -98,7 +98,7 @@ class SpiderSource:
         return _file_of(self._spider) or self._spider.__module__, 1
 
     def methods(self) -> Iterator[Method]:
-        """Yield the spider's methods, overridden ones left out."""
+        """Yield the spider's methods, without overridden methods."""
         seen: set[str] = set()
         for kind in self._classes:
             if kind not in self._written:
@@ -167,6 +167,6 @@ def _entry(node: ast.AST | None, key: object) -> ast.AST | None:
     if isinstance(node, ast.Dict):
         for name, value in zip(node.keys, node.values, strict=True):
             if isinstance(name, ast.Constant) and name.value == key:
-                value.lineno = name.lineno  # a long value begins where its name stands
+                value.lineno = name.lineno  # report a long value at the line of its name
                 return value
     return None
