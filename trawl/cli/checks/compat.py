@@ -171,8 +171,7 @@ def _differing_settings(spider: type[Spider], settings: Settings) -> Iterator[Ch
     for name, words in _SETTINGS.items():
         if settings[name] and settings.source(name) != DEFAULT:
             yield CheckMessage(*line_of(name, settings.source(name), spider), f"{name}: {words}", is_wrong=False)
-    # True for a file from `settings --move`, which also reports ROBOTSTXT_OBEY.
-    was_written = settings.source("SCRAPY_COMPAT") != MOVED_DEFAULT
+    was_written = settings.source("SCRAPY_COMPAT") != MOVED_DEFAULT  # by `settings --move`, which reports it too
     if settings["ROBOTSTXT_OBEY"] and settings.source("ROBOTSTXT_OBEY") == DEFAULT and not was_written:
         yield CheckMessage(*SpiderSource(spider).home(), _ROBOTS, is_wrong=False)
 
@@ -361,8 +360,7 @@ class _Reader(ast.NodeVisitor):
         if _last(function) in _OF_BYTES and any(map(self._is_value, node.args)):
             self._tell(node, _TEXT, is_wrong=True)
         first = node.args[0] if node.args else None
-        # Exclude the spider's own attribute `headers`.
-        is_of_message = isinstance(first, ast.Attribute) and _last(first.value) != "self"
+        is_of_message = isinstance(first, ast.Attribute) and _last(first.value) != "self"  # not self.headers
         if _last(function) == "dict" and is_of_message and _last(first) == "headers":
             self._tell(node, _ONE_VALUE, is_wrong=True)
         self.generic_visit(node)
