@@ -1,6 +1,6 @@
-"""A simulated web and a virtual clock, to test exactly, and in milliseconds, what a spider sends to servers.
+"""A simulated web and a virtual clock, to test the requests of a spider exactly and in milliseconds.
 
-Names are loaded on first use: pytest imports this package in every run, also without simulations.
+Names are loaded on first use, because pytest imports this package in every run, even without simulations.
 """
 
 from __future__ import annotations

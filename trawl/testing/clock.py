@@ -1,20 +1,23 @@
 """The clock of a simulation, and the order in which its tasks run.
 
-The clock stands still while a task can run, and jumps to the next timer when none can. Trio calls
-``deadline_to_sleep_time`` only when no task is runnable; that call is the jump. :class:`trio.testing.MockClock` jumps
-one turn of Trio's loop later, after a check for :func:`trio.testing.wait_all_tasks_blocked`, which takes a fifth of the
-time of a simulated crawl. Here such a task is woken when no timer is left. Without one, the loop sleeps for an instant,
-so that :class:`trawl.testing.guard.GuardInstrument` notices that nothing will ever happen.
+The clock stops while a task can run, and jumps to the next timer when no task can run. Trio calls
+``deadline_to_sleep_time`` only when no task is runnable, so this call makes the jump. :class:`trio.testing.MockClock`
+jumps one loop iteration later, after a check for :func:`trio.testing.wait_all_tasks_blocked`, which takes a fifth of
+the time of a simulated crawl. Here, tasks in :func:`~trio.testing.wait_all_tasks_blocked` wake when there are no more
+timers. In that case, the loop sleeps for a microsecond, so that :class:`trawl.testing.guard.GuardInstrument` notices
+that nothing will ever happen.
 
-The clock wakes the exchanges of the simulated wire itself: a cancel scope for each would take a tenth of the time.
+The clock itself wakes the tasks that wait for a simulated response. A cancel scope for each exchange would take a tenth
+of the time.
 
-Trio shuffles tasks that become runnable together. A simulation has to give the same sends for the same seed, in a new
-process too. Trio has two private switches for that, which Hypothesis uses through pytest-trio: sorting a batch of tasks
-before the shuffle, and the generator that shuffles. Only this module changes them, and it restores both.
+Trio shuffles tasks that become runnable together. But a simulation must produce the same sends for the same seed, even
+in a new process. Trio has two private switches for this, which Hypothesis uses through pytest-trio: one sorts a batch
+of tasks before the shuffle, and the other is the random generator of the shuffle. Only this module changes them, and it
+restores both.
 
-The tasks of requests run in the order in which they were granted, so that tests may assert the order of sends at one
-instant. The switches belong to the process: crawls that are simulated side by side share them, the first one's seed
-counts, and the last one to end restores them.
+The tasks of requests run in the order in which the requests were granted, so that tests can assert the order of sends
+at the same time. The switches belong to the process, so simultaneous simulations share them. The seed of the first
+simulation applies, and the last one restores the switches.
 """
 
 from __future__ import annotations
@@ -39,10 +42,10 @@ _REQUEST = "trawl.engine.worker.Worker.run"
 
 @contextmanager
 def seeded_scheduling(seed: int | str) -> Iterator[None]:
-    """Run tasks in an order that depends on ``seed`` alone, within the block. Put it around ``trio.run``.
+    """Run tasks in an order that depends only on ``seed``, for a ``trio.run`` inside the block.
 
     Raises:
-        RuntimeError: This version of Trio does not have the switches.
+        RuntimeError: If this version of Trio does not have the switches.
     """
     held = _SchedulerState(seed)
     try:
@@ -53,10 +56,10 @@ def seeded_scheduling(seed: int | str) -> Iterator[None]:
 
 @contextmanager
 def seeded_scheduling_here(seed: int | str) -> Iterator[None]:
-    """Do the same inside a running Trio program, from the next batch of tasks on; blocks may overlap.
+    """Do the same inside a running Trio program, starting with the next batch of tasks. Blocks may overlap.
 
     Raises:
-        RuntimeError: This version of Trio does not have the switches.
+        RuntimeError: If this version of Trio does not have the switches.
     """
     held = _shared.get()
     if held is None:
@@ -73,7 +76,7 @@ def seeded_scheduling_here(seed: int | str) -> Iterator[None]:
 
 
 class _SchedulerState:
-    """The switches while they are set, and their former state."""
+    """Sets the switches, and stores their previous state."""
 
     def __init__(self, seed: int | str) -> None:
         self._module, self._generator = _switches()
@@ -85,7 +88,7 @@ class _SchedulerState:
         vars(self._generator)["shuffle"] = self._shuffle
 
     def _shuffle(self, batch: list[trio.lowlevel.Task]) -> None:
-        """Shuffle a batch, which Trio runs from its end, with the requests' tasks in the order of their age."""
+        """Shuffle a batch, but run the tasks of requests in the order of their age. Trio runs a batch from its end."""
         if len(batch) < 2:
             return
         requests = reversed([task for task in batch if task.name == _REQUEST])
@@ -111,17 +114,17 @@ def _switches() -> tuple[object, random.Random]:
 
 
 START = 100_000.0
-"""The first instant, in seconds: an instant that is missing somewhere, or 0.0, is then seen to be long ago."""
+"""The first time of the clock, in seconds. It is large, so that a default of 0.0 is clearly in the past."""
 
 NO_TIMER = 1e-6  # real seconds to sleep when no timer is set
-JUMPS = 16  # one of this many jumps is checked for a real thread, for which hours would pass
+JUMPS = 16  # check for a real thread at one of this many jumps
 
 
 class VirtualClock(trio.abc.Clock):
-    """A clock that starts at :data:`START`, and jumps to the next timer when nothing is left to do.
+    """A clock that starts at :data:`START`, and jumps to the next timer when no task can run.
 
     Attributes:
-        suspect: Called when no timer is set, and at some of the jumps.
+        suspect: Called when no timer is set, and at some of the jumps, to check for errors.
     """
 
     __slots__ = ("_jumps", "_next", "_now", "_sleepers", "suspect")
@@ -130,14 +133,15 @@ class VirtualClock(trio.abc.Clock):
         self.suspect: Callable[[], None] | None = None
         self._now: float = START
         self._jumps = 0
-        self._sleepers: list[tuple[float, int, list[trio.lowlevel.Task]]] = []  # in turn; no task: it was cancelled
+        # A heap of times and tasks. The list is empty if the task was cancelled.
+        self._sleepers: list[tuple[float, int, list[trio.lowlevel.Task]]] = []
         self._next = count().__next__
 
     def start_clock(self) -> None:
-        """Do nothing: the clock needs no start."""
+        """Do nothing, because the clock needs no start."""
 
     def current_time(self) -> float:
-        """The virtual instant, in seconds."""
+        """Return the virtual time, in seconds."""
         return self._now
 
     def deadline_to_sleep_time(self, deadline: float) -> float:
@@ -156,7 +160,7 @@ class VirtualClock(trio.abc.Clock):
         return 0.0
 
     async def sleep_until(self, at: float) -> None:
-        """Sleep until the instant ``at``, as :func:`trio.sleep_until` does. A checkpoint."""
+        """Sleep until the time ``at``, like :func:`trio.sleep_until`. A checkpoint."""
         if at <= self._now:
             await trio.lowlevel.checkpoint()
             return
@@ -171,7 +175,7 @@ class VirtualClock(trio.abc.Clock):
 
 
 async def sleep_until(at: float) -> None:
-    """Sleep until the instant ``at`` on the clock of this Trio program. A checkpoint."""
+    """Sleep until the time ``at`` on the clock of this Trio program. A checkpoint."""
     clock = trio.lowlevel.current_clock()
     if isinstance(clock, VirtualClock):
         await clock.sleep_until(at)

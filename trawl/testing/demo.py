@@ -1,9 +1,9 @@
-"""A site to try things out on, with a hundred quotes and a shop of the books that they are from.
+"""A site for experiments, with a hundred quotes and a shop that sells the books they come from.
 
-What ``trawl demo`` serves, and a host for simulated webs. Its pages have the elements and classes that tutorials of
-crawlers share (``div.quote``, ``article.product_pod``, ``li.next a``). The quotes are from books whose copyright has
-ended. The same requests get the same answers in each run: one object answers for a real server and for a simulated one,
-and it reads no clock but the one that it is given.
+``trawl demo`` serves the site, and simulated webs can include it as a host. Its pages use the elements and classes that
+are common in crawling tutorials (``div.quote``, ``article.product_pod``, ``li.next a``). The quotes come from books
+whose copyright has ended. The same requests get the same responses in each run, because one class serves both the real
+and the simulated server and only reads the clock that it is given.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ from trawl.testing.limits import RateLimit, TokenBucket
 __all__ = ["DEMO_HOST", "ROBOTS", "DemoSite"]
 
 DEMO_HOST = "127.0.0.1:8765"
-"""Where ``trawl demo`` serves the site unless it is told otherwise."""
+"""The default host and port of the site in ``trawl demo``."""
 
 QUOTES_A_PAGE = 10
 BOOKS_A_PAGE = 20
 STARS = ("One", "Two", "Three", "Four", "Five")
 COVER = (120, 180)  # pixels
 API_LIMIT = RateLimit(2.0, 5.0, retry_after=True, headers="draft-03", body='{"error": "too many requests"}')
-"""The limit of ``/api/authors``: five requests at once, two a second in the long run."""
+"""The limit of ``/api/authors``: five requests at once, and two per second on average."""
 
 ROBOTS = SimulatedResponse(200, "User-agent: *\nDisallow: /private/\n", {"Content-Type": "text/plain; charset=utf-8"})
-"""The answer to ``/robots.txt``."""
+"""The response for ``/robots.txt``."""
 
-LONGEST = 60.0  # seconds that /trouble/hang takes, and that /slow can be told to take
+LONGEST = 60.0  # seconds that /trouble/hang takes, and maximum of /slow
 CHANGED_UTC = datetime(2026, 1, 1, tzinfo=UTC)
 JSON = {"Content-Type": "application/json"}
 
@@ -77,10 +77,10 @@ class Quote:
     """One quote.
 
     Attributes:
-        text: What was said.
-        author: Who said it.
-        source: The work that it is from.
-        tags: What it is about.
+        text: The quote.
+        author: The name of its author.
+        source: The title of the work that contains it.
+        tags: Its topics.
     """
 
     text: str
@@ -105,7 +105,7 @@ class Author:
 
     @property
     def slug(self) -> str:
-        """The last part of the path of its page."""
+        """The last part of its page's path."""
         return _slug(self.name)
 
 
@@ -115,8 +115,8 @@ class Book:
 
     Attributes:
         title: The title.
-        author: Who wrote it.
-        shelf: The kind of books that it is among.
+        author: The name of its author.
+        shelf: Its genre, which has a list in the shop.
     """
 
     title: str
@@ -125,22 +125,22 @@ class Book:
 
     @property
     def slug(self) -> str:
-        """The part of the path of its page."""
+        """The variable part of its page's path."""
         return re.sub(r"\W+", "-", self.title).strip("-").lower()
 
     @property
     def digest(self) -> bytes:
-        """Bytes that are drawn for it, the same ones each time: its number, its price and more are made of them."""
+        """A hash of the title. Its product code, price and other values are derived from it."""
         return hashlib.blake2b(self.title.encode(), digest_size=8).digest()
 
     @property
     def price(self) -> str:
-        """Between 5 and 60 pounds."""
+        """The price, from 5 to 60 pounds."""
         return f"£{5 + int.from_bytes(self.digest[:2], 'big') % 5500 / 100:.2f}"
 
     @property
     def stars(self) -> str:
-        """The stars that readers gave it."""
+        """The rating in stars, as a CSS class."""
         return STARS[self.digest[2] % len(STARS)]
 
     @property
@@ -183,18 +183,18 @@ class DemoSite:
 
     ``web.add_host(DemoSite.host, handler=DemoSite(), robots=DemoSite.robots)`` adds it to a simulated web.
 
-    Its paths: ``/``, ``/page/N/``, ``/tag/NAME/``, ``/author/NAME``, ``/login``, ``/logout``, ``/scroll`` over
-    ``/api/quotes?page=N``, ``/api/authors?page=N`` with a limit of two requests a second, ``/sitemap.xml``,
-    ``/private/`` (refused by robots.txt), ``/books/``, ``/books/page/N/``, ``/books/shelf/NAME/``, ``/books/NAME/``,
-    ``/books/covers/NAME.png``, ``/slow?seconds=N``, ``/trouble/500``, ``/trouble/503``, ``/trouble/cut``
-    and ``/trouble/hang``. Any name and password are let in.
+    Paths: ``/``, ``/page/N/``, ``/tag/NAME/``, ``/author/NAME``, ``/login``, ``/logout``, ``/scroll`` over
+    ``/api/quotes?page=N``, ``/api/authors?page=N`` with a limit of two requests per second, ``/sitemap.xml``,
+    ``/private/`` (disallowed by robots.txt), ``/books/``, ``/books/page/N/``, ``/books/shelf/NAME/``, ``/books/NAME/``,
+    ``/books/covers/NAME.png``, ``/slow?seconds=N``, ``/trouble/500``, ``/trouble/503``, ``/trouble/cut`` and
+    ``/trouble/hang``. The login accepts any name and password.
 
     Args:
-        clock: Returns the time in seconds, for the limit.
+        clock: Returns the time in seconds, for the rate limit.
 
     Attributes:
-        host: Where ``trawl demo`` serves the site unless it is told otherwise.
-        robots: The answer to ``/robots.txt``.
+        host: The default host and port of the site in ``trawl demo``.
+        robots: The response for ``/robots.txt``.
     """
 
     host: ClassVar[str] = DEMO_HOST
@@ -207,7 +207,7 @@ class DemoSite:
         self._forms = 0
 
     def __call__(self, request: Request) -> SimulatedResponse:
-        """Return the answer to a request."""
+        """Return the response to a request."""
         parts = urlsplit(request.url)
         path, query = unquote(parts.path), _first_values(parts.query)
         steps = path.strip("/").split("/")
@@ -229,7 +229,7 @@ class DemoSite:
         return _other_page(request, path, query)
 
     def _login(self, request: Request) -> SimulatedResponse:
-        """Let in who sends the hidden field of the form that was sent with their cookie."""
+        """Return the form, or log in if the form's hidden field matches the cookie."""
         if request.method != "POST":
             self._forms += 1
             cookie = f"{self._forms}"
@@ -245,7 +245,7 @@ class DemoSite:
         return _redirect("/", f"session={session}; Path=/; HttpOnly")
 
     def _limited(self, query: Mapping[str, str]) -> SimulatedResponse:
-        """A page of authors as JSON, or 429: too many requests."""
+        """Return a page of authors as JSON, or status code 429 after too many requests."""
         now = self._clock()
         if self._began_at is None:
             self._began_at = now
@@ -263,7 +263,7 @@ def _first_values(text: str) -> dict[str, str]:
 
 
 def _token(text: str) -> str:
-    """Return a word that belongs to ``text``. No secret: whoever reads this can make one."""
+    """Return a token for ``text``. It is not secret, because anyone can compute it from this code."""
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
@@ -279,7 +279,7 @@ def _redirect(to: str, cookie: str) -> SimulatedResponse:
 def _page(
     request: Request, body: str, headers: Mapping[str, str] | None = None, *, status: int = 200, latency: float = 0.0
 ) -> SimulatedResponse:
-    """Return an HTML page with the head that all have."""
+    """Return an HTML page with the common head."""
     account = '<a href="/logout">Logout</a>' if "session" in _cookies(request) else '<a href="/login">Login</a>'
     whole = f"""<!DOCTYPE html>
 <html lang="en">
@@ -317,7 +317,7 @@ def _quotes_page(request: Request, path: str, steps: Sequence[str]) -> Simulated
 
 
 def _quote_block(quote: Quote, is_known: bool) -> str:
-    """Return a quote as a page shows it; who is logged in sees the work that it is from as well."""
+    """Return the HTML of a quote. After login, it includes the source of the quote."""
     source = f' in <cite class="source">{escape(quote.source)}</cite>' if is_known else ""
     tags = "\n".join(f'<a class="tag" href="/tag/{tag}/">{tag}</a>' for tag in quote.tags)
     return f"""<div class="quote">
@@ -355,7 +355,7 @@ def _shop(request: Request, steps: Sequence[str]) -> SimulatedResponse:
 
 
 def _books_page(request: Request, prefix: str, shelf: str, rest: Sequence[str]) -> SimulatedResponse:
-    """Return a list of books: all, or those of a shelf."""
+    """Return a list of all books or of the books of a genre."""
     number = 1 if not rest else _number(rest[1]) if rest[0] == "page" and len(rest) == 2 else 0
     chosen = [book for book in all_books().values() if not shelf or book.shelf == shelf]
     here = chosen[(number - 1) * BOOKS_A_PAGE : number * BOOKS_A_PAGE] if number else []
@@ -408,7 +408,7 @@ def _book_page(request: Request, book: Book) -> SimulatedResponse:
 
 
 def _png(width: int, height: int, colour: bytes) -> bytes:
-    """Return a picture of one colour (W3C, Portable Network Graphics, 5 and 11)."""
+    """Return a single-color PNG image (W3C, Portable Network Graphics, sections 5 and 11)."""
 
     def chunk(kind: bytes, content: bytes) -> bytes:
         return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
@@ -428,7 +428,7 @@ def _form(token: str) -> str:
 
 
 def _other_page(request: Request, path: str, query: Mapping[str, str]) -> SimulatedResponse:
-    """Return what is neither about quotes nor needs a state."""
+    """Return a page that is not about quotes and needs no state."""
     match path.rstrip("/"):
         case "/robots.txt":
             return ROBOTS
@@ -451,7 +451,7 @@ def _other_page(request: Request, path: str, query: Mapping[str, str]) -> Simula
 
 
 def _trouble(request: Request, kind: str) -> SimulatedResponse:
-    """Return a page that fails."""
+    """Return a response that fails in the named way."""
     match kind:
         case "500":
             return _page(request, "<h1>Something went wrong</h1>", status=500)
@@ -492,7 +492,7 @@ def _sitemap(url: str) -> SimulatedResponse:
 
 
 def _number(text: str) -> int:
-    """Return a whole number from 1 to 9999, or 0 for anything else."""
+    """Return an integer from 1 to 9999, or 0 for any other text."""
     return int(text) if re.fullmatch(r"[1-9]\d{0,3}", text, re.ASCII) else 0
 
 

@@ -1,6 +1,6 @@
-"""The contract of frontiers as tests, for trawl's backends and for yours. Public through :mod:`trawl.testing`.
+"""The contract of frontiers as tests, for trawl's stores and your own. Public through :mod:`trawl.testing`.
 
-Derive a test class and override :meth:`FrontierContract.store`; pytest finds the tests::
+Derive a test class and override :meth:`FrontierContract.store`. pytest then finds the tests::
 
     class TestMine(FrontierContract):
         is_durable = True
@@ -10,10 +10,10 @@ Derive a test class and override :meth:`FrontierContract.store`; pytest finds th
             with tempfile.TemporaryDirectory() as directory:
                 yield lambda: opened(directory)      # an async context manager that gives the frontier
 
-Where several processes share a store, the suite runs on what shows all of them as one frontier, whose calls return when
-all is *settled*: everybody has heard of what others stored for it.
+If several processes share a store, run the suite on a wrapper that presents all of them as one frontier. Its calls must
+return only after each process has received the records that others stored for it.
 
-Each test makes a store of its own, and runs Trio itself, on a virtual clock. The last one needs Hypothesis.
+Each test creates its own store and runs Trio on a virtual clock. The last test needs Hypothesis.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from trawl.http import Request
 __all__ = ["FrontierContract", "Opener", "lane_of", "make_fingerprint", "make_record"]
 
 Opener: TypeAlias = "Callable[[], AbstractAsyncContextManager[Frontier]]"
-"""Opens a frontier on one store, one after the other."""
+"""Opens a frontier on the store. It may be called again after the previous frontier was closed."""
 
 Body: TypeAlias = "Callable[[Frontier], Awaitable[None]]"
 
@@ -60,30 +60,30 @@ def paths(records: Sequence[Record]) -> list[str]:
 
 
 async def claim_and_push(frontier: Frontier, records: Sequence[Record]) -> list[str]:
-    """Store those records that are new, as a crawl does; their paths."""
+    """Store the new records as a crawl does. Returns their paths."""
     are_new = await frontier.claim_many([make_fingerprint(path) for path in paths(records)])
     stored = await frontier.push_many([record for record, is_new in zip(records, are_new, strict=True) if is_new])
     return paths(stored.here)
 
 
 def _on_a_frontier(body: Callable[[Any, Frontier], Awaitable[None]]) -> Callable[[FrontierContract], None]:
-    """Return a test that runs on a frontier of its own."""
+    """Return a test that runs on its own frontier."""
 
     def test(self: FrontierContract) -> None:
         self.on(partial(body, self))
 
-    # Not functools.wraps(), by which pytest would look for a fixture of the argument's name.
+    # functools.wraps() would make pytest look for a fixture named like the argument.
     test.__name__, test.__qualname__, test.__doc__ = body.__name__, body.__qualname__, body.__doc__
     return test
 
 
 class FrontierContract:
-    """The tests that every frontier has to pass. Derive from it in a test module, and override :meth:`store`.
+    """The tests that every frontier must pass. Derive from the class in a test module, and override :meth:`store`.
 
     Attributes:
-        is_durable: Stored records are there when the store is opened again.
+        is_durable: Whether stored records survive when the store is closed and opened again.
         examples: Number of random runs that are compared with a plain model.
-        steps: Maximum of steps in each.
+        steps: Maximum number of steps in each run.
     """
 
     is_durable: bool = False
@@ -91,11 +91,11 @@ class FrontierContract:
     steps: int = 30
 
     def store(self) -> AbstractContextManager[Opener]:
-        """Make a new, empty store, which exists within the block; its value opens a frontier on it."""
+        """Create an empty store for the duration of the block. Its value opens a frontier on the store."""
         raise NotImplementedError("override store(): it makes an empty store, and its value opens a frontier on it")
 
     def on(self, *bodies: Body) -> None:
-        """Run each body on a frontier of its own, one after the other on one store."""
+        """Run each body with a new frontier, one after the other on the same store."""
 
         async def opened(opener: Opener, body: Body) -> None:
             async with opener() as frontier:
@@ -145,7 +145,7 @@ class FrontierContract:
 
     @_on_a_frontier
     async def test_an_acknowledged_lease_is_gone_and_its_outputs_are_there(self, frontier: Frontier) -> None:
-        """``acknowledge`` ends one and stores others."""
+        """``acknowledge`` ends a lease and stores the outputs."""
         await frontier.push_many([make_record("1")])
         (lease,) = await frontier.lease_many(lane_of(), 1)
         await frontier.acknowledge(lease, [make_record("2"), make_record("3", "b.example")])
@@ -156,7 +156,7 @@ class FrontierContract:
 
     @_on_a_frontier
     async def test_a_successor_is_leased_at_once_and_goes_behind_its_equals(self, frontier: Frontier) -> None:
-        """``replace`` is one step; what took the place has its own lane and a new order."""
+        """``replace`` is one step. The successor has its own lane and a new position."""
         await frontier.push_many([make_record("1"), make_record("2", "b.example")])
         (lease,) = await frontier.lease_many(lane_of(), 1)
         successor = make_record("target", "b.example")
@@ -169,7 +169,7 @@ class FrontierContract:
 
     @_on_a_frontier
     async def test_a_fingerprint_is_new_once_and_again_when_its_claim_was_given_back(self, frontier: Frontier) -> None:
-        """``claim_many`` and ``disclaim``."""
+        """``claim_many`` marks fingerprints as seen, and ``disclaim`` removes the marks."""
         one, two = make_fingerprint("1"), make_fingerprint("2")
         assert await frontier.claim_many([one, two, one]) == [True, True, False]
         assert await frontier.claim_many([one]) == [False]
@@ -179,7 +179,7 @@ class FrontierContract:
 
     @_on_a_frontier
     async def test_a_claim_outlives_its_request(self, frontier: Frontier) -> None:
-        """A claim stays after its request has ended."""
+        """A fingerprint stays marked as seen after its request has ended."""
         assert await frontier.claim_many([make_fingerprint("1")]) == [True]
         await frontier.push_many([make_record("1")])
         (lease,) = await frontier.lease_many(lane_of(), 1)
@@ -188,7 +188,7 @@ class FrontierContract:
 
     @_on_a_frontier
     async def test_two_tasks_that_claim_at_once_do_not_both_get_it(self, frontier: Frontier) -> None:
-        """One of two callbacks that found the same link stores it."""
+        """If two callbacks find the same link, only one of them stores it."""
         answers: list[bool] = []
 
         async def claim() -> None:
@@ -201,14 +201,14 @@ class FrontierContract:
 
     @_on_a_frontier
     async def test_duplicates_that_are_wanted_are_all_stored(self, frontier: Frontier) -> None:
-        """A record without a fingerprint is never taken for another (``dont_filter``)."""
+        """A record without a fingerprint is never a duplicate (``dont_filter``)."""
         again = [Record(Request("http://a.example/x"), (("a.example", None),), "http://a.example") for _ in "123"]
         await frontier.push_many(again)
         assert len(await frontier.lease_many(lane_of(), 9)) == 3
 
     @_on_a_frontier
     async def test_a_long_lane_comes_out_in_its_order_through_many_small_leases(self, frontier: Frontier) -> None:
-        """More than any backend keeps in memory, with what is urgent pushed in between."""
+        """The lane is longer than any store keeps in memory, and urgent records are pushed in between."""
         await frontier.push_many([make_record(str(i)) for i in range(300)])
         leased: list[str] = []
         for turn in range(150):
@@ -229,7 +229,7 @@ class FrontierContract:
 
     @_on_a_frontier
     async def test_many_tasks_lease_and_acknowledge_and_each_record_is_theirs_once(self, frontier: Frontier) -> None:
-        """No step of one task loses or doubles what another is at."""
+        """A step of one task never loses or duplicates the record of another task."""
         await frontier.push_many([make_record(str(i)) for i in range(100)])
         done: list[str] = []
 
@@ -263,7 +263,7 @@ class FrontierContract:
 
     @_on_a_frontier
     async def test_a_record_with_a_time_of_its_own_is_in_no_lane_before_it_is_due(self, frontier: Frontier) -> None:
-        """It is held meanwhile, and is stored and pending all the same."""
+        """The record is held until then. It is already stored and counts as pending."""
         now = trio.current_time()
         late, later, soon = make_record("late"), make_record("later"), make_record("soon")
         late.not_before, later.not_before = now + 1000.0, now + 2000.0
@@ -281,7 +281,7 @@ class FrontierContract:
 
     @_on_a_frontier
     async def test_a_lease_that_is_given_back_before_its_time_is_held(self, frontier: Frontier) -> None:
-        """So waits a retry that has a delay."""
+        """For example, a retry with a delay waits in this way."""
         await frontier.push_many([make_record("1")])
         (lease,) = await frontier.lease_many(lane_of(), 1)
         again = make_record("again")
@@ -297,7 +297,7 @@ class FrontierContract:
 
     @_on_a_frontier
     async def test_where_a_request_is_can_be_asked(self, frontier: Frontier) -> None:
-        """``lane_of`` knows a lane, or does not, and never names a wrong one."""
+        """``lane_of`` returns the lane of a request or None, but never a wrong lane."""
         record = make_record("1")
         await frontier.push_many([record, make_record("2", "b.example")])
         assert frontier.lane_of(record.request) in {None, lane_of()}
@@ -306,7 +306,7 @@ class FrontierContract:
         assert frontier.lane_of(record.request) is None
 
     def test_c1_what_was_stored_is_there_when_it_is_opened_again(self) -> None:
-        """Pending and leased records are pending again, each in its old place; what was seen is seen."""
+        """Pending and leased records are pending again in their old positions. Seen fingerprints are still seen."""
         if not self.is_durable:
             return
 
@@ -322,7 +322,8 @@ class FrontierContract:
             numbers = frontier.statistics()
             assert (numbers.pending, numbers.leased, numbers.lanes) == (3, 0, 2)
             assert await claim_and_push(frontier, [make_record(path) for path in "123"]) == []
-            assert await claim_and_push(frontier, [make_record("4")]) == ["4"]  # it was claimed, and never stored
+            # The first run claimed 4 but did not store it.
+            assert await claim_and_push(frontier, [make_record("4")]) == ["4"]
             await frontier.push_many([make_record("6")])
             assert paths(await frontier.lease_many(lane_of(), 9)) == ["1", "2", "4", "6"]
             assert paths(await frontier.lease_many(lane_of("b.example"), 9)) == ["5"]
@@ -346,7 +347,7 @@ class FrontierContract:
         self.on(first, second)
 
     def test_random_steps_agree_with_a_plain_model(self) -> None:
-        """A Hypothesis state machine: whatever is done in whatever order, a dictionary says the same."""
+        """A Hypothesis state machine applies random steps, and compares the frontier with dictionaries."""
         from trawl.testing.frontier_model import compare  # noqa: PLC0415 needs Hypothesis
 
         compare(self.store, is_durable=self.is_durable, examples=self.examples, steps=self.steps)

@@ -1,6 +1,6 @@
-"""A frontier compared with a plain model, as a state machine of Hypothesis.
+"""Compares a frontier with a plain model, as a Hypothesis state machine.
 
-Apart from :mod:`trawl.testing.frontier_contract`, its only importer, because Hypothesis is optional.
+Only :mod:`trawl.testing.frontier_contract` imports this module. It is separate because Hypothesis is optional.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ class FrontierModelTest(RuleBasedStateMachine):
     """Applies random steps to a frontier and to the model, and compares the two.
 
     Args:
-        store: Makes an empty store, as a context manager; its value opens a frontier.
-        is_durable: Reopen the store now and then.
+        store: Creates an empty store, as a context manager whose value opens a frontier.
+        is_durable: Whether to reopen the store from time to time.
     """
 
     leases: Bundle[Record] = Bundle("leases")
@@ -91,7 +91,7 @@ class FrontierModelTest(RuleBasedStateMachine):
 
     @rule(numbers=st.lists(st.integers(0, 12), max_size=5))
     def claim_and_push(self, numbers: list[int]) -> None:
-        """Claim some fingerprints, push what is new, give the rest of the claims back."""
+        """Claim some fingerprints, push the new records, and release the other claims."""
         marks = [b"%16d" % number for number in numbers]
         known = self._model.claimed | self._model.stored
         expected = [mark not in known and mark not in marks[:i] for i, mark in enumerate(marks)]
@@ -118,7 +118,7 @@ class FrontierModelTest(RuleBasedStateMachine):
 
     @rule(target=leases, host=st.integers(0, 2), limit=st.integers(1, 5))
     def lease(self, host: int, limit: int) -> Any:
-        """Lease from a lane: what comes is its best, in order, and as many as there are."""
+        """Lease from a lane. The records must be the best of the lane, in order, and as many as possible."""
         lane = _lane(HOSTS[host])
         there = len(self._model.pending.get(lane, ()))
         leased = self._run(self._frontier.lease_many, lane, limit)
@@ -139,7 +139,7 @@ class FrontierModelTest(RuleBasedStateMachine):
 
     @rule(target=leases, lease=consumes(leases), host=st.integers(0, 2), priority=st.integers(-2, 2))
     def replace(self, lease: Record, host: int, priority: int) -> Any:
-        """Put another record in the place of a leased one."""
+        """Replace a leased record with another record."""
         if not self._ours(lease):
             return multiple()
         successor = self._record(None, host, priority)
@@ -151,7 +151,7 @@ class FrontierModelTest(RuleBasedStateMachine):
 
     @rule(lease=consumes(leases))
     def release(self, lease: Record) -> None:
-        """Give a lease back."""
+        """Release a lease."""
         if self._ours(lease):
             self._run(self._frontier.release, [lease])
             self._model.push(lease)
@@ -159,7 +159,10 @@ class FrontierModelTest(RuleBasedStateMachine):
     @precondition(lambda self: self._is_durable)
     @rule()
     def reopen(self) -> None:
-        """Close the frontier and open it again: leases come back, claims that were not stored are gone."""
+        """Close the frontier and open it again.
+
+        Leases become pending again, and claims without a stored record are lost.
+        """
         self._close()
         for record in self._leased.values():
             self._model.push(record)
@@ -169,7 +172,7 @@ class FrontierModelTest(RuleBasedStateMachine):
 
     @invariant()
     def says_what_the_model_says(self) -> None:
-        """Every answer that costs no I/O."""
+        """Compare all values that the frontier returns without I/O."""
         model, frontier = self._model, self._frontier
         numbers = frontier.statistics()
         assert numbers.pending == sum(map(len, model.pending.values()))
@@ -194,7 +197,7 @@ class FrontierModelTest(RuleBasedStateMachine):
         self._run(self._ended.wait)
 
     async def _hold(self, *, task_status: trio.TaskStatus[tuple[Frontier, trio.Event, trio.Event]]) -> None:
-        """Open and close the frontier in one task, as a client with a nursery of its own needs it."""
+        """Open and close the frontier in the same task, because a client may open a nursery."""
         ending, ended = trio.Event(), trio.Event()
         try:
             async with self._opener() as frontier:
@@ -211,7 +214,7 @@ class FrontierModelTest(RuleBasedStateMachine):
             self._model.wrote(record)
 
     def _ours(self, lease: Record) -> bool:
-        """Return True for a lease that is valid: reopening the store ends all leases."""
+        """Remove a lease, and return True if it was valid. Reopening the store makes all leases invalid."""
         return self._leased.get(lease.request.url) is lease and bool(self._leased.pop(lease.request.url))
 
     def _record(self, mark: bytes | None, host: int, priority: int = 0, share: float = 0.0) -> Record:
@@ -225,7 +228,7 @@ class FrontierModelTest(RuleBasedStateMachine):
 
 @contextmanager
 def _running() -> Iterator[tuple[trio.lowlevel.TrioToken, trio.Nursery]]:
-    """Trio in a thread of its own, on a virtual clock: the steps of a state machine are plain functions."""
+    """Run Trio in a thread on a virtual clock, because the steps of a state machine are plain functions."""
     tokens: Queue[tuple[trio.lowlevel.TrioToken, trio.Nursery, trio.Event]] = Queue()
 
     async def until_told() -> None:
@@ -248,16 +251,16 @@ def compare(store: Store, *, is_durable: bool, examples: int, steps: int) -> Non
     """Run the state machine.
 
     Args:
-        store: Makes an empty store; what it gives opens a frontier.
-        is_durable: Whether the store is opened again now and then.
-        examples: How many runs.
-        steps: How many steps each of them has at most.
+        store: Creates an empty store, as a context manager whose value opens a frontier.
+        is_durable: Whether to reopen the store from time to time.
+        examples: Number of runs.
+        steps: Maximum number of steps in each run.
 
     Raises:
-        AssertionError: The frontier and the model differ; Hypothesis tells the shortest steps to it.
+        AssertionError: If the frontier and the model differ. Hypothesis reports the shortest sequence of steps.
     """
     run_state_machine_as_test(
-        cast("Any", partial(FrontierModelTest, store, is_durable=is_durable)),  # it takes what makes a machine, too
+        cast("Any", partial(FrontierModelTest, store, is_durable=is_durable)),  # a factory of machines is accepted too
         settings=settings(
             max_examples=examples,
             stateful_step_count=steps,

@@ -1,17 +1,17 @@
-"""Ends a simulated crawl that can't go on: one that uses a real socket, thread or process, and one that is stuck.
+"""Ends a simulated crawl that uses a real socket, thread or process, or that is stuck.
 
-On a clock that jumps whenever all tasks wait, real I/O would not only be slow: while a thread works for 20 ms, an hour
-of virtual time passes, and every measured time is wrong. So a simulated crawl that uses one ends with an error.
+The virtual clock jumps whenever all tasks wait. While a real thread works for 20 ms, an hour of virtual time could
+pass, and every measured time would be wrong. So a simulated crawl that uses real I/O or threads ends with an error.
 
-Only code in the context of a simulated crawl is affected (its tasks, and threads that Trio starts for them). An audit
-hook of the interpreter sees sockets, name lookups and new processes of any library (Python, "Audit events table"). It
-can't be removed, so it is installed with the first simulation of a process, and does nothing outside of simulations.
-``trio.to_thread.run_sync`` and ``threading.Thread.start`` are wrapped while a simulation runs.
+This affects only code in the context of a simulated crawl, that is, its tasks and the threads that Trio starts for
+them. An audit hook of the interpreter detects sockets, DNS lookups and new processes of any library (Python, "Audit
+events table"). A hook can't be removed, so it is installed with the first simulation of a process, and does nothing
+outside simulations. ``trio.to_thread.run_sync`` and ``threading.Thread.start`` are wrapped while a simulation runs.
 
-:class:`GuardInstrument` finds threads that Trio starts otherwise, and crawls that wait for nothing: on the virtual
-clock nothing comes from outside, so when no task can run and no timer is set, nothing will ever happen. With
-:class:`trawl.testing.clock.VirtualClock`, Trio sleeps only then; the clock announces the turns of Trio's loop to
-check. With Trio's ``MockClock`` the loop spins, so a check now and then is enough.
+:class:`GuardInstrument` detects threads that Trio starts in other ways, and crawls that wait forever. In a simulation
+no event comes from outside, so if no task can run and no timer is set, nothing will ever happen.
+:class:`trawl.testing.clock.VirtualClock` calls the check in this case. With Trio's ``MockClock`` the loop keeps
+running, so a check once in many iterations is enough.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _EVENTS = {
 }
 
 _TRIED_AT_IMPORT = {"socket.__new__", "socket.bind"}
-"""A library may look, when it is first imported, what this machine's sockets can do (urllib3 does, for IPv6)."""
+"""Events that are allowed during an import, because some libraries test sockets then (urllib3 tests IPv6)."""
 
 _active: ContextVar[Guard | None] = ContextVar("trawl_simulation_guard", default=None)
 _wrapped: trio.lowlevel.RunVar[int] = trio.lowlevel.RunVar("trawl_guards", 0)
@@ -60,11 +60,11 @@ class NotSimulated(RuntimeError):
 
 
 class Guard:
-    """Ends one simulated crawl that must not go on.
+    """Ends one simulated crawl after an error.
 
     Attributes:
-        scope: Cancelled at the first error.
-        error: The first error, of a refused use or of a handler; None if there was none.
+        scope: The cancel scope of the crawl, cancelled at the first error.
+        error: The first error, caused by a refused use or raised by a handler; None if there was none.
     """
 
     __slots__ = ("error", "scope")
@@ -74,14 +74,14 @@ class Guard:
         self.error: Exception | None = None
 
     def refuse(self, what: str, detail: str = "") -> NotSimulated:
-        """End the crawl, and return the error to raise; the crawl ends even if that is caught."""
+        """End the crawl, and return the error to raise. The crawl ends even if user code catches the error."""
         told = f"a simulated crawl would use {what}{f' ({detail})' if detail else ''}"
         error = NotSimulated(f"{told}: on the virtual clock everything must be simulated; put it on the SimulatedWeb")
         self.end(error)
         return error
 
     def end(self, error: Exception) -> None:
-        """End the crawl with ``error``, unless there is one already."""
+        """End the crawl with ``error``, unless it already has an error."""
         if self.error is None:
             self.error = error
             if trio.lowlevel.in_trio_run():
@@ -90,10 +90,10 @@ class Guard:
 
 @contextmanager
 def guarded() -> Iterator[Guard]:
-    """Refuse real I/O to code that runs, or is started, inside the block. In a Trio program.
+    """Refuse real I/O by code that runs or is started inside the block. Must be used in a Trio program.
 
     Raises:
-        NotSimulated: At the end, if something was refused, even if the error was caught.
+        NotSimulated: At the end of the block, if a use was refused, even if user code has caught the error.
         Exception: The error that the guard ended with.
     """
     _install_hook()
@@ -134,7 +134,7 @@ def _is_importing() -> bool:
 
 @contextmanager
 def _threads_refused() -> Iterator[None]:
-    """Wrap both ways to start a thread; the last guard of this Trio run unwraps them."""
+    """Wrap both functions that start threads. The last guard of this Trio run unwraps them."""
     _wrapped.set(_wrapped.get() + 1)
     if _wrapped.get() == 1:
         _rebind(trio.to_thread.run_sync, _async_refusing(trio.to_thread.run_sync))
@@ -149,7 +149,7 @@ def _threads_refused() -> Iterator[None]:
 
 
 def _rebind(run_sync: object, replaced: object) -> None:
-    """Replace ``run_sync`` in all of Trio's modules: ``trio.Path`` has a reference of its own."""
+    """Replace ``run_sync`` in all of Trio's modules, because ``trio.Path`` has its own reference."""
     for name, module in tuple(sys.modules.items()):
         if name.partition(".")[0] == "trio" and getattr(module, "run_sync", None) is run_sync:
             module.run_sync = replaced  # type: ignore[attr-defined]
@@ -175,7 +175,7 @@ def _refusing(start: Callable[[threading.Thread], None]) -> Callable[[threading.
     return refusing
 
 
-THREAD_TURNS, STUCK_TURNS = 16, 256  # one of this many turns of Trio's loop (50 a millisecond) is checked
+THREAD_TURNS, STUCK_TURNS = 16, 256  # check one of this many iterations of Trio's loop (50 per ms)
 
 
 class Stuck(RuntimeError):
@@ -183,10 +183,12 @@ class Stuck(RuntimeError):
 
 
 class GuardInstrument(trio.abc.Instrument):
-    """A context manager around a simulated crawl; ends it through its guard.
+    """Ends a simulated crawl that waits forever or uses a thread, through its guard.
+
+    A context manager around the crawl.
 
     Attributes:
-        is_stuck: Every task waited and no timer was set.
+        is_stuck: Whether every task waited while no timer was set.
     """
 
     def __init__(self, guard: Guard) -> None:
@@ -213,7 +215,7 @@ class GuardInstrument(trio.abc.Instrument):
             self._clock.suspect = None
 
     def _look(self) -> None:
-        """Check this turn only: an instrument in every turn would take 2 % of the time of a page."""
+        """Check this loop iteration only, because an instrument in every iteration would take 2 % of a page's time."""
         self._look_for_threads()
         trio.lowlevel.add_instrument(self)
 
@@ -245,7 +247,7 @@ class GuardInstrument(trio.abc.Instrument):
         """Raise an error if the crawl was stuck.
 
         Raises:
-            Stuck: It was.
+            Stuck: If every task waited while no timer was set.
         """
         if self.is_stuck:
             raise Stuck("the simulated crawl can't go on: every task waits, and no timer is set")

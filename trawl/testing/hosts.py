@@ -1,7 +1,7 @@
-"""The description of a simulated host, its responses, latency and outages: frozen values that any number of runs share.
+"""The description of a simulated host: frozen values that any number of runs share.
 
-A latency is a number, a function of the request, or a distribution. Each run draws from a new generator, by seed and
-host: the same seed gives the same times in every run on a web.
+A latency is a number, a function of the request, or a distribution. Each run draws from a new generator that depends on
+the seed and the host, so the same seed gives the same times in every run on a web.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 Failure = DownloadError | type[DownloadError]
-"""A download error of :mod:`trawl.exceptions`, or its class."""
+"""A download error from :mod:`trawl.exceptions`, or its class."""
 
 HTML = "text/html; charset=utf-8"
 EMPTY_PAGE = "<!DOCTYPE html><html><head><title></title></head><body></body></html>"
@@ -52,7 +52,7 @@ def check_failure(instance: object, attribute: object, error: Any) -> None:
     """Check that ``error`` is a download error (a validator of attrs).
 
     Raises:
-        TypeError: It is neither a download error nor a class of them.
+        TypeError: If the value is neither a download error nor a subclass of ``DownloadError``.
     """
     if isinstance(error, DownloadError) or (isinstance(error, type) and issubclass(error, DownloadError)):
         return
@@ -75,19 +75,20 @@ def _as_headers(fields: Any) -> Headers:
 
 @attrs.frozen
 class SimulatedResponse:
-    """One answer of a simulated server.
+    """A response of a simulated server.
 
     Attributes:
         status: The status code.
         body: The body; text is encoded as UTF-8.
         headers: The headers; by default ``Content-Type: text/html; charset=utf-8``.
-        latency: Seconds from the send to the last byte; 0.0: the host's latency.
-        first_byte: Seconds from the send to the headers: less than ``latency`` for a slow body. None: all at once.
-        error: An error instead of the last byte, such as a connection that breaks.
+        latency: Seconds from the send to the last byte; 0.0 if the host's latency applies.
+        first_byte: Seconds from the send to the headers, less than ``latency`` for a slow body. None if everything
+            arrives at once.
+        error: An error instead of the last byte, such as a broken connection.
 
     Raises:
-        ValueError: The status is not within 200 to 999, or a time or header is not valid.
-        TypeError: The body is neither text nor bytes.
+        ValueError: If the status code is not within 200 to 999, or a time or header is not valid.
+        TypeError: If the body is neither a string nor bytes.
     """
 
     status: int = attrs.field(default=200, validator=[validators.ge(200), validators.le(999)])
@@ -99,43 +100,44 @@ class SimulatedResponse:
 
 
 def make_failure(failure: Failure, cause: str, url: str, method: str) -> DownloadError:
-    """Return the error for a request: made with ``cause`` from a class, copied from an instance."""
+    """Return the error for a request: a copy of an instance, or a new instance of a class with ``cause``."""
     if isinstance(failure, DownloadError):
         error = failure.__class__.__new__(failure.__class__, *failure.args)
-        error.__dict__.update(failure.__dict__)  # some have more than a cause: is_of_proxy
+        error.__dict__.update(failure.__dict__)  # some errors have further attributes, such as is_of_proxy
         error.url, error.method = url, method
         return error
     return failure(cause, url=url, method=method)
 
 
 def make_page(links: Iterable[str] = (), title: str = "") -> str:
-    """Return an HTML page with these links, as given."""
+    """Return an HTML page that contains the links unchanged."""
     anchors = "".join(f'<a href="{html.escape(link)}">{html.escape(link)}</a>\n' for link in links)
     return f"<!DOCTYPE html><html><head><title>{html.escape(title)}</title></head><body>{anchors}</body></html>"
 
 
 def make_redirect(target: str, status: int = 302, headers: Mapping[str, str] | None = None) -> SimulatedResponse:
-    """Return a redirect to ``target``, an absolute or relative URL (RFC 9110, 15.4)."""
-    location = target.encode().decode("latin-1")  # the field's bytes are those of UTF-8
+    """Return a redirect to ``target``, an absolute or relative URL (RFC 9110, section 15.4)."""
+    location = target.encode().decode("latin-1")  # encodes the header value as UTF-8
     return SimulatedResponse(status, "", {"Location": location, **(headers or {})})
 
 
 @attrs.frozen
 class Outage:
-    """A time, from ``start`` until just before ``end``, at which a host fails.
+    """A period from ``start`` until just before ``end`` in which a host fails.
 
     Attributes:
-        start: Seconds since the crawl began.
-        end: Seconds since the crawl began; ``inf``: for ever.
-        status: The status of its answers meanwhile.
-        error: An error instead of answers: a connection error comes before the send, any other with the answer.
-        retry_after: The ``Retry-After`` of its answers, if any.
-        latency: Seconds until its answers and errors; None: the host's latency, and its ``connect`` for connection
+        start: Seconds since the start of the crawl.
+        end: Seconds since the start of the crawl; ``inf`` for an outage without end.
+        status: The status code of the responses during the outage.
+        error: An error instead of responses. A connection error comes before the send, and any other error instead of
+            the response.
+        retry_after: The ``Retry-After`` header of the responses; None if there is none.
+        latency: Seconds until responses and errors. None uses the host's latency, or its ``connect`` for connection
             errors.
 
     Raises:
-        ValueError: It ends before it starts, or a number is out of range.
-        TypeError: The error is not a download error.
+        ValueError: If the outage ends before it starts, or a number is out of range.
+        TypeError: If the error is not a download error.
     """
 
     start: float = attrs.field(validator=validators.ge(0))
@@ -156,16 +158,16 @@ class Outage:
 
     @property
     def is_connecting(self) -> bool:
-        """True if connections fail, so that requests are not sent."""
+        """Whether connections fail, so that requests are not sent."""
         kind = self.error if isinstance(self.error, type) else type(self.error)
         return issubclass(kind, ConnectFailed | ConnectTimeout)
 
 
 def as_outages(outages: Iterable[Any]) -> tuple[Outage, ...]:
-    """Return outages in order of time; a pair of numbers is the start and end of one with status 503.
+    """Return outages in order of time. A pair of numbers is the start and end of an outage with status code 503.
 
     Raises:
-        TypeError: An entry is neither an outage nor a pair.
+        TypeError: If an entry is neither an outage nor a pair.
     """
     made = [outage if isinstance(outage, Outage) else _of_pair(outage) for outage in outages]
     return tuple(sorted(made, key=lambda outage: (outage.start, min(outage.end, math.inf))))
@@ -186,7 +188,7 @@ class Uniform:
         high: The maximum, in seconds.
 
     Raises:
-        ValueError: ``low`` is negative, or more than ``high``.
+        ValueError: If ``low`` is negative or more than ``high``.
     """
 
     low: float = attrs.field(validator=validators.ge(0))
@@ -204,14 +206,16 @@ class Uniform:
 
 @attrs.frozen
 class LogNormal:
-    """A log-normal distribution, like the response times of servers: most are near the median, some much longer.
+    """A log-normal distribution, like the response times of servers.
+
+    Most times are near the median, and some are much longer.
 
     Attributes:
         median: The median, in seconds.
-        sigma: The spread: one in six takes longer than ``median * e**sigma``.
+        sigma: The spread. One in six times is longer than ``median * e**sigma``.
 
     Raises:
-        ValueError: One of them is negative.
+        ValueError: If a value is negative.
     """
 
     median: float = attrs.field(validator=validators.gt(0))
@@ -230,7 +234,7 @@ def draw_seconds(latency: Latency, request: Request, generator: random.Random) -
     """Return the seconds of ``latency`` for ``request``.
 
     Raises:
-        ValueError: A function returned something else than seconds.
+        ValueError: If a function returns anything but a number of seconds.
     """
     if isinstance(latency, int | float):
         return latency
@@ -244,11 +248,11 @@ def draw_seconds(latency: Latency, request: Request, generator: random.Random) -
 
 
 def check_latency(instance: object, attribute: attrs.Attribute[Any], latency: object) -> None:
-    """Check a latency when the value is made (a validator of attrs).
+    """Check a latency when the value is created (a validator of attrs).
 
     Raises:
-        ValueError: The time is negative or infinite.
-        TypeError: It is neither a number, nor a function, nor a distribution.
+        ValueError: If the time is negative or infinite.
+        TypeError: If the value is neither a number, nor a function, nor a distribution.
     """
     if isinstance(latency, Uniform | LogNormal) or callable(latency):
         return
@@ -259,14 +263,14 @@ def check_latency(instance: object, attribute: attrs.Attribute[Any], latency: ob
 
 
 Handler = Callable[[Request], SimulatedResponse | Awaitable[SimulatedResponse]]
-"""Called with a request at the instant of its send; may be async and sleep on the virtual clock."""
+"""A function called with each request when it is sent. It may be async and sleep on the virtual clock."""
 
 NOT_FOUND = SimulatedResponse(404, "", {"Content-Type": "text/plain; charset=utf-8"})
 
 
 def _checked_address(instance: object, attribute: object, address: str) -> None:
     if address:
-        ipaddress.ip_address(address)  # its own error says what is wrong
+        ipaddress.ip_address(address)  # raises ValueError if the address is wrong
 
 
 def _as_limits(limit: RateLimit | Iterable[RateLimit] | None) -> tuple[RateLimit, ...]:
@@ -291,18 +295,19 @@ class Host:
     """A host of a simulated web.
 
     Attributes:
-        name: Its name, as of its throttling scope.
+        name: Its name, in the form of its throttling scope.
         latency: Seconds from the send to the last byte.
         connect: Seconds that a new connection takes before the send.
-        keep_alive: Seconds that an idle connection stays open; 0: every request makes a new one.
-        limit: Its rate limits; a request must pass all of them.
-        handler: Answers all requests without a page, redirect or robots.txt.
-        robots: The answer to ``/robots.txt``.
-        answer: The answer to all other paths if there is no handler.
+        keep_alive: Seconds that an idle connection stays open; 0 if every request opens a new connection.
+        limit: Its rate limits. A request must pass all of them.
+        handler: Returns the response to each request that is not for a page, a redirect or robots.txt; None if there is
+            none.
+        robots: The response for ``/robots.txt``.
+        answer: The response for all other paths if there is no handler.
         connect_error: The error of new connections, or a function of the request that returns one or None.
         outages: Its outages.
-        is_implied: It was only added implicitly, by a page.
-        address: The IP address of its name, which hosts may share. "": one of its own.
+        is_implied: Whether the host was only added implicitly, by a page.
+        address: The IP address of its name, which hosts may share; "" for its own address.
     """
 
     name: str
@@ -324,7 +329,7 @@ class Host:
             check_failure(self, attribute, error)
 
     def outage(self, now: float) -> Outage | None:
-        """Return the outage at ``now`` (seconds since the crawl began), if any."""
+        """Return the outage at ``now`` (seconds since the start of the crawl), or None."""
         return next((outage for outage in self.outages if outage.holds(now)), None)
 
 
@@ -335,7 +340,7 @@ def scope_of_name(name: str) -> str:
         name: A host, with or without a port, or a URL on it.
 
     Raises:
-        ValueError: It is not a host.
+        ValueError: If the name is not a host.
     """
     if "://" in name:
         return host_scope(normalize_url(name))

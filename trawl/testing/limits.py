@@ -1,8 +1,8 @@
 """The rate limit of a simulated server, as a token bucket, and the headers that announce it.
 
 Theory of operation: a bucket holds at most ``burst`` tokens and is full when the run starts. ``rate`` tokens are added
-each second. A request takes one; without a whole one it is refused and takes nothing. Each run makes its own buckets.
-The headers are those that throttling parses, in seconds rounded up.
+each second. A request takes one token. If there is no whole token, the request is refused and takes nothing. Each run
+creates its own buckets. The headers have the dialects that throttling parses, in seconds rounded up.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ __all__ = ["DIALECTS", "LimitState", "RateLimit", "TokenBucket"]
 
 @attrs.frozen
 class LimitState:
-    """The state of a limit, as headers announce it.
+    """The state of a limit, for the headers that announce it.
 
     Attributes:
-        limit: Requests in a full bucket.
-        remaining: Whole requests left.
-        window: Seconds in which an empty bucket fills; ``inf`` if it never does.
-        reset: Seconds until the next request is allowed if none is left, else until the bucket is full.
+        limit: Number of requests in a full bucket.
+        remaining: Number of requests that are allowed now.
+        window: Seconds in which an empty bucket fills; ``inf`` if it never fills.
+        reset: Seconds until the next request is allowed if ``remaining`` is 0, otherwise until the bucket is full.
         now_utc: The server's time.
     """
 
@@ -83,9 +83,9 @@ DIALECTS: Mapping[str, Callable[[LimitState], dict[str, str]]] = {
     "x-ratelimit-epoch": lambda state: _vendor("X-RateLimit", state, is_epoch=True),
     "x-rate-limit": lambda state: _vendor("X-Rate-Limit", state, is_epoch=False),
 }
-"""The headers of each dialect: IETF drafts 00-06, 07 and 08-11 of RateLimit, and three of vendors."""
+"""The headers of each dialect: IETF drafts 00-06, 07 and 08-11 of RateLimit, and three vendor dialects."""
 
-NEARLY = 1e-9  # the part of a token that may be missing: sends at exactly 1 / rate must not fail by rounding
+NEARLY = 1e-9  # tolerated gap of a token, so that rounding does not refuse sends every 1 / rate seconds
 
 
 def _as_changes(changes: Iterable[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
@@ -94,22 +94,23 @@ def _as_changes(changes: Iterable[tuple[float, float]]) -> tuple[tuple[float, fl
 
 @attrs.frozen
 class RateLimit:
-    """A limit of ``burst`` requests at once and ``rate`` a second in the long run; further ones are refused.
+    """A limit of ``burst`` requests at once and ``rate`` requests per second on average. Further requests are refused.
 
     Attributes:
-        rate: Tokens a second; 0 refuses all requests after the first ``burst``.
-        burst: The size of the bucket in tokens, from 1 up.
-        status: The status of a refusal.
-        retry_after: The ``Retry-After`` of a refusal (RFC 9110, 10.2.3): a number or text as it is, True for the
-            seconds until the next token, ``"date"`` for the same as an HTTP date, None for no such header.
-        headers: Headers of refusals, or the name of a dialect that all answers use (``"draft-03"``, ``"draft-07"``,
+        rate: Tokens per second; 0 refuses all requests after the first ``burst``.
+        burst: The size of the bucket in tokens, at least 1.
+        status: The status code of a refusal.
+        retry_after: The ``Retry-After`` header of a refusal (RFC 9110, section 10.2.3): a number or string is sent
+            unchanged, True sends the seconds until the next token, ``"date"`` sends the same as an HTTP date, and None
+            sends no header.
+        headers: Headers of refusals, or the name of a dialect that all responses use (``"draft-03"``, ``"draft-07"``,
             ``"draft-10"``, ``"x-ratelimit"``, ``"x-ratelimit-epoch"``, ``"x-rate-limit"``).
-        latency: Seconds that a refusal takes; None: the host's latency.
+        latency: Seconds that a refusal takes; None if the host's latency applies.
         body: The body of a refusal.
-        changes: Changes of the rate: pairs of seconds since the crawl began and the new rate.
+        changes: Changes of the rate, as pairs of seconds since the start of the crawl and the new rate.
 
     Raises:
-        ValueError: A number is out of range, or the dialect unknown.
+        ValueError: If a number is out of range or the dialect is unknown.
     """
 
     rate: float = attrs.field(converter=float, validator=[validators.ge(0.0), validators.lt(math.inf)])
@@ -132,12 +133,12 @@ class RateLimit:
             raise ValueError(f"changes must be pairs of a time and a rate, both from 0 up, not {changes!r}")
 
     def rate_at(self, at: float) -> float:
-        """Return the rate at a time in seconds since the crawl began."""
+        """Return the rate at a time in seconds since the start of the crawl."""
         return next((rate for begun, rate in reversed(self.changes) if begun <= at), self.rate)
 
 
 class TokenBucket:
-    """The tokens of one limit in one run. Instants are seconds since the crawl began and never go back."""
+    """The tokens of one limit in one run. Times are seconds since the start of the crawl and never decrease."""
 
     __slots__ = ("_at", "_changes", "_tokens", "limit", "rate")
 
@@ -149,7 +150,7 @@ class TokenBucket:
         self._changes = list(reversed(limit.changes))
 
     def take(self, now: float) -> bool:
-        """Take a token at ``now``. Returns False if there is not a whole one."""
+        """Take a token at ``now``. Returns False if there is no whole token."""
         if not self.has_one(now):
             return False
         self._tokens = max(0.0, self._tokens - 1.0)
@@ -169,7 +170,7 @@ class TokenBucket:
         return missing / self.rate if self.rate else math.inf
 
     def fields(self, now: float, now_utc: datetime, *, is_refusal: bool) -> dict[str, str]:
-        """Return the headers that announce this limit in an answer at ``now``."""
+        """Return the headers that announce this limit in a response at ``now``."""
         limit = self.limit
         told: dict[str, str] = {}
         if isinstance(limit.headers, str):

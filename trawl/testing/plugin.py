@@ -1,4 +1,4 @@
-"""The pytest plugin, loaded by its entry point wherever trawl is installed; hence short, and imported by no module.
+"""The pytest plugin. pytest loads it wherever trawl is installed, so it is short and no module imports it.
 
 The fixture ``simulated_web`` is an empty web. With it and :func:`trawl.testing.simulate`, a test of a spider's
 throttling takes five lines. The report of a failed test shows the sends::
@@ -9,7 +9,7 @@ throttling takes five lines. The report of a failed test shows the sends::
         sim = simulate(Books, simulated_web, settings=settings)
         assert sim.gaps("books.toscrape.com") == [1.0] * 10
 
-Nothing of the engine is imported before a test uses the fixture.
+The plugin imports no part of the engine before a test uses the fixture.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MAX_ROWS = 200  # sends in the report of a failed test
 
 @pytest.fixture
 def simulated_web() -> SimulatedWeb:
-    """Return an empty simulated web: add hosts and pages, then ``simulate(Spider, simulated_web)``."""
+    """Return an empty simulated web. Add hosts and pages, and then call ``simulate(Spider, simulated_web)``."""
     from trawl.testing.web import SimulatedWeb  # noqa: PLC0415 not before a test uses it
 
     return SimulatedWeb()
@@ -37,7 +37,7 @@ def simulated_web() -> SimulatedWeb:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Add the sends of the latest run on ``simulated_web`` to the report of a test that failed."""
+    """Add the sends of the latest run on ``simulated_web`` to the report of a failed test."""
     report = yield
     web: SimulatedWeb | None = getattr(item, "funcargs", {}).get("simulated_web")
     if report.when == "call" and report.failed and web is not None and web.latest is not None:

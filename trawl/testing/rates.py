@@ -1,8 +1,9 @@
-"""A picture of rates over time (SVG 1.1): a panel for each scope, the server's limit as a line, refusals marked.
+"""A picture of rates over time (SVG 1.1), with a panel for each scope, the server's limit, and marks for refusals.
 
-Theory of operation: sends are counted in windows of equal length, those refused apart. A bar is a window; its red top
-is what was refused in it. Below the axis each refusal has a mark at its time, because one in a hundred is too little of
-a bar to be seen. Used by :class:`trawl.testing.Simulation`, the command ``trawl simulate`` and the benchmarks.
+Theory of operation: sends are counted in windows of equal length. Each window is a bar, and the red top of the bar
+shows the refused sends. Each refusal also has a mark below the axis at its time, because one refusal in a hundred is
+too small to see in a bar. :class:`trawl.testing.Simulation`, the command ``trawl simulate`` and the benchmarks use this
+module.
 """
 
 from __future__ import annotations
@@ -44,15 +45,15 @@ __all__ = [
 ]
 
 MAX_PANELS = 12
-"""Scopes in one picture, the busiest first."""
+"""Maximum number of scopes in one picture, the busiest scopes first."""
 
 MAX_WINDOWS = 200
 WIDTH, HEIGHT = 900.0, 116.0
 
 _SENDS_IN_A_WINDOW = 5
-"""On average; with fewer the rate would be that of a single send or none."""
+"""Minimum average number of sends in a window. With fewer sends, most bars would show one send or none."""
 
-_PNG_SCALE = 2  # pixels of PNG for one of SVG: sharp on today's screens
+_PNG_SCALE = 2  # PNG pixels per SVG pixel, for sharp text on modern screens
 _LEFT, _RIGHT, _TOP, _LEGEND_ROW, _GRAPH_TOP, _GRAPH_FOOT = 64.0, 20.0, 78.0, 18.0, 34.0, 46.0
 
 
@@ -61,10 +62,10 @@ class Rate:
     """The rate in one window of time.
 
     Attributes:
-        start: The beginning of the window, in seconds since the crawl began.
-        end: Its end, in seconds since the crawl began.
-        rate: Sends a second.
-        refused: Those of them that were refused (429 or 503), a second.
+        start: The start of the window, in seconds since the start of the crawl.
+        end: The end of the window, in seconds since the start of the crawl.
+        rate: Sends per second.
+        refused: Refused sends (429 or 503) per second.
     """
 
     start: float
@@ -81,8 +82,9 @@ class Panel:
         title: Its heading.
         rates: The rate in each window.
         refused_at: The times of the refusals, in seconds.
-        limit: What the server allows: pairs of a time and the requests a second from then on; empty: not known.
-        note: More words beside the heading.
+        limit: The server's limit, as pairs of a time in seconds and the requests per second from then on. Empty if
+            unknown.
+        note: Additional text next to the heading.
     """
 
     title: str
@@ -93,12 +95,14 @@ class Panel:
 
 
 def window_for(span: float, sends: int, max_windows: int = MAX_WINDOWS) -> float:
-    """Return the seconds of a window: 1, 2 or 5 times a power of ten, of five sends or more on average.
+    """Return the length of a window in seconds.
+
+    It is 1, 2 or 5 times a power of ten, so that a window has at least five sends on average.
 
     Args:
-        span: Seconds that are divided into windows.
-        sends: Sends in that time.
-        max_windows: Maximum of windows.
+        span: Seconds to divide into windows.
+        sends: Number of sends in this time.
+        max_windows: Maximum number of windows.
     """
     return axis_step(span, max(1, min(max_windows, sends // _SENDS_IN_A_WINDOW)))
 
@@ -106,14 +110,16 @@ def window_for(span: float, sends: int, max_windows: int = MAX_WINDOWS) -> float
 def count_rates(
     times: Sequence[float], refused_at: Sequence[float], start: float, end: float, window: float
 ) -> list[Rate]:
-    """Return the rate in each window from ``start`` to ``end``. The last one is up to half as long again, or as short.
+    """Return the rate in each window from ``start`` to ``end``.
+
+    The length of the last window is between half and one and a half times ``window``.
 
     Args:
-        times: The times of all sends, sorted.
-        refused_at: The times of those that were refused, sorted.
-        start: The beginning of the first window.
-        end: The end of the last window, which includes it.
-        window: Seconds of a window.
+        times: The sorted times of all sends.
+        refused_at: The sorted times of the refused sends.
+        start: The start of the first window.
+        end: The end of the last window, inclusive.
+        window: The length of a window in seconds.
 
     Raises:
         ValueError: The window is not more than 0.
@@ -141,14 +147,14 @@ def draw_rates(
     width: float = WIDTH,
     height: float = HEIGHT,
 ) -> str:
-    """Draw the rates of several scopes over the same time, one below the other; return the picture as SVG text.
+    """Draw the rates of several scopes over time, one below the other. Returns the picture as SVG text.
 
     Args:
         panels: The graphs, from top to bottom.
         title: The heading.
         start: The first second shown.
         end: The last second shown.
-        omitted: The number of scopes that are not shown, which is told below.
+        omitted: Number of scopes that are not shown. A line below the graphs states it.
         width: Width in pixels.
         height: Height of each graph in pixels, without its heading and its axis.
     """
@@ -166,7 +172,7 @@ def draw_rates(
 
 
 def _legend(panels: Sequence[Panel], right: float) -> tuple[list[str], int]:
-    """Return the legend, and its number of rows: an entry that would pass ``right`` begins the next one."""
+    """Return the legend and its number of rows. An entry that would exceed ``right`` starts the next row."""
     windows = {number(round(rate.end - rate.start, 9)) for panel in panels for rate in panel.rates[:1]}
     counted = f" in each {windows.pop()} s" if len(windows) == 1 else ""
     entries = [(BARS["good"][0], f"requests a second{counted}")]
@@ -236,7 +242,7 @@ def _limit_line(x1: float, y: float, x2: float) -> str:
 
 
 def _steps(panel: Panel, scale: Scale, y: Callable[[float], float]) -> list[str]:
-    """Return the server's limit: a dashed line for each time between two changes."""
+    """Return the server's limit, as a dashed line for each period between two changes."""
     return [
         _limit_line(scale.x(at), y(rate), scale.x(until))
         for (at, rate), (until, _) in pairwise([*panel.limit, (math.inf, 0.0)])
@@ -245,7 +251,7 @@ def _steps(panel: Panel, scale: Scale, y: Callable[[float], float]) -> list[str]
 
 
 def _marks(panel: Panel, scale: Scale, floor: float) -> list[str]:
-    """Return a mark for each refusal, at most one a pixel, as one shape: there may be thousands."""
+    """Return marks for the refusals as one shape, at most one per pixel, because there may be thousands."""
     places = dict.fromkeys(round(scale.x(at)) for at in panel.refused_at if scale.shows(at, at))
     if not places:
         return []
@@ -254,10 +260,10 @@ def _marks(panel: Panel, scale: Scale, floor: float) -> list[str]:
 
 
 def check_picture_name(path: str | Path) -> None:
-    """Refuse a file that no picture can be written to, before anything is drawn.
+    """Check the file name of a picture before anything is drawn.
 
     Raises:
-        ValueError: Its name ends in neither ``.svg`` nor ``.png``.
+        ValueError: If the name ends in neither ``.svg`` nor ``.png``.
         ImportError: It is a PNG, and the extra ``png`` is not installed.
     """
     kind = Path(path).suffix.lower()
@@ -273,12 +279,12 @@ def check_picture_name(path: str | Path) -> None:
 
 
 def write_picture(picture: str, path: str | Path) -> None:
-    """Write a picture as SVG or PNG, as the end of the file's name says.
+    """Write a picture as SVG or PNG, depending on the file name extension.
 
     Raises:
-        ValueError: The name ends in neither ``.svg`` nor ``.png``.
+        ValueError: If the name ends in neither ``.svg`` nor ``.png``.
         ImportError: It is a PNG, and the extra ``png`` is not installed.
-        OSError: The file can't be written.
+        OSError: If the file can't be written.
     """
     check_picture_name(path)
     if Path(path).suffix.lower() == ".svg":

@@ -1,4 +1,4 @@
-"""The sends of a simulated run, as values and as text, and the times at which its scopes were closed."""
+"""The sends of a simulated run, as values and as text, and the periods in which its scopes were closed."""
 
 from __future__ import annotations
 
@@ -37,30 +37,31 @@ __all__ = [
 ]
 
 REFUSALS = frozenset({429, 503})
-"""Statuses that refuse a request for the rate of requests."""
+"""Status codes that refuse a request because of the request rate."""
 
-DIGITS = 9  # times are rounded to the nanosecond: 0.1 + 0.2 must not fail a test for 0.3
+DIGITS = 9  # times are rounded to the nanosecond, so that 0.1 + 0.2 equals 0.3 in a test
 
 
 def rounded(at: float) -> float:
-    """Return a time in seconds without the error of binary fractions."""
+    """Return a time in seconds without floating-point errors."""
     return round(at, DIGITS) + 0.0
 
 
 class Send(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One request on the wire.
+    """One sent request.
 
     Attributes:
-        time: The time of the send, in seconds since the crawl began.
-        finished: The time of the last byte or of the error, in seconds since the crawl began.
+        time: The time of the send, in seconds since the start of the crawl.
+        finished: The time of the last byte or of the error, in seconds since the start of the crawl.
         url: The URL.
         method: The method.
-        host: The host, as the name of its scope.
-        slot: Its slot in the scope of its host (or address), from 1; 0: none (``dont_throttle``, or other scopes).
+        host: The name of the host's scope.
+        slot: Its slot in the scope of its host (or address), from 1; 0 if it has none there (``dont_throttle``, or
+            other scopes).
         scopes: The amount charged to each scope.
         slots: Its slot in each of these scopes.
-        status: The status of the answer; None without a complete answer.
-        error: The name of the error's class; None if there was none.
+        status: The status code of the response; None without a complete response.
+        error: The class name of the error; None if there was none.
     """
 
     time: float
@@ -76,7 +77,7 @@ class Send(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class SendRecord(msgspec.Struct, gc=False):
-    """A send in progress; instants are those of the run's clock."""
+    """A send in progress. Times are seconds on the run clock."""
 
     url: str
     method: str
@@ -92,8 +93,8 @@ class SendLog:
     """All sends of one run, in order.
 
     Attributes:
-        rows: A row for each send.
-        sending: The row of the send whose ``on_sent`` is being called.
+        rows: A record for each send.
+        sending: The record of the send whose ``on_sent`` is being called; None if there is none.
     """
 
     __slots__ = ("rows", "sending")
@@ -103,7 +104,7 @@ class SendLog:
         self.sending: SendRecord | None = None
 
     def sends(self, begun_at: float, now: float) -> tuple[Send, ...]:
-        """Return every send, with times since ``begun_at``; those still on the wire end at ``now``."""
+        """Return every send, with times since ``begun_at``. Sends in flight end at ``now``."""
         amounts: dict[_Charges, Mapping[str, float]] = {}
         slots: dict[tuple[_Charges, tuple[int, ...]], Mapping[str, int]] = {}
         made: list[Send] = []
@@ -140,7 +141,7 @@ _Charges = tuple[tuple[str, float | None], ...]
 
 
 def _slot_of_address(slots: Mapping[str, int]) -> int:
-    """Return the slot of the only scope if that is an IP address."""
+    """Return the slot in the only scope if that scope is an IP address; otherwise 0."""
     if len(slots) != 1:
         return 0
     (scope, slot), *_ = slots.items()
@@ -152,7 +153,7 @@ LONGEST_URL = 100
 
 
 def timeline(sends: Sequence[Send], most: int = MAX_ROWS) -> str:
-    """Return the sends as text, a line for each.
+    """Return the sends as text, one per line.
 
     ::
 
@@ -161,7 +162,7 @@ def timeline(sends: Sequence[Send], most: int = MAX_ROWS) -> str:
 
     Args:
         sends: The sends, in order.
-        most: Maximum of lines; the number of further sends follows.
+        most: Maximum number of lines. The number of further sends follows.
     """
     if not sends:
         return "no sends"
@@ -196,15 +197,15 @@ Kind = Literal["delay", "delay_per_slot", "backoff", "hint", "quota", "robots"]
 
 @attrs.frozen
 class Span:
-    """A time, from ``start`` to ``end``, at which a scope could send nothing.
+    """A period from ``start`` to ``end`` in which a scope could not send.
 
     Attributes:
         scope: The scope's id.
-        start: Seconds since the crawl began.
-        end: Seconds since the crawl began.
-        kind: The limit that closed it.
-        source: The origin of that limit: configuration, a backoff step, a response's header.
-        slot: The closed slot, from 1; 0: the whole scope.
+        start: Seconds since the start of the crawl.
+        end: Seconds since the start of the crawl.
+        kind: The limit that closed the scope.
+        source: The origin of this limit: configuration, a backoff step, or a response header.
+        slot: The closed slot, from 1; 0 for the whole scope.
     """
 
     scope: str
@@ -216,7 +217,7 @@ class Span:
 
 
 def merge_stretches(stretches: Iterable[Span]) -> Sequence[Span]:
-    """Merge overlapping stretches of one scope, slot and kind; those of slots come first."""
+    """Merge overlapping periods of the same scope, slot and kind. Within a scope, periods of slots come first."""
     made: list[Span] = []
     for stretch in sorted(stretches, key=_order):
         last = made[-1] if made else None
@@ -234,14 +235,14 @@ def _order(stretch: Span) -> tuple[str, bool, str, int, float, float]:
 _KINDS: dict[str, Kind] = {"delay": "delay", "robots": "robots", "backoff": "backoff", "hint": "hint", "quota": "quota"}
 
 _Closed = tuple[str, float, float, float, Kind, str, int]
-"""Scope, start, end, latest end with jitter, kind, source, slot or 0."""
+"""Scope, start, end, latest end with jitter, kind, source, and slot or 0."""
 
 
 class ScopeTracker:
-    """Tracks the scopes of the sends, as a recorder and a watcher of the engine. Instants are those of the run's clock.
+    """Tracks the scopes of the sends, as a recorder and a watcher of the engine. Times are seconds on the run clock.
 
     Attributes:
-        report: The report of each scope, the busiest first; set when the crawl has ended.
+        report: The report of each scope, the busiest first. Empty until the crawl has ended.
     """
 
     __slots__ = ("_begun_at", "_closed", "_send_log", "report")
@@ -253,7 +254,7 @@ class ScopeTracker:
         self._closed: list[_Closed] = []
 
     def record(self, grant: Grant, outcome: Outcome | None, now: float) -> None:
-        """Record a send or its end; called by the engine."""
+        """Record a send or its end. Called by the engine."""
         row = self._send_log.sending
         lane = grant.lane
         scopes = lane.scopes if lane is not None and grant.slots else ()
@@ -270,14 +271,14 @@ class ScopeTracker:
                 self._closed.append((scope.id, now, until, until, kind, source, 0))
 
     async def watch(self, crawl: Crawl) -> None:
-        """Store the report of the scopes when the crawl ends; run by the engine."""
+        """Store the report of the scopes when the crawl ends. Run by the engine."""
         try:
             await trio.sleep_forever()
         finally:
             self.report = crawl.report()
 
     def stretches(self, sends: Sequence[Send]) -> Sequence[Span]:
-        """Return the times at which scopes were closed; ``sends`` are those of the run, in order."""
+        """Return the periods in which scopes were closed. ``sends`` are all sends of the run, in order."""
         nexts: dict[str, list[float]] = defaultdict(list)
         for send in sends:
             for scope in send.slots:
@@ -295,7 +296,7 @@ class ScopeTracker:
         return merge_stretches(stretch for stretch in made if stretch.end > stretch.start)
 
     def _cut(self, closed: _Closed, start: float, following: float) -> Span:
-        """Make a stretch that ends with the next send, which shows that the scope was open: jitter moves its end."""
+        """Return a period that ends at its planned end, or at the next send if jitter moved the end."""
         scope, _, until, latest, kind, source, slot = closed
         end = rounded(until - self._begun_at)
         if not slot and (following < end or following <= rounded(latest - self._begun_at)):

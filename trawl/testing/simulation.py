@@ -1,7 +1,7 @@
-"""Runs a spider against a simulated web, and the result: everything except the wire, the clock and threads is real.
+"""Runs a spider against a simulated web. Everything except the network, the clock and threads is real.
 
-A test that only looks at items would pass when the spider fails on every page. So the errors of a run are collected by
-:class:`ErrorCollector` and raised at its end, unless the test asks for them.
+A test that only checks items might pass although the spider fails on every page. So :class:`ErrorCollector` collects
+the errors of a run and raises them at its end, unless the test wants to collect them.
 """
 
 from __future__ import annotations
@@ -54,14 +54,13 @@ if TYPE_CHECKING:
 __all__ = ["Errors", "Simulation", "SimulationFailed", "crawl_web", "simulate"]
 
 Errors = Literal["raise", "collect"]
-"""What a run does with the spider's errors: raise :class:`SimulationFailed`, or only collect them."""
+"""Whether a run raises the spider's errors as :class:`SimulationFailed` or only collects them."""
 
 
 class SimulationFailed(ExceptionGroup, AssertionError):
     """The spider failed in a simulation: a callback or start() raised, an item was lost, or a host is unknown.
 
-    An exception group of the errors, each with a note that names its request or item. The run itself is
-    ``web.latest``.
+    An exception group of the errors. A note of each error names its request or item. The run itself is ``web.latest``.
     """
 
     def derive(self, excs: Sequence[Exception]) -> SimulationFailed:  # type: ignore[override]
@@ -75,16 +74,16 @@ class Simulation:
 
     Attributes:
         sends: All sends, in order: pages, robots.txt, redirects, retries, direct fetches.
-        items: The items, in the order in which they were finished.
+        items: The items, in the order in which they finished.
         stats: The statistics by key.
-        reason: The reason for the end of the crawl, as in ``CrawlResult``.
-        elapsed: Seconds of the virtual clock.
+        reason: The reason why the crawl ended, as in ``CrawlResult``.
+        elapsed: Duration in seconds on the virtual clock.
         find_stretches: Computes ``stretches`` on first use.
-        report: The report of each scope and of what limited it, the busiest first.
+        report: The report of each scope with its limits, the busiest first.
         title: The default title of pictures.
-        limits: The rate limits of each simulated host that was sent to.
-        errors: The errors of user code, of lost items, and of unknown hosts whose requests have no errback, each
-            with a note that names its request or item.
+        limits: The rate limits of each simulated host that received a request.
+        errors: The errors of user code, of lost items, and of unknown hosts whose requests have no errback. A note of
+            each error names its request or item.
     """
 
     sends: tuple[Send, ...]
@@ -100,15 +99,15 @@ class Simulation:
 
     @cached_property
     def stretches(self) -> Sequence[Span]:
-        """The times at which scopes were closed, and why."""
+        """The periods in which scopes were closed, with the reasons."""
         return self.find_stretches()
 
     def of(self, scope: str) -> list[Send]:
-        """Return the sends charged to ``scope`` (or, without any scope, sent to that host), in order."""
+        """Return the sends charged to ``scope``, or sent to that host without a scope, in order."""
         return [send for send in self.sends if scope in send.scopes or (not send.scopes and send.host == scope)]
 
     def times(self, scope: str) -> list[float]:
-        """Return the times of the sends of ``scope``, in seconds since the crawl began."""
+        """Return the times of the sends of ``scope``, in seconds since the start of the crawl."""
         return [send.time for send in self.of(scope)]
 
     def gaps(self, scope: str) -> list[float]:
@@ -116,7 +115,10 @@ class Simulation:
         return [rounded(later - earlier) for earlier, later in pairwise(self.times(scope))]
 
     def most_in_flight(self, scope: str | None = None) -> int:
-        """Return the maximum of sends on the wire at once, in ``scope`` or in all; intervals exclude their ends."""
+        """Return the maximum number of sends in flight at once, in ``scope`` or in total.
+
+        Intervals exclude their ends.
+        """
         sends = self.sends if scope is None else self.of(scope)
         changes = sorted([(send.time, 1) for send in sends] + [(send.finished, -1) for send in sends])
         most = count = 0
@@ -126,37 +128,38 @@ class Simulation:
         return most
 
     def rate(self, scope: str) -> float:
-        """Return the sends a second between the first and the last send of ``scope``; 0.0 with fewer than two."""
+        """Return the sends per second between the first and the last send of ``scope``; 0.0 for fewer than two."""
         times = self.times(scope)
         return (len(times) - 1) / (times[-1] - times[0]) if len(times) > 1 and times[-1] > times[0] else 0.0
 
     @property
     def scopes(self) -> list[str]:
-        """The ids of the scopes (or, without any scope, the hosts) that were sent to, the busiest first."""
+        """The ids of the scopes with sends (or the hosts, for sends without a scope), the busiest first."""
         used = Counter(scope for send in self.sends for scope in send.scopes or (send.host,))
         return sorted(used, key=lambda scope: (-used[scope], scope))
 
     def rates(self, scope: str, window: float | None = None) -> list[Rate]:
-        """Return the rate of ``scope`` over time, window by window from the crawl's beginning to its last answer.
+        """Return the rate of ``scope`` over time, in windows from the start of the crawl to its last response.
 
         Args:
             scope: Its id.
-            window: Seconds of a window; the last one is up to half as long again, or as short. None: 1, 2 or 5 times a
-                power of ten, so that there are at most 200 windows, of five sends or more on average.
+            window: Seconds of a window. The last window is between half and one and a half times as long. None selects
+                1, 2 or 5 times a power of ten, with at most 200 windows and at least five sends per window on average.
 
         Raises:
-            ValueError: The window is not more than 0.
+            ValueError: If the window is not more than 0.
         """
         sends, end = self.of(scope), self._end
         seconds = window_for(end, len(sends)) if window is None else window
         return count_rates([send.time for send in sends], self._refused_at(sends), 0.0, end, seconds)
 
     def limit(self, scope: str) -> list[tuple[float, float]]:
-        """Return the rate that the simulated server of ``scope`` allows in the long run.
+        """Return the average rate that the simulated server of ``scope`` allows.
 
         Returns:
-            Pairs of an instant, in seconds since the crawl began, and the requests a second from then on: of several
-            limits the lowest. Empty if the server has no limit, or the scope's sends went to several hosts.
+            Pairs of a time, in seconds since the start of the crawl, and the requests per second from then on. If there
+            are several limits, the lowest applies. Empty if the server has no limit, or the scope's sends went to
+            several hosts.
         """
         hosts = {send.host for send in self.of(scope)}
         limits = self.limits.get(hosts.pop(), ()) if len(hosts) == 1 else ()
@@ -175,10 +178,10 @@ class Simulation:
         return [send.time for send in sends if send.status in REFUSALS]
 
     def timeline(self, most: int = 10_000) -> str:
-        """Print the sends, a line for each, and return the same text.
+        """Print the sends, one per line, and return the same text.
 
         Args:
-            most: Maximum of lines.
+            most: Maximum number of lines.
         """
         text = timeline(self.sends, most)
         print(text)
@@ -194,7 +197,7 @@ class Simulation:
         scopes: Iterable[str] | None = None,
         width: float = 1200.0,
     ) -> str:
-        """Draw the sends, a track for each scope and a row for each slot; return the picture as SVG text.
+        """Draw the sends, with a track for each scope and a row for each slot. Returns the picture as SVG text.
 
         Args:
             path: A file to write it to.
@@ -225,25 +228,26 @@ class Simulation:
         width: float = 900.0,
         height: float = 116.0,
     ) -> str:
-        """Draw the rate of each scope over time, and the limit of its server; return the picture as SVG text.
+        """Draw the rate of each scope over time, and the limit of its server. Returns the picture as SVG text.
 
-        Bars are requests a second, with what was refused in red; the server's limit is a dashed line (see
-        :meth:`limit`). The picture follows the reader's choice of light or dark.
+        Bars are requests per second, with refused requests in red. The server's limit is a dashed line (see
+        :meth:`limit`). The picture has a light and a dark version, as the reader's browser prefers.
 
         Args:
-            path: A file to write it to: SVG, or PNG (light, two pixels for one) where its name ends in ``.png``.
+            path: A file to write the picture to: SVG, or PNG if its name ends in ``.png`` (light, two pixels for one);
+                None for no file.
             title: The heading; None: the spider's name.
             start: The first second to show.
             end: The last second to show; None: all.
-            scopes: The scopes to show, in this order; None: the 12 busiest, and the number of the others.
-            window: Seconds over which a rate is counted; None: as :meth:`rates` has it for the busiest scope shown.
+            scopes: The scopes to show, in this order. None shows the 12 busiest scopes and the number of the others.
+            window: Seconds of a window. None selects the window of :meth:`rates` for the busiest scope shown.
             width: Width in pixels.
             height: Height of each graph in pixels, without its heading and its axis.
 
         Raises:
-            ValueError: The file's name ends in neither ``.svg`` nor ``.png``, or the window is not more than 0.
-            ImportError: It is a PNG, and the extra ``png`` is not installed.
-            OSError: The file can't be written.
+            ValueError: If the file's name ends in neither ``.svg`` nor ``.png``, or the window is not more than 0.
+            ImportError: If the file is a PNG and the extra ``png`` is not installed.
+            OSError: If the file can't be written.
         """
         if path is not None:
             check_picture_name(path)
@@ -278,11 +282,11 @@ def simulate(
     errors: Errors = "raise",
     **spider_args: Any,
 ) -> Simulation:
-    """Run a spider against a simulated web, on a virtual clock of its own, and return what it did.
+    """Run a spider against a simulated web on a new virtual clock, and return the result.
 
     Hours of waiting pass in milliseconds. The wall clock starts at 2025-01-01T00:00:00Z. The same seed gives the same
-    sends, in a new process too. Settings come from the defaults, the spider's ``custom_settings`` and ``settings``;
-    neither the environment nor pyproject.toml is read, so that a test behaves the same everywhere.
+    sends, even in a new process. Settings come from the defaults, the spider's ``custom_settings`` and ``settings``.
+    The environment and pyproject.toml are not read, so that a test behaves the same everywhere.
 
     >>> class Titles(trawl.Spider):
     ...     name = "titles"
@@ -299,18 +303,18 @@ def simulate(
         spider_cls: The spider's class.
         web: The simulated web.
         settings: Settings that override ``custom_settings``.
-        seed: The seed of all random numbers, and of the order of tasks.
+        seed: The seed of all random numbers and of the order of tasks.
         errors: "collect" keeps the errors of the spider in ``Simulation.errors`` instead of raising them.
         spider_args: Arguments of the spider's constructor.
 
     Raises:
-        SimulationFailed: A callback or start() raised, an item was lost, or a request without an errback
-            went to a host that is not on the web.
-        RuntimeError: Trio already runs in this thread: use ``await web.crawl(...)``.
-        Stuck: The crawl waits for something that will never happen.
-        NotSimulated: The crawl tried to use a real socket, thread or process.
-        SettingsError: A setting is unknown or not valid.
-        Exception: The error of a handler of the web.
+        SimulationFailed: If a callback or start() raised, an item was lost, or a request without an errback went to a
+            host that is not in the web.
+        RuntimeError: If Trio already runs in this thread. Use ``await web.crawl(...)`` instead.
+        Stuck: If the crawl waits for something that will never happen.
+        NotSimulated: If the crawl tried to use a real socket, thread or process.
+        SettingsError: If a setting is unknown or not valid.
+        Exception: If a handler of the web raised it.
     """
     if trio.lowlevel.in_trio_run():
         raise RuntimeError("simulate() starts Trio, which already runs here: use `await web.crawl(...)` instead")
@@ -327,7 +331,7 @@ async def crawl_web(
     errors: Errors,
     spider_args: Mapping[str, Any],
 ) -> Simulation:
-    """Do the same in a Trio program on a virtual clock; see :meth:`trawl.testing.SimulatedWeb.crawl`. A checkpoint."""
+    """Do the same in a Trio program on a virtual clock. See :meth:`trawl.testing.SimulatedWeb.crawl`. A checkpoint."""
     if not isinstance(trio.lowlevel.current_clock(), MockClock):
         raise RuntimeError("a simulated crawl needs a virtual clock: give the test the fixture autojump_clock")
     with seeded_scheduling_here(seed):
@@ -344,7 +348,7 @@ async def _crawl(
 ) -> Simulation:
     if errors not in get_args(Errors):
         raise ValueError(f'errors={errors!r}: use "raise" or "collect"')
-    # Two simulations in one program are two worlds, unless a test says that their scopes are shared.
+    # Two simulations in one program do not share scopes, unless the test sets THROTTLING_SHARED.
     apart = Layer("simulation", {"THROTTLING_SHARED": False})
     settings = (
         given if isinstance(given, Settings) else load(apart, of_spider(spider_cls), Layer("settings", given or {}))
@@ -394,15 +398,15 @@ _MAX_EVENTS = 100_000
 
 
 class ErrorCollector(logging.Handler):
-    """Collects the errors of one simulated crawl: those that it logs with a traceback, and those of events.
+    """Collects the errors of one simulated crawl from its log and its events.
 
-    A handler of trawl's log, as a context manager: the log has the errors of all kinds of user code, with their
-    requests. The events complete it if somebody has disabled the log.
+    It is a handler of trawl's log, and a context manager. The log contains the errors of all user code, with their
+    requests. The events are needed in case the log is disabled.
 
     Attributes:
-        errors: The errors, each once, in order.
-        is_failure: Whether one of them is a callback's, an unknown host or a lost item. Failures of other user code,
-            such as a middleware or a throttling manager, cost single requests, and tests are about them.
+        errors: The errors in order, without duplicates.
+        is_failure: Whether a callback or ``start()`` failed, a host is unknown or an item was lost. Failures of other
+            user code, such as middleware or a throttling manager, do not count, because tests may be about them.
     """
 
     def __init__(self) -> None:
@@ -411,7 +415,7 @@ class ErrorCollector(logging.Handler):
         self.is_failure: bool = False
         self._notes: dict[int, str] = {}
         self._told: list[Event] = []
-        self._heard: dict[str, bool] = {}  # of each host with failed requests: whether errbacks got all of them
+        self._heard: dict[str, bool] = {}  # by host: whether errbacks received all failed requests
 
     def __enter__(self) -> ErrorCollector:
         self._token = _collecting.set(self)
@@ -427,7 +431,7 @@ class ErrorCollector(logging.Handler):
         handlers = [*logging.getLogger("trawl").handlers, *logging.getLogger().handlers]
         last = logging.lastResort
         is_alone = handlers[0] is self and all(isinstance(handler, ErrorCollector) for handler in handlers)
-        # Python prints the warnings of a program without handlers, and this one is not the program's.
+        # Without handlers, Python would print warnings. Print them, because the program did not add this handler.
         if is_alone and last is not None and record.levelno >= last.level:
             last.handle(record)
         if record.levelno < logging.ERROR or _collecting.get() is not self:
@@ -435,21 +439,21 @@ class ErrorCollector(logging.Handler):
         error = record.exc_info[1] if record.exc_info else None
         if error is not None:
             self._add(error, record.getMessage())
-        elif record.name == "trawl.feeds":  # an item that a feed refuses
+        elif record.name == "trawl.feeds":  # a feed refused an item
             self._add(ItemLost(record.getMessage()), "")
 
     async def watch(self, crawl: Crawl) -> None:
-        """Keep the events of failures; run by the engine. A checkpoint."""
+        """Store the events of failures. Run by the engine. A checkpoint."""
         with crawl.events(SpiderError, ItemFailed, RequestFailed, most=_MAX_EVENTS) as events:
             async for event in events:
                 if not isinstance(event, RequestFailed):
                     self._told.append(event)
-                elif not event.request.url.endswith("/robots.txt"):  # the pages that wait for it fail as well
+                elif not event.request.url.endswith("/robots.txt"):  # the pages that wait for robots.txt fail too
                     host = host_scope(event.request.url)
                     self._heard[host] = event.request.errback is not None and self._heard.get(host, True)
 
     def finish(self, hosts: Mapping[str, Exception], result: CrawlResult) -> None:
-        """Add the errors that the log does not have; ``hosts`` are those that are not on the web, with their errors."""
+        """Add the errors that the log does not contain. ``hosts`` maps unknown hosts to their errors."""
         unknown = [error for host, error in hosts.items() if not self._heard.get(host)]
         has_lost = any(isinstance(error, ItemLost) for error in self.errors)
         self.is_failure = bool(self._told or unknown or result.error or result.reason == "start_error" or has_lost)
@@ -467,10 +471,10 @@ class ErrorCollector(logging.Handler):
         if result.reason == "start_error" and not self.errors:
             self._add(RuntimeError("start() failed; the log, which is disabled, says how"), "")
         for error, note in zip(self.errors, self._notes.values(), strict=True):
-            error.add_note(note)  # not earlier: the log would have it too
+            error.add_note(note)  # not earlier, because the log would show the note too
 
     def failure(self, spider_cls: type[Spider]) -> SimulationFailed:
-        """Return the errors as one."""
+        """Return the errors as one exception group."""
         count = len(self.errors)
         lines = [f"{spider_cls.__name__} failed in the simulation, {count} error{'s' if count > 1 else ''}:"]
         lines += [f"- {_line_of(error)}" for error in self.errors[:_SHOWN]]

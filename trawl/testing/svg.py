@@ -1,7 +1,7 @@
-"""An SVG picture (SVG 1.1) of a run's sends: a track for each scope, a row for each slot, a bar for each send.
+"""An SVG picture (SVG 1.1) of a run's sends: a track for each scope, a row for each slot, and a bar for each send.
 
-The times at which a scope was closed are shaded behind its bars: delays, backoff, hints of servers, quotas, robots.txt.
-Used by :class:`trawl.testing.Simulation` and, for its shapes, by the benchmarks.
+Shades behind the bars show the periods in which a scope was closed, because of delays, backoff, server hints, quotas or
+robots.txt. :class:`trawl.testing.Simulation` uses this module, and the benchmarks use its shapes.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ FONT = (
 )
 
 DARK = {
-    "#ffffff": "#0f172a",  # background, and what is written in bars
+    "#ffffff": "#0f172a",  # background, and text in bars
     "#f8fafc": "#1b2436",
     "#e5e7eb": "#334155",
     "#6b7280": "#94a3b8",
@@ -53,11 +53,11 @@ DARK = {
     "#fed7aa": "#6b3a16",
     "#ddd6fe": "#463b78",
 }
-"""The colour of each colour where the reader's screen is dark (CSS Media Queries 5, 12.5)."""
+"""The replacement of each color in dark mode (CSS Media Queries Level 5, section 12.5)."""
 
 
 def number(value: float) -> str:
-    """Return a coordinate with two decimal places at most."""
+    """Return a coordinate with at most two decimal places."""
     return f"{value:.2f}".rstrip("0").rstrip(".")
 
 
@@ -82,7 +82,7 @@ def line(x1: float, y1: float, x2: float, y2: float, **style: str | float) -> st
 
 
 def text(x: float, y: float, words: str, **style: str | float) -> str:
-    """Return text that begins (or, by ``text_anchor``, ends or is centred) at a point of its base line."""
+    """Return text that starts at a point of its base line. ``text_anchor`` can make it end or center there."""
     return f"<text{_attributes({'x': x, 'y': y, **style})}>{escape(printable(words))}</text>"
 
 
@@ -93,7 +93,7 @@ def group(shapes: list[str], **style: str | float) -> str:
 
 
 def document(width: float, height: float, shapes: list[str], title: str) -> str:
-    """Return a whole picture with a background of its own: white, or dark where the reader's screen is."""
+    """Return a complete picture with a white background, or a dark background in dark mode."""
     inside = "\n".join(shapes)
     dark = "".join(
         f'[fill="{light}"]{{fill:{dark}}}[stroke="{light}"]{{stroke:{dark}}}' for light, dark in DARK.items()
@@ -124,24 +124,24 @@ class Scale:
     right: float
 
     def x(self, at: float) -> float:
-        """Return the coordinate of ``at``, limited to the edges."""
+        """Return the coordinate of the time ``at``, limited to the edges."""
         share = (min(max(at, self.start), self.end) - self.start) / (self.end - self.start)
         return self.left + share * (self.right - self.left)
 
     def shows(self, start: float, end: float) -> bool:
-        """Return True if a part of the time from ``start`` to ``end`` is on the picture."""
+        """Return True if the picture shows a part of the period from ``start`` to ``end``."""
         return end >= self.start and start <= self.end
 
 
 def axis_step(span: float, max_parts: int) -> float:
-    """Return the smallest of 1, 2, 5 times a power of ten that divides ``span`` into at most ``max_parts``."""
+    """Return the smallest step, of 1, 2 or 5 times a power of ten, that divides ``span`` into at most ``max_parts``."""
     least = span / max_parts
     power = 10.0 ** math.floor(math.log10(least))
     return next(factor * power for factor in (1.0, 2.0, 5.0, 10.0) if factor * power >= least * (1 - 1e-9))
 
 
 def axis_marks(start: float, end: float, max_parts: int = 12) -> list[tuple[float, str]]:
-    """Return round instants from ``start`` to ``end`` with labels of the same number of digits."""
+    """Return round times from ``start`` to ``end``, with labels of the same number of digits."""
     step = axis_step(end - start, max_parts)
     digits = max(0, -math.floor(math.log10(step) + 1e-9))
     first, last = math.ceil(start / step - 1e-9), math.floor(end / step + 1e-9)
@@ -160,7 +160,7 @@ class Track:
     Attributes:
         scope: Its id; "" for sends without a scope.
         row_names: The label of each row, from the top.
-        bars: The row of each send, and the send.
+        bars: Pairs of a row and a send.
     """
 
     scope: str
@@ -184,7 +184,7 @@ def make_tracks(sends: Sequence[Send], scopes: Iterable[str] | None = None) -> t
 
     Args:
         sends: The sends to show.
-        scopes: The scopes to show, in this order; None: by use, then by name, at most 40.
+        scopes: The scopes to show, in this order. None shows at most 40 scopes, sorted by use and then by name.
     """
     used = Counter(scope for send in sends for scope in send.slots)
     if scopes is None:
@@ -206,7 +206,7 @@ def _track(scope: str, sends: Sequence[Send]) -> Track:
 
 
 def _unthrottled_track(sends: Sequence[Send]) -> Track:
-    """Return a track of sends without slots: each is in the first free row."""
+    """Return a track of sends without slots. Each send is in the first free row."""
     ends: list[float] = []
     bars: list[tuple[int, Send]] = []
     for send in sends:
@@ -269,7 +269,7 @@ def draw(
 
     Args:
         sends: The sends, in order.
-        stretches: The times at which scopes were closed.
+        stretches: The periods in which scopes were closed.
         title: The heading.
         width: Width in pixels.
         start: The first second to show.
@@ -318,7 +318,7 @@ def _heading(title: str, sends: Sequence[Send], scale: Scale) -> list[str]:
 
 
 def _legend(sends: Sequence[Send], closed: Sequence[Span]) -> list[str]:
-    """Return the meanings of the colours that occur."""
+    """Return the legend of the colors that occur."""
     there = {_kind_of(send) for send in sends}
     entries = [(colour, words, 1.0) for kind, (colour, words) in BARS.items() if kind in there]
     kinds = {stretch.kind for stretch in closed}

@@ -1,13 +1,14 @@
-"""The simulated transport, whose servers are described by a web, on the run's clock.
+"""The simulated transport. A web describes its servers, and the run clock provides its times.
 
 Theory of operation of one exchange; each step takes time::
 
     connect (new connection only) ──► send: on_sent, limits, handler ──► headers ──► last byte
        or a connection error             or refused                       or an error instead
 
-The duration, and whether a timeout ends the exchange, are computed at the send. One sleep covers it: a request costs
-one timer and no task, unless its handler is async. A connection that ended well becomes idle, and is reused while it is
-kept alive, the latest first. Timeouts and the maximum size of bodies are those of the real transport's settings.
+At the send, the transport computes the duration of the exchange and whether a timeout ends it. One sleep covers the
+duration, so a request needs one timer and no task, unless its handler is async. After a complete response, the
+connection becomes idle. It is reused while it is kept alive, the most recent connection first. The settings of the real
+transport provide the timeouts and the maximum size of bodies.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class Timeouts:
         whole: Seconds for the whole exchange.
         keep_alive: Seconds that an idle connection is kept.
         max_bytes: The maximum size of a body.
-        truncates: Cut off a larger body instead of failing.
+        truncates: Whether to cut off a larger body instead of failing.
     """
 
     connect: float = math.inf
@@ -70,7 +71,7 @@ class Timeouts:
 
     @classmethod
     def from_settings(cls, settings: TransportSettings | None) -> Timeouts:
-        """Return the limits in the settings; None: the defaults."""
+        """Return the limits in the settings, or the defaults if ``settings`` is None."""
         if settings is None:
             return cls()
         return cls(
@@ -82,7 +83,7 @@ class Timeouts:
         )
 
     def for_request(self, request: Request) -> Timeouts:
-        """Return the limits for a request, by its meta ``download_timeout`` and ``download_maxsize``."""
+        """Return the limits for a request with its meta keys ``download_timeout`` and ``download_maxsize``."""
         timeout = request.meta_get("download_timeout")
         max_bytes = request.meta_get("download_maxsize")
         if timeout is None and max_bytes is None:
@@ -95,14 +96,14 @@ class Timeouts:
         )
 
     def cut(self, started_at: float, now: float) -> tuple[type[DownloadError], str, float]:
-        """Return the error, its cause and its instant for an exchange that times out at ``now``."""
+        """Return the error, its cause and its time for an exchange that times out at ``now``."""
         if now < started_at + self.whole:
             return ReadTimeout, f"nothing came for {self.read:g} s", now
         return DownloadTimeout, f"not done within {self.whole:g} s", now
 
 
 WALL_START_UTC = datetime(2025, 1, 1, tzinfo=UTC)
-"""The wall time at which every simulation begins."""
+"""The wall time at the start of every simulation."""
 
 
 class _HostState:
@@ -113,17 +114,20 @@ class _HostState:
     def __init__(self, host: Host, seed: int | str) -> None:
         self.host = host
         self.buckets = [TokenBucket(limit) for limit in host.limit]
-        self.idle: dict[str, list[float]] = {}  # by origin: the last use of each idle connection
+        self.idle: dict[str, list[float]] = {}  # by origin: time of the last use of each idle connection
         self.random = random.Random(f"{seed}:{host.name}")
 
     def reuse(self, origin: str, now: float, longest: float) -> bool:
-        """Take a connection to ``origin`` that was idle for at most ``longest`` seconds. Returns False without one."""
+        """Take a connection to ``origin`` that was idle for at most ``longest`` seconds.
+
+        Returns False if there is none.
+        """
         idle = self.idle.get(origin)
         if not idle:
             return False
         if now - idle.pop() <= min(self.host.keep_alive, longest):
             return True
-        idle.clear()  # the latest one was used last: the others are closed too
+        idle.clear()  # the most recent connection has expired, so the others have expired too
         return False
 
     def keep(self, origin: str, now: float) -> None:
@@ -148,7 +152,7 @@ class _RequestState:
         self.row: SendRecord | None = None
 
     def put_off(self, seconds: float) -> None:
-        """Put the time limit off: it waits for its turn at the wire."""
+        """Extend the deadline by the time that the exchange waited to be sent."""
         self.deadline += seconds
 
     def failed(self, failure: Failure, cause: str, now: float) -> Outcome:
@@ -161,13 +165,13 @@ class _RequestState:
 
 
 class SimulatedTransport:
-    """Sends the requests of one run over a simulated web; holds its buckets, connections and sends.
+    """Sends the requests of one run to a simulated web. Holds the run's buckets, connections and sends.
 
     Attributes:
         send_log: The sends.
-        begun_at: The instant at which the run began; None before the first send.
-        on_bug: Called with an error of a handler, before it is raised, to end the crawl: the engine would take it for a
-            failure of that request alone.
+        begun_at: The time of the start of the run, on the run clock; None before the first send.
+        on_bug: Called with an error of a handler before it is raised, to end the crawl. Otherwise, the engine would
+            only fail that request.
     """
 
     def __init__(
@@ -188,11 +192,12 @@ class SimulatedTransport:
         self._sites: dict[str, _HostState] = {}
 
     async def send(self, request: Request, on_sent: OnSent) -> Outcome:
-        """Send ``request``; errors of its servers are in the outcome. A checkpoint.
+        """Send ``request``. Simulated errors of the server are in the outcome. A checkpoint.
 
         Raises:
-            TypeError: A handler returned something else than an answer.
-            Exception: The error of a handler or latency function, other than a download error: a bug in the test.
+            TypeError: If a handler does not return a ``SimulatedResponse``.
+            Exception: If a handler or latency function raises an error other than a download error, which is a bug in
+                the test.
         """
         try:
             with contained:
@@ -227,7 +232,7 @@ class SimulatedTransport:
         try:
             return await self._answered(exchange)
         finally:
-            if row.ended_at is None:  # cancelled, or a handler's bug
+            if row.ended_at is None:  # cancelled, or the handler raised
                 row.ended_at = trio.current_time()
 
     async def aclose(self) -> None:
@@ -256,7 +261,7 @@ class SimulatedTransport:
         return rounded(now - self.begun_at)
 
     async def _connect(self, exchange: _RequestState) -> Outcome | None:
-        """Open a new connection; return the outcome if that fails. A checkpoint only if it takes time or fails."""
+        """Open a new connection. Returns the outcome if that fails. A checkpoint only if it takes time or fails."""
         host, request = exchange.site.host, exchange.request
         duration = draw_seconds(host.connect, request, exchange.site.random)
         failure = host.connect_error
@@ -277,7 +282,7 @@ class SimulatedTransport:
         return None if failure is None else exchange.failed(failure, cause, trio.current_time())
 
     def _report(self, exchange: _RequestState, on_sent: OnSent) -> bool | float | None:
-        """Record the send and call ``on_sent``. Returns its answer; the send counts unless that is true."""
+        """Record the send and call ``on_sent``. Returns its result. The send counts only if the result is falsy."""
         exchange.sent_at = now = trio.current_time()
         exchange.row = row = SendRecord(exchange.request.url, exchange.request.method, now)
         self.send_log.sending = row
@@ -296,7 +301,7 @@ class SimulatedTransport:
             answer = await self._content(exchange)
             if answer is None:
                 return exchange.failed(*exchange.timeouts.cut(exchange.started_at, trio.current_time()))
-        now = trio.current_time()  # a handler may have taken its time
+        now = trio.current_time()  # an async handler may have taken some time
         if latency is None:
             latency = answer.latency or draw_seconds(exchange.site.host.latency, exchange.request, exchange.site.random)
         first_byte = latency if answer.first_byte is None else min(answer.first_byte, latency)
@@ -317,7 +322,7 @@ class SimulatedTransport:
     def _refusal(
         self, exchange: _RequestState, sent_at: float
     ) -> tuple[SimulatedResponse | None, float | None, dict[str, str]]:
-        """Return the answer of an outage or limit, if any, its latency, and the headers of limits."""
+        """Return the response of an outage or limit, or None, with its latency and the headers of limits."""
         site = exchange.site
         if not site.buckets and not site.host.outages:
             return None, None, {}
@@ -339,7 +344,7 @@ class SimulatedTransport:
         return SimulatedResponse(limit.status, limit.body), limit.latency, fields
 
     async def _content(self, exchange: _RequestState) -> SimulatedResponse | None:
-        """Return the host's answer; None if its handler takes longer than the timeout."""
+        """Return the host's response; None if its handler takes longer than the timeout."""
         web, host, request = self._web, exchange.site.host, exchange.request
         page = web.page_at(request.url)
         if page is not None:
@@ -361,7 +366,7 @@ class SimulatedTransport:
     def _fate(
         self, exchange: _RequestState, answer: SimulatedResponse, now: float, first_byte: float, latency: float
     ) -> tuple[Failure | None, str, float]:
-        """Return the end of an answer that starts at ``now``: an error or None, its cause, and the instant."""
+        """Return the end of a response that starts at ``now``: an error or None, its cause, and the time."""
         timeouts = exchange.timeouts
         error, cause, until = answer.error, "the simulated server broke off", now + latency
         is_too_large = len(answer.body) > timeouts.max_bytes and not timeouts.truncates
@@ -403,7 +408,7 @@ class SimulatedTransport:
 def _down(outage: Outage) -> SimulatedResponse:
     headers = None if outage.retry_after is None else {"Retry-After": str(outage.retry_after)}
     error: Failure | None = outage.error
-    if error is not None and outage.is_connecting:  # the connection was open already
+    if error is not None and outage.is_connecting:  # the connection was already open
         error = ResponseBroken("the simulated server closed the connection")
     return SimulatedResponse(outage.status, "", headers, error=error)
 

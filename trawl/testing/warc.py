@@ -1,8 +1,8 @@
 """The exchanges in WARC files (ISO 28500), for a simulated web that replays them.
 
-Responses are read by the parser and the decoders of the real transport, so that a replay gives what the crawl got, to
-the byte: fields that are not ASCII, repeated fields, chunks and compressed bodies. Files of other archivers, some of
-which store a body without the chunks or the compression that its fields tell of, are read as far as they make sense.
+The parser and decoders of the real transport read the responses, so that a replay produces the same bytes as the crawl:
+non-ASCII header values, repeated headers, chunks and compressed bodies. Some other archivers store a body without the
+chunked framing or compression that its headers declare. Such files are read as far as possible.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from trawl.transport.http11.parser import ConnectionClosedError, ResponseParser,
 __all__ = ["WarcResponses", "read_warcs", "replay"]
 
 WarcResponses = dict[str, dict[tuple[str, str, bytes], SimulatedResponse]]
-"""The answers of each host, by method, URL and body of the request."""
+"""The responses of each host, by method, URL and body of the request."""
 
 _NOT_FOUND = SimulatedResponse(404, "it is not in the WARC file", {"Content-Type": "text/plain; charset=utf-8"})
 
@@ -32,18 +32,18 @@ _RENAMED = b"x-archive-orig-"
 _STATUS = re.compile(rb"HTTP/[0-9.]+[ \t]+([0-9]{3})(?![0-9])")
 
 MAX_BODY_BYTES = 1 << 30
-"""Maximum size of a decompressed body, as of a response from the wire."""
+"""Maximum size of a decompressed body, in bytes."""
 
 _Fields = list[tuple[bytes, bytes]]
 
 
 def read_warcs(paths: Iterable[str | PathLike[str]]) -> WarcResponses:
-    """Read the exchanges in WARC files; the last one of a request counts.
+    """Read the exchanges in WARC files. If a request occurs several times, its last exchange counts.
 
     Raises:
-        ImportError: warcio is not installed: it is the extra ``warc``.
-        OSError: A file can't be read.
-        ValueError: A file is not a WARC file.
+        ImportError: If warcio is not installed (extra ``warc``).
+        OSError: If a file can't be read.
+        ValueError: If a file is not a WARC file.
     """
     from warcio.archiveiterator import ArchiveIterator  # type: ignore[import-untyped]  # noqa: PLC0415 - an extra
     from warcio.exceptions import ArchiveLoadFailed  # type: ignore[import-untyped]  # noqa: PLC0415
@@ -54,7 +54,7 @@ def read_warcs(paths: Iterable[str | PathLike[str]]) -> WarcResponses:
         requests: dict[str, tuple[str, bytes]] = {}
         try:
             with open(path, "rb") as file:
-                for record in ArchiveIterator(file, no_record_parse=True):  # which would decode what is not ASCII
+                for record in ArchiveIterator(file, no_record_parse=True):  # parsing would decode non-ASCII headers
                     _read(record, requests, responses)
         except ArchiveLoadFailed as error:
             raise ValueError(f"{path} is not a WARC file: {error}") from error
@@ -66,7 +66,7 @@ def read_warcs(paths: Iterable[str | PathLike[str]]) -> WarcResponses:
 
 
 def replay(answers: Mapping[tuple[str, str, bytes], SimulatedResponse]) -> Callable[[Request], SimulatedResponse]:
-    """Return a handler that replays these answers, and 404 for other requests."""
+    """Return a handler that replays these responses, and returns 404 for other requests."""
 
     def answer(request: Request) -> SimulatedResponse:
         return answers.get((request.method, request.url.partition("#")[0], bytes(request.body or b"")), _NOT_FOUND)
@@ -89,21 +89,24 @@ def _read(record: Any, requests: dict[str, tuple[str, bytes]], responses: dict[s
 
 
 def _response(block: bytes, *, is_head: bool) -> SimulatedResponse | None:
-    """Return the response of a record; None if it is none."""
+    """Return the response in a record; None if the record is not a response."""
     status, fields, body = _message(block, is_head=is_head)
     if not 200 <= status <= 999:
         return None
     codings = codings_of(Headers.from_wire(fields).getlist("Content-Encoding"))
-    with suppress(DownloadError):  # else it is stored without the compression that its fields tell of
+    with suppress(DownloadError):  # on failure, the body is stored without the compression that its headers declare
         body = b"".join(Body(codings, MAX_BODY_BYTES).decoded(body))
     headers = Headers.from_wire(_original(fields))
     if "Content-Type" not in headers:
-        headers["Content-Type"] = None  # a simulated response is HTML unless it says otherwise
+        headers["Content-Type"] = None  # otherwise, a simulated response would be HTML
     return SimulatedResponse(status, body, headers)
 
 
 def _message(block: bytes, *, is_head: bool) -> tuple[int, _Fields, bytes]:
-    """Return status, fields and body of a response, without its chunks; a status of 0 if it is none."""
+    """Return status code, headers and body of a response, without chunked framing.
+
+    The code is 0 if there is no response.
+    """
     end, start = end_of_head(block)
     if end is None:
         return 0, [], b""
@@ -118,17 +121,17 @@ def _message(block: bytes, *, is_head: bool) -> tuple[int, _Fields, bytes]:
         return int(status[1]) if status else 0, [(name.strip(), value.strip()) for name, _, value in lines], block[end:]
     body = b"".join(parser.take())
     if parser.has_extra_data or not (body or parser.is_complete):
-        body = block[end:]  # it is stored without the framing that its fields tell of
+        body = block[end:]  # the body is stored without the framing that its headers declare
     return parser.status, parser.fields, body
 
 
 def _original(fields: _Fields) -> _Fields:
-    """Return the fields under the names under which they came."""
+    """Return the headers with their original names."""
     renamed = {name for name, _ in fields if name.lower().startswith(_RENAMED)}
     if not renamed:
         return fields
     return [
         (name[len(_RENAMED) :] if name in renamed else name, value)
         for name, value in fields
-        if name.lower() != b"content-length"  # it is the archiver's
+        if name.lower() != b"content-length"  # the archiver may have changed this value
     ]

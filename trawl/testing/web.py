@@ -1,7 +1,7 @@
 """A simulated web: a description of hosts and pages, also from WARC files.
 
-Each run makes its own transport from it, with full buckets, without open connections, and new random generators. So a
-web serves any number of runs, and all of them see the same.
+Each run creates its own transport from the web, with full buckets, no open connections and new random generators. So a
+web serves any number of runs, and all of them get the same responses.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class SimulatedWeb:
     >>> web.add_site("big.example", pages=1000, links=10)
 
     Attributes:
-        latest: The latest run on this web, or None.
+        latest: The latest run on this web; None before the first run.
     """
 
     def __init__(self) -> None:
@@ -64,19 +64,19 @@ class SimulatedWeb:
 
     @classmethod
     def from_warc(cls, *paths: str | PathLike[str], latency: Latency = 0.0) -> Self:
-        """Make a web that replays the answers in WARC files, such as those of ``WARC_FILE``.
+        """Create a web that replays the responses in WARC files, such as the files of ``WARC_FILE``.
 
-        A request is matched by its method, URL and body; without an exchange it gets 404. Of several exchanges the last
-        one counts. More hosts and pages may be added.
+        A request is matched by its method, URL and body. Requests without an exchange get a 404. If a request has
+        several exchanges, the last one counts. You can add more hosts and pages.
 
         Args:
             paths: The files.
-            latency: Seconds that each answer takes, which the files do not contain.
+            latency: Seconds that each response takes, because the files do not contain times.
 
         Raises:
-            ImportError: warcio is not installed: it is the extra ``warc``.
-            OSError: A file can't be read.
-            ValueError: A file is not a WARC file.
+            ImportError: If warcio is not installed (extra ``warc``).
+            OSError: If a file can't be read.
+            ValueError: If a file is not a WARC file.
         """
         web = cls()
         for host, answers in read_warcs(paths).items():
@@ -101,28 +101,28 @@ class SimulatedWeb:
         outages: Iterable[Outage | tuple[float, float]] = (),
         address: str = "",
     ) -> None:
-        """Add a host. By default, every path answers 200 with an empty HTML page.
+        """Add a host. By default, every path returns status code 200 with an empty HTML page.
 
         Args:
-            host: Its name, with a port if only that one is meant; matched like throttling scopes: by ``host:port``,
-                then by ``host``.
+            host: Its name, with a port to add only that port. It is matched like throttling scopes, by ``host:port``
+                and then by ``host``.
             latency: Seconds from the send to the last byte, or a function of the request, or a distribution.
-            connect: Seconds that a new connection takes before the send; idle connections are reused.
+            connect: Seconds that a new connection takes before the send. Idle connections are reused.
             keep_alive: Seconds that an idle connection stays open.
-            limit: Its rate limit, or several that a request has to pass together.
-            handler: Called with every request that has no page and is not for ``/robots.txt``, at its send; uses its
-                ``url``, ``method``, ``headers`` and ``body``; may be async.
-            robots: The text of ``/robots.txt``, or its whole answer; None: 404.
-            status: The status of paths without a page or handler.
+            limit: Its rate limit, or several limits that a request must all pass.
+            handler: Called with every request that has no page and is not for ``/robots.txt``, when it is sent. It may
+                be async, and can read ``url``, ``method``, ``headers`` and ``body`` of the request.
+            robots: The text of ``/robots.txt``, or its complete response; None for a 404.
+            status: The status code of paths without a page or handler.
             body: Their body.
             headers: Their headers.
             connect_error: The error of new connections, or a function of the request that returns one or None.
-            outages: Outages, or pairs of start and end in seconds since the crawl began.
-            address: The IP address of its name, which hosts may share. "": one of its own.
+            outages: Outages, or pairs of start and end in seconds since the start of the crawl.
+            address: The IP address of its name, which hosts may share; "" for its own address.
 
         Raises:
-            ValueError: The host exists already, or a value is out of range.
-            TypeError: A value is of the wrong type.
+            ValueError: If the host already exists or a value is out of range.
+            TypeError: If a value has the wrong type.
         """
         name = scope_of_name(host)
         if name in self._hosts and not self._hosts[name].is_implied:
@@ -154,36 +154,39 @@ class SimulatedWeb:
         first_byte: float | None = None,
         error: Failure | None = None,
     ) -> None:
-        """Add a page: HTML with these links, or ``body``. Its host is added if needed.
+        """Add a page: HTML with these links, or ``body``. Its host is added if necessary.
 
         Args:
             url: Its URL; scheme and query matter, the fragment does not.
             links: The targets of its links, as written in the page.
             title: Its title.
             body: The whole body, instead of links and title.
-            status: Its status.
+            status: Its status code.
             headers: Its headers.
-            latency: Seconds from the send to the last byte; 0.0: the host's latency.
+            latency: Seconds from the send to the last byte; 0.0 if the host's latency applies.
             first_byte: Seconds from the send to the headers, for a slow body.
             error: An error instead of the last byte.
 
         Raises:
-            ValueError: The URL is not valid, or a value is out of range.
+            ValueError: If the URL is not valid or a value is out of range.
         """
         page = make_page(links, title) if body is None else body
         self._put(url, SimulatedResponse(status, page, headers, latency, first_byte=first_byte, error=error))
 
     def add_redirect(self, url: str, to: str, *, status: int = 302, headers: Mapping[str, str] | None = None) -> None:
-        """Add a redirect: ``url`` answers ``status`` with ``Location: to``. Its host is added if needed."""
+        """Add a redirect from ``url`` with status code ``status`` and ``Location: to``.
+
+        Its host is added if necessary.
+        """
         self._put(url, make_redirect(to, status, headers))
 
     def add_site(self, host: str, pages: int, *, links: int = 10, **options: Any) -> None:
-        """Add a host with linked pages ``/``, ``/1``, ``/2`` and so on: a tree, the same for ``http`` and ``https``.
+        """Add a host with a tree of linked pages ``/``, ``/1``, ``/2`` and so on, the same for ``http`` and ``https``.
 
         Args:
             host: Its name.
             pages: Number of pages.
-            links: Number of links of a page.
+            links: Number of links in a page.
             options: Arguments of :meth:`add_host`.
         """
         self.add_host(host, **options)
@@ -193,17 +196,17 @@ class SimulatedWeb:
             self.add_page(f"http://{host}/{number or ''}", [f"/{each}" for each in below], title=f"Page {number}")
 
     def host_of(self, url: str) -> Host | None:
-        """Return the host of a URL in normal form, by ``host:port``, then by ``host``; None if there is none."""
+        """Return the host of a normalized URL, by ``host:port`` and then by ``host``; None if there is none."""
         scope = host_scope(url)
         return self._hosts.get(scope) or self._hosts.get(_without_port(scope))
 
     async def resolve(self, host: str, port: int) -> Sequence[Address]:
         """Return the address of a host, as the name server of a simulated run. Always a checkpoint.
 
-        By default a host's address is one from 198.18.0.0/15, which is reserved for tests (RFC 2544).
+        By default, hosts have addresses in 198.18.0.0/15, which is reserved for tests (RFC 2544).
 
         Raises:
-            OSError: ``socket.gaierror``: there is no such host.
+            OSError: If the host does not exist, as ``socket.gaierror``.
         """
         await trio.lowlevel.checkpoint()
         literal = _literal(host)
@@ -218,7 +221,7 @@ class SimulatedWeb:
         return [Address(socket.AF_INET6, (str(literal), port, 0, 0))]
 
     def page_at(self, url: str) -> SimulatedResponse | None:
-        """Return the page at a URL in normal form, or None."""
+        """Return the page at a normalized URL, or None."""
         address = url.partition("#")[0]
         page = self._pages.get(address)
         if page is None and address.startswith("https://") and address.split("/", 3)[2] in self._sites:
@@ -232,12 +235,12 @@ class SimulatedWeb:
         seed: int | str = 0,
         begun_at: float | None = None,
     ) -> SimulatedTransport:
-        """Make the transport of one run, on the clock of the Trio program that uses it.
+        """Create the transport of one run, on the clock of the Trio program that uses it.
 
         Args:
-            settings: Timeouts and the maximum size of bodies; None: the defaults.
+            settings: Timeouts and the maximum size of bodies; None for the defaults.
             seed: The seed of random numbers.
-            begun_at: The instant on the run's clock from which outages and limits count; None: the first send.
+            begun_at: The time on the run clock at which outages and limits start to count; None for the first send.
         """
         return SimulatedTransport(self, settings, seed=seed, begun_at=begun_at)
 
@@ -252,7 +255,7 @@ class SimulatedWeb:
     ) -> Simulation:
         """Run a spider against this web in a Trio program on a virtual clock (``autojump_clock``). A checkpoint.
 
-        Otherwise like :func:`trawl.testing.simulate`. Cancelling cancels the crawl.
+        Otherwise, this is like :func:`trawl.testing.simulate`. Cancelling it cancels the crawl.
 
         Args:
             spider_cls: The spider's class.
@@ -262,10 +265,10 @@ class SimulatedWeb:
             spider_args: Arguments of the spider's constructor.
 
         Raises:
-            SimulationFailed: As :func:`trawl.testing.simulate`.
-            RuntimeError: The clock of this Trio program is a real one.
-            NotSimulated: The crawl tried to use a real socket, thread or process.
-            SettingsError: A setting is unknown or out of range.
+            SimulationFailed: Like :func:`trawl.testing.simulate`.
+            RuntimeError: If the clock of this Trio program is not virtual.
+            NotSimulated: If the crawl tried to use a real socket, thread or process.
+            SettingsError: If a setting is unknown or out of range.
         """
         from trawl.testing.simulation import crawl_web  # noqa: PLC0415 a description does not need the engine
 

@@ -2,24 +2,24 @@ r"""A simulated web described in a TOML file, for ``trawl simulate SPIDER --web 
 
 ::
 
-    latency = 0.1                                  # for every host that does not say otherwise
+    latency = 0.1                                  # the default for all hosts
 
     [hosts."a.example"]
-    latency = [0.05, 0.4]                          # drawn anew for each request
+    latency = [0.05, 0.4]                          # random for each request
     connect = 0.03
     limit = { rate = 5, burst = 5, retry_after = 2 }
     outages = [{ start = 60, end = 90, status = 503 }]
     site = { pages = 200, links = 10 }             # /, /1, /2 ... linked as a tree
 
     [hosts."b.example"]
-    address = "192.0.2.7"                          # hosts may share one; else each has its own
+    address = "192.0.2.7"                          # by default, each host has its own
     robots = "User-agent: *\nCrawl-delay: 2"
     [hosts."b.example".pages]
     "/" = { links = ["/one", "/two"] }
     "/two" = { redirect = "/one" }
-    "/big" = { file = "big.html", latency = 3 }    # beside the TOML file
+    "/big" = { file = "big.html", latency = 3 }    # next to the TOML file
 
-All entries are checked; the error for an unknown key suggests the nearest one.
+All entries are checked. The error for an unknown key suggests the nearest known key.
 """
 
 from __future__ import annotations
@@ -125,8 +125,8 @@ def load_web(path: str | Path) -> SimulatedWeb:
     """Load the web that a TOML file describes.
 
     Raises:
-        UsageError: It can't be read, or an entry is unknown, of the wrong type or out of range; one line that names the
-            file and the entry.
+        UsageError: If the file can't be read, or an entry is unknown, of the wrong type or out of range. The message is
+            one line that names the file and the entry.
     """
     path = Path(path)
     try:
@@ -143,7 +143,7 @@ def load_web(path: str | Path) -> SimulatedWeb:
 
 
 def _told(error: SettingsError) -> str:
-    """Return the error with its place in TOML's notation, and the name of a missing key."""
+    """Return the message of an error, with its place in TOML notation and the name of a missing key."""
     words = re.sub(r"the web\['(\w+)'\]", r"\1", str(error))
     cause = str(error.__cause__ or "")
     missing = re.search(r"missing required field `(\w+)`", cause)
@@ -228,7 +228,7 @@ _NOT_OF_THE_WIRE = (
 
 
 def _failure(name: str | None) -> type[DownloadError] | None:
-    """Return the download error of this name in :mod:`trawl.exceptions`."""
+    """Return the download error with this name in :mod:`trawl.exceptions`; None without a name."""
     if name is None:
         return None
     kinds = {
