@@ -1,12 +1,12 @@
-"""Scrapy's classes that projects name or derive from: downloader middleware and filters of duplicates.
+"""Scrapy's classes that projects name or derive from: downloader middleware and duplicate filters.
 
-A subclass of a middleware is an entry of ``DOWNLOADER_MIDDLEWARES`` like any class with Scrapy's methods, and its base
-is taken out by None, as in Scrapy. The classes themselves, by path or as objects, name the built-in middleware
+A subclass of a middleware is an entry of ``DOWNLOADER_MIDDLEWARES`` like any class with Scrapy's methods. As in Scrapy,
+an entry of None removes its base class. The classes themselves, by path or as objects, name the built-in middleware
 (:data:`trawl.middleware.BUILT_IN`).
 
 For ``DUPEFILTER_CLASS`` and ``REQUEST_FINGERPRINTER_CLASS`` the engine calls one function that returns the seen mark of
-a request (:func:`marks`). A filter that only defines which requests are equal returns marks, and the frontier remembers
-the marks, also in a job. A filter that remembers requests itself, for example in a database, is called once per
+a request (:func:`marks`). A filter that only defines which requests are equal returns marks, and the frontier stores
+the marks, even in a job. A filter that remembers requests itself, for example in a database, is called once per
 request. Jobs can't rely on such a filter, so a job with one is refused.
 
 :mod:`trawl.compat` exports the classes, and loads this module on first use.
@@ -49,10 +49,10 @@ __all__ = [
 
 
 class UserAgentMiddleware:
-    """Sets ``User-Agent`` on requests that have none.
+    """Sets the ``User-Agent`` header of requests that do not have one.
 
     Attributes:
-        user_agent: The value; empty for none.
+        user_agent: The value of the header. If it is empty, the header is not set.
     """
 
     scrapys_path: ClassVar[str] = "useragent.UserAgentMiddleware"
@@ -62,23 +62,23 @@ class UserAgentMiddleware:
 
     @classmethod
     def from_crawler(cls, crawler: Any) -> Self:
-        """Make it for a crawl, with ``USER_AGENT``."""
+        """Create the middleware for a crawl, with ``USER_AGENT``."""
         made = cls(crawler.settings["USER_AGENT"])
         crawler.signals.connect(made.spider_opened, signal="spider_opened")
         return made
 
     def spider_opened(self, spider: Any) -> None:
-        """Take the spider's ``user_agent``, if it has one."""
+        """Use the spider's ``user_agent``, if it has one."""
         self.user_agent = getattr(spider, "user_agent", self.user_agent)
 
     def process_request(self, request: Request, spider: Any = None) -> Any:
-        """Set the field."""
+        """Set the header."""
         if self.user_agent:
             request.headers.setdefault("User-Agent", self.user_agent)
 
 
 class RetryMiddleware:
-    """Sends failed requests again, at most ``max_retry_times`` times. The throttle's backoff holds for them too.
+    """Retries failed requests at most ``max_retry_times`` times. The throttle's backoff also applies to them.
 
     Attributes:
         max_retry_times: ``RETRY_TIMES``.
@@ -102,23 +102,23 @@ class RetryMiddleware:
 
     @classmethod
     def from_crawler(cls, crawler: Any) -> Self:
-        """Make it for a crawl.
+        """Create the middleware for a crawl.
 
         Raises:
-            NotConfigured: ``RETRY_ENABLED`` is off.
+            NotConfigured: If ``RETRY_ENABLED`` is false.
         """
         made = cls(crawler.settings)
         made.crawler = crawler
         return made
 
     def process_response(self, request: Request, response: Response, spider: Any = None) -> Any:
-        """Return the request again for a status in ``retry_http_codes``; otherwise the response."""
+        """Return a retry for a status code in ``retry_http_codes``, otherwise the response."""
         if request.meta.get("dont_retry") or response.status not in self.retry_http_codes:
             return response
         return self._retry(request, status_words(response.status), spider) or response
 
     def process_exception(self, request: Request, exception: Exception, spider: Any = None) -> Any:
-        """Return the request again for a retryable error; otherwise None."""
+        """Return a retry for a retryable error, otherwise None."""
         may_pass = getattr(exception, "is_retryable", True)
         if may_pass and isinstance(exception, self.exceptions_to_retry) and not request.meta.get("dont_retry"):
             return self._retry(request, exception, spider)
@@ -135,10 +135,10 @@ class RetryMiddleware:
 
 
 class HttpProxyMiddleware:
-    """Sets meta ``proxy`` on requests that have none, from the environment's proxies.
+    """Sets the meta key ``proxy`` of requests without one to a proxy from the environment.
 
     Attributes:
-        auth_encoding: Kept for subclasses; credentials are sent as UTF-8.
+        auth_encoding: Only for subclasses. Credentials are always sent as UTF-8.
     """
 
     scrapys_path: ClassVar[str] = "httpproxy.HttpProxyMiddleware"
@@ -149,23 +149,23 @@ class HttpProxyMiddleware:
 
     @classmethod
     def from_crawler(cls, crawler: Any) -> Self:
-        """Make it for a crawl.
+        """Create the middleware for a crawl.
 
         Raises:
-            NotConfigured: ``HTTPPROXY_ENABLED`` is off.
+            NotConfigured: If ``HTTPPROXY_ENABLED`` is false.
         """
         if not crawler.settings.getbool("HTTPPROXY_ENABLED"):
             raise NotConfigured
         return cls()
 
     def process_request(self, request: Request, spider: Any = None) -> Any:
-        """Set the proxy; the transport reads name and password from it."""
+        """Set the proxy. The transport reads user name and password from it."""
         if "proxy" not in request.meta and (proxy := self._environment.proxy_for(request.url)):
             request.meta["proxy"] = proxy
 
 
 class BaseRedirectMiddleware:
-    """Follows what :meth:`process_response` takes for a redirect.
+    """Follows the redirects that :meth:`process_response` returns.
 
     Attributes:
         max_redirect_times: ``REDIRECT_MAX_TIMES``.
@@ -184,10 +184,10 @@ class BaseRedirectMiddleware:
 
     @classmethod
     def from_crawler(cls, crawler: Any) -> Self:
-        """Make it for a crawl.
+        """Create the middleware for a crawl.
 
         Raises:
-            NotConfigured: The setting that :attr:`enabled_setting` names is off.
+            NotConfigured: If the setting that :attr:`enabled_setting` names is false.
         """
         made = cls(crawler.settings)
         made.crawler = crawler
@@ -199,19 +199,19 @@ class BaseRedirectMiddleware:
 
 
 class RedirectMiddleware(BaseRedirectMiddleware):
-    """Follows redirects by status and ``Location``."""
+    """Follows redirects by status code and ``Location`` header."""
 
     scrapys_path: ClassVar[str] = "redirect.RedirectMiddleware"
 
     def process_response(self, request: Request, response: Response, spider: Any = None) -> Any:
-        """Return the request for a redirect's target; otherwise the response.
+        """Return the request for a redirect's target, otherwise the response.
 
         Raises:
-            IgnoreRequest: There were too many redirects, or the target is not fetched.
+            IgnoreRequest: If there were too many redirects, or the target can't be fetched.
         """
         crawler = self.crawler
         handled = getattr(getattr(crawler, "spider", None), "handle_httpstatus_list", ())
-        now_utc = getattr(crawler, "now_utc", partial(datetime.now, UTC))  # a test's crawler has none
+        now_utc = getattr(crawler, "now_utc", partial(datetime.now, UTC))  # the crawler of a test may not have it
         return _answered(redirect(self._values(), now_utc, frozenset(handled)), request, response)
 
 
@@ -222,16 +222,16 @@ class MetaRefreshMiddleware(BaseRedirectMiddleware):
     enabled_setting = "METAREFRESH_ENABLED"
 
     def process_response(self, request: Request, response: Response, spider: Any = None) -> Any:
-        """Return the request for a page's refresh; otherwise the response.
+        """Return the request for a page's refresh, otherwise the response.
 
         Raises:
-            IgnoreRequest: There were too many redirects, or the target is not fetched.
+            IgnoreRequest: If there were too many redirects, or the target can't be fetched.
         """
         return _answered(meta_refresh(self._values()), request, response)
 
 
 def _answered(middleware: Middleware, request: Request, response: Response) -> Request | Response:
-    """Return what a middleware that awaits only ``fetch`` makes of a response."""
+    """Return the response or request that a middleware makes from a response. It may only await ``fetch``."""
 
     async def fetch(sent: Request) -> Outcome:  # noqa: ASYNC124 - a Fetch is asynchronous
         return Outcome(sent, response=response)
@@ -262,15 +262,15 @@ _DEFAULTS = {f"{root}.utils.request.RequestFingerprinter" for root in ("scrapy",
 
 
 class BaseDupeFilter:
-    """A filter that takes no request for a duplicate."""
+    """A duplicate filter that accepts all requests."""
 
     @classmethod
     def from_crawler(cls, crawler: Any) -> Self:
-        """Make it for a crawl."""
+        """Create the filter for a crawl."""
         return cls()
 
     def request_seen(self, request: Request) -> bool:
-        """Return whether a request was seen before, and remember it; not called for ``dont_filter``."""
+        """Return whether a request was seen before, and remember it. Not called for requests with ``dont_filter``."""
         return False
 
     def open(self) -> Any:
@@ -287,12 +287,12 @@ class RFPDupeFilter(BaseDupeFilter):
     """A filter that compares fingerprints.
 
     Args:
-        path: Not used: a job remembers by itself.
+        path: Not used, because a job stores the seen marks itself.
         debug: ``DUPEFILTER_DEBUG``, for subclasses.
-        fingerprinter: Makes the fingerprints; None: Scrapy's.
+        fingerprinter: Computes the fingerprints; None for Scrapy's fingerprinter.
 
     Attributes:
-        fingerprinter: Makes the fingerprints.
+        fingerprinter: Computes the fingerprints.
         debug: ``DUPEFILTER_DEBUG``.
     """
 
@@ -303,7 +303,7 @@ class RFPDupeFilter(BaseDupeFilter):
 
     @classmethod
     def from_crawler(cls, crawler: Any) -> Self:
-        """Make it for a crawl, with ``crawler.request_fingerprinter``."""
+        """Create the filter for a crawl, with ``crawler.request_fingerprinter``."""
         debug = bool(crawler.settings.get("DUPEFILTER_DEBUG"))
         return cls(None, debug, fingerprinter=crawler.request_fingerprinter)
 
@@ -324,12 +324,12 @@ def marks(crawler: Crawler, *, has_job: bool) -> Callable[[Request], bytes | Non
     """Return the function that makes seen marks. A mark of None means always new; an empty mark means already seen.
 
     Args:
-        crawler: The crawl; its ``request_fingerprinter`` becomes that of the setting.
-        has_job: Requests are kept with the marks from one run to the next.
+        crawler: The crawl. Its ``request_fingerprinter`` is replaced according to the setting.
+        has_job: Whether a job stores requests and marks between runs.
 
     Raises:
         SettingsError: If a class is missing, can't be created, or remembers requests itself in a job.
-        PartLoadError: If its own code fails.
+        PartLoadError: If the code of a class raises an error.
     """
     chosen, fingerprinter = crawler.settings[FILTER], crawler.settings[FINGERPRINTER]
     if fingerprinter and fingerprinter not in _DEFAULTS:
@@ -354,7 +354,7 @@ def marks(crawler: Crawler, *, has_job: bool) -> Callable[[Request], bytes | Non
 
 
 def _safe(mark: Callable[[Request], bytes | None], entry: Any) -> Callable[[Request], bytes | None]:
-    """Return ``mark`` with its errors logged: the request is dropped, as in Scrapy."""
+    """Return a version of ``mark`` that logs errors. The request is then dropped, as in Scrapy."""
 
     def marked(request: Request) -> bytes | None:
         try:
@@ -368,7 +368,7 @@ def _safe(mark: Callable[[Request], bytes | None], entry: Any) -> Callable[[Requ
 
 
 def _asked(found: Any, crawler: Crawler) -> Callable[[Request], bytes | None]:
-    """Open a filter that remembers by itself, and return the function that asks it."""
+    """Open a filter that remembers requests itself, and return the function that calls it."""
     if hasattr(found, "open"):
         found.open()
     if hasattr(found, "close"):

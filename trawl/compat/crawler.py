@@ -1,11 +1,11 @@
-"""The crawl as Scrapy's spiders know it: ``self.crawler``, the argument of ``from_crawler``, and its signals.
+"""The crawl as Scrapy's spiders expect it: ``self.crawler``, the argument of ``from_crawler``, and its signals.
 
-It exists before the crawl runs, and passes calls to the :class:`~trawl.Crawl` from then on.
+The crawler exists before the crawl runs. Once the crawl runs, the crawler passes calls to the :class:`~trawl.Crawl`.
 
 Code written for Scrapy connects its receivers to :class:`CrawlerSignals`, ``crawler.signals``. Receivers of
 ``engine_started``, ``spider_opened``, ``spider_idle``, ``spider_closed`` and ``engine_stopped`` may be ``async`` and
-are awaited. All others are called at once where their event happens, as in Scrapy, so they can't wait; a watcher that
-reads the event can. Events without a listener are not created.
+are awaited. All other receivers are called immediately when their event happens, as in Scrapy, so they can't await. A
+watcher that reads the event can await. Events without a listener are not created.
 """
 
 from __future__ import annotations
@@ -73,7 +73,10 @@ SCRAPYS: frozenset[str] = frozenset(
         *("feed_exporter_closed", "memusage_warning_reached", "robots_parsed"),
     )
 )
-"""The names of Scrapy's signals, sent here or not; each is an attribute of :mod:`trawl.signals`."""
+"""The names of all Scrapy signals, including signals that trawl does not send.
+
+Each is an attribute of :mod:`trawl.signals`.
+"""
 
 BEGIN_AND_END: frozenset[str] = frozenset({"engine_started", "engine_stopped", "spider_closed", "spider_opened"})
 """The signals that are sent when the crawl starts and when it ends."""
@@ -87,7 +90,9 @@ _FAILED = "a receiver of %s failed: %r"
 
 
 class Failure(TrawlError):
-    """Any error as Twisted's Failure has it: for receivers of ``spider_error`` and ``item_error``, and errbacks.
+    """An error with the interface of Twisted's Failure.
+
+    Errbacks and receivers of ``spider_error`` and ``item_error`` get it.
 
     Attributes:
         response: The response whose ``process_spider_input`` raised the error, or None.
@@ -126,7 +131,7 @@ EVENT_SIGNALS: Mapping[str, tuple[type[Event], Callable[[Any], Mapping[str, obje
         lambda event: {"failure": Failure(event.error), "response": event.response},
     ),
 }
-"""Signals that an event sends: the kind of event, and the arguments of receivers besides ``spider``."""
+"""Signals that an event sends, with the class of the event and the arguments of receivers apart from ``spider``."""
 
 _ENDLESS = "give the spider an endless start(): it is read whenever there is room, and may wait for work"
 _CUT_OFF = "DOWNLOAD_MAXSIZE and meta `download_maxsize` end a download that is too long"
@@ -169,8 +174,8 @@ class CrawlerSignals:
             options: Scrapy's other options, which are ignored.
 
         Raises:
-            UsageError: The signal is not sent here, or the receiver is ``async`` where nothing waits for it; the
-                sentence says what to use instead.
+            UsageError: If trawl does not send the signal, or the receiver is ``async`` for a signal whose receivers are
+                not awaited. The message says what to use instead.
         """
         if isinstance(signal, str) and signal in NOT_SENT:
             raise UsageError(f"the signal {signal} is not sent here: {NOT_SENT[signal]}")
@@ -208,7 +213,8 @@ class CrawlerSignals:
         """Call the receivers of a signal in order, and wait for them. A checkpoint only if a receiver awaits.
 
         Returns:
-            The errors that they raised. All are logged, but ``CloseSpider`` and ``DontCloseSpider`` of :data:`IDLE`.
+            The errors that the receivers raised. All are logged except ``CloseSpider`` and ``DontCloseSpider`` for
+            :data:`IDLE`.
         """
         errors: list[Exception] = []
         for wanted, receiver in list(self._receivers):
@@ -246,7 +252,7 @@ class CrawlerSignals:
 
 
 def accepted(receiver: Callable[..., Any], given: Mapping[str, object]) -> Mapping[str, object]:
-    """The items of ``given`` that a function takes by name."""
+    """Return the items of ``given`` that a function accepts by name."""
     parameters = inspect.signature(receiver).parameters
     if any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values()):
         return given
@@ -256,14 +262,14 @@ def accepted(receiver: Callable[..., Any], given: Mapping[str, object]) -> Mappi
 def fingerprint(
     request: Request, *, include_headers: Iterable[bytes | str] | None = None, keep_fragments: bool = False
 ) -> bytes:
-    """Return Scrapy's fingerprint of a request, 20 bytes, for identifiers that were stored by it.
+    """Return Scrapy's fingerprint of a request, 20 bytes, to find identifiers that were stored with it.
 
     The crawl distinguishes requests by :func:`trawl.http.fingerprint` instead.
 
     Args:
-        request: The request; its method, URL and body count.
+        request: The request. Its method, URL and body count.
         include_headers: Names of headers that count too.
-        keep_fragments: The URL's fragment counts too.
+        keep_fragments: Whether the URL's fragment counts too.
     """
     names = sorted(name.decode() if isinstance(name, bytes) else name for name in include_headers or ())
     headers = {
@@ -279,24 +285,24 @@ def fingerprint(
 
 
 def status_words(status: int) -> str:
-    """Return a status with its words: ``404 Not Found``."""
+    """Return a status code with its reason phrase, such as ``404 Not Found``."""
     known = status in HTTPStatus._value2member_map_
     return f"{status} {HTTPStatus(status).phrase if known else 'Unknown Status'}"
 
 
 class RequestFingerprinter:
-    """Scrapy's ``crawler.request_fingerprinter``, unless ``REQUEST_FINGERPRINTER_CLASS`` names another."""
+    """Scrapy's ``crawler.request_fingerprinter``, unless ``REQUEST_FINGERPRINTER_CLASS`` names another class."""
 
     def __init__(self, crawler: Crawler | None = None) -> None:
-        """Make one; ``crawler`` is not used."""
+        """Create the fingerprinter. ``crawler`` is not used."""
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
-        """Make one for a crawl."""
+        """Create the fingerprinter for a crawl."""
         return cls(crawler)
 
     def fingerprint(self, request: Request) -> bytes:
-        """Return :func:`fingerprint` of a request."""
+        """Return the :func:`fingerprint` of a request."""
         return fingerprint(request)
 
 
@@ -323,15 +329,15 @@ class CrawlerEngine:
         self._crawl = crawl
 
     def close_spider(self, spider: object = None, reason: str = "cancelled") -> None:
-        """Send nothing new, let what is in flight end, and finish with ``reason``."""
+        """Send no new requests, finish the requests in flight, and end the crawl with ``reason``."""
         self._running().shutdown(reason)
 
     def crawl(self, request: Request, spider: object = None) -> None:
-        """Add a request to the crawl, in a receiver of ``spider_idle``; it is stored when all have been called.
+        """Add a request to the crawl, in a receiver of ``spider_idle``. It is stored after all receivers were called.
 
         Raises:
-            RuntimeError: No receiver is being called. Elsewhere requests are yielded, and so wait for room.
-            TypeError: ``request`` is not a request.
+            RuntimeError: If no receiver is being called. Other code yields its requests.
+            TypeError: If ``request`` is not a request.
         """
         if not isinstance(request, Request):
             raise TypeError(f"engine.crawl() takes a Request, not {request!r}")
@@ -341,7 +347,7 @@ class CrawlerEngine:
 
     @contextmanager
     def taking(self) -> Generator[list[Request], None, None]:
-        """Collect the requests that :meth:`crawl` is given inside the block."""
+        """Collect the requests that are passed to :meth:`crawl` inside the block."""
         given: list[Request] = []
         self._given = given
         try:
@@ -350,7 +356,10 @@ class CrawlerEngine:
             self._given = None
 
     async def download(self, request: Request) -> Response:
-        """Return the response to ``request``, through the throttle. A checkpoint; raises as ``spider.fetch`` does."""
+        """Return the response to ``request``, with throttling.
+
+        A checkpoint. Raises the same errors as ``spider.fetch``.
+        """
         return await self._running().fetch(request)
 
     async def download_async(self, request: Request) -> Response:
@@ -364,7 +373,7 @@ class CrawlerEngine:
 
 
 class Crawler:
-    """A crawl as Scrapy's spiders know it: ``crawler.settings``, ``crawler.stats``, ``crawler.engine``.
+    """A crawl in the form that Scrapy's spiders expect: ``crawler.settings``, ``crawler.stats``, ``crawler.engine``.
 
     >>> class Counted:
     ...     def __init__(self, stats, most):
@@ -380,12 +389,12 @@ class Crawler:
 
     Attributes:
         settings: The settings by their upper-case names.
-        stats: The statistics, with Scrapy's methods (``inc_value``, ``get_value``, ...) too.
+        stats: The statistics, which also have Scrapy's methods (``inc_value``, ``get_value``, ...).
         spidercls: The spider's class.
-        spider: The spider, once it is made.
-        engine: Ends the crawl, and fetches.
-        signals: Sends most of Scrapy's signals; an error says what to use instead of the others.
-        request_fingerprinter: Its method ``fingerprint`` returns Scrapy's fingerprint of a request.
+        spider: The spider; None until it is created.
+        engine: Object with Scrapy's methods that end the crawl and fetch requests.
+        signals: Object that sends most of Scrapy's signals. For other signals, it raises an error with a replacement.
+        request_fingerprinter: Object whose method ``fingerprint`` returns Scrapy's fingerprint of a request.
     """
 
     if not TYPE_CHECKING:
@@ -415,10 +424,10 @@ class Crawler:
         """Return the function that makes the seen mark of a request.
 
         Args:
-            has_job: Requests are kept with the marks from one run to the next.
+            has_job: Whether a job stores requests and marks between runs.
 
         Raises:
-            SettingsError: ``DUPEFILTER_CLASS`` or ``REQUEST_FINGERPRINTER_CLASS`` can't be used.
+            SettingsError: If ``DUPEFILTER_CLASS`` or ``REQUEST_FINGERPRINTER_CLASS`` can't be used.
         """
         if not self.settings["DUPEFILTER_CLASS"] and not self.settings["REQUEST_FINGERPRINTER_CLASS"]:
             return own_fingerprint
@@ -427,10 +436,10 @@ class Crawler:
         return marks(self, has_job=has_job)
 
     def stop(self) -> None:
-        """Send nothing new, let what is in flight end, and finish with ``shutdown``."""
+        """Send no new requests, finish the requests in flight, and end the crawl with ``shutdown``."""
         self.engine.close_spider(self.spider, "shutdown")
 
     async def stop_async(self) -> None:
-        """Scrapy's newer name of :meth:`stop`. A checkpoint; it does not wait for the end."""
+        """Scrapy's newer name of :meth:`stop`. A checkpoint that does not wait for the end of the crawl."""
         await trio.lowlevel.checkpoint()
         self.stop()

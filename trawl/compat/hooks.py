@@ -44,14 +44,14 @@ admission_logger: logging.Logger = logging.getLogger("trawl.admission")
 
 
 class _LogCounter(logging.Handler):
-    """Counts the lines of the log by level, as Scrapy's ``log_count/ERROR``."""
+    """Counts the log entries by level, for Scrapy's statistics such as ``log_count/ERROR``."""
 
     def __init__(self, stats: Stats) -> None:
         super().__init__()
         self._stats = stats
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Count a line."""
+        """Count a log entry."""
         self._stats.inc(f"log_count/{record.levelname}")
 
 
@@ -64,7 +64,7 @@ _SCRAPYS = "scrapy."
 
 
 class CompatCrawl(Crawl):
-    """A running crawl with the attributes that classes written for Scrapy ask of their ``crawler``."""
+    """A running crawl with the attributes that classes written for Scrapy expect of their ``crawler``."""
 
     @property
     def engine(self) -> CrawlerEngine:
@@ -81,21 +81,21 @@ class CompatCrawl(Crawl):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            """Return what else ``spider.crawler`` has: middleware and spiders must find the same crawler."""
+            """Return another attribute of ``spider.crawler``, because middleware and spiders must share one crawler."""
             if name.startswith("_"):  # the object is incomplete, or a protocol looks for the name
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
             return getattr(self.spider.crawler, name)
 
 
 class CompatHooks(Hooks):
-    """The hooks of a crawl for classes and signals as Scrapy has them.
+    """The hooks of a crawl for Scrapy's classes and signals.
 
     Args:
-        crawl: The crawl; its spider's ``crawler`` has the signals.
-        check: Sees the items last; None: they are not checked.
+        crawl: The crawl. Its spider's ``crawler`` has the signals.
+        check: Hook that checks the items last; None if they are not checked.
 
     Raises:
-        SettingsError: An entry of ``SPIDER_MIDDLEWARES`` leads to nothing, can't be made, or is not a hook.
+        SettingsError: If an entry of ``SPIDER_MIDDLEWARES`` can't be imported or created, or is not a hook.
     """
 
     def __init__(self, crawl: Crawl, check: ItemCheck | None) -> None:
@@ -107,7 +107,7 @@ class CompatHooks(Hooks):
         self._log_counter = _LogCounter(crawl.stats) if crawl.settings["SCRAPY_COMPAT"] else None
 
     def received(self, response: Response) -> TrawlError | None:
-        """Show a response to ``process_spider_input``; return what that raised."""
+        """Pass a response to ``process_spider_input``. Returns the error that it raised, or None."""
         if self._log_counter is not None and response.request is not None:
             self._crawl.stats.max("request_depth_max", response.request.depth)
         return self._middleware.received(response) if self._middleware.inputs else None
@@ -120,12 +120,12 @@ class CompatHooks(Hooks):
         return close(**accepted(close, {"spider": spider, "reason": reason}))
 
     def begin(self, events: Events) -> None:
-        """Make the extensions, and send signals with events from now on.
+        """Create the extensions, and send signals for events from now on.
 
         Raises:
-            SettingsError: An entry of ``EXTENSIONS`` leads to nothing, or can't be made so.
-            PartLoadError: Its own code failed.
-            WrittenForScrapy: The project of a moved spider still imports Scrapy or Twisted.
+            SettingsError: If an entry of ``EXTENSIONS`` can't be imported or created.
+            PartLoadError: If the code of an extension raises an error.
+            WrittenForScrapy: If the project of a moved spider still imports Scrapy or Twisted.
         """
         self._set_time("start_time")
         _make_extensions(self._crawl)
@@ -135,7 +135,7 @@ class CompatHooks(Hooks):
             crawler.signals.bind(events, self._spider)
 
     async def opened(self) -> None:
-        """Count the lines of the log from now on. Send ``engine_started`` and ``spider_opened``.
+        """Start to count log entries, and send ``engine_started`` and ``spider_opened``.
 
         A checkpoint only if there is a receiver.
         """
@@ -146,11 +146,11 @@ class CompatHooks(Hooks):
 
     @property
     def wants_idle(self) -> bool:
-        """True if ``spider_idle`` has a receiver."""
+        """Whether ``spider_idle`` has a receiver."""
         return hears_idle(self._spider)
 
     async def idle(self, store: Store) -> bool:
-        """Call the receivers of ``spider_idle``, and store the requests that they give."""
+        """Call the receivers of ``spider_idle``, and store the requests that they add."""
         crawler = self._spider.crawler
         with crawler.engine.taking() as given:
             try:
@@ -181,7 +181,7 @@ class CompatHooks(Hooks):
 
     def _set_time(self, key: str) -> None:
         if self._log_counter is not None:
-            now: Any = self._crawl.now_utc()  # a datetime, which no statistic of other crawls is
+            now: Any = self._crawl.now_utc()  # only moved crawls have a datetime in their statistics
             self._crawl.stats.set(key, now)
 
     async def _send(self, signal: str, **given: object) -> None:
@@ -190,10 +190,10 @@ class CompatHooks(Hooks):
 
 
 def _check_imports(spider_class: type[Spider]) -> None:
-    """Refuse a project whose imported modules, its spiders and the parts of its settings, import what trawl lacks.
+    """Refuse a project whose loaded modules import names that trawl does not have.
 
     If Scrapy or Twisted is installed next to trawl, such an import succeeds, and the imported names fail only when they
-    are used. Modules in the spider's folder and below count; installed packages do not.
+    are used. Modules in the spider's folder and below are checked. Installed packages are not.
 
     Raises:
         WrittenForScrapy: If some imports must be changed.
@@ -212,12 +212,12 @@ def hears_idle(spider: Spider) -> bool:
 
 
 def _crawler_of(spider: Spider) -> Crawler | None:
-    """The spider's crawler; None for a spider whose own ``from_crawler`` did not call ``super()``'s."""
+    """Return the spider's crawler; None if the spider's own ``from_crawler`` did not call the inherited method."""
     return getattr(spider, "crawler", None)
 
 
 def _make_extensions(crawl: Crawl) -> None:
-    """Make the objects that ``EXTENSIONS`` names, in their order; the signals that they connect to keep them alive."""
+    """Create the objects that ``EXTENSIONS`` names, in order. The signals to which they connect keep them alive."""
     for entry, order in sorted(crawl.settings[SETTING].items(), key=lambda pair: pair[1] or 0.0):
         if order is None:
             continue
@@ -229,11 +229,11 @@ def _make_extensions(crawl: Crawl) -> None:
 
 
 NO_DOMAIN = "none.invalid"
-"""A domain that has no hosts (RFC 2606, 2)."""
+"""A domain without hosts (RFC 2606, section 2)."""
 
 
 def ignore_urls(spider: Spider[Any]) -> None:
-    """Warn of URLs and ports in a spider's ``allowed_domains``, and take them out: in Scrapy they match nothing."""
+    """Warn of URLs and ports in ``allowed_domains``, and remove them, because they match nothing in Scrapy."""
     given: Any = spider.allowed_domains
     if isinstance(given, str) or not isinstance(given, Iterable):
         return
@@ -244,4 +244,4 @@ def ignore_urls(spider: Spider[Any]) -> None:
     words = "%s: allowed_domains: %s: URLs and ports match nothing, as in Scrapy; write the domain alone"
     admission_logger.warning(words, spider.name, ", ".join(map(repr, wrong)))
     kept = [name for name in domains if name not in wrong]
-    spider.allowed_domains = kept or [NO_DOMAIN]  # none at all would allow every domain
+    spider.allowed_domains = kept or [NO_DOMAIN]  # an empty list would allow every domain

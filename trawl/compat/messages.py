@@ -1,10 +1,10 @@
-"""Messages of a moved crawl: header values that are equal to their bytes, and URLs that are joined as they are written.
+"""Messages of a moved crawl: header values that equal their bytes, and URLs that are joined as written.
 
-Scrapy's header values are bytes; moved spiders that were changed since may use text. :class:`HeaderText` works as both
-if both make sense; ``trawl check`` finds what needs real bytes (``b", ".join(...)``). :class:`ScrapyResponse` joins
-URLs without normalizing them, so that a record keeps the same spaces. :func:`with_messages` puts middleware into a
-moved crawl that gives them to callbacks, errbacks and ``fetch()``, with what Scrapy writes into ``meta``, and
-:func:`show` gives them to the methods of middleware classes. Other crawls do not load this module.
+Scrapy's header values are bytes, but moved spiders may already use strings. :class:`HeaderText` works as both, and
+``trawl check`` finds code that needs real bytes (``b", ".join(...)``). :class:`ScrapyResponse` joins URLs without
+normalizing them, so that URLs in items stay the same. :func:`with_messages` adds a middleware to a moved crawl. The
+middleware passes such messages to callbacks, errbacks and ``fetch()``, and sets the ``meta`` keys that Scrapy sets.
+:func:`show` prepares messages for the methods of middleware classes. Other crawls do not load this module.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = ["HeaderText", "ScrapyHeaders", "ScrapyResponse", "show", "show_header
 
 
 def _plain(value: Any) -> Any:
-    """Return bytes as the text that stands for them."""
+    """Return the string for a bytes value, and other values unchanged."""
     if isinstance(value, bytes | bytearray):
         return value.decode("latin-1")
     return tuple(map(_plain, value)) if isinstance(value, tuple) else value
@@ -51,7 +51,7 @@ def _shown(value: Any) -> Any:
 
 
 def _method(name: str) -> Callable[..., Any]:
-    """Return a version of the ``str`` method that also accepts bytes and returns header text."""
+    """Return a version of a ``str`` method that also accepts bytes and returns :class:`HeaderText`."""
     of_text = getattr(str, name)
 
     def method(self: str, *given: Any, **named: Any) -> Any:
@@ -62,7 +62,7 @@ def _method(name: str) -> Callable[..., Any]:
 
 
 class HeaderText(str):
-    """Text of a header that can be used as its bytes: compared, searched, split, decoded."""
+    """A header value as a string that can be compared, searched, split and decoded like its bytes."""
 
     __slots__ = ()
 
@@ -79,7 +79,7 @@ class HeaderText(str):
         return str.__contains__(self, _plain(part))
 
     def __getitem__(self, index: Any) -> HeaderText:
-        """Return a slice; one place gives a character, where bytes give a number."""
+        """Return a slice or a character. Unlike with bytes, a single index does not return a number."""
         return HeaderText(str.__getitem__(self, index))
 
     def __add__(self, other: Any) -> HeaderText:
@@ -91,14 +91,14 @@ class HeaderText(str):
     def __bytes__(self) -> bytes:
         try:
             return self.encode("latin-1")
-        except UnicodeEncodeError:  # as it is sent
+        except UnicodeEncodeError:  # encode it as it is sent
             return self.encode()
 
     def __reduce__(self) -> tuple[type[str], tuple[str]]:
         return str, (str(self),)
 
     def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
-        """Return the text that its bytes stand for."""
+        """Return the string that the bytes of the value encode."""
         return bytes(self).decode(encoding, errors)
 
 
@@ -111,7 +111,7 @@ for _name in (
 
 
 class ScrapyHeaders(Headers):
-    """Headers whose values are :class:`HeaderText`: ``get`` gives the last of several, ``items()`` lists of them."""
+    """Headers whose values are :class:`HeaderText`. ``get`` returns the last value, and ``items()`` returns lists."""
 
     __slots__ = ()
 
@@ -120,7 +120,7 @@ class ScrapyHeaders(Headers):
         return HeaderText(values[-1]) if values else None
 
     def get(self, name: Any, default: Any = None) -> Any:
-        """Return the last value of ``name``, or ``default`` as a value."""
+        """Return the last value of ``name``, or ``default`` as a header value."""
         field = self._fields.get(_key(name))
         if field is not None:
             return self[name]
@@ -128,7 +128,7 @@ class ScrapyHeaders(Headers):
         return HeaderText(_plain(default)) if isinstance(default, str | bytes) else default
 
     def getlist(self, name: Any, default: Any = None) -> Any:
-        """Return every value of ``name``; ``default`` as a list if there is none."""
+        """Return all values of ``name``, or ``default`` as a list if there are none."""
         return [HeaderText(value) for value in super().getlist(name, default)]
 
     def __iter__(self) -> Iterator[str]:
@@ -143,7 +143,7 @@ class ScrapyHeaders(Headers):
         return [self[name] for name in self]
 
     def pop(self, name: Any, *default: Any) -> Any:
-        """Take a field out, and return the list of its values."""
+        """Remove a header, and return the list of its values."""
         if name not in self and default:
             return default[0]
         values = self.getlist(name)
@@ -151,14 +151,14 @@ class ScrapyHeaders(Headers):
         return values
 
     def copy(self) -> ScrapyHeaders:
-        """Return headers that can be changed without changing these."""
+        """Return a copy of the headers."""
         return ScrapyHeaders(self)
 
     __copy__ = copy
 
 
 class ScrapyResponse(Response):
-    """A response that joins URLs as Scrapy's does, has no text if it is an image, and guesses an encoding it lacks.
+    """A response that joins URLs, guesses encodings and refuses text methods for binary content as in Scrapy.
 
     Its text and selector methods raise ``AttributeError`` if Scrapy would use the plain ``Response`` class.
     """
@@ -180,36 +180,37 @@ class ScrapyResponse(Response):
         return super().base_url
 
     def urljoin(self, url: str) -> str:
-        """Return ``url`` joined to the base as it is written (RFC 3986, 5.2), so that records have what they had.
+        """Return ``url`` joined to the base URL as written (RFC 3986, section 5.2), so URLs in items stay the same.
 
-        A request for it is sent as :meth:`Response.urljoin <trawl.http.Response.urljoin>` has it.
+        A request for the URL is sent to its normalized form (:meth:`Response.urljoin <trawl.http.Response.urljoin>`).
         """
         return urljoin(self.base_url, url)
 
     def follow(self, url: Any, callback: Callback | None = None, **options: Any) -> Request:
-        """Return a request for a link, as :meth:`Response.follow <trawl.http.Response.follow>` does.
+        """Return a request for a link, like :meth:`Response.follow <trawl.http.Response.follow>`.
 
         Raises:
-            ValueError: As there; also for ``mailto:``, ``javascript:`` and what else has no ``//``, as in Scrapy.
+            ValueError: Like that method. Also for ``mailto:``, ``javascript:`` and other URLs without ``//``, as in
+                Scrapy.
         """
-        if isinstance(url, str) and _is_binary(self):  # its encoding is unknown
+        if isinstance(url, str) and _is_binary(self):  # a binary response has no encoding
             return _with_place(Request(url, callback, base=self.url, **options))
         return _with_place(super().follow(url, callback, **options))
 
     def follow_all(self, *given: Any, **options: Any) -> Any:
-        """Return the requests for many links, as :meth:`Response.follow_all <trawl.http.Response.follow_all>` does.
+        """Return the requests for many links, like :meth:`Response.follow_all <trawl.http.Response.follow_all>`.
 
         Raises:
-            ValueError: As there, and as :meth:`follow`, when the request's turn has come.
+            ValueError: Like that method, and like :meth:`follow` when the iteration reaches the link.
         """
         return map(_with_place, super().follow_all(*given, **options))
 
 
 def _with_place(request: Request) -> Request:
-    """Return a request whose URL Scrapy would take.
+    """Return the request if Scrapy would accept its URL.
 
     Raises:
-        ValueError: It has neither ``://`` in it nor is of a scheme that needs none.
+        ValueError: If the URL contains no ``://`` and its scheme needs it.
     """
     url = request.url
     if "://" not in url and not url.startswith(("about:", "data:")):
@@ -223,12 +224,12 @@ _SNIFFED_BYTES = 5000
 
 
 def _is_binary(response: Response) -> bool:
-    """Return whether a response is not text: by its type, and then by the start of its body, as Scrapy has it."""
+    """Return whether a response is not text, by its content type and then by the start of its body, as in Scrapy."""
     return kind_of(response) == "binary" and _CONTROLS.search(response.body, 0, _SNIFFED_BYTES) is not None
 
 
 def _decoded(body: bytes, content_type: str | None) -> BodyText:
-    """Return a body as text, with the encoding that Scrapy (2.19) has for it where nothing names one."""
+    """Return a body as a string. Without a declared encoding, use the same encoding as Scrapy 2.19."""
     decoded = decode_body(body, content_type, _guessed)
     if decoded.encoding == "utf-8" and body.isascii():
         named = decode_body(body[:PRESCAN_BYTES] + _NOT_UTF_8, content_type, lambda _: _OF_ASCII).encoding
@@ -241,7 +242,7 @@ _OF_ASCII = "cp1252"
 
 
 def _guessed(body: bytes) -> str:
-    """Return the codec that Scrapy (2.19) reads a body with that names none and is not UTF-8."""
+    """Return the codec that Scrapy 2.19 uses for a body that declares no encoding and is not UTF-8."""
     match = from_bytes(body).best()
     return (resolve_encoding(match.encoding) if match else None) or "ascii"
 
@@ -251,19 +252,20 @@ def _key(name: Any) -> str:
     return key
 
 
-# What w3lib escapes and a URL in WHATWG normal form has as it is (URL, 1.3): behind the host, which may be in brackets.
+# Characters after the host that w3lib escapes but a normalized URL keeps (WHATWG URL, section 1.3). The host may be in
+# brackets.
 _UNESCAPED = re.compile(r"[^/]+//[^/]*/.*[][|\\^`{}]")
 
 
 def show_headers(message: Request | Response | None) -> None:
-    """Make a request, or a response and its request, behave as in Scrapy, with the URL in Scrapy's form."""
+    """Make a request, or a response and its request, behave as in Scrapy, and show URLs in Scrapy's form."""
     if message is None:
         return
     if _UNESCAPED.match(message.url) or message.url.endswith("?"):
         message.url = safe_url_string(message.url)
     headers = message.headers
     if type(headers) is Headers:
-        headers.__class__ = ScrapyHeaders  # the same fields: no slot is added
+        headers.__class__ = ScrapyHeaders  # allowed because the subclass adds no slots
     if isinstance(message, Response):
         if type(message) is Response:
             message.__class__ = ScrapyResponse
@@ -271,13 +273,16 @@ def show_headers(message: Request | Response | None) -> None:
 
 
 def _show_written_url(request: Request, response: Response | None) -> None:
-    """Show a URL that was written without a path without it, as Scrapy does: once nothing is sent for it any more."""
+    """Remove a slash that the URL did not have as written, as in Scrapy.
+
+    Called when the request will not be sent again.
+    """
     if not request.lacks_path:
         return
     url = request.written_url
     if response is not None and response.url == f"{url}/":
         response.url = url
-    for each in (request, response and response.request):  # a copy was sent where cookies were added
+    for each in (request, response and response.request):  # with added cookies, a copy was sent
         if each is not None and each.url == f"{url}/":
             each.url = url
 
@@ -297,7 +302,7 @@ def _with_habits(settings: MiddlewareSettings, fetch: Fetch) -> Fetch:
     refer = Referrer(load_referrer_policy(settings.referrer_policy)).refer if settings.referer_enabled else None
 
     async def send(request: Request) -> Outcome:
-        if request.depth and (grant := current_grant.get()) is not None and grant.is_page:  # no direct fetch
+        if request.depth and (grant := current_grant.get()) is not None and grant.is_page:  # not for direct fetches
             request.meta["depth"] = request.depth
         try:
             with contained:
@@ -311,7 +316,7 @@ def _with_habits(settings: MiddlewareSettings, fetch: Fetch) -> Fetch:
                 _tell(request, page)
         except IgnoreRequest:
             raise
-        except Exception as error:  # from a middleware; an errback may check its type
+        except Exception as error:  # a middleware raised it; an errback may check its type
             logger.exception("%r: a middleware failed", request)
             outcome = Outcome(request)
             _fail(outcome, error)
@@ -333,7 +338,7 @@ def _redirects(request: Request) -> int:
 
 
 def _tell_timeout(seconds: float, fetch: Fetch) -> Fetch:
-    """Set meta ``download_timeout`` of each request, as Scrapy's ``DownloadTimeoutMiddleware`` does."""
+    """Set the meta key ``download_timeout`` of each request, like Scrapy's ``DownloadTimeoutMiddleware``."""
 
     def send(request: Request) -> Awaitable[Outcome]:
         request.meta.setdefault("download_timeout", seconds)
@@ -353,7 +358,7 @@ def _tell(request: Request, response: Response | None) -> None:
 
 
 def show(request: Request, response: Response | None) -> None:
-    """Give a request, or the response to it, what the methods of Scrapy's middleware classes expect."""
+    """Prepare a request or its response for the methods of Scrapy's middleware classes."""
     if response is None:
         show_headers(request)
     else:
@@ -362,10 +367,10 @@ def show(request: Request, response: Response | None) -> None:
 
 
 def with_messages(settings: MiddlewareSettings, timeout: float) -> MiddlewareSettings:
-    """Return the settings of the middleware of a moved crawl, with the middleware of this module among it.
+    """Return the middleware settings of a moved crawl, with the middleware of this module added.
 
     Args:
-        settings: The settings as loaded.
+        settings: The loaded settings.
         timeout: The spider's ``download_timeout`` or ``DOWNLOAD_TIMEOUT``, in seconds.
     """
     around: dict[Any, float | None] = {

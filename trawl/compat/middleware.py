@@ -4,17 +4,18 @@ A downloader middleware class becomes a trawl middleware. Its methods ``process_
 ``process_exception`` are called where Scrapy calls them, each plain or ``async``, with or without ``spider`` as the
 last argument. The differences from Scrapy:
 
-* Headers are text, in a moved crawl text that is equal to its bytes; Twisted's Deferreds do not work.
+* Header values are strings, which equal their bytes in a moved crawl. Twisted's Deferreds do not work.
 * A returned request replaces the current request in one step. It is checked for duplicates unless it has
 ``dont_filter``, as in Scrapy.
 * While ``process_request`` awaits, for example its own fetch, the request holds no place in its scopes.
 * Once an inner middleware has replaced a request (a retry, a redirect), the outer middleware is not called.
 
 ``SPIDER_MIDDLEWARES`` names hooks (:mod:`trawl.engine.hooks`) and spider middleware classes, which become hooks. Two of
-their methods are put around ``start()``: ``process_start``, and its older form ``process_start_requests``, a plain
-generator over a plain iterator, which can't await what it takes. So the older ones are put around the start URLs, or
-``start_requests()``, before these become asynchronous; whatever its number, an older one is nearer to the spider than
-any ``process_start``. A spider that overrides ``start()`` may await in it, so it is refused, as in Scrapy.
+their methods wrap ``start()``: ``process_start``, and its older form ``process_start_requests``. The older method is a
+plain generator over a plain iterator, so it can't await. It therefore wraps the start URLs or ``start_requests()``
+before these become asynchronous. So it is always nearer to the spider than any ``process_start``, whatever its number.
+A spider that overrides ``start()`` may await in it, so such a spider is refused together with the older method, as in
+Scrapy.
 """
 
 from __future__ import annotations
@@ -64,22 +65,22 @@ _Method = Callable[..., Any]
 
 
 Show = Callable[[Request, Response | None], None]
-"""Gives a request, or the response to it, what Scrapy's classes expect."""
+"""Prepares a request or its response for Scrapy's classes."""
 
 
 Back = Callable[[Request, Outcome], Awaitable[None]]
-"""Shows an outcome to ``process_response`` or ``process_exception`` of one object."""
+"""Passes an outcome to ``process_response`` or ``process_exception`` of one object."""
 
 
 def adapted(middleware: object, spider: object, *, show: Show | None, inside: list[Back]) -> Middleware | None:
-    """Return an object with Scrapy's methods as a middleware; None if it has none of the three.
+    """Return an object with Scrapy's methods as a middleware; None if it has none of the three methods.
 
     Args:
         middleware: The object.
-        spider: The argument ``spider`` of methods that take it.
-        show: Called with what the methods are given; None: they are given it as it is.
-        inside: The same list for all middleware of a crawl: what ``process_request`` answers is shown to those further
-            inside too, which the request does not reach, as in Scrapy.
+        spider: The argument ``spider`` of methods that accept it.
+        show: Called with the arguments before the methods are called; None to pass them unchanged.
+        inside: One list, shared by all middleware of a crawl. If ``process_request`` returns a response, the middleware
+            further inside also sees it, although it did not see the request, as in Scrapy.
     """
     if not any(callable(getattr(middleware, name, None)) for name in _METHODS):
         return None
@@ -101,7 +102,7 @@ def adapted(middleware: object, spider: object, *, show: Show | None, inside: li
 
     def around(fetch: Fetch) -> Fetch:
         inside.append(back)
-        everyone = tuple(inside)  # innermost first; outer middleware wraps later
+        everyone = tuple(inside)  # innermost first, because outer middleware is added later
 
         async def send(request: Request) -> Outcome:
             if show is not None:
@@ -113,7 +114,8 @@ def adapted(middleware: object, spider: object, *, show: Show | None, inside: li
             for number in range(first, len(everyone)):
                 had_failed = outcome.error is not None
                 await everyone[number](request, outcome)
-                if had_failed and outcome.response is not None:  # a response replaced the error: all see it
+                # A response replaced the error, so all middleware sees it.
+                if had_failed and outcome.response is not None:
                     for each in everyone[: number + 1]:
                         await each(request, outcome)
             return outcome
@@ -124,12 +126,12 @@ def adapted(middleware: object, spider: object, *, show: Show | None, inside: li
 
 
 def _with_spider(method: _Method | None, taken: int, spider: object) -> _Method | None:
-    """``method`` called with ``taken`` arguments, and the spider as one more if it takes it."""
+    """Return a method that is called with ``taken`` arguments, and also with the spider if it accepts it."""
     if method is None:
         return None
     try:
         signature = inspect.signature(method)
-    except ValueError:  # a callable without a signature
+    except ValueError:  # the callable has no signature
         return method
     if "spider" in signature.parameters:
         return lambda *arguments: method(*arguments, spider=spider)
@@ -141,7 +143,7 @@ def _with_spider(method: _Method | None, taken: int, spider: object) -> _Method 
 
 
 async def _before(method: _Method, request: Request, name: str) -> Outcome | None:
-    """Return the outcome that ``process_request`` gives a request; None if the request continues."""
+    """Return the outcome that ``process_request`` sets for a request; None if the request continues."""
     try:
         with contained:
             answer = await awaited(method(request))
@@ -180,13 +182,13 @@ def _take(answer: object, outcome: Outcome, where: str) -> None:
 
 @attrs.frozen
 class SpiderMiddleware:
-    """The entries of ``SPIDER_MIDDLEWARES``, made.
+    """The objects of ``SPIDER_MIDDLEWARES``.
 
     Attributes:
-        inputs: Their methods ``process_spider_input``, in the order in which a response passes them.
-        outputs: The hooks around callbacks, the first next to the spider.
-        start: The hooks around ``start()``, the first next to the spider.
-        sees_errors: One of them has ``process_spider_exception``.
+        inputs: Their methods ``process_spider_input``, in the order of the calls.
+        outputs: The hooks around callbacks, starting next to the spider.
+        start: The hooks around ``start()``, starting next to the spider.
+        sees_errors: Whether an object has ``process_spider_exception``.
     """
 
     inputs: Sequence[_Method]
@@ -195,7 +197,7 @@ class SpiderMiddleware:
     sees_errors: bool
 
     def received(self, response: Response) -> TrawlError | None:
-        """Show a response to each ``process_spider_input``; return the error of the first that raises one."""
+        """Pass a response to each ``process_spider_input``. Returns the first error that one raises, or None."""
         try:
             with contained:
                 for method in self.inputs:
@@ -206,11 +208,11 @@ class SpiderMiddleware:
 
 
 def spider_middleware(setting: Mapping[Any, float | None], crawl: Any) -> SpiderMiddleware:
-    """Make the entries of ``SPIDER_MIDDLEWARES``.
+    """Create the objects of ``SPIDER_MIDDLEWARES``.
 
     Args:
-        setting: The entries with their numbers; those with high numbers are next to the spider.
-        crawl: Given to ``from_crawler`` of classes.
+        setting: The entries with their numbers. High numbers are next to the spider.
+        crawl: The argument of ``from_crawler``.
 
     Raises:
         SettingsError: If an entry can't be imported or created, is not a hook, or is None but can't be removed.
@@ -245,10 +247,10 @@ def spider_middleware(setting: Mapping[Any, float | None], crawl: Any) -> Spider
 
 
 def check_start_kept(setting: Mapping[Any, float | None]) -> None:
-    """Refuse to take out what marks start requests, which is not a part here.
+    """Refuse to remove Scrapy's ``StartSpiderMiddleware``, because trawl always marks start requests.
 
     Raises:
-        SettingsError: The setting has None for it.
+        SettingsError: If the setting has None for it.
     """
     for entry, order in setting.items():
         if order is None and isinstance(entry, str) and entry.partition(".")[2] == _START:
@@ -275,19 +277,20 @@ def _function(found: Any, entry: object) -> Hook:
 
 
 def _is_of_another_kind(found: Any) -> bool:
-    """True for a plain generator function, and for an async function without ``yield``."""
+    """Return True for a plain generator function and for an async function without ``yield``."""
     functions = (found, getattr(found, "__call__", None))  # noqa: B004 - the method itself, to be looked at
     return any(inspect.isgeneratorfunction(each) or inspect.iscoroutinefunction(each) for each in functions)
 
 
 def _spider_hook(middleware: Sequence[object], spider: object) -> Hook:
-    """Return objects with Scrapy's methods, the first next to the spider, as one hook.
+    """Return one hook for objects with Scrapy's methods, starting next to the spider.
 
     ``process_spider_output`` may be a generator or an async generator. A plain generator gets the outputs when the
-    callback has ended. An error of the callback is offered to each ``process_spider_exception`` in turn, an error of a
-    ``process_spider_output`` only to the objects further out. If a method returns outputs, the original outputs simply
-    end for the objects nearer to the spider, and the returned outputs go to the next object further out. Otherwise, the
-    error is raised in all objects further out. The outputs of an errback without a response bypass the hook.
+    callback has ended. An error of the callback is passed to each ``process_spider_exception`` in turn. An error of a
+    ``process_spider_output`` is only passed to the objects further out. If a method returns outputs, the original
+    outputs simply end for the objects nearer to the spider, and the returned outputs go to the next object further out.
+    Otherwise, the error is raised in all objects further out. The outputs of an errback without a response bypass the
+    hook.
 
     Args:
         middleware: The objects.
@@ -346,11 +349,11 @@ def _spider_hook(middleware: Sequence[object], spider: object) -> Hook:
 
 
 class _Depth(int):
-    """A depth that the spider did not set. In the meta of a request only while spider middleware runs."""
+    """A depth that the spider did not set. It is in the meta of a request only while spider middleware runs."""
 
 
 async def _with_depth(outputs: AsyncIterator[Any], depth: int) -> AsyncGenerator[Any, None]:
-    """Yield the outputs, the requests with their depth in their meta, as Scrapy's ``DepthMiddleware`` leaves them."""
+    """Yield the outputs. Requests have their depth in their meta, as after Scrapy's ``DepthMiddleware``."""
     async for output in outputs:
         if isinstance(output, Request):
             output.meta["depth"] = depth if "depth" in output.meta else _Depth(depth)
@@ -358,7 +361,7 @@ async def _with_depth(outputs: AsyncIterator[Any], depth: int) -> AsyncGenerator
 
 
 def _output_method(found: Any, spider: object) -> Callable[[Response, AsyncIterator[Any]], Awaitable[Any]] | None:
-    """Return ``process_spider_output`` as a function that gives its result; None if there is none."""
+    """Return a function that calls ``process_spider_output``; None if the object has no such method."""
     written = getattr(found, "process_spider_output_async", None) or getattr(found, "process_spider_output", None)
     method = _with_spider(written, 2, spider)
     if method is None:
@@ -391,11 +394,11 @@ async def _taken(outputs: AsyncIterator[Any]) -> Iterator[Any]:
 
 
 def _start_hooks(hooks: Iterable[object], spider: Spider) -> list[StartHook]:
-    """Return the hooks around ``start()``: each object's ``process_start``, or else its ``process_start_requests``.
+    """Return the hooks around ``start()``: each object's ``process_start`` or ``process_start_requests``.
 
     Args:
-        hooks: Hooks, or objects with Scrapy's methods; the first next to the spider.
-        spider: The spider, given to ``process_start_requests`` where it takes it.
+        hooks: Hooks, or objects with Scrapy's methods, starting next to the spider.
+        spider: The spider. ``process_start_requests`` gets it if it accepts it.
 
     Raises:
         SettingsError: If a middleware has only ``process_start_requests``, and the spider overrides ``start()``.
@@ -441,5 +444,5 @@ def _older(methods: Sequence[Callable[..., Any]], spider: Spider) -> StartHook:
 
 
 def _closed_by(stack: ExitStack, made: Any) -> Any:
-    """``made``, closed when ``stack`` is, if it can be."""
+    """Return ``made``. If it can be closed, it is closed together with ``stack``."""
     return stack.enter_context(closing(made)) if hasattr(made, "close") else made

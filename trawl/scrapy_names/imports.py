@@ -1,7 +1,7 @@
-"""The import lines of a file that was written for Scrapy: the changes they need, and whether its spiders were moved.
+"""The import lines of a file that was written for Scrapy: the necessary changes, and whether its spiders were moved.
 
-A file is read, not run. Lines inside ``try`` and ``if`` count only on request, because a file that also works without
-Scrapy may handle that there.
+A file is parsed and not run. Lines inside ``try`` and ``if`` are only included on request, because a file that also
+works without Scrapy may have such lines there.
 
 Other packages import these names from :mod:`trawl.compat`.
 """
@@ -45,9 +45,9 @@ class Change:
 
     Attributes:
         line: Its number, from 1.
-        before: The line as it is written, on one line.
-        after: The lines that replace it; none where there is nothing to import.
-        words: Advice on the names that are not here, a sentence each.
+        before: The import as it is written, joined to one line.
+        after: The lines that replace it; empty if no import remains.
+        words: A sentence of advice for each name that trawl does not have.
     """
 
     line: int
@@ -61,15 +61,15 @@ class Change:
 
 
 def changes(source: str, *, is_whole: bool = False) -> list[Change]:
-    """Return the changes to the import lines of a file, in their order; lines that are right are left out.
+    """Return the changes to the import lines of a file, in order. Correct lines are left out.
 
     Args:
         source: The file's text.
         is_whole: Include imports inside conditions and ``try``.
 
     Raises:
-        SyntaxError: The text is not Python.
-        ValueError: It has a null byte in it.
+        SyntaxError: If the text is not valid Python.
+        ValueError: If the text contains a null byte.
     """
     tree = ast.parse(source)
     nodes = ast.walk(tree) if is_whole else _unconditional(tree)
@@ -77,7 +77,7 @@ def changes(source: str, *, is_whole: bool = False) -> list[Change]:
 
 
 def _unconditional(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield what is in a node, also in its functions, without what is in ``if`` or ``try``."""
+    """Yield the nodes below a node, including its functions, but not the nodes inside ``if`` and ``try``."""
     yield node
     for part in ast.iter_child_nodes(node):
         if isinstance(part, ast.stmt) and not isinstance(part, ast.If | ast.Try | ast.TryStar):
@@ -114,7 +114,7 @@ def _imported(alias: ast.alias) -> tuple[str, str]:
     if module and place(module, "") is None:
         return "", _absent(module)
     if not alias.asname:
-        return "import trawl as scrapy", ""  # `trawl` loads its modules on use
+        return "import trawl as scrapy", ""  # `trawl` loads its modules on first use
     return f"import {_as(f'trawl.{module}'.rstrip('.'), alias.asname)}", ""
 
 
@@ -164,7 +164,7 @@ def _absent(name: str) -> str:
 
 @attrs.frozen
 class Hint:
-    """The changes to a file that was written for Scrapy; its text is one sentence.
+    """The changes to a file that was written for Scrapy. As a string, it is one sentence.
 
     Attributes:
         path: The file.
@@ -180,12 +180,12 @@ class Hint:
 
     @property
     def is_of_twisted(self) -> bool:
-        """True if one of the lines imports Twisted, whose reactor never runs here."""
+        """Whether a line imports Twisted, whose reactor never runs in trawl."""
         return any(change.before.split()[1].partition(".")[0] == "twisted" for change in self.changes)
 
     @property
     def places(self) -> tuple[tuple[str, int, str], ...]:
-        """The file, the line and the text of each change."""
+        """The file, line and message of each change."""
         return tuple((str(self.path), change.line, str(change)) for change in self.changes)
 
 
@@ -206,11 +206,11 @@ def hint(error: BaseException) -> Hint | None:
 
 
 def hint_of_file(path: str, *, is_whole: bool = True) -> Hint | None:
-    """Return the changes to the imports of a file; None for "" or if it imports nothing from Scrapy.
+    """Return the changes to the imports of a file; None if ``path`` is "" or the file imports nothing from Scrapy.
 
     Args:
         path: The file.
-        is_whole: As for :func:`changes`.
+        is_whole: Include imports inside conditions and ``try``.
     """
     found = _read(Path(path), is_whole=is_whole)
     return Hint(Path(path), found) if found else None
@@ -225,10 +225,13 @@ def _read(path: Path, *, is_whole: bool = True) -> list[Change]:
 
 
 FACES = frozenset({"item", "link", "linkextractors", "selector", "utils"})
-"""Modules of trawl that only Scrapy's users import: not ``loader``, ``exporters``, ``crawler``, which all may use."""
+"""Modules of trawl that only code written for Scrapy imports.
+
+All code may import ``loader``, ``exporters`` and ``crawler``.
+"""
 
 _NAMES_FACE = re.compile(rf"\btrawl[\s\\]*\.[\s\\]*({'|'.join(sorted(FACES))})\b")
-"""Matches each file that imports one of these, and few others. Only matching files are parsed."""
+"""Matches each file that imports one of these modules, and few other files. Only matching files are parsed."""
 
 
 def is_moved(spider_class: type) -> bool:
@@ -255,7 +258,7 @@ def _imports_face(file: str | None) -> bool:
     try:
         text = Path(file or "").read_text("utf-8")
         nodes = list(ast.walk(ast.parse(text))) if _NAMES_FACE.search(text) else []
-    except (OSError, SyntaxError, ValueError):  # compiled, in an archive, or typed at a prompt
+    except (OSError, SyntaxError, ValueError):  # the code is compiled, in an archive, or typed at a prompt
         return False
     sources = {node.module for node in nodes if isinstance(node, ast.ImportFrom) and not node.level}
     imports = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
@@ -263,7 +266,7 @@ def _imports_face(file: str | None) -> bool:
 
 
 def project_files(spider_class: type, parts: Iterable[object] = ()) -> list[str]:
-    """Return the files of a spider's project that are loaded: its own, and those in its folder and below.
+    """Return the loaded files of a spider's project: the spider's file, and files in its folder and below.
 
     Installed packages do not count.
 
@@ -279,7 +282,7 @@ def project_files(spider_class: type, parts: Iterable[object] = ()) -> list[str]
         root = Path(first).parent
         while (root / "__init__.py").is_file() and root != root.parent:
             root = root.parent
-        below = os.path.join(root, "")  # as text: a path of each module that is loaded takes long
+        below = os.path.join(root, "")  # as a string, because a Path for each loaded module is slow
         files |= {file for name in list(sys.modules) if (file := _file_of(name)).startswith(below)}
     return sorted(file for file in files if file and is_user_file(file))
 

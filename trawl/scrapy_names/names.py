@@ -1,8 +1,8 @@
 """Scrapy's names: their places in trawl, and the advice for names that trawl does not have.
 
-Keys are dotted names without ``scrapy.``. Most names are found in the module that is called as Scrapy's is;
-:data:`MOVED` lists the others. :data:`REPLACEMENTS` has the advice for names that trawl lacks. Advice on a module holds
-for everything below it without its own entry. A name that trawl has is never looked up there.
+Keys are dotted names without ``scrapy.``. Most names are in a module of the same name in trawl, and :data:`MOVED` lists
+the other names. :data:`REPLACEMENTS` has advice on names that trawl does not have. Advice on a module applies to
+everything below it that has no own entry. Names that trawl has are never looked up there.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 Place = tuple[str, str]
-"""A module, and a name in it."""
+"""A module and a name in it."""
 
 _PROCESSORS = "itemloaders.processors"
 
@@ -82,7 +82,7 @@ MOVED: Mapping[str, Place] = {
     "spiders.sitemap.SitemapSpider": ("trawl.spiders", "SitemapSpider"),
     "statscollectors.StatsCollector": ("trawl.observe", "Stats"),
 }
-"""Dotted names without ``scrapy.`` that are elsewhere here, and where."""
+"""Dotted names without ``scrapy.`` that are in another module of trawl, with their place."""
 
 TWISTED: Mapping[str, str] = {
     "internet.error.ConnectError": "ConnectFailed",
@@ -96,7 +96,7 @@ TWISTED: Mapping[str, str] = {
     "web._newclient.ResponseFailed": "ResponseBroken",
     "web._newclient.ResponseNeverReceived": "ResponseBroken",
 }
-"""Twisted's errors, which errbacks of Scrapy's ask for, without ``twisted.``: the name in ``trawl.exceptions``."""
+"""Twisted's errors for which Scrapy errbacks check, without ``twisted.``, with the name in ``trawl.exceptions``."""
 
 _ASYNC = "write `async def`, and `await` instead of `yield`; return the value"
 _THREAD = "`await trio.to_thread.run_sync(function, *arguments)` in an async def"
@@ -123,7 +123,7 @@ TWISTED_WAYS: Mapping[str, str] = {
     "python.log": "use the logging module",
     "web": "`await self.fetch(request)` in a callback or start() returns the response",
 }
-"""Twisted's names without ``twisted.``, and what to write with Trio; a row holds for everything below it."""
+"""Twisted's names without ``twisted.``, with the replacement on Trio. An entry applies to everything below the name."""
 
 GUIDE = "the guide 'Coming from Scrapy' tells more"
 
@@ -252,7 +252,7 @@ REPLACEMENTS: Mapping[str, str] = {
     "version_info": "use trawl.__version__",
     "webservice": "there is no remote control: `spider.crawl` answers what it told",
 }
-"""Dotted name to what to use instead."""
+"""Advice on missing names, by dotted name without ``scrapy.``."""
 
 
 _COPIED = (
@@ -273,11 +273,11 @@ PLUGINS: Mapping[str, str] = {
     "scrapy_splash": "ask Splash's HTTP API: JsonRequest('http://SPLASH:8050/render.html', "
     "data={'url': url, 'wait': 1})",
 }
-"""Packages that extend Scrapy and do not run here, by the name that is imported, to what to use instead."""
+"""Advice on packages that extend Scrapy and do not run on trawl, by the name of the package's module."""
 
 
 def plugin_advice(path: str) -> str:
-    """Return what to use instead of a class or module of a package that extends Scrapy; "" for any other path.
+    """Return the replacement of a class or module in a package that extends Scrapy; "" for any other path.
 
     A user file with the name of such a package does not count.
     """
@@ -296,7 +296,7 @@ def twisted_way(name: str) -> str:
     """Return the Trio replacement of a Twisted name.
 
     Args:
-        name: Without ``twisted.`` before it: ``internet.defer.inlineCallbacks``.
+        name: The name without ``twisted.``, such as ``internet.defer.inlineCallbacks``.
     """
     while name not in TWISTED_WAYS:
         name = name.rpartition(".")[0]
@@ -304,10 +304,10 @@ def twisted_way(name: str) -> str:
 
 
 def place(module: str, name: str) -> Place | None:
-    """Return where ``from scrapy.MODULE import NAME`` is found here, as a module and a name in it; None: nowhere.
+    """Return the place in trawl of ``from scrapy.MODULE import NAME``; None if trawl does not have the name.
 
     Args:
-        module: Without ``scrapy.``; "" for Scrapy itself.
+        module: The module without ``scrapy.``; "" for Scrapy itself.
         name: The imported name; "" for the module itself.
     """
     whole = f"{module}.{name}".strip(".")
@@ -318,7 +318,7 @@ def as_written(module: str, name: str) -> Place | None:
     """Return the place of ``from trawl.MODULE import NAME`` if that works as it is written; otherwise None.
 
     Args:
-        module: Without ``trawl.``; "" for trawl itself.
+        module: The module without ``trawl.``; "" for trawl itself.
         name: The imported name; "" for the module itself.
     """
     ours = f"trawl.{module}".rstrip(".")
@@ -333,14 +333,14 @@ def as_written(module: str, name: str) -> Place | None:
 
 
 def submodule(module: str, name: str) -> ModuleType:
-    """Return Scrapy's module ``name`` below a module of trawl, for annotations: ``http.response.html.HtmlResponse``.
+    """Return Scrapy's submodule ``name`` of a module in trawl, for annotations.
 
     Args:
-        module: The name of trawl's module: ``trawl.http.response``.
-        name: The attribute that it lacks.
+        module: The name of trawl's module, such as ``trawl.http.response``.
+        name: The attribute that trawl's module does not have, such as ``html`` in ``http.response.html.HtmlResponse``.
 
     Raises:
-        AttributeError: Scrapy has no such module either, or none of its names is here.
+        AttributeError: If Scrapy has no such module, or trawl has none of its names.
     """
     path = f"{module.removeprefix('trawl.')}.{name}."
     found = {each.removeprefix(path): place for each, place in MOVED.items() if each.startswith(path)}
@@ -355,7 +355,7 @@ def name_advice(name: str) -> str:
     """Return the replacement of a dotted Scrapy name; "" if there is no advice on it.
 
     Args:
-        name: Without ``scrapy.`` or ``trawl.`` before it: ``utils.log.configure_logging``, for example.
+        name: The name without ``scrapy.`` or ``trawl.``, such as ``utils.log.configure_logging``.
     """
     while name:
         if name in REPLACEMENTS:
@@ -368,7 +368,8 @@ def class_advice(path: str) -> str:
     """Return the replacement of a Scrapy class named in a setting; "" if there is no advice on it.
 
     Args:
-        path: Its import path: ``scrapy.downloadermiddlewares.offsite.OffsiteMiddleware``. Only the module counts.
+        path: Its import path, such as ``scrapy.downloadermiddlewares.offsite.OffsiteMiddleware``. Only the module
+            counts.
     """
     root, _, module = path.rpartition(".")[0].partition(".")
     return REPLACEMENTS.get(module, "") if root == "scrapy" else ""

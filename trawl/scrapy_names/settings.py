@@ -1,12 +1,12 @@
-"""Scrapy's settings, and keys inside them, that trawl does not have: advice on each; and the defaults of moved crawls.
+"""Advice on Scrapy's settings that trawl does not have, and the defaults of moved crawls.
 
-A spider that moves here keeps its ``custom_settings``. A setting that means the same under another name here is
-renamed; any other is ignored with a warning that says what to use instead. A setting that trawl has itself is never
-looked up here, and a name that is neither Scrapy's nor trawl's is refused as a typing error.
+A moved spider keeps its ``custom_settings``. If a setting has another name in trawl, it is renamed. Other Scrapy
+settings are ignored, with a warning that names the replacement. Settings of trawl are never looked up here, and a name
+that neither Scrapy nor trawl has is refused as a misspelling.
 
-What would be wrong for a native spider holds only for a moved one. Most of it is the default of an ordinary setting: a
-row of :data:`MOVED_DEFAULTS`, which :func:`trawl.settings.load` puts below every other source. ``SCRAPY_COMPAT`` is one
-of them, so that loaded settings answer for the crawl: ``settings["SCRAPY_COMPAT"]`` is true in a moved one.
+Behavior that would be wrong for a native spider applies only to moved spiders. Most of it is the default of an ordinary
+setting in :data:`MOVED_DEFAULTS`, which :func:`trawl.settings.load` uses below every other source. ``SCRAPY_COMPAT`` is
+one of these settings, so that ``settings["SCRAPY_COMPAT"]`` shows whether a crawl is moved.
 """
 
 from __future__ import annotations
@@ -166,15 +166,16 @@ UNSUPPORTED: Mapping[str, str] = {
     **dict.fromkeys(("WEBSERVICE_ENABLED", "WEBSERVICE_HOST", "WEBSERVICE_LOGFILE", "WEBSERVICE_PORT"), _REMOTE),
     "WARN_ON_GENERATOR_RETURN_VALUE": "`trawl check` looks at callbacks",
 }
-"""Name to what to use instead."""
+"""Advice by name of the setting."""
 
 _PART_LISTS = ("DOWNLOADER_MIDDLEWARES", "EXTENSIONS", "SPIDER_MIDDLEWARES")
 
 RENAMED: Mapping[str, str] = {"DOWNLOAD_SLOTS": "THROTTLING_SCOPES", "JOBDIR": "JOB_DIR"}
-"""Scrapy's name to trawl's, where the two mean the same."""
+"""Scrapy's names of settings that mean the same as a setting of trawl, with trawl's name."""
 
 DISABLED: Mapping[str, Mapping[str, object]] = {
-    "downloadermiddlewares.downloadtimeout.DownloadTimeoutMiddleware": {"DOWNLOAD_TIMEOUT": 10.0},  # of its handlers
+    # In seconds, as in Scrapy's download handlers.
+    "downloadermiddlewares.downloadtimeout.DownloadTimeoutMiddleware": {"DOWNLOAD_TIMEOUT": 10.0},
     "downloadermiddlewares.httpcompression.HttpCompressionMiddleware": {"COMPRESSION_ENABLED": False},
     "downloadermiddlewares.robotstxt.RobotsTxtMiddleware": {"ROBOTSTXT_OBEY": False},
     "extensions.closespider.CloseSpider": dict.fromkeys(
@@ -193,7 +194,10 @@ DISABLED: Mapping[str, Mapping[str, object]] = {
     "spidermiddlewares.referer.RefererMiddleware": {"REFERER_ENABLED": False},
     "spidermiddlewares.urllength.UrlLengthMiddleware": {"URLLENGTH_LIMIT": 0},
 }
-"""Scrapy's parts, without ``scrapy.``, whose work is not that of a middleware here, to what None for one sets."""
+"""Scrapy's components that are not middleware in trawl, with the settings that replace None for them.
+
+The names are without ``scrapy.``.
+"""
 
 _EXPORTERS = {
     "json": "trawl.exporters.JsonItemExporter",
@@ -214,10 +218,10 @@ MOVED_DEFAULTS: Mapping[str, object] = {
     "MEDIA_LIKE_SCRAPY": True,
     "SCRAPY_COMPAT": True,
 }
-"""Name of a setting to its default for a moved crawl."""
+"""Defaults of a moved crawl, by name of the setting."""
 
 MOVED_UNUSED: Mapping[str, object] = {"BOT_NAME": "scrapybot", "CONCURRENT_ITEMS": 100}
-"""Settings of Scrapy's without effect here, with the defaults that a moved crawl reads."""
+"""Scrapy's settings without effect in trawl, with the defaults that a moved crawl reads."""
 
 _PACKED = "end its path in .gz, or .zst, to have it compressed"
 
@@ -232,7 +236,7 @@ _FEED_KEYS: Mapping[str, str] = {
     "fields_to_export": "write `fields` in the feed's entry",
     "uri_params": "%(name)s, %(time)s, %(batch)05d and the names of the spider's attributes are filled in",
 }
-"""Keys of an entry of Scrapy's FEEDS that are not here, to what to use instead."""
+"""Advice on keys of an entry in Scrapy's FEEDS that trawl does not have."""
 
 
 def setting_advice(name: str) -> str:
@@ -241,16 +245,19 @@ def setting_advice(name: str) -> str:
 
 
 def is_disabled(path: str) -> bool:
-    """Return whether None for a Scrapy component, by its path, changes the setting that replaces it here."""
+    """Return whether None for a Scrapy component changes a setting of trawl.
+
+    ``path`` is the component's import path.
+    """
     return path.removeprefix("scrapy.") in DISABLED
 
 
 def key_advice(path: str, key: object) -> str:
-    """Return what to use instead of a key of Scrapy's inside a setting; "" if there is no advice on it.
+    """Return the replacement of a Scrapy key inside a setting; "" if there is no advice on it.
 
     Args:
-        path: The mapping that has the key, as messages call it: ``"FEEDS['a.json']"``.
-        key: The key, which is unknown here.
+        path: The mapping that has the key, as in messages: ``"FEEDS['a.json']"``.
+        key: The key, which trawl does not have.
     """
     return _FEED_KEYS.get(str(key), "") if path.startswith("FEEDS") else ""
 
@@ -261,11 +268,13 @@ def is_foreign_setting(name: str) -> bool:
 
 
 def renamed(values: Mapping[str, object], decode: Callable[[str], object]) -> Mapping[str, object]:
-    """Return the values of one source under trawl's names; what the source itself says under trawl's name wins.
+    """Return the values of one source under trawl's names.
+
+    A value that the source sets under trawl's name takes precedence.
 
     Args:
-        values: Names of settings to their values.
-        decode: Reads a value that is written as JSON.
+        values: Settings by name.
+        decode: Decodes a JSON string.
     """
     if not RENAMED.keys() & values.keys():
         return values
@@ -278,13 +287,13 @@ def renamed(values: Mapping[str, object], decode: Callable[[str], object]) -> Ma
 
 
 def disabled_by(values: Mapping[str, object]) -> dict[str, tuple[object, str]]:
-    """Return what None for a part of Scrapy's sets: names of settings to their values, and the list that has the None.
+    """Return the settings that None for Scrapy's components changes.
 
-    As in Scrapy, this takes precedence over the setting itself: without ``RobotsTxtMiddleware``, ``ROBOTSTXT_OBEY`` is
-    ignored.
+    The values are pairs of the new value and the name of the setting that has the None. As in Scrapy, None takes
+    precedence over the setting. For example, ``ROBOTSTXT_OBEY`` is ignored without ``RobotsTxtMiddleware``.
 
     Args:
-        values: Names of settings to their values, the lists of parts as mappings.
+        values: Settings by name. Lists of components are mappings.
     """
     found: dict[str, tuple[object, str]] = {}
     for name in _PART_LISTS:
@@ -297,7 +306,7 @@ def disabled_by(values: Mapping[str, object]) -> dict[str, tuple[object, str]]:
 
 
 def _scopes(slots: Any, decode: Callable[[str], object]) -> Any:
-    """``DOWNLOAD_SLOTS`` as scopes: ``randomize_delay`` is a scope's jitter."""
+    """Return ``DOWNLOAD_SLOTS`` as scopes. ``randomize_delay`` becomes the scope's jitter."""
     slots = decode(slots) if isinstance(slots, str) else slots
     if not isinstance(slots, Mapping) or not all(isinstance(slot, Mapping) for slot in slots.values()):
         return slots

@@ -1,10 +1,10 @@
-"""Settings without effect: each pair of settings of which one hides the other, found before anything is sent.
+"""Settings without effect: pairs of settings in which one setting hides the other.
 
-A setting is reported only if the user has set it: a default that another setting hides is what the user wants. The
-command ``trawl check``, the first lines of a crawl's log and the summary at its end give the same sentences.
+A setting is reported only if the user has set it. A hidden default is intended. The command ``trawl check``, the first
+lines of a crawl's log and the summary at its end contain the same sentences.
 
-Theory of operation. Most pairs are rows of two tables: a switch that turns others off (:data:`_SWITCHES`), and a number
-that another number keeps from being reached (:data:`_CAPS`). The delays of a host need more than a row, because two
+Theory of operation. Most pairs are rows of two tables: a switch that turns other settings off (:data:`_SWITCHES`), and
+a number that is limited by another number (:data:`_CAPS`). The delays of a host need more than a row, because two
 delays, the slots and each scope's own keys work together.
 """
 
@@ -26,14 +26,14 @@ __all__ = ["without_effect"]
 
 @attrs.frozen
 class _Switch:
-    """A setting that turns others off.
+    """A setting that turns other settings off.
 
     Attributes:
         name: The setting.
-        is_off: Whether its value turns the others off.
-        words: What it is then.
-        hidden: The names of the others; one that ends in ``_`` is the beginning of names.
-        is_option: True if an option of ``trawl crawl`` often sets it, so its absence says nothing before a crawl.
+        is_off: Returns whether a value turns the other settings off.
+        words: Description of such a value, for the message.
+        hidden: The names of the other settings. A name that ends in ``_`` is a prefix.
+        is_option: Whether an option of ``trawl crawl`` often sets it. If so, it is only checked when a crawl starts.
     """
 
     name: str
@@ -83,12 +83,12 @@ _SWITCHES: tuple[_Switch, ...] = (
 
 @attrs.frozen
 class _Cap:
-    """A number that another one keeps from being reached.
+    """A number that is limited by another number.
 
     Attributes:
-        hidden: The larger one.
-        cap: The other. 0 is no cap.
-        is_whole: True if an equal number is hidden too.
+        hidden: The name of the limited setting.
+        cap: The name of the setting that limits it. A value of 0 means no limit.
+        is_whole: Whether an equal number is hidden too.
     """
 
     hidden: str
@@ -112,15 +112,15 @@ _CAPS: tuple[_Cap, ...] = (
 
 
 def without_effect(settings: Settings, download_delay: object = None, *, is_whole: bool = True) -> list[str]:
-    """Return a sentence for each setting that the user has set and another one hides, with what to do.
+    """Return a sentence with advice for each setting that the user has set and another setting hides.
 
     Args:
-        settings: Of the crawl.
-        download_delay: The spider's own attribute, in seconds; None: it has none.
-        is_whole: False if the options of a crawl may add settings.
+        settings: The settings of the crawl.
+        download_delay: The spider's attribute ``download_delay``, in seconds; None if it has none.
+        is_whole: Whether the settings are complete. False if options of a crawl may still add settings.
 
     Raises:
-        SettingsError: ``download_delay`` is not a delay.
+        SettingsError: If ``download_delay`` is not a valid delay.
     """
     throttling = settings.of(ThrottlingSettings).with_download_delay(download_delay)
     return [
@@ -149,7 +149,7 @@ def _switched_off(settings: Settings, *, is_whole: bool) -> Iterator[str]:
             and _is_set(settings, name)
             and name not in told
             and _is_one(name, switch.hidden)
-            # A switch that is off itself asks for nothing.
+            # A false or missing value expects no effect.
             and settings[name] not in (False, None)
         ]
         if names:
@@ -158,7 +158,7 @@ def _switched_off(settings: Settings, *, is_whole: bool) -> Iterator[str]:
 
 
 def _unsent(settings: Settings) -> Iterator[str]:
-    """Yield what hides the name of the crawler."""
+    """Yield a sentence for each setting that hides the crawler's name."""
     if _is_set(settings, "CONTACT") and settings["CONTACT"] and settings["CONTACT"] not in settings["USER_AGENT"]:
         yield "CONTACT has no effect: USER_AGENT is set; name it there, or leave USER_AGENT out"
     headers = {name.lower() for name in settings["DEFAULT_REQUEST_HEADERS"]}
@@ -180,7 +180,7 @@ def _out_of_reach(settings: Settings) -> Iterator[str]:
     for each in _CAPS:
         value, cap = settings[each.hidden], settings[each.cap]
         if cap and _is_set(settings, each.hidden) and (value > cap or (each.is_whole and value == cap)):
-            # A11 names the concurrencies in the same words.
+            # _of_scopes() uses the same wording for concurrencies.
             above = "above" if value > cap else "not below"
             yield f"{each.hidden} is {value:g}, {above} {each.cap} = {cap:g}, which caps it; raise that too"
     autothrottle = ("AUTOTHROTTLE_START_DELAY", "DOWNLOAD_DELAY")
@@ -191,7 +191,7 @@ def _out_of_reach(settings: Settings) -> Iterator[str]:
 
 
 def _of_delays(settings: Settings, throttling: ThrottlingSettings, download_delay: object) -> Iterator[str]:
-    """Yield what hides ``DOWNLOAD_DELAY`` or ``DOWNLOAD_DELAY_PER_SLOT`` for a host without keys of its own."""
+    """Yield a sentence for each delay setting that is hidden for a host without its own keys."""
     limits = limits_of({}, throttling, is_host=True)
     slots = throttling.concurrent_requests_per_ip or throttling.concurrent_requests_per_domain
     limits = attrs.evolve(limits, concurrency=min(slots, throttling.concurrent_requests or inf))
@@ -206,7 +206,10 @@ def _of_delays(settings: Settings, throttling: ThrottlingSettings, download_dela
 
 
 def _of_two_delays(limits: Limits, delay: tuple[str, bool], per_slot: tuple[str, bool], advice: str) -> Iterator[str]:
-    """Yield what one of two delays hides: pairs of a name and whether the user has set it."""
+    """Yield a sentence if one of two delays hides the other.
+
+    The delays are pairs of a name and whether the user has set it.
+    """
     if limits.delay < limits.delay_per_slot and limits.concurrency <= 1 and delay[1]:
         value = 1.0 / limits.delay if limits.is_rate else limits.delay
         other = f"{per_slot[0]} ({limits.delay_per_slot:g} s, one slot)"
@@ -216,10 +219,10 @@ def _of_two_delays(limits: Limits, delay: tuple[str, bool], per_slot: tuple[str,
 
 
 def _of_scopes(throttling: ThrottlingSettings) -> Iterator[str]:
-    """Yield what keys of ``THROTTLING_SCOPES`` are hidden by other keys, or by settings for all hosts."""
+    """Yield a sentence for each key of ``THROTTLING_SCOPES`` that another key or a setting for all hosts hides."""
     most = throttling.concurrent_requests or inf
     hosts = [id for id in throttling.throttling_scopes if is_host_like(id) and not is_address(id)]
-    if throttling.concurrent_requests_per_ip and hosts:  # I05: addresses are looked up in the configuration, not names
+    if throttling.concurrent_requests_per_ip and hosts:  # the configuration is looked up by address
         yield (
             "CONCURRENT_REQUESTS_PER_IP throttles by address: THROTTLING_SCOPES of host names have no effect "
             f"({', '.join(map(repr, hosts))}); name the address, or give scopes in meta"
@@ -242,7 +245,10 @@ def _of_scopes(throttling: ThrottlingSettings) -> Iterator[str]:
 
 
 def _without_scope(settings: Settings, throttling: ThrottlingSettings) -> Iterator[str]:
-    """Yield the defaults of a key that no scope has, if no manager of the user's own gives scopes their keys."""
+    """Yield a sentence for each setting that is a default of a key that no scope has.
+
+    A user's manager may set keys, so nothing is reported with such a manager.
+    """
     if _is_set(settings, "THROTTLING_MANAGER") or _is_set(settings, "THROTTLING_SCOPE_MANAGER"):
         return
     configs = [*throttling.throttling_scopes.values()]
