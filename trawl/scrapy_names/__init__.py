@@ -1,15 +1,15 @@
-"""Scrapy's names: where trawl has them, and advice on those that it does not have.
+"""Scrapy's names: their places in trawl, and advice on names that trawl does not have.
 
 ===============================  =======================================================================================
-module                           what it has
+module                           content
 ===============================  =======================================================================================
-``trawl.scrapy_names.names``     where Scrapy's names are found, and advice on those that are not here
-``trawl.scrapy_names.imports``   what to change in the imports of a file; moved spiders told from native ones
-``trawl.scrapy_names.settings``  Scrapy's settings: renamed, or ignored with advice; defaults of moved crawls
+``trawl.scrapy_names.names``     places of Scrapy's names in trawl, and advice on missing names
+``trawl.scrapy_names.imports``   changes to the imports of a file, and which spiders are moved
+``trawl.scrapy_names.settings``  Scrapy's settings, renamed or ignored with advice; defaults of moved crawls
 ===============================  =======================================================================================
 
-Tables and text, for every package that meets such a name. A module is loaded when something of it is first used:
-importing a native spider loads none.
+The package contains tables and messages for every package that encounters such a name. Its modules are loaded on first
+use. Importing a native spider loads none of them.
 """
 
 from __future__ import annotations
