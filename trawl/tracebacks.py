@@ -6,6 +6,7 @@ user's lines and the error; :func:`user_frames` returns the other lines.
 
 from __future__ import annotations
 
+import dis
 import logging
 import sys
 import traceback
@@ -21,6 +22,7 @@ from trawl.user_files import is_user_file
 __all__ = [
     "UserExit",
     "check_part_imports",
+    "closes_generator",
     "contained",
     "contained_error",
     "describe_error",
@@ -37,7 +39,7 @@ _OURS = Path(__file__).parent
 
 
 class UserExit(Exception):
-    """User code raised something that is not an ``Exception``: ``SystemExit`` by ``exit()``, or a panic in Rust.
+    """User code raised an error that is not an ``Exception``: ``SystemExit`` by ``exit()``, or a panic in Rust.
 
     The call failed and the crawl continues, as after any other exception of user code.
 
@@ -53,22 +55,36 @@ class UserExit(Exception):
 def contained_error(error: BaseException) -> Exception | None:
     """Return an error of user code as an ``Exception``, with its traceback.
 
-    ``Cancelled``, ``KeyboardInterrupt``, ``GeneratorExit`` and groups that contain one of the first two give None: they
-    must reach their owner.
+    ``Cancelled``, ``KeyboardInterrupt``, groups that contain one of them, and the ``GeneratorExit`` of a generator that
+    is being closed give None: they must reach their owner.
     """
     if isinstance(error, Exception):
         return error.with_traceback(without_own_frames(error))
     if not isinstance(error, BaseExceptionGroup):
         # Trio's Cancelled by its module: floors that decide call this and import no Trio.
-        if isinstance(error, KeyboardInterrupt | GeneratorExit) or type(error).__module__.partition(".")[0] == "trio":
+        is_trios = type(error).__module__.partition(".")[0] == "trio"
+        if isinstance(error, KeyboardInterrupt) or is_trios or closes_generator(error):
             return None
         return UserExit(error).with_traceback(without_own_frames(error))
-    found = [contained_error(each) for each in error.exceptions if not isinstance(each, GeneratorExit)]
+    found = [contained_error(each) for each in error.exceptions if not closes_generator(each)]
     kept = [each for each in found if each is not None]
     if len(kept) < len(found):
         return None
     # Without an error it is a nursery that was open across the yield of a generator when that was closed.
     return (ExceptionGroup(error.message, kept) if kept else UserExit(error)).with_traceback(error.__traceback__)
+
+
+def closes_generator(error: BaseException) -> bool:
+    """Return True for a ``GeneratorExit`` that Python raised at a ``yield``, to close a generator or coroutine."""
+    if not isinstance(error, GeneratorExit):
+        return False
+    step = error.__traceback__
+    while step is not None and step.tb_next is not None:
+        step = step.tb_next
+    # In a compiled module of ours, there is no bytecode to look at.
+    if step is None or step.tb_frame.f_globals.get("__name__", "").partition(".")[0] == "trawl":
+        return True
+    return dis.opname[step.tb_frame.f_code.co_code[step.tb_lasti]] in ("YIELD_VALUE", "RESUME", "SEND")
 
 
 class _Contained:

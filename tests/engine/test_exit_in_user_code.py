@@ -1,11 +1,14 @@
-"""`exit()` in user code, and other errors that are not an `Exception`, fail alone: logged, counted, and no end."""
+"""`exit()` in user code, and other errors that are not an `Exception`, fail alone: logged, counted, and no end.
+
+Each test runs twice, with `exit()` and with `GeneratorExit`.
+"""
 
 from __future__ import annotations
 
 import argparse
 import logging
 import sys
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -44,13 +47,31 @@ def quits() -> None:
     raise SystemExit
 
 
-EXITS: list[Callable[[], None]] = [panics, exits_with_zero, usage, quits, exit]
+def is_closed() -> None:
+    raise GeneratorExit
+
+
+EXITS: list[Callable[[], None]] = [panics, exits_with_zero, usage, quits, exit, is_closed]
+
+_ENDS: list[Callable[[], Any]] = []
+
+
+def ends_it() -> None:
+    """Do what the test is about: ``sys.exit()``, or raise GeneratorExit."""
+    _ENDS[0]()
+
+
+@pytest.fixture(autouse=True, params=[sys.exit, is_closed])
+def _how_it_ends(request: pytest.FixtureRequest) -> Iterator[None]:
+    _ENDS[:] = [request.param]
+    yield
+    _ENDS.clear()
 
 
 async def in_a_nursery() -> None:
     async def end() -> None:
         await trio.lowlevel.checkpoint()
-        sys.exit()
+        ends_it()
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(end)
@@ -107,13 +128,13 @@ async def _async(self: Any, response: Response) -> Any:
 async def _generator(self: Any, response: Response) -> Any:
     async with trio.open_nursery():
         if response.url == PAGES[2]:
-            sys.exit()
+            ends_it()
         yield {"url": response.url}  # noqa: ASYNC119
 
 
 def _function(self: Any, response: Response) -> Any:
     if response.url == PAGES[2]:
-        sys.exit("no")
+        ends_it()
     return [{"url": response.url}]
 
 
@@ -131,7 +152,7 @@ def test_exit_in_an_errback_costs_that_page_alone() -> None:
 
         def failed(self, error: Any) -> Any:
             if error.request.url == PAGES[2]:
-                sys.exit()
+                ends_it()
             yield {"url": error.request.url}
 
     run = crawl(Exits, status=404)
@@ -142,7 +163,7 @@ def test_exit_in_start_ends_start_alone() -> None:
     class Exits(Five):
         async def start(self) -> AsyncGenerator[Any, None]:
             yield Request(PAGES[0])
-            sys.exit()
+            ends_it()
 
     run = crawl(Exits)
     assert (len(run.items), run.reason) == (1, "start_error")
@@ -162,7 +183,7 @@ class Pipeline:
             self.ends()
 
 
-@pytest.mark.parametrize("ends", [exits_with_zero, in_a_nursery])
+@pytest.mark.parametrize("ends", [ends_it, in_a_nursery])
 def test_exit_in_a_pipeline_costs_that_item_alone(ends: Callable[[], Any]) -> None:
     run = crawl(Five, {"ITEM_PIPELINES": {Pipeline(ends, "item"): 1}})
     assert (len(run.items), run.stats["item_error_count"], run.reason) == (4, 1, "finished")
@@ -171,16 +192,16 @@ def test_exit_in_a_pipeline_costs_that_item_alone(ends: Callable[[], Any]) -> No
 def test_exit_at_the_end_of_a_pipeline_or_spider_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     class Exits(Five):
         def closed(self, reason: str) -> None:
-            sys.exit()
+            ends_it()
 
-    run = crawl(Exits, {"ITEM_PIPELINES": {Pipeline(quits, "close"): 1}})
+    run = crawl(Exits, {"ITEM_PIPELINES": {Pipeline(ends_it, "close"): 1}})
     assert (len(run.items), run.reason) == (5, "finished")
     messages = [record.getMessage() for record in caplog.records]
     assert "close_spider of the item pipeline Pipeline failed" in messages
     assert "closing the spider failed" in messages
 
 
-@pytest.mark.parametrize("ends", [exits_with_zero, in_a_nursery])
+@pytest.mark.parametrize("ends", [ends_it, in_a_nursery])
 def test_exit_in_a_middleware_costs_that_page_alone(ends: Callable[[], Any]) -> None:
     def around(fetch: Fetch) -> Fetch:
         async def send(request: Request) -> Outcome:
@@ -197,7 +218,7 @@ def test_exit_in_a_middleware_costs_that_page_alone(ends: Callable[[], Any]) -> 
 class ScrapyMiddleware:
     def process_response(self, request: Request, response: Response, spider: Any) -> Any:
         if request.url == PAGES[2]:
-            sys.exit()
+            ends_it()
         return response
 
 
@@ -205,14 +226,14 @@ class ScrapySpiderMiddleware:
     def process_spider_output(self, response: Response, result: Any, spider: Any) -> Any:
         for each in result:
             if response.url == PAGES[2]:
-                sys.exit()
+                ends_it()
             yield each
 
 
 class ScrapyInput:
     def process_spider_input(self, response: Response, spider: Any) -> None:
         if response.url == PAGES[2]:
-            sys.exit()
+            ends_it()
 
 
 @pytest.mark.parametrize("compat", [False, True])
@@ -236,7 +257,7 @@ def test_a_spider_middleware_sees_that_a_callback_called_exit() -> None:
             return [{"url": response.url, "error": type(exception).__name__}]
 
     class Exits(Five):
-        hit = staticmethod(exits_with_zero)
+        hit = staticmethod(ends_it)
 
     run = crawl(Exits, {"SPIDER_MIDDLEWARES": {Sees: 500}})
     assert [item["error"] for item in run.items if "error" in item] == ["UserExit"]
@@ -251,7 +272,7 @@ class Extension:
         return made
 
     def hear(self) -> None:
-        sys.exit()
+        ends_it()
 
 
 def test_exit_in_receivers_of_signals_is_logged(caplog: pytest.LogCaptureFixture) -> None:
@@ -262,7 +283,7 @@ def test_exit_in_receivers_of_signals_is_logged(caplog: pytest.LogCaptureFixture
 
 
 async def watcher(crawl: Any) -> None:
-    sys.exit()
+    ends_it()
 
 
 def test_exit_in_a_watcher_ends_the_watcher() -> None:
@@ -273,18 +294,18 @@ def test_exit_in_a_watcher_ends_the_watcher() -> None:
 class Scopes(ThrottlingManager):
     async def get_scopes(self, request: Request) -> Any:
         if request.url == PAGES[2]:
-            sys.exit()
+            ends_it()
         return "all"
 
 
 class Answers(ThrottlingManager):
     async def get_response_backoff(self, response: Response) -> Any:
-        sys.exit()
+        ends_it()
 
 
 class Start(ThrottlingManager):
     async def get_initial_backoff(self) -> Any:
-        sys.exit()
+        ends_it()
 
 
 @pytest.mark.parametrize(
@@ -305,7 +326,7 @@ class Trigger:
         pass
 
     def is_trigger(self, response: Any, exception: Any) -> bool:
-        sys.exit()
+        ends_it()
 
 
 def test_exit_in_a_scopes_own_manager_is_an_error_of_it() -> None:
@@ -317,12 +338,12 @@ def test_exit_in_a_scopes_own_manager_is_an_error_of_it() -> None:
 class Exporter(JsonLinesItemExporter):
     def export_item(self, item: Any) -> None:
         if item["url"] == PAGES[2]:
-            sys.exit()
+            ends_it()
         super().export_item(item)
 
 
 def _filter(item: Any) -> bool:
-    return not (item["url"] == PAGES[2] and exits_with_zero())  # type: ignore[func-returns-value]
+    return not (item["url"] == PAGES[2] and ends_it())  # type: ignore[func-returns-value]
 
 
 @pytest.mark.parametrize("with_job", [False, True])
@@ -337,7 +358,7 @@ def test_exit_in_a_feed_costs_that_item_alone(options: dict[str, Any], with_job:
 
 class Media(FilesPipeline):
     def file_path(self, request: Request, response: Any = None, info: Any = None, *, item: Any = None) -> str:
-        sys.exit()
+        ends_it()
 
 
 def test_exit_in_a_files_pipeline_costs_that_file(tmp_path: Path) -> None:
@@ -354,28 +375,28 @@ def test_exit_in_a_files_pipeline_costs_that_file(tmp_path: Path) -> None:
 def test_exit_while_a_part_is_made_or_opened_ends_the_crawl_with_an_error() -> None:
     class Made:
         def __init__(self) -> None:
-            sys.exit()
+            ends_it()
 
     class Opened:
         def open_spider(self) -> None:
-            sys.exit()
+            ends_it()
 
     class Spider(Five):
         def __init__(self, *args: Any, **kwargs: Any) -> None:
-            sys.exit()
+            ends_it()
 
     for spider, settings in (
         (Five, {"ITEM_PIPELINES": {Made: 1}}),
         (Five, {"ITEM_PIPELINES": {Opened: 1}}),
         (Spider, {}),
     ):
-        with pytest.raises(Exception, match=r"exit\(\) was called"):
+        with pytest.raises(Exception, match=r"exit\(\) was called|GeneratorExit"):
             crawl(spider, settings)
 
 
 def test_a_handler_of_a_simulated_web_that_exits_is_a_bug_of_the_test() -> None:
     def handler(request: Request) -> SimulatedResponse:
-        sys.exit()
+        ends_it()
 
     with pytest.raises(UserExit):
         crawl(Five, handler=handler)

@@ -35,7 +35,7 @@ from trawl.http import Request, Response
 from trawl.items import is_item
 from trawl.selectors import MixedQuery
 from trawl.spiders.spider import iterate
-from trawl.tracebacks import UserExit, user_frames
+from trawl.tracebacks import UserExit, closes_generator, user_frames
 from trawl.user_files import is_user_file
 
 __all__ = [
@@ -428,7 +428,7 @@ def leaf_errors(error: BaseException) -> list[BaseException]:
     """
     if not isinstance(error, BaseExceptionGroup):
         return leaf_errors(error.raised) if isinstance(error, UserExit) else [error]
-    return [leaf for inner in error.exceptions for leaf in leaf_errors(inner) if not isinstance(leaf, GeneratorExit)]
+    return [leaf for inner in error.exceptions if not closes_generator(inner) for leaf in leaf_errors(inner)]
 
 
 async def without_groups(running: Awaitable[T]) -> T:
