@@ -100,7 +100,7 @@ async def test_a_copy_of_a_feed_that_is_older_than_the_copy_of_its_job_is_refuse
     options = {"batch_item_count": 30} if "batch" in feed else {}
     pictures = await pictures_of(old, {"FEEDS": {str(old / feed): options}}, feed)
     (file,) = old.glob(feed.replace("%(batch)d", "*"))
-    older = [each for each in pictures if (each / file.name).exists()][0]
+    older = next(each for each in pictures if (each / file.name).exists())
     shutil.copytree(old, copied := tmp_path / "copied")
     shutil.copy(older / file.name, copied / file.name)
     before = (copied / file.name).read_bytes()
