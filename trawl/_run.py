@@ -356,7 +356,7 @@ async def crawl_with(
     if settings["SCRAPY_COMPAT"]:
         ignore_urls(instance)
     throttling = settings.of(ThrottlingSettings).with_download_delay(getattr(instance, "download_delay", None))
-    for sentence in without_effect(settings, getattr(instance, "download_delay", None)):
+    for sentence in without_effect(settings, instance):
         logger.warning("%s", sentence)
     guard = _guard(settings, instance, is_real=transport is None)
     wired = settings.of(TransportSettings)

@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
+import trawl
 from trawl.settings import Layer, definitions, load
 from trawl.settings.hidden import _CAPS, _SWITCHES, without_effect
 
 
-def told(*layers: Mapping[str, Any], delay: object = None) -> list[str]:
-    return without_effect(load(*(Layer(f"layer {number}", layer) for number, layer in enumerate(layers))), delay)
+def told(*layers: Mapping[str, Any], **attributes: object) -> list[str]:
+    spider = type("S", (trawl.Spider,), attributes)
+    return without_effect(load(*(Layer(f"layer {number}", layer) for number, layer in enumerate(layers))), spider)
 
 
 def test_a_delay_alone_changes_nothing_while_its_slot_rests_longer() -> None:
@@ -61,6 +63,33 @@ def test_a_delay_alone_changes_nothing_while_its_slot_rests_longer() -> None:
             {"AUTOTHROTTLE_ENABLED": True, "DOWNLOAD_DELAY": 9, "AUTOTHROTTLE_START_DELAY": 6},
             "AUTOTHROTTLE_START_DELAY = 6 has no effect",
         ),
+        (
+            {"AUTOTHROTTLE_ENABLED": True, "DOWNLOAD_DELAY": 0, "AUTOTHROTTLE_START_DELAY": 0.5},
+            "AUTOTHROTTLE_START_DELAY = 0.5 has no effect: DOWNLOAD_DELAY_PER_SLOT (1 s)",
+        ),
+        (
+            {"AUTOTHROTTLE_ENABLED": True, "DOWNLOAD_DELAY": 0, "AUTOTHROTTLE_MAX_DELAY": 0.5},
+            "AUTOTHROTTLE_MAX_DELAY = 0.5 has no effect",
+        ),
+        ({"AUTOTHROTTLE_ENABLED": True, "AUTOTHROTTLE_TARGET_CONCURRENCY": 4}, "is 4, above CONCURRENT_REQUESTS_PER_D"),
+        (
+            {"AUTOTHROTTLE_ENABLED": True, "AUTOTHROTTLE_START_DELAY": 90},
+            "START_DELAY is 90, above AUTOTHROTTLE_MAX_DELAY = 60",
+        ),
+        ({"RETRY_TIMES": 0, "RETRY_HTTP_CODES": [500]}, "RETRY_HTTP_CODES has no effect: RETRY_TIMES is 0"),
+        ({"THROTTLING_ROBOTSTXT_MAX_DELAY": 0, "THROTTLING_ROBOTSTXT_OBEY": True}, "ROBOTSTXT_OBEY has no effect"),
+        ({"DOWNLOAD_DELAY": 90, "THROTTLING_ROBOTSTXT_MAX_DELAY": 30}, "= 30 has no effect on hosts: their delay (90"),
+        ({"DOWNLOAD_DELAY": 90, "BACKOFF_MAX_DELAY": 30}, "BACKOFF_MAX_DELAY = 30 has no effect on hosts"),
+        ({"IMAGES_STORE": "images", "IMAGES_EXPIRES": 9}, "IMAGES_STORE, IMAGES_EXPIRES have no effect: ITEM"),
+        ({"JOB_KEEP_GIVEN_UP": True}, "JOB_KEEP_GIVEN_UP has no effect: JOB_DIR is empty"),
+        ({"FEED_EXPORT_FIELDS": ["a"]}, "FEED_EXPORT_FIELDS has no effect: FEEDS is empty"),
+        ({"FEEDS": {"a.csv": {}}, "FEED_TEMPDIR": "/tmp"}, "FEED_TEMPDIR has no effect: FEEDS names no store"),
+        ({"FEEDS": {"a.csv": {"fields": ["b"]}}, "FEED_EXPORT_FIELDS": ["a"]}, "each feed of FEEDS has its own 'fi"),
+        ({"LOG_ENABLED": False, "LOG_LEVEL": "DEBUG"}, "LOG_LEVEL has no effect: LOG_ENABLED is false"),
+        ({"LOG_LEVEL": "WARNING", "COOKIES_DEBUG": True}, "COOKIES_DEBUG has no effect: LOG_LEVEL is above INFO"),
+        ({"LOG_LEVEL": 30, "LOGSTATS_INTERVAL": 9}, "LOGSTATS_INTERVAL has no effect: LOG_LEVEL is above INFO"),
+        ({"LOG_FORMAT": "%(message)s", "LOG_DATEFORMAT": "%H"}, "LOG_DATEFORMAT has no effect: LOG_FORMAT has no"),
+        ({"MEMUSAGE_CHECK_INTERVAL_SECONDS": 5}, "MEMUSAGE_CHECK_INTERVAL_SECONDS has no effect"),
     ],
 )  # fmt: skip
 def test_a_setting_that_another_one_hides_is_reported(given: Mapping[str, Any], hidden: str) -> None:
@@ -87,6 +116,16 @@ def test_a_setting_that_another_one_hides_is_reported(given: Mapping[str, Any], 
         {"HTTPCACHE_ENABLED": True, "HTTPCACHE_DIR": "x"},
         {"CONTACT": "me@your.site"},
         {"DOWNLOAD_TIMEOUT": 20},
+        {"RETRY_TIMES": 0},
+        {"RETRY_TIMES": 0, "RETRY_ENABLED": True, "RETRY_BUDGET": None},
+        {"LOG_LEVEL": "WARNING", "LOGSTATS_INTERVAL": 0},
+        {"LOG_LEVEL": 10, "COOKIES_DEBUG": True},
+        {"FEED_EXPORT_ENCODING": "utf-8"},
+        {"FEEDS": {"a.csv": {"fields": ["b"]}, "c.csv": {}}, "FEED_EXPORT_FIELDS": ["a"]},
+        {"FEEDS": {"s3://b/a.csv": {}}, "FEED_TEMPDIR": "/tmp"},
+        {"ITEM_PIPELINES": {"trawl.pipelines.ImagesPipeline": 1}, "IMAGES_STORE": "images"},
+        {"MEMUSAGE_CHECK_INTERVAL_SECONDS": 5, "MEMUSAGE_LIMIT_MB": 100},
+        {"AUTOTHROTTLE_ENABLED": True, "AUTOTHROTTLE_TARGET_CONCURRENCY": 4, "CONCURRENT_REQUESTS_PER_DOMAIN": 4},
     ],
 )
 def test_nothing_is_reported_that_has_an_effect_or_is_a_default(given: Mapping[str, Any]) -> None:
@@ -94,11 +133,20 @@ def test_nothing_is_reported_that_has_an_effect_or_is_a_default(given: Mapping[s
 
 
 def test_a_spiders_own_download_delay_is_hidden_like_the_setting() -> None:
-    (sentence,) = told({}, delay=0.1)
+    (sentence,) = told({}, download_delay=0.1)
     assert sentence.startswith(
         "the spider's download_delay = 0.1 has no effect: DOWNLOAD_DELAY_PER_SLOT (1 s, one slot)"
     )
-    assert told({"DOWNLOAD_DELAY_PER_SLOT": 0.1}, delay=0.1) == []
+    assert told({"DOWNLOAD_DELAY_PER_SLOT": 0.1}, download_delay=0.1) == []
+
+
+def test_a_spiders_own_attribute_hides_the_setting() -> None:
+    (sentence,) = told({"DOWNLOAD_DELAY": 5}, download_delay=3)
+    assert sentence == "DOWNLOAD_DELAY has no effect: the spider's download_delay overrides it; keep one of them"
+    assert told({"DOWNLOAD_DELAY": 3}, download_delay=3) == []
+    (sentence,) = told({"HTTPERROR_ALLOWED_CODES": [404]}, handle_httpstatus_list=[500])
+    assert sentence.startswith("HTTPERROR_ALLOWED_CODES has no effect: the spider's handle_httpstatus_list")
+    assert told({"HTTPERROR_ALLOWED_CODES": [404]}) == []
 
 
 def test_before_a_crawl_an_option_may_still_set_what_decides() -> None:

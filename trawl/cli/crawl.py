@@ -278,7 +278,7 @@ def _sum_up(entry: CrawlEntry, is_quiet: bool, console: Console) -> bool:
         has_start = not _explain(entry.spider, entry.arguments, result)
     if not is_quiet:
         with suppress(OSError):  # the terminal may be gone
-            hidden = without_effect(entry.settings, getattr(entry.spider, "download_delay", None))
+            hidden = without_effect(entry.settings, entry.spider)
             stats, name = result.stats, entry.shown_name
             console.print(summary_table(result.reason, result.elapsed, stats, name=name, hidden=hidden))
     return has_start

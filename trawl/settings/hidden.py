@@ -10,6 +10,7 @@ delays, the slots and each scope's own keys work together.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from math import inf
 from typing import Any
@@ -17,6 +18,7 @@ from typing import Any
 import attrs
 
 from trawl.settings.values import DEFAULT, MOVED_DEFAULT, Settings
+from trawl.spiders import Spider
 from trawl.throttling import ThrottlingSettings
 from trawl.throttling.limits import Limits, limits_of
 from trawl.throttling.scopes import is_address, is_host_like, normal_id
@@ -51,14 +53,33 @@ def _is_no_server(value: Any) -> bool:
     return "://" not in str(value)
 
 
+def _names_no_store(feeds: Any) -> bool:
+    return not any("://" in str(path) and not str(path).startswith("file:") for path in feeds)
+
+
+def _is_above_info(level: Any) -> bool:
+    return level not in ("INFO", "DEBUG") and (isinstance(level, str) or level > logging.INFO)
+
+
 _FALSE, _EMPTY = "is false", "is empty"
+
+_DEBUG = ("LOGSTATS_INTERVAL", "COOKIES_DEBUG", "AUTOTHROTTLE_DEBUG")
 
 _SWITCHES: tuple[_Switch, ...] = (
     _Switch("RETRY_ENABLED", _is_empty, _FALSE, ("RETRY_",)),
+    _Switch(
+        "RETRY_TIMES", _is_empty, "is 0, and only meta max_retry_times overrides it",
+        (
+            "RETRY_DELAY", "RETRY_MAX_DELAY", "RETRY_PRIORITY_ADJUST", "RETRY_HTTP_CODES", "RETRY_PREDICATE",
+            "RETRY_BUDGET", "RETRY_BUDGET_",
+        ),
+    ),
     _Switch("RETRY_BUDGET", lambda value: value is None, "is not set", ("RETRY_BUDGET_",)),
     _Switch("ROBOTSTXT_OBEY", _is_empty, _FALSE, ("ROBOTSTXT_", "THROTTLING_ROBOTSTXT_")),
     _Switch("ROBOTSTXT_RETRY_TIMES", _is_empty, "is 0", ("ROBOTSTXT_RETRY_DELAY",)),
     _Switch("THROTTLING_ROBOTSTXT_OBEY", _is_empty, _FALSE, ("THROTTLING_ROBOTSTXT_MAX_DELAY",)),
+    _Switch("THROTTLING_ROBOTSTXT_MAX_DELAY", _is_empty, "is 0", ("THROTTLING_ROBOTSTXT_OBEY",)),
+    _Switch("THROTTLING_RATELIMIT_MAX_DELAY", _is_empty, "is 0", ("THROTTLING_RATELIMIT_OBEY",)),
     _Switch("THROTTLING_RATELIMIT_OBEY", _is_empty, _FALSE, ("THROTTLING_RATELIMIT_MAX_DELAY",)),
     _Switch("AUTOTHROTTLE_ENABLED", _is_empty, _FALSE, ("AUTOTHROTTLE_",)),
     _Switch("HTTPCACHE_ENABLED", _is_empty, _FALSE, ("HTTPCACHE_",)),
@@ -75,8 +96,19 @@ _SWITCHES: tuple[_Switch, ...] = (
     _Switch("HTTPERROR_ALLOW_ALL", bool, "is true", ("HTTPERROR_ALLOWED_CODES",)),
     _Switch("CONCURRENT_REQUESTS_PER_IP", bool, "is above 0", ("CONCURRENT_REQUESTS_PER_DOMAIN",)),
     _Switch("JOB_DIR", _is_no_server, "is not a server", ("JOB_DURABILITY", "JOB_LEASE"), is_option=True),
+    _Switch("JOB_DIR", _is_empty, _EMPTY, ("JOB_KEEP_GIVEN_UP",), is_option=True),
     _Switch("WARC_FILE", _is_empty, _EMPTY, ("WARC_MAX_BYTES",)),
     _Switch("ITEM_TYPE", _is_empty, "is not set", ("INVALID_ITEMS",)),
+    _Switch("ITEM_PIPELINES", _is_empty, _EMPTY, ("FILES_", "IMAGES_", "MEDIA_STORE_OPTIONS", "MEDIA_ALLOW_REDIRECTS")),
+    _Switch(
+        "FEEDS", _is_empty, _EMPTY,
+        ("FEED_EXPORT_FIELDS", "FEED_EXPORT_INDENT", "FEED_EXPORT_BATCH_ITEM_COUNT", "FEED_TEMPDIR"),
+        is_option=True,
+    ),
+    _Switch("FEEDS", _names_no_store, "names no store such as s3://", ("FEED_TEMPDIR",), is_option=True),
+    _Switch("LOG_ENABLED", _is_empty, _FALSE, ("LOG_", *_DEBUG)),
+    _Switch("LOG_LEVEL", _is_above_info, "is above INFO", _DEBUG, is_option=True),
+    _Switch("LOG_FORMAT", lambda value: "%(asctime)" not in value, "has no %(asctime)s", ("LOG_DATEFORMAT",)),
     _Switch("LOG_FILE", _is_empty, "is not set", ("LOG_FILE_APPEND", "LOG_ENCODING"), is_option=True),
 )  # fmt: skip
 
@@ -107,28 +139,34 @@ _CAPS: tuple[_Cap, ...] = (
     _Cap("DOWNLOAD_READ_TIMEOUT", "DOWNLOAD_TIMEOUT", is_whole=True),
     _Cap("DOWNLOAD_WARNSIZE", "DOWNLOAD_MAXSIZE", is_whole=True),
     _Cap("RETRY_DELAY", "RETRY_MAX_DELAY"),
+    _Cap("AUTOTHROTTLE_START_DELAY", "AUTOTHROTTLE_MAX_DELAY"),
     _Cap("ROTATING_PROXY_BACKOFF_BASE", "ROTATING_PROXY_BACKOFF_CAP"),
 )
 
 
-def without_effect(settings: Settings, download_delay: object = None, *, is_whole: bool = True) -> list[str]:
+def without_effect(settings: Settings, spider: object = None, *, is_whole: bool = True) -> list[str]:
     """Return a sentence with advice for each setting that the user has set and another setting hides.
 
     Args:
         settings: The settings of the crawl.
-        download_delay: The spider's attribute ``download_delay``, in seconds; None if it has none.
+        spider: The spider or its class, which may have a ``download_delay`` and a ``handle_httpstatus_list``.
         is_whole: Whether the settings are complete. False if options of a crawl may still add settings.
 
     Raises:
-        SettingsError: If ``download_delay`` is not a valid delay.
+        SettingsError: If the spider's ``download_delay`` is not a valid delay.
     """
+    download_delay: object = getattr(spider, "download_delay", None)
     throttling = settings.of(ThrottlingSettings).with_download_delay(download_delay)
     return [
         *_of_delays(settings, throttling, download_delay),
+        *_of_spider(settings, spider),
+        *_of_autothrottle(settings, throttling),
+        *_of_longest_delays(settings, throttling),
         *_of_scopes(throttling),
         *_without_scope(settings, throttling),
         *_out_of_reach(settings),
         *_switched_off(settings, is_whole=is_whole),
+        *_of_feeds(settings),
         *_unsent(settings),
     ]
 
@@ -183,11 +221,60 @@ def _out_of_reach(settings: Settings) -> Iterator[str]:
             # _of_scopes() uses the same wording for concurrencies.
             above = "above" if value > cap else "not below"
             yield f"{each.hidden} is {value:g}, {above} {each.cap} = {cap:g}, which caps it; raise that too"
-    autothrottle = ("AUTOTHROTTLE_START_DELAY", "DOWNLOAD_DELAY")
-    if settings["AUTOTHROTTLE_ENABLED"] and _is_set(settings, autothrottle[0]):
-        start, least = (settings[name] for name in autothrottle)
-        if start < least:
-            yield f"{autothrottle[0]} = {start:g} has no effect: {autothrottle[1]} ({least:g} s) is longer"
+    name = "MEMUSAGE_CHECK_INTERVAL_SECONDS"
+    if _is_set(settings, name) and not (settings["MEMUSAGE_LIMIT_MB"] or settings["MEMUSAGE_WARNING_MB"]):
+        yield f"{name} has no effect: MEMUSAGE_LIMIT_MB and MEMUSAGE_WARNING_MB are 0"
+
+
+def _of_spider(settings: Settings, spider: object) -> Iterator[str]:
+    """Yield the settings that an attribute of the spider overrides."""
+    overriding = (("download_delay", "DOWNLOAD_DELAY"), ("handle_httpstatus_list", "HTTPERROR_ALLOWED_CODES"))
+    for attribute, name in overriding:
+        own = getattr(spider, attribute, None)
+        has_own = own is not None and own is not getattr(Spider, attribute)
+        if has_own and _is_set(settings, name) and settings[name] != own and settings[name] != ():
+            yield f"{name} has no effect: the spider's {attribute} overrides it; keep one of them"
+
+
+def _of_autothrottle(settings: Settings, throttling: ThrottlingSettings) -> Iterator[str]:
+    """Yield what keeps AutoThrottle from a delay or a concurrency that it is set to."""
+    if not throttling.autothrottle_enabled:
+        return
+    slots, slots_name = throttling.concurrent_requests_per_domain, "CONCURRENT_REQUESTS_PER_DOMAIN"
+    if throttling.concurrent_requests_per_ip:
+        slots, slots_name = throttling.concurrent_requests_per_ip, "CONCURRENT_REQUESTS_PER_IP"
+    target, name = throttling.autothrottle_target_concurrency, "AUTOTHROTTLE_TARGET_CONCURRENCY"
+    if slots and target > slots and _is_set(settings, name):
+        yield f"{name} is {target:g}, above {slots_name} = {slots:g}, which caps it; raise that too"
+    least = [(throttling.download_delay, "DOWNLOAD_DELAY")]
+    if slots == 1:
+        least.append((throttling.download_delay_per_slot, "DOWNLOAD_DELAY_PER_SLOT"))
+    longest, longest_name = max(least)
+    for name in ("AUTOTHROTTLE_START_DELAY", "AUTOTHROTTLE_MAX_DELAY"):
+        if _is_set(settings, name) and settings[name] < longest:
+            yield f"{name} = {settings[name]:g} has no effect: {longest_name} ({longest:g} s) is longer"
+
+
+def _of_longest_delays(settings: Settings, throttling: ThrottlingSettings) -> Iterator[str]:
+    """Yield each maximum of a learned delay that the configured delay of a host is above."""
+    delay = throttling.download_delay
+    for name in ("THROTTLING_ROBOTSTXT_MAX_DELAY", "THROTTLING_RATELIMIT_MAX_DELAY", "BACKOFF_MAX_DELAY"):
+        if _is_set(settings, name) and 0 < settings[name] < delay:
+            yield f"{name} = {settings[name]:g} has no effect on hosts: their delay ({delay:g} s) is longer"
+
+
+_OF_FEEDS = {
+    "FEED_EXPORT_FIELDS": "fields", "FEED_EXPORT_INDENT": "indent", "FEED_EXPORT_BATCH_ITEM_COUNT": "batch_item_count",
+    "FEED_EXPORT_ENCODING": "encoding", "FEED_STORE_EMPTY": "store_empty",
+}  # fmt: skip
+
+
+def _of_feeds(settings: Settings) -> Iterator[str]:
+    """Yield the defaults of feeds that each feed overrides."""
+    for name, key in _OF_FEEDS.items():
+        feeds = settings["FEEDS"].values()
+        if feeds and _is_set(settings, name) and all(options.get(key) is not None for options in feeds):
+            yield f"{name} has no effect: each feed of FEEDS has its own {key!r}"
 
 
 def _of_delays(settings: Settings, throttling: ThrottlingSettings, download_delay: object) -> Iterator[str]:

@@ -197,8 +197,7 @@ def _around(spider: type[Spider], moved: bool, settings: Settings | None) -> Ite
 def _hidden(spider: type[Spider], settings: Settings | None) -> list[str]:
     """Return a sentence with the spider's name for each setting that another setting hides."""
     with suppress(SettingsError):  # another check reports a wrong download_delay
-        delay = getattr(spider, "download_delay", None)
-        found = [] if settings is None else without_effect(settings, delay, is_whole=False)
+        found = [] if settings is None else without_effect(settings, spider, is_whole=False)
         name = getattr(spider, "name", None) or spider.__name__
         return [f"{name}: {sentence}" for sentence in found]
     return []
