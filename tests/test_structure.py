@@ -71,6 +71,19 @@ def imports_at_start(path: Path) -> set[str]:
     return found
 
 
+def imports_ever(path: Path) -> set[str]:
+    """What a module imports at any time, in a function or for a type checker too, or names to ``import_module``."""
+    found: set[str] = set()
+    for node in ast.walk(parsed(path)):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.update(f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+            found.update(each.value for each in node.args if isinstance(each, ast.Constant))
+    return found
+
+
 def cycle_in(graph: dict[str, set[str]]) -> list[str]:
     """The names of one cycle, or nothing."""
     state: dict[str, int] = {}
@@ -197,6 +210,15 @@ def test_no_module_imports_itself_by_way_of_others() -> None:
     known = {dotted(path) for path in MODULES}
     graph = {dotted(path): (imports_at_start(path) & known) - {dotted(path)} for path in MODULES}
     assert cycle_in(graph) == []
+
+
+def test_no_package_imports_itself_by_way_of_others_not_even_for_a_type_or_later() -> None:
+    graph: dict[str, set[str]] = {}
+    for path in MODULES:
+        if path != PACKAGE / "__init__.py":  # which finds everything by its name
+            used = {each.split(".")[1] for each in imports_ever(path) if each.startswith("trawl.")}
+            graph.setdefault(dotted(path).split(".")[1], set()).update(used)
+    assert cycle_in({name: (used & graph.keys()) - {name} for name, used in graph.items()}) == []
 
 
 def test_a_cycle_would_be_found() -> None:

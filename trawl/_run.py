@@ -24,7 +24,6 @@ from trawl.address_guard import MAX_NAMES, AddressGuard
 from trawl.blocking import Blocking, ThreadBlocking
 from trawl.cache import CacheSettings
 from trawl.clock import WallClock
-from trawl.compat.crawler import Crawler
 from trawl.compat.hooks import CompatCrawl, CompatHooks, hears_idle, ignore_urls
 from trawl.compat.middleware import Show, adapted
 from trawl.engine import Crawl, CrawlContext, CrawlEnd, EngineSettings, ItemReceiver, Recorder, Watcher, run_crawl
@@ -34,7 +33,7 @@ from trawl.engine.watchers import report_blocked_loop
 from trawl.errors import FeedError
 from trawl.feeds import Feeds, FeedsSettings, open_feeds, with_attributes
 from trawl.frontier import SCHEMES, Frontier, JobSettings, MemoryFrontier, named_frontier
-from trawl.http import Request, normalize_url
+from trawl.http import Request, fingerprint, normalize_url
 from trawl.middleware import MiddlewareSettings, MiddlewareStack, open_middleware_stack
 from trawl.middleware.contact import AdvisingTransport
 from trawl.observe import Stats, came_to_nothing
@@ -45,6 +44,7 @@ from trawl.settings import Layer, Settings, ambient, digests, load, of_spider
 from trawl.settings.hidden import without_effect
 from trawl.shutdown import Signals, heed_signals
 from trawl.spiders import Spider, make_spider
+from trawl.spiders.crawler import Crawler
 from trawl.throttling import ThrottlingSettings
 from trawl.throttling.common import CommonScopes
 from trawl.throttling.outcomes import GivenUpScopes
@@ -396,13 +396,23 @@ async def crawl_with(
             address_of=whereabouts.address_of,
             guard=guard,
             open_job=durable,
-            mark=crawler.marks(has_job=bool(settings.of(JobSettings).job_dir)),
+            mark=_marks(crawler),
             follows_loops=not settings["SCRAPY_COMPAT"],
             common=common,
         )
         with contained:  # whatever runs user code, exit() in it never ends the process as a success
             ended = await without_groups(run(context))
     return CrawlResult(ended.reason, ended.stats, ended.elapsed, context.collected, ended.feed_error)
+
+
+def _marks(crawler: Crawler) -> Callable[[Request], bytes | None]:
+    """Return the function that makes the seen mark of a request."""
+    settings = crawler.settings
+    if not settings["DUPEFILTER_CLASS"] and not settings["REQUEST_FINGERPRINTER_CLASS"]:
+        return fingerprint
+    from trawl.compat.classes import marks  # noqa: PLC0415 - for crawls with a class of their own
+
+    return marks(crawler, has_job=bool(settings["JOB_DIR"]))
 
 
 _COMMON: trio.lowlevel.RunVar[CommonScopes | None] = trio.lowlevel.RunVar("trawl_common_scopes", None)

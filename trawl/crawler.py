@@ -13,12 +13,12 @@ import trio
 
 from trawl._run import CrawlResult, crawl
 from trawl.cli.load import load_spider
-from trawl.compat.crawler import Crawler
 from trawl.engine.callbacks import without_groups
 from trawl.errors import UsageError
 from trawl.scrapy_names import Unsupported, name_advice
 from trawl.settings import Layer, ambient, load, of_spider
 from trawl.spiders import Spider
+from trawl.spiders.crawler import Crawler
 from trawl.utils import configure_logging
 
 __all__ = ["AsyncCrawlerProcess", "Crawler", "CrawlerProcess"]

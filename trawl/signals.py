@@ -5,7 +5,7 @@ Users import it, trawl does not.
 
 from __future__ import annotations
 
-from trawl.compat.crawler import SCRAPYS
+from trawl.spiders.crawler import SCRAPYS
 
 __all__ = ["SCRAPYS"]
 

@@ -19,11 +19,11 @@ from urllib.parse import ParseResult, urlparse
 
 from w3lib.url import canonicalize_url
 
-from trawl.compat.crawler import Crawler, RequestFingerprinter, fingerprint, status_words
 from trawl.http import Request, Response
 from trawl.observe import ObserveSettings, Stats
 from trawl.settings import DEFAULT, Layer, Settings, ambient, load, of_spider
 from trawl.spiders import CustomSettings, Spider
+from trawl.spiders.crawler import Crawler, RequestFingerprinter, fingerprint, status_words
 
 __all__ = [
     "ProjectSettings",

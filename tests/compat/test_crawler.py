@@ -9,12 +9,12 @@ import pytest
 
 import trawl
 from trawl import signals
-from trawl.compat.crawler import BEGIN_AND_END, EVENT_SIGNALS, IDLE
 from trawl.errors import UsageError
 from trawl.http import Request, Response
 from trawl.observe import Stats
 from trawl.settings import load, of_spider
 from trawl.spiders import Crawler, CustomSettings
+from trawl.spiders.crawler import BEGIN_AND_END, EVENT_SIGNALS, IDLE
 from trawl.testing import SimulatedWeb, simulate
 
 WEB = SimulatedWeb()

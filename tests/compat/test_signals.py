@@ -9,11 +9,11 @@ import pytest
 
 import trawl
 from trawl import signals
-from trawl.compat.crawler import BEGIN_AND_END, EVENT_SIGNALS, Failure
 from trawl.errors import CloseSpider, DropItem, NotConfigured, SettingsError, UsageError
 from trawl.http import Request, Response
 from trawl.observe import Stats
 from trawl.spiders import Crawler
+from trawl.spiders.crawler import BEGIN_AND_END, EVENT_SIGNALS, Failure
 from trawl.testing import SimulatedWeb, Simulation, simulate
 
 HOST = "http://a.example"

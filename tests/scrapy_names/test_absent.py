@@ -8,11 +8,11 @@ import pytest
 
 import trawl
 from trawl import scrapy_names
-from trawl.compat.crawler import CrawlerEngine, CrawlerSignals
 from trawl.http import Request, Response
 from trawl.scrapy_names import Unsupported
 from trawl.settings import Settings
 from trawl.spiders import Crawler
+from trawl.spiders.crawler import CrawlerEngine, CrawlerSignals
 
 SCRAPYS: list[tuple[type, list[str]]] = [
     (trawl.Spider, ["state", "handles_request"]),

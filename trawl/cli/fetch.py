@@ -21,12 +21,12 @@ from trawl.cli.crawl_entry import CrawlEntry, CrawlOptions
 from trawl.cli.load import check_arguments, load_spider, look_beside, spider_arguments
 from trawl.cli.logs import Logs, log_layer, run_guarded
 from trawl.cli.view import CrawlWith
-from trawl.compat.crawler import IDLE
 from trawl.errors import SoftBlocked, TrawlError, UsageError
 from trawl.http import Request, Response
 from trawl.observe import ObserveSettings, duration_words, printable, times_words
 from trawl.settings import Layer, ambient, assignments, load, of_spider
 from trawl.spiders import Spider
+from trawl.spiders.crawler import IDLE
 from trawl.throttling import ScopeReport, limit_words
 
 __all__ = ["DefaultSpider", "exchange_lines", "fetch_command", "fetch_response", "run_single", "set_start", "set_work"]

@@ -3,7 +3,6 @@
 ========================================  ==============================================================================
 module                                    content
 ========================================  ==============================================================================
-:mod:`~trawl.compat.crawler`              ``Crawler``, the argument of ``from_crawler``, its engine and its signals
 :mod:`~trawl.compat.middleware`           downloader and spider middleware classes as trawl's middleware and hooks
 :mod:`~trawl.compat.classes`              Scrapy's middleware classes and duplicate filters, as base classes
 :mod:`~trawl.compat.messages`             header values that equal their bytes, and URLs as they were written

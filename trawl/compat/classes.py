@@ -24,7 +24,6 @@ from typing import Any, ClassVar, Self
 
 import msgspec
 
-from trawl.compat.crawler import Crawler, RequestFingerprinter, status_words
 from trawl.errors import DownloadError, IgnoreRequest, NotConfigured, SettingsError
 from trawl.http import Fetch, Middleware, Outcome, Request, Response
 from trawl.http.request import FINGERPRINT_BYTES
@@ -32,6 +31,7 @@ from trawl.http.request import fingerprint as own_fingerprint
 from trawl.middleware import MiddlewareSettings, get_retry_request
 from trawl.middleware.factory import entry_name, make_instance
 from trawl.middleware.redirect import meta_refresh, redirect
+from trawl.spiders.crawler import Crawler, RequestFingerprinter, status_words
 from trawl.tracebacks import contained
 from trawl.transport.proxy import EnvironmentProxies
 

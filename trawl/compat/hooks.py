@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from trawl.compat.crawler import IDLE, Crawler, CrawlerEngine, CrawlerSignals, accepted
 from trawl.compat.middleware import spider_middleware
 from trawl.engine import Crawl
 from trawl.engine.hooks import Hooks, Store
@@ -36,6 +35,7 @@ from trawl.observe import Stats
 from trawl.scrapy_names.imports import hint_of_file, project_files
 from trawl.scrapy_names.names import name_advice
 from trawl.spiders import ItemCheck, Spider
+from trawl.spiders.crawler import IDLE, Crawler, CrawlerEngine, CrawlerSignals, accepted
 
 __all__ = ["PAUSE", "CompatCrawl", "CompatHooks", "hears_idle", "ignore_urls"]
 

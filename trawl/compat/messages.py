@@ -22,7 +22,6 @@ from charset_normalizer import from_bytes
 from w3lib.encoding import resolve_encoding
 from w3lib.url import safe_url_string
 
-from trawl.compat.crawler import Failure
 from trawl.engine.state import current_grant
 from trawl.errors import IgnoreRequest, TrawlError
 from trawl.http import Fetch, Headers, Outcome, Replace, Request, Response, host_scope, kind_of
@@ -30,6 +29,7 @@ from trawl.http.content import PRESCAN_BYTES, BodyText, decode_body
 from trawl.http.notes import note, notes_of
 from trawl.http.request import Callback
 from trawl.middleware import MiddlewareSettings, Referrer, load_referrer_policy
+from trawl.spiders.crawler import Failure
 from trawl.tracebacks import contained
 
 logger: logging.Logger = logging.getLogger("trawl.engine")

@@ -29,13 +29,13 @@ from typing import Any
 
 import attrs
 
-from trawl.compat.crawler import Failure
 from trawl.engine.hooks import Hook, StartHook
 from trawl.errors import IgnoreRequest, SettingsError, TrawlError, UsageError
 from trawl.http import Fetch, Middleware, Outcome, Replace, Request, Response
 from trawl.middleware.factory import accepts_arguments, entry_name, make_instance
 from trawl.scrapy_names.names import class_advice
 from trawl.spiders import Spider
+from trawl.spiders.crawler import Failure
 from trawl.spiders.spider import iterate_async
 from trawl.throttling.managers import awaited
 from trawl.tracebacks import contained

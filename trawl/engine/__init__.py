@@ -1,7 +1,7 @@
 """The engine: runs one crawl from its context to its end."""
 
 from trawl.engine.context import CrawlContext
-from trawl.engine.crawl import Crawl, Waiting, WaitingCount, Watcher
+from trawl.engine.crawl import Crawl, WaitingCount, Watcher
 from trawl.engine.fetcher import Recorder
 from trawl.engine.items import ItemReceiver, Processor
 from trawl.engine.run import CrawlEnd, run_crawl, try_crawl
@@ -17,7 +17,6 @@ __all__ = [
     "Pace",
     "Processor",
     "Recorder",
-    "Waiting",
     "WaitingCount",
     "Watcher",
     "run_crawl",

@@ -12,7 +12,6 @@ from itertools import islice
 from operator import itemgetter
 from typing import Any, NamedTuple, overload
 
-import attrs
 import trio
 
 from trawl.blocking import Blocking
@@ -29,29 +28,11 @@ from trawl.middleware import Session
 from trawl.observe import Stats
 from trawl.robots import at_once
 from trawl.scheduler import Scheduler
-from trawl.spiders import Spider
+from trawl.spiders import Spider, Waiting
 from trawl.throttling import Reason, ScopeReport, Throttle
 from trawl.throttling.scopes import is_host_like, normal_id
 
-__all__ = ["Crawl", "Waiting", "WaitingCount", "Watcher"]
-
-
-@attrs.frozen
-class Waiting:
-    """Requests that wait on the same thing.
-
-    Attributes:
-        count: How many.
-        reason: On what, until when, and where that comes from.
-    """
-
-    count: int
-    reason: Reason
-
-    @property
-    def scope(self) -> str:
-        """The scope whose limit it is."""
-        return self.reason.scope
+__all__ = ["Crawl", "WaitingCount", "Watcher"]
 
 
 class WaitingCount(NamedTuple):

@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Iterable, MutableMapping, Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
+from typing import Any, ClassVar, Self, TypeAlias
 
 import attrs
 import msgspec
@@ -24,6 +24,7 @@ import trio
 from trawl.errors import NotConfigured, SettingsError, TrawlError
 from trawl.http import FileResponse, Request, Response, body_bytes, fingerprint
 from trawl.items import field_names, item_fields
+from trawl.middleware import MiddlewareCrawl
 from trawl.pipelines.file_store import (
     FileRecord,
     FileStore,
@@ -35,9 +36,6 @@ from trawl.pipelines.file_store import (
 from trawl.scheduler import AdmissionRules, SchedulerSettings
 from trawl.throttling.managers import awaited
 from trawl.tracebacks import contained
-
-if TYPE_CHECKING:
-    from trawl.engine.crawl import Crawl
 
 __all__ = ["FileError", "MediaInfo", "MediaPipeline", "Result", "aliased", "name_of"]
 
@@ -68,7 +66,7 @@ class MediaInfo:
         spider: Its spider.
     """
 
-    crawl: Crawl
+    crawl: MiddlewareCrawl
     spider: Any
 
 
@@ -108,7 +106,7 @@ class MediaPipeline(ABC):
         store = str(given or crawl.settings[f"{self.kind}_STORE"])
         if not store:
             raise NotConfigured(f"{self.kind}_STORE names no store")
-        self.crawler: Crawl = crawl
+        self.crawler: MiddlewareCrawl = crawl
         self.info: MediaInfo = MediaInfo(crawl, crawl.spider)
         self.spiderinfo: MediaInfo = self.info
         self.store: FileStore = open_file_store(store, crawl.settings["MEDIA_STORE_OPTIONS"], f"{self.kind}_STORE")

@@ -4,13 +4,12 @@ from typing import TYPE_CHECKING, Any
 
 from trawl import scrapy_names
 from trawl.spiders.crawl_spider import CrawlSpider, Rule
+from trawl.spiders.crawler import Crawler
 from trawl.spiders.feed_spider import CSVFeedSpider, Enclosure, FeedEntry, FeedSpider, XMLFeedSpider
 from trawl.spiders.item_check import ItemCheck, SpidersSettings, item_check
+from trawl.spiders.running_crawl import RunningCrawl, Waiting
 from trawl.spiders.sitemap_spider import SitemapSpider
 from trawl.spiders.spider import CustomSettings, ItemT, Output, Outputs, Spider, make_spider
-
-if TYPE_CHECKING:
-    from trawl.compat.crawler import Crawler
 
 __all__ = [
     "CSVFeedSpider",
@@ -25,9 +24,11 @@ __all__ = [
     "Output",
     "Outputs",
     "Rule",
+    "RunningCrawl",
     "SitemapSpider",
     "Spider",
     "SpidersSettings",
+    "Waiting",
     "XMLFeedSpider",
     "item_check",
     "make_spider",
@@ -36,8 +37,4 @@ __all__ = [
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
-        if name == "Crawler":  # used by this package in annotations only; compat is above it
-            from trawl.compat.crawler import Crawler  # noqa: PLC0415
-
-            return Crawler
         return scrapy_names.submodule(__name__, name)

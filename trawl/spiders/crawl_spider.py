@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import attrs
 
 from trawl.errors import UsageError
 from trawl.http import Request, Response, kind_of
 from trawl.links import Link, LinkExtractor
+from trawl.spiders.crawler import Crawler
 from trawl.spiders.spider import ItemT, OutputIterable, Spider, is_async, iterate, iterate_async
-
-if TYPE_CHECKING:
-    from trawl.compat.crawler import Crawler
 
 __all__ = ["BoundRule", "CrawlSpider", "Named", "Rule", "bind_rules"]
 

@@ -24,11 +24,9 @@ from trawl.http import FETCHED_SCHEMES, Request, Response, normalize_url, scheme
 from trawl.items import is_item
 from trawl.middleware import Session
 from trawl.scrapy_names import Unsupported
+from trawl.spiders.crawler import Crawler
+from trawl.spiders.running_crawl import RunningCrawl
 from trawl.tracebacks import contained, describe_error
-
-if TYPE_CHECKING:
-    from trawl.compat.crawler import Crawler
-    from trawl.engine import Crawl
 
 __all__ = [
     "CustomSettings",
@@ -209,7 +207,7 @@ class Spider(Generic[ItemT]):
         self.__dict__.update(kwargs)
         if "start_urls" not in self.__dict__ and type(self).start_urls is Spider.start_urls:
             self.start_urls = []  # which a spider may append to
-        self._crawl: Crawl | None = None
+        self._crawl: RunningCrawl | None = None
 
     @classmethod
     def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> Self:
@@ -231,18 +229,18 @@ class Spider(Generic[ItemT]):
         settings.setdict(cls.custom_settings or {})
 
     @property
-    def crawl(self) -> Crawl:
+    def crawl(self) -> RunningCrawl:
         """The running crawl.
 
         Raises:
             RuntimeError: The spider is not running: in ``__init__``, for example.
         """
-        crawl: Crawl | None = getattr(self, "_crawl", None)
+        crawl: RunningCrawl | None = getattr(self, "_crawl", None)
         if crawl is None:
             raise RuntimeError(f"{self.name} is not running yet: `crawl` and `settings` are there from start() on")
         return crawl
 
-    def bind(self, crawl: Crawl) -> None:
+    def bind(self, crawl: RunningCrawl) -> None:
         """Connect the spider to its running crawl, before :meth:`start`.
 
         Raises:

@@ -20,13 +20,13 @@ from w3lib.url import safe_url_string
 from trawl.address_guard import AddressGuard
 from trawl.cli.checks.scrapy_only import asyncio_uses, is_bytes, is_of_headers
 from trawl.cli.checks.source import REQUESTS, CheckMessage, SpiderSource
-from trawl.compat.crawler import Crawler, CrawlerEngine
 from trawl.errors import PartLoadError, SettingsError
 from trawl.http.url import lacks_path, normalize_url, without_fragment
 from trawl.scrapy_names import GUIDE, MOVED, Unsupported, changes, name_advice, project_files
 from trawl.settings import DEFAULT, MOVED_DEFAULT, Settings, line_of
 from trawl.settings.load import PART_LISTS
 from trawl.spiders import Spider
+from trawl.spiders.crawler import Crawler, CrawlerEngine
 from trawl.throttling.configuration import load_object
 
 __all__ = ["check_compat"]

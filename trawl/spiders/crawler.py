@@ -36,13 +36,10 @@ from trawl.events import (
     SpiderError,
 )
 from trawl.http import Request, Response
-from trawl.http import fingerprint as own_fingerprint
 from trawl.observe import Stats
 from trawl.scrapy_names import Unsupported
+from trawl.spiders.running_crawl import RunningCrawl
 from trawl.tracebacks import contained
-
-if TYPE_CHECKING:
-    from trawl.engine import Crawl
 
 __all__ = [
     "BEGIN_AND_END",
@@ -321,10 +318,10 @@ class CrawlerEngine:
         slot = Unsupported(_PARTS)
 
     def __init__(self) -> None:
-        self._crawl: Crawl | None = None
+        self._crawl: RunningCrawl | None = None
         self._given: list[Request] | None = None
 
-    def bind(self, crawl: Crawl) -> None:
+    def bind(self, crawl: RunningCrawl) -> None:
         """Set the running crawl."""
         self._crawl = crawl
 
@@ -366,7 +363,7 @@ class CrawlerEngine:
         """The newer name of :meth:`download`. A checkpoint."""
         return await self._running().fetch(request)
 
-    def _running(self) -> Crawl:
+    def _running(self) -> RunningCrawl:
         if self._crawl is None:
             raise RuntimeError("the crawl is not running yet: its engine is there from start() on")
         return self._crawl
@@ -416,24 +413,9 @@ class Crawler:
         self.signals: CrawlerSignals = CrawlerSignals()
         self.request_fingerprinter: Any = RequestFingerprinter(self)
 
-    def bind(self, crawl: Crawl) -> None:
+    def bind(self, crawl: RunningCrawl) -> None:
         """Set the running crawl."""
         self.engine.bind(crawl)
-
-    def marks(self, *, has_job: bool) -> Callable[[Request], bytes | None]:
-        """Return the function that makes the seen mark of a request.
-
-        Args:
-            has_job: Whether a job stores requests and marks between runs.
-
-        Raises:
-            SettingsError: If ``DUPEFILTER_CLASS`` or ``REQUEST_FINGERPRINTER_CLASS`` can't be used.
-        """
-        if not self.settings["DUPEFILTER_CLASS"] and not self.settings["REQUEST_FINGERPRINTER_CLASS"]:
-            return own_fingerprint
-        from trawl.compat.classes import marks  # noqa: PLC0415 - for crawls with a class of their own
-
-        return marks(self, has_job=has_job)
 
     def stop(self) -> None:
         """Send no new requests, finish the requests in flight, and end the crawl with ``shutdown``."""
