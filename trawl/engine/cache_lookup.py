@@ -42,26 +42,26 @@ class NoCache:
 
     @property
     def is_full(self) -> bool:
-        """True if no more pages are to be looked up for now."""
+        """False: nothing waits here."""
         return False
 
     async def aside(self, records: Sequence[Record]) -> Sequence[Record]:
-        """Those of ``records`` that have to be sent. Cancelling loses the leases of all of them, as leasing does."""
+        """Return ``records``: all have to be sent."""
         return records
 
     async def took(self, grant: Grant) -> bool:
-        """Take a grant that is answered here. Returns False if it has to be pushed to the scheduler."""
+        """Return False: the grant has to be pushed to the scheduler."""
         return False
 
     def start(self, nursery: trio.Nursery, run: Callable[[Grant], Awaitable[None]]) -> None:
-        """Start the tasks of as many as may be answered now; direct fetches are waited for, and always may."""
+        """Start nothing."""
 
     def pending(self) -> list[Grant]:
-        """The pages that were not started, for the end of a crawl; they are no longer here."""
+        """Return no pages."""
         return []
 
     def take_out(self, goes: Callable[[Grant], bool]) -> list[Grant]:
-        """Take out the pages that were not started and of which ``goes`` says so."""
+        """Take out nothing."""
         return []
 
 
@@ -90,9 +90,11 @@ class CacheLookup(NoCache):
 
     @property
     def is_full(self) -> bool:
+        """True if no more pages are to be looked up for now."""
         return len(self._pages) >= MAX_READY
 
     async def aside(self, records: Sequence[Record]) -> Sequence[Record]:
+        """Those of ``records`` that have to be sent. Cancelling loses the leases of all of them, as leasing does."""
         answers = await self._cache.find([record.request for record in records])
         missed = []
         for record, answer in zip(records, answers, strict=True):
@@ -103,6 +105,7 @@ class CacheLookup(NoCache):
         return missed
 
     async def took(self, grant: Grant) -> bool:
+        """Take a grant that is answered here. Returns False if it has to be pushed to the scheduler."""
         if grant.passes_gate or self._state.is_ending:
             return False
         answer = (await self._cache.find([grant.request]))[0]
@@ -113,17 +116,20 @@ class CacheLookup(NoCache):
         return True
 
     def start(self, nursery: trio.Nursery, run: Callable[[Grant], Awaitable[None]]) -> None:
+        """Start the tasks of as many as may be answered now; direct fetches are waited for, and always may."""
         while self._direct:
             self._start(*self._direct.popleft(), nursery, run)
         while self._pages and self._running < MAX_AT_ONCE and self._state.may_page and self._limits.may_page:
             self._start(*self._pages.popleft(), nursery, run)
 
     def pending(self) -> list[Grant]:
+        """The pages that were not started, for the end of a crawl; they are no longer here."""
         grants = [grant for grant, _ in self._pages]
         self._pages.clear()
         return grants
 
     def take_out(self, goes: Callable[[Grant], bool]) -> list[Grant]:
+        """Take out the pages that were not started and of which ``goes`` says so."""
         gone = [grant for grant, _ in self._pages if goes(grant)]
         if gone:
             self._pages = deque([page for page in self._pages if page[0] not in gone])
