@@ -417,7 +417,7 @@ def _may_be(destination: str, old: str, state: FeedState) -> bool:
 
 
 def _has_same_start(destination: str, old: str, state: FeedState) -> bool:
-    """Return whether the file there begins as the one of an old destination does."""
+    """Return whether a file starts like the file of an old destination."""
     length = min(state.position, _size(destination, state) or 0, _COMPARED_BYTES)
     heads = [_read(each, state, 0, length) for each in (destination, old)]
     return heads[0] is not None and heads[0] == heads[1]

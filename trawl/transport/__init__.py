@@ -31,7 +31,10 @@ _HOMES = {
     "Http11Transport": "trawl.transport.http11.transport",
     "HttpxTransport": "trawl.transport.httpx_transport",
 }
-"""Loaded when they are first asked for: a simulated crawl needs no wire, and importing httpx takes 0.2 s."""
+"""Modules of the classes that are loaded on first use.
+
+A simulated crawl needs none, and importing httpx takes 0.2 s.
+"""
 
 
 def __getattr__(name: str) -> Any:

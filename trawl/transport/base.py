@@ -1,6 +1,6 @@
-"""The interface between the crawl and the wire, and what all transports need: the errors of others read.
+"""The interface between the crawl and the network, and shared helpers of all transports, such as mapping errors.
 
-Above it there are only trawl's own requests and outcomes; below it any HTTP library, or the simulated web.
+Code above it uses only trawl's own requests and outcomes. Below it is any HTTP library, or the simulated web.
 """
 
 from __future__ import annotations
@@ -33,43 +33,43 @@ __all__ = [
 ]
 
 OnSent = Callable[[], bool | float | None]
-"""Called synchronously at the moment the request goes to the wire (after connecting), and each time it goes again.
+"""Called synchronously when the request is about to be sent (after connecting), and each time it is sent again.
 
-A request of a safe method goes again if an old connection turns out to be dead; that is a send like any other.
+A request with a safe method is sent again if a kept connection turns out to be dead. That counts as another send.
 
-If it returns True, the request must not be sent after all: a server has said "slow down" while the connection was made
-(D01, B03), or it is too early to send it again. The transport then keeps the connection for the next request, if it
-can, and returns an outcome with neither response, error nor ``sent_at``; the engine asks again later. A transport that
-can't open a connection because this process has too many files open returns the same: the host is not to blame.
+If it returns True, the request must not be sent, because the server asked to slow down during connecting or because it
+is too early to send it again. The transport then keeps the connection for the next request, if it can, and returns an
+outcome without response, error and ``sent_at``. The engine tries again later. A transport returns the same outcome if
+it can't open a connection because this process has too many open files, since that is not the host's fault.
 
-If it returns an instant of the run clock, the request came to the wire before its time: it is to be asked again then
-(:func:`wait_to_send`). A transport that can't wait there may take it for True.
+If it returns an event loop time, the request is too early, and the transport must call it again at that time
+(:func:`wait_to_send`). A transport that can't wait with an open connection may treat the time as True.
 
-It may have a method ``written``, called without arguments when the write has ended (:func:`tell_written`), and an
-attribute ``needs_new_connection`` (:func:`needs_new_connection`).
+It may have a method ``written``, which is called without arguments when the write has ended (:func:`tell_written`), and
+an attribute ``needs_new_connection`` (:func:`needs_new_connection`).
 """
 
 ROOM_PAUSE = 0.5
-"""Seconds that a request waits if it can't be sent for want of a file, before it gives up its turn."""
+"""Seconds that a request waits before it gives up its turn because too many files are open."""
 
 Room = Callable[[], Awaitable[bool]]
-"""Closes an idle connection. Returns False if there was none. Not always a checkpoint."""
+"""Closes an idle connection and returns True, or returns False if there was none. Not always a checkpoint."""
 
 
 async def wait_to_send(
     on_sent: OnSent, answer: float, put_off: Callable[[float], None], is_open: Callable[[], bool] | None = None
 ) -> bool:
-    """Wait, connected, until the request may be written. A checkpoint only if it waits.
+    """Wait with an open connection until the request may be sent. A checkpoint only if it waits.
 
     Args:
-        on_sent: Asked again at each instant that it names.
-        answer: Its answer: an instant, or True.
-        put_off: Called with the seconds of each wait before it, which are to be added to the request's time limits.
-        is_open: Tells after each wait if the connection is still open: a send on a closed one would use a turn for
-            nothing. None: that can't be told.
+        on_sent: Called again at each time that it returns.
+        answer: Its return value: a time or True.
+        put_off: Called before each wait with its seconds, to extend the request's timeouts.
+        is_open: Returns after each wait whether the connection is still open, because a send on a closed connection
+            would waste a turn. None if unknown.
 
     Returns:
-        True if the request must not be sent after all.
+        True if the request must not be sent.
     """
     again: bool | float | None = answer
     while again and again is not True:
@@ -80,10 +80,10 @@ async def wait_to_send(
 
 
 def tell_written(on_sent: OnSent) -> None:
-    """Tell that the request has been written: its head, and again its body if that is written separately.
+    """Report that the request's headers were written, and again when its body was written if that is separate.
 
-    On a busy machine the two ends of a write may be tens of milliseconds apart, and a server sees the later one. A
-    delay counted from the earlier one would put the next request that much too close.
+    On a busy machine, a write may take tens of milliseconds, and the server sees its end. If a delay was counted from
+    the start of the write, the next request would come too early by this time.
     """
     written: Callable[[], None] | None = getattr(on_sent, "written", None)
     if written is not None:
@@ -91,9 +91,10 @@ def tell_written(on_sent: OnSent) -> None:
 
 
 def needs_new_connection(on_sent: OnSent) -> bool:
-    """Tell if the request met a dead connection before, and had to wait for another grant.
+    """Return whether an earlier attempt of the request met a dead connection and had to wait for another grant.
 
-    It goes out on a new connection, or, if a transport can't say, once and no more, so that it does not wait for ever.
+    Such a request must use a new connection, or, if a transport can't enforce that, must be sent only once, so that it
+    does not wait forever.
     """
     return getattr(on_sent, "needs_new_connection", False)
 
@@ -102,24 +103,24 @@ class Transport(Protocol):
     """Sends requests."""
 
     async def send(self, request: Request, on_sent: OnSent) -> Outcome:
-        """Send ``request`` once and read the whole response; or do not send it if ``on_sent`` returns True.
+        """Send ``request`` once and read the whole response, or don't send it if ``on_sent`` returns True.
 
-        Where ``on_sent`` returns an instant, ask it again then, before anything is written (:func:`wait_to_send`).
+        If ``on_sent`` returns a time, call it again at that time, before anything is written (:func:`wait_to_send`).
 
         A failure of the network is an outcome with an error from :mod:`trawl.errors`, never an exception. Redirects are
-        not followed. When this returns, the body has been read (and decompressed) within its limits: a large one of a
-        2xx response into ``request.sink``, if there is one and the transport supports it, all others into memory.
-        Cancelling drops the connection. Always a checkpoint.
+        not followed. When this returns, the body has been read (and decompressed) within its limits. A large body of a
+        2xx response is in ``request.sink``, if there is one and the transport supports it. All other bodies are in
+        memory. Cancelling drops the connection. Always a checkpoint.
         """
         ...
 
     async def aclose(self) -> None:
-        """Close all connections. Safe to call twice; does not wait for the peer."""
+        """Close all connections. Safe to call twice. Does not wait for the peers."""
         ...
 
 
 MAX_TEXT = 200
-"""Characters of a foreign error's text that are kept: it may quote what the server sent."""
+"""Maximum number of characters kept of another library's error message, which may quote the server."""
 
 _PROTOCOL_WORDS = (
     ("without sending a response", "the server closed the connection without an answer"),
@@ -129,30 +130,30 @@ _PROTOCOL_WORDS = (
     ("illegal", "the answer is not HTTP: {cause}"),
     ("", "the answer is broken: {cause}"),
 )
-"""A part of the parser's text, and our sentence for it. The first that fits counts."""
+"""Parts of the parser's messages, and our sentence for each. The first match counts."""
 
 
 def system_error(error: BaseException | None) -> OSError | None:
-    """Return the system's error behind ``error``; None if there is none."""
+    """Return the system error that caused ``error``; None if there is none."""
     while error is not None and not isinstance(error, OSError):
-        error = error.__cause__ or error.__context__  # httpcore's pool drops the cause and leaves the context
+        error = error.__cause__ or error.__context__  # httpcore's pool drops the cause but keeps the context
     return error
 
 
 def words_of(error: BaseException) -> str:
-    """Return the text of an error, or its name if it has none, at most ``MAX_TEXT`` characters."""
+    """Return the message of an error, or its name if it has none, with at most ``MAX_TEXT`` characters."""
     if isinstance(error, OSError) and not isinstance(error, ssl.SSLError) and (error.errno or 0) > 0:
-        return os.strerror(error.errno or 0)  # without the address, which the request's URL tells
+        return os.strerror(error.errno or 0)  # without the address, which is in the request's URL
     return str(getattr(error, "strerror", None) or error)[:MAX_TEXT] or type(error).__name__
 
 
 def protocol_words(text: str) -> str:
-    """Return our sentence for a parser's complaint about the server's answer."""
+    """Return our sentence for a parser's message about an invalid response."""
     return next(words for sign, words in _PROTOCOL_WORDS if sign in text).replace("{cause}", text)
 
 
 def tls_failure(error: ssl.SSLError) -> DownloadError:
-    """Return our error for a failed handshake; it says why the handshake failed."""
+    """Return our error for a failed TLS handshake, with the reason."""
     if isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
         return ConnectFailed("the server closed the connection during the TLS handshake")
     if isinstance(error, ssl.SSLCertVerificationError):
@@ -163,9 +164,9 @@ def tls_failure(error: ssl.SSLError) -> DownloadError:
 
 
 def is_short_of_files(error: BaseException | None) -> bool:
-    """Return True if ``error`` came because this process, or the system, may open no more files (``ulimit -n``).
+    """Return whether the cause of ``error`` is that this process or the system may open no more files (``ulimit -n``).
 
-    A lookup that could open none says only that it failed; then this function tries to open one.
+    A failed lookup does not name this cause, so this function tries to open a file then.
     """
     found = system_error(error)
     if isinstance(found, socket.gaierror):

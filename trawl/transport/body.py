@@ -1,14 +1,14 @@
-"""Response bodies as they come: decompressed, counted, and written to a sink if they are large.
+"""Response bodies during reading: decompressed, counted, and written to a sink if they are large.
 
-Theory of operation. :class:`Body` passes the bytes through the content codings, the last applied first, and counts them
-before the first coding and after each one. The first count above the limit ends the body, however much the rest of the
-input would have become, so a decompression bomb stops at the limit. :meth:`Body.give_way` lets other tasks run and time
-limits pass after a bounded amount of work.
+Theory of operation. :class:`Body` decodes the content codings, the last applied first, and counts the bytes before the
+first decoder and after each one. The first count above the limit ends the body, so a decompression bomb stops at the
+limit, however large it would become. :meth:`Body.give_way` lets other tasks run and time limits pass after a bounded
+amount of work.
 
-A body for a sink begins in memory like any other. Whenever ``MEMORY_BYTES`` of it are there, decompressed,
-:class:`SinkWriter` writes them together, so a small body costs neither a file nor a thread, and a large one is never in
-memory for more than that and one piece of its decoder. Nothing is read from the connection during a write. If anything,
-a cancellation included, ends the reading early, the sink discards what it has.
+A body for a sink starts in memory like any other. Whenever ``MEMORY_BYTES`` have been decompressed, :class:`SinkWriter`
+writes them together. So a small body needs neither a file nor a thread, and a large body never has more than these
+bytes and one output of its decoder in memory. Nothing is read from the connection during a write. If the reading ends
+early, for example by a cancellation, the sink discards the body.
 """
 
 from __future__ import annotations
@@ -41,31 +41,34 @@ __all__ = [
 logger: logging.Logger = logging.getLogger("trawl.transport")
 
 TURN_BYTES = 262_144
-"""Bytes decompressed between two checkpoints; more only if one step of zstandard makes more."""
+"""Bytes decompressed between two checkpoints. One step of zstandard may exceed it."""
 
 STEP_BYTES = 4_096
-"""The work that one step counts for besides its output."""
+"""Work that one step counts for in addition to its output, in bytes."""
 
 MAX_CODINGS = 5
-"""Codings on top of one another that are undone; no honest server uses more than two."""
+"""Maximum number of codings of a body that are decoded. No honest server uses more than two."""
 
 MEMORY_BYTES = 262_144
-"""Bytes of a body for a sink that are held in memory and written at once: a thread for each small piece is slow."""
+"""Bytes of a body for a sink that are collected in memory and written together.
+
+A thread for each small chunk would be slow.
+"""
 
 DISCARD_GRACE = 5.0
-"""Seconds that removing a body may take after it was cut off; one that is left is removed by the sink's owner."""
+"""Maximum seconds for removing a body that was cut off. After that, the sink's owner removes it."""
 
 
 class Body:
-    """A body that is read piece by piece and given whole, or in parts.
+    """A body that is read in chunks and returned whole or in parts.
 
     Args:
-        codings: The codings applied to it, in that order. From the last backwards, the first that is not known ends
-            the decoding: the body then comes as it was under that one.
-        max_bytes: The largest size, as sent and after each coding; 0 means no limit.
+        codings: The codings in the order in which they were applied. They are decoded from the last one backwards, up
+            to the first unknown coding.
+        max_bytes: Maximum size in bytes, as sent and after each decoder; 0 for no limit.
 
     Raises:
-        ResponseBroken: More than ``MAX_CODINGS`` codings.
+        ResponseBroken: If there are more than ``MAX_CODINGS`` codings.
     """
 
     def __init__(self, codings: Sequence[str], max_bytes: int) -> None:
@@ -81,7 +84,7 @@ class Body:
             self._decoders.append(known[coding]())
         self._max_bytes = max_bytes
         self._counts = [0] * (len(self._decoders) + 1)
-        self._kept = io.BytesIO()  # it grows in place, and gives what it holds without a copy: a join takes a second
+        self._kept = io.BytesIO()  # grows in place and returns its bytes without a copy; joining chunks would copy them
         self._work = 0
 
     @property
@@ -91,33 +94,33 @@ class Body:
 
     @property
     def is_compressed(self) -> bool:
-        """True if there is a coding to undo."""
+        """True if there is a coding to decode."""
         return bool(self._decoders)
 
     async def feed(self, chunk: bytes) -> None:
-        """Take the next bytes. A checkpoint if much is decompressed; cancelling leaves what came until then.
+        """Add the next bytes. A checkpoint if much is decompressed. Cancelling leaves the bytes decoded so far.
 
         Raises:
-            BodyTooLarge: The body exceeds its limit; what came up to the limit is kept.
-            ResponseBroken: A coding can't be undone.
+            BodyTooLarge: If the body exceeds its limit. The bytes up to the limit are kept.
+            ResponseBroken: If a coding can't be decoded.
         """
         for piece in self.decoded(chunk):
-            self.keep(piece)  # one by one: what came before an error stays
+            self.keep(piece)  # each at once, so that chunks before an error are kept
             await self.give_way(piece)
 
     def decoded(self, chunk: bytes) -> Iterator[bytes]:
-        """Yield the decoded pieces of the next bytes, some of them empty.
+        """Yield the decoded chunks of the next bytes. Some may be empty.
 
-        The caller keeps or writes each piece, and calls :meth:`give_way`, before it asks for the next. Raises the
-        errors of :meth:`feed`; what came up to the limit is yielded before.
+        The caller keeps or writes each chunk and calls :meth:`give_way` before it requests the next. Raises the errors
+        of :meth:`feed`, after yielding the bytes up to the limit.
         """
         return self._through(chunk, 0)
 
     async def give_way(self, piece: bytes) -> None:
-        """Let other tasks run if enough was done since the last time. A checkpoint then.
+        """Let other tasks run if enough work was done since the last time, with a checkpoint.
 
         Args:
-            piece: The piece that :meth:`decoded` has just given.
+            piece: The chunk that :meth:`decoded` has just yielded.
         """
         if not self._decoders:
             return
@@ -127,27 +130,27 @@ class Body:
             await trio.lowlevel.checkpoint()
 
     def keep(self, piece: bytes) -> None:
-        """Keep a piece of the body."""
+        """Append a chunk to the kept part of the body."""
         self._kept.write(piece)
 
     def take(self) -> bytes:
-        """Return what has been kept and begin anew."""
+        """Return the kept part of the body, and start with an empty one."""
         kept, self._kept = self._kept, io.BytesIO()
         return kept.getvalue()
 
     def finish(self) -> bytes:
-        """Return the body, or what is kept of it, decoded as far as it came."""
+        """Return the kept part of the body, decoded as far as it was received."""
         return self._kept.getvalue()
 
     def loss(self) -> DownloadError | None:
-        """Return an error if a coding's data ended before its own end, else None."""
+        """Return an error if the data of a coding ended early, or None."""
         for coding, decoder in zip(self._codings, self._decoders, strict=True):
             if self._counts[0] and not decoder.is_complete:
                 return ResponseBroken(f"its {coding} data ends early")
         return None
 
     def _through(self, chunk: bytes, step: int) -> Iterator[bytes]:
-        """Yield what is left of ``chunk`` after the codings from ``step`` on; at least one piece."""
+        """Yield at least one chunk of ``chunk`` decoded by the decoders from ``step`` on."""
         if not chunk:
             yield chunk
             return
@@ -163,7 +166,7 @@ class Body:
             for start in range(0, len(chunk), INPUT_BYTES):
                 for piece in self._decoders[step].feed(chunk[start : start + INPUT_BYTES]):
                     yield from self._through(piece, step + 1)
-                # Input that decodes to nothing is work too: the caller gives way here.
+                # Input that decodes to nothing is work too, so let the caller give way here.
                 yield b""
         except DownloadError:
             raise
@@ -176,11 +179,11 @@ class ResponseLimits:
     """The limits of a response's body.
 
     Attributes:
-        max_bytes: The largest body, as sent and once decompressed; 0 means no limit.
-        warn_bytes: A larger body is logged; 0 means none is.
-        is_strict: A body that ended early is an error.
-        decodes: Compressed bodies are decompressed.
-        truncates: A body that is too large is cut at ``max_bytes``; it is not an error.
+        max_bytes: Maximum bytes of a body, as sent and after decompression; 0 for no limit.
+        warn_bytes: Bytes above which a body is logged; 0 for no log.
+        is_strict: Whether a body that ended early is an error.
+        decodes: Whether compressed bodies are decompressed.
+        truncates: Whether a body that is too large is cut at ``max_bytes`` instead of being an error.
     """
 
     max_bytes: int
@@ -190,7 +193,7 @@ class ResponseLimits:
     truncates: bool = False
 
     plain_bytes: int = attrs.field(init=False)
-    """The size up to which nothing about a body needs to be checked."""
+    """Size in bytes up to which a body needs no checks."""
 
     @plain_bytes.default
     def _plain_bytes(self) -> int:
@@ -198,7 +201,7 @@ class ResponseLimits:
 
     @classmethod
     def of(cls, settings: TransportSettings) -> ResponseLimits:
-        """Return the limits of requests that set none themselves."""
+        """Return the limits of requests that set none in their meta."""
         return cls(
             settings.download_maxsize,
             settings.download_warnsize,
@@ -207,7 +210,7 @@ class ResponseLimits:
         )
 
     def for_request(self, request: Request) -> ResponseLimits:
-        """Return these limits with those that ``request.meta`` sets."""
+        """Return these limits, overridden by the limits in ``request.meta``."""
         if not request.has_meta:
             return self
         get = request.meta_get
@@ -224,15 +227,15 @@ class ResponseLimits:
         )
 
     def body(self, codings: Sequence[str], length: int | None) -> Body:
-        """Return the object that the body is read into.
+        """Return the object for reading the body.
 
         Args:
-            codings: Its ``Content-Encoding`` fields.
-            length: Its ``Content-Length``, if it has one.
+            codings: Its ``Content-Encoding`` headers.
+            length: Its ``Content-Length``; None if it has none.
 
         Raises:
-            BodyTooLarge: The length exceeds the limit.
-            ResponseBroken: More than ``MAX_CODINGS`` codings.
+            BodyTooLarge: If the length exceeds the limit.
+            ResponseBroken: If there are more than ``MAX_CODINGS`` codings.
         """
         if length is not None and 0 < self.max_bytes < length and not self.truncates:
             raise BodyTooLarge(f"its body of {length} bytes passes {self.max_bytes}")
@@ -241,18 +244,18 @@ class ResponseLimits:
     def finish(
         self, body: Body, loss: DownloadError | None, request: Request, *, is_cut: bool = False
     ) -> tuple[bytes, Sequence[str]]:
-        """Return what is kept of a body that has been read, and the response's flags. A large body is logged.
+        """Return the kept part of a body that was read, and the response's flags. Logs a large body.
 
         Args:
             body: The body.
             loss: The error at its end; None if there was none.
-            request: The request that it answers.
-            is_cut: It ends with a connection over TLS that was closed without ``close_notify``, so that nobody knows
-                whether it is whole. It has the flag of one that is not (RFC 9112, 9.8), but is no error: many servers
-                close so.
+            request: The request of the response.
+            is_cut: Whether it ended with a TLS connection that was closed without ``close_notify``, so that it may be
+                incomplete. Then it has the flag of an incomplete body (RFC 9112, 9.8), but is not an error, because
+                many servers close connections like this.
 
         Raises:
-            DownloadError: The loss, or that of a coding that did not come to its end, unless the limits allow it.
+            DownloadError: If there was a loss, or the data of a coding ended early, unless the limits allow it.
         """
         if self.truncates and isinstance(loss, BodyTooLarge):
             return body.finish(), ("truncated",)
@@ -266,15 +269,15 @@ class ResponseLimits:
 
 
 def sink_for(request: Request, status: int) -> BodySink | None:
-    """Return the sink for a large body of a response with ``status``; None: it stays in memory."""
+    """Return the sink for a large body of a response with ``status``; None if the body stays in memory."""
     return request.sink if 200 <= status < 300 else None
 
 
 class SinkWriter:
-    """Writes one body to a sink if it is large. Enter it around the whole of the reading.
+    """Writes one body to a sink if it is large. Enter it around the whole reading.
 
     Attributes:
-        has_begun: The body is large: the sink has its beginning.
+        has_begun: Whether the body is large, so that its start was written to the sink.
     """
 
     __slots__ = ("_held_bytes", "_memory_bytes", "_sink", "has_begun")
@@ -296,16 +299,16 @@ class SinkWriter:
             with trio.move_on_after(DISCARD_GRACE, shield=True):
                 try:
                     await self._sink.discard()
-                except Exception:  # the error that ended the reading is the one to report
+                except Exception:  # report the error that ended the reading instead
                     logger.exception("a body that was cut off could not be removed")
 
     async def feed(self, body: Body, chunk: bytes) -> None:
-        """Take the next bytes from the connection. A checkpoint if anything is written, or much is decompressed.
+        """Add the next bytes from the connection. A checkpoint if anything is written or much is decompressed.
 
         Raises:
-            BodyTooLarge: The body exceeds its limit; what came up to it is kept.
-            ResponseBroken: A coding can't be undone.
-            BodyNotWritten: The sink can't take it.
+            BodyTooLarge: If the body exceeds its limit. The bytes up to the limit are kept.
+            ResponseBroken: If a coding can't be decoded.
+            BodyNotWritten: If the sink can't store it.
         """
         for piece in body.decoded(chunk):
             body.keep(piece)
@@ -319,10 +322,10 @@ class SinkWriter:
         """Write ``rest``, the end of the body. A checkpoint if anything is written.
 
         Returns:
-            The class, or a function like it, that makes the response.
+            The class that creates the response, or a function with the same arguments.
 
         Raises:
-            BodyNotWritten: The sink can't take it.
+            BodyNotWritten: If the sink can't store it.
         """
         if not self.has_begun:
             return Response
@@ -338,10 +341,10 @@ class SinkWriter:
 
 
 async def write_to_sink(response: Response, sink: BodySink) -> Response:
-    """Return ``response``, whose body is in memory, as if the body had come over a connection. A checkpoint if large.
+    """Write the body of ``response`` to a sink if it is large, and return the new response. A checkpoint if large.
 
     Raises:
-        BodyNotWritten: The sink can't take it.
+        BodyNotWritten: If the sink can't store it.
     """
     body = Body((), 0)
     async with SinkWriter(sink) as writer:

@@ -1,4 +1,4 @@
-"""From a host's name to a connected socket: its addresses are tried in a staggered race (RFC 8305)."""
+"""Connections to hosts, with a staggered race between the addresses of a host (RFC 8305)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from trawl.transport.settings import BindAddress
 __all__ = ["ConnectOptions", "dial", "interleaved"]
 
 ATTEMPT_DELAY = 0.25
-"""Seconds that an address has before the next one is tried beside it (RFC 8305, 5)."""
+"""Seconds after the start of one attempt until the next one starts in parallel (RFC 8305, 5)."""
 
 
 @attrs.frozen
@@ -28,9 +28,9 @@ class ConnectOptions:
     """Options of a connection.
 
     Attributes:
-        bind_address: The address and port that it comes from; None: the system chooses.
+        bind_address: The local address and port; None if the system chooses.
         socket_options: Level, option and value of ``setsockopt``, set before connecting.
-        uds: The path of a Unix socket that stands for every host; None: there is none.
+        uds: The path of a Unix socket to use for every host; None for TCP.
     """
 
     bind_address: BindAddress | None = None
@@ -42,7 +42,7 @@ _DEFAULT = ConnectOptions()
 
 
 def interleaved(addresses: Sequence[Address]) -> list[Address]:
-    """Return the addresses with their families taking turns, the family of the first one first (RFC 8305, 4)."""
+    """Return the addresses with alternating families, starting with the first address (RFC 8305, 4)."""
     if not addresses:
         return []
     first = [address for address in addresses if address.family == addresses[0].family]
@@ -53,18 +53,18 @@ def interleaved(addresses: Sequence[Address]) -> list[Address]:
 async def dial(
     host: str, port: int, resolve: Resolve, guard: AddressGuard | None = None, options: ConnectOptions = _DEFAULT
 ) -> trio.SocketStream:
-    """Connect to ``host``, trying each of its addresses. Cancelling closes what was opened. Always a checkpoint.
+    """Connect to ``host``, trying each of its addresses. Cancelling closes all opened sockets. Always a checkpoint.
 
     Args:
         host: A name, or an address without brackets.
         port: The port.
-        resolve: Looks names up.
-        guard: Says which addresses may be connected to; None: all.
+        resolve: Looks up names.
+        guard: Decides to which addresses the crawl may connect; None for all.
         options: Options of the connection.
 
     Raises:
-        AddressRefused: None of its addresses may be connected to.
-        OSError: ``socket.gaierror`` if the name has no address, else the first address's refusal.
+        AddressRefused: If the crawl must not connect to any of its addresses.
+        OSError: ``socket.gaierror`` if the name has no address, else the error of the first address that failed.
     """
     if options.uds is not None:
         return await _connected(Address(socket.AF_UNIX, options.uds), options)
@@ -79,7 +79,7 @@ async def dial(
 
 
 def _allowed(host: str, addresses: list[Address], guard: AddressGuard) -> list[Address]:
-    """Return the addresses that may be connected to; the caller connects without another lookup."""
+    """Return the allowed addresses. The caller connects to them without another lookup."""
     refused = guard.refused(host, [str(address.sockaddr[0]) for address in addresses])
     allowed = [address for address in addresses if str(address.sockaddr[0]) not in refused]
     if not allowed:
@@ -103,11 +103,11 @@ async def _connected(address: Address, options: ConnectOptions) -> trio.SocketSt
 
 
 async def _bind(sock: trio.socket.SocketType, bind_address: BindAddress) -> None:
-    if bind_address.port and os.name == "posix":  # else it is not ours again until a minute after the last connection
+    if bind_address.port and os.name == "posix":  # otherwise the port stays in use for a minute
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         await sock.bind((bind_address.host, bind_address.port))
-    except OSError as error:  # a ``gaierror`` if it is of the other family, which must not be taken for the host's
+    except OSError as error:  # also a ``gaierror`` for the other family, which is not the host's fault
         at = f" port {bind_address.port}" if bind_address.port else ""
         raise OSError(f"it can't come from {bind_address.host}{at} ({words_of(error)})") from error
 
@@ -131,14 +131,14 @@ async def _race(addresses: Sequence[Address], options: ConnectOptions) -> trio.S
             for address in addresses:
                 failed = trio.Event()
                 nursery.start_soon(attempt, address, failed)
-                # RFC 8305, 5: the next attempt begins after a delay, or as soon as this one has failed.
+                # RFC 8305, 5: start the next attempt after a delay, or as soon as this one fails.
                 with trio.move_on_after(ATTEMPT_DELAY):
                     await failed.wait()
     except BaseException:
         for stream in won:
             stream.socket.close()
         raise
-    for stream in won[1:]:  # two arrived in the same instant
+    for stream in won[1:]:  # two attempts succeeded at the same time
         stream.socket.close()
     if not won:
         raise failures[0]

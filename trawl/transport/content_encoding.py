@@ -1,10 +1,10 @@
-"""Content codings (RFC 9110, 8.4) undone piece by piece.
+"""Incremental decoders of content codings (RFC 9110, 8.4).
 
-Theory of operation. Every coding is a :class:`Decoder` that turns bytes into pieces of a bounded size. It is bounded
-because zlib and brotli take an output limit. zstandard takes none, but a block makes at most 128 KiB of at least 4
-bytes (RFC 8878, 3.1.1.2), so its input is cut small. The input of the others is cut too, because zlib copies what
-follows a member once for each member. A few hundred bytes may become thousands of empty members, so every step gives a
-piece, an empty one if need be.
+Theory of operation. Every coding has a :class:`Decoder` that returns chunks of a bounded size. zlib and brotli accept
+an output limit. zstandard does not, but a block of at least 4 bytes has at most 128 KiB of output (RFC 8878, 3.1.1.2),
+so its input is cut into small parts. The input of the other decoders is cut too, because zlib copies the rest of the
+input once for each member. A few hundred bytes may contain thousands of empty members, so every step yields a chunk,
+even an empty one.
 """
 
 from __future__ import annotations
@@ -18,33 +18,33 @@ from typing import Any, Protocol
 __all__ = ["INPUT_BYTES", "Decoder", "accept_encoding", "codings_of", "decoders"]
 
 PIECE_BYTES = 65_536
-"""The largest piece that zlib or brotli gives at once."""
+"""Maximum bytes that zlib or brotli returns at once."""
 
 INPUT_BYTES = 4_096
-"""The most that any coding is fed at once."""
+"""Maximum bytes that any decoder is fed at once."""
 
 ZSTD_INPUT_BYTES = 256
-"""The most that zstandard is fed at once: it makes at most 8 MiB of it."""
+"""Maximum bytes that zstandard is fed at once. Their output is at most 8 MiB."""
 
 ZSTD_WINDOW_BYTES = 8 * 1024 * 1024
-"""The largest window of a zstd body (RFC 9659, 3)."""
+"""Maximum window of a zstd body, in bytes (RFC 9659, 3)."""
 
 
 class Decoder(Protocol):
-    """One content coding, undone piece by piece."""
+    """Incremental decoder of one content coding."""
 
     @property
     def is_complete(self) -> bool:
-        """True when the input has come to its own end."""
+        """True if the input has ended properly."""
         ...
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """Yield the output for ``data``, a piece for each step of bounded work.
+        """Yield the output for ``data``, one chunk for each step of bounded work.
 
         Raises the codec's own error for broken input.
 
         Args:
-            data: At most :data:`INPUT_BYTES`.
+            data: At most :data:`INPUT_BYTES` bytes.
         """
         ...
 
@@ -59,7 +59,7 @@ class GzipDecoder:
 
     @property
     def is_complete(self) -> bool:
-        """True when the last member has ended."""
+        """True if the last member has ended."""
         return self._codec.eof
 
     def feed(self, data: bytes) -> Iterator[bytes]:
@@ -73,12 +73,12 @@ class GzipDecoder:
             piece = self._codec.decompress(data, PIECE_BYTES)
             yield piece
             data = self._codec.unused_data if self._codec.eof else self._codec.unconsumed_tail
-        while piece := self._codec.decompress(b"", PIECE_BYTES):  # what a full piece left inside
+        while piece := self._codec.decompress(b"", PIECE_BYTES):  # output still buffered in the decompressor
             yield piece
 
 
 class DeflateDecoder:
-    """``deflate`` as servers mean it: zlib's format (RFC 1950), or the bare one (RFC 1951) that some send for it."""
+    """``deflate`` as servers use it: zlib's format (RFC 1950), or the raw format (RFC 1951) that some send instead."""
 
     def __init__(self) -> None:
         self._start = b""
@@ -86,7 +86,7 @@ class DeflateDecoder:
 
     @property
     def is_complete(self) -> bool:
-        """True when the stream has ended."""
+        """True if the stream has ended."""
         return self._codec is not None and self._codec.is_complete
 
     def feed(self, data: bytes) -> Iterator[bytes]:
@@ -102,14 +102,14 @@ class DeflateDecoder:
 
 
 class BrotliDecoder:
-    """``br`` (RFC 7932), by the ``brotli`` package from 1.2 on, the first with an output limit."""
+    """``br`` (RFC 7932), with the ``brotli`` package. Needs version 1.2, the first with an output limit."""
 
     def __init__(self) -> None:
         self._codec: Any = importlib.import_module("brotli").Decompressor()
 
     @property
     def is_complete(self) -> bool:
-        """True when the stream has ended."""
+        """True if the stream has ended."""
         return bool(self._codec.is_finished())
 
     def feed(self, data: bytes) -> Iterator[bytes]:
@@ -119,12 +119,12 @@ class BrotliDecoder:
             data = b""
             if piece:
                 yield piece
-            elif self._codec.can_accept_more_data():  # also true while there is output left
+            elif self._codec.can_accept_more_data():  # also true while output remains
                 return
 
 
 class ZstdDecoder:
-    """``zstd`` (RFC 8878), by the ``zstandard`` package; several frames make one body."""
+    """``zstd`` (RFC 8878), with the ``zstandard`` package. A body may have several frames."""
 
     def __init__(self) -> None:
         package: Any = importlib.import_module("zstandard")
@@ -133,7 +133,7 @@ class ZstdDecoder:
 
     @property
     def is_complete(self) -> bool:
-        """True when the last frame has ended."""
+        """True if the last frame has ended."""
         return bool(self._codec.eof)
 
     def feed(self, data: bytes) -> Iterator[bytes]:
@@ -148,7 +148,7 @@ class ZstdDecoder:
 
 
 def decoders() -> dict[str, Callable[[], Decoder]]:
-    """Return the codings that can be undone here, in the order in which servers are asked for them."""
+    """Return the decoders of supported codings, in the order of ``Accept-Encoding``."""
     found: dict[str, Callable[[], Decoder]] = {"gzip": lambda: GzipDecoder(31), "deflate": DeflateDecoder}
     for coding, package, name, decoder in (
         ("br", "brotli", "Decompressor.can_accept_more_data", BrotliDecoder),
@@ -156,18 +156,18 @@ def decoders() -> dict[str, Callable[[], Decoder]]:
     ):
         try:
             attrgetter(name)(importlib.import_module(package))
-        except (ImportError, AttributeError):  # not installed, or a brotli that can't limit its output
+        except (ImportError, AttributeError):  # not installed, or a brotli without an output limit
             continue
         found[coding] = decoder
     return found
 
 
 def accept_encoding() -> str:
-    """Return the ``Accept-Encoding`` that names the codings that can be undone here (RFC 9110, 12.5.3)."""
+    """Return the value of ``Accept-Encoding`` with the supported codings (RFC 9110, 12.5.3)."""
     return ", ".join(decoders())
 
 
 def codings_of(fields: Sequence[str]) -> list[str]:
-    """Return the codings that ``Content-Encoding`` fields name, in the order in which they were applied."""
+    """Return the codings in ``Content-Encoding`` headers, in the order in which they were applied."""
     names = [name.strip().lower().removeprefix("x-") for field in fields for name in field.split(",")]
     return [name for name in names if name not in {"", "identity"}]

@@ -1,10 +1,10 @@
-"""Our own HTTP/1.1 for httpx's clients: the one module that imports httpx.
+"""Our own HTTP/1.1 for httpx's clients. Only this module imports httpx.
 
 Theory of operation: a connection is either in the pool or held by one :class:`_OpenRequest`, until the body of its
-response has ended or it is closed. The client's code runs between two pieces of a body, so no cancel scope can be held
-open from one piece to the next: each wait has its own.
+response has ended or the response is closed. The client's code runs between two chunks of a body, so a cancel scope
+can't stay open from one chunk to the next. Each wait has its own scope.
 
-Imported by its package alone, when a program asks for :class:`HTTP11Transport`: importing httpx takes 0.2 s.
+Only the package imports this module, when a program uses :class:`HTTP11Transport`, because importing httpx takes 0.2 s.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from trawl.transport.settings import BindAddress
 __all__ = ["HTTP11Transport"]
 
 RETRY_PAUSE = 0.5
-"""Seconds before the third attempt to connect, doubled for each one after it, as in httpx; the second has no pause."""
+"""Seconds before the third attempt to connect, doubled for each later one, as in httpx. The second has no pause."""
 
 _LIMITS = httpx.Limits(max_connections=100, max_keepalive_connections=20, keepalive_expiry=5.0)
 """httpx's own defaults."""
@@ -44,24 +44,24 @@ _LAST_CHUNK = b"0\r\n\r\n"
 class HTTP11Transport(httpx.AsyncBaseTransport):
     """Our own HTTP/1.1 for httpx's clients: ``httpx.AsyncClient(transport=HTTP11Transport())``. Runs on Trio only.
 
-    Arguments that httpx's own transport has too mean the same.
+    Arguments that httpx's own transport also has mean the same.
 
     Args:
-        verify: True: trust the servers that certifi trusts; False: trust all; or an ``ssl.SSLContext`` that decides. A
-            file or folder of certificates is accepted with httpx's own warning.
+        verify: True to trust the certificates of certifi, False to trust all servers, or an ``ssl.SSLContext``. A file
+            or folder of certificates is accepted with httpx's own warning.
         cert: A client certificate: a file, or file and key, or file, key and password. Accepted with httpx's own
-            warning: better load it into the context.
-        trust_env: Use ``SSL_CERT_FILE`` and ``SSL_CERT_DIR``.
-        limits: Maximum connections, maximum idle connections, and seconds that an idle connection is kept.
-        uds: The path of a Unix socket that stands for every host.
-        local_address: The address that connections come from.
-        retries: Further attempts to connect after a failed one; a request that was sent is not sent again.
+            warning. Prefer to load it into the context.
+        trust_env: Whether to use ``SSL_CERT_FILE`` and ``SSL_CERT_DIR``.
+        limits: Maximum connections, maximum idle connections, and seconds for which an idle connection is kept.
+        uds: The path of a Unix socket to use for every host.
+        local_address: Local address of the connections.
+        retries: Number of further attempts to connect after a failed one. A request that was sent is not sent again.
         socket_options: Level, option and value of ``setsockopt``, set before connecting.
-        resolve: Looks names up; None: the system does, in threads. An answer is remembered for a minute.
+        resolve: Looks up names; None for the system's lookup in threads. Results are cached for a minute.
 
-    It differs from httpx's own transport in that a 101 is an error, that names are remembered, that
-    ``Expect: 100-continue`` is waited for, that a safe request goes again when an idle connection turns out dead, and
-    that the extensions ``trace`` and ``network_stream`` are missing.
+    Differences from httpx's own transport: a 101 is an error, name lookups are cached, a request with ``Expect:
+    100-continue`` waits for the server, a safe request is sent again if an idle connection turns out to be dead, and
+    the extensions ``trace`` and ``network_stream`` are missing.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class HTTP11Transport(httpx.AsyncBaseTransport):
         resolve: Resolve | None = None,
     ) -> None:
         context = None
-        if not isinstance(verify, bool) or cert is not None or not trust_env:  # else made when it is needed
+        if not isinstance(verify, bool) or cert is not None or not trust_env:  # otherwise created when needed
             context = httpx.create_ssl_context(verify, cert, trust_env)
         keepalive, idle = limits.keepalive_expiry, limits.max_keepalive_connections
         self._pool = Pool(
@@ -91,13 +91,13 @@ class HTTP11Transport(httpx.AsyncBaseTransport):
         self._places = trio.CapacityLimiter(inf if limits.max_connections is None else limits.max_connections)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Send ``request`` and read the headers of the response. Always a checkpoint; cancelling drops the connection.
+        """Send ``request`` and read the headers of the response. Always a checkpoint. Cancelling drops the connection.
 
-        A safe request without a body goes again if the server closed an idle connection instead of answering. The
-        extensions ``timeout``, ``sni_hostname`` and ``target`` of the request are supported.
+        A safe request without a body is sent again if the server closed an idle connection instead of responding. The
+        request's extensions ``timeout``, ``sni_hostname`` and ``target`` are supported.
 
         Raises:
-            httpx.TransportError: It failed; as httpx's own transport does.
+            httpx.TransportError: If it fails, with the same errors as httpx's own transport.
         """
         url = request.url
         base, server_name = f"{url.scheme}://{url.netloc.decode('ascii')}", request.extensions.get("sni_hostname") or ""
@@ -119,12 +119,12 @@ class HTTP11Transport(httpx.AsyncBaseTransport):
         )
 
     async def aclose(self) -> None:
-        """Close the idle connections, and each other one when its response is closed."""
+        """Close the idle connections now, and all others when their responses are closed."""
         self._pool.close()
         await trio.lowlevel.checkpoint()
 
     async def _begin(self, request: httpx.Request, origin: Origin, release: Callable[[], None]) -> _OpenRequest:
-        """Send ``request`` and read the headers of its response; ``release`` gives its place back when it is over."""
+        """Send ``request`` and read the headers of its response. ``release`` releases its place when it has ended."""
         connection = self._pool.take(origin, trio.current_time())
         is_reused = connection is not None
         while True:
@@ -148,7 +148,7 @@ class HTTP11Transport(httpx.AsyncBaseTransport):
         """Open a connection, with the allowed number of attempts.
 
         Raises:
-            httpx.TransportError: All attempts failed.
+            httpx.TransportError: If all attempts failed.
         """
         if self._places.borrowed_tokens + len(self._pool) > self._places.total_tokens:
             self._pool.make_room()
@@ -171,7 +171,7 @@ class HTTP11Transport(httpx.AsyncBaseTransport):
 
 @contextmanager
 def _mapped(request: httpx.Request) -> Generator[None, None, None]:
-    """Raise the errors of a connection as httpx's."""
+    """Raise the errors of a connection as httpx's errors."""
     try:
         yield
     except ConnectFailed as error:
@@ -185,7 +185,7 @@ def _mapped(request: httpx.Request) -> Generator[None, None, None]:
 async def _within(
     request: httpx.Request, limit: str, failure: type[httpx.TimeoutException], step: Callable[[], Awaitable[Any]]
 ) -> Any:
-    """Return the result of ``step()``; raise ``failure`` if it takes longer than the request's ``timeout`` allows."""
+    """Return the result of ``step()``, or raise ``failure`` after the request's ``timeout`` for ``limit``."""
     seconds = request.extensions.get("timeout", {}).get(limit)
     if seconds is None:
         return await step()
@@ -195,14 +195,14 @@ async def _within(
 
 
 def _has_body(request: httpx.Request) -> bool:
-    """Return True if a body is announced (RFC 9112, 6)."""
+    """Return whether a body is announced (RFC 9112, 6)."""
     headers = request.headers
     return "transfer-encoding" in headers or headers.get("content-length", "0") not in {"", "0"}
 
 
 @asynccontextmanager
 async def _pieces_of(body: Any) -> AsyncGenerator[AsyncIterator[bytes], None]:
-    """Give the pieces of ``body``; a generator is closed in the end, so that it is not left half-read."""
+    """Provide the chunks of ``body``. A generator is closed at the end, so that it is not left half-read."""
     pieces = aiter(body)
     try:
         yield pieces
@@ -212,7 +212,7 @@ async def _pieces_of(body: Any) -> AsyncGenerator[AsyncIterator[bytes], None]:
 
 
 class _OpenRequest:
-    """One request and its response on one connection, and the place that they take."""
+    """One request and its response on one connection, with the place that they take."""
 
     def __init__(
         self, pool: Pool, request: httpx.Request, origin: Origin, connection: Connection, release: Callable[[], None]
@@ -233,8 +233,8 @@ class _OpenRequest:
         """Send the request and read the headers of the response.
 
         Raises:
-            httpx.TransportError: It failed.
-            ConnectionClosedError: The connection ended before the first byte of the response.
+            httpx.TransportError: If it fails.
+            ConnectionClosedError: If the connection ended before the first byte of the response.
         """
         with _mapped(self._request):
             await self._send()
@@ -242,12 +242,12 @@ class _OpenRequest:
             await self._receive()
 
     async def read(self) -> bytes:
-        """Return the next piece of the body, still compressed; empty at the end. Always a checkpoint.
+        """Return the next chunk of the body, still compressed; empty at the end. Always a checkpoint.
 
         Cancelling closes the connection.
 
         Raises:
-            httpx.TransportError: The body did not come to its end, or not in time.
+            httpx.TransportError: If the body is incomplete, or does not arrive in time.
         """
         has_waited = False
         while self._is_open:
@@ -268,7 +268,10 @@ class _OpenRequest:
         return self._pieces.pop(0) if self._pieces and self._is_open else b""
 
     def close(self) -> None:
-        """Keep the connection if it can take another request, else close it; free its place. Safe to call twice."""
+        """Keep the connection if it can take another request, or close it, and release its place.
+
+        Safe to call twice.
+        """
         if not self._is_open:
             return
         self._is_open = False
@@ -293,7 +296,7 @@ class _OpenRequest:
             except ResponseBroken as error:
                 if had_head or not parser.has_head:
                     raise
-                self._broken = error  # its headers are all right: the fault came after them in the same read
+                self._broken = error  # its headers are valid; the error followed them in the same read
 
     async def _send(self) -> None:
         connection, request, has_asked = self._connection, self._request, False
@@ -325,7 +328,7 @@ class _OpenRequest:
         """Return the bytes before the body.
 
         Raises:
-            httpx.LocalProtocolError: There is a line end in a field, so it would be more lines than fields.
+            httpx.LocalProtocolError: If a header contains a line break, which would add lines.
         """
         request, fields = self._request, self._request.headers.raw
         path = request.extensions.get("target", request.url.raw_path)
@@ -336,10 +339,10 @@ class _OpenRequest:
         return head
 
     async def _message(self, head: bytes) -> AsyncGenerator[bytes, None]:
-        """Yield the request as it goes on the wire; ``head`` comes with the first piece of the body.
+        """Yield the bytes of the request. ``head`` is sent together with the first chunk of the body.
 
         Raises:
-            httpx.LocalProtocolError: The body is not as long as it says.
+            httpx.LocalProtocolError: If the body's length differs from ``Content-Length``.
         """
         request = self._request
         is_chunked = "transfer-encoding" in request.headers
@@ -363,7 +366,7 @@ class _BodyStream(httpx.AsyncByteStream):
         self._open_request = open_request
 
     def __aiter__(self) -> AsyncIterator[bytes]:
-        return self  # not a generator, which a client that stops in the middle would leave behind
+        return self  # not a generator, which a client could leave half-read
 
     async def __anext__(self) -> bytes:
         piece = await self._open_request.read()

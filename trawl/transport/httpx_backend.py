@@ -1,17 +1,17 @@
-"""The surroundings of httpcore: connections of ours under it, its pools, and its errors as ours.
+"""The integration of httpcore: our connections below it, its pools, and the mapping of its errors.
 
-Theory of operation: httpcore (the library that httpx itself sends with) speaks HTTP and keeps connections; it reads
-from and writes to a :class:`Stream` of ours. That gives four things that it has no option for: names are looked up by
-our own resolver, connecting and the handshake share one time limit, a refused body ends because the stream refuses to
-be read (so no generator is left half-read), and a connection on which too much came is never used again.
+Theory of operation: httpcore (the library below httpx) implements HTTP and keeps connections. It reads from and writes
+to our :class:`Stream`. This gives four features for which httpcore has no option. Names are looked up by our own
+resolver. Connecting and the handshake share one timeout. A refused body ends because the stream refuses further reads,
+so that no generator is left half-read. And a connection that received extra data is never used again.
 
-There is a pool for direct connections, one for each proxy, and one for each address to come from.
+There is one pool for direct connections, one for each proxy, and one for each local address.
 
-``httpx.AsyncClient`` with its ``trace`` extension could not take the place of this module: ``httpx.AsyncHTTPTransport``
-takes no network backend (httpx 0.28), so there would be no resolver, address guard, common time limit or refused read
-but through private attributes; and the client takes 0.75 ms of processor time for a page of 5 kB, httpcore 0.35 ms.
+``httpx.AsyncClient`` with its ``trace`` extension could not replace this module. ``httpx.AsyncHTTPTransport`` accepts
+no network backend (httpx 0.28), so the resolver, the address guard, the shared timeout and refused reads would need
+private attributes. The client also takes 0.75 ms of processor time for a page of 5 kB, while httpcore takes 0.35 ms.
 
-Imported by :mod:`~trawl.transport.httpx_transport` alone: no other module imports httpcore.
+Only :mod:`~trawl.transport.httpx_transport` imports this module, and these two are the only ones that import httpcore.
 """
 
 from __future__ import annotations
@@ -48,26 +48,26 @@ from trawl.transport.settings import BindAddress, TransportSettings
 __all__ = ["BODY_BROKEN", "DISCONNECTED", "Backend", "Pools", "Route", "Stream", "is_foreign", "mapped"]
 
 MAX_IDLE_DIRECT = 100
-"""Direct connections beyond which an idle one is closed at once, so that a crawl does not run out of files."""
+"""Number of direct connections above which idle ones are closed at once, so that a crawl does not run out of files."""
 
 MAX_IDLE_PER_PROXY = 20
-"""The same for each proxy."""
+"""Number of connections of each proxy above which idle ones are closed at once."""
 
 MAX_PROXIES = 200
-"""Proxies whose connections are kept; the pool that was used longest ago is closed first."""
+"""Maximum number of pools. The least recently used idle pool is closed first."""
 
 _HTTP = b"HTTP/"
-"""The beginning of every answer (RFC 9112, 4)."""
+"""The start of every response (RFC 9112, 4)."""
 
 
 class Backend(httpcore.AsyncNetworkBackend):
-    """Opens our streams for httpcore.
+    """Opens streams for httpcore.
 
     Args:
-        resolve: Looks names up.
-        guard: Says which addresses may be connected to; None: all.
-        bind_address: The address that connections come from; None: the system chooses.
-        room: Closes an idle connection if too many files are open; None: there is none to close.
+        resolve: Looks up names.
+        guard: Decides to which addresses the crawl may connect; None for all.
+        bind_address: Local address of the connections; None if the system chooses.
+        room: Closes an idle connection if too many files are open; None if no connection can be closed.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Backend(httpcore.AsyncNetworkBackend):
         self._options = ConnectOptions(bind_address)
 
     def with_bind_address(self, bind_address: BindAddress) -> Backend:
-        """Return a backend like this one but for the address that connections come from."""
+        """Return a copy of this backend with another local address."""
         return Backend(self._resolve, self._guard, bind_address, self._room)
 
     async def connect_tcp(
@@ -94,11 +94,11 @@ class Backend(httpcore.AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.AsyncNetworkStream:
-        """Open a connection to ``host``; its handshakes share ``timeout``. Always a checkpoint.
+        """Open a connection to ``host``. Its handshakes share ``timeout``. Always a checkpoint.
 
         Raises:
-            httpcore.ConnectTimeout: Not in time.
-            httpcore.ConnectError: No address answered, or the name has none.
+            httpcore.ConnectTimeout: If it takes longer than ``timeout``.
+            httpcore.ConnectError: If no address accepts the connection, or the name has no address.
         """
         while True:
             deadline = trio.current_time() + (inf if timeout is None else timeout)
@@ -122,18 +122,18 @@ class Backend(httpcore.AsyncNetworkBackend):
 def _peer_of(stream: trio.SocketStream) -> str:
     try:
         peer: str = stream.socket.getpeername()[0]
-    except OSError:  # it has gone already
+    except OSError:  # the connection is already closed
         stream.socket.close()
         raise
     return peer
 
 
 class Stream(httpcore.AsyncNetworkStream):
-    """A connection as httpcore uses it, closed without waiting for the peer.
+    """A connection for use by httpcore, closed without waiting for the peer.
 
     Attributes:
-        is_spoilt: It must not be used for another request.
-        is_cut: It has ended without the goodbye of the peer's TLS.
+        is_spoilt: Whether it must not be used for another request.
+        is_cut: Whether it ended without the peer's TLS ``close_notify``.
     """
 
     def __init__(self, stream: trio.abc.Stream, sock: trio.socket.SocketType, peer: str, deadline: float) -> None:
@@ -148,20 +148,20 @@ class Stream(httpcore.AsyncNetworkStream):
         self.is_cut: bool = False
 
     def refuse(self) -> None:
-        """Read nothing more: the rest of the response is not wanted."""
+        """Refuse further reads, because the rest of the response is not wanted."""
         self._is_refused = True
 
     def close(self) -> None:
-        """Close the connection at once, without telling the peer."""
+        """Close the connection at once, without notifying the peer."""
         self._socket.close()
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        """Wait for the next bytes; empty at the end. Always a checkpoint.
+        """Wait for the next bytes and return them; empty at the end. Always a checkpoint.
 
         Raises:
-            httpcore.ReadTimeout: None came in time.
-            httpcore.ReadError: The connection broke, or the stream refuses to be read.
-            httpcore.RemoteProtocolError: An answer does not begin as HTTP.
+            httpcore.ReadTimeout: If no bytes arrive in time.
+            httpcore.ReadError: If the connection broke, or the stream refuses reads.
+            httpcore.RemoteProtocolError: If a response does not start like HTTP.
         """
         if self._is_refused:
             await trio.lowlevel.checkpoint()
@@ -186,12 +186,12 @@ class Stream(httpcore.AsyncNetworkStream):
         """Send all of ``buffer``. A checkpoint unless it is empty.
 
         Raises:
-            httpcore.WriteTimeout: The peer did not accept it in time.
-            httpcore.WriteError: The connection broke.
+            httpcore.WriteTimeout: If the peer does not accept it in time.
+            httpcore.WriteError: If the connection broke.
         """
         if not buffer:
             return
-        # The handshake with a SOCKS proxy is not HTTP; it is the one without a time limit.
+        # The handshake with a SOCKS proxy is not HTTP. It is the only write without a timeout.
         self._is_start = self._is_http1 and timeout is not None
         try:
             with trio.fail_at(self._until(timeout)):
@@ -202,7 +202,7 @@ class Stream(httpcore.AsyncNetworkStream):
             raise httpcore.WriteError(str(error)) from error
 
     def _until(self, timeout: float | None) -> float:
-        """Return the end of a wait; a handshake with a SOCKS proxy, which has no limit, belongs to connecting."""
+        """Return the deadline of a wait. A SOCKS handshake has no timeout and uses the deadline for connecting."""
         return self._deadline if timeout is None else trio.current_time() + timeout
 
     async def aclose(self) -> None:
@@ -212,11 +212,11 @@ class Stream(httpcore.AsyncNetworkStream):
     async def start_tls(
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
     ) -> httpcore.AsyncNetworkStream:
-        """Do the TLS handshake within the time limit for connecting, and return the stream over TLS.
+        """Do the TLS handshake before the deadline for connecting, and return the stream over TLS.
 
         Raises:
-            httpcore.ConnectTimeout: Not in time.
-            httpcore.ConnectError: It failed.
+            httpcore.ConnectTimeout: If the deadline passes.
+            httpcore.ConnectError: If the handshake fails.
         """
         name = server_hostname and server_hostname.strip("[]").rstrip(".")
         secure = trio.SSLStream(self._stream, ssl_context, server_hostname=name)
@@ -236,10 +236,10 @@ class Stream(httpcore.AsyncNetworkStream):
         return upgraded
 
     def get_extra_info(self, info: str) -> Any:
-        """Return httpcore's ``is_readable``, ``ssl_object`` or ``server_addr``; None for anything else."""
-        if info == "is_readable":  # asked before reuse: readable means closed, or that something came unasked
+        """Return httpcore's ``is_readable``, ``ssl_object`` or ``server_addr``; None for any other name."""
+        if info == "is_readable":  # before reuse, readable means closed or unexpected data
             return self.is_spoilt or self._is_refused or self._socket.is_readable()
-        if info == "ssl_object":  # asked for the choice of ALPN, which Trio's streams tell as well
+        if info == "ssl_object":  # used for the ALPN protocol, which Trio's streams provide too
             return self._stream if isinstance(self._stream, trio.SSLStream) else None
         if info == "server_addr":
             return self._peer
@@ -248,12 +248,12 @@ class Stream(httpcore.AsyncNetworkStream):
 
 @attrs.frozen
 class Route:
-    """The way of a request.
+    """The route of a request.
 
     Attributes:
-        proxy: The proxy; None: there is none.
-        authorization: The request's own ``Proxy-Authorization``; empty if it has none.
-        bind_address: The address that connections come from, if not the default.
+        proxy: The proxy; None for a direct connection.
+        authorization: The request's own ``Proxy-Authorization``; "" if it has none.
+        bind_address: Local address of the connections; None for the default.
     """
 
     proxy: Proxy | None = None
@@ -262,14 +262,14 @@ class Route:
 
 
 class Pools:
-    """Makes httpcore's pools and keeps them.
+    """Creates and keeps httpcore's pools.
 
     Args:
         direct: Opens direct connections.
         to_proxies: Opens connections to proxies.
-        ssl_context: Makes the context that decides what servers are trusted, when one is needed.
-        keepalive: Seconds that an idle connection is kept.
-        http2: Offer HTTP/2 to servers.
+        ssl_context: Creates the context that decides which servers are trusted, when it is first needed.
+        keepalive: Seconds for which an idle connection is kept.
+        http2: Whether to offer HTTP/2 to servers.
     """
 
     def __init__(
@@ -293,27 +293,27 @@ class Pools:
         """Return the pool for ``route``. Not always a checkpoint.
 
         Args:
-            route: The way of the request.
-            is_secure: There is TLS somewhere on the way: a crawl without makes no context for it.
+            route: The route of the request.
+            is_secure: Whether TLS is used on any part of the route. Without TLS no context is created.
         """
         key = route, is_secure
         if key not in self._pools and len(self._pools) >= MAX_PROXIES:
             await self._close_oldest()
-        pool = self._pools.get(key)  # another task may have made it meanwhile
+        pool = self._pools.get(key)  # another task may have created it during the close
         if pool is None:
             pool = self._pools[key] = self._make(route, is_secure=is_secure)
         self._pools.move_to_end(key)
-        return pool  # no await from here to its first connection: without one it would count as unused
+        return pool  # must not await before its first connection, or the pool would count as unused
 
     async def aclose(self) -> None:
-        """Close every connection. Does not wait for the peers."""
+        """Close all connections. Does not wait for the peers."""
         while self._pools:
             _, pool = self._pools.popitem()
             await pool.aclose()
         await trio.lowlevel.checkpoint()
 
     async def make_room(self) -> bool:
-        """Close an idle connection. Returns False if there is none. Not always a checkpoint."""
+        """Close an idle connection and return True, or return False if there is none. Not always a checkpoint."""
         for pool in self._pools.values():
             for connection in pool.connections:
                 if connection.is_idle():
@@ -322,7 +322,7 @@ class Pools:
         return False
 
     async def _close_oldest(self) -> None:
-        """Close the pool that was used longest ago and is idle, if there is one."""
+        """Close the least recently used idle pool, if there is one."""
         for key, pool in self._pools.items():
             if all(connection.is_idle() for connection in pool.connections):
                 del self._pools[key]
@@ -368,10 +368,10 @@ _MAPPED: tuple[tuple[type[Exception], type[DownloadError], str], ...] = (
     (httpcore.NetworkError, ResponseBroken, "the connection broke: {cause}"),
     (Exception, DownloadError, "it can't be sent: {cause}"),
 )
-"""httpcore's error, ours, and its text. The first that fits counts."""
+"""httpcore's errors, with our error and message for each. The first match counts."""
 
 BODY_BROKEN = (httpcore.ProtocolError, httpcore.ReadError)
-"""httpcore's errors for a body that does not come to its end."""
+"""httpcore's errors for an incomplete body."""
 
 DISCONNECTED = (httpcore.RemoteProtocolError, httpcore.ReadError, httpcore.WriteError)
 """httpcore's errors for a server that has closed an idle connection."""
@@ -379,14 +379,14 @@ DISCONNECTED = (httpcore.RemoteProtocolError, httpcore.ReadError, httpcore.Write
 _HTTP_2 = frozenset({"h2", "hpack", "hyperframe"})
 _PACKAGES = _HTTP_2 | {"httpcore", "socksio"}
 _SLIPS = (AssertionError, LookupError, ValueError)
-"""Errors of httpcore and the packages under it for input that they did not expect."""
+"""Errors of httpcore and its dependencies for unexpected input."""
 
 _NOT_REACHED = ("502 ", "503 ", "504 ", "unreachable", "Connection refused", "TTL expired", "not allowed", "403 ")
-"""Answers of a proxy that works, but can't or may not reach the host."""
+"""Responses of a working proxy that can't or may not reach the host."""
 
 
 def is_foreign(error: Exception) -> bool:
-    """Return True if the network, or bytes from it, made httpcore or a package under it raise ``error``."""
+    """Return whether the network, or bytes from it, made httpcore or one of its dependencies raise ``error``."""
     return _package(error) in _PACKAGES or isinstance(error, _SLIPS)
 
 
@@ -395,13 +395,13 @@ def _package(error: object) -> str:
 
 
 def mapped(error: Exception, host: str, proxy: Proxy | None, settings: TransportSettings) -> DownloadError:
-    """Return our error for one of httpcore's.
+    """Return our error for an error of httpcore.
 
     Args:
-        error: httpcore's error, or one of a package under it.
+        error: An error of httpcore or one of its dependencies.
         host: The host of the request.
-        proxy: The proxy that has not let the request through yet; None: the error is between us and the host.
-        settings: The limits that may have passed.
+        proxy: The proxy, if it has not accepted the request yet; None if the error is between the crawl and the host.
+        settings: The settings with the timeouts.
     """
     failure = _host_error(error, host, settings) if proxy is None else _proxy_error(error, proxy, settings)
     failure.__cause__ = error

@@ -1,11 +1,11 @@
-"""The transport over httpcore's connections: HTTP/2, and every kind of proxy.
+"""The transport on httpcore: HTTP/2, and all kinds of proxies.
 
-Theory of operation: ``httpcore`` speaks HTTP and keeps connections; httpx's client, requests and URLs are left out. The
-connections under it are ours (:mod:`~trawl.transport.httpx_backend`), and its ``trace`` extension tells the instants
-of a request and lets it be held back at the wire (:class:`RequestTrace`).
+Theory of operation: ``httpcore`` implements HTTP and keeps connections. httpx's client, requests and URLs are not used.
+The connections below it are ours (:mod:`~trawl.transport.httpx_backend`). Its ``trace`` extension reports the times of
+a request, and can delay it before it is sent (:class:`RequestTrace`).
 
-``Proxy-Authorization`` goes to the proxy only: it is part of the ``CONNECT`` that opens a tunnel, or of a request that
-the proxy itself reads, and of no request that goes through a tunnel or without a proxy.
+``Proxy-Authorization`` is sent only to the proxy. It is part of the ``CONNECT`` that opens a tunnel, or of a request
+that the proxy itself reads. It is never part of a request through a tunnel or without a proxy.
 """
 
 from __future__ import annotations
@@ -64,22 +64,24 @@ _WRITTEN = frozenset({"send_request_headers.complete", "send_request_body.comple
 _FORBIDDEN = re.compile(rb"[\r\n\0]")
 
 _CONNECTION_FIELDS = frozenset({b"connection", b"keep-alive", b"proxy-connection", b"te", b"upgrade"})
-"""Fields of a connection of HTTP/1.1, which HTTP/2 does not allow (RFC 9113, 8.2.2)."""
+"""Connection headers of HTTP/1.1, which HTTP/2 does not allow (RFC 9113, 8.2.2)."""
 
 
 class SendRefusedError(Exception):
-    """The request must not go to the wire now (:data:`~trawl.transport.base.OnSent`)."""
+    """The request must not be sent now (:data:`~trawl.transport.base.OnSent`)."""
 
 
 class RequestTrace:
-    """Notes the instants of one request, and calls ``on_sent`` when it goes to the wire; httpcore's ``trace``.
+    """Records the times of one request, and calls ``on_sent`` when it is about to be sent.
 
-    What httpcore says to a proxy before that (``CONNECT``) is not the request.
+    This is httpcore's ``trace``.
+
+    The ``CONNECT`` that httpcore sends to a proxy before is not the request.
 
     Attributes:
-        is_new: A connection was opened for it.
-        is_through: A proxy has let it through, so that later errors are between us and the server.
-        has_sent: It has gone to the wire.
+        is_new: Whether a connection was opened for it.
+        is_through: Whether a proxy has accepted it, so that later errors are between the crawl and the server.
+        has_sent: Whether it was sent.
     """
 
     __slots__ = (
@@ -97,7 +99,7 @@ class RequestTrace:
     def __init__(self, outcome: Outcome, on_sent: OnSent, whole: trio.CancelScope) -> None:
         self._outcome = outcome
         self._on_sent = on_sent
-        self._whole = whole  # its time limit
+        self._whole = whole  # the timeout of the whole request
         self._is_connect = False
         self._has_waited = False
         self._close: Callable[[], None] | None = None
@@ -107,14 +109,14 @@ class RequestTrace:
 
     @property
     def is_stale(self) -> bool:
-        """True if it was sent on a connection that had been idle, if only while it waited, and nothing came back."""
+        """True if it was sent on a connection that had been idle, even if only while it waited, and got no response."""
         return (not self.is_new or self._has_waited) and self.has_sent and self._outcome.first_byte_at is None
 
     async def __call__(self, event: str, details: Mapping[str, Any]) -> None:
-        """Note an event of httpcore's.
+        """Record an event of httpcore.
 
         Raises:
-            SendRefusedError: It is about to be sent, and must not be sent now.
+            SendRefusedError: If the request is about to be sent, but must not be sent now.
         """
         where, _, what = event.partition(".")
         outcome = self._outcome
@@ -129,7 +131,7 @@ class RequestTrace:
         elif what == "send_request_headers.started":
             self._is_connect = details["request"].method == b"CONNECT"
             if not self._is_connect:
-                await self._sent(can_wait=where == "http11")  # HTTP/2 has given it a stream that others would take too
+                await self._sent(can_wait=where == "http11")  # HTTP/2 has assigned it a stream
         elif what in _WRITTEN:
             if self.has_sent:
                 tell_written(self._on_sent)
@@ -142,7 +144,7 @@ class RequestTrace:
         self._whole.deadline += seconds
 
     def end(self) -> None:
-        """Close the connection that httpcore leaves open: one to a SOCKS proxy that refused the request."""
+        """Close a connection to a SOCKS proxy that refused the request, because httpcore leaves it open."""
         if self._close is not None:
             self._close()
 
@@ -163,20 +165,20 @@ class RequestTrace:
 
 
 class _ResponseReader:
-    """Reads one response from its headers to its end.
+    """Reads one response to its end, after its headers.
 
     Args:
-        request: The request that it answers.
-        answer: The response, its body unread.
-        outcome: Has the instants of the request.
-        settings: Limits.
+        request: The request of the response.
+        answer: The response with an unread body.
+        outcome: The outcome with the request's times.
+        settings: Timeouts and limits.
 
     Attributes:
-        received: The body so far, still compressed, for an archive; None: there is no archive.
+        received: The body so far, still compressed, for an archive; None without an archive.
 
     Raises:
-        ResponseBroken: Its status or a field is invalid.
-        BodyTooLarge: Its ``Content-Length`` exceeds the limit.
+        ResponseBroken: If its status code or a header is invalid.
+        BodyTooLarge: If its ``Content-Length`` exceeds the limit.
     """
 
     def __init__(
@@ -200,8 +202,8 @@ class _ResponseReader:
         """Read the body and return the response.
 
         Raises:
-            DownloadError: It is larger than the limit, or broken.
-            Exception: One of ``BODY_BROKEN``.
+            DownloadError: If it is larger than the limit, or broken.
+            Exception: An error of ``BODY_BROKEN``.
         """
         if self._sink is None:
             return await self._read(None)
@@ -228,10 +230,10 @@ class _ResponseReader:
         )
 
     async def _read_body(self, writer: SinkWriter | None) -> DownloadError | None:
-        """Read the body to its end; return the error at its end, if there is one.
+        """Read the body to its end, and return the error at its end, if there is one.
 
-        Whatever happens between two pieces, a cancellation included, httpcore's generators must come to their end,
-        which they do when their stream refuses to be read. The error is raised after that.
+        After an error or a cancellation between two chunks, httpcore's generators must still finish, which they do when
+        their stream refuses reads. The error is raised after that.
         """
         refused: DownloadError | None = None
         cancelled: trio.Cancelled | None = None
@@ -260,15 +262,15 @@ class _ResponseReader:
         return refused
 
     def _is_cut(self) -> bool:
-        """Return True if the body has ended with its connection, and that without the goodbye of TLS."""
+        """Return whether the body ended with its connection, and without a TLS ``close_notify``."""
         has_framing = self._length is not None or "transfer-encoding" in self._headers
-        is_http1 = self._answer.extensions.get("http_version") != b"HTTP/2"  # which frames its bodies
+        is_http1 = self._answer.extensions.get("http_version") != b"HTTP/2"  # HTTP/2 frames its bodies
         return self._stream.is_cut and is_http1 and not has_framing
 
     def _extra_data(self) -> DownloadError | None:
-        """Return an error if more came than the response's framing says (RFC 9112, 6.3), and spoil the connection.
+        """Spoil the connection and return an error if more bytes came than the framing allows (RFC 9112, 6.3).
 
-        httpcore does not show the bytes that its parser has left, and would read them as the next response.
+        httpcore does not expose the remaining bytes in its parser, and would read them as the next response.
         """
         connection: Any = getattr(getattr(self._answer.stream, "_stream", None), "_connection", None)
         state = getattr(connection, "_h11_state", None)
@@ -284,9 +286,9 @@ class _ResponseReader:
 
 
 def _head_of(answer: httpcore.Response) -> bytes:
-    """Return the status line and the fields as they came; those of HTTP/2 as HTTP/1.1 would have them.
+    """Return the status line and the headers as received. For HTTP/2, return them in the form of HTTP/1.1.
 
-    The body comes without its chunks, so the field that told of them gets the name that archives have for it.
+    The body was received without its chunked framing, so ``Transfer-Encoding`` gets the name that archives use for it.
     """
     version: bytes = answer.extensions.get("http_version", b"HTTP/1.1")
     reason: bytes = answer.extensions.get("reason_phrase", b"")
@@ -298,10 +300,10 @@ def _head_of(answer: httpcore.Response) -> bytes:
 
 
 def _check(answer: httpcore.Response) -> None:
-    """Refuse statuses and fields that HTTP/2 can carry and httpcore accepts (RFC 9113, 8.2.1; RFC 9110, 15).
+    """Reject status codes and headers that are invalid, but that httpcore accepts (RFC 9113, 8.2.1; RFC 9110, 15).
 
     Raises:
-        ResponseBroken: The status or a field is invalid.
+        ResponseBroken: If the status code or a header is invalid.
     """
     if not 200 <= answer.status <= 999:
         raise ResponseBroken(f"the answer is broken: its status is {answer.status:03}")
@@ -311,17 +313,17 @@ def _check(answer: httpcore.Response) -> None:
 
 
 class HttpxTransport:
-    """Sends requests by httpcore, within the limits of ``settings``: HTTP/1.1, HTTP/2, through proxies.
+    """Sends requests with httpcore, over HTTP/1.1 or HTTP/2, directly or through proxies.
 
     Args:
-        settings: Limits, and ``HTTP2_ENABLED``.
-        resolve: Looks names up; None: the system does, in threads.
-        ssl_context: Decides what servers are trusted; None: those that certifi trusts, or ``SSL_CERT_FILE`` names,
+        settings: Timeouts, limits and ``HTTP2_ENABLED``.
+        resolve: Looks up names; None for the system's lookup in threads.
+        ssl_context: Decides which servers are trusted; None for the certificates of certifi or ``SSL_CERT_FILE``,
             loaded for the first ``https`` URL.
-        guard: Says which addresses may be connected to; None: all. A proxy looks names up itself, so with one only
-            addresses in URLs are checked; the proxy itself may have any address.
-        room: Closes an idle connection of another transport if this one has none; None: there is no other.
-        keeps_received: Outcomes have the bytes that came (:attr:`trawl.http.Outcome.received`), for an archive.
+        guard: Decides to which addresses the crawl may connect; None for all. A proxy looks up names itself, so with a
+            proxy only addresses in URLs are checked. The proxy itself may have any address.
+        room: Closes an idle connection of another transport if this one has none; None if there is no other transport.
+        keeps_received: Whether outcomes have the received bytes (:attr:`trawl.http.Outcome.received`), for an archive.
     """
 
     def __init__(
@@ -350,10 +352,10 @@ class HttpxTransport:
         self._accept_encoding = accept_encoding() if settings.compression_enabled else None
 
     async def send(self, request: Request, on_sent: OnSent) -> Outcome:
-        """Send ``request`` once and read the whole response; a failure is the outcome's error.
+        """Send ``request`` once and read the whole response. A failure is the outcome's error.
 
-        It goes through the proxy that ``request.meta["proxy"]`` names, if it names one. Cancelling drops the
-        connection. Always a checkpoint.
+        It is sent through the proxy in ``request.meta["proxy"]``, if there is one. Cancelling drops the connection.
+        Always a checkpoint.
         """
         outcome = Outcome(request, started_at=trio.current_time())
         limit = float(request.meta_get("download_timeout") or self._settings.download_timeout)
@@ -372,11 +374,11 @@ class HttpxTransport:
         return outcome
 
     async def aclose(self) -> None:
-        """Close every connection. Safe to call twice; does not wait for the peers."""
+        """Close all connections. Safe to call twice. Does not wait for the peers."""
         await self._pools.aclose()
 
     async def make_room(self) -> bool:
-        """Close an idle connection. Returns False if there is none. Not always a checkpoint."""
+        """Close an idle connection and return True, or return False if there is none. Not always a checkpoint."""
         return await self._pools.make_room()
 
     async def _any_room(self) -> bool:
@@ -405,16 +407,16 @@ class HttpxTransport:
                     raise
                 if trace.is_new and not trace.has_sent and is_short_of_files(error):
                     outcome.sent_at = None
-                    await trio.sleep(ROOM_PAUSE)  # noqa: ASYNC120 - the error is none: it is not sent
+                    await trio.sleep(ROOM_PAUSE)  # noqa: ASYNC120 - not an error, because nothing was sent
                     return None
                 is_stale = trace.is_stale and isinstance(error, DISCONNECTED) and request.method in SAFE_METHODS
-                if is_last or not is_stale:  # else a new connection may do better (RFC 9112, 9.3.1)
+                if is_last or not is_stale:  # a dead kept connection: try a new one (RFC 9112, 9.3.1)
                     blamed = None if trace.is_through or trace.has_sent else proxy
                     raise mapped(error, parsed.host, blamed, self._settings) from error
-                outcome.sent_at = None  # it goes again: a send like any other
+                outcome.sent_at = None  # the next attempt counts as another send
             finally:
                 trace.end()
-        raise AssertionError  # the last try returns or raises
+        raise AssertionError  # the last attempt returns or raises
 
     async def _receive(
         self, pool: httpcore.AsyncConnectionPool, message: httpcore.Request, outcome: Outcome
@@ -429,11 +431,12 @@ class HttpxTransport:
             await answer.aclose()
 
     def _route(self, request: Request, parsed: ParsedUrl) -> Route:
-        """Return the way of ``request``.
+        """Return the route of ``request``.
 
         Raises:
-            RequestInvalid: Its proxy or ``bindaddress`` is invalid, or the proxy needs a package that is not installed.
-            AddressRefused: It is to go through a proxy to an address that the crawl may not connect to.
+            RequestInvalid: If its proxy or ``bindaddress`` is invalid, or the proxy needs a package that is not
+                installed.
+            AddressRefused: If it uses a proxy to an address to which the crawl must not connect.
         """
         bind_address = BindAddress.for_request(request)
         url = request.meta_get("proxy")
@@ -462,9 +465,9 @@ class HttpxTransport:
         extensions = {"timeout": {**times, "write": times["read"]}, "trace": trace}
         host = parsed.host
         if proxy is None:
-            extensions["sni_hostname"] = host.rstrip(".")  # httpcore would ask a TLS proxy for this name too
+            extensions["sni_hostname"] = host.rstrip(".")  # httpcore would send this name to a TLS proxy too
         elif proxy.scheme != "socks5" and ":" in host:
-            host = f"[{host}]"  # as CONNECT and the whole URL want it (RFC 9112, 3.2.3)
+            host = f"[{host}]"  # required in CONNECT and in the absolute form (RFC 9112, 3.2.3)
         return httpcore.Request(
             request.method,
             httpcore.URL(
@@ -480,7 +483,7 @@ class HttpxTransport:
 
 
 class _Once:
-    """A request's body in one piece; not a generator, which a failing write would leave behind half-read."""
+    """A request's body as one chunk. Not a generator, which a failed write would leave half-read."""
 
     def __init__(self, body: bytes) -> None:
         self._body = body

@@ -1,4 +1,4 @@
-"""The text of a proxy taken apart, and the proxies that the environment names for URLs. Pure."""
+"""Parsed proxy URLs, and the proxies that environment variables name for URLs. Pure."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 
 @attrs.frozen
 class Proxy:
-    """A proxy, taken apart.
+    """A parsed proxy URL.
 
     Attributes:
-        scheme: ``"http"``, ``"https"`` (TLS up to the proxy) or ``"socks5"``; names are always looked up by the proxy.
-        host: Without brackets.
-        port: Always known.
+        scheme: ``"http"``, ``"https"`` (TLS up to the proxy) or ``"socks5"``; the proxy always looks up host names.
+        host: The host, without brackets.
+        port: The port. Always known.
         credentials: User and password, or None.
     """
 
@@ -35,10 +35,10 @@ class Proxy:
 
     @classmethod
     def of(cls, url: str) -> Proxy:
-        """Read ``http://user:password@host:port``; the default scheme is ``http``; ``socks5h`` is ``socks5``.
+        """Parse ``http://user:password@host:port``. The default scheme is ``http``, and ``socks5h`` means ``socks5``.
 
         Raises:
-            ValueError: It is not a proxy. The credentials are not in the text of the error.
+            ValueError: If ``url`` is not a proxy URL. The message omits the credentials.
         """
         parts = urlsplit(url.strip() if _SCHEME.match(url.strip()) else f"http://{url.strip()}")
         scheme = "socks5" if parts.scheme in {"socks5h", "socks"} else parts.scheme
@@ -64,10 +64,10 @@ class Proxy:
 
 @attrs.frozen
 class EnvironmentProxies:
-    """The proxies that the environment names, as curl and Python's urllib understand it.
+    """The proxies named by environment variables, with the rules of curl and Python's urllib.
 
     Attributes:
-        by_scheme: The proxy of each scheme of URLs; ``"all"`` is for schemes without one of their own.
+        by_scheme: The proxy for each scheme of URLs. ``"all"`` is for schemes without their own proxy.
         exceptions: The entries of ``no_proxy``.
     """
 
@@ -78,7 +78,7 @@ class EnvironmentProxies:
     def of(cls, environ: Mapping[str, str]) -> EnvironmentProxies:
         """Read ``http_proxy``, ``https_proxy``, ``all_proxy`` and ``no_proxy``; lower case overrides upper case.
 
-        ``HTTP_PROXY`` in upper case is ignored in a CGI program, where a client's field ``Proxy`` sets it.
+        ``HTTP_PROXY`` in upper case is ignored in a CGI program, because a client's header ``Proxy`` sets it there.
         """
         found: dict[str, str] = {}
         for scheme in ("http", "https", "all", "no"):
@@ -91,7 +91,7 @@ class EnvironmentProxies:
         return cls(found, tuple(entry.lower() for entry in entries if entry))
 
     def proxy_for(self, url: str) -> str | None:
-        """Return the proxy for ``url``, in normal form; None: it has none."""
+        """Return the proxy for ``url``, a URL in normal form; None if it has none."""
         proxy = self.by_scheme.get(scheme_of(url)) or self.by_scheme.get("all")
         return None if proxy is None or self._is_excepted(url) else proxy
 
@@ -105,7 +105,7 @@ class EnvironmentProxies:
 
 
 def _excepts(entry: str, host: str, port: str) -> bool:
-    """Return True if an entry of ``no_proxy`` fits: a domain with its subdomains, an address, a network, ``*``."""
+    """Return whether an entry of ``no_proxy`` matches: a domain with its subdomains, an address, a network or ``*``."""
     if entry == "*":
         return True
     name, colon, wanted = entry.rpartition(":")

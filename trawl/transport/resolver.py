@@ -1,12 +1,12 @@
-"""Host names looked up: by the system in threads, or by name servers asked on Trio; remembered; fixed for a crawl.
+"""Lookups of host names: by the system in threads or by DNS on Trio, with a cache and fixed results per crawl.
 
-A lookup by the system goes through the seam for blocking work as one that may be abandoned. ``getaddrinfo`` can hang
-for minutes on a name server that is gone: under Trio's default limiter forty such names would stop every other thread
-in the program, and a lookup that can't be abandoned would hold up each timeout and the end of the crawl.
+A lookup by the system is abandonable blocking work (:mod:`trawl.blocking`). ``getaddrinfo`` can hang for minutes on a
+dead name server. With Trio's default limiter, forty such names would stop every other thread in the program. A lookup
+that can't be abandoned would delay each timeout and the end of the crawl.
 
-A name server may give its addresses in another order each time. Limits by address hold only if a request goes to the
-address that it was charged to, so a crawl looks each host up once, whatever the port (:class:`CrawlResolver`), and both
-the throttling and the connections use that answer.
+A name server may return addresses in another order each time. Limits by address hold only if a request goes to the
+address that it was charged to. So a crawl looks up each host once, for all ports (:class:`CrawlResolver`), and both
+throttling and connections use this result.
 """
 
 from __future__ import annotations
@@ -41,24 +41,24 @@ __all__ = [
 ]
 
 MAX_LEFT = 1_000
-"""Lookups left to their threads; beyond that number those that have ended are forgotten."""
+"""Number of abandoned lookups above which the ended ones are forgotten."""
 
 LIFETIME = 60.0
-"""Seconds that an address is believed; ``getaddrinfo`` does not tell what the name server allows. As browsers do."""
+"""Seconds for which an address is cached, as in browsers, because ``getaddrinfo`` does not return the TTL."""
 
 MAX_NAMES = 10_000
-"""Names remembered; the one looked up first goes first."""
+"""Maximum number of cached names. The oldest lookup is dropped first."""
 
 LOOKUP_TIMEOUT = 10.0
-"""Seconds that a lookup may take before its host counts as one without an address: a callback waits for it."""
+"""Maximum seconds of a lookup, after which the host counts as having no address, because a callback waits for it."""
 
 MAX_HOSTS = 100_000
-"""Hosts whose addresses a crawl remembers."""
+"""Maximum number of hosts whose addresses a crawl remembers."""
 
 MIN_LIFETIME = 1.0
-"""Seconds that a name server's answer lasts at least: some servers say 0."""
+"""Minimum lifetime of a DNS response in seconds, because some servers send 0."""
 
-_FAMILIES = {"AAAA": socket.AF_INET6, "A": socket.AF_INET}  # IPv6 goes first (RFC 8305, 4)
+_FAMILIES = {"AAAA": socket.AF_INET6, "A": socket.AF_INET}  # IPv6 comes first (RFC 8305, 4)
 
 
 @attrs.frozen
@@ -67,7 +67,7 @@ class Address:
 
     Attributes:
         family: ``socket.AF_INET``, ``socket.AF_INET6`` or ``socket.AF_UNIX``.
-        sockaddr: The address as the socket module has it for this family.
+        sockaddr: The address in the form of the socket module for this family.
     """
 
     family: int
@@ -78,7 +78,7 @@ class AddressList(list[Address]):
     """Addresses with a known lifetime.
 
     Attributes:
-        lifetime: Seconds that they last.
+        lifetime: Seconds for which they are valid.
     """
 
     def __init__(self, addresses: Iterable[Address], *, lifetime: float) -> None:
@@ -87,11 +87,11 @@ class AddressList(list[Address]):
 
 
 Resolve = Callable[[str, int], Awaitable[Sequence[Address]]]
-"""Looks up the addresses of a host and port, best first. Raises ``socket.gaierror`` when there is none."""
+"""Returns the addresses of a host and port, best first. Raises ``socket.gaierror`` if there are none."""
 
 
 def literal_address(host: str, port: int) -> Address | None:
-    """Return the address that ``host`` is itself; None if it is a name."""
+    """Return ``host`` as an address; None if it is a name."""
     try:
         version = ip_address(host).version
     except ValueError:
@@ -100,14 +100,14 @@ def literal_address(host: str, port: int) -> Address | None:
 
 
 def _getaddrinfo(host: str, port: int) -> list[Address]:
-    # Bytes, so that Python's own IDNA (2003) does not touch a host that is in ASCII form already.
+    # Pass bytes, so that Python's own IDNA (2003) does not change a host in ASCII form.
     found = socket.getaddrinfo(host.encode("ascii"), port, type=socket.SOCK_STREAM)
     return [Address(family, sockaddr) for family, _, _, _, sockaddr in found]
 
 
 @attrs.define
 class _ThreadLookup:
-    """One call of ``getaddrinfo``, in its thread."""
+    """One call of ``getaddrinfo`` in a thread."""
 
     host: str
     port: int
@@ -122,13 +122,13 @@ class _ThreadLookup:
 
 
 class ThreadResolver:
-    """Looks names up as the system does, through the seam for blocking work. Addresses need no lookup.
+    """Looks up names with the system, as blocking work. Addresses need no lookup.
 
-    A lookup that was given up and still hangs is not made twice: its name has no address until it ends, so that no
-    name takes more than one thread.
+    While an abandoned lookup still hangs, its name has no address and is not looked up again, so that no name takes
+    more than one thread.
 
     Args:
-        blocking: Runs the lookups; None: in threads of their own.
+        blocking: Runs the lookups; None to run each in its own thread.
     """
 
     def __init__(self, blocking: Blocking | None = None) -> None:
@@ -136,10 +136,10 @@ class ThreadResolver:
         self._left: dict[str, _ThreadLookup] = {}
 
     async def __call__(self, host: str, port: int) -> Sequence[Address]:
-        """Look ``host`` up. Cancelling leaves the lookup to its thread. Always a checkpoint.
+        """Look up ``host``. Cancelling abandons the lookup in its thread. Always a checkpoint.
 
         Raises:
-            OSError: ``socket.gaierror``: the name has no address, or no name server has told yet.
+            OSError: ``socket.gaierror`` if the name has no address, or an earlier lookup of it has not ended.
         """
         literal = literal_address(host, port)
         if literal is not None:
@@ -159,7 +159,7 @@ class ThreadResolver:
         return list(dict.fromkeys(found))
 
     def _leave(self, lookup: _ThreadLookup) -> None:
-        """Remember a lookup that goes on though its caller has given up."""
+        """Remember a lookup that still runs although its caller has given up."""
         if len(self._left) >= MAX_LEFT:
             self._left = {host: each for host, each in self._left.items() if each.is_running}
         self._left[lookup.host] = lookup
@@ -172,15 +172,15 @@ class _ActiveLookup:
 
 
 class ResolverCache:
-    """Calls ``resolve`` once for each name and lifetime, however many tasks wait for the answer.
+    """Calls ``resolve`` once for each name and lifetime, even if several tasks wait for the result.
 
-    A failure is raised in all tasks that wait for it, and not remembered. When the task that asks is cancelled, one of
-    those that wait asks again.
+    A failure is raised in all waiting tasks, and not cached. If the task that runs the lookup is cancelled, one of the
+    waiting tasks repeats it.
 
     Args:
-        resolve: Looks names up.
-        lifetime: Seconds that an answer is believed; None: the answer's own lifetime, or ``LIFETIME``.
-        max_names: Names remembered.
+        resolve: Looks up names.
+        lifetime: Seconds for which a result is cached; None for its own lifetime, or ``LIFETIME``.
+        max_names: Maximum number of cached names.
     """
 
     def __init__(self, resolve: Resolve, *, lifetime: float | None = None, max_names: int = MAX_NAMES) -> None:
@@ -194,7 +194,7 @@ class ResolverCache:
         """Return the addresses of ``host``. Always a checkpoint.
 
         Raises:
-            OSError: ``socket.gaierror``: the name has no address.
+            OSError: ``socket.gaierror`` if the name has no address.
         """
         await trio.lowlevel.checkpoint()
         key = host, port
@@ -210,7 +210,7 @@ class ResolverCache:
                 raise type(pending.error)(*pending.error.args) from pending.error
 
     def forget(self, host: str, port: int) -> None:
-        """Look ``host`` up anew next time: nothing answers at the known addresses."""
+        """Drop ``host`` from the cache, because no connection to its known addresses succeeds."""
         self._known.pop((host, port), None)
 
     async def _ask(self, key: tuple[str, int]) -> Sequence[Address]:
@@ -223,7 +223,7 @@ class ResolverCache:
         finally:
             del self._pending[key]
             pending.done.set()
-        # Put in anew at the end, so that the oldest answers are forgotten first.
+        # Insert it at the end, so that the oldest results are dropped first.
         self._known.pop(key, None)
         if len(self._known) >= self._max_names:
             del self._known[next(iter(self._known))]
@@ -235,12 +235,12 @@ class ResolverCache:
 
 
 class CrawlResolver:
-    """The addresses of hosts, looked up once each and kept: a host does not move while a crawl runs.
+    """The addresses of hosts, each looked up once, so that a host keeps its addresses during a crawl.
 
-    Itself a resolver for transports. A failure is not remembered.
+    Also a resolver for transports. A failure is not cached.
 
     Args:
-        resolve: Looks names up.
+        resolve: Looks up names.
     """
 
     __slots__ = ("_resolve",)
@@ -252,19 +252,19 @@ class CrawlResolver:
         """Return the addresses of ``host``, best first. Always a checkpoint.
 
         Raises:
-            OSError: ``socket.gaierror``: the name has no address.
+            OSError: ``socket.gaierror`` if the name has no address.
         """
-        # Without its port, so that a host is looked up once for all of them.
+        # Omit the port, so that a host is looked up once for all ports.
         found = await self._resolve(host, 0)
         return [attrs.evolve(each, sockaddr=(each.sockaddr[0], port, *each.sockaddr[2:])) for each in found]
 
     async def address_of(self, host: str) -> str | None:
-        """Return the address that is tried first for ``host``; None if it has none within ``LOOKUP_TIMEOUT``.
+        """Return the first address of ``host``; None if the lookup finds none within ``LOOKUP_TIMEOUT``.
 
         Always a checkpoint.
 
         Args:
-            host: A name or address, with or without a port, as throttling scopes are written: ``[::1]:8080``.
+            host: A name or address, with or without a port, in the form of throttling scopes: ``[::1]:8080``.
         """
         with trio.move_on_after(LOOKUP_TIMEOUT):
             try:
@@ -283,17 +283,17 @@ def _bare(scope: str) -> str:
 
 
 class DnsResolver:
-    """Asks the system's name servers by dnspython, without threads; their answers last as long as they say.
+    """Queries the system's name servers with dnspython, without threads, and uses the TTL of their responses.
 
-    Cancelling ends a lookup. Names without a dot (``localhost``, those of the own network) are looked up as the system
-    does; the system's file of hosts is not read for others.
+    Cancelling ends a lookup. Names without a dot (``localhost``, local names) are looked up by the system. For other
+    names, the system's hosts file is not read.
 
     Args:
-        system: Looks up names without a dot; None: in threads.
-        resolver: dnspython's resolver; None: one for the system's name servers.
+        system: Looks up names without a dot; None for the system's lookup in threads.
+        resolver: dnspython's resolver; None for a resolver with the system's name servers.
 
     Raises:
-        SettingsError: dnspython is not installed, or the system names no name server.
+        SettingsError: If dnspython is not installed, or the system has no name server configured.
     """
 
     def __init__(self, system: Resolve | None = None, resolver: dns.asyncresolver.Resolver | None = None) -> None:
@@ -313,7 +313,7 @@ class DnsResolver:
         """Return the addresses of ``host`` with their lifetime. Always a checkpoint.
 
         Raises:
-            OSError: ``socket.gaierror``: the name has no address, or no name server has told.
+            OSError: ``socket.gaierror`` if the name has no address, or no name server has responded.
         """
         literal = literal_address(host, port)
         if literal is not None:
@@ -336,7 +336,7 @@ class DnsResolver:
         import dns.name  # noqa: PLC0415
 
         try:
-            name = dns.name.from_text(host)  # a name with its root: no search in the own domain
+            name = dns.name.from_text(host)  # an absolute name, so that local search domains are not used
             return await self._resolver.resolve(name, record, raise_on_no_answer=False)
         except dns.exception.DNSException as error:
             return error
@@ -345,11 +345,11 @@ class DnsResolver:
 def _addresses(
     host: str, port: int, answers: dict[str, dns.resolver.Answer | dns.exception.DNSException]
 ) -> AddressList:
-    """Return the addresses of both answers, with the shorter lifetime.
+    """Return the addresses of both responses, with the shorter lifetime.
 
     Raises:
-        socket.gaierror: There is none: ``EAI_NONAME`` if a server has said that there is none or can't be one,
-            ``EAI_AGAIN`` if no server has answered.
+        socket.gaierror: If there are none: ``EAI_NONAME`` if a server has reported that or the name is invalid,
+            ``EAI_AGAIN`` if no server has responded.
     """
     import dns.exception  # noqa: PLC0415
     import dns.resolver  # noqa: PLC0415

@@ -1,6 +1,6 @@
-"""The choice of a transport for each request: our own HTTP/1.1, or httpcore's for proxies and HTTP/2.
+"""The choice of a transport for each request: our own HTTP/1.1, or httpcore for proxies and HTTP/2.
 
-Imported by the package alone: it is above both of its transports.
+Only the package imports this module, because it is above both transports.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ __all__ = ["TransportRouter"]
 
 
 class TransportRouter:
-    """Sends requests over our own HTTP/1.1, and those through proxies or over HTTP/2 over httpcore.
+    """Sends requests with our own HTTP/1.1, or with httpcore if they use a proxy or HTTP/2.
 
     A request has a proxy if ``request.meta["proxy"]`` names one. HTTP/2 is offered to ``https`` servers with
     ``HTTP2_ENABLED``.
 
     Args:
-        settings: Limits, and ``HTTP2_ENABLED``.
-        resolve: Looks names up; None: the system does, in threads.
-        ssl_context: Decides what servers are trusted; None: those that certifi trusts, or ``SSL_CERT_FILE`` names.
-        guard: Says which addresses may be connected to; None: all.
-        keeps_received: Outcomes have the bytes that came (:attr:`trawl.http.Outcome.received`), for an archive.
+        settings: Timeouts, limits and ``HTTP2_ENABLED``.
+        resolve: Looks up names; None for the system's lookup in threads.
+        ssl_context: Decides which servers are trusted; None for the certificates of certifi or ``SSL_CERT_FILE``.
+        guard: Decides to which addresses the crawl may connect; None for all.
+        keeps_received: Whether outcomes have the received bytes (:attr:`trawl.http.Outcome.received`), for an archive.
 
     Raises:
-        SettingsError: HTTP/2 is enabled and its package is not installed; or this machine does not have the address of
+        SettingsError: If HTTP/2 is enabled but its package is not installed, or this machine does not have the address
             ``DOWNLOAD_BIND_ADDRESS``.
     """
 
@@ -63,16 +63,16 @@ class TransportRouter:
         self._other: HttpxTransport | None = None
 
     def send(self, request: Request, on_sent: OnSent) -> Coroutine[Any, Any, Outcome]:
-        """Send ``request`` once and read the whole response; a failure is the outcome's error.
+        """Send ``request`` once and read the whole response. A failure is the outcome's error.
 
         Cancelling drops the connection. Always a checkpoint.
         """
         if request.meta_get("proxy") or (self._settings.http2_enabled and request.url.startswith("https:")):
             return self._httpxs().send(request, on_sent)
-        return self._own.send(request, on_sent)  # no coroutine of its own: this is every page
+        return self._own.send(request, on_sent)  # adds no coroutine, because this runs for every page
 
     async def aclose(self) -> None:
-        """Close every connection. Safe to call twice; does not wait for the peers."""
+        """Close all connections. Safe to call twice. Does not wait for the peers."""
         if self._other is not None:
             await self._other.aclose()
         await self._own.aclose()

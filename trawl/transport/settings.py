@@ -1,4 +1,4 @@
-"""The settings of transports, and the address of this machine that connections come from."""
+"""The settings of transports, and the local address of connections."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _MAX_PORT = 65_535
 
 @attrs.frozen
 class BindAddress:
-    """The address of this machine that connections come from.
+    """The local address of connections.
 
     Attributes:
-        host: An address of this machine.
-        port: The port that each connection comes from; 0: any free port.
+        host: An IP address of this machine.
+        port: The local port of each connection; 0 for any free port.
     """
 
     host: str
@@ -33,10 +33,10 @@ class BindAddress:
 
     @classmethod
     def of(cls, value: object) -> BindAddress:
-        """Read an address, or an address and a port, as ``DOWNLOAD_BIND_ADDRESS`` and ``bindaddress`` have them.
+        """Parse an address, or an address and a port, as in ``DOWNLOAD_BIND_ADDRESS`` and ``bindaddress``.
 
         Raises:
-            ValueError: It is neither. A name is not looked up: it may have several addresses.
+            ValueError: If it is neither. Names are not looked up, because they may have several addresses.
         """
         host, port = value if isinstance(value, tuple | list) and len(value) == 2 else (value, 0)
         try:
@@ -51,10 +51,10 @@ class BindAddress:
 
     @classmethod
     def for_request(cls, request: Request) -> BindAddress | None:
-        """Return the address that ``bindaddress`` in the meta of ``request`` names; None if it names none.
+        """Return the address in the request's meta ``bindaddress``; None if there is none.
 
         Raises:
-            RequestInvalid: It is not an address.
+            RequestInvalid: If it is not an address.
         """
         value = request.meta_get("bindaddress")
         if not value:
@@ -68,7 +68,7 @@ class BindAddress:
         """Check that this machine has the address, by binding a socket to it for a moment.
 
         Raises:
-            SettingsError: It does not, so that no connection could be made.
+            SettingsError: If it does not, so that no connection could be opened.
         """
         family = socket.AF_INET6 if ip_address(self.host).version == 6 else socket.AF_INET
         name = "DOWNLOAD_BIND_ADDRESS"
@@ -185,5 +185,5 @@ class TransportSettings(Struct, frozen=True, kw_only=True, rename="upper"):
 
     @property
     def bind_address(self) -> BindAddress | None:
-        """The address that connections come from; None: the system chooses."""
+        """Local address of connections; None if the system chooses."""
         return None if self.download_bind_address is None else BindAddress.of(self.download_bind_address)

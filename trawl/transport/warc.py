@@ -1,17 +1,16 @@
-"""The traffic of a crawl as WARC files (ISO 28500, WARC 1.1): a request and a response record for each answer.
+"""The traffic of a crawl as WARC files (ISO 28500, WARC 1.1): a request and a response record for each response.
 
-A response is stored as it came, to the byte: status line, fields, and the body with its chunks and compressed
-(ISO 28500, 6.3). Where that is not known the fields that describe how a body was sent are stored under
-``X-Archive-Orig-`` names, as other archivers do, so that a program that replays the file reads fields that fit the
-body: a large body that went to a file, and is copied from there, decompressed; and the chunks of a response that came
-through a proxy. A response over HTTP/2 gets the status line that HTTP/1.1 would have given it.
-Credentials (``Authorization``, ``Proxy-Authorization``,
-``Cookie``) are left out of the records of requests.
+A response is stored exactly as received: status line, headers, and the body with its chunked framing and compression
+(ISO 28500, 6.3). If these bytes are unknown, the headers on how the body was sent are stored under ``X-Archive-Orig-``
+names, as in other archivers, so that a program that replays the file reads headers that match the body. This applies to
+a large body that is copied, decompressed, from a file, and to a chunked response through a proxy. A response over
+HTTP/2 gets the status line of HTTP/1.1. Credentials (``Authorization``, ``Proxy-Authorization``, ``Cookie``) are left
+out of the records of requests.
 
-Sends that end at the same time are written together, in one piece of blocking work, before their slots are given back:
-a slow disk slows the crawl, and nothing gathers in memory.
+Exchanges that end at the same time are written together, in one blocking call, before their slots are released. So a
+slow disk slows the crawl, and records do not pile up in memory.
 
-Imported by the run alone, which puts it around any transport.
+Only the run imports this module, and wraps any transport with it.
 """
 
 from __future__ import annotations
@@ -39,10 +38,10 @@ from trawl.transport.base import OnSent, Transport
 __all__ = ["ARCHIVE_CLOSE_GRACE", "WarcEntry", "WarcTransport", "WarcWriter", "open_archive"]
 
 ARCHIVE_CLOSE_GRACE = 5.0
-"""Seconds that a crawl at its end gives the last records."""
+"""Maximum seconds for writing the last records when a crawl ends."""
 
 _SECRET_FIELDS = frozenset({b"authorization", b"cookie", b"proxy-authorization"})
-_CAUSES = {"truncated": "length", "dataloss": "disconnect"}  # of WARC-Truncated (ISO 28500, 5.13)
+_CAUSES = {"truncated": "length", "dataloss": "disconnect"}  # values of WARC-Truncated (ISO 28500, 5.13)
 _WIRE_FIELD = re.compile(rb"^(?=(?:content-encoding|content-length|transfer-encoding):)", re.IGNORECASE | re.MULTILINE)
 
 logger: logging.Logger = logging.getLogger("trawl.transport")
@@ -56,7 +55,7 @@ class WarcEntry:
         request: The request as it was sent.
         response: The response as it was read.
         ended_utc: Wall time at which the response had been read.
-        received: Head and body of the response as they came; None: not known. The body is None if it went to a file.
+        received: Head and body of the response as received; None if unknown. The body is None if it went to a file.
     """
 
     request: Request
@@ -66,24 +65,24 @@ class WarcEntry:
 
 
 class _Head:
-    """A head as warcio writes it; its own ``StatusAndHeaders`` percent-encodes what is not ASCII."""
+    """A head for warcio, whose own ``StatusAndHeaders`` percent-encodes non-ASCII characters."""
 
     def __init__(self, head: bytes) -> None:
         self.headers_buff = head
 
     def compute_headers_buffer(self, header_filter: object = None) -> None:
-        """Do nothing: the bytes are there."""
+        """Do nothing, because the bytes exist already."""
 
 
 class WarcWriter:
     """Writes numbered WARC files. All methods block."""
 
     def __init__(self, path: str, max_bytes: int) -> None:
-        """Write to files named after ``path``; a new one is begun when the last one has ``max_bytes``.
+        """Write to files named after ``path``, and start a new one when the last one has ``max_bytes``.
 
         Raises:
-            SettingsError: warcio is not installed, or the path does not end as it should.
-            OSError: The first file can't be made.
+            SettingsError: If warcio is not installed, or the path does not end in .warc or .warc.gz.
+            OSError: If the first file can't be created.
         """
         try:
             from warcio.warcwriter import WARCWriter  # type: ignore[import-untyped]  # noqa: PLC0415
@@ -104,10 +103,10 @@ class WarcWriter:
         self._begin()
 
     def write(self, entries: Sequence[WarcEntry]) -> None:
-        """Write the records of ``entries`` and flush them; an entry whose body was removed is skipped.
+        """Write the records of ``entries`` and flush them. An entry whose body was removed is skipped.
 
         Raises:
-            OSError: The disk is full or broken; the file is cut back to its last whole record.
+            OSError: If the disk is full or broken. The file is cut back to its last whole record.
         """
         for entry in entries:
             response, received = entry.response, entry.received
@@ -116,7 +115,7 @@ class WarcWriter:
                     body: BinaryIO = io.BytesIO(received[1])
                 else:
                     body = response.open() if isinstance(response, FileResponse) else io.BytesIO(response.body)
-            except ValueError:  # the request for the file was cancelled meanwhile
+            except ValueError:  # the file was removed because its request was cancelled
                 logger.debug("%r is not archived: its file was removed", response)
                 continue
             with body:
@@ -140,12 +139,12 @@ class WarcWriter:
             raise
 
     def _begin(self) -> None:
-        """Begin the next file whose name is free: existing files are never changed."""
+        """Start the next file with a free name. Existing files are never changed."""
         Path(self._base).parent.mkdir(parents=True, exist_ok=True)
         while True:
             self._number += 1
             path = f"{self._base}-{self._number:05d}{self._ending}"
-            try:  # for its owner alone: pages may be seen only after a login
+            try:  # readable only by its owner, because pages may need a login
                 opened = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o600)
             except FileExistsError:
                 continue
@@ -176,7 +175,7 @@ class WarcWriter:
             head = received[0]
         if received is None or received[1] is None:
             head, renamed = _WIRE_FIELD.subn(b"X-Archive-Orig-", head)
-            if renamed:  # else a reader takes the rest of the record, as it should
+            if renamed:  # otherwise a reader takes the rest of the record, which is right
                 head = b"%sContent-Length: %d\r\n\r\n" % (head[:-2], body.seek(0, io.SEEK_END))
         return self._record("response", entry, head, body)
 
@@ -207,7 +206,7 @@ class WarcTransport:
     def __init__(
         self, transport: Transport, files: WarcWriter, blocking: Blocking, now_utc: Callable[[], datetime]
     ) -> None:
-        """Write the traffic of ``transport``; ``now_utc`` returns the wall time."""
+        """Write the traffic of ``transport``. ``now_utc`` returns the wall time."""
         self._transport = transport
         self._files = files
         self._blocking = blocking
@@ -217,9 +216,9 @@ class WarcTransport:
         self._is_broken = False
 
     async def send(self, request: Request, on_sent: OnSent) -> Outcome:
-        """Send ``request``; return when the response is written. A checkpoint."""
+        """Send ``request``, and return when its response is written. A checkpoint."""
         outcome = await self._transport.send(request, on_sent)
-        received, outcome.received = outcome.received, None  # kept no longer than until it is written
+        received, outcome.received = outcome.received, None  # keep it only until it is written
         if outcome.response is not None and not self._is_broken:
             self._pending.append(WarcEntry(outcome.request, outcome.response, self._now_utc(), received))
             await self._write()
@@ -239,7 +238,8 @@ class WarcTransport:
             try:
                 await self._blocking.run(self._files.write, entries)
             except trio.Cancelled:
-                self._pending[:0] = entries  # it was cancelled before it began: a thread that writes is waited for
+                # Cancelled before the write started, because a running write is not cancelled.
+                self._pending[:0] = entries
                 raise
             except OSError as error:
                 self._is_broken = True
@@ -250,19 +250,19 @@ class WarcTransport:
 async def open_archive(
     path: str, max_bytes: int, *, blocking: Blocking, now_utc: Callable[[], datetime]
 ) -> AsyncGenerator[Callable[[Transport], Transport], None]:
-    """Give a function that wraps a transport in a :class:`WarcTransport`; with an empty ``path``, in nothing.
+    """Provide a function that wraps a transport in a :class:`WarcTransport`. With an empty ``path`` it does nothing.
 
-    Leaving closes the file.
+    Leaving the block closes the file.
 
     Args:
         path: ``crawl.warc.gz`` for the files ``crawl-00001.warc.gz`` and so on.
-        max_bytes: Size of a file at which the next one is begun.
+        max_bytes: Size in bytes at which the next file is started.
         blocking: Runs the writing.
         now_utc: Returns the wall time.
 
     Raises:
-        SettingsError: warcio is not installed, or the path does not end as it should.
-        UsageError: The file can't be made.
+        SettingsError: If warcio is not installed, or the path does not end in .warc or .warc.gz.
+        UsageError: If the file can't be created.
     """
     if not path:
         yield lambda transport: transport

@@ -1,9 +1,9 @@
-"""One connection with its time limits, and the responses read from it, one after another.
+"""One connection with its timeouts, and the responses read from it, one after another.
 
-Theory of operation of :class:`RequestDeadline`: a request has one limit for the whole and one for each thing it waits
-for. A cancel scope for each would cost more than reading a small page; moving a deadline costs a third of a scope. So
-there is one scope, its deadline is the earlier one of the two limits, and when it has passed the phase tells which
-limit it was. The scope is entered at the first wait: a request that is answered without waiting needs no limit.
+Theory of operation of :class:`RequestDeadline`: a request has one timeout for the whole and one for each phase. A
+cancel scope for each would cost more than reading a small page, while moving a deadline costs a third of a scope. So
+there is one scope, whose deadline is the earlier of the two. When it has passed, the phase shows which timeout it was.
+The scope is entered at the first wait, because a request that completes without waiting needs no timeout.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from trawl.transport.settings import TransportSettings
 __all__ = ["Connect", "Connection", "RequestDeadline", "read_response"]
 
 Connect = Callable[[Origin], Awaitable[NetworkStream]]
-"""Opens a connection. Raises ``ConnectFailed``; cancelling closes what was opened."""
+"""Opens a connection. Raises ``ConnectFailed``. Cancelling closes all opened sockets."""
 
 CONNECTING, SENDING, READING = range(3)
 
 EXPECT_WAIT = 1.0
-"""Seconds that a request with ``Expect: 100-continue`` waits for the server's answer before it sends its body."""
+"""Seconds that a request with ``Expect: 100-continue`` waits for the server before it sends its body."""
 
 
 class RequestDeadline:
-    """The time limits of one request; enter it once, around the whole request. Hot: mutable."""
+    """The timeouts of one request. Enter it once, around the whole request. Mutable, because it is a hot path."""
 
     __slots__ = ("_connect", "_deadline", "_ends_at", "_limit", "_phase", "_read", "_scope")
 
@@ -65,10 +65,10 @@ class RequestDeadline:
         return self._scope is not None and bool(self._scope.__exit__(kind, error, trace))
 
     def start(self) -> None:
-        """Enforce the limits from now on: the request is about to wait.
+        """Enforce the timeouts from now on, because the request is about to wait.
 
-        Cancel scopes are left in the reverse order in which they were entered, so don't call this inside another scope
-        or nursery of the request's own.
+        Cancel scopes must be exited in the reverse order in which they were entered, so don't call this inside another
+        scope or nursery that the request has entered.
         """
         if self._scope is None:
             self._scope = trio.CancelScope(deadline=min(self._ends_at, self._deadline))
@@ -76,34 +76,34 @@ class RequestDeadline:
 
     @property
     def has_passed(self) -> bool:
-        """True if a limit has passed and ended the request; :meth:`error` says which."""
+        """True if a timeout has passed and ended the request. :meth:`error` names it."""
         return self._scope is not None and self._scope.cancelled_caught
 
     def connecting(self, now: float) -> None:
-        """Start the limit for connecting at ``now``."""
+        """Start the timeout for connecting at ``now``."""
         self._phase = CONNECTING
         self._move(now + self._connect)
 
     def sending(self, now: float) -> None:
-        """Start the limit for the server to accept something at ``now``."""
+        """Start the timeout for the server to accept bytes at ``now``."""
         self._phase = SENDING
         self._move(now + self._read)
 
     def reading(self, now: float) -> None:
-        """Start the limit for the server to send something at ``now``."""
+        """Start the timeout for the server to send bytes at ``now``."""
         self._phase = READING
         self._move(now + self._read)
 
     def writing(self) -> None:
-        """Keep only the limit for the whole: writing down what has come is not the server's time."""
+        """Enforce only the timeout of the whole request, because storing received bytes is not the server's time."""
         self._move(inf)
 
     def still_reading(self) -> None:
-        """Go on to reading without a new deadline: little has been sent, so only the error's words would differ."""
+        """Switch to reading without a new deadline. Little was sent, so only the error message would differ."""
         self._phase = READING
 
     def put_off(self, seconds: float) -> None:
-        """Put every limit off: the request is about to wait for its turn at the wire."""
+        """Extend all timeouts, because the request is about to wait for its turn to be sent."""
         self._ends_at += seconds
         self._move(self._deadline + seconds)
 
@@ -113,7 +113,7 @@ class RequestDeadline:
             self._scope.deadline = min(self._ends_at, deadline)
 
     def error(self) -> DownloadError:
-        """Return the error for the limit that has passed."""
+        """Return the error for the timeout that has passed."""
         if self._deadline >= self._ends_at:
             return DownloadTimeout(f"not done within {self._limit:g} s")
         if self._phase == CONNECTING:
@@ -124,16 +124,16 @@ class RequestDeadline:
 
 
 class Connection:
-    """A stream to a server with the parser of its responses. Hot: mutable.
+    """A stream to a server with the parser of its responses. Mutable, because it is a hot path.
 
     Attributes:
-        wire: The bytes to and from the server.
+        wire: The byte stream to and from the server.
         parser: Reads the current response.
-        requests: Requests sent so far, the current one included.
-        idle_since: Instant on the run clock at which it became idle.
-        received: The bytes of the current response so far, for an archive; None: there is no archive.
-        broken: The system's error when it accepted no more of the request. The server may have answered all the same: a
-            server that refuses a body answers and closes while the body is still sent.
+        requests: Number of requests sent so far, including the current one.
+        idle_since: Event loop time, in seconds, at which it became idle.
+        received: The bytes of the current response so far, for an archive; None without an archive.
+        broken: The system error when sending the request failed; None if it has not. The server may still have
+            responded, because a server that refuses a body responds and closes while the body is being sent.
     """
 
     __slots__ = ("broken", "idle_since", "parser", "received", "requests", "wire")
@@ -147,7 +147,7 @@ class Connection:
         self.received: bytearray | None = None
 
     def ask_nowait(self, data: bytes, *, is_head: bool = False) -> int:
-        """Send the beginning of a request and forget the last response. Returns the number of bytes sent."""
+        """Forget the last response, send the start of a request, and return the number of bytes sent."""
         self.requests += 1
         if self.received is not None:
             self.received.clear()
@@ -155,7 +155,7 @@ class Connection:
         try:
             return self.wire.send_nowait(data)
         except OSError as error:
-            # As if all of it had been sent: an answer that came before the server closed is still read.
+            # Act as if all bytes were sent, so that a response that came before the server closed is still read.
             self.broken = error
             return len(data)
 
@@ -170,12 +170,12 @@ class Connection:
         """Wait for the next bytes of the response and parse them. Always a checkpoint.
 
         Args:
-            deadline: Started before this waits.
+            deadline: The timeouts to start before this waits.
 
         Raises:
-            ResponseBroken: They are not a response, or it ended early.
-            ConnectionClosedError: The connection broke or ended before the first byte of the response.
-            OSError: The connection broke.
+            ResponseBroken: If they are not a response, or it ended early.
+            ConnectionClosedError: If the connection broke or ended before the first byte of the response.
+            OSError: If the connection broke.
         """
         wire, parser = self.wire, self.parser
         try:
@@ -185,7 +185,7 @@ class Connection:
                     deadline.start()
                 data = await wire.receive()
         except OSError as error:
-            # Within a response it is that which broke; before the first byte the request may go again.
+            # An error within a response breaks the response. Before its first byte, the request may be sent again.
             if parser.has_started:
                 raise
             raise ConnectionClosedError(f"the connection broke: {words_of(self.broken or error)}") from error
@@ -197,7 +197,7 @@ class Connection:
             parser.end()
 
     async def receive_word(self) -> None:
-        """Wait, at most ``EXPECT_WAIT``, until the server asks for the body or answers without it (RFC 9110, 10.1.1).
+        """Wait at most ``EXPECT_WAIT`` until the server invites the body or sends a final response (RFC 9110, 10.1.1).
 
         Raises the errors of :meth:`receive`.
         """
@@ -207,17 +207,17 @@ class Connection:
                 await self.receive()
 
     def keep_head(self) -> None:
-        """Forget the body of what was received: it goes to a file."""
+        """Forget the received bytes of the body, because it goes to a file."""
         if self.received:
             end, _ = end_of_head(bytes(self.received))
             del self.received[end:]
 
     def message(self, *, is_in_file: bool) -> tuple[bytes, bytes | None] | None:
-        """Take out the response as it came, without interim ones before it and what came behind it; None: not kept."""
+        """Return and remove the response as received, without interim responses and later bytes; None if not kept."""
         if self.received is None:
             return None
         parser, whole = self.parser, bytes(self.received)
-        self.received.clear()  # a connection may be idle for long
+        self.received.clear()  # free the memory, because the connection may be idle for a long time
         end, start = end_of_head(whole)
         body = whole[end:]
         if parser.has_extra_data and (parser.length is not None or not parser.has_body):
@@ -226,7 +226,7 @@ class Connection:
 
     @property
     def is_reusable(self) -> bool:
-        """True if the next request may use it: the response is whole, and nothing else came."""
+        """True if the next request may use it, because the response is complete and no other bytes came."""
         parser = self.parser
         return parser.is_complete and parser.is_keepable and not parser.has_extra_data and self.broken is None
 
@@ -234,7 +234,7 @@ class Connection:
         """Close the connection at once. Safe to call twice.
 
         Args:
-            is_cut: Whatever of a request is not sent yet is never sent.
+            is_cut: Whether to discard the unsent part of a request.
         """
         self.wire.close(is_cut=is_cut)
         self.parser.close()
@@ -246,12 +246,12 @@ _BODILESS = frozenset({204, 304})  # RFC 9112, 6.3, rule 1
 async def read_response(
     connection: Connection, outcome: Outcome, limits: ResponseLimits, deadline: RequestDeadline
 ) -> Response:
-    """Read the response to the request just sent, noting when its headers and its end came. Cancelling loses it.
+    """Read the response to the request just sent, and record the times of its headers and its end. Cancelling loses it.
 
     Raises:
-        DownloadError: It is broken, or larger than the limit.
-        ConnectionClosedError: The server closed the connection instead.
-        OSError: The connection broke.
+        DownloadError: If it is broken, or larger than the limit.
+        ConnectionClosedError: If the server closed the connection instead.
+        OSError: If the connection broke.
     """
     parser = connection.parser
     broken = await _read_head(connection, deadline)
@@ -260,7 +260,7 @@ async def read_response(
         raise broken
     flags: Sequence[str] = ()
     make: Callable[..., Response] = Response
-    # Most pages come whole with their headers, and need nothing that collects or limits a body.
+    # Most pages arrive complete with their headers, and need no object that collects or limits a body.
     whole = b"".join(parser.take()) if parser.is_complete else b""
     if not parser.is_complete or parser.has_extra_data or len(whole) > limits.plain_bytes or _is_coded(parser, limits):
         sink = sink_for(outcome.request, parser.status)
@@ -300,12 +300,12 @@ async def _read_body(
     broken: DownloadError | None,
     writer: SinkWriter | None = None,
 ) -> tuple[bytes, Sequence[str]]:
-    """Read a body that has not come with the headers, or has to be checked; return it with the response's flags.
+    """Read a body that did not arrive with the headers or must be checked, and return it with the response's flags.
 
-    With ``writer`` only the part that was not written is returned.
+    With ``writer``, return only the part that was not written.
     """
     parser = connection.parser
-    # Of HEAD and 304 it is the length that GET would have had (RFC 9110, 8.6).
+    # For HEAD and 304 it is the length that a GET would have had (RFC 9110, 8.6).
     length = parser.length if request.method != "HEAD" and parser.status not in _BODILESS else None
     body = limits.body(parser.headers.getlist("content-encoding"), length)
     loss: DownloadError | None
@@ -323,7 +323,7 @@ async def _read_body(
 
 
 async def _read_head(connection: Connection, deadline: RequestDeadline) -> DownloadError | None:
-    """Read the headers; return the error of the part of the body that came in the same read, if there is one."""
+    """Read the headers, and return the error in the part of the body from the same read, if there is one."""
     parser = connection.parser
     try:
         if not parser.has_head:
@@ -346,7 +346,7 @@ async def _read_rest(
     broken: DownloadError | None,
     writer: SinkWriter | None,
 ) -> DownloadError | None:
-    """Read the body to its end; return the error at its end if the limits allow one."""
+    """Read the body to its end, and return the error at its end if the limits allow one."""
     parser = connection.parser
     while broken is None and not parser.is_complete:
         deadline.reading(trio.current_time())
@@ -364,7 +364,7 @@ async def _read_rest(
 
 
 async def _take(body: Body, piece: bytes, deadline: RequestDeadline, writer: SinkWriter | None) -> None:
-    """Take a piece of a body. Writing or decompressing it is not the server's time."""
+    """Process a chunk of a body. Writing or decompressing it is not the server's time."""
     if writer is not None or body.is_compressed:
         deadline.writing()
         deadline.start()

@@ -1,4 +1,4 @@
-"""A request as HTTP/1.1 writes it: its target and the fields before its body (RFC 9112, 3 and 5)."""
+"""A request in the form of HTTP/1.1: its target and the headers before its body (RFC 9112, 3 and 5)."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ class ParsedUrl:
     Attributes:
         scheme: ``"http"`` or ``"https"``.
         host: The host, without brackets.
-        port: The port; always known.
+        port: The port. Always known.
         authority: The value of ``Host``: the host, with the port unless it is the scheme's default.
         path: The path and query, in ASCII.
-        user_info: The part before the ``@``; empty if there is none.
+        user_info: The part before the ``@``; "" if there is none.
     """
 
     scheme: str
@@ -47,7 +47,7 @@ class ParsedUrl:
 
     @classmethod
     def of(cls, url: str) -> ParsedUrl:
-        """Take an ``http`` or ``https`` URL in normal form apart."""
+        """Parse an ``http`` or ``https`` URL in normal form."""
         scheme, _, rest = url.partition("#")[0].partition("://")
         authority, slash, path = rest.partition("/")
         user_info, _, authority = authority.rpartition("@")
@@ -59,13 +59,13 @@ class ParsedUrl:
 
 
 def wire_fields(request: Request, parsed: ParsedUrl, accept_encoding: str | None) -> list[tuple[bytes, bytes]]:
-    """Return the fields as they are sent: the request's own, with those that the connection needs.
+    """Return the headers to send: the request's own, and headers that the connection needs.
 
-    ``Host`` comes first (RFC 9110, 7.2). Lengths are set here: the request's own are left out. The URL's user info
-    becomes ``Authorization: Basic`` (RFC 7617) unless the request has a field of that name.
+    ``Host`` comes first (RFC 9110, 7.2). Lengths are set here, and the request's own are left out. The URL's user info
+    becomes ``Authorization: Basic`` (RFC 7617) unless the request has this header.
 
     Raises:
-        RequestInvalid: The request's own ``Host`` is not a host and port.
+        RequestInvalid: If the request's own ``Host`` is not a host and port.
     """
     headers = request.headers.copy()
     if accept_encoding is not None:
@@ -92,9 +92,9 @@ class Message:
     """A request ready to be sent.
 
     Attributes:
-        head: Everything before the body.
-        is_last: The request says that the connection is to be closed afterwards.
-        expects: The request says ``Expect: 100-continue`` (RFC 9110, 10.1.1).
+        head: All bytes before the body.
+        is_last: Whether the request asks the server to close the connection.
+        expects: Whether the request has ``Expect: 100-continue`` (RFC 9110, 10.1.1).
     """
 
     head: bytes
@@ -103,12 +103,12 @@ class Message:
 
 
 def message_of(request: Request, origin: Origin, defaults: Headers | None) -> Message:
-    """Return ``request`` as a message, as :func:`wire_fields` writes it, but faster.
+    """Return ``request`` as a message, with the headers of :func:`wire_fields`, but faster.
 
     Args:
         request: The request.
         origin: The origin of its URL.
-        defaults: Fields that are added unless the request has them or refuses them.
+        defaults: Headers to add unless the request has or disables them.
     """
     parsed = origin.parsed
     headers = request.headers
@@ -123,7 +123,7 @@ def message_of(request: Request, origin: Origin, defaults: Headers | None) -> Me
         head = f"{request.method} {path or '/'} HTTP/1.1\r\nHost: {parsed.authority}\r\n{fields}{length}\r\n".encode(
             "latin-1"
         )
-    # A field that holds more than latin-1 is written by its bytes, the slow way.
+    # A header with other characters than latin-1 is encoded on the slow path.
     except UnicodeEncodeError:
         return _unusual_message(request, defaults)
     return Message(head)
@@ -146,7 +146,7 @@ def _options(value: str) -> set[str]:
 
 
 def head_bytes(method: bytes, path: bytes, fields: list[tuple[bytes, bytes]]) -> bytes:
-    """Return the start line and the fields, with the blank line after them."""
+    """Return the start line, the headers and the blank line after them."""
     lines = [b"%s %s HTTP/1.1\r\n" % (method, path)]
     lines += [b"%s: %s\r\n" % field for field in fields]
     lines.append(b"\r\n")

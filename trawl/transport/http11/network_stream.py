@@ -1,14 +1,15 @@
-"""The bytes to and from a server: over TCP, over TLS, or over any of Trio's streams.
+"""Byte streams to and from a server: over TCP, over TLS, or over any Trio stream.
 
-Theory of operation: HTTP/1.1 takes turns, so a stream is never read and written at once, and what Trio's streams do to
-guard against that (two conflict detectors, a checkpoint after each send) buys nothing here. :class:`TcpStream` sends
-without giving way. Then all other tasks have one turn, after which a busy program finds most answers there: waiting for
-a socket costs three times as much as giving way, and needs a time limit besides. If nothing has come by then, this is
-not tried again for a while. Any other stream goes through :class:`TrioStream`.
+Theory of operation: HTTP/1.1 is half-duplex, so a stream is never read and written at the same time, and the protection
+in Trio's streams (two conflict detectors, a checkpoint after each send) is not needed. :class:`TcpStream` sends without
+a checkpoint. Then it lets all other tasks run once. In a busy program, most responses have arrived after that. Waiting
+for a socket takes three times as long as such a checkpoint, and also needs a timeout. If no bytes have arrived, the
+next few reads skip the checkpoint. All other streams use :class:`TrioStream`.
 
-TLS is Trio's ``SSLStream`` (RFC 8446), used as browsers do: the peer's goodbye is not waited for. A server that closes
-without ``close_notify`` has ended its stream: many do so. A body that has a length or chunks shows a cut all the same;
-one that ends with the connection may have been cut by anybody on the way (RFC 9112, 9.8), so that end is noted.
+TLS is Trio's ``SSLStream`` (RFC 8446), used like in browsers, without waiting for the peer's ``close_notify``. If a
+server closes without ``close_notify``, that counts as the end of the stream, because many servers do it. A truncated
+body with a length or chunks is still detected. A body that ends with the connection may have been truncated by an
+attacker (RFC 9112, 9.8), so this kind of end is recorded.
 """
 
 from __future__ import annotations
@@ -29,23 +30,23 @@ import trio
 __all__ = ["NetworkStream", "TcpStream", "TrioStream", "client_context", "is_cut", "peer_of", "start_tls"]
 
 READ_BYTES = 65_536
-"""The largest piece that is read at once."""
+"""Maximum bytes that are read at once."""
 
 RELUCTANCE = 4
-"""Reads that wait at once after one that gave way in vain."""
+"""Number of reads that skip the checkpoint after one that found no bytes."""
 
 
 class NetworkStream(Protocol):
-    """An open connection, used by one task at a time. Its methods raise ``OSError`` when it breaks."""
+    """An open connection, used by one task at a time. Its methods raise ``OSError`` if it breaks."""
 
     peer: str | None
-    """The address at the other end, if there is one."""
+    """The address of the peer; None if it has none."""
 
     is_cut: bool
-    """It has ended without the goodbye of the peer's TLS."""
+    """Whether it ended without the peer's TLS ``close_notify``."""
 
     def send_nowait(self, data: bytes) -> int:
-        """Send as much of ``data`` as the system takes at once. Returns the number of bytes sent."""
+        """Send as much of ``data`` as the system accepts at once, and return the number of bytes."""
         ...
 
     async def send(self, data: bytes) -> None:
@@ -53,29 +54,29 @@ class NetworkStream(Protocol):
         ...
 
     async def receive_soon(self) -> bytes | None:
-        """Give way once and return what has come; empty at the end; None: nothing has come, or giving way was skipped.
+        """Let other tasks run and return the received bytes; empty at the end; None if there are none.
 
-        A checkpoint unless it returns None.
+        A checkpoint if it returns bytes. After calls that found no bytes, it may return None without a checkpoint.
         """
         ...
 
     async def receive(self) -> bytes:
-        """Return what has come, or wait for it; empty at the end. Always a checkpoint; cancelling loses nothing."""
+        """Wait for bytes and return them; empty at the end. Always a checkpoint. Cancelling loses no bytes."""
         ...
 
     def is_quiet(self) -> bool:
-        """Return True if the connection is open and no bytes have come unasked."""
+        """Return whether the connection is open and has no unexpected bytes."""
         ...
 
     def session(self) -> ssl.SSLSession | None:
-        """Return the TLS session, for another connection to resume; None without TLS. Read something first."""
+        """Return the TLS session, for another connection to resume; None without TLS. Call it after a read."""
         ...
 
     def close(self, *, is_cut: bool = False) -> None:
-        """Close the connection at once, without telling the peer's TLS. Safe to call twice.
+        """Close the connection at once, without a TLS ``close_notify``. Safe to call twice.
 
         Args:
-            is_cut: Whatever the system has not sent yet is never sent.
+            is_cut: Whether to discard bytes that the system has not sent yet.
         """
         ...
 
@@ -84,8 +85,8 @@ class TcpStream:
     """A TCP connection.
 
     Attributes:
-        peer: The address at the other end.
-        is_cut: False: TCP alone has no goodbye.
+        peer: The address of the peer.
+        is_cut: Always false, because TCP alone has no ``close_notify``.
     """
 
     __slots__ = ("_fd", "_is_readable", "_reluctance", "_socket", "is_cut", "peer")
@@ -96,7 +97,7 @@ class TcpStream:
         self.is_cut: bool = False
         self.peer: str | None = peer_of(trio_socket)
         family, kind, proto = trio_socket.family, trio_socket.type, trio_socket.proto
-        # Detached: of two objects that own one descriptor, the second would close another file.
+        # Detach it, because if two objects own a descriptor, the second to close it closes another file.
         self._socket = socket.socket(family, kind, proto, trio_socket.detach())
         self._socket.setblocking(False)
         self._fd = self._socket.fileno()
@@ -104,7 +105,7 @@ class TcpStream:
         self._reluctance = 0
 
     async def send(self, data: bytes) -> None:
-        """Send all of ``data``. A checkpoint only if the peer is slow to take it."""
+        """Send all of ``data``. A checkpoint only if the peer is slow to accept it."""
         sent = self.send_nowait(data)
         if sent < len(data):
             with memoryview(data) as view:
@@ -113,14 +114,14 @@ class TcpStream:
                     sent += self.send_nowait(view[sent:])
 
     def send_nowait(self, data: bytes | memoryview) -> int:
-        """Send as much of ``data`` as fits in the socket's buffer."""
+        """Send as much of ``data`` as fits into the socket's buffer."""
         try:
             return self._socket.send(data)
         except BlockingIOError:
             return 0
 
     async def receive_soon(self) -> bytes | None:
-        """Give way and return what has come then; None if nothing has, or if that was in vain lately."""
+        """Let other tasks run and return the received bytes; None if there are none, or if recent calls found none."""
         if self._reluctance:
             self._reluctance -= 1
             return None
@@ -132,38 +133,38 @@ class TcpStream:
             return None
 
     async def receive(self) -> bytes:
-        """Wait until something has come and return it; empty at the end. Always a checkpoint."""
+        """Wait for bytes and return them; empty at the end. Always a checkpoint."""
         while True:
             await trio.lowlevel.wait_readable(self._fd)
             try:
                 return self._socket.recv(READ_BYTES)
-            except BlockingIOError:  # woken for nothing: select(2), BUGS
+            except BlockingIOError:  # a spurious wakeup: select(2), BUGS
                 continue
 
     def is_quiet(self) -> bool:
-        """Return True if the socket has neither bytes nor its end to read."""
+        """Return whether the socket is open and has neither bytes nor its end to read."""
         return self._fd >= 0 and not self._is_readable()
 
     def session(self) -> None:
-        """Return None: a TCP connection has no TLS session."""
+        """Return None, because a TCP connection has no TLS session."""
 
     def close(self, *, is_cut: bool = False) -> None:
         """Close the socket."""
         if self._fd >= 0:
             if is_cut:
                 _discard_unsent(self._socket)
-            # First: a task that waits for the number would wait for whatever file gets it next.
+            # Notify waiting tasks before closing, or they would wait for the next file with this descriptor.
             trio.lowlevel.notify_closing(self._fd)
             self._fd = -1
             self._socket.close()
 
 
 class TrioStream:
-    """One of Trio's streams: TLS, or in memory.
+    """A Trio stream: TLS, or in memory.
 
     Attributes:
-        peer: The address at the other end, if there is one.
-        is_cut: It has ended without the goodbye of the peer's TLS.
+        peer: The address of the peer; None if it has none.
+        is_cut: Whether it ended without the peer's TLS ``close_notify``.
     """
 
     __slots__ = ("_close", "_is_quiet", "is_cut", "peer", "stream")
@@ -171,7 +172,10 @@ class TrioStream:
     def __init__(
         self, stream: trio.abc.Stream, *, close: Callable[[bool], None], is_quiet: Callable[[], bool], peer: str | None
     ) -> None:
-        """Use ``stream``; ``close`` closes what is under it at once, told if it is cut; ``is_quiet`` looks at it."""
+        """Use ``stream``.
+
+        ``close`` closes the socket below it at once and gets ``is_cut``. ``is_quiet`` checks the socket.
+        """
         self.stream: trio.abc.Stream = stream
         self.peer: str | None = peer
         self.is_cut: bool = False
@@ -179,7 +183,7 @@ class TrioStream:
         self._is_quiet = is_quiet
 
     def send_nowait(self, data: bytes) -> int:
-        """Send nothing and return 0: a stream can't send without waiting."""
+        """Send nothing and return 0, because a stream can't send without waiting."""
         return 0
 
     async def send(self, data: bytes) -> None:
@@ -190,10 +194,10 @@ class TrioStream:
             raise _system_error(error) from error
 
     async def receive_soon(self) -> None:
-        """Return None: a stream can't receive without waiting."""
+        """Return None, because a stream can't receive without waiting."""
 
     async def receive(self) -> bytes:
-        """Wait for the next bytes; empty at the end. Always a checkpoint."""
+        """Wait for bytes and return them; empty at the end. Always a checkpoint."""
         try:
             return bytes(await self.stream.receive_some(READ_BYTES))
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
@@ -203,34 +207,34 @@ class TrioStream:
             raise _system_error(error) from error
 
     def is_quiet(self) -> bool:
-        """Return the result of the ``is_quiet`` that the stream was made with."""
+        """Return the result of the ``is_quiet`` that was passed to the constructor."""
         return self._is_quiet()
 
     def session(self) -> ssl.SSLSession | None:
-        """Return the TLS session, if the stream has one."""
+        """Return the TLS session; None if the stream has none."""
         return self.stream.session if isinstance(self.stream, trio.SSLStream) else None
 
     def close(self, *, is_cut: bool = False) -> None:
-        """Close the socket under the stream."""
+        """Close the socket below the stream."""
         self._close(is_cut)
 
 
 def is_cut(error: BaseException) -> bool:
-    """Return True if a stream of TLS broke because the peer closed it without ``close_notify``."""
+    """Return whether a TLS stream broke because the peer closed it without ``close_notify``."""
     return isinstance(error.__cause__, ssl.SSLEOFError)
 
 
 def _discard_unsent(sock: socket.socket | trio.socket.SocketType) -> None:
-    """Have the system forget, when a socket is closed, what it has not sent or what was not acknowledged.
+    """Make the system discard unsent and unacknowledged bytes when a socket is closed.
 
-    Else it goes on trying for minutes, and a request may come to its server long after it was cancelled.
+    Otherwise it retries for minutes, and a request may reach its server long after it was cancelled.
     """
-    with suppress(OSError):  # broken, or a Unix socket
+    with suppress(OSError):  # a broken or a Unix socket
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
 def _readable(sock: socket.socket) -> Callable[[], object]:
-    """Return a function that tells if a socket has bytes, or its end, to read; poll(2) costs a third of a peek."""
+    """Return a function that checks if a socket is readable. poll(2) takes a third of the time of a peek."""
     if hasattr(select, "poll"):
         poll = select.poll()
         poll.register(sock, select.POLLIN)
@@ -239,13 +243,13 @@ def _readable(sock: socket.socket) -> Callable[[], object]:
 
 
 def peer_of(connected: trio.socket.SocketType) -> str | None:
-    """Return the address at the other end; None for a Unix socket."""
+    """Return the address of the peer; None for a Unix socket."""
     peer = connected.getpeername()
     return str(peer[0]) if isinstance(peer, tuple) else None
 
 
 def _system_error(error: BaseException) -> OSError:
-    """Return the system's error behind Trio's."""
+    """Return the system error that caused a Trio error."""
     found: BaseException | None = error
     while found is not None and not isinstance(found, OSError):
         found = found.__cause__
@@ -253,10 +257,10 @@ def _system_error(error: BaseException) -> OSError:
 
 
 def client_context(*, verifies: bool = True) -> ssl.SSLContext:
-    """Return a TLS context that trusts what certifi trusts, or ``SSL_CERT_FILE`` or ``SSL_CERT_DIR`` if one is set.
+    """Return a TLS context that trusts the certificates of certifi, or of ``SSL_CERT_FILE`` or ``SSL_CERT_DIR`` if set.
 
     Args:
-        verifies: Check certificates.
+        verifies: Whether to check certificates.
     """
     file, folder = os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")
     context = ssl.create_default_context(cafile=file or (None if folder else certifi.where()), capath=folder)
@@ -269,17 +273,17 @@ def client_context(*, verifies: bool = True) -> ssl.SSLContext:
 async def start_tls(
     plain: trio.SocketStream, host: str, context: ssl.SSLContext, session: ssl.SSLSession | None
 ) -> TrioStream:
-    """Do the TLS handshake over ``plain`` and return the stream over TLS. A failure or cancelling closes ``plain``.
+    """Do the TLS handshake over ``plain`` and return the TLS stream. A failure or cancelling closes ``plain``.
 
     Args:
-        plain: A fresh connection.
+        plain: A new connection.
         host: The name that the certificate must be for.
-        context: Decides what is trusted.
-        session: An earlier session with this server, of the same context, to resume (RFC 8446, 2.2); None: no session.
+        context: Decides which servers are trusted.
+        session: An earlier session with this server and this context, to resume (RFC 8446, 2.2); None if there is none.
 
     Raises:
-        ssl.SSLError: The handshake failed or the certificate was refused.
-        OSError: The connection broke.
+        ssl.SSLError: If the handshake fails or the certificate is refused.
+        OSError: If the connection broke.
     """
     peer = peer_of(plain.socket)
     secure = trio.SSLStream(plain, context, server_hostname=host.rstrip("."))

@@ -1,18 +1,18 @@
-"""One response after another out of the bytes of one connection (RFC 9112), parsed by httptools (llhttp).
+"""The parser for the responses of one connection (RFC 9112), on httptools (llhttp).
 
-Theory of operation: llhttp tells where things begin and end, and this class decides what that means, because llhttp
-alone would accept several wrong answers. It knows no end of a body that ends with the connection; it waits for a body
-after HEAD; it takes the end of a 103 for the end of the response, and the bytes after a response for the next one; and
-it reads headers without end. So the framing is tracked here, bytes that bring nothing are counted, and a second
-response on one request ends the parsing. An exception raised inside a callback comes out of llhttp as an error of its
-own with ours as ``__context__``.
+Theory of operation: llhttp reports where the parts of a message start and end, and this class interprets them, because
+llhttp alone would accept several invalid responses. It does not detect the end of a body that ends with the connection.
+It waits for a body after HEAD. It treats the end of a 103 as the end of the response, and bytes after a response as the
+next response. And it reads headers of unlimited size. So this class tracks the framing, counts bytes without effect,
+and stops parsing at a second response to one request. llhttp wraps an exception from a callback in its own error, with
+ours as ``__context__``.
 
-Leniencies: accepted, as browsers do, are lines that end in a bare LF, and ``Content-Length`` beside chunked (chunked
-counts, and the connection is dropped). Headers that llhttp refuses are parsed once more, mended so that their meaning
-is clear: a field folded over several lines becomes one (RFC 9112, 5.2: a user agent replaces the fold by blanks), and
-``Content-Length`` said several times with one value is said once (RFC 9112, 6.3, rule 5). A field name with a blank, a
-line without a colon, an unknown transfer coding (with a tab, or any white space but blanks, it is one) and an unclear
-length are refused.
+Leniencies: as in browsers, lines may end in a bare LF, and ``Content-Length`` may occur together with chunked (chunked
+counts, and the connection is dropped). Headers that llhttp refuses are mended and parsed again. A header folded over
+several lines becomes one line (RFC 9112, 5.2: a user agent replaces the fold by spaces), and repeated equal values of
+``Content-Length`` become one (RFC 9112, 6.3, rule 5). Some errors are always refused: a header name with a space, a
+line without a colon, an unclear length, and an unknown transfer coding (also one with a tab or other white space than
+spaces).
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ _FOLD = re.compile(rb"[ \t]*\r?\n[ \t]+")
 
 
 def end_of_head(received: bytes, start: int = 0) -> tuple[int | None, int]:
-    """Find the end of the final response's headers, skipping interim responses.
+    """Return the end of the final response's headers, skipping interim responses.
 
     Returns:
-        The end, or None if it has not come yet; and the start of the next search, after the interim responses.
+        The end, or None if it has not arrived yet, and the start of the next search, after the interim responses.
 
     Args:
         received: All bytes received.
-        start: The start of a response, as the last search returned it.
+        start: The start of a response, as returned by the last search.
     """
     while (blank := _BLANK_LINE.search(received, start)) is not None:
         if _INTERIM.match(received, start) is None:
@@ -61,7 +61,7 @@ def end_of_head(received: bytes, start: int = 0) -> tuple[int | None, int]:
 
 
 def mended(head: bytes) -> Iterator[bytes]:
-    """Yield the lines of ``head``, unfolded, with each length said once."""
+    """Yield the lines of ``head``, unfolded and without repeated lengths."""
     status, _, fields = head.partition(b"\n")
     yield status + b"\n"
     lengths: set[bytes] = set()
@@ -79,10 +79,10 @@ def mended(head: bytes) -> Iterator[bytes]:
 _BLANK_FIRST = re.compile(rb"[^\n]*\n[ \t]")
 
 MAX_IDLE_BYTES = 100 * 1024
-"""Maximum number of bytes in a row that neither complete the headers nor add to the body; httpx's limit for headers."""
+"""Maximum consecutive bytes that neither complete the headers nor add to the body, as httpx's limit for headers."""
 
 MAX_FIELDS = 1_000
-"""Maximum number of fields of one response; a line counts as one."""
+"""Maximum number of headers of one response. A line counts as one."""
 
 _HTTP = b"HTTP/"
 
@@ -100,25 +100,25 @@ class ConnectionClosedError(Exception):
 
 
 class _ExtraDataError(Exception):
-    """A second response began; raised through llhttp to stop it."""
+    """A second response has started. Raised through llhttp to stop parsing."""
 
 
 class ResponseParser:
-    """Reads responses, one for each :meth:`begin`. Hot: mutable, and itself the object that httptools calls.
+    """Reads responses, one for each :meth:`begin`. Mutable, because it is a hot path. httptools calls its methods.
 
     Attributes:
-        status: The final status code; 0 before the headers are complete.
-        version: ``"1.1"`` and the like.
-        fields: Names and values in order, as they came; trailers are not among them.
-        headers: The same fields, found by name; empty before the headers are complete.
-        trailers: The fields after a chunked body (RFC 9112, 7.1.2).
-        length: The ``Content-Length``, if it frames the body.
-        has_head: The headers are complete.
-        has_started: A byte of the response has come.
-        is_invited: A 100 (Continue) has come.
-        is_complete: The response is whole.
-        has_extra_data: More came than belongs to the response.
-        is_keepable: The connection may take another request, once this response is whole.
+        status: The final status code; 0 until the headers are complete.
+        version: The HTTP version, such as ``"1.1"``.
+        fields: Names and values of headers in order, as received, without trailers.
+        headers: The same headers for access by name; empty until they are complete.
+        trailers: The trailers after a chunked body (RFC 9112, 7.1.2).
+        length: The ``Content-Length``, if it frames the body; None otherwise.
+        has_head: Whether the headers are complete.
+        has_started: Whether a byte of the response has arrived.
+        is_invited: Whether a 100 (Continue) has arrived.
+        is_complete: Whether the response is complete.
+        has_extra_data: Whether more bytes than the response have arrived.
+        is_keepable: Whether the connection may take another request when this response is complete.
     """
 
     __slots__ = (
@@ -158,9 +158,9 @@ class ResponseParser:
         self._reset(is_head=False)
 
     def begin(self, *, is_head: bool = False) -> None:
-        """Prepare for the next response; ``is_head``: it answers a HEAD request, so it has no body whatever it says."""
+        """Prepare for the next response. With ``is_head`` it has no body, even if its headers announce one."""
         if self._is_head:
-            self._parser = None  # it still waits for the body
+            self._parser = None  # drop the old parser, which still waits for the body
         self._reset(is_head)
         if self._parser is None:
             self._parser = httptools.HttpResponseParser(self)
@@ -190,20 +190,20 @@ class ResponseParser:
         return not self._is_head and self.status not in {204, 304}
 
     def take(self) -> list[bytes]:
-        """Return the pieces of the body that have come since the last call."""
+        """Return the chunks of the body received since the last call."""
         pieces = self._pieces
         self._pieces = []
         return pieces
 
     def close(self) -> None:
-        """Drop httptools' parser, which holds this object in turn."""
+        """Drop httptools' parser, which references this object in a cycle."""
         self._parser = None
 
     def feed(self, data: bytes) -> None:
-        """Parse the next bytes of the connection; :meth:`take` their pieces of the body before the next call.
+        """Parse the next bytes of the connection. Call :meth:`take` for their chunks of the body before the next call.
 
         Raises:
-            ResponseBroken: They are not HTTP, or a response that can't be trusted.
+            ResponseBroken: If they are not HTTP, or a response that can't be trusted.
         """
         self.has_started = True
         if self.is_complete:
@@ -226,11 +226,11 @@ class ResponseParser:
             raise ResponseBroken(f"{part} no end: {self._idle_bytes} bytes came")
 
     def end(self) -> None:
-        """Take the end of the connection: it completes a body without a length (RFC 9112, 6.3, rule 8).
+        """Process the end of the connection, which completes a body without a length (RFC 9112, 6.3, rule 8).
 
         Raises:
-            ConnectionClosedError: Nothing had come.
-            ResponseBroken: The response is not whole.
+            ConnectionClosedError: If no byte has arrived.
+            ResponseBroken: If the response is incomplete.
         """
         self.is_keepable = False
         if self.is_complete:
@@ -243,13 +243,13 @@ class ResponseParser:
         self.is_complete = True
 
     def _feed_head(self, data: bytes) -> None:
-        """Feed bytes that may hold the end of the headers, and remember them in case they need mending."""
+        """Feed bytes that may contain the end of the headers, and remember them in case they need mending."""
         head = self._head = self._head + data if self._head else data
         if self._refusal is not None:
             self._mend(head)
         elif self._is_head:
             for line in data.splitlines(keepends=True):
-                # Line by line, because llhttp would take the rest for the body and not tell how long it was.
+                # Feed it line by line, because llhttp would treat the rest as the body and not report its length.
                 if self.is_complete:
                     self.has_extra_data = True
                     break
@@ -265,8 +265,8 @@ class ResponseParser:
             return
         except httptools.HttpParserError as error:
             failure = error
-        # Not in the ``except`` block: an exception raised inside one, by the next parser for example, gets the error
-        # that is being handled as its ``__context__``, instead of the one from the callback.
+        # Handle it outside of the ``except`` block. An exception raised inside, for example by the next parser, would
+        # get the handled error as its ``__context__`` instead of the error from the callback.
         if isinstance(failure.__context__, _ExtraDataError) or self.is_complete:
             self.has_extra_data = True
         elif isinstance(failure.__context__, ResponseBroken):
@@ -277,21 +277,21 @@ class ResponseParser:
             self._retry_mended(self._head, failure)
 
     def _retry_mended(self, head: bytes, failure: Exception) -> None:
-        """Refuse bytes that are not HTTP; wait for the whole of headers that may be mended."""
+        """Raise an error for bytes that are not HTTP, or wait for all headers if they may be mended."""
         if not head.lstrip(b"\r\n").startswith(_HTTP[: len(head)]):
             raise ResponseBroken(f"the answer is not HTTP: it begins {head[:50]!r}") from failure
         self._refusal = failure
         self._mend(head)
 
     def _mend(self, head: bytes) -> None:
-        """Parse the bytes once more, mended, when the headers are complete."""
+        """Mend the headers and parse the bytes again, when the headers are complete."""
         end, self._looked_at = end_of_head(head, self._looked_at)
         if end is None:
             return
         refusal = self._refusal
         if b"\0" in head[:end]:
             raise ResponseBroken("the answer is broken: a header holds a NUL") from refusal
-        if _BLANK_FIRST.match(head.lstrip(b"\r\n")):  # RFC 9112, 2.2: it may be meant to hide a field
+        if _BLANK_FIRST.match(head.lstrip(b"\r\n")):  # RFC 9112, 2.2: it may be an attempt to hide a header
             raise ResponseBroken("the answer is broken: a blank before the first header") from refusal
         self._reset(self._is_head)
         self.has_started = True
@@ -307,21 +307,21 @@ class ResponseParser:
     # The callbacks of httptools.
 
     def on_message_begin(self) -> None:
-        """Called when a status line begins."""
+        """Called at the start of a status line."""
         if self.is_complete:
             raise _ExtraDataError
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Called for each field and trailer."""
-        if name[-1:] == b" ":  # llhttp accepts that if it knows the name, and then ignores the field
+        """Called for each header and trailer."""
+        if name[-1:] == b" ":  # llhttp accepts that if it knows the name, and then ignores the header
             raise ResponseBroken(f"the answer is broken: Invalid header token: a blank behind {name.rstrip()[:50]!r}")
-        text = value.rstrip(b" \t")  # llhttp has stripped the start only
-        if b"\t" in value[len(text) :] and name.lower() == b"transfer-encoding":  # llhttp would not take it for chunked
+        text = value.rstrip(b" \t")  # llhttp strips only the start
+        if b"\t" in value[len(text) :] and name.lower() == b"transfer-encoding":  # llhttp would not recognize chunked
             raise ResponseBroken(f"its transfer coding {value[:50].decode('latin-1')!r} is not known")
         self._add((name, text))
 
     def on_headers_complete(self) -> None:
-        """Called when all fields of the final response, or of an interim one, have come."""
+        """Called when all headers of the final response or an interim one have arrived."""
         parser = self._parser
         status: int = parser.get_status_code()
         if status < 200:
@@ -332,7 +332,7 @@ class ResponseParser:
             self._is_interim = True
             self.is_invited = self.is_invited or status == 100
             return
-        if len(self.fields) > MAX_FIELDS:  # in one read: beyond that, bytes are counted
+        if len(self.fields) > MAX_FIELDS:  # within one read; otherwise bytes are counted
             raise ResponseBroken(f"its headers have no end: more than {MAX_FIELDS} fields")
         self._add = self.trailers.append
         self.status = status
@@ -346,13 +346,13 @@ class ResponseParser:
         headers = self.headers = Headers.from_wire(self.fields)
         lengths, codings = headers.getlist("content-length"), headers.getlist("transfer-encoding")
         if codings:
-            if len(codings) > 1 or codings[0].lower() != "chunked":  # other white space than blanks is a part of it
+            if len(codings) > 1 or codings[0].lower() != "chunked":  # other white space than spaces is a part of it
                 raise ResponseBroken(f"its transfer coding {codings[-1][:50]!r} is not known")
             self._is_chunked = True
-            # RFC 9112, 6.3, rule 3: both may be an attempt to smuggle a response in behind this one.
+            # RFC 9112, 6.3, rule 3: both may be an attempt to smuggle in another response.
             self.is_keepable = self.is_keepable and not lengths
         elif lengths:
-            # llhttp refuses several, and mended() leaves several only where they differ.
+            # llhttp refuses several lengths, and mended() keeps several only if they differ.
             length = lengths[-1]
             if not (length.isascii() and length.isdigit()):
                 raise ResponseBroken(f"its Content-Length {length[:50]!r} is not a number")
@@ -362,19 +362,19 @@ class ResponseParser:
             self.is_keepable = self._is_persistent()
 
     def _is_persistent(self) -> bool:
-        """Return True if the connection stays open (RFC 9112, 9.3); llhttp would wait for a body first."""
+        """Return whether the connection stays open (RFC 9112, 9.3). llhttp would wait for a body first."""
         options = b",".join(value for name, value in self.fields if name.lower() == b"connection").lower()
         words = {option.strip() for option in options.split(b",")}
         return b"close" not in words and (self.version != "1.0" or b"keep-alive" in words)
 
     def on_body(self, piece: bytes) -> None:
-        """Called for each piece of the body."""
-        if self._is_interim:  # it would stand before the page (RFC 9110, 15.2: there is none)
+        """Called for each chunk of the body."""
+        if self._is_interim:  # not allowed (RFC 9110, 15.2); it would become part of the page
             raise ResponseBroken("the answer is broken: an interim response has a body")
         self._pieces.append(piece)
 
     def on_message_complete(self) -> None:
-        """Called when a response, maybe an interim one, has ended."""
+        """Called at the end of a response, perhaps an interim one."""
         if self._is_interim:
             self._is_interim = False
             self.fields = []
@@ -386,7 +386,7 @@ class ResponseParser:
 
 
 class ReasonParser(ResponseParser):
-    """A parser that keeps the reason phrase too.
+    """A parser that also keeps the reason phrase.
 
     Attributes:
         reason: The reason phrase of the final response (RFC 9112, 4); often empty.
@@ -399,10 +399,10 @@ class ReasonParser(ResponseParser):
         self.reason: bytes = b""
 
     def on_message_begin(self) -> None:
-        """Called when a status line begins."""
+        """Called at the start of a status line."""
         super().on_message_begin()
         self.reason = b""
 
     def on_status(self, piece: bytes) -> None:
-        """Called for each piece of the reason phrase."""
+        """Called for each part of the reason phrase."""
         self.reason += piece

@@ -1,9 +1,10 @@
-"""Connections to an origin: opened, and kept for the next request.
+"""Connections to origins, opened and kept for the next request.
 
-Theory of operation: an origin has its idle connections in a stack, and all idle connections are in one queue, in the
-order in which they became idle. The youngest of an origin is used first, so that the oldest can expire; the oldest of
-all is closed first when there are too many, and it is also the oldest of its origin. So taking, giving and closing
-never search. Nothing runs in the background: expired connections are closed when another one is taken or given.
+Theory of operation: each origin has a stack of its idle connections, and all idle connections are in one queue, in the
+order in which they became idle. The youngest connection of an origin is used first, so that the oldest can expire. If
+there are too many, the oldest of all is closed first, which is also the oldest of its origin. So taking, giving and
+closing never search. No background task is needed, because expired connections are closed when another one is taken or
+given.
 """
 
 from __future__ import annotations
@@ -32,16 +33,16 @@ __all__ = ["ConnectionFactory", "FileLimitError", "Origin", "Pool", "room_for_id
 
 
 MAX_IDLE = 4_096
-"""Maximum number of idle connections; if the system allows fewer open files, half of those."""
+"""Maximum number of idle connections, or half of the allowed open files if that is less."""
 
 OTHER_FILES = 32
-"""Files that are left for the feeds, the job, the log, and Python itself."""
+"""Files reserved for the feeds, the job, the log, and Python itself."""
 
 USUAL_IDLE = 100
-"""Maximum number of idle connections if the system has no limit for open files."""
+"""Maximum number of idle connections if the limit for open files is unknown."""
 
 MAX_ORIGINS = 4_096
-"""Origins known; beyond that number those without a connection are forgotten, with their TLS sessions."""
+"""Number of known origins above which origins without idle connections are forgotten, with their TLS sessions."""
 
 
 def room_for_idle() -> int:
@@ -59,12 +60,12 @@ class Origin:
 
     Attributes:
         key: Its key in the pool.
-        url: The beginning of its URLs, up to the path.
+        url: The start of its URLs, up to the path.
         parsed: The parts of its URL; the path has no meaning.
-        idle: Its idle connections, the youngest last.
-        session: The last TLS session, to resume.
-        server_name: The name that the certificate must be for, if not the host.
-        bind_address: The address that connections come from, if not the default.
+        idle: Its idle connections, youngest last.
+        session: The last TLS session, for resumption; None if there is none.
+        server_name: The name for which the certificate must be valid; "" for the host.
+        bind_address: Local address of the connections; None for the default.
     """
 
     __slots__ = ("bind_address", "idle", "key", "parsed", "server_name", "session", "url")
@@ -80,11 +81,11 @@ class Origin:
 
 
 class Pool:
-    """The idle connections. The number in use has no limit here: throttling limits it.
+    """The idle connections. Connections in use are not limited here, because throttling limits them.
 
     Args:
-        keepalive: Seconds that an idle connection is kept.
-        max_idle: Maximum number of idle connections; the oldest is closed first.
+        keepalive: Seconds for which an idle connection is kept.
+        max_idle: Maximum number of idle connections. The oldest is closed first.
     """
 
     def __init__(self, *, keepalive: float, max_idle: int) -> None:
@@ -94,7 +95,7 @@ class Pool:
         self._sweep_at = MAX_ORIGINS
         self._idle: OrderedDict[Connection, Origin] = OrderedDict()
         self._is_closed = False
-        self._expires_at = inf  # nothing runs out before
+        self._expires_at = inf  # no connection expires before
 
     def __len__(self) -> int:
         """Return the number of idle connections."""
@@ -105,11 +106,11 @@ class Pool:
 
         Args:
             url: A URL in normal form, up to its path.
-            server_name: The name that the certificate must be for, if not the host.
-            bind_address: The address that connections come from, if not the default.
+            server_name: The name for which the certificate must be valid; "" for the host.
+            bind_address: Local address of the connections; None for the default.
 
         Raises:
-            UnsupportedScheme: The scheme is neither http nor https.
+            UnsupportedScheme: If the scheme is neither http nor https.
         """
         key = f"{url} {server_name}" if server_name else url
         if bind_address is not None:
@@ -122,29 +123,29 @@ class Pool:
             origin = self._origins[key] = Origin(key, url, server_name, bind_address)
             if len(self._origins) > self._sweep_at:
                 self._origins = {each: known for each, known in self._origins.items() if known.idle or known is origin}
-                # Where most have connections: not a sweep for each new origin.
+                # Double the limit if most have connections, or each new origin would cause a sweep.
                 self._sweep_at = max(MAX_ORIGINS, 2 * len(self._origins))
         return origin
 
     def take(self, origin: Origin, now: float) -> Connection | None:
-        """Take an open connection to ``origin`` out of the pool; None if there is none. Closes the expired ones."""
+        """Take an open connection to ``origin`` out of the pool, or return None. Closes expired connections."""
         if now >= self._expires_at:
             self._expire(now)
         while origin.idle:
             connection = origin.idle.pop()
             del self._idle[connection]
-            # A server that has closed it, or said something unasked, has made it readable.
+            # It is readable if the server has closed it or sent unexpected data.
             if connection.wire.is_quiet():
                 return connection
             connection.close()
         return None
 
     def give(self, origin: Origin, connection: Connection, now: float) -> None:
-        """Keep ``connection``, whose last response is whole, for the next request to ``origin``."""
+        """Keep ``connection``, whose last response is complete, for the next request to ``origin``."""
         if self._is_closed or not self._keepalive:
             connection.close()
             return
-        # It may have been swept out while its only connection was in use.
+        # The origin may have been forgotten while its only connection was in use.
         origin = self._origins.setdefault(origin.key, origin)
         connection.idle_since = now
         origin.idle.append(connection)
@@ -157,14 +158,14 @@ class Pool:
             self._expire(now)
 
     def make_room(self) -> bool:
-        """Close the connection that has been idle for longest. Returns False if there is none."""
+        """Close the connection that has been idle longest and return True, or return False if there is none."""
         if not self._idle:
             return False
         self._close_oldest()
         return True
 
     def close(self) -> None:
-        """Close all idle connections, and from now on each one that is given."""
+        """Close all idle connections, and close later ones when they are given."""
         self._is_closed = True
         while self._idle:
             self._close_oldest()
@@ -188,18 +189,18 @@ _NO_FILES = "no connection: too many files are open (raise the limit: ulimit -n)
 
 
 class FileLimitError(ConnectFailed):
-    """This process may open no more files. Internal to the transports: the host is not to blame."""
+    """This process may open no more files, which is not the host's fault. Internal to the transports."""
 
 
 class ConnectionFactory:
     """Opens connections.
 
     Args:
-        resolve: Looks names up; None: the system does, in threads. An answer is remembered for a minute.
-        ssl_context: Decides what servers are trusted; None: those that certifi trusts, loaded for the first ``https``
-            origin. Its list of ALPN protocols is set to HTTP/1.1.
-        verifies: Check certificates, if there is no ``ssl_context``.
-        guard: Says which addresses may be connected to; None: all.
+        resolve: Looks up names; None for the system's lookup in threads. Results are cached for a minute.
+        ssl_context: Decides which servers are trusted; None for the certificates of certifi, loaded for the first
+            ``https`` origin. Its ALPN protocols are set to HTTP/1.1.
+        verifies: Whether to check certificates if there is no ``ssl_context``.
+        guard: Decides to which addresses the crawl may connect; None for all.
         options: Options of the connections.
     """
 
@@ -219,14 +220,14 @@ class ConnectionFactory:
         self._options = options or ConnectOptions()
 
     async def __call__(self, origin: Origin) -> NetworkStream:
-        """Open a connection to ``origin``. Cancelling closes what was opened. Always a checkpoint.
+        """Open a connection to ``origin``. Cancelling closes all opened sockets. Always a checkpoint.
 
         Raises:
-            NameNotResolved: The name has no address.
-            FileLimitError: This process may open no more files.
-            AddressRefused: None of its addresses may be connected to.
-            TLSFailed: The handshake failed or the certificate was refused.
-            ConnectFailed: No address answered.
+            NameNotResolved: If the name has no address.
+            FileLimitError: If this process may open no more files.
+            AddressRefused: If the crawl must not connect to any of its addresses.
+            TLSFailed: If the handshake fails or the certificate is refused.
+            ConnectFailed: If no address accepts the connection.
         """
         parsed, options = origin.parsed, self._options
         if origin.bind_address is not None:
@@ -257,5 +258,5 @@ class ConnectionFactory:
     def _tls_context(self) -> ssl.SSLContext:
         if self._context is None:
             self._context = client_context(verifies=self._verifies)
-        self._context.set_alpn_protocols(["http/1.1"])  # each time: its owner may use it for something else too
+        self._context.set_alpn_protocols(["http/1.1"])  # set each time, because its owner may change it
         return self._context

@@ -1,8 +1,9 @@
-"""The fast transport: trawl's requests and responses over HTTP/1.1, with nothing between them and httptools.
+"""The fast transport: trawl's requests and responses over HTTP/1.1, directly on httptools.
 
-Theory of operation: a request is one task, one cancel scope, one write and, for a page that comes at once, one read. A
-connection is either in the pool or held by one request, which gives it back whole or closes it: whatever ends a request
-early, a cancellation included, passes one ``except``. So the pool is sound at every await. Closing never waits.
+Theory of operation: a request needs one task, one cancel scope, one write and, if the page arrives at once, one read. A
+connection is either in the pool or held by one request, which returns it in a clean state or closes it. Everything that
+ends a request early, including cancellation, passes through one ``except``. So the pool is consistent at every await.
+Closing never waits.
 """
 
 from __future__ import annotations
@@ -35,14 +36,14 @@ class Http11Transport:
     """Sends requests over HTTP/1.1, with TLS verified, within the limits of ``settings``.
 
     Args:
-        settings: Limits.
-        resolve: Looks names up; None: the system does, in threads.
-        ssl_context: Decides what servers are trusted; None: those that certifi trusts, or ``SSL_CERT_FILE`` names.
-        connect: Opens connections; None: over TCP and TLS.
-        max_idle: Maximum number of idle connections; None: as many as the limit for open files allows.
-        guard: Says which addresses may be connected to; None: all.
-        room: Closes an idle connection of another transport if this one has none; None: there is no other.
-        keeps_received: Outcomes have the bytes that came (:attr:`trawl.http.Outcome.received`), for an archive.
+        settings: Timeouts and limits.
+        resolve: Looks up names; None for the system's lookup in threads.
+        ssl_context: Decides which servers are trusted; None for the certificates of certifi or ``SSL_CERT_FILE``.
+        connect: Opens connections; None for TCP and TLS.
+        max_idle: Maximum number of idle connections; None for the number that the limit for open files allows.
+        guard: Decides to which addresses the crawl may connect; None for all.
+        room: Closes an idle connection of another transport if this one has none; None if there is no other transport.
+        keeps_received: Whether outcomes have the received bytes (:attr:`trawl.http.Outcome.received`), for an archive.
     """
 
     def __init__(
@@ -74,10 +75,10 @@ class Http11Transport:
         self._defaults = Headers({"Accept-Encoding": codings}) if codings else None
 
     async def send(self, request: Request, on_sent: OnSent) -> Outcome:
-        """Send ``request`` once and read the whole response; a failure is the outcome's error.
+        """Send ``request`` once and read the whole response. A failure is the outcome's error.
 
-        A request of a safe method goes again, on a new connection, if the server closed an old one instead of
-        answering (RFC 9112, 9.3.1) and ``on_sent`` lets it. Cancelling drops the connection. Always a checkpoint.
+        A request with a safe method is sent again on a new connection if the server closed a kept connection instead of
+        responding (RFC 9112, 9.3.1) and ``on_sent`` allows it. Cancelling drops the connection. Always a checkpoint.
         """
         now = trio.current_time()
         outcome = Outcome(request, started_at=now)
@@ -102,16 +103,16 @@ class Http11Transport:
         return outcome
 
     async def aclose(self) -> None:
-        """Close the idle connections, and each other one when its request ends. Safe to call twice. A checkpoint."""
+        """Close the idle connections now, and all others when their requests end. Safe to call twice. A checkpoint."""
         self._pool.close()
         await trio.lowlevel.checkpoint()
 
-    async def _exchange(  # noqa: PLR0912 - each call costs at each request
+    async def _exchange(  # noqa: PLR0912 - further functions would cost time in each request
         self, request: Request, outcome: Outcome, on_sent: OnSent, deadline: RequestDeadline
     ) -> Response | None:
         await trio.lowlevel.checkpoint_if_cancelled()
         url = request.url
-        end = url.find("/", 8)  # behind "https://"
+        end = url.find("/", 8)  # after "https://"
         try:
             origin = self._pool.origin(url[:end] if end > 0 else url, "", BindAddress.for_request(request))
         except DownloadError:
@@ -126,12 +127,12 @@ class Http11Transport:
                     return None
             try:
                 if outcome.sent_at is None:
-                    # On a kept connection nothing has waited since the beginning; a new one took its time.
+                    # A kept connection was available at once, while a new one took time to open.
                     outcome.sent_at = outcome.started_at if connection.requests else trio.current_time()
                     if (answer := on_sent()) and await self._waits(on_sent, answer, outcome, deadline, connection):
                         await self._unsent(origin, connection, outcome)
                         return None
-                    # One that it waited on was idle meanwhile.
+                    # The connection was idle during a wait, so it may be dead.
                     may_be_dead = not needs_new_connection(on_sent) if answer else may_be_dead
                 body = request.body
                 data = message.head + body if body and not message.expects else message.head
@@ -152,31 +153,31 @@ class Http11Transport:
                 if not may_be_dead or request.method not in SAFE_METHODS:
                     raise ResponseBroken(str(error)) from error
                 connection, may_be_dead = None, False
-                outcome.sent_at = None  # it goes again: a send like any other
+                outcome.sent_at = None  # the next attempt counts as another send
             except BaseException:
-                connection.close(is_cut=True)  # another process may have the host from now on
+                connection.close(is_cut=True)  # another process may own the host from now on
                 raise
             else:
                 self._put_back(origin, connection, message, outcome.ended_at)
                 return response
 
     def _kept(self, origin: Origin, on_sent: OnSent, now: float) -> tuple[Connection | None, bool]:
-        """Take a kept connection; return it, and True if the request may go again should it be dead."""
+        """Take a kept connection, and return it and whether the request may be sent again if it is dead."""
         connection = self._pool.take(origin, now)
         if connection is None or not needs_new_connection(on_sent):
             return connection, connection is not None
         if connection.requests:
             connection.close()
             return None, False
-        return connection, False  # as good as new: left by a request that had to wait
+        return connection, False  # unused so far: left by a request that had to wait
 
     async def _open(self, origin: Origin, outcome: Outcome, deadline: RequestDeadline) -> Connection | None:
-        """Open a connection; return None if this process can't, because too many files are open."""
+        """Open a connection, or return None if too many files are open."""
         deadline.start()
         while True:
             now = trio.current_time()
             deadline.connecting(now)
-            # Waiting for a file that another connection frees is not the server's latency.
+            # Waiting until another connection is closed does not count as the server's latency.
             if outcome.sent_at is None:
                 outcome.started_at = now
             try:
@@ -185,7 +186,7 @@ class Http11Transport:
                 if self._pool.make_room() or (self._room is not None and await self._room()):
                     continue
                 logger.debug("%r waits: too many files are open (ulimit -n)", outcome.request)
-                await trio.sleep(ROOM_PAUSE)  # whatever frees one, a file of a feed even, tells nobody
+                await trio.sleep(ROOM_PAUSE)  # no event reports that a file was closed
                 return None
             if self._keeps_received:
                 connection.received = bytearray()
@@ -193,19 +194,22 @@ class Http11Transport:
             return connection
 
     async def make_room(self) -> bool:
-        """Close the connection that has been idle for longest. Returns False if there is none."""
+        """Close the connection that has been idle longest and return True, or return False if there is none."""
         return self._pool.make_room()
 
     async def _send_rest(
         self, connection: Connection, rest: bytes, message: Message, body: bytes, deadline: RequestDeadline
     ) -> None:
-        """Send the rest of a request; after ``Expect: 100-continue`` its body only if the server asks, or is silent."""
+        """Send the rest of a request.
+
+        After ``Expect: 100-continue``, its body only if the server agrees or is silent.
+        """
         if rest:
             await connection.send(rest)
         if message.expects and body:
             await connection.receive_word()
             if connection.parser.has_head:
-                message.is_last = True  # it still expects the body that is not sent (RFC 9110, 10.1.1)
+                message.is_last = True  # the server still expects the body (RFC 9110, 10.1.1)
             else:
                 deadline.sending(trio.current_time())
                 await connection.send(body)
@@ -213,9 +217,12 @@ class Http11Transport:
     async def _waits(
         self, on_sent: OnSent, answer: bool | float, outcome: Outcome, deadline: RequestDeadline, connection: Connection
     ) -> bool:
-        """Wait at the wire; True: the request must not be sent. The wait counts for no time limit, nor as latency."""
+        """Wait with an open connection, and return whether the request must not be sent.
+
+        The wait counts neither for timeouts nor as latency.
+        """
         began_at = trio.current_time()
-        # What comes unasked on a new connection with TLS are tickets of its session (RFC 8446, 4.6.1), not its end.
+        # On a new TLS connection, unexpected data is session tickets (RFC 8446, 4.6.1), not its end.
         is_telling = connection.requests or not outcome.request.url.startswith("https:")
         is_open = connection.wire.is_quiet if is_telling else None
         if await wait_to_send(on_sent, answer, deadline.put_off, is_open):
@@ -226,15 +233,16 @@ class Http11Transport:
         return False
 
     async def _unsent(self, origin: Origin, connection: Connection, outcome: Outcome) -> None:
-        """Give the connection back unused. A checkpoint."""
+        """Return the unused connection to the pool. A checkpoint."""
         outcome.sent_at = None
         self._pool.give(origin, connection, trio.current_time())
-        await trio.lowlevel.cancel_shielded_checkpoint()  # the connection is the pool's now: nothing here may close it
+        # Shielded, because a cancellation here would close a connection of the pool.
+        await trio.lowlevel.cancel_shielded_checkpoint()
 
     def _put_back(self, origin: Origin, connection: Connection, message: Message, now: float) -> None:
         if message.is_last or not connection.is_reusable:
             connection.close()
             return
-        if connection.requests == 1:  # once: Python copies a session by writing and parsing it, which takes 100 us
+        if connection.requests == 1:  # only once, because Python copies a session by encoding and parsing it in 100 us
             origin.session = connection.wire.session()
         self._pool.give(origin, connection, now)
