@@ -62,7 +62,7 @@ def test_a_project_declares_them_for_all_its_spiders(
             r"did you mean LOG_ENABLED\? \(one of your own is declared in own_settings of the spider, or in \[tool",
         ),
         ({"QQQQQQ": 1}, r"unknown setting QQQQQQ \(in test\); one of your own is declared in own_settings"),
-        ({"CURRENCY": 5}, r"CURRENCY must be a text, not 5 \(in test\)"),
+        ({"CURRENCY": 5}, r"CURRENCY must be a string, not 5 \(in test\)"),
         ({"SKIP": "a"}, "SKIP must be a list"),
     ],
 )

@@ -44,8 +44,8 @@ def test_a_text_is_read_as_json_where_it_can_be(text: str, annotation: Any, valu
         (
             "{'a': 1}",
             dict[str, int],
-            "NAME must be a mapping of texts to whole numbers, not \"{'a': 1}\", which is not JSON: Expecting property"
-            " name enclosed in double quotes: line 1 column 2 (char 1)",
+            "NAME must be a mapping of strings to whole numbers, not \"{'a': 1}\", which is not JSON: Expecting"
+            " property name enclosed in double quotes: line 1 column 2 (char 1)",
         ),
         (
             "[NaN]",
@@ -55,8 +55,8 @@ def test_a_text_is_read_as_json_where_it_can_be(text: str, annotation: Any, valu
         (
             "[1",
             dict[Any, str],
-            "NAME must be a mapping whose values are texts, not '[1', which is not JSON: Expecting ',' delimiter: line"
-            " 1 column 3 (char 2)",
+            "NAME must be a mapping whose values are strings, not '[1', which is not JSON: Expecting ',' delimiter:"
+            " line 1 column 3 (char 2)",
         ),
     ],
 )

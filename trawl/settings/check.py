@@ -42,7 +42,7 @@ _PLAIN: Mapping[object, str] = {
     bool: "true or false",
     int: "a whole number",
     float: "a number",
-    str: "a text",
+    str: "a string",
     bytes: "bytes",
     type(None): "null",
     None: "null",

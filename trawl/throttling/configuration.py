@@ -45,7 +45,7 @@ MAX_NUMBER = 1e300
 
 _WORDS = {
     "array": "a list", "bool": "true or false", "float": "a number", "int": "a whole number", "object": "a mapping",
-    "str": "a text",
+    "str": "a string",
 }  # fmt: skip
 
 
