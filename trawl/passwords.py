@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["MASK", "without_passwords"]
+__all__ = ["MASK", "SECRET_NAME", "without_passwords"]
 
 MASK = "***"
 """What is printed in place of a password."""
@@ -16,6 +16,14 @@ _PASSWORD_IN_URL = re.compile(
 )
 
 
+_PASSWORD_IN_QUERY = re.compile(r"([?&][^=&\s]*passw(?:or)?d=)[^&\s\"'#]+", re.IGNORECASE)
+
+SECRET_NAME = re.compile(r"passw(?:or)?d|secret|token|authorization|^cookie$", re.IGNORECASE)
+"""Found in the names of settings, keys and headers whose values are not printed."""
+
+
 def without_passwords(text: str) -> str:
     """Return ``text`` with :data:`MASK` for the password of each URL in it, as in ``redis://user:***@host/job``."""
+    if "assw" in text:
+        text = _PASSWORD_IN_QUERY.sub(rf"\1{MASK}", text)
     return _PASSWORD_IN_URL.sub(rf"\1:{MASK}@", text) if "@" in text else text

@@ -69,11 +69,15 @@ SECRETS = {
     "JOB_DIR": "redis://me:se/cr@et@store.example/books",
     "ROTATING_PROXY_LIST": '["http://me:secret@one.example:3128", "http://two.example:3128"]',
     "HTTP_AUTH": '{"https://a.example": {"user": "me", "password": "se\\"cret"}, "b.example": {"token": "secret"}}',
+    "DEFAULT_REQUEST_HEADERS": '{"Authorization": "Bearer secret", "Cookie": "sid=secret", "Accept": "*/*"}',
+    "MEDIA_STORE_OPTIONS": '{"key": "k", "client_token": "secret"}',
 }
 SHOWN = {
     "JOB_DIR": "redis://me:***@store.example/books",
     "ROTATING_PROXY_LIST": '["http://me:***@one.example:3128","http://two.example:3128"]',
     "HTTP_AUTH": '{"https://a.example":{"user":"me","password":"***"},"b.example":{"token":"***"}}',
+    "DEFAULT_REQUEST_HEADERS": '{"Authorization":"***","Cookie":"***","Accept":"*/*"}',
+    "MEDIA_STORE_OPTIONS": '{"key":"k","client_token":"***"}',
 }
 
 

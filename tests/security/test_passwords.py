@@ -50,6 +50,8 @@ class Told(trawl.Spider):
         ("http://h: refused, says me@h", "http://h: refused, says me@h"),
         ("http://h:80, me@h", "http://h:80, me@h"),
         ("me@a.example", "me@a.example"),
+        ("redis://h/job?db=1&password=HUSH&x=y", "redis://h/job?db=1&password=***&x=y"),
+        ("'http://h/login?Passwd=HUSH': 404", "'http://h/login?Passwd=***': 404"),
     ],
 )
 def test_the_password_of_a_url_is_masked_and_nothing_else(text: str, printed: str) -> None:
@@ -108,6 +110,9 @@ def test_the_log_of_a_program_of_its_own_has_no_password(caplog: pytest.LogCaptu
         ["-s", 'FEEDS={"ftp://me:HUSH@127.0.0.1:1/x.jsonl":{"format":"jsonl"}}'],
         ["-s", 'ITEM_PIPELINES={"trawl.pipelines.FilesPipeline":1}', "-s", "FILES_STORE=nosuch://me:HUSH@h/x"],
         ["--job", "nosuch://me:HUSH@h/x"],
+        ["--job", "redis://h/x?password=HUSH"],
+        ["-s", 'HTTP_AUTH={"a.example":{"user":"me","password":["HUSH"]}}'],
+        ["-s", 'HTTP_AUTH={"a.example":{"user":"me","password":"HUSH"'],
     ],
 )
 def test_the_command_prints_no_password(

@@ -27,6 +27,7 @@ from trawl.cli.load import load_module, load_spider
 from trawl.cli.view import stdout_console
 from trawl.errors import SettingsError, SpiderNotFound, TrawlError, UsageError
 from trawl.observe import MASK, clipped, printable, without_passwords
+from trawl.passwords import SECRET_NAME
 from trawl.scrapy_names.settings import RENAMED, disabled_by, is_disabled, key_advice, renamed, setting_advice
 from trawl.settings import DEFAULT, Layer, Settings, ambient, assignments, definitions, load, of_spider
 from trawl.settings.check import from_json, nearest
@@ -38,8 +39,7 @@ __all__ = ["lines_of", "move_command", "print_all", "print_one", "settings_comma
 
 _VALUE_CHARACTERS = 70
 
-_SECRET_KEY = re.compile(r'("(?:password|token|secret)":")(?:[^"\\]|\\.)*(")', re.IGNORECASE)
-_SECRET_NAME = re.compile(r"PASSWORD|SECRET|TOKEN")
+_PAIR = re.compile(r'("([^"\\]*)":")(?:[^"\\]|\\.)*(")')
 
 
 def settings_command(spider: str | None, name: str | None, settings: Sequence[str]) -> None:
@@ -83,12 +83,17 @@ def shown(name: str, value: object) -> str:
     """Return a setting's value as it is spelled, with ``***`` for each password and token.
 
     The output may end up in logs that other people read. A password is the text between ``:`` and ``@`` in a URL, the
-    value of a key ``password``, ``token`` or ``secret``, or the whole value of a setting with such a word in its name.
+    value of a key such as ``password``, ``token``, ``secret`` or ``Authorization``, or the whole value of a setting with
+    such a word in its name.
     """
     text = spelled(value)
-    if value and isinstance(value, str) and _SECRET_NAME.search(name):
+    if value and isinstance(value, str) and SECRET_NAME.search(name):
         return MASK
-    return _SECRET_KEY.sub(rf"\1{MASK}\2", without_passwords(text))
+    return _PAIR.sub(_masked, without_passwords(text))
+
+
+def _masked(pair: re.Match[str]) -> str:
+    return f"{pair[1]}{MASK}{pair[3]}" if SECRET_NAME.search(pair[2]) else pair[0]
 
 
 def print_one(settings: Settings, name: str, console: Console) -> None:

@@ -25,6 +25,7 @@ import msgspec.structs
 
 from trawl import scrapy_names
 from trawl.errors import SettingsError
+from trawl.passwords import MASK, SECRET_NAME
 
 __all__ = [
     "checked",
@@ -284,7 +285,8 @@ def _converted(value: object, annotation: Any, whole: Any, path: str) -> Any:
 def _refusal(value: object, annotation: Any, path: str) -> SettingsError:
     limits = range_words(annotation)
     expected = f"{type_words(annotation)}, {limits}" if limits else type_words(annotation)
-    return SettingsError(f"{path} must be {expected}, not {short(value)}", path)
+    given = MASK if path.startswith("HTTP_AUTH") or SECRET_NAME.search(path) else short(value)
+    return SettingsError(f"{path} must be {expected}, not {given}", path)
 
 
 _TRUTHS = {"true": True, "false": False, "1": True, "0": False}
