@@ -83,8 +83,8 @@ def shown(name: str, value: object) -> str:
     """Return a setting's value as it is spelled, with ``***`` for each password and token.
 
     The output may end up in logs that other people read. A password is the text between ``:`` and ``@`` in a URL, the
-    value of a key such as ``password``, ``token``, ``secret`` or ``Authorization``, or the whole value of a setting with
-    such a word in its name.
+    value of a key such as ``password``, ``token``, ``secret`` or ``Authorization``, or the whole value of a setting
+    with such a word in its name.
     """
     text = spelled(value)
     if value and isinstance(value, str) and SECRET_NAME.search(name):
