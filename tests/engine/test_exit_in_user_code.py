@@ -10,7 +10,7 @@ import logging
 import sys
 from collections.abc import AsyncGenerator, Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 import trio
@@ -56,9 +56,10 @@ EXITS: list[Callable[[], None]] = [panics, exits_with_zero, usage, quits, exit, 
 _ENDS: list[Callable[[], Any]] = []
 
 
-def ends_it() -> None:
+def ends_it() -> NoReturn:
     """Do what the test is about: ``sys.exit()``, or raise GeneratorExit."""
     _ENDS[0]()
+    raise AssertionError("it did not end")
 
 
 @pytest.fixture(autouse=True, params=[sys.exit, is_closed])
@@ -343,7 +344,7 @@ class Exporter(JsonLinesItemExporter):
 
 
 def _filter(item: Any) -> bool:
-    return not (item["url"] == PAGES[2] and ends_it())  # type: ignore[func-returns-value]
+    return not (item["url"] == PAGES[2] and ends_it())
 
 
 @pytest.mark.parametrize("with_job", [False, True])

@@ -5,8 +5,10 @@ Theory of operation. The time begins with the first refusal after the last good 
 
 - the time that a server names in a header: the patience starts when that has passed, also if ``BACKOFF_MAX_DELAY``
   cuts the wait, so that the server is asked before. Obeying must not lose requests. The wait for one named time counts
-  up to a day, and only ten times in a row without one good answer. A response that names the time that was named
-  before, as a countdown does, is not another one;
+  up to a day, and only ten times in a row may such a time pass without one good answer. A server that is asked before
+  its time and names a later one, as with the same ``Retry-After`` in each response, has not broken its word: its times
+  count up to a day after the first refusal. A response that names the time that was named before, as a countdown
+  does, is not another one;
 - time in which the scope was open and no request was sent: its quota, or another scope, kept all of them from it.
 
 Intervals that double leave a gap before the end: the last one would reach far beyond it. An outage that was over in
@@ -32,7 +34,7 @@ LONGEST_NAMED = 86_400.0
 """Seconds. A longer wait that a server asks for, and that is cut, counts as this: daily quotas reset within a day."""
 
 _MAX_NAMED = 10
-"""Times in a row that a server may name without that counting."""
+"""Named times in a row that may pass without a good response and without counting."""
 
 _SAME = 2.0
 """Seconds. Named times that are no further apart are one: countdowns are rounded, and responses take their time."""
@@ -61,6 +63,7 @@ class FailureTimer:
     __slots__ = (
         "_asked_until",
         "_held_until",
+        "_is_moving",
         "_is_paced",
         "_lead",
         "_named_count",
@@ -85,6 +88,7 @@ class FailureTimer:
         self._named_until = -inf  # by the last response that counted
         self._held_until = -inf
         self._named_count = 0
+        self._is_moving = False  # it was asked before its time, and named a later one
         self._try_at = inf
         self._waits = 0
         self._is_paced = False
@@ -114,9 +118,12 @@ class FailureTimer:
             self._waits += 1
         if now >= self._held_until and until > self._named_until + _SAME:
             self._named_count += 1
+            self._is_moving |= now < self._named_until
             self._named_until = until
         self._held_until = max(self._held_until, held_until)
-        if self._named_count <= _MAX_NAMED:
+        if self._is_moving:
+            until = min(until, self.began_at + LONGEST_NAMED)
+        if self._is_moving or self._named_count <= _MAX_NAMED:
             self._asked_until = max(self._asked_until, until)
             self.since = max(self.since, until)
 
