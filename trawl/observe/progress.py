@@ -1,6 +1,6 @@
 """The progress of a crawl and its summary, in words for people, and the settings of the log.
 
-Only :mod:`trawl.observe` imports this, for those who show them: the command, and :func:`trawl.run` for its log.
+Only :mod:`trawl.observe` imports this module. The command and the log of :func:`trawl.run` show the texts.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ LogLevel = Literal["CRITICAL", "ERROR", "WARNING", "INFO", "DEBUG"]
 
 
 class ObserveSettings(Struct, frozen=True, kw_only=True, rename="upper"):
-    """The settings of log and progress. Only the command sets logging up; a program that calls trawl keeps its own."""
+    """The settings of log and progress. Only the command configures logging; a program that uses trawl does not."""
 
     log_enabled: Annotated[bool, Meta(description="Write a log. False logs nothing.")] = True
     log_level: Annotated[
@@ -69,13 +69,13 @@ ERROR_KEYS = (
 
 @attrs.frozen(kw_only=True)
 class Progress:
-    """The state of a crawl at one instant.
+    """The state of a crawl at one point in time.
 
     Attributes:
-        at: Seconds since the crawl began.
+        at: Seconds since the start of the crawl.
         pages: Responses so far.
         items: Items so far.
-        queued: Requests that wait for any reason.
+        queued: Pending requests, whatever they wait for.
         in_flight: Requests in flight.
         errors: Errors so far: the sum of :data:`ERROR_KEYS`.
         waiting: What most waiting requests wait for, in words: ``"a.example delay 0.4 s"``.
@@ -113,8 +113,8 @@ class Speed:
     """The speed of a crawl over some time.
 
     Attributes:
-        pages: Pages a second.
-        items: Items a second.
+        pages: Pages per second.
+        items: Items per second.
     """
 
     pages: float = 0.0
@@ -122,7 +122,7 @@ class Speed:
 
 
 def speed_between(earlier: Progress, later: Progress) -> Speed:
-    """Return the speed between two instants; 0 if no time has passed."""
+    """Return the speed between two points in time; 0 if no time has passed."""
     seconds = later.at - earlier.at
     if seconds <= 0:
         return Speed()
@@ -150,12 +150,12 @@ _KIND_CHARACTERS = 40
 
 
 def summary_rows(reason: str, elapsed: float, stats: Mapping[str, object]) -> list[tuple[str, str]]:
-    """Return the summary of a crawl as rows of title and text, without rows for what did not occur.
+    """Return the summary of a crawl as rows of title and text, without rows that would be empty.
 
     Args:
-        reason: The reason it ended with.
+        reason: The reason for which the crawl ended.
         elapsed: The duration of this run in seconds.
-        stats: Its statistics.
+        stats: The crawl's statistics.
     """
     pages, items = _count(stats, "response_count"), _count(stats, "item_scraped_count")
     intervals = max(pages - 1, 0)  # as a scope's rate: two pages in a second, with a delay of 1 s, are not 2/s
@@ -182,16 +182,16 @@ def summary_rows(reason: str, elapsed: float, stats: Mapping[str, object]) -> li
 
 
 def _nothing_sent(reason: str, stats: Mapping[str, object]) -> str:
-    """Return a sentence about a crawl that ended by itself without any request or item, and why; else "".
+    """Return a sentence that explains why a crawl ended by itself without any request or item; else "".
 
     Args:
-        reason: The reason it ended with.
-        stats: Its statistics, with those of a job's earlier runs.
+        reason: The reason for which the crawl ended.
+        stats: The crawl's statistics, including earlier runs of a job.
     """
     done = ("request_count", "response_count", "item_scraped_count", "item_dropped_count", "item_invalid_count")
     if reason != "finished" or "finish_reason" not in stats or any(_count(stats, key) for key in done):
         return ""
-    if stats.get("shared/joined"):  # the other processes of the job had it done
+    if stats.get("shared/joined"):  # other processes of the job did the work
         return ""
     why = [f"errors in {part}" for part in _parts(stats, _ROWS["errors"])]
     if why and (kinds := ", ".join(_parts(stats, _ROWS["kinds of error"]))):
@@ -201,18 +201,18 @@ def _nothing_sent(reason: str, stats: Mapping[str, object]) -> str:
 
 
 FAILINGS = ("errors", "no-items", "unreachable", "given-up")
-"""What ``trawl crawl --fail-on`` takes for a failure of a crawl that came to its end."""
+"""Kinds of failure of a finished crawl that ``trawl crawl --fail-on`` accepts."""
 
 
 def failings(stats: Mapping[str, object]) -> dict[str, str]:
-    """Return in what respects a crawl failed though it came to its end, each with a sentence about it.
+    """Return the failures of a crawl that finished, each with a sentence.
 
     Args:
-        stats: Its statistics, with those of a job's earlier runs.
+        stats: The crawl's statistics, including earlier runs of a job.
 
     Returns:
-        Of :data:`FAILINGS`: ``errors`` if code of the user's failed or an item was lost, however seldom, failed
-        downloads left out; ``no-items`` if no item came; ``unreachable`` if downloads failed and none succeeded;
+        A subset of :data:`FAILINGS`: ``errors`` if user code failed or an item was lost at least once, not counting
+        failed downloads; ``no-items`` if there were no items; ``unreachable`` if downloads failed and none succeeded;
         ``given-up`` if a host was given up with requests pending.
     """
     found = {}
@@ -229,14 +229,14 @@ def failings(stats: Mapping[str, object]) -> dict[str, str]:
 
 
 def came_to_nothing(reason: str, stats: Mapping[str, object]) -> str:
-    """Return a sentence about a crawl that ended by itself without any result, and why; else "".
+    """Return a sentence that explains why a crawl ended by itself without any result; else "".
 
-    Without a result is a crawl that sent nothing, that reached no server, or that gave no item while something failed;
-    at a limit, which may be why there is no more, one that reached no server.
+    A crawl has no result if it sent nothing, if it reached no server, or if it has no items and something failed. A
+    crawl that ended at a limit has no result only if it reached no server, because the limit may explain the rest.
 
     Args:
-        reason: The reason it ended with.
-        stats: Its statistics, with those of a job's earlier runs.
+        reason: The reason for which the crawl ended.
+        stats: The crawl's statistics, including earlier runs of a job.
     """
     if "finish_reason" not in stats or not (reason == "finished" or reason.startswith("closespider_")):
         return ""
@@ -289,14 +289,14 @@ _ROWS: Mapping[str, tuple[tuple[str, str], ...]] = {
         ("unstorable_requests", "not storable in the job"),
     ),
 }
-"""The statistics in each row and their words; a key that ends in ``/`` stands for all keys below it."""
+"""The statistics of each row and their descriptions. A key that ends in ``/`` stands for all keys below it."""
 
 _OF_CODE = (
     *(row for row in _ROWS["errors"] if row[0] != "download_error_count"),
     ("item_lost_count", "lost items"),
     ("watcher_exceptions", "watchers"),
 )
-"""The errors that are not a server's or the network's."""
+"""The errors that neither a server nor the network caused."""
 
 
 def _parts(stats: Mapping[str, object], keys: tuple[tuple[str, str], ...]) -> Iterator[str]:

@@ -38,16 +38,16 @@ SCRAPYS: Mapping[str, str] = {
     "spider_exceptions/count": "spider_exceptions",
     "urllength/request_ignored_count": "urllength_filtered",
 }
-"""Scrapy's keys with their names here; one that ends in ``/`` stands for all keys below it."""
+"""Scrapy's keys with their names in trawl. A key that ends in ``/`` stands for all keys below it."""
 
 
 class Stats:
     """The counters and values of one crawl.
 
-    Reading a key does not create it: what was never counted is absent, not 0.
+    Reading a key does not create it. A key that was never counted is absent, not 0.
 
     Attributes:
-        times: The sums of all requests' times, in seconds, also read as ``queued_seconds`` and so on.
+        times: Total times of all requests, in seconds. They can also be read as ``queued_seconds`` and so on.
     """
 
     __slots__ = ("_status_keys", "_values", "times")
@@ -60,13 +60,13 @@ class Stats:
     def inc(self, key: str, n: float = 1) -> None:
         """Add ``n`` to the number under ``key``, by default 0."""
         values = self._values
-        values[key] = values.get(key, 0) + n  # type: ignore[operator]  # a key that is counted is never set to a text
+        values[key] = values.get(key, 0) + n  # type: ignore[operator]  # a counted key is never set to a string
 
     def inc_status(self, status: int) -> None:
         """Count one response with this status, under ``response_status_count/<status>``."""
         try:
             key = self._status_keys[status]
-        except KeyError:  # the key is formatted once a status, not once a page
+        except KeyError:  # format the key once per status code, not once per page
             key = self._status_keys[status] = f"response_status_count/{status}"
         self.inc(key)
 
@@ -75,14 +75,14 @@ class Stats:
         self._values[key] = value
 
     def restore(self, values: Mapping[str, Stat]) -> None:
-        """Set values to those of an earlier run; those that it did not have stay."""
+        """Restore the values of an earlier run. Other values are kept."""
         self._values.update(values)
         for part in _PARTS:
             seconds = values.get(f"{part}_seconds")
             setattr(self.times, part, seconds if isinstance(seconds, int | float) else 0.0)
 
     def _read(self) -> dict[str, Stat]:
-        """Return all values with the current times, which are summed elsewhere: five sums a page are too many."""
+        """Return all values with the current times. The times are added up elsewhere, to save five sums per page."""
         for part in _PARTS:
             seconds = getattr(self.times, part)
             if seconds:
@@ -123,14 +123,14 @@ class Stats:
         return dict(sorted(self._read().items()))
 
     def storable(self) -> dict[str, Stat]:
-        """Return a copy of the values that a job can keep: without what a spider has set to something else, a date."""
+        """Return a copy of the values that a job can store. A spider may have set others, such as a date."""
         values: dict[str, Any] = {**self._read()}
         return {key: value for key, value in values.items() if isinstance(value, int | float | str | None)}
 
     # Scrapy's names, so that spiders with their own statistics need no change.
 
     def inc_value(self, key: str, count: int = 1, start: int = 0, spider: object = None) -> None:
-        """Scrapy's name for :meth:`inc`; a new key begins at ``start``."""
+        """Scrapy's name for :meth:`inc`; a new key starts at ``start``."""
         self._values.setdefault(key, start)
         self.inc(key, count)
 

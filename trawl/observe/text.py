@@ -1,8 +1,8 @@
 """Text for people: numbers, rates and durations in words, and text from pages made safe for a terminal and a log.
 
-A URL, a header or an item may hold escape sequences that move the cursor, retitle the window or forge a log line.
-:func:`printable` escapes them (Unicode categories Cc, Cf for direction, Cs, Zl and Zp), and masks passwords. All that
-the command prints goes through it.
+A URL, a header or an item may contain escape sequences that move the cursor, change the window title or forge a log
+line. :func:`printable` escapes them (Unicode categories Cc, Cf for direction, Cs, Zl and Zp) and masks passwords. The
+command passes all of its output through it.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ __all__ = [
     "without_passwords",
 ]
 
-# DEL and C1; the marks that change direction (Unicode TR 36, "Trojan Source"), the shapes of digits, or what is
-# annotated; line and paragraph separators; tags, which nobody sees; lone surrogates, which no encoder takes.
+# DEL and C1; marks that change the direction of text (Unicode TR 36, "Trojan Source"), the shapes of digits, or
+# annotations; line and paragraph separators; invisible tags; lone surrogates, which no encoder accepts.
 _NEVER = "\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u206f\ufff9-\ufffb\ud800-\udfff\U000e0001"
 
 _UNSAFE = re.compile(f"[\x00-\x1f{_NEVER}]")
@@ -43,9 +43,9 @@ def printable(text: str, *, keeps_lines: bool = False, is_content: bool = False)
     """Return ``text`` with every control character escaped, and passwords in URLs masked.
 
     Args:
-        text: What is printed.
-        keeps_lines: Leave line feeds and tabs.
-        is_content: It is a page or an item, whose URLs are left as they are.
+        text: The text to print.
+        keeps_lines: True to keep line feeds and tabs.
+        is_content: True for a page or an item; passwords in its URLs are not masked.
     """
     unsafe = _UNSAFE_BUT_LINES if keeps_lines else _UNSAFE
     return unsafe.sub(_spelled, text if is_content else without_passwords(text))
@@ -75,7 +75,7 @@ def counted(n: float, one: str) -> str:
 
 
 def rate_words(rate: float) -> str:
-    """Return a rate a second with up to three digits: ``1,234/s``, ``20.1/s``, ``0.05/s``."""
+    """Return a rate per second with up to three digits: ``1,234/s``, ``20.1/s``, ``0.05/s``."""
     if rate >= 100:
         return f"{rate:,.0f}/s"
     if rate >= 1 or rate == 0:
@@ -101,7 +101,7 @@ def duration_words(seconds: float) -> str:
 
 
 def times_words(times: Times) -> str:
-    """Return the times of a request in their order, ``queued 4 ms, throttled 1.0 s``, without parts that took none."""
+    """Return the times of a request in order, ``queued 4 ms, throttled 1.0 s``. Phases without time are left out."""
     parts = [(name, getattr(times, name)) for name in times.__struct_fields__]
     return ", ".join(f"{name} {_short_words(seconds)}" for name, seconds in parts if seconds >= _LEAST) or "no time"
 

@@ -1,4 +1,4 @@
-"""Item pipelines: the steps that each item passes before it is written."""
+"""Item pipelines: the steps that process each item before it is written."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _MEDIA = {
 
 
 def __getattr__(name: str) -> Any:
-    if name in _MEDIA:  # most crawls download no files
+    if name in _MEDIA:  # imported lazily, because most crawls download no files
         from importlib import import_module  # noqa: PLC0415
 
         return getattr(import_module(f"trawl.pipelines.{_MEDIA[name]}"), name)

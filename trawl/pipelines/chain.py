@@ -1,9 +1,9 @@
 """The pipelines of a crawl, in order: objects with ``process_item``, and perhaps ``open_spider`` and ``close_spider``.
 
 Each method may be plain or ``async``, with Scrapy's arguments: ``process_item(item, spider)``, ``open_spider(spider)``,
-``close_spider(spider)``; the spider may be left out of any of them. A class with ``from_crawler`` is made by it.
+``close_spider(spider)``. Each method may omit the spider. A class with ``from_crawler`` is created by that method.
 
-Only the package imports this module: it is what a crawl without downloads needs of it.
+Only the package imports this module. It is the part of the package that a crawl without downloads needs.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from trawl.tracebacks import contained
 __all__ = ["PIPELINES_CLOSE_GRACE", "Pipelines"]
 
 PIPELINES_CLOSE_GRACE = 30.0
-"""Seconds that all ``close_spider`` together may take."""
+"""Seconds that all ``close_spider`` calls together may take."""
 
 logger: logging.Logger = logging.getLogger("trawl.pipelines")
 
@@ -38,13 +38,13 @@ Method = Callable[..., Any]
 
 @attrs.frozen
 class _Pipeline:
-    """One pipeline, its methods looked up once.
+    """One pipeline with its methods, which are looked up once.
 
     Attributes:
-        name: Its class, for messages.
-        process: ``process_item``; None if it has none.
-        open: ``open_spider``, or None.
-        close: ``close_spider``, or None.
+        name: The pipeline's class, for messages.
+        process: The method ``process_item``, or None.
+        open: The method ``open_spider``, or None.
+        close: The method ``close_spider``, or None.
     """
 
     name: str
@@ -60,21 +60,21 @@ class Pipelines:
         """Chain these objects.
 
         Raises:
-            SettingsError: One has none of the three methods, or one that takes other arguments.
+            SettingsError: If an object has none of the three methods, or a method takes other arguments.
         """
         self._pipelines = [_looked_up(pipeline) for pipeline in pipelines]
 
     @classmethod
     def build(cls, settings: PipelinesSettings, crawl: object = None) -> Pipelines:
-        """Make the pipelines of ``ITEM_PIPELINES``, in order; equal numbers keep the order of the setting.
+        """Return the pipelines of ``ITEM_PIPELINES``, in order. Equal numbers keep the order of the setting.
 
         Args:
             settings: The settings of pipelines.
             crawl: The running crawl, for ``from_crawler``.
 
         Raises:
-            SettingsError: A path that leads to no class, or a class that can't be made so.
-            PartLoadError: A class whose own code failed, or its module's.
+            SettingsError: If an import path does not lead to a class, or a class can't be instantiated in this way.
+            PartLoadError: If the code of a class or its module failed.
         """
         wanted = [(order, entry) for entry, order in settings.item_pipelines.items() if order is not None]
         wanted.sort(key=lambda pair: pair[0])
@@ -88,14 +88,14 @@ class Pipelines:
         return not self._pipelines
 
     async def process(self, item: Any, spider: object) -> Any:
-        """Return the item that comes out at the end. A checkpoint only where a pipeline is one.
+        """Return the item that the last pipeline returns. A checkpoint only if a pipeline is one.
 
-        An item that is not valid (:class:`trawl.items.InvalidItem`) passes unseen.
+        An invalid item (:class:`trawl.items.InvalidItem`) is returned unchanged.
 
         Raises:
-            DropItem: A pipeline dropped it.
-            Exception: Whatever a pipeline raised, with a note that names it.
-            TypeError: A pipeline returned None, which would be lost without a word.
+            DropItem: If a pipeline dropped the item.
+            Exception: If a pipeline raised it. A note names the pipeline.
+            TypeError: If a pipeline returned None. Otherwise the item would be lost silently.
         """
         if type(item) is InvalidItem:
             return item
@@ -119,13 +119,13 @@ class Pipelines:
 
     @asynccontextmanager
     async def opened(self, spider: object) -> AsyncGenerator[None, None]:
-        """Open all of them; at the end close, last first, those that were opened.
+        """Open all pipelines. At the end, close the opened pipelines, the last one first.
 
-        Closing happens when the crawl is cancelled too, within ``PIPELINES_CLOSE_GRACE`` seconds; one that fails is
-        logged, and the others are closed all the same.
+        They are also closed if the crawl is cancelled, within ``PIPELINES_CLOSE_GRACE`` seconds. If a pipeline fails to
+        close, the error is logged and the other pipelines are closed.
 
         Raises:
-            Exception: What an ``open_spider`` raised, with a note that names the pipeline.
+            Exception: If an ``open_spider`` raised it. A note names the pipeline.
         """
         opened: list[_Pipeline] = []
         try:
@@ -140,7 +140,7 @@ class Pipelines:
                 opened.append(pipeline)
             yield
         finally:
-            await _close(opened, spider)  # noqa: ASYNC102 - shielded and limited
+            await _close(opened, spider)  # noqa: ASYNC102 - shielded, with a timeout
 
 
 async def _close(pipelines: list[_Pipeline], spider: object) -> None:
@@ -169,7 +169,7 @@ def _looked_up(pipeline: object) -> _Pipeline:
 
 
 def _with_spider(method: Method | None, taken: int, name: str) -> Method | None:
-    """Return ``method`` as called with ``taken`` arguments; the last one, the spider, is left out if it takes fewer."""
+    """Return ``method`` for calls with ``taken`` arguments. The last one, the spider, is omitted if it takes fewer."""
     if method is None:
         return None
     try:

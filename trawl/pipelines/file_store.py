@@ -1,11 +1,11 @@
-"""Stores of downloaded files: a folder, or a store of fsspec; and the partial file on its way there. Stores block.
+"""Stores of downloaded files (a folder or a store of fsspec), and partial files. The methods of stores block.
 
-Beside the files are the records of their URLs: file, time, and the validators that the server gave.
+A store also contains a record for each URL: file, time, and the validators that the server sent.
 
-Theory of operation of :class:`IncompleteFile`. Two tasks know it. One reads the body from the wire and writes it; the
-pipeline's waits for the response, moves the file into the store and closes it, also when it is cancelled, at any time.
-So the file is touched under one lock only, and nothing begins once it is closed: no temporary file is made after its
-removal. Digests are computed in the thread that writes.
+Theory of operation of :class:`IncompleteFile`. Two tasks use it. One task reads the body from the wire and writes it.
+The pipeline's task waits for the response, moves the file into the store and closes it. The pipeline's task may be
+cancelled at any time, and then it also closes the file. So the file is used only under one lock, and nothing starts
+once it is closed: no temporary file is created after its removal. Digests are computed in the thread that writes.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ __all__ = [
 
 
 class FileRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Saved facts about the file of a URL.
+    """The stored record of a URL's file.
 
     Attributes:
         url: The URL.
-        path: The file, below the store.
-        checksum: The MD5 of what was downloaded, in hexadecimal.
-        fetched_at: When the server was last asked, in seconds since 1970 (UTC).
-        etag: Its ``ETag`` (RFC 9110, 8.8.3), or "".
-        last_modified: Its ``Last-Modified`` (RFC 9110, 8.8.2), or "".
+        path: Path of the file, relative to the store.
+        checksum: MD5 of the downloaded body, in hexadecimal.
+        fetched_at: Time of the last request to the server, in seconds since the epoch (UTC).
+        etag: The response's ``ETag`` (RFC 9110, section 8.8.3), or "".
+        last_modified: The response's ``Last-Modified`` (RFC 9110, section 8.8.2), or "".
     """
 
     url: str
@@ -69,7 +69,7 @@ class FileStore(ABC):
     """Stores files by path, and records of their URLs."""
 
     def find(self, url: str) -> FileRecord | None:
-        """Return the record of a URL whose file is still there and not empty; None if there is none."""
+        """Return the record of a URL if its file exists and is not empty; else None."""
         try:
             known = _decoded(self._read(_note(url)), url)
             return None if known is None or self._size(known.path) == 0 else known
@@ -81,11 +81,11 @@ class FileStore(ABC):
         self.put(_note(known.url), msgspec.json.encode(known))
 
     def stat_file(self, path: str, info: object = None, since: float = 0.0) -> dict[str, Any]:
-        """Return ``last_modified`` (seconds since 1970) and ``checksum`` (MD5); {} if none is as new as ``since``."""
+        """Return ``last_modified`` (seconds since the epoch) and ``checksum`` (MD5); {} if older than ``since``."""
         new_md5 = partial(hashlib.md5, usedforsecurity=False)
         try:
             changed_at, file = self.open(path)
-            with file:  # it may be larger than memory
+            with file:  # the file may be larger than memory
                 md5 = hashlib.file_digest(file, new_md5).hexdigest() if changed_at >= since else ""
         except OSError:
             return {}
@@ -94,37 +94,41 @@ class FileStore(ABC):
     def persist_file(
         self, path: str, buf: BytesIO, info: object = None, meta: object = None, headers: object = None
     ) -> None:
-        """Store a file, as pipelines written for Scrapy do; ``info``, ``meta`` and ``headers`` are ignored."""
+        """Store a file, for pipelines written for Scrapy. ``info``, ``meta`` and ``headers`` are ignored."""
         self.put(path, buf.getvalue())
 
     @abstractmethod
     def put(self, path: str, content: bytes) -> None:
-        """Store a file, whole or not at all; in a folder it survives a power cut from then on.
+        """Store a file completely or not at all. In a folder, it then survives a power cut.
 
         Raises:
-            ValueError: The path leads out of the store.
-            OSError: It can't be written.
+            ValueError: If the path leads out of the store.
+            OSError: If the file can't be written.
         """
 
     @abstractmethod
     def open(self, path: str) -> tuple[float, BufferedReader]:
-        """Return when a file was last changed, in seconds since 1970, and the file, opened; raises OSError."""
+        """Return the time of a file's last change, in seconds since the epoch, and the open file.
+
+        Raises:
+            OSError: If the file can't be opened.
+        """
 
     @abstractmethod
     def open_temporary(self) -> tuple[BinaryIO, Path]:
-        """Create a temporary file on this machine, for :meth:`put_file`, or to be removed.
+        """Create a temporary file on this machine. Pass it to :meth:`put_file`, or remove it.
 
         Raises:
-            OSError: It can't be made.
+            OSError: If the file can't be created.
         """
 
     @abstractmethod
     def put_file(self, path: str, temporary: Path) -> Path:
-        """Keep a file that :meth:`open_temporary` made, whole or not at all. Returns where it can be read.
+        """Store a file from :meth:`open_temporary` completely or not at all. Returns a path from which it can be read.
 
         Raises:
-            ValueError: The path leads out of the store.
-            OSError: It can't be kept; the temporary file is still there.
+            ValueError: If the path leads out of the store.
+            OSError: If the file can't be stored. The temporary file still exists.
         """
 
     @abstractmethod
@@ -133,26 +137,26 @@ class FileStore(ABC):
 
     @abstractmethod
     def _size(self, path: str) -> int | None:
-        """Return the size of a file, in bytes; None where a store does not tell."""
+        """Return the size of a file in bytes; None if the store does not know it."""
 
 
 class LocalFileStore(FileStore):
     """Files in a folder."""
 
     def __init__(self, folder: Path) -> None:
-        """Files in ``folder``, which is made with the first one."""
+        """Store files in ``folder``, which is created with the first file."""
         self._folder = folder
 
     def remember(self, known: FileRecord) -> None:
-        """Save the record of a URL; a power cut may lose it, and the file is then fetched again."""
+        """Save the record of a URL. If a power cut loses the record, the file is fetched again."""
         self._write(_note(known.url), BytesIO(msgspec.json.encode(known)), is_synced=False)
 
     def put(self, path: str, content: bytes) -> None:
-        """Write beside the file's place and move it there; it is on the disk then."""
+        """Write a temporary file and move it to its path. It is then synced to the disk."""
         self._write(path, BytesIO(content))
 
     def open(self, path: str) -> tuple[float, BufferedReader]:
-        """Return when a file was last changed, and the file, opened."""
+        """Return the time of a file's last change, and the open file."""
         place = self._folder / check_path(path)
         return place.stat().st_mtime, place.open("rb")
 
@@ -162,15 +166,15 @@ class LocalFileStore(FileStore):
         return _temporary(self._folder)
 
     def put_file(self, path: str, temporary: Path) -> Path:
-        """Move the file to its place; it is on the disk then."""
+        """Move the file to its path. It is then synced to the disk."""
         place = self._folder / check_path(path)
         make_folder(place.parent)
-        os.chmod(temporary, 0o644)  # a temporary file is its owner's alone
+        os.chmod(temporary, 0o644)  # only the owner may read a temporary file
         sync_content(temporary)
         try:
             replace_file(temporary, place)
         except OSError as error:
-            if error.errno != errno.EXDEV:  # its folder is on another disk, mounted or linked in the store's
+            if error.errno != errno.EXDEV:  # its folder is on another disk, which is mounted or linked in the store
                 raise
             with temporary.open("rb") as content:
                 self._write(path, content)
@@ -207,21 +211,21 @@ class RemoteFileStore(FileStore):
     """Files in a store of fsspec."""
 
     def __init__(self, files: Any, root: str) -> None:
-        """Files below ``root`` of a file system of fsspec's."""
+        """Store files below ``root`` in a file system of fsspec."""
         self._files = files
         self._root = root.rstrip("/")
 
     def put(self, path: str, content: bytes) -> None:
-        """Put an object."""
+        """Store an object."""
         self._files.pipe_file(self._place(path), content)
 
     def open(self, path: str) -> tuple[float, BufferedReader]:
-        """Return when an object was last changed, and the object, opened to be read in pieces."""
+        """Return the time of an object's last change, and the object, opened for reading in chunks."""
         place = self._place(path)
         try:
             changed_at: float = self._files.modified(place).timestamp()
         except NotImplementedError:
-            raise FileNotFoundError(path) from None  # so it counts as absent, and is fetched
+            raise FileNotFoundError(path) from None  # counts as missing, so it is fetched
         return changed_at, self._files.open(place, "rb")
 
     def open_temporary(self) -> tuple[BinaryIO, Path]:
@@ -229,7 +233,7 @@ class RemoteFileStore(FileStore):
         return _temporary(None)
 
     def put_file(self, path: str, temporary: Path) -> Path:
-        """Put the file as an object, in pieces; it stays where it was."""
+        """Upload the file as an object, in chunks. The temporary file is kept."""
         self._files.put_file(str(temporary), self._place(path))
         return temporary
 
@@ -251,10 +255,10 @@ def open_file_store(uri: str, options: dict[str, Any], setting: str) -> FileStor
     Args:
         uri: A folder, ``file://...``, or the URL of a store.
         options: Arguments of the store's file system.
-        setting: The setting that names it, for messages.
+        setting: The setting that names the store, for messages.
 
     Raises:
-        SettingsError: The store's library is not installed, the store is unknown, or its folder is not writable.
+        SettingsError: If the store's library is not installed, the store is unknown, or its folder is not writable.
     """
     scheme, colon, rest = uri.partition("://")
     if not colon:
@@ -275,7 +279,7 @@ def open_file_store(uri: str, options: dict[str, Any], setting: str) -> FileStor
 
 
 def _folder(path: Path, setting: str) -> Path:
-    """Check that a folder exists and is writable, or can be created."""
+    """Return ``path`` after checking that the folder exists and is writable, or can be created."""
     nearest = next(each for each in (path, *path.absolute().parents) if each.exists())
     if not nearest.is_dir():
         raise SettingsError(f"{setting}: {str(nearest)!r} is not a folder", setting)
@@ -285,10 +289,10 @@ def _folder(path: Path, setting: str) -> Path:
 
 
 def check_path(path: str) -> str:
-    """Normalise a path below a store.
+    """Return the normalized form of a path below a store.
 
     Raises:
-        ValueError: It leads out of it, or is none.
+        ValueError: If the path is empty or leads out of the store.
     """
     parts = PurePosixPath(path.replace("\\", "/")).parts
     if not parts or parts[0] == "/" or ".." in parts or ":" in parts[0] or "\0" in path:
@@ -315,14 +319,14 @@ def _decoded(content: bytes, url: str) -> FileRecord | None:
 
 
 DISCARD_GRACE = 5.0
-"""Seconds that removing a temporary file may wait for the disk."""
+"""Maximum seconds to wait for the disk when a temporary file is removed."""
 
 
 class IncompleteFile:
-    """Sink of one response body: a temporary file of a store until it is kept."""
+    """Sink of one response body. It is a temporary file until it is moved into its store."""
 
     def __init__(self, store: FileStore, blocking: Blocking) -> None:
-        """Start without a file; the first write creates it."""
+        """Start without a file. The first write creates the file."""
         self._store = store
         self._blocking = blocking
         self._lock = trio.Lock()
@@ -336,11 +340,11 @@ class IncompleteFile:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes written since the body began."""
+        """Bytes written since the start of the body."""
         return self._size_bytes
 
     def digest(self, name: str) -> str:
-        """Return the ``sha1`` or ``md5`` of what has been written, in hexadecimal."""
+        """Return the ``sha1`` or ``md5`` of the written bytes, in hexadecimal."""
         return str(self._digests[name].hexdigest())
 
     def begin(self) -> None:
@@ -348,10 +352,10 @@ class IncompleteFile:
         self._is_new = True
 
     async def write(self, pieces: Sequence[bytes]) -> None:
-        """Write the next pieces, in a thread. Cancelling waits for a write that has begun. Always a checkpoint.
+        """Write the next chunks in a thread. Cancelling waits for a write that has started. Always a checkpoint.
 
         Raises:
-            BodyNotWritten: The disk takes no more, or the part was closed.
+            BodyNotWritten: If the disk is full or fails, or the file was closed.
         """
         async with self._lock:
             if self._is_closed:
@@ -362,16 +366,16 @@ class IncompleteFile:
                 raise BodyNotWritten(f"its body can't be written: {error}") from error
 
     async def discard(self) -> None:
-        """Remove what was written. Always a checkpoint."""
+        """Remove the written data. Always a checkpoint."""
         async with self._lock:
             await self._blocking.run(self._remove)
 
     async def keep(self, path: str) -> None:
-        """Move the file into the store; it can be read until this is closed. Always a checkpoint.
+        """Move the file into the store. It can be read until this object is closed. Always a checkpoint.
 
         Raises:
-            ValueError: There is none, or the path leads out of the store.
-            OSError: It can't be put there.
+            ValueError: If there is no file, or the path leads out of the store.
+            OSError: If the file can't be moved there.
         """
         async with self._lock:
             await self._blocking.run(self._keep, path)
@@ -380,7 +384,7 @@ class IncompleteFile:
         """Open the file for reading. Blocks.
 
         Raises:
-            ValueError: It is there no more.
+            ValueError: If the file no longer exists.
         """
         if self._readable is not None:
             with suppress(FileNotFoundError):
@@ -388,14 +392,14 @@ class IncompleteFile:
         raise ValueError("the body is there no more: its file was moved or removed")
 
     async def aclose(self) -> None:
-        """Remove the file unless kept, and refuse writes. A checkpoint, and shielded, if a file was created."""
+        """Remove the file unless it was kept, and refuse writes. A checkpoint, and shielded, if a file was created."""
         self._is_closed = True
         if self._temporary is not None or self._file is not None or self._lock.locked():
             with trio.move_on_after(DISCARD_GRACE, shield=True):
                 await self.discard()
         self._readable = None
 
-    # These run in threads, under the lock.
+    # The following methods run in threads, under the lock.
 
     def _write(self, pieces: Sequence[bytes]) -> None:
         if self._is_new:
@@ -426,7 +430,7 @@ class IncompleteFile:
         temporary, self._temporary = self._temporary, None
         self._readable, self._size_bytes = None, 0
         if file is not None:
-            with suppress(OSError):  # it tries once more to write what it could not
+            with suppress(OSError):  # closing tries again to write buffered data
                 file.close()
         if temporary is not None:
             temporary.unlink(missing_ok=True)
@@ -443,7 +447,7 @@ async def open_partial_file(store: FileStore, blocking: Blocking) -> AsyncGenera
 
 
 def digest_of(response: Response, name: str) -> str:
-    """Return the ``sha1`` or ``md5`` of a response's body, in hexadecimal; one in a file is not read back."""
+    """Return the ``sha1`` or ``md5`` of a response's body, in hexadecimal. A body in a file is not read again."""
     sink = response.sink if isinstance(response, FileResponse) else None
     if isinstance(sink, IncompleteFile):
         return sink.digest(name)

@@ -1,6 +1,6 @@
-"""The pipeline of files: ``file_urls`` of an item in, ``files`` out.
+"""The pipeline of files. It downloads the ``file_urls`` of an item and sets ``files``.
 
-Only the package imports this module, lazily: users know its path from Scrapy.
+Only the package imports this module, lazily. Users know its path from Scrapy.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class FilesPipeline(MediaPipeline):
     ) -> str:
         """Return ``full/``, the SHA-1 of the content, and the extension of the URL or of the content type.
 
-        Without a response it is the SHA-1 of the URL; so it is with one where ``MEDIA_LIKE_SCRAPY`` is true, and the
-        extension is then one that is known to the system, or none.
+        Without a response, or if ``MEDIA_LIKE_SCRAPY`` is true, the path has the SHA-1 of the URL. In the latter case,
+        the extension is omitted if the system does not know it.
         """
         if self.is_like_scrapy:
             return f"full/{name_of(request, None)}{_known_ending(request.url)}"

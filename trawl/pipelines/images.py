@@ -1,12 +1,12 @@
-"""The pipeline of images: ``image_urls`` of an item in, ``images`` out, with thumbnails.
+"""The pipeline of images. It downloads the ``image_urls`` of an item and sets ``images``, with thumbnails.
 
-Images are decoded, checked and converted by Pillow (the extra ``images``) in a thread. All are stored as JPEG, as in
-Scrapy: a JPEG stays as it came, transparent images are put on white.
+Pillow (the extra ``images``) decodes, checks and converts images in a thread. All images are stored as JPEG, as in
+Scrapy. JPEG files are kept unchanged, and transparent images get a white background.
 
-A few kilobytes may decode to gigabytes. So the size that an image declares is checked before it is decoded, only known
-formats are read at all, and few are decoded at once.
+A few kilobytes may decode to gigabytes. So the declared size of an image is checked before it is decoded, only known
+formats are read, and few images are decoded at once.
 
-Only the package imports this module, lazily: users know its path from Scrapy.
+Only the package imports this module, lazily. Users know its path from Scrapy.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from trawl.throttling.managers import awaited
 __all__ = ["ImagesPipeline"]
 
 MAX_DECODED = 2
-"""Images that are decoded at once: each may take 12 bytes for each of its pixels."""
+"""Maximum number of images decoded at once. Each may take 12 bytes per pixel."""
 
 _MAY_BE_ABSENT = frozenset({"AVIF", "WEBP", "JPEG2000"})
-"""Formats that need a library which not every Pillow was built with."""
+"""Formats that need a library which some builds of Pillow lack."""
 
 
 class ImagesPipeline(MediaPipeline):
@@ -43,12 +43,12 @@ class ImagesPipeline(MediaPipeline):
     def __init__(
         self, store_uri: Any = None, download_func: object = None, settings: object = None, *, crawler: Any = None
     ) -> None:
-        """A pipeline of a crawl; the arguments are those of :class:`~trawl.pipelines.media.MediaPipeline`.
+        """Create the pipeline of a crawl. The arguments are the same as for ``MediaPipeline``.
 
         Raises:
-            NotConfigured: ``IMAGES_STORE`` names no store.
-            SettingsError: The store can't be, a thumbnail's name can't be a folder's, Pillow does not know a format, or
-                is not installed.
+            NotConfigured: If ``IMAGES_STORE`` names no store.
+            SettingsError: If the store can't be used, a thumbnail's name can't be a folder name, Pillow does not know a
+                format, or Pillow is not installed.
         """
         super().__init__(store_uri, crawler=crawler)
         crawl = self.info.crawl
@@ -60,7 +60,7 @@ class ImagesPipeline(MediaPipeline):
             ) from error
         self._image: Any = Image
         self._turned: Any = ImageOps.exif_transpose
-        self._unknown: type[Exception] = UnidentifiedImageError  # its text names an object in memory
+        self._unknown: type[Exception] = UnidentifiedImageError  # its message contains the address of an object
         self.thumbs: dict[str, tuple[int, int]] = dict(self._setting("IMAGES_THUMBS", "THUMBS"))
         for name in self.thumbs:
             try:
@@ -100,7 +100,7 @@ class ImagesPipeline(MediaPipeline):
         """Write the image and its thumbnails to the store. Returns the image's path. A checkpoint.
 
         Raises:
-            FileError: It is not an image, too small, or too large.
+            FileError: If it is not an image, or is too small or too large.
         """
         told: dict[str, Any] = {"response": response, "info": self.info, "item": item}
         path = self.file_path(request, **told)
@@ -109,7 +109,7 @@ class ImagesPipeline(MediaPipeline):
             await self.info.crawl.blocking.run(self._put, response, path, thumbs)
         return path
 
-    # Scrapy's steps, for classes that override one, and where MEDIA_LIKE_SCRAPY is true.
+    # Scrapy's steps, for classes that override a step, or if MEDIA_LIKE_SCRAPY is true.
 
     async def _put_in_store(self, request: Request, response: Response, item: Any) -> tuple[str, str]:
         names = ("file_downloaded", "image_downloaded", "get_images", "convert_image")
@@ -119,12 +119,12 @@ class ImagesPipeline(MediaPipeline):
         return path, await awaited(self.file_downloaded(response, request, self.info, item=item))
 
     async def file_downloaded(self, response: Response, request: Request, info: MediaInfo, *, item: Any = None) -> str:
-        """Store the images of a response. Returns the checksum of the first. A checkpoint."""
+        """Store the images of a response. Returns the checksum of the first image. A checkpoint."""
         checksum: str = await awaited(self.image_downloaded(response, request, info, item=item))
         return checksum
 
     async def image_downloaded(self, response: Response, request: Request, info: MediaInfo, *, item: Any = None) -> str:
-        """Store what :meth:`get_images` yields, in a thread. Returns the MD5 of the first as stored. A checkpoint."""
+        """Store the images of :meth:`get_images` in a thread. Returns the MD5 of the first stored one. A checkpoint."""
 
         def put() -> str:
             checksum = ""
@@ -142,7 +142,7 @@ class ImagesPipeline(MediaPipeline):
         """Yield path, image and JPEG of a response's image and of its thumbnails. Runs in a thread.
 
         Raises:
-            FileError: It is not an image, too small, or too large.
+            FileError: If it is not an image, or is too small or too large.
         """
         told: dict[str, Any] = {"response": response, "info": info, "item": item}
         path = self.file_path(request, **told)
@@ -158,7 +158,7 @@ class ImagesPipeline(MediaPipeline):
     def convert_image(
         self, image: Any, size: tuple[int, int] | None = None, *, response_body: io.BytesIO
     ) -> tuple[Any, io.BytesIO]:
-        """Return an image in RGB, made smaller to fit into ``size`` if that is given, and its JPEG."""
+        """Return an image in RGB, shrunk to fit into ``size`` if that is given, and its JPEG."""
         if image.mode == "P":
             image = self._on_white(image)
         elif image.mode != "RGB":
@@ -171,7 +171,7 @@ class ImagesPipeline(MediaPipeline):
     # trawl's own steps.
 
     def _put(self, response: Response, path: str, thumbs: dict[str, str]) -> None:
-        image, content = self._made(response.body)  # a large one is read back, here in the thread
+        image, content = self._made(response.body)  # a large body is read from its file, here in the thread
         for name, place in thumbs.items():
             small = image.copy()
             small.thumbnail(self.thumbs[name], self._image.Resampling.LANCZOS)
@@ -192,7 +192,7 @@ class ImagesPipeline(MediaPipeline):
         """Return the image, not yet decoded.
 
         Raises:
-            FileError: It is not an image, or too large.
+            FileError: If it is not an image, or is too large.
         """
         opened = self._read(lambda: self._image.open(io.BytesIO(body), formats=self.formats))
         width, height = opened.size
@@ -208,12 +208,16 @@ class ImagesPipeline(MediaPipeline):
             raise FileError(f"the image is too small: {width}x{height}, not {least}")
 
     def _read(self, step: Callable[[], Any]) -> Any:
-        """Return what a step of reading an image gives; raises FileError."""
+        """Return the result of a step of reading an image.
+
+        Raises:
+            FileError: If the step failed.
+        """
         try:
             return step()
         except FileError:
             raise
-        except Exception as error:  # pillow raises whatever its many decoders raise
+        except Exception as error:  # Pillow's decoders raise many kinds of exceptions
             unknown = "it is not an image of a known format (IMAGES_FORMATS)"
             why = unknown if isinstance(error, self._unknown) else f"it can't be read: {error}"
             raise FileError(why) from error

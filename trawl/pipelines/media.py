@@ -1,9 +1,10 @@
-"""Common part of the pipelines of files and images: an item's URLs are fetched through the crawl's throttle and stored.
+"""Common base of the pipelines of files and images. An item's URLs are fetched through the crawl's throttle and stored.
 
-Each is a direct fetch: it waits for its scopes like a page, obeys robots.txt, is retried and is limited by
-``DOWNLOAD_MAXSIZE``. A large body goes to a temporary file of its store while it comes; a small one stays in memory
-until it is written. A URL is fetched once in a crawl, whichever items name it. One that is in its store is not fetched
-again before it expires, and then requested with ``If-None-Match`` and ``If-Modified-Since`` (RFC 9110, 13.1).
+Each download is a direct fetch. It waits for its scopes like a page, obeys robots.txt, is retried, and is limited by
+``DOWNLOAD_MAXSIZE``. A large body is written to a temporary file of the store while it arrives. A small body stays in
+memory until it is written. A URL is fetched once in a crawl, even if several items name it. A URL in the store is not
+fetched again before it expires, and then requested with ``If-None-Match`` and ``If-Modified-Since`` (RFC 9110, section
+13.1).
 """
 
 from __future__ import annotations
@@ -40,30 +41,30 @@ from trawl.tracebacks import contained
 __all__ = ["FileError", "MediaInfo", "MediaPipeline", "Result", "aliased", "name_of"]
 
 MAX_KNOWN = 10_000
-"""URLs of one crawl whose results are remembered; others are looked up on the store again."""
+"""Number of URLs per crawl whose results are remembered. Other URLs are looked up in the store again."""
 
 MAX_AT_ONCE = 100
-"""Files of one item that are under way: an item may name a hundred thousand."""
+"""Maximum number of files of one item in flight. An item may name a hundred thousand."""
 
 DAY = 86_400.0
 
 logger: logging.Logger = logging.getLogger("trawl.pipelines")
 
 Result = tuple[bool, Any]
-"""Of one URL: True with ``url``, ``path``, ``checksum`` and ``status`` of its file, or False with the error."""
+"""Result of one URL: True with ``url``, ``path``, ``checksum`` and ``status`` of its file, or False with the error."""
 
 
 class FileError(TrawlError):
-    """A file could not be had, or is not wanted; the text says why."""
+    """A file could not be downloaded, or is not wanted. The message gives the reason."""
 
 
 @attrs.frozen
 class MediaInfo:
-    """The crawl, as the methods of a pipeline get it.
+    """The crawl, as passed to the methods of a pipeline.
 
     Attributes:
         crawl: The running crawl.
-        spider: Its spider.
+        spider: The crawl's spider.
     """
 
     crawl: MiddlewareCrawl
@@ -71,13 +72,13 @@ class MediaInfo:
 
 
 class MediaPipeline(ABC):
-    """Fetches what an item names, and keeps it; override :meth:`get_media_requests`, :meth:`file_path` and others.
+    """Fetches and stores the URLs that an item names.
 
-    All methods may be plain or async but :meth:`file_path`, which is plain.
+    Override :meth:`get_media_requests`, :meth:`file_path` and other methods. :meth:`file_path` is plain. All other methods may be plain or async.
     """
 
     kind: ClassVar[str] = "FILES"
-    """Prefix of the names of its settings."""
+    """Prefix of the names of the pipeline's settings."""
 
     SpiderInfo: TypeAlias = MediaInfo
     """The class of ``info``, under Scrapy's name."""
@@ -85,17 +86,17 @@ class MediaPipeline(ABC):
     def __init__(
         self, store_uri: Any = None, download_func: object = None, settings: object = None, *, crawler: Any = None
     ) -> None:
-        """A pipeline of a crawl, which is the first argument, or ``crawler``.
+        """Create the pipeline of a crawl. The crawl is the first argument or ``crawler``.
 
         Args:
-            store_uri: The crawl; or, with ``crawler``, the store instead of the setting's.
-            download_func: Ignored: Scrapy's older classes give it.
-            settings: Ignored, too.
-            crawler: The crawl, where it is not the first argument, as Scrapy's classes give it.
+            store_uri: The crawl; or, with ``crawler``, a store that replaces the store of the setting.
+            download_func: Ignored. Scrapy's older classes pass it.
+            settings: Ignored. Scrapy's older classes pass it.
+            crawler: The crawl, if it is not the first argument. Scrapy's classes pass it in this way.
 
         Raises:
-            NotConfigured: Its setting names no store.
-            SettingsError: The store can't be.
+            NotConfigured: If the setting names no store.
+            SettingsError: If the store can't be used.
         """
         if hasattr(self, "_get_store"):
             name, setting = type(self).__name__, f"{self.kind}_STORE"
@@ -123,7 +124,7 @@ class MediaPipeline(ABC):
 
     @classmethod
     def from_crawler(cls, crawler: Any) -> Self:
-        """The pipeline of a crawl. A constructor that takes ``crawler`` by name is given the store before it."""
+        """Return the pipeline of a crawl. A constructor with a keyword argument ``crawler`` also gets the store."""
         parameters = inspect.signature(cls.__init__).parameters
         kinds = {each.kind for name, each in parameters.items() if name == "crawler" or each.kind is each.VAR_KEYWORD}
         if kinds & {inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD}:
@@ -131,7 +132,7 @@ class MediaPipeline(ABC):
         return cls(crawler)
 
     def _setting(self, name: str, default: str = "") -> Any:
-        """Return a setting: ``CLASSNAME_NAME`` if there is one; a class's attribute instead of a default."""
+        """Return a setting: ``CLASSNAME_NAME`` if it exists. An attribute of the class replaces a default."""
         settings = self.info.crawl.settings
         own = settings.get(f"{type(self).__name__.upper()}_{name}", None)
         if own:
@@ -142,15 +143,15 @@ class MediaPipeline(ABC):
         return next((getattr(self, each) for each in attributes if hasattr(self, each)), settings[name])
 
     def _overrides(self, *names: str) -> bool:
-        """Return whether a class of the user's has one of these methods."""
+        """Return whether a user class overrides one of these methods."""
         return any(not getattr(type(self), name).__module__.startswith("trawl.pipelines.") for name in names)
 
-    # To be overridden.
+    # Methods to override.
 
     def get_media_requests(self, item: Any, info: MediaInfo) -> Any:
-        """Return the requests for an item's files: by default one for each URL in its field of URLs.
+        """Return the requests for an item's files, by default one for each URL in the item's field of URLs.
 
-        A value that is not a URL is logged and counted like a failed download; so is a field that is not a list.
+        A value that is not a URL, or a field that is not a list, is logged and counted like a failed download.
         """
         urls = item_fields(item).get(self.urls_field) or ()
         if isinstance(urls, str | bytes) or not isinstance(urls, Iterable):
@@ -169,13 +170,13 @@ class MediaPipeline(ABC):
     def file_path(
         self, request: Request, response: Response | None = None, info: MediaInfo | None = None, *, item: Any = None
     ) -> str:
-        """Return a file's path, below the store; named by its content, the same file is stored once."""
+        """Return a file's path below the store. If the path depends on the content, equal files are stored once."""
 
     async def keep(self, request: Request, response: Response, item: Any) -> str:
         """Write the response to the store. Returns its path. A checkpoint.
 
         Raises:
-            FileError: It is not wanted.
+            FileError: If the file is not wanted.
         """
         path = self.file_path(request, response=response, info=self.info, item=item)
         if isinstance(response, FileResponse) and isinstance(response.sink, IncompleteFile):
@@ -185,9 +186,9 @@ class MediaPipeline(ABC):
         return path
 
     def item_completed(self, results: Sequence[Result], item: Any, info: MediaInfo) -> Any:
-        """Return the item with its files: by default those that were downloaded, in its field of results.
+        """Return the item with its results. By default, the downloaded files are set in the item's field of results.
 
-        An item that has no such field goes on without them, with one warning for its class.
+        If an item has no such field, it is returned unchanged, and one warning is logged for its class.
         """
         files = [found for is_there, found in results if is_there]
         try:
@@ -209,13 +210,13 @@ class MediaPipeline(ABC):
             words = "%s: items of type %s have no field %s: they do not tell of their files"
             logger.warning(words, type(self).__name__, kind.__name__, self.result_field)
 
-    # Scrapy's steps, which a class may override; each may be async.
+    # Scrapy's steps. A class may override them, and each may be async.
 
     def open_spider(self, spider: Any = None) -> None:  # noqa: B027 - may be overridden, and called by super()
-        """Called when the crawl begins; does nothing."""
+        """Do nothing. Called when the crawl starts."""
 
     async def media_to_download(self, request: Request, info: MediaInfo, *, item: Any = None) -> dict[str, str] | None:
-        """Return ``url``, ``path``, ``checksum`` and ``status`` of a file that need not be fetched; else None."""
+        """Return ``url``, ``path``, ``checksum`` and ``status`` of a stored file; None if it must be fetched."""
         return (await self._stored(request, item))[1]
 
     async def media_downloaded(
@@ -224,7 +225,7 @@ class MediaPipeline(ABC):
         """Store a response. Returns ``url``, ``path``, ``checksum`` and ``status`` of its file.
 
         Raises:
-            FileError: Its status is not 200, or it is empty, or not wanted.
+            FileError: If the status code is not 200, or the file is empty or not wanted.
         """
         if response.status != 200:
             raise FileError(f"status {response.status}")
@@ -235,7 +236,7 @@ class MediaPipeline(ABC):
         return {"url": request.url, "path": path, "checksum": checksum, "status": status}
 
     def media_failed(self, failure: Exception, request: Request, info: MediaInfo) -> Any:  # noqa: B027 - may be overridden
-        """Called with the error of a file that is missing; may raise another one for the item's results."""
+        """Process the error of a failed file. An override may raise another error for the item's results."""
 
     async def file_downloaded(self, response: Response, request: Request, info: MediaInfo, *, item: Any = None) -> str:
         """Write the response to the store, at :meth:`file_path`. Returns its checksum. A checkpoint."""
@@ -243,7 +244,7 @@ class MediaPipeline(ABC):
         return digest_of(response, "md5")
 
     def inc_stats(self, status: str) -> None:
-        """Count a file under ``file_count``, and by its status."""
+        """Count a file under ``file_count`` and by status."""
         stats = self.info.crawl.stats
         stats.inc("file_count")
         stats.inc(f"file_status_count/{status}")
@@ -251,7 +252,7 @@ class MediaPipeline(ABC):
     # The pipeline.
 
     async def process_item(self, item: Any, spider: Any = None) -> Any:
-        """Return the item, once its files are stored or have failed. A checkpoint if it has any."""
+        """Return the item after its files are stored or have failed. A checkpoint if the item has files."""
         wanted = await awaited(self.get_media_requests(item, self.info))
         requests = [wanted] if isinstance(wanted, Request) else list(wanted or ())
         results: list[Result] = [(False, None)] * len(requests)
@@ -262,13 +263,13 @@ class MediaPipeline(ABC):
                 results[place] = await self._result(requests[place], item)
 
         async with trio.open_nursery() as nursery:
-            # They share one iterator: each takes the next place when it has filled one.
+            # The tasks share one iterator. Each takes the next place when it has filled one.
             for _ in requests[:MAX_AT_ONCE]:
                 nursery.start_soon(fill)
         return await awaited(self.item_completed(results, item, self.info))
 
     async def _result(self, request: Request, item: Any) -> Result:
-        """Return the result of a URL; one that is already under way for another item is shared."""
+        """Return the result of a URL. If another item already fetches the URL, its result is shared."""
         key = fingerprint(request)
         while (under_way := self._under_way.get(key)) is not None:
             await under_way.wait()
@@ -278,7 +279,7 @@ class MediaPipeline(ABC):
         try:
             result = self._results[key] = await self._had(request, item)
         finally:
-            # Also where it was cancelled: those that wait for it then ask for themselves.
+            # Also if this fetch was cancelled. Waiting tasks then fetch the URL themselves.
             self._under_way.pop(key).set()
         if len(self._results) > MAX_KNOWN:
             self._results.popitem(last=False)
@@ -291,7 +292,7 @@ class MediaPipeline(ABC):
             if "status" not in found:
                 raise FileError("what the pipeline's own methods return for it has no status")
             self.inc_stats(found["status"])
-        except Exception as failure:  # of the wire, the disk, or the user's methods: the item goes on without the file
+        except Exception as failure:  # from the network, the disk, or user methods; the item continues without the file
             error = failure
             try:
                 with contained:
@@ -331,16 +332,16 @@ class MediaPipeline(ABC):
             path=told["path"],
             checksum=told["checksum"],
             fetched_at=now,
-            etag=str(response.headers.get("ETag", "")),  # of a class that msgspec does not know
+            etag=str(response.headers.get("ETag", "")),  # the header's class is unknown to msgspec
             last_modified=str(response.headers.get("Last-Modified", "")),
         )
         await crawl.blocking.run(self.store.remember, known)
         return told
 
     async def _stored(self, request: Request, item: Any) -> tuple[FileRecord | None, dict[str, str] | None]:
-        """Return the record of a URL, and its file if that is not to be fetched.
+        """Return the record of a URL, and its file if the URL does not have to be fetched.
 
-        As in Scrapy it is not where its path has a file that is new enough, whatever URL that came from.
+        If ``MEDIA_LIKE_SCRAPY`` is true, any file at the URL's path that is new enough counts, whatever its URL.
         """
         crawl, url = self.info.crawl, request.url
         now, path = crawl.now_utc().timestamp(), ""
@@ -351,7 +352,7 @@ class MediaPipeline(ABC):
                 return None, {"url": url, "path": path, "checksum": there["checksum"], "status": "uptodate"}
         known = await crawl.blocking.run(self.store.find, url) if request.method == "GET" else None
         if self.is_like_scrapy and known is not None and known.path != path:
-            known = None  # another pipeline of the store has it under a path of its own
+            known = None  # another pipeline stored the file under its own path
         is_new = known is not None and now - known.fetched_at < self.expires
         return known, _told(known) if known is not None and is_new else None
 
@@ -375,7 +376,7 @@ class MediaPipeline(ABC):
 
 
 def aliased(name: str) -> Any:
-    """Return a property that is another name of an attribute."""
+    """Return a property that is another name for an attribute."""
 
     def write(pipeline: object, value: object) -> None:
         setattr(pipeline, name, value)
@@ -384,7 +385,7 @@ def aliased(name: str) -> Any:
 
 
 def name_of(request: Request, response: Response | None) -> str:
-    """Return the SHA-1 of the body, in hexadecimal; without a response, of the URL, as in Scrapy."""
+    """Return the SHA-1 of the body in hexadecimal. Without a response, return that of the URL, as in Scrapy."""
     if response is None:
         return hashlib.sha1(request.url.encode(), usedforsecurity=False).hexdigest()
     return digest_of(response, "sha1")

@@ -1,4 +1,4 @@
-"""The settings of pipelines."""
+"""The settings of item pipelines."""
 
 from __future__ import annotations
 

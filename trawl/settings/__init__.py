@@ -1,4 +1,4 @@
-"""The settings of a crawl: composed from those of all packages, loaded from layers, checked, each with its source."""
+"""The settings of a crawl, combined from all packages, loaded from several layers, and checked. Each has a source."""
 
 from trawl.settings.load import (
     Layer,

@@ -1,12 +1,12 @@
-"""Conversion of one value to the type of its setting, and types and limits in words.
+"""Conversion of one value to the type of its setting, and descriptions of types and limits in words.
 
-msgspec converts and checks limits, but its errors name neither the key of a mapping nor the value. So mappings and
-lists are walked here and msgspec sees single values only; an error names the innermost entry that is wrong. That also
-keeps a type from msgspec that crashes it (0.22: a float with limits beside a tuple in one union).
+msgspec converts values and checks limits, but its errors name neither the key of a mapping nor the value. So this
+module walks mappings and lists itself and passes only single values to msgspec. An error then names the innermost wrong
+entry. This also avoids a type that crashes msgspec (0.22: a float with limits together with a tuple in one union).
 
-Text, from the environment and ``-s``, is read as JSON if it is JSON. If that value does not fit the setting, the text
-itself may (``USER_AGENT=5``), ``1`` and ``0`` may stand for booleans as with Scrapy's ``-s``, and text with commas for
-a list (``RETRY_HTTP_CODES=500,502``).
+Strings from the environment and ``-s`` are read as JSON if they are JSON. If the JSON value does not fit the setting,
+the string itself is tried (``USER_AGENT=5``). As with Scrapy's ``-s``, ``1`` and ``0`` may stand for booleans, and a
+string with commas for a list (``RETRY_HTTP_CODES=500,502``).
 
 In words, ``Annotated[float, Meta(ge=0)]`` is "a number" with the range "at least 0".
 """
@@ -160,7 +160,7 @@ _CLOSE_ENOUGH = 0.6
 
 
 def checked(value: object, annotation: Any, path: str) -> Any:
-    """Convert ``value`` to ``annotation``: a list to a tuple, 1 to 1.0, but never text to a number.
+    """Convert ``value`` to ``annotation``: a list to a tuple, 1 to 1.0, but never a string to a number.
 
     Args:
         value: The value as given.
@@ -171,7 +171,7 @@ def checked(value: object, annotation: Any, path: str) -> Any:
         The converted value.
 
     Raises:
-        SettingsError: It does not fit; the message names the innermost entry that is wrong.
+        SettingsError: If the value does not fit. The message names the innermost wrong entry.
     """
     if isinstance(value, float) and not math.isfinite(value):
         raise SettingsError(f"{path} must be a finite number, not {value}", path)
@@ -196,7 +196,7 @@ def checked(value: object, annotation: Any, path: str) -> Any:
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
-    """Return the one of ``names`` spelled most like ``name``; "" if none is similar."""
+    """Return the name in ``names`` with the most similar spelling; "" if no name is similar."""
     by_case = {known.upper(): known for known in sorted(names)}
     close = get_close_matches(name.upper(), by_case, n=1, cutoff=_CLOSE_ENOUGH)
     return by_case[close[0]] if close else ""
@@ -209,7 +209,7 @@ def _member_for(value: object, annotation: Any) -> Any:
         return annotation
     shape = _shape_of(value)
     fitting = tuple(member for member in members if _shape_for(member) in (shape, ""))
-    return Union[fitting] if fitting else annotation  # noqa: UP007  # made of as many members as fit
+    return Union[fitting] if fitting else annotation  # noqa: UP007  # the number of members varies
 
 
 def _shape_of(value: object) -> str:
@@ -277,7 +277,7 @@ def _converted(value: object, annotation: Any, whole: Any, path: str) -> Any:
     try:
         return msgspec.convert(value, annotation)
     except (msgspec.ValidationError, TypeError, ValueError) as error:
-        if isinstance(error.__cause__, ValueError | TypeError):  # what a value's own check says (__post_init__)
+        if isinstance(error.__cause__, ValueError | TypeError):  # raised by the value's own check (__post_init__)
             raise SettingsError(f"{path}: {error.__cause__}", path) from error
         raise _refusal(value, whole, path) from error
 
@@ -293,10 +293,10 @@ _TRUTHS = {"true": True, "false": False, "1": True, "0": False}
 
 
 def from_text(text: str, annotation: Any, path: str) -> Any:
-    """Convert text to ``annotation``.
+    """Convert a string to ``annotation``.
 
     Raises:
-        SettingsError: No reading of the text fits; the message is about its reading as JSON.
+        SettingsError: If no reading of the string fits. The message describes its reading as JSON.
     """
     readings = [from_json(text), text]
     inner = [without_meta(member)[0] for member in members_of(annotation)]
@@ -317,16 +317,16 @@ def from_text(text: str, annotation: Any, path: str) -> Any:
 
 
 def _json_error(text: str) -> str:
-    """Return why ``text`` is not JSON; Python's own words say more than msgspec's."""
+    """Return why ``text`` is not JSON. Python's message is more precise than msgspec's."""
     try:
         json.loads(text)
     except ValueError as error:
         return str(error)
-    return "it has no such values"  # NaN, say
+    return "it has no such values"  # for example NaN
 
 
 def from_json(text: str) -> object:
-    """Return ``text`` decoded as JSON (RFC 8259), or the text itself if it is not JSON."""
+    """Return ``text`` decoded as JSON (RFC 8259), or ``text`` itself if it is not JSON."""
     try:
         return msgspec.json.decode(text.encode("utf-8", "surrogateescape"))
     except (msgspec.DecodeError, UnicodeError):

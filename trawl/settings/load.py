@@ -1,6 +1,6 @@
 """Loads settings from their sources, weakest first: defaults, pyproject.toml, environment, spider, command line.
 
-Every value is checked before anything starts, overridden ones too: a misspelled name never silently leaves a default.
+Every value is checked before anything starts, even if it is overridden. So a misspelled name is always an error.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ PREFIX = "TRAWL_"
 logger: logging.Logger = logging.getLogger("trawl.settings")
 
 PART_LISTS = ("DOWNLOADER_MIDDLEWARES", "EXTENSIONS", "ITEM_PIPELINES", "SPIDER_MIDDLEWARES")
-"""Settings that map parts to their order, or to None."""
+"""Settings that map components to their order, or to None."""
 
 _TYPING_ERROR = 0.85
-"""From this similarity on (difflib's ratio), an unknown name counts as misspelled and not as one of the user's own."""
+"""Minimum similarity (difflib's ratio) at which an unknown name counts as misspelled, and not as a user setting."""
 
 
 @attrs.frozen
@@ -57,14 +57,14 @@ class Layer:
 
     Attributes:
         source: Its name in messages: ``"custom_settings"``, ``"-s"``, ``"/a/pyproject.toml"``.
-        values: Upper-case names with values.
-        is_text: The values are text, to be read as JSON if they are JSON.
+        values: Values by upper-case name.
+        is_text: True if the values are strings, which are read as JSON if they are JSON.
         prefix: The prefix of each name in the source (``"TRAWL_"`` in the environment).
-        own: The user's own settings that it declares, with their defaults.
-        is_moved: They are those of a spider whose imports are Scrapy's.
-        spider: The spider's class whose own they are; None: they are of another source.
-        is_beside: In a moved crawl its mappings stand beside those of the other layers, but the spider's; entries there
-            win.
+        own: User settings that the layer declares, with their defaults.
+        is_moved: True for the settings of a spider whose imports are Scrapy's.
+        spider: The spider's class, if the settings are its own; None for other sources.
+        is_beside: True if, in a moved crawl, mappings of this layer are merged with the mappings of other layers except
+            the spider's. Entries of this layer take precedence.
     """
 
     source: str
@@ -84,20 +84,21 @@ class Layer:
 def load(*layers: Layer, tell: Callable[[str], object] = logger.warning) -> Settings:
     """Load settings from ``layers``, weakest first, over the defaults.
 
-    Settings of Scrapy that trawl has under another name are renamed; those without effect are ignored with a warning.
-    In the lists of parts (``ITEM_PIPELINES`` and its like), false turns a part off as None does, for TOML has no None.
-    For a spider that was written for Scrapy (``SCRAPY_COMPAT``), some defaults are others, and settings without effect
-    can be read.
+    Scrapy's settings that have another name in trawl are renamed. Scrapy's settings without effect are ignored with a
+    warning. In the lists of components (such as ``ITEM_PIPELINES``), false turns a component off like None, because
+    TOML has no None. For a spider that was written for Scrapy (``SCRAPY_COMPAT``), some defaults differ, and settings
+    without effect can be read.
 
     Args:
         layers: The sources.
-        tell: Called with each warning; by default it is logged. Pass another function to avoid repeating warnings.
+        tell: Function that is called with each warning; logs it by default. Pass another function to avoid repeated
+            warnings.
 
     Returns:
         The settings.
 
     Raises:
-        SettingsError: A name is unknown or a value does not fit; the message names the entry and its source.
+        SettingsError: If a name is unknown or a value does not fit. The message names the entry and its source.
     """
     is_moved = is_moved_crawl(*layers)
     own = declared([(f"own_settings ({layer.source})", layer.own) for layer in layers], is_moved=is_moved)
@@ -132,7 +133,7 @@ def load(*layers: Layer, tell: Callable[[str], object] = logger.warning) -> Sett
 
 
 def _with_none(values: Mapping[str, object]) -> Mapping[str, object]:
-    """Return ``values`` with None for each false in the lists of parts."""
+    """Return ``values`` with None for each false in the lists of components."""
     lists = {name: values[name] for name in PART_LISTS if name in values}
     said = {
         name: {entry: None if order is False else order for entry, order in parts.items()}
@@ -143,15 +144,15 @@ def _with_none(values: Mapping[str, object]) -> Mapping[str, object]:
 
 
 def is_moved_crawl(*layers: Layer) -> bool:
-    """Return whether a crawl with the settings of ``layers`` is that of a spider that was written for Scrapy.
+    """Return whether a crawl with the settings of ``layers`` runs a spider that was written for Scrapy.
 
-    ``SCRAPY_COMPAT`` of the last layer that has it says so; where that is None, the spider's imports do.
+    ``SCRAPY_COMPAT`` of the last layer that sets it decides. If it is None, the spider's imports decide.
 
     Args:
         layers: The sources, weakest first.
 
     Raises:
-        SettingsError: ``SCRAPY_COMPAT`` is neither true, false nor None.
+        SettingsError: If ``SCRAPY_COMPAT`` is neither true, false nor None.
     """
     chosen: bool | None = None
     for layer in layers:
@@ -161,7 +162,7 @@ def is_moved_crawl(*layers: Layer) -> bool:
 
 
 def _set_moved_defaults(values: dict[str, Any], sources: dict[str, str]) -> None:
-    """Set what no source sets to the defaults of a moved crawl."""
+    """Set settings that no source sets to the defaults of a moved crawl."""
     defaults = Layer(MOVED_DEFAULT, scrapy_names.MOVED_DEFAULTS)
     for name, value in defaults.values.items():
         if name not in values:
@@ -177,11 +178,11 @@ def ambient(
     Args:
         directory: The folder where the search for pyproject.toml starts; by default the working directory.
         environ: The environment; by default that of the process.
-        spider: The spider's class. The pyproject.toml nearest to its file wins if it has ``[tool.trawl]``; this is
-            logged if the working directory's is another. A warning is logged if the file belongs to another user.
+        spider: The spider's class. The pyproject.toml nearest to its file takes precedence if it has ``[tool.trawl]``.
+            A warning is logged if the working directory has another one, or if the file belongs to another user.
 
     Raises:
-        SettingsError: pyproject.toml can't be read.
+        SettingsError: If pyproject.toml can't be read.
     """
     project = of_project(directory or Path.cwd())
     if (file := file_of(spider)) is not None:
@@ -193,13 +194,13 @@ def ambient(
 
 
 def file_of(spider: type | None) -> Path | None:
-    """Return the user's file that defines a spider's class; None for one in a notebook or an installed package."""
+    """Return the user's file that defines a spider's class; None for a notebook or an installed package."""
     file = getattr(sys.modules.get(getattr(spider, "__module__", "")), "__file__", None)
     return Path(file).resolve() if file and is_user_file(file) else None
 
 
 def _other_owner(path: Path) -> int | None:
-    """Return the user id of a file's owner, or of a link to it, who is neither this user nor root; None if none is."""
+    """Return the user id of the owner of a file, or of a link to it; None if the owner is this user or root."""
     if not hasattr(os, "geteuid"):
         return None
     with suppress(FileNotFoundError):
@@ -209,7 +210,7 @@ def _other_owner(path: Path) -> int | None:
 
 
 def _nearer(beside: Layer, here: Layer) -> Layer:
-    """Choose between the project settings beside the spider and those of the working directory."""
+    """Return the project settings next to the spider if there are any, or else those of the working directory."""
     if beside.source == here.source or not (beside.values or beside.own):
         return here
     if here.values or here.own:
@@ -246,13 +247,13 @@ def of_environment(environ: Mapping[str, str]) -> Layer:
 
 
 def of_spider(spider: object) -> Layer:
-    """Return the settings of a spider or its class: ``custom_settings``, or those that ``update_settings`` writes.
+    """Return the settings of a spider or its class: ``custom_settings``, or the result of ``update_settings``.
 
-    The attribute ``user_agent`` stands for ``USER_AGENT`` if that is not set.
+    The attribute ``user_agent`` is used for ``USER_AGENT`` if that is not set.
 
     Raises:
-        SettingsError: ``custom_settings`` is not a mapping.
-        PartLoadError: ``update_settings`` failed.
+        SettingsError: If ``custom_settings`` is not a mapping.
+        PartLoadError: If ``update_settings`` failed.
     """
     custom = getattr(spider, "custom_settings", None) or {}
     if not isinstance(custom, Mapping):
@@ -269,10 +270,10 @@ def of_spider(spider: object) -> Layer:
 
 
 def assignments(texts: Iterable[str], source: str = "-s") -> Layer:
-    """Return a layer of ``-s NAME=VALUE``; the last value of a name wins.
+    """Return a layer from ``-s NAME=VALUE`` options. If a name is repeated, its last value counts.
 
     Raises:
-        SettingsError: A text has no ``=``, or nothing before it.
+        SettingsError: If a string has no ``=``, or nothing before it.
     """
     values: dict[str, object] = {}
     for text in texts:
@@ -303,10 +304,10 @@ def _definition(
 
 
 def _check_plugins(name: str, value: object, layer: Layer) -> None:
-    """Refuse a setting without effect that names a part of a package which extends Scrapy: pages would come without it.
+    """Refuse a setting without effect if it names a component of a Scrapy plugin, because pages depend on the plugin.
 
     Raises:
-        SettingsError: It does; the message says what to use instead.
+        SettingsError: If it names such a component. The message says what to use instead.
     """
     inner = [*value.keys(), *value.values()] if isinstance(value, Mapping) else value
     for each in inner if isinstance(inner, list | tuple) else [inner]:
@@ -315,19 +316,19 @@ def _check_plugins(name: str, value: object, layer: Layer) -> None:
 
 
 def _spot(name: str, layer: Layer) -> str:
-    """Return the location of a setting with its line, where there is a file that has one."""
+    """Return the location of a setting, with file and line if a file sets it."""
     path, line = line_of(name, layer.source, layer.spider)
     location = layer.location(name)
     return location if not line else f"{path}:{line}" if path == location else f"{location}, {path}:{line}"
 
 
 def line_of(name: str, source: str, spider: type | None = None) -> tuple[str, int]:
-    """Return the file and the line that set a setting; the source and 0 where no file does.
+    """Return the file and the line that set a setting; the source and 0 if no file does.
 
     Args:
         name: The setting.
-        source: The source, as :meth:`Settings.source` tells it.
-        spider: The spider's class, whose files ``custom_settings`` are looked for in.
+        source: The source, as returned by :meth:`Settings.source`.
+        spider: The spider's class. ``custom_settings`` is looked up in the files of the class and its bases.
     """
     kinds: Iterable[type] = spider.__mro__ if spider is not None and source == "custom_settings" else ()
     entry = re.compile(rf"""^[^#\n]*?(["']?)\b{re.escape(name)}\1\s*[=:\]]""", re.MULTILINE)
@@ -349,8 +350,8 @@ def _value(value: object, definition: SettingInfo, layer: Layer) -> Any:
 
 
 def _composed(kind: type[msgspec.Struct], values: Mapping[str, Any]) -> msgspec.Struct:
-    """Make one section from the values given; its class checks combinations of fields."""
-    # Not msgspec.structs.fields(), which evaluates the annotations: half a millisecond a section, at each load.
+    """Return one section with the given values. Its class checks combinations of fields."""
+    # Avoid msgspec.structs.fields(): it evaluates annotations, half a millisecond per section and load.
     fields = zip(kind.__struct_fields__, kind.__struct_encode_fields__, strict=True)
     own = {field: values[name] for field, name in fields if name in values}
     try:

@@ -1,10 +1,10 @@
 """The list of all settings, their values in one crawl, immutable, and the user's own settings.
 
-A package defines its settings beside the code that uses them, as a frozen ``msgspec.Struct`` whose fields carry type,
-limits, unit (``title``) and description. A name belongs to exactly one section.
+A package defines its settings next to the code that uses them, as a frozen ``msgspec.Struct``. Each field has a type,
+limits, a unit (``title``) and a description. A name belongs to exactly one section.
 
-A setting of the user's own, which a project or spider declares, has the type of its default: a number does not become
-text. An undeclared name is an error.
+A project or spider may declare its own settings. Such a setting has the type of its default, so a number does not
+become a string. An undeclared name is an error.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ __all__ = [
 ]
 
 OWN = "Your own"
-"""The heading of the user's own settings in ``trawl settings``."""
+"""The heading of user settings in ``trawl settings``."""
 
 HOW_TO_DECLARE = "one of your own is declared in own_settings of the spider, or in [tool.trawl.own]"
 
@@ -88,7 +88,7 @@ SECTIONS: tuple[Section, ...] = (
     Section("Feeds", FeedsSettings),
     Section("Log and progress", ObserveSettings),
 )
-"""In the order of the reference."""
+"""All sections in the order of the reference."""
 
 
 @attrs.frozen
@@ -96,15 +96,15 @@ class SettingInfo:
     """One setting, as the reference shows it.
 
     Attributes:
-        name: Its upper-case name.
-        default: Its default.
-        unit: The unit of the value (``"s"``, ``"bytes"``); "" without one.
-        type: The type in words.
-        range: The limits in words; "" without any.
-        description: One or two sentences.
-        section: The title of its section; "" for a key.
+        name: Upper-case name.
+        default: Default value.
+        unit: Unit of the value (``"s"``, ``"bytes"``); "" if it has no unit.
+        type: Type in words.
+        range: Limits in words; "" if there are none.
+        description: Description in one or two sentences.
+        section: Title of the section; "" for a key.
         annotation: The type itself, with its limits.
-        keys: The keys of a mapping that have types of their own (a scope's, a feed's), without defaults.
+        keys: Keys of a mapping whose keys have types (a scope, a feed), without defaults.
         absent: The meaning of a missing key in words, often the name of a setting; "" if not documented.
     """
 
@@ -169,14 +169,14 @@ def _default(field: msgspec.structs.FieldInfo) -> object:
 
 
 def declared(sources: Iterable[tuple[str, object]], *, is_moved: bool = False) -> dict[str, SettingInfo]:
-    """Return the definitions of the user's own settings.
+    """Return the definitions of user settings.
 
     Args:
-        sources: Pairs of a place, for messages, and a mapping of names to defaults; the later default wins.
-        is_moved: Settings of Scrapy's that have no effect here may be declared, for code that reads them.
+        sources: Pairs of a location, for messages, and a mapping of names to defaults. Later defaults take precedence.
+        is_moved: True if Scrapy's settings without effect in trawl may be declared, for code that reads them.
 
     Raises:
-        SettingsError: A declaration is not a mapping, or a name is not valid or is a setting of trawl's or Scrapy's.
+        SettingsError: If a declaration is not a mapping, or a name is not valid or is a setting of trawl or Scrapy.
     """
     found: dict[str, SettingInfo] = {}
     for place, names in sources:
@@ -200,7 +200,7 @@ def _check(name: object, place: str) -> None:
 
 def _definition(name: str, default: object) -> SettingInfo:
     annotation: Any = Any if default is None else _SHAPES.get(type(default), type(default))
-    if scrapy_names.setting_advice(name):  # custom_settings gave it any type
+    if scrapy_names.setting_advice(name):  # custom_settings may give it any type
         annotation = Any
     if annotation not in (Any, bool, int, float, str) and type(default) not in _SHAPES:
         annotation = Any
@@ -220,7 +220,7 @@ DEFAULT = "default"
 """The source of a value that is not set."""
 
 MOVED_DEFAULT = "moved from Scrapy"
-"""The source of a value that is not set in a crawl that was moved from Scrapy, where its default is another."""
+"""The source of a value that is not set, in a crawl that was moved from Scrapy, if its default differs."""
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -234,7 +234,7 @@ _SOURCES = "`trawl settings` shows where each value comes from"
 
 
 class UnknownSetting(SettingsError, KeyError):
-    """There is no setting of this name; the message names the nearest one, or says how to declare it."""
+    """There is no setting with this name. The message names the most similar setting, or says how to declare it."""
 
     def __str__(self) -> str:
         return str(self.args[0])  # a KeyError shows the repr
@@ -243,9 +243,10 @@ class UnknownSetting(SettingsError, KeyError):
 class Settings(Mapping[str, Any]):
     """All settings by name with typed values, defaults included.
 
-    trawl's own parts read their section (:meth:`of`); spiders read by name, also with Scrapy's accessors, which
-    convert. An unknown name raises :class:`UnknownSetting`, a ``KeyError``, unless a default is given as with ``get``.
-    In a crawl that was moved from Scrapy (``SCRAPY_COMPAT``) it is None, as there.
+    trawl's own components read their section (:meth:`of`). Spiders read by name, also with Scrapy's accessors, which
+    convert values. An unknown name raises :class:`UnknownSetting`, a ``KeyError``, unless a default is given, for
+    example to ``get``. In a crawl that was moved from Scrapy (``SCRAPY_COMPAT``), an unknown name gives None, as in
+    Scrapy.
 
     >>> from trawl.settings import Layer, load
     >>> settings = load(Layer("settings", {"DOWNLOAD_DELAY": 0.5}))
@@ -308,7 +309,7 @@ class Settings(Mapping[str, Any]):
         """Return the section of this class.
 
         Raises:
-            KeyError: ``kind`` is not the class of a section.
+            KeyError: If ``kind`` is not the class of a section.
         """
         section = self._sections[kind]
         assert isinstance(section, kind)
@@ -323,7 +324,7 @@ class Settings(Mapping[str, Any]):
         """Return the source of a value: ``"default"``, ``"custom_settings"``, ``"-s"`` and so on.
 
         Raises:
-            UnknownSetting: There is no such setting.
+            UnknownSetting: If there is no such setting.
         """
         if name not in self._values:
             raise self._unknown(name)
@@ -359,10 +360,10 @@ class Settings(Mapping[str, Any]):
         return {} if value is None else dict(value)
 
     def _found(self, name: str, default: Any, empty: Any) -> Any:
-        """Return the value; for an unknown name the default, or ``empty`` for a setting of Scrapy's or a moved crawl.
+        """Return the value; for an unknown name the default, or ``empty`` for a Scrapy setting or a moved crawl.
 
         Raises:
-            UnknownSetting: There is neither a setting of this name nor a default.
+            UnknownSetting: If there is neither a setting with this name nor a default.
         """
         if default is _ABSENT and name not in self._values:
             if self._answers_none or scrapy_names.setting_advice(name):
@@ -388,21 +389,22 @@ OF_A_PROCESS = (
     *("CLOSESPIDER_", "COOKIES_DEBUG", "COOKIES_FILE", "DNS_", "DOWNLOAD_BIND_ADDRESS", "FEED", "HTTPCACHE_"),
     *("JOB_", "LOG", "MEMUSAGE_", "SHUTDOWN_TIMEOUT", "WARC_", "WATCHERS"),
 )
-"""How the names of settings begin that each process has for itself: they change nothing of what is sent when."""
+"""Prefixes of settings that may differ between processes, because they do not change which requests are sent when."""
 
 CODE, ARGUMENT = "the spider's code", "-a "
 
 
 def digests(settings: Settings, spider: type, arguments: Mapping[str, Any]) -> dict[str, str]:
-    """Return digests of what two processes on one job must have in common, by name.
+    """Return digests, by name, of everything that must be equal in two processes of one job.
 
-    Those are the settings that are not the default, the spider's module and its arguments. They are compared by name,
-    so that a process that is refused can say what differs. A value itself, which may be a password, is told to nobody.
+    There is a digest for each setting that is not the default, for the spider's module and for its arguments. They are
+    compared by name, so that a refused process can report the differences. Values may be passwords, so only digests
+    are exchanged.
 
     Args:
-        settings: Of the crawl.
+        settings: The settings of the crawl.
         spider: The spider's class.
-        arguments: Of its constructor.
+        arguments: Arguments of the spider's constructor.
     """
     found = {
         name: _short(_text(value).encode(errors="backslashreplace"))
@@ -412,7 +414,7 @@ def digests(settings: Settings, spider: type, arguments: Mapping[str, Any]) -> d
     file = getattr(sys.modules.get(spider.__module__), "__file__", None)
     try:
         found[CODE] = _short(Path(file).read_bytes()) if file else ""
-    except OSError:  # out of an archive, say
+    except OSError:  # for example, the module is in an archive
         found[CODE] = ""
     found.update(
         {f"{ARGUMENT}{name}": _short(_text(value).encode(errors="replace")) for name, value in arguments.items()}
@@ -425,7 +427,7 @@ def _short(value: bytes) -> str:
 
 
 def _text(value: object) -> str:
-    """Return a text of a value that is the same in every process."""
+    """Return a string for a value that is the same in every process."""
     if isinstance(value, Mapping):
         return f"{{{', '.join(sorted(f'{_text(key)}: {_text(each)}' for key, each in value.items()))}}}"
     if isinstance(value, set | frozenset):

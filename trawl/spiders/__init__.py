@@ -1,4 +1,4 @@
-"""Spiders of all kinds, and the running crawl as they see it."""
+"""Spiders of all kinds, and the interface of the running crawl for spiders."""
 
 from typing import TYPE_CHECKING, Any
 

@@ -30,12 +30,12 @@ class Rule:
     (False, True)
 
     Attributes:
-        link_extractor: Finds the links; None: all links of a page.
-        callback: Called with their pages; None: pages are only searched for more links.
+        link_extractor: Finds the links; None selects all links of a page.
+        callback: Called with the pages of the links; None if pages are only searched for more links.
         cb_kwargs: Keyword arguments for the callback.
-        follow: Follow the links of their pages; None: only if there is no callback.
-        process_links: Called with a page's links of this rule; returns those to follow.
-        process_request: Called with each request and the page it was found on; returns a request, or None to drop it.
+        follow: Whether links on these pages are followed; None means only if there is no callback.
+        process_links: Called with the links that the rule finds on a page. Returns the links to follow.
+        process_request: Called with each request and the page that links to it. Returns a request, or None to drop it.
         errback: Called with the error of a failed request.
     """
 
@@ -70,7 +70,7 @@ def bind_rules(spider: Any, rules: Iterable[Rule]) -> tuple[BoundRule, ...]:
     """Resolve the names in a spider's rules.
 
     Raises:
-        UsageError: An entry is not a rule, or names a method that does not exist.
+        UsageError: If an entry is not a rule, or names a method that does not exist.
     """
     bound = []
     for i, rule in enumerate(rules):
@@ -97,10 +97,11 @@ def _method(spider: Any, what: str, named: Named) -> Callable[..., Any] | None:
 class CrawlSpider(Spider[ItemT]):
     """Follows the links that its rules select, from page to page.
 
-    Responses to start URLs go to :meth:`parse_start_url`, and their links are followed. A link that matches several
-    rules belongs to the first. Callbacks may be of any kind; the links of a page are followed after its callback ended.
+    Responses to start URLs go to :meth:`parse_start_url`, and their links are followed. If a link matches several
+    rules, the first rule applies. Callbacks may be of any kind. The links of a page are followed after its callback
+    has ended.
 
-    The requests of a rule carry its number as ``meta["rule"]`` and the link's text as ``meta["link_text"]``. Their
+    The requests of a rule have its number in ``meta["rule"]`` and the link's text in ``meta["link_text"]``. Their
     callback is a method of the spider, so that a job can store them.
 
     >>> class Shop(trawl.CrawlSpider):
@@ -125,7 +126,7 @@ class CrawlSpider(Spider[ItemT]):
 
     @classmethod
     def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> Self:
-        """Make the spider for a crawl; ``CRAWLSPIDER_FOLLOW_LINKS`` can disable following."""
+        """Create the spider for a crawl. ``CRAWLSPIDER_FOLLOW_LINKS`` can disable following."""
         spider = super().from_crawler(crawler, *args, **kwargs)
         spider._follow_links = bool(crawler.settings.get("CRAWLSPIDER_FOLLOW_LINKS", True))
         return spider
@@ -135,7 +136,7 @@ class CrawlSpider(Spider[ItemT]):
         return ()
 
     def process_results(self, response: Response, results: Any) -> Any:
-        """Return the outputs of a callback, given as one list. Override it to change or drop some."""
+        """Return the outputs of a callback, which are passed as one list. Override this to change or drop outputs."""
         return results
 
     def parse_with_rules(
@@ -145,9 +146,9 @@ class CrawlSpider(Spider[ItemT]):
         cb_kwargs: Mapping[str, Any] | None = None,
         follow: bool = True,
     ) -> Any:
-        """Yield the outputs of ``callback`` for a page and then, with ``follow``, the requests for its links.
+        """Return the outputs of ``callback`` for a page and then, with ``follow``, the requests for its links.
 
-        What it returns is read with ``for`` or with ``async for``; if ``callback`` is async, with ``async for`` alone.
+        Read the result with ``for`` or ``async for``. If ``callback`` is async, only ``async for`` works.
         """
         result = callback(response, **(cb_kwargs or {})) if callback else None
         if is_async(result):
@@ -219,7 +220,7 @@ class CrawlSpider(Spider[ItemT]):
         else:
             async with aclosing(iterate_async(result)) as outputs:
                 async for output in outputs:
-                    yield output  # noqa: ASYNC119 - who reads this closes it
+                    yield output  # noqa: ASYNC119 - the reader closes this
             result = None
         for output in self._at_once(response, result, follow):
             yield output

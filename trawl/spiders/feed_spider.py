@@ -28,25 +28,25 @@ _FEED_TYPES = ("application/rss+xml", "application/atom+xml")
 _T = TypeVar("_T")
 
 LONGEST_ROW = 1_000_000  # characters; a longer row of a CSV file is skipped
-MAX_TOLD = 100  # skipped rows of one file that are logged
-NODES_A_TURN = 100  # nodes or rows after which other tasks run: a file may have millions without any output
+MAX_TOLD = 100  # maximum number of skipped rows that are logged per file
+NODES_A_TURN = 100  # nodes or rows after which other tasks run, because millions of them may have no output
 
 
 class _RecordSpider(Spider[ItemT]):
-    """The base of the spiders for XML nodes and CSV rows: a hook before the records and one after each."""
+    """Base of the spiders for XML nodes and CSV rows, with a hook before the records and a hook after each record."""
 
     def adapt_response(self, response: Response) -> Response:
-        """Return the response to parse. Override it to repair a broken file."""
+        """Return the response to parse. Override this to repair a broken file."""
         return response
 
     def process_results(self, response: Response, results: Any) -> Any:
-        """Return the outputs of a record, given as one list. Override it to change or drop some."""
+        """Return the outputs of a record, which are passed as one list. Override this to change or drop outputs."""
         return results
 
     async def _outputs(
         self, response: Response, records: Iterable[_T | None], parse: Callable[[Response, _T], Any]
     ) -> AsyncGenerator[Any, None]:
-        """Yield what ``parse`` gives for each record; None stands for one that is skipped."""
+        """Yield the outputs of ``parse`` for each record. A record of None is skipped."""
         sees_results = type(self).process_results is not _RecordSpider.process_results
         for count, record in enumerate(records):
             if not count % NODES_A_TURN:
@@ -58,27 +58,27 @@ class _RecordSpider(Spider[ItemT]):
                 result = self.process_results(response, [output async for output in iterate_async(result)])
             async with aclosing(iterate_async(result)) as outputs:
                 async for output in outputs:
-                    yield output  # noqa: ASYNC119 - who reads this closes it
+                    yield output  # noqa: ASYNC119 - the reader closes this
 
     def _outputs_of(self, response: Response, results: Iterable[Any]) -> Iterator[Any]:
-        """Yield the outputs of several records, all of plain methods."""
+        """Yield the outputs of several records. All methods must be plain."""
         for result in results:
             if is_async(result):
                 if inspect.iscoroutine(result):
-                    result.close()  # or Python complains that nobody awaited it
+                    result.close()  # otherwise Python warns that it was never awaited
                 name = type(self).__name__
                 raise TypeError(f"{name}: an async method can't be called in a loop of your own: write a plain one")
             yield from iterate(self.process_results(response, list(iterate(result))))
 
 
 class XMLFeedSpider(_RecordSpider[ItemT]):
-    """Calls :meth:`parse_node` with each node of one name in an XML file, which is parsed as a whole.
+    """Calls :meth:`parse_node` with each node of one name in an XML file. The file is parsed as a whole.
 
     Attributes:
-        iterator: ``"html"`` parses broken XML as HTML; ``"iternodes"`` and ``"xml"`` mean the same. In a moved spider
-            ``"iternodes"`` makes each node a document of its own, so that ``//title`` finds only what is in it.
-        itertag: The name of the nodes: with a prefix of ``namespaces``, or of the file's, or without for any namespace.
-            In a moved spider one without is in no namespace, as in Scrapy.
+        iterator: ``"html"`` parses broken XML as HTML. ``"iternodes"`` and ``"xml"`` mean the same, but in a moved
+            spider ``"iternodes"`` makes each node a separate document, so that ``//title`` finds only titles inside it.
+        itertag: The name of the nodes, with a prefix from ``namespaces`` or from the file. A name without a prefix
+            matches any namespace. In a moved spider, it matches only nodes without a namespace, as in Scrapy.
         namespaces: Pairs of prefix and namespace, for ``itertag`` and the queries in :meth:`parse_node`.
     """
 
@@ -87,11 +87,11 @@ class XMLFeedSpider(_RecordSpider[ItemT]):
     namespaces: Sequence[tuple[str, str]] = ()
 
     def parse_node(self, response: Response, selector: Selector) -> Any:
-        """Handle a node; must be overridden."""
+        """Process a node. Must be overridden."""
         raise NotImplementedError(f"{type(self).__name__} has no parse_node()")
 
     def parse_nodes(self, response: Response, nodes: Iterable[Selector]) -> Any:
-        """Return the outputs for all nodes of a file. Override it to see them together; each node is parsed in turn."""
+        """Return the outputs for all nodes of a file, which are parsed one by one. Override this to see all nodes."""
         return self._outputs_of(response, (self.parse_node(response, node) for node in nodes))
 
     def _parse(self, response: Response, **kwargs: Any) -> Any:
@@ -112,7 +112,7 @@ class XMLFeedSpider(_RecordSpider[ItemT]):
         is_moved = self.settings["SCRAPY_COMPAT"]
         is_exact = bool(colon) or is_moved
         query = f"//{self.itertag}" if is_exact else f"//*[local-name()='{self.itertag}']"
-        # Elements, of which there may be a million: each becomes a selector in its turn.
+        # Create selectors one at a time, because there may be a million elements.
         if kind == "xml" and not _has_ended(response.text, page.root):
             self.logger.warning(
                 "%s ends early: only what could be read of it is parsed", without_passwords(response.url)
@@ -123,13 +123,13 @@ class XMLFeedSpider(_RecordSpider[ItemT]):
 
 
 def _has_ended(text: str, root: Any) -> bool:
-    """Return whether the last end tag is that of the outermost element."""
+    """Return whether the last end tag belongs to the outermost element."""
     name = f"{root.prefix}:{local_name(root)}" if root.prefix else local_name(root)
     return not len(root) or text.startswith(name, text.rfind("</") + 2)
 
 
 def _namespace(page: Selector, prefix: str) -> str | None:
-    """Return the namespace that a file itself gives a prefix, in whichever element."""
+    """Return the namespace of a prefix that any element of the file declares; None if there is none."""
     found = page.root.xpath("//namespace::*[name()=$prefix]", prefix=prefix)
     return str(found[0][1]) if found else None
 
@@ -140,9 +140,9 @@ class CSVFeedSpider(_RecordSpider[ItemT]):
     A row with more or fewer fields than the header, or with more than a million characters, is logged and skipped.
 
     Attributes:
-        delimiter: The separator of fields; None: a comma.
-        quotechar: The quote around fields; None: ``"``.
-        headers: The names of the fields; None: taken from the first row.
+        delimiter: The separator of fields; None means a comma.
+        quotechar: The quote around fields; None means ``"``.
+        headers: The names of the fields; None if the first row contains them.
     """
 
     delimiter: str | None = None
@@ -150,11 +150,11 @@ class CSVFeedSpider(_RecordSpider[ItemT]):
     headers: Sequence[str] | None = None
 
     def parse_row(self, response: Response, row: dict[str, str]) -> Any:
-        """Handle a row; must be overridden."""
+        """Process a row. Must be overridden."""
         raise NotImplementedError(f"{type(self).__name__} has no parse_row()")
 
     def parse_rows(self, response: Response) -> Any:
-        """Return the outputs for all rows of a file. Override it to see them together; each row is parsed in turn."""
+        """Return the outputs for all rows of a file, which are parsed one by one. Override this to see all rows."""
         rows = (row for row in self._rows(response) if row is not None)
         return self._outputs_of(response, (self.parse_row(response, row) for row in rows))
 
@@ -173,7 +173,7 @@ class CSVFeedSpider(_RecordSpider[ItemT]):
         while True:
             lines.characters = 0
             wrong = ""
-            # The limit belongs to the process, and user code may have its own.
+            # The limit applies to the whole process, and user code may have set it.
             others = csv.field_size_limit(LONGEST_ROW)
             try:
                 row = next(rows)
@@ -200,12 +200,12 @@ class CSVFeedSpider(_RecordSpider[ItemT]):
 
 
 class _Lines:
-    """The lines of a text for the CSV reader, which takes as many as a row has.
+    """The lines of a text for the CSV reader, which reads all lines of a row.
 
     Attributes:
-        characters: The characters taken; set it to 0 for the next row.
-        start: The number of the row's first line.
-        is_open: The text has ended within a row.
+        characters: Number of characters read for the row. Set it to 0 before the next row.
+        start: Number of the row's first line.
+        is_open: True if the text has ended within a row.
     """
 
     def __init__(self, text: str) -> None:
@@ -222,7 +222,7 @@ class _Lines:
         """Return the next line.
 
         Raises:
-            csv.Error: The row is too long.
+            csv.Error: If the row is too long.
         """
         line = next(self._lines, None)
         if line is None:
@@ -239,14 +239,14 @@ class _Lines:
 class FeedSpider(Spider[ItemT]):
     """Calls :meth:`parse_entry` with each entry of the RSS or Atom feeds at its start URLs.
 
-    A start URL may also be a page: the feeds that it links to (``<link rel="alternate" type="application/rss+xml">``)
-    are read then.
+    A start URL may also be a page. In this case, the feeds to which the page links
+    (``<link rel="alternate" type="application/rss+xml">``) are read.
 
     Attributes:
-        feed_since: Skip entries last changed before this datetime, date or text (``2024-05-01``), by default in UTC.
-            Entries without a time are kept.
-        feed_max_bytes: Maximum of bytes read of one feed.
-        feed_max_entries: Maximum of entries of one feed.
+        feed_since: Entries last changed before this datetime, date or string (``2024-05-01``, UTC by default) are
+            skipped. Entries without a time are kept.
+        feed_max_bytes: Maximum number of bytes read from one feed.
+        feed_max_entries: Maximum number of entries read from one feed.
     """
 
     feed_since: str | date | None = None
@@ -258,7 +258,7 @@ class FeedSpider(Spider[ItemT]):
         self._since: datetime | None = since_utc(self.name, "feed_since", self.feed_since)
 
     def parse_entry(self, response: Response, entry: FeedEntry) -> Outputs[ItemT]:
-        """Handle an entry. Override it to follow ``entry.url``, for example; by default the entry is the item."""
+        """Process an entry. By default the entry is the item. Override this to follow ``entry.url``, for example."""
         return entry  # type: ignore[return-value]  # without an override, entries are the items
 
     async def _parse(self, response: Response, **kwargs: Any) -> AsyncGenerator[Any, None]:
@@ -285,7 +285,7 @@ class FeedSpider(Spider[ItemT]):
                 continue
             async with aclosing(iterate_async(self.parse_entry(response, entry))) as outputs:
                 async for output in outputs:
-                    yield output  # noqa: ASYNC119 - who reads this closes it
+                    yield output  # noqa: ASYNC119 - the reader closes this
         if problem := feed.xml.problem:
             self.logger.warning(
                 "%s %s: only its first %d entries were read", without_passwords(response.url), problem, feed.count

@@ -1,8 +1,8 @@
-"""The settings of spiders, and the validation of items against a type (``ITEM_TYPE``), a hook around callbacks.
+"""The settings of spiders, and the hook that validates items against a type (``ITEM_TYPE``) after callbacks.
 
-Dataclasses, attrs classes, msgspec Structs and TypedDicts are validated by msgspec, strictly: the text ``"12"`` is no
-number, and an unknown field is an error. Pydantic models are validated, and converted, by pydantic. For classes without
-types (:class:`trawl.items.Item`) only the class is checked. Public through :mod:`trawl.spiders`, the only importer.
+msgspec validates dataclasses, attrs classes, Structs and TypedDicts strictly: the string ``"12"`` is not a number, and
+an unknown field is an error. pydantic validates and converts its own models. For classes without types
+(:class:`trawl.items.Item`), only the class is checked. Public through :mod:`trawl.spiders`, the only importer.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = [
 
 
 class SpidersSettings(Struct, frozen=True, kw_only=True, rename="upper"):
-    """The settings of the kinds of spiders, under the names that users know."""
+    """The settings of the kinds of spiders, under Scrapy's names."""
 
     crawlspider_follow_links: Annotated[
         bool, Meta(description="Follow the links of a CrawlSpider's rules. If false, fetch only its start URLs.")
@@ -73,14 +73,14 @@ Check = Callable[[Any], Any]
 
 
 class ItemCheckError(ValueError):
-    """An item is not valid; the text says what is wrong, and where."""
+    """An item is not valid. The message describes the fault and its location."""
 
 
 def make_check(kind: Any) -> Check:
-    """Make the check for a type or a union of types. It converts a dict to the type, and returns instances as they are.
+    """Return the check for a type or a union of types. It converts a dict to the type, and returns instances unchanged.
 
     Raises:
-        TypeError: It is not a type of item.
+        TypeError: If ``kind`` is not an item type.
     """
     if get_origin(kind) in (Union, types.UnionType):
         return _any_of({member: make_check(member) for member in get_args(kind)}, type_name(kind))
@@ -111,7 +111,7 @@ def _by_msgspec(kind: type) -> Check:
             raise _another(item, kind)
         if not is_instance and not item.keys() <= known:
             unknown = next(name for name in item if name not in known)
-            raise ItemCheckError(f"Object contains unknown field `{unknown}`")  # msgspec's words
+            raise ItemCheckError(f"Object contains unknown field `{unknown}`")  # like msgspec's message
         try:
             made: Any = msgspec.convert(item_fields(item), kind, from_attributes=True)
         except (msgspec.ValidationError, ValueError, TypeError) as error:
@@ -187,17 +187,17 @@ def _words(error: Any) -> str:
 
 logger: logging.Logger = logging.getLogger("trawl.items")
 
-OF_THE_SPIDER = "spider"  # the value of ITEM_TYPE for the type argument of the spider's class
+OF_THE_SPIDER = "spider"  # value of ITEM_TYPE that selects the type argument of the spider's class
 
 
 class ItemCheck:
-    """The hook that validates items. Invalid ones are counted, logged, and dropped or kept as :class:`InvalidItem`."""
+    """Hook that validates items. Invalid items are counted, logged, and dropped or kept as :class:`InvalidItem`."""
 
     def __init__(self, kind: Any, stats: Stats, *, keeps: bool) -> None:
-        """Validate items against ``kind``; ``keeps`` passes invalid ones on.
+        """Validate items against ``kind``. If ``keeps`` is true, invalid items are kept.
 
         Raises:
-            TypeError: ``kind`` is not a type of item.
+            TypeError: If ``kind`` is not an item type.
         """
         self._check: Check = make_check(kind)
         self._name = type_name(kind)
@@ -230,10 +230,10 @@ class ItemCheck:
 
 
 def item_check(spider: Spider[Any], settings: Mapping[str, Any], stats: Stats) -> ItemCheck | None:
-    """Return the hook for ``ITEM_TYPE``; None if it is empty.
+    """Return the hook for ``ITEM_TYPE``; None if the setting is empty.
 
     Raises:
-        SettingsError: It is not a type of item, or the spider's class has no type argument.
+        SettingsError: If the setting is not an item type, or the spider's class has no type argument.
     """
     wanted = settings.get("ITEM_TYPE")
     if wanted is None or wanted == "":

@@ -21,13 +21,13 @@ from trawl.spiders.xml_stream import GzipBody, XmlStream, local_name, namespace_
 
 __all__ = ["Sitemap", "SitemapSpider", "parse_lastmod", "since_utc", "sitemaps_in_robots"]
 
-ROBOTS_CHARACTERS = 512_000  # of a robots.txt that are read; RFC 9309, 2.5 asks for 500 KiB
-_MAX_PARTS = 10_000  # children of one entry that are read
-_LONGEST_LINE = 65_536  # characters of one line that are kept; no URL is as long
-_MAX_BLANK = 1_048_576  # characters of blank lines in a text file; one with more counts as longer than the limit
-_LINE = re.compile("[^\\s\ufeff][^\n\r\v\f\x1c-\x1e\x85\u2028\u2029]*")  # as str.splitlines() ends them
-_START_BYTES = 4_096  # in which the kind of a file shows
-_MARKS = b"\xef\xbb\xbf\xfe\xff\0 \t\r\n\f\v"  # before the first character, whatever the encoding
+ROBOTS_CHARACTERS = 512_000  # maximum read of a robots.txt; RFC 9309, section 2.5, requires 500 KiB
+_MAX_PARTS = 10_000  # maximum number of children read of one entry
+_LONGEST_LINE = 65_536  # characters kept of one line; no URL is as long
+_MAX_BLANK = 1_048_576  # characters of blank lines in a text file; a file with more counts as longer than the limit
+_LINE = re.compile("[^\\s\ufeff][^\n\r\v\f\x1c-\x1e\x85\u2028\u2029]*")  # lines end as in str.splitlines()
+_START_BYTES = 4_096  # enough to recognize the kind of a file
+_MARKS = b"\xef\xbb\xbf\xfe\xff\0 \t\r\n\f\v"  # may precede the first character in any encoding
 _KINDS = frozenset({"urlset", "sitemapindex"})
 _DATE = re.compile(r"(\d{4})(?:-(\d\d)(?:-(\d\d))?)?")
 _DEPTH = "sitemap_depth"
@@ -35,18 +35,18 @@ _Pattern = str | re.Pattern[str]
 
 
 class Sitemap:
-    """An iterator over the entries of one file, parsed on demand, once.
+    """An iterator over the entries of one file. The file is parsed on demand, once.
 
-    An entry is a dictionary with ``loc`` and optionally ``lastmod``, ``changefreq``, ``priority`` and ``alternate``: a
+    An entry is a dictionary with ``loc`` and optionally ``lastmod``, ``changefreq``, ``priority`` and ``alternate``, a
     list of the page's URLs in other languages.
 
     Attributes:
-        type: ``urlset`` (of pages, as RSS and Atom are, too), ``sitemapindex`` (of sitemaps), or "" for a file that is
-            not a sitemap.
-        count: The number of entries read so far.
-        other_lines: The number of lines of text that are not URLs.
-        is_cut: The file has more than the limits allow; known after reading it.
-        is_broken: The file ended early; known after reading it.
+        type: ``urlset`` for a list of pages (also for RSS and Atom), ``sitemapindex`` for a list of sitemaps, or "" for
+            a file that is not a sitemap.
+        count: Number of entries read so far.
+        other_lines: Number of lines of text that are not URLs.
+        is_cut: True if the file has more than the limits allow. Known after reading the file.
+        is_broken: True if the file ended early. Known after reading the file.
     """
 
     def __init__(
@@ -63,11 +63,11 @@ class Sitemap:
 
         Args:
             body: The body, which may be gzip.
-            max_bytes: Maximum of bytes to read, unpacked.
-            max_entries: Maximum of entries.
-            is_text: It may be one URL a line, instead of XML, even if its first line is not a URL.
-            content_type: Its ``Content-Type`` field.
-            url: Its URL, to which the links of RSS and Atom are relative.
+            max_bytes: Maximum number of unpacked bytes to read.
+            max_entries: Maximum number of entries.
+            is_text: True if the file may have one URL per line instead of XML, even if its first line is not a URL.
+            content_type: The file's ``Content-Type`` header.
+            url: The file's URL, to which links in RSS and Atom are relative.
         """
         self._unpacked = GzipBody(body, max_bytes)
         self._max_entries = max_entries
@@ -100,19 +100,19 @@ class Sitemap:
 
     @property
     def is_broken(self) -> bool:
-        """True if packed data or XML ended too early."""
+        """True if compressed data or XML ended too early."""
         return bool(self.problem) and not self.is_cut
 
     @property
     def problem(self) -> str:
-        """The reason why not all of the file was read, as the end of a sentence; "" if all of it was."""
+        """The reason why the file was not read completely, as the end of a sentence; "" if it was."""
         if self._has_too_many:
             return f"is longer than {self._max_entries} entries"
         return self._unpacked.problem if self._xml is None else self._xml.problem
 
     @property
     def pieces(self) -> int:
-        """The number of pieces parsed so far; give way to other tasks when it grows."""
+        """Number of pieces parsed so far. Let other tasks run each time it grows."""
         return self._pieces if self._xml is None else self._xml.pieces
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
@@ -147,7 +147,7 @@ class Sitemap:
             text = held + piece
             held = ""
             for line in _LINE.finditer(text):
-                if line.end() == len(text):  # it may go on
+                if line.end() == len(text):  # the line may continue in the next piece
                     held = line[0][:_LONGEST_LINE]
                     break
                 blank = 0
@@ -155,7 +155,7 @@ class Sitemap:
         yield from self._address(held)
 
     def _address(self, line: str) -> Iterator[dict[str, Any]]:
-        """Yield the entry of a line; the protocol asks for whole URLs, and other text must not become some."""
+        """Yield the entry of a line. The protocol requires absolute URLs, so other text is not turned into a URL."""
         if "://" in line:
             yield {"loc": line.strip()}
         elif line.strip():
@@ -165,7 +165,7 @@ class Sitemap:
         for element in xml:
             outer, namespace = element.getparent(), namespace_of(element)
             if namespace and outer is not None and namespace != namespace_of(outer) and "sitemap" not in namespace:
-                continue  # of an extension
+                continue  # an element of an extension
             entry: dict[str, Any] = {}
             for part in islice(element, _MAX_PARTS):
                 name = local_name(part)
@@ -187,9 +187,9 @@ def sitemaps_in_robots(text: str) -> Iterator[str]:
 
 
 def parse_lastmod(written: str | date) -> datetime | None:
-    """Return the last instant that a date in W3C's format can mean, aware; None if it is not a date.
+    """Return the last point in time that a date in W3C's format can mean, as an aware datetime; None if not a date.
 
-    ``2024-05`` can mean any day of that May, and "changed since" must not miss one.
+    ``2024-05`` can mean any day of May 2024, and "changed since" must not miss a change.
     """
     if isinstance(written, date) and not isinstance(written, datetime):
         written = written.isoformat()
@@ -208,15 +208,15 @@ def parse_lastmod(written: str | date) -> datetime | None:
 
 
 def since_utc(spider: str, attribute: str, value: str | date | None) -> datetime | None:
-    """Parse ``sitemap_modified_since`` or ``feed_since``, by default in UTC; None if it is empty.
+    """Return the parsed ``sitemap_modified_since`` or ``feed_since``, by default in UTC; None if it is empty.
 
     Args:
         spider: The spider's name, for messages.
         attribute: The attribute's name.
-        value: A datetime, a date, or a text in ISO 8601.
+        value: A datetime, a date, or a string in ISO 8601.
 
     Raises:
-        UsageError: The text is not a date or time.
+        UsageError: If the string is not a date or time.
     """
     if not value:
         return None
@@ -228,23 +228,23 @@ def since_utc(spider: str, attribute: str, value: str | date | None) -> datetime
 
 
 class SitemapSpider(Spider[ItemT]):
-    """Fetches the pages listed in sitemaps, in indexes of sitemaps, and in sitemaps named by robots.txt files.
+    """Fetches the pages listed in sitemaps, in indexes of sitemaps, and in sitemaps that robots.txt files name.
 
-    Files may be XML, text with one URL a line, RSS or Atom, each also in gzip. They are parsed in pieces, within
-    bounds. A sitemap of an index is fetched after the pages known so far, so that a site with millions of pages is
-    never in memory at once.
+    Files may be XML, text with one URL per line, RSS or Atom, and may be compressed with gzip. They are parsed in
+    pieces, with limits. The sitemaps of an index are fetched after the pages that are known so far, so that a site with
+    millions of pages is never in memory at once.
 
     Attributes:
-        sitemap_urls: The sitemaps, indexes or robots.txt files to begin with.
+        sitemap_urls: The sitemaps, indexes or robots.txt files to start with.
         sitemap_rules: Pairs of a regular expression and a callback (or its name). The first expression found in a
-            page's URL decides on its callback.
-        sitemap_follow: Regular expressions; only sitemaps with one of them in their URL are read from an index.
-        sitemap_alternate_links: Also fetch pages in other languages (``<xhtml:link rel="alternate">``).
-        sitemap_modified_since: Skip entries last changed before this datetime, date or text (``2024-05-01``), in UTC
-            by default. Entries without a time are kept.
-        sitemap_max_bytes: Maximum of bytes read of one file, unpacked. The protocol allows 50 MiB.
-        sitemap_max_entries: Maximum of entries of one file. The protocol allows 50,000.
-        sitemap_max_depth: Maximum depth of indexes in indexes. The protocol allows none.
+            page's URL decides its callback.
+        sitemap_follow: Regular expressions. Sitemaps of an index are read only if one of them matches their URL.
+        sitemap_alternate_links: Whether pages in other languages (``<xhtml:link rel="alternate">``) are fetched.
+        sitemap_modified_since: Entries last changed before this datetime, date or string (``2024-05-01``, UTC by
+            default) are skipped. Entries without a time are kept.
+        sitemap_max_bytes: Maximum number of unpacked bytes read from one file. The protocol allows 50 MiB.
+        sitemap_max_entries: Maximum number of entries read from one file. The protocol allows 50,000.
+        sitemap_max_depth: Maximum depth of nested indexes. The protocol does not allow nesting.
     """
 
     sitemap_urls: Sequence[str] = ()
@@ -272,7 +272,7 @@ class SitemapSpider(Spider[ItemT]):
         """Check the sitemap URLs, like start URLs.
 
         Raises:
-            UsageError: One of them can't be fetched.
+            UsageError: If a URL can't be fetched.
         """
         super().check()
         check_urls(self.name, "sitemap_urls", self.sitemap_urls)
@@ -283,14 +283,14 @@ class SitemapSpider(Spider[ItemT]):
             yield Request(url, self._parse_sitemap)
 
     def sitemap_filter(self, entries: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:
-        """Return the entries to use: pages or sitemaps, by ``entries.type``. Override it to choose.
+        """Return the entries to use: pages or sitemaps, depending on ``entries.type``. Override this to select entries.
 
-        Other tasks of the crawl run between the entries that it yields, not while it looks for the next one.
+        Other tasks of the crawl run between the yielded entries, but not while this method searches for the next entry.
         """
         return entries
 
     def _get_sitemap_body(self, response: Response) -> bytes | None:
-        """Return the file to parse; Scrapy's name of it, which spiders override to unpack other formats."""
+        """Return the file to parse. This is Scrapy's name; spiders override the method to unpack other formats."""
         return response.body
 
     def _parse_sitemap(self, response: Response) -> Any:
@@ -299,7 +299,7 @@ class SitemapSpider(Spider[ItemT]):
         return self._in_turns(outputs) if is_own else OutputIterable(outputs, self._in_turns)
 
     async def _in_turns(self, outputs: Iterator[Request | None]) -> AsyncGenerator[Request, None]:
-        """Yield the requests; other tasks run between the pieces of a file, which may have no request at all."""
+        """Yield the requests. Other tasks run between the pieces of a file, because a piece may yield no request."""
         for output in outputs:
             if output is None:
                 await trio.lowlevel.checkpoint()
@@ -307,7 +307,7 @@ class SitemapSpider(Spider[ItemT]):
                 yield output
 
     def _outputs(self, response: Response) -> Iterator[Request | None]:
-        """Yield the requests for the entries of a file, and None after each piece of it without one."""
+        """Yield the requests for the entries of a file, and None after each piece without a request."""
         depth = response.meta.get(_DEPTH, 0) if response.request is not None else 0
         if response.url.partition("?")[0].endswith("/robots.txt"):
             named = self._sitemaps(response, sitemaps_in_robots(response.text), depth)
@@ -332,7 +332,7 @@ class SitemapSpider(Spider[ItemT]):
             )
 
     def _requests(self, response: Response, sitemap: Sitemap, depth: int) -> Iterator[Request | None]:
-        """Yield the requests for a file's entries, and None for each entry without one."""
+        """Yield the requests for a file's entries, and None for each entry without a request."""
         addresses = self._addresses(self.sitemap_filter(sitemap))
         if sitemap.type == "sitemapindex":
             wanted = (url if url and any(each.search(url) for each in self._follow) else None for url in addresses)

@@ -44,7 +44,7 @@ __all__ = [
 
 
 if TYPE_CHECKING:
-    from typing_extensions import TypeVar  # with a default: `Spider` alone is a spider of any items
+    from typing_extensions import TypeVar  # supports a default, so `Spider` alone means any items
 
     ItemT = TypeVar("ItemT", default=Any)
 else:
@@ -73,7 +73,7 @@ def is_async(result: object) -> bool:
 
 
 def iterate(result: Any) -> Iterable[Any]:
-    """Return the outputs of a callback that is not asynchronous: of any iterable that is neither text nor an item."""
+    """Return the outputs of a plain callback. An iterable that is neither a string nor an item has several outputs."""
     if result is None:
         return ()
     if isinstance(result, list | tuple | Iterator):
@@ -86,7 +86,7 @@ class OutputIterable:
     """Outputs that an override may read with ``for`` or with ``async for``, as Scrapy's spiders do."""
 
     def __init__(self, plain: Iterator[Any], later: Callable[[Iterator[Any]], AsyncGenerator[Any, None]]) -> None:
-        """Read ``plain``, or what ``later`` makes of it."""
+        """Iterate over ``plain``, or asynchronously over ``later(plain)``."""
         self._plain = plain
         self._later = later
         self._made: AsyncGenerator[Any, None] | None = None
@@ -99,13 +99,13 @@ class OutputIterable:
         return self._made
 
     async def aclose(self) -> None:
-        """Close what ``async for`` reads. A checkpoint where that is one."""
+        """Close the asynchronous iterator, if there is one. A checkpoint if closing it is one."""
         if self._made is not None:
             await self._made.aclose()
 
 
 async def iterate_async(result: Any) -> AsyncGenerator[Any, None]:
-    """Yield the outputs of a callback of any kind. Closing it closes the callback's generator."""
+    """Yield the outputs of a callback of any kind. Closing this generator closes the callback's generator."""
     if inspect.isawaitable(result):
         result = await result
     if not isinstance(result, AsyncIterable):
@@ -120,7 +120,7 @@ async def iterate_async(result: Any) -> AsyncGenerator[Any, None]:
     closing: Any = aclosing(result) if hasattr(result, "aclose") else nullcontext(result)
     async with closing as outputs:
         async for output in outputs:
-            yield output  # noqa: ASYNC119 - who reads this closes it
+            yield output  # noqa: ASYNC119 - the reader closes this
 
 
 class CustomSettings(dict[str, Any]):
@@ -138,19 +138,19 @@ class CustomSettings(dict[str, Any]):
         self.update(values)
 
     def getdict(self, name: str) -> dict[str, Any]:
-        """Return a copy of a mapping that was set here, or an empty one."""
+        """Return a copy of a mapping that was set, or an empty dict."""
         return dict(self.get(name) or {})
 
     def getlist(self, name: str) -> list[Any]:
-        """Return a copy of a list that was set here, or an empty one."""
+        """Return a copy of a list that was set, or an empty list."""
         return list(self.get(name) or ())
 
 
 class Spider(Generic[ItemT]):
-    """The base class of spiders: subclass it, give it a name and start URLs, and write ``parse``.
+    """The base class of spiders. Define a subclass with a name, start URLs and the method ``parse``.
 
-    ``Spider[Quote]`` declares that its items are quotes; type checkers and ``trawl check`` check its callbacks against
-    that. A plain ``Spider`` has items of any kind.
+    ``Spider[Quote]`` declares the type of the spider's items. Type checkers and ``trawl check`` then check its
+    callbacks. A plain ``Spider`` has items of any type.
 
     A callback is a function, a generator, an async function or an async generator. It takes a response (and the
     request's ``cb_kwargs``) and yields or returns requests, items (dict, dataclass, attrs, pydantic, msgspec) or None.
@@ -168,19 +168,19 @@ class Spider(Generic[ItemT]):
         start_urls: The URLs that the default :meth:`start` requests.
         allowed_domains: Requests to domains other than these and their subdomains are dropped and counted as offsite;
             empty means no limit. Requests from :meth:`start` are always allowed.
-        custom_settings: Settings of this spider; only the command line overrides them.
-        own_settings: Settings that this spider adds, with their defaults. ``self.settings`` has them, and they are set
-            like all others.
-        handle_httpstatus_list: Statuses outside 2xx that go to the callback instead of the errback.
-        download_delay: Seconds; overrides every ``DOWNLOAD_DELAY``; None leaves the setting.
-        crawler: The crawl under Scrapy's name, for its settings and statistics; set after ``__init__``.
+        custom_settings: Settings of this spider. Only the command line overrides them.
+        own_settings: Settings that this spider adds, with their defaults. They can be set like all other settings and
+            are part of ``self.settings``.
+        handle_httpstatus_list: Status codes outside 2xx that go to the callback instead of the errback.
+        download_delay: Seconds; overrides every ``DOWNLOAD_DELAY``. None keeps the setting.
+        crawler: The crawl under Scrapy's name, for its settings and statistics. Set after ``__init__``.
 
     Args:
         name: Replaces the class's name for this run.
         kwargs: The arguments of ``-a key=value``; each becomes an attribute.
 
     Raises:
-        ValueError: The spider has no name.
+        ValueError: If the spider has no name.
     """
 
     name: str = ""
@@ -206,12 +206,12 @@ class Spider(Generic[ItemT]):
             raise ValueError(f"{type(self).__name__} has no name: give the class an attribute `name`")
         self.__dict__.update(kwargs)
         if "start_urls" not in self.__dict__ and type(self).start_urls is Spider.start_urls:
-            self.start_urls = []  # which a spider may append to
+            self.start_urls = []  # a new list, because a spider may append to it
         self._crawl: RunningCrawl | None = None
 
     @classmethod
     def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> Self:
-        """Make the spider for a crawl. An override may read ``crawler.settings`` first, and must call ``super()``.
+        """Create the spider for a crawl. An override may read ``crawler.settings`` first, and must call ``super()``.
 
         Args:
             crawler: The crawl, not yet running, with its settings and statistics.
@@ -225,7 +225,7 @@ class Spider(Generic[ItemT]):
 
     @classmethod
     def update_settings(cls, settings: CustomSettings) -> None:
-        """Set the spider's settings, by default those in ``custom_settings``, whose precedence all of them have."""
+        """Set the spider's settings, by default to ``custom_settings``. All of them have the same precedence."""
         settings.setdict(cls.custom_settings or {})
 
     @property
@@ -233,7 +233,7 @@ class Spider(Generic[ItemT]):
         """The running crawl.
 
         Raises:
-            RuntimeError: The spider is not running: in ``__init__``, for example.
+            RuntimeError: If the spider is not running, for example in ``__init__``.
         """
         crawl: RunningCrawl | None = getattr(self, "_crawl", None)
         if crawl is None:
@@ -244,7 +244,7 @@ class Spider(Generic[ItemT]):
         """Connect the spider to its running crawl, before :meth:`start`.
 
         Raises:
-            RuntimeError: The spider belongs to another crawl already.
+            RuntimeError: If the spider already belongs to another crawl.
         """
         if getattr(self, "_crawl", None) is not None:
             raise RuntimeError(f"{self!r} runs, or ran, in another crawl: make a new spider for each")
@@ -253,12 +253,12 @@ class Spider(Generic[ItemT]):
             crawler.bind(crawl)
 
     def check(self) -> None:
-        """Check the spider's attributes; called once, before the crawl begins.
+        """Check the spider's attributes. Called once, before the crawl starts.
 
-        ``start_urls`` are checked if they are a list or tuple and :meth:`start` is the default one.
+        ``start_urls`` are checked if they are a list or tuple and :meth:`start` is not overridden.
 
         Raises:
-            UsageError: A start URL is not a valid ``http`` or ``https`` URL, or another attribute is not valid.
+            UsageError: If a start URL is not a valid ``http`` or ``https`` URL, or another attribute is not valid.
         """
         check_name(type(self), self.name)
         statuses: object = self.handle_httpstatus_list
@@ -284,8 +284,9 @@ class Spider(Generic[ItemT]):
     async def start(self) -> AsyncIterator[Any]:
         """Yield the first requests (and items), by default one request for each start URL.
 
-        It is read under back-pressure: only while no pending request may be sent, and fewer than 10,000 are pending. So
-        an endless generator runs in constant memory. The default calls :meth:`start_requests`, Scrapy's older form.
+        It is read with back-pressure: only while no pending request may be sent and fewer than 10,000 requests are
+        pending. So an endless generator runs in constant memory. By default, this calls :meth:`start_requests`,
+        Scrapy's older form.
         """
         for request in self.start_requests():
             yield request
@@ -303,42 +304,43 @@ class Spider(Generic[ItemT]):
             yield request
 
     def _parse(self, response: Response, **kwargs: Any) -> Any:
-        """Called by the engine for requests without a callback; kinds of spiders override it."""
+        """Process a response without a callback. Called by the engine; kinds of spiders override it."""
         return self.parse(response, **kwargs)
 
     def parse(self, response: Response, *args: Any, **kwargs: Any) -> Outputs[ItemT]:
-        """Handle the responses of requests without a callback."""
+        """Process a response to a request without a callback."""
         what = f"{type(self).__name__} has no parse()"
         raise NotImplementedError(f"{what}: the request for {response.url} names no callback")
 
     def closed(self, reason: str) -> Any:
-        """Called once, when the crawl has ended for ``reason``; may be async."""
+        """Clean up. Called once, when the crawl has ended for ``reason``. May be async."""
 
     @staticmethod
     def close(spider: Spider[Any], reason: str) -> Any:
-        """Call :meth:`closed`: Scrapy's older form of it, for moved spiders, which may override it."""
+        """Call :meth:`closed`. This is Scrapy's older form, which moved spiders may override."""
         return spider.closed(reason)
 
     async def fetch(self, request: Request) -> Response:
-        """Send ``request`` from within a callback and return its response, of any status. A checkpoint.
+        """Send ``request`` from within a callback and return its response, with any status code. A checkpoint.
 
-        It waits for its turn like other requests; redirects are followed, failures retried. Cancelling frees its turn.
+        The request obeys the limits like all other requests. Redirects are followed, and failures are retried.
+        Cancelling withdraws the request.
 
         Raises:
-            DownloadError: There is no response.
-            IgnoreRequest: robots.txt or a middleware refused it.
+            DownloadError: If there is no response.
+            IgnoreRequest: If robots.txt or a middleware refused the request.
         """
         return await self.crawl.fetch(request)
 
     def session(self, name: str, **options: Any) -> Session:
-        """Return a session, with its own cookies and throttling scope and, optionally, proxy and headers.
+        """Return a session with its own cookies and throttling scope and, optionally, proxy and headers.
 
-        ``yield self.session("anna")(request)`` puts a request into it.
+        ``yield self.session("anna")(request)`` sends a request in the session.
 
         Args:
-            name: Its name; the session is made when first used.
-            options: ``proxy``, ``headers`` and ``throttling``, as in :meth:`trawl.Crawl.session`; they replace the
-                session's former ones.
+            name: The session's name. The session is created on first use.
+            options: ``proxy``, ``headers`` and ``throttling``, as in :meth:`trawl.Crawl.session`. They replace the
+                session's previous options.
         """
         return self.crawl.session(name, **options)
 
@@ -354,7 +356,7 @@ def check_name(spider: type, name: object) -> None:
     """Check that a spider's name is a string.
 
     Raises:
-        UsageError: It is not.
+        UsageError: If the name is not a string.
     """
     if not isinstance(name, str):
         raise UsageError(f"{spider.__name__}.name must be a string, not {name!r}")
@@ -364,7 +366,7 @@ def check_urls(name: str, attribute: str, urls: object) -> None:
     """Check that all URLs in a list or tuple can be fetched; other iterables are not read.
 
     Raises:
-        UsageError: One of them can't be fetched, or ``urls`` is a string.
+        UsageError: If a URL can't be fetched, or ``urls`` is a string.
     """
     if isinstance(urls, str):
         raise UsageError(f"{name}: {attribute} must be a list of URLs, not a string: use [{urls!r}]")
@@ -382,11 +384,11 @@ def check_urls(name: str, attribute: str, urls: object) -> None:
 
 
 def make_spider(spider: type[Spider], arguments: Mapping[str, Any] | None, crawler: Crawler) -> Spider:
-    """Make a spider with ``arguments``, and check it.
+    """Create a spider with ``arguments``, and check it.
 
     Raises:
-        UsageError: An attribute is not valid.
-        SpiderLoadError: Its constructor or ``from_crawler`` failed; the error is the cause.
+        UsageError: If an attribute is not valid.
+        SpiderLoadError: If the constructor or ``from_crawler`` failed. The error is its cause.
     """
     try:
         with contained:
@@ -402,7 +404,7 @@ def make_spider(spider: type[Spider], arguments: Mapping[str, Any] | None, crawl
 
 
 def _where(spider: type[Spider], error: Exception) -> str:
-    """Return the innermost line of the spider's file, or else of any file, in an error's traceback."""
+    """Return the innermost line of an error's traceback, in the spider's file if possible."""
     frames = traceback.extract_tb(error.__traceback__)
     try:
         own = inspect.getsourcefile(spider)

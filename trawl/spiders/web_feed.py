@@ -1,11 +1,11 @@
 """The entries of RSS 2.0 and its ancestors, RSS 1.0, and Atom (RFC 4287).
 
-Elements are known by their namespaces: the entry's own, and a few well-known extensions. The formats of the RSS family
-count as one namespace, since feeds mix them.
+Elements are recognized by their namespaces: the entry's own namespace and a few well-known extensions. The formats of
+the RSS family count as one namespace, because feeds mix them.
 
-feedparser 6.0 is not used though it knows more dialects. It parses a whole feed at once and without bounds, 0.32 ms an
-entry (0.08 here), so that a feed of 32 MiB would stop the crawl for half a minute. It also removes scripts and
-attributes from the HTML of entries.
+feedparser 6.0 knows more dialects, but it parses a whole feed at once and without limits. It takes 0.32 ms per entry
+(0.08 ms here), so a feed of 32 MiB would block the crawl for half a minute. It also removes scripts and attributes from
+the HTML of entries.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ FEED_ROOTS = frozenset({"rss", "RDF", "feed", "Channel"})
 """Local names of the outermost elements of RSS and Atom."""
 
 _ENTRIES = frozenset({"item", "entry"})
-_MAX_PARTS = 10_000  # children of one entry that are read
+_MAX_PARTS = 10_000  # maximum number of children read of one entry
 _LONGEST_NUMBER = 18  # digits
 _LONGEST_TIME = 100  # characters
 _BASE = "{http://www.w3.org/XML/1998/namespace}base"
@@ -71,9 +71,9 @@ class Enclosure:
     """A file that belongs to an entry: the audio of a podcast, for example.
 
     Attributes:
-        url: Its absolute URL.
-        type: Its media type according to the feed, or "".
-        length: Its size in bytes according to the feed, or 0.
+        url: Absolute URL of the file.
+        type: Media type according to the feed, or "".
+        length: Size in bytes according to the feed, or 0.
     """
 
     url: str
@@ -86,17 +86,17 @@ class FeedEntry:
     """One entry of a feed, which can be used as an item.
 
     Attributes:
-        url: The absolute URL of its page, or "".
-        title: Its title, as in the feed.
-        id: Its id in the feed; its URL if it has none.
-        published_utc: The time of publication; None if it is missing or can't be parsed.
-        updated_utc: The time of the last change; the time of publication if there is none.
-        author: Its author, or "".
-        summary: A short text, often HTML.
-        content: The whole text, mostly HTML; "" if the feed has only a summary.
-        categories: Its subjects.
-        enclosures: Its files.
-        feed_url: The URL of the feed.
+        url: Absolute URL of the entry's page, or "".
+        title: Title, as in the feed.
+        id: Id in the feed; the URL if the entry has no id.
+        published_utc: Time of publication; None if it is missing or can't be parsed.
+        updated_utc: Time of the last change; the time of publication if there is none.
+        author: Author, or "".
+        summary: Short text, often HTML.
+        content: Full text, mostly HTML; "" if the feed has only a summary.
+        categories: Subjects.
+        enclosures: Files.
+        feed_url: URL of the feed.
     """
 
     url: str
@@ -113,11 +113,11 @@ class FeedEntry:
 
 
 class WebFeed:
-    """An iterator over the entries of a feed, parsed on demand, once.
+    """An iterator over the entries of a feed. The feed is parsed on demand, once.
 
     Attributes:
-        is_feed: The document is RSS or Atom.
-        count: The number of entries read so far.
+        is_feed: True if the document is RSS or Atom.
+        count: Number of entries read so far.
         xml: The document.
     """
 
@@ -125,10 +125,10 @@ class WebFeed:
         """Read the beginning.
 
         Args:
-            body: The body, which may be gzip.
-            url: Its URL, to which links are relative.
-            max_bytes: Maximum of bytes to read, unpacked.
-            content_type: Its ``Content-Type`` field.
+            body: The body, which may be compressed with gzip.
+            url: The feed's URL, to which links are relative.
+            max_bytes: Maximum number of unpacked bytes to read.
+            content_type: The feed's ``Content-Type`` header.
         """
         self.xml: XmlStream = XmlStream(GzipBody(body, max_bytes), _ENTRIES, url, content_type)
         self._url = url
@@ -137,7 +137,7 @@ class WebFeed:
 
     @property
     def pieces(self) -> int:
-        """The number of pieces parsed so far; give way to other tasks when it grows."""
+        """Number of pieces parsed so far. Let other tasks run each time it grows."""
         return self.xml.pieces
 
     def __iter__(self) -> Iterator[FeedEntry]:
@@ -177,7 +177,7 @@ class WebFeed:
 
 
 def _is_entry(element: Element) -> bool:
-    """Tell entries from elements of an extension that have the same local name."""
+    """Return whether an element is an entry, and not an extension's element with the same local name."""
     namespace, outer = namespace_of(element), element.getparent()
     if namespace in _RSS or _PREFIXES.get(namespace.lower()) == "atom:":
         return True
@@ -207,16 +207,16 @@ class _Elements:
         return [part for name in names for part in self._parts.get(name, ())]
 
     def links(self, relation: str) -> list[Element]:
-        """Return Atom's links; a relation may be written as a URL (RFC 4287, 4.2.7.2)."""
+        """Return Atom's links with a relation, which may be written as a URL (RFC 4287, section 4.2.7.2)."""
         links = (part for part in self.all("link", "atom:link") if part.get("href"))
         return [part for part in links if part.get("rel", "alternate").lower().removeprefix(_RELATIONS) == relation]
 
     def first(self, *names: str) -> str:
-        """Return the first text that is not empty, by the order of ``names``."""
+        """Return the first text that is not empty, in the order of ``names``; "" if there is none."""
         return next((text for part in self.all(*names) if (text := _text(part))), "")
 
     def time(self, *names: str) -> datetime | None:
-        """Return the first text that is a time, by the order of ``names``."""
+        """Return the first text that is a time, in the order of ``names``; None if there is none."""
         return next((time for part in self.all(*names) if (time := _time(_text(part)))), None)
 
 
@@ -244,7 +244,7 @@ def _href(link: Element, base: str) -> str:
 
 
 def _link_of(parts: _Elements, base: str) -> str:
-    """Return the address of an entry's page. The entry's own format precedes extensions."""
+    """Return the address of an entry's page. The entry's own format takes precedence over extensions."""
     links = parts.links("alternate")
     own = [part for part in links if part in parts.all("link")]
     text = parts.first("link")
@@ -295,7 +295,7 @@ _HOURS_OF_ZONES = {"EST": -5, "EDT": -4, "CST": -6, "CDT": -5, "MST": -7, "MDT":
 _ZONES = {name: f"{hours:+03}00" for name, hours in _HOURS_OF_ZONES.items()} | dict.fromkeys(
     ("UT", "UTC", "GMT", "Z"), "+0000"
 )
-"""The offsets of zones with a name (RFC 5322, 4.3). The other letters have been used with either sign."""
+"""Offsets of named zones (RFC 5322, section 4.3). The other letters have been used with either sign."""
 
 _PART_OF_YEAR = re.compile(r"\d{4}(?:-\d\d)?")
 
@@ -307,9 +307,9 @@ _LEAP_SECOND = re.compile(r"(:\d\d):60(?!\d)")  # RFC 5322, 3.3; RFC 3339, 5.7
 
 
 def _time(text: str) -> datetime | None:
-    """Parse a time of RSS (RFC 5322) or Atom (RFC 3339), in UTC; None if it is not one or its zone is not known.
+    """Return a time of RSS (RFC 5322) or Atom (RFC 3339) in UTC; None if it is not a time or its zone is unknown.
 
-    Either may have twelve hours with ``AM`` or ``PM``, and a zone with a name.
+    Both kinds may use twelve hours with ``AM`` or ``PM``, and named zones.
     """
     if len(text) > _LONGEST_TIME:
         return None
@@ -330,7 +330,7 @@ def _time(text: str) -> datetime | None:
 
 
 def _of_24_hours(text: str) -> str:
-    """Return ``text`` with its hour as of 24; unchanged if it has none of 12."""
+    """Return ``text`` with its hour on the 24-hour clock; unchanged if it has no twelve-hour time."""
     half = _HALF_DAY.search(text)
     if half is None or not 1 <= (hour := int(half[1])) <= _NOON:
         return text

@@ -1,19 +1,19 @@
-"""Incremental XML parsing within bounds: only the body and one entry of a sitemap or feed are in memory.
+"""Incremental XML parsing with limits: only the body and one entry of a sitemap or feed are in memory.
 
-The input is not trusted: entities are not resolved, no DTD is loaded, nothing is fetched, and packed data is unpacked
-only up to a limit. Of broken XML, as much as possible is read.
+The input is not trusted. Entities are not resolved, no DTD is loaded, nothing is fetched, and compressed data is
+unpacked only up to a limit. If XML is broken, as much as possible is read.
 
-libxml2 gets UTF-8 only. It knows other labels than browsers do, reads some of them otherwise, and stops without an
-error at bytes or characters that it does not allow. So :func:`trawl.http.content.decode_pieces` decodes, and characters
-that XML excludes become U+FFFD.
+libxml2 gets only UTF-8. It knows other labels than browsers, reads some labels differently, and stops without an error
+at bytes or characters that it does not allow. So :func:`trawl.http.content.decode_pieces` decodes the body, and
+characters that XML excludes become U+FFFD.
 
-A task that waits for the next element can't give way to others. So bytes and marks between two elements are bounded,
-and so are the members of packed data: a file beyond these bounds counts as longer than the limit.
-:attr:`XmlStream.pieces` tells when to give way between two elements.
+A task that waits for the next element can't let other tasks run. So the number of bytes and marks between two elements
+is limited, and so is the number of members of compressed data. A file that exceeds these limits counts as longer than
+the limit. When :attr:`XmlStream.pieces` grows, let other tasks run before the next element.
 
-``recover=True`` of lxml 6.1 (libxml2 2.14) does not suffice. Sitemaps with ``?a=1&b=2`` and feeds with ``&nbsp;`` are
+``recover=True`` of lxml 6.1 (libxml2 2.14) is not enough. Sitemaps with ``?a=1&b=2`` and feeds with ``&nbsp;`` are
 common. After the first such error, libxml2 drops every ``&amp;`` of the file: ``?a=1&amp;b=2`` becomes ``?a=1b=2``.
-Hence :func:`repair_ampersands`.
+Therefore :func:`repair_ampersands` repairs the text first.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ _CODE_POINTS = 0x110000
 
 
 def repair_ampersands(pieces: Iterable[str]) -> Iterator[str]:
-    """Yield the pieces with HTML's entities as numbers and bare ampersands as ``&amp;``, except in CDATA.
+    """Yield the pieces with HTML entities as numeric references and bare ampersands as ``&amp;``, except in CDATA.
 
-    A number that XML excludes becomes the number of U+FFFD.
+    A reference to a character that XML excludes becomes a reference to U+FFFD.
     """
     held = ""
     is_data = False
@@ -57,7 +57,7 @@ def repair_ampersands(pieces: Iterable[str]) -> Iterator[str]:
 
 
 def _advanced(text: str, is_data: bool) -> tuple[str, str, bool]:
-    """Return the repaired text, the end that needs more input, and whether that is inside CDATA."""
+    """Return the repaired text, the unfinished end that needs more input, and whether that end is inside CDATA."""
     done: list[str] = []
     at = 0
     while True:
@@ -103,20 +103,20 @@ def _as_xml(text: str) -> bytes:
 
 
 PIECE_BYTES = 65_536  # unpacked and parsed at a time
-PACKED_BYTES = 4_096  # of packed data unpacked at a time: zlib copies the data behind each member
-MAX_MEMBERS = 10_000  # of one gzip file; usual files have one, or one for every 64 KiB
+PACKED_BYTES = 4_096  # compressed bytes unpacked at a time, because zlib copies the data after each member
+MAX_MEMBERS = 10_000  # members of one gzip file; usual files have one, or one for every 64 KiB
 MAX_BYTES_BETWEEN = 16 * 1024 * 1024  # from one yielded element to the next
-MAX_MARKS_BETWEEN = 200_000  # "<", "=" and "&" between two elements, on which a parser's time and memory depend
+MAX_MARKS_BETWEEN = 200_000  # "<", "=" and "&" between two elements; a parser's time and memory depend on them
 _GZIP = b"\x1f\x8b"
 _GZIP_WINDOW = 31
 
 
 class GzipBody:
-    """The bytes of a body in pieces, unpacked if it is gzip, up to the limit.
+    """The bytes of a body in pieces, unpacked if the body is gzip, up to a limit.
 
     Attributes:
-        is_cut: There was more than the limit.
-        is_broken: The gzip data is incomplete or not valid.
+        is_cut: True if the body was longer than the limit.
+        is_broken: True if the gzip data is incomplete or not valid.
     """
 
     def __init__(self, body: bytes, max_bytes: int) -> None:
@@ -127,7 +127,7 @@ class GzipBody:
 
     @property
     def problem(self) -> str:
-        """The reason why not all of the body was read, as the end of a sentence; "" if all of it was."""
+        """The reason why the body was not read completely, as the end of a sentence; "" if it was."""
         if self.is_cut:
             return f"is longer than {self._most_bytes} bytes, or than the limits of what is parsed at a time"
         return "ends early, as its gzip data is broken" if self.is_broken else ""
@@ -163,7 +163,7 @@ class GzipBody:
                     if piece := unpacker.decompress(packed, PIECE_BYTES):
                         yield piece
                     packed = unpacker.unused_data if unpacker.eof else unpacker.unconsumed_tail
-            while piece := unpacker.decompress(b"", PIECE_BYTES):  # the rest behind a full piece
+            while piece := unpacker.decompress(b"", PIECE_BYTES):  # output still buffered after a full piece
                 yield piece
             self.is_broken = not unpacker.eof
         except zlib.error:
@@ -171,13 +171,13 @@ class GzipBody:
 
 
 class XmlStream:
-    """An iterator over the elements of some names, each complete, and freed when the next one is requested.
+    """An iterator over the complete elements with certain names. An element is freed when the next one is requested.
 
     Attributes:
-        root: The local name of the outermost element, or "".
-        pieces: The number of pieces parsed so far; give way to other tasks when it grows.
+        root: Local name of the outermost element, or "".
+        pieces: Number of pieces parsed so far. Let other tasks run each time it grows.
         unpacked: The body.
-        has_ended: The outermost element has ended, so that nothing is missing.
+        has_ended: True if the outermost element has ended, so that nothing is missing.
     """
 
     def __init__(
@@ -187,9 +187,9 @@ class XmlStream:
 
         Args:
             pieces: The body.
-            names: The local names of the elements. One inside another of them is a part of it.
+            names: The local names of the elements. A nested element with such a name is a part of the outer one.
             base_url: The URL of the document.
-            content_type: The ``Content-Type`` field, whose charset precedes the document's own declaration.
+            content_type: The ``Content-Type`` header. Its charset takes precedence over the document's declaration.
         """
         self.unpacked: GzipBody = pieces
         self._names = names
@@ -206,11 +206,11 @@ class XmlStream:
 
     @property
     def problem(self) -> str:
-        """The reason why not all of the document was read, as the end of a sentence; "" if all of it was."""
+        """The reason why the document was not read completely, as the end of a sentence; "" if it was."""
         return self.unpacked.problem or ("" if self.has_ended else "ends early, or is not XML from some place on")
 
     def _read_root(self) -> list[bytes]:
-        """Read up to the outermost element, with a parser of its own; return the input read."""
+        """Read up to the outermost element with a separate parser. Returns the input that was read."""
         looking = _parser(("start",))
         read: list[bytes] = []
         while not self.root and (piece := self._next()):
@@ -223,9 +223,9 @@ class XmlStream:
         return read
 
     def _next(self) -> bytes:
-        """Return the next piece; empty at the end, or if too much came since the last element."""
+        """Return the next piece; empty at the end, or if there was too much since the last element."""
         for piece in self._mended:
-            # libxml2 refuses white space before <?xml, and an empty piece is not the end.
+            # libxml2 refuses whitespace before <?xml. Skip an empty piece, because callers treat it as the end.
             text = _as_xml(piece if self._has_begun else piece.lstrip("\ufeff \t\r\n\f\v"))
             if text:
                 self._has_begun = True
@@ -273,7 +273,7 @@ def _parser(events: Sequence[Literal["start", "end"]], base_url: str | None = No
 
 
 def _feed(parser: Any, piece: bytes) -> bool:
-    """Parse one more piece. Returns False if it is beyond repair."""
+    """Parse one more piece. Returns False if it can't be repaired."""
     try:
         parser.feed(piece)
     except etree.XMLSyntaxError:
