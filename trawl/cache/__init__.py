@@ -1,4 +1,4 @@
-"""HTTP cache: responses kept on disk (RFC 9111, or always), and answered from there before the throttle is asked."""
+"""HTTP cache on disk. It serves stored responses (by RFC 9111, or always) before the throttle is involved."""
 
 from trawl.cache.settings import CacheSettings, open_cache
 

@@ -1,12 +1,12 @@
-"""The cache of one crawl: looked up before a request is queued, filled next to the wire.
+"""The cache of one crawl. It is looked up before a request is queued, and filled next to the wire.
 
-:meth:`Cache.find` is called by the engine while a request holds nothing; a response that it finds never comes near the
-throttle. :meth:`Cache.middleware` is next to the wire: it adds the conditions under which a stale response may be used,
-takes a 304 for that response, and stores what may be stored. A failure of the disk, or a damaged row, is logged and
-counted, and the crawl goes on without the cache.
+The engine calls :meth:`Cache.find` before a request holds any place, so a cached response never passes the throttle.
+:meth:`Cache.middleware` is next to the wire. It adds the conditions under which a stale response may be used, replaces
+a 304 with that response, and stores responses that may be stored. A disk failure or a damaged row is logged and
+counted, and the crawl continues without the cache.
 
-A request whose answer was refused (:func:`is_asked_again`) is not answered from here, and what is stored for it is
-removed: the retry would get the same answer for ever.
+A request whose response was refused (:func:`is_asked_again`) is not served from the cache, and its stored responses are
+removed. Otherwise a retry would get the same response forever.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ __all__ = ["Cache", "Prepare", "is_asked_again", "key_of"]
 logger: logging.Logger = logging.getLogger("trawl.cache")
 
 MAX_STALE = 10_000
-"""Maximum of stale responses remembered until their request is sent; others are requested without conditions."""
+"""Maximum number of stale responses remembered until their request is sent. Others are requested unconditionally."""
 
 Prepare = Callable[[Request], Request]
-"""Returns a request with the fields that it will be sent with, for ``Vary``."""
+"""Returns a request with the headers that it will be sent with, for ``Vary``."""
 
 
 def key_of(request: Request) -> bytes:
-    """Return the key of a request's responses: its fingerprint, and its meta ``cookiejar``."""
+    """Return the key of a request's responses, made from its fingerprint and its meta ``cookiejar``."""
     jar = False if request.meta_get("dont_merge_cookies") else request.meta_get("cookiejar")
     key = fingerprint(request)
     return key if jar is None else blake2b(key + repr(jar).encode("utf-8", "replace"), digest_size=len(key)).digest()
 
 
 def is_asked_again(request: Request) -> bool:
-    """Return True if an answer to this very request was refused: it is a retry, or a redirect has led back to it."""
+    """Return True if a response to this request was refused. It is then a retry, or a redirect led back to it."""
     if not request.has_meta and notes_of(request) is NO_NOTES:
         return False
     if request.meta_get("retry_times") or notes_of(request).bypasses_cache:
@@ -59,7 +59,7 @@ def is_asked_again(request: Request) -> bool:
 
 
 def _without_cache(request: Request) -> Replace:
-    """Return the step to the request once more: what was stored can't be read, or was removed meanwhile."""
+    """Return a replacement that sends the request, because its stored response can't be read or was removed."""
     again = request.replace()
     note(again, bypasses_cache=True)
     return Replace(again, reason="httpcache_gone")
@@ -85,9 +85,9 @@ class Cache:
         now_utc: Wall time.
         stats: Counts ``httpcache/hit``, ``/miss``, ``/store``, ``/uncacheable``, ``/revalidate``, ``/invalidate``,
             ``/ignore`` and ``/error``.
-        ignored_statuses: Statuses that are not stored, besides those of the settings: responses that are retried.
-        prepare: Adds the fields that the middleware will add.
-        max_body_bytes: The largest body that is given, unless meta ``download_maxsize`` says otherwise; 0: no limit.
+        ignored_statuses: Status codes that are not stored because they are retried, in addition to the settings.
+        prepare: Adds the headers that the middleware will add.
+        max_body_bytes: Maximum size of a served body, unless meta ``download_maxsize`` is set; 0 for no limit.
     """
 
     def __init__(
@@ -113,15 +113,15 @@ class Cache:
         self._ignored_statuses = frozenset((*settings.httpcache_ignore_http_codes, *ignored_statuses))
         self._prepare = prepare
         self._stale: OrderedDict[bytes, CacheResult] = OrderedDict()
-        self._transaction: _Transaction | None = None  # that others may join
+        self._transaction: _Transaction | None = None  # open for other tasks to join
         self._writing = trio.Lock()
         self._logged: set[str] = set()  # operations that have failed
 
     async def find(self, requests: Sequence[Request]) -> list[Callable[[Request], Awaitable[Outcome]] | None]:
-        """Look requests up. A checkpoint if one of them may be answered from the cache.
+        """Look up requests. A checkpoint if one of them may be served from the cache.
 
         Returns:
-            For each request, the function that answers it and only then reads its body; None: it has to be sent.
+            For each request, the function that returns its outcome and reads the body; None if it must be sent.
         """
         answers: list[Callable[[Request], Awaitable[Outcome]] | None] = [None] * len(requests)
         may_answer = self._policy.may_answer
@@ -153,7 +153,7 @@ class Cache:
             self._count_failure("removing a response", error)
 
     def middleware(self, fetch: Fetch) -> Fetch:
-        """Wrap the layer next to the wire: store its responses, and revalidate stale ones."""
+        """Wrap the layer next to the wire. Store its responses, and revalidate stale responses."""
 
         async def send(request: Request) -> Outcome:
             key = key_of(request) if self._is_cacheable(request) else b""
@@ -191,7 +191,7 @@ class Cache:
         if self._settings.httpcache_ignore_missing:
             return self._refuse_missing
         if choice.stored is not None:
-            # Without the body: so many of them may wait here.
+            # Drop the body, because many stale responses may wait here.
             self._stale[key] = attrs.evolve(choice, stored=attrs.evolve(choice.stored, body=None))
             if len(self._stale) > MAX_STALE:
                 self._stale.popitem(last=False)
@@ -209,7 +209,7 @@ class Cache:
                 await trio.lowlevel.checkpoint()
         except sqlite3.Error as error:
             self._count_failure("reading a body", error)
-        if body is None:  # damaged, or removed meanwhile by another process or a newer response
+        if body is None:  # damaged, or removed by another process or a newer response
             return Outcome(request, is_cached=True, then=_without_cache(request))
         self._stats.inc("httpcache/hit")
         now = trio.current_time()
@@ -223,7 +223,7 @@ class Cache:
         return Outcome(request, error=error, is_cached=True)
 
     def _conditional(self, request: Request, key: bytes) -> tuple[Request, CacheEntry | None]:
-        """Return the request with the conditions under which its stale response may be used, and that response."""
+        """Return the request with conditions for its stale response, and that response; None if there is none."""
         choice = None if is_asked_again(request) else self._stale.pop(key, None)
         if choice is None:
             return request, None
@@ -235,7 +235,7 @@ class Cache:
     async def _revalidated(
         self, key: bytes, stale: CacheEntry, sent: Request, response: Response, asked_at: float
     ) -> Response | None:
-        """Return the stale response, renewed by a 304; None if it is gone, or the 304 is about another one."""
+        """Return the stale response updated by a 304; None if it was removed, or the 304 belongs to another one."""
         refreshed = self._policy.refreshed(stale, response, asked_at=asked_at, came_at=self._now())
         if refreshed is None:
             return None
@@ -266,19 +266,19 @@ class Cache:
             self._stats.inc("httpcache/store")
 
     def _is_excluded(self, outcome: Outcome, response: Response) -> bool:
-        """Return whether a response is not stored, whatever the policy.
+        """Return True if a response is not stored under any policy.
 
-        It is retried, or has a file of its own, or is not whole (RFC 9111, 3.3).
+        It is retried, has its own file, or is incomplete (RFC 9111, 3.3).
         """
         is_partial = "dataloss" in response.flags or "truncated" in response.flags
         is_retried = outcome.is_trigger or response.status in self._ignored_statuses
         return is_retried or is_partial or isinstance(response, FileResponse)
 
     async def _put(self, entry: NewEntry) -> None:
-        """Store a response, in one transaction with those that come while the one before is written. A checkpoint.
+        """Store a response. Responses that arrive during a transaction share the next one. A checkpoint.
 
         Raises:
-            sqlite3.Error: The transaction failed.
+            sqlite3.Error: If the transaction failed.
         """
         transaction = self._transaction
         if transaction is not None:
@@ -286,7 +286,7 @@ class Cache:
             await transaction.ended.wait()
         else:
             transaction = self._transaction = _Transaction([entry])
-            with trio.CancelScope(shield=True):  # it writes those of other tasks too
+            with trio.CancelScope(shield=True):  # this task also writes the entries of other tasks
                 await self._write(transaction)
         if transaction.error is not None:
             raise sqlite3.OperationalError(str(transaction.error)) from transaction.error
@@ -296,13 +296,13 @@ class Cache:
             async with self._writing:
                 self._transaction = None
                 await self._blocking.run(self._store.put_many, transaction.entries)
-        except Exception as error:  # not only SQLite's: it has none of its own for a body of 2 GB
+        except Exception as error:  # any exception, because sqlite3 raises none of its own for a 2 GB body
             transaction.error = error
         finally:
             transaction.ended.set()
 
     def _is_cacheable(self, request: Request) -> bool:
-        """Return whether the cache takes part in a request at all."""
+        """Return whether the cache may be used for a request."""
         return not request.meta_get("dont_cache") and scheme_of(request.url) not in (
             self._settings.httpcache_ignore_schemes
         )
@@ -311,7 +311,7 @@ class Cache:
         return self._now_utc().timestamp()
 
     def _count_failure(self, what: str, error: Exception, times: int = 1) -> None:
-        """Count a failure of the disk, and log the first of its kind: on a full disk each page would have one."""
+        """Count a disk failure, and log only the first of its kind, because on a full disk every page fails."""
         self._stats.inc("httpcache/error", times)
         if what not in self._logged:
             self._logged.add(what)

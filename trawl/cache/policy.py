@@ -1,8 +1,9 @@
-"""Cache policies: which responses may be stored, and which may be used without asking the server. Pure: no I/O.
+"""Cache policies: which responses may be stored, and which may be used without a request. Pure, without I/O.
 
-hishel decides what RFC 9111 lets a cache store, and what a 304 changes. Ages are computed here, because hishel reads
-the machine's clock and a simulated crawl has another one. Its transports and stores are not used: they run on AnyIO's
-threads, past the one seam for blocking work, and behind the throttle, where a hit would have waited for a slot already.
+hishel decides which responses RFC 9111 allows a cache to store, and how a 304 updates a response. Ages are computed
+here, because hishel reads the machine's clock and a simulated crawl has another clock. hishel's transports and stores
+are not used. They run in AnyIO's threads, not in trawl's threads for blocking work, and they come after the throttle,
+so a hit would already have waited for a slot.
 """
 
 from __future__ import annotations
@@ -37,24 +38,24 @@ __all__ = [
 ]
 
 HEURISTIC_SHARE = 0.1
-"""Part of the time since its last change for which a response without an age is fresh (RFC 9111, 4.2.2)."""
+"""Share of the time since its last change for which a response without a lifetime is fresh (RFC 9111, 4.2.2)."""
 
 MAX_HEURISTIC = 7 * 86_400.0
-"""Maximum of seconds for which such a response is fresh."""
+"""Maximum number of seconds for which such a response is fresh."""
 
 _HEURISTIC_STATUSES = frozenset({200, 203, 204, 206, 300, 301, 308, 404, 405, 410, 414, 501})  # RFC 9110, 15.1
 
 
 def directives_of(values: Iterable[str], ignored: Iterable[str] = ()) -> dict[str, str]:
-    """Return the directives of ``Cache-Control`` by lower-case name; "" for one without a value (RFC 9111, 5.2).
+    """Return the directives of ``Cache-Control`` by lower-case name; "" if there is no value (RFC 9111, 5.2).
 
     Args:
-        values: The field's values.
+        values: Values of the header.
         ignored: Names to leave out.
     """
     found: dict[str, str] = {}
-    for part in ",".join(values).split(","):  # a comma inside quotes cuts a list of field names, of which only the
-        name, _, value = part.partition("=")  # first then counts as the directive's: it is the directive that matters
+    for part in ",".join(values).split(","):  # a comma in quotes cuts off a list of header names after the first
+        name, _, value = part.partition("=")  # name, which is harmless because only the directive matters
         if name.strip():
             found.setdefault(name.strip().lower(), value.strip().strip('"'))
     for name in ignored:
@@ -63,7 +64,7 @@ def directives_of(values: Iterable[str], ignored: Iterable[str] = ()) -> dict[st
 
 
 def lifetime_of(stored: CacheEntry, directives: Mapping[str, str]) -> float:
-    """Return the seconds for which a response is fresh, from its making; a private cache ignores ``s-maxage``."""
+    """Return the seconds for which a response is fresh after its ``Date``. A private cache ignores ``s-maxage``."""
     headers = stored.headers
     if (seconds := _seconds(directives.get("max-age"))) is not None:
         return seconds
@@ -80,7 +81,7 @@ def lifetime_of(stored: CacheEntry, directives: Mapping[str, str]) -> float:
 
 
 def age_of(stored: CacheEntry, now: float) -> float:
-    """Return the age in seconds of a response at ``now`` (epoch seconds), time in other caches included (4.2.3)."""
+    """Return the age in seconds of a response at ``now`` (epoch seconds), including time in other caches (4.2.3)."""
     headers = stored.headers
     made = _moment(headers.get("Date"))
     apparent = 0.0 if made is None else max(0.0, stored.came_at - made)
@@ -89,13 +90,13 @@ def age_of(stored: CacheEntry, now: float) -> float:
 
 
 def is_fresh(stored: CacheEntry, directives: Mapping[str, str], wishes: Mapping[str, str], now: float) -> bool:
-    """Return whether a response may be used without asking its server (RFC 9111, 4.2 and 5.2).
+    """Return whether a response may be used without a request to its server (RFC 9111, 4.2 and 5.2).
 
     Args:
         stored: The response.
-        directives: Its directives in ``Cache-Control``.
-        wishes: The directives of the request.
-        now: Epoch seconds.
+        directives: The response's directives in ``Cache-Control``.
+        wishes: The request's directives in ``Cache-Control``.
+        now: Current time in epoch seconds.
     """
     if "no-cache" in directives or "no-cache" in wishes:
         return False
@@ -112,7 +113,7 @@ def is_fresh(stored: CacheEntry, directives: Mapping[str, str], wishes: Mapping[
 
 
 def is_variant(request: Request, stored: CacheEntry) -> bool:
-    """Return whether a request has the fields named by ``Vary`` in common with the stored one (4.1)."""
+    """Return whether the headers named by ``Vary`` are equal in a request and in the stored request (4.1)."""
     names = [name.strip() for value in stored.headers.getlist("Vary") for name in value.split(",") if name.strip()]
     if not names:
         return True
@@ -137,7 +138,7 @@ class CacheResult:
 
     Attributes:
         stored: The response to use; None if there is none.
-        conditions: Fields that ask the server whether it is still valid; None if it may be used at once.
+        conditions: Headers for a conditional request that checks the response; None if it may be used at once.
     """
 
     stored: CacheEntry | None = None
@@ -145,28 +146,28 @@ class CacheResult:
 
 
 class DummyPolicy:
-    """Stores every response and uses it forever: for the time in which a spider is written."""
+    """Stores every response and uses it forever. Useful while you write a spider."""
 
     def may_answer(self, request: Request) -> bool:
         """Return True."""
         return True
 
     def choose(self, request: Request, stored: Sequence[CacheEntry], now: float) -> CacheResult:
-        """Choose the latest of the responses to the same method, URL and body, without conditions."""
+        """Return the latest response to the same method, URL and body, without conditions."""
         return CacheResult(max(stored, key=lambda each: each.came_at)) if stored else CacheResult()
 
     def may_store(self, request: Request, response: Response) -> bool:
-        """Return whether it is not a 304, which has no body of its own."""
+        """Return True unless the response is a 304, which has no body."""
         return response.status != 304
 
     def takes_place_of(self, request: Request, stored: CacheEntry) -> bool:
-        """Return True: one response is kept for a method, URL and body."""
+        """Return True, because one response is kept for each method, URL and body."""
         return True
 
     def refreshed(
         self, stored: CacheEntry, response: Response, *, asked_at: float, came_at: float
     ) -> CacheEntry | None:
-        """Return None: no response is revalidated."""
+        """Return None, because responses are never revalidated."""
         return None
 
     def invalidates(self, request: Request, response: Response) -> bool:
@@ -175,14 +176,14 @@ class DummyPolicy:
 
 
 class Rfc9111Policy:
-    """A private cache as in a browser: one crawl is one user.
+    """A private cache as in a browser, where one crawl is one user.
 
     Args:
-        always_store: Store also responses without an age.
-        ignored: Directives of ``Cache-Control`` in responses to ignore.
+        always_store: True to also store responses without a lifetime.
+        ignored: Directives of ``Cache-Control`` that are ignored in responses.
 
     Raises:
-        SettingsError: hishel is not installed.
+        SettingsError: If hishel is not installed.
     """
 
     def __init__(self, *, always_store: bool = False, ignored: Iterable[str] = ()) -> None:
@@ -202,7 +203,7 @@ class Rfc9111Policy:
         self._ignored = tuple(ignored)
 
     def may_answer(self, request: Request) -> bool:
-        """Return whether it is GET or HEAD, without a range and without conditions of the user's own."""
+        """Return whether the request is GET or HEAD, without a range and without its own conditions."""
         if request.method not in {"GET", "HEAD"}:
             return False
         headers = request.headers
@@ -211,7 +212,7 @@ class Rfc9111Policy:
         return "no-store" not in directives_of(headers.getlist("Cache-Control"))
 
     def choose(self, request: Request, stored: Sequence[CacheEntry], now: float) -> CacheResult:
-        """Choose the latest that fits the request's fields; with conditions if stale at ``now`` (epoch seconds)."""
+        """Return the latest response that matches the request's headers, with conditions if it is stale at ``now``."""
         fitting = [each for each in stored if is_variant(request, each)]
         if not fitting:
             return CacheResult()
@@ -226,7 +227,12 @@ class Rfc9111Policy:
         return CacheResult(latest, conditions) if conditions else CacheResult()
 
     def may_store(self, request: Request, response: Response) -> bool:
-        """Return whether RFC 9111, 3 lets it be stored, be it only to be revalidated; ``request`` is as it was sent."""
+        """Return whether RFC 9111, 3 allows storing the response, even if it must always be revalidated.
+
+        Args:
+            request: The request as it was sent.
+            response: The response.
+        """
         if "no-store" in directives_of(request.headers.getlist("Cache-Control")):
             return False
         fields = self._effective(response.headers)
@@ -240,15 +246,15 @@ class Rfc9111Policy:
         return isinstance(next_state, self._hishel.StoreAndUse)
 
     def takes_place_of(self, request: Request, stored: CacheEntry) -> bool:
-        """Return whether both are the same variant."""
+        """Return whether the request and the stored response are the same variant."""
         return is_variant(request, stored)
 
     def refreshed(
         self, stored: CacheEntry, response: Response, *, asked_at: float, came_at: float
     ) -> CacheEntry | None:
-        """Return the stored response with the fields of a 304, and its times in epoch seconds (RFC 9111, 4.3.4).
+        """Return the stored response with the headers of a 304 and new times, in epoch seconds (RFC 9111, 4.3.4).
 
-        Returns None if the 304 is about another response.
+        Returns None if the 304 belongs to another response.
         """
         entry = self._hishel.Entry(
             id=uuid.UUID(int=stored.id),
@@ -270,7 +276,7 @@ class Rfc9111Policy:
         return request.method not in SAFE_METHODS and 200 <= response.status < 400
 
     def _effective(self, headers: Headers) -> Headers:
-        """Return the fields without ignored directives."""
+        """Return the headers without ignored directives."""
         if not self._ignored or "cache-control" not in headers:
             return headers
         effective = headers.copy()
@@ -296,10 +302,10 @@ _RFC = frozenset({"rfc9111", "rfc7234", "rfc2616", "rfc2616policy"})
 
 
 def make_policy(settings: CacheSettings) -> Policy:
-    """Make the policy that ``HTTPCACHE_POLICY`` names.
+    """Return the policy that ``HTTPCACHE_POLICY`` names.
 
     Raises:
-        SettingsError: The name is unknown, or hishel is not installed.
+        SettingsError: If the name is unknown, or hishel is not installed.
     """
     name = settings.httpcache_policy
     plain = name.rpartition(".")[2].lower()

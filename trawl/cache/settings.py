@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 __all__ = ["CacheSettings", "open_cache"]
 
 CACHE_CLOSE_GRACE = 5.0
-"""Seconds that closing the file may take."""
+"""Maximum number of seconds for closing the file."""
 
 
 class CacheSettings(Struct, frozen=True, kw_only=True, rename="upper"):
-    """Responses kept on disk, and answered from there."""
+    """The settings of the HTTP cache."""
 
     httpcache_enabled: Annotated[
         bool, Meta(description="Keep responses on disk, and answer requests from there as HTTPCACHE_POLICY allows.")
@@ -78,26 +78,26 @@ async def open_cache(
     prepare: Prepare | None = None,
     max_body_bytes: int = 0,
 ) -> AsyncGenerator[Cache | None, None]:
-    """Open the cache of a spider; None if it is not enabled. Leaving closes it.
+    """Open the cache of a spider, and close it on exit. Yields None if the cache is not enabled.
 
     Args:
         settings: Settings of the cache.
-        name: Name of the spider; its file is named after it.
+        name: Name of the spider, and of its file.
         blocking: Reads and writes the file.
-        now_utc: Wall time.
+        now_utc: Returns the wall time.
         stats: Statistics of the crawl.
-        ignored_statuses: Statuses that are not stored.
-        prepare: Adds to a request the fields that the middleware will add.
-        max_body_bytes: The largest body that is given; 0: no limit.
+        ignored_statuses: Status codes that are not stored.
+        prepare: Adds the headers that the middleware will add.
+        max_body_bytes: Maximum size of a served body; 0 for no limit.
 
     Raises:
-        SettingsError: ``HTTPCACHE_POLICY`` is unknown, or needs the extra ``cache``.
-        UsageError: The file can't be opened.
+        SettingsError: If ``HTTPCACHE_POLICY`` is unknown, or needs the extra ``cache``.
+        UsageError: If the file can't be opened.
     """
     if not settings.httpcache_enabled:
         yield None
         return
-    # Only a crawl with a cache needs SQLite, and hishel, which is an extra.
+    # Only a crawl with a cache needs SQLite and hishel, which is an extra.
     import sqlite3  # noqa: PLC0415
 
     from trawl.cache.cache import Cache  # noqa: PLC0415

@@ -1,8 +1,8 @@
-"""Stored responses: one SQLite file for each spider. All calls block, and raise ``sqlite3.Error``.
+"""Stored responses, in one SQLite file per spider. All calls block and may raise ``sqlite3.Error``.
 
-Bodies are in a table of their own, so that a lookup reads none. Several processes may use one file; their writes wait
-for each other. Each row has a digest: one that does not fit its digest, or is not what :class:`Store` writes, is
-damaged, and as good as missing.
+Bodies are in a separate table, so that a lookup does not read them. Several processes may use one file. Their writes
+wait for each other. Each row has a digest. A row that does not match its digest, or that :class:`Store` can't have
+written, is damaged and treated as missing.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from trawl.http.headers import field_bytes
 __all__ = ["CacheEntry", "DamagedError", "Fields", "NewEntry", "Store", "make_entry", "make_response"]
 
 Fields = tuple[tuple[str, str], ...]
-"""Names and values, in order."""
+"""Names and values of headers, in order."""
 
 
 @attrs.frozen(kw_only=True)
@@ -35,15 +35,15 @@ class CacheEntry:
     """A stored response without its body.
 
     Attributes:
-        id: Its number in the store; 0 before it is stored.
-        url: Its URL.
+        id: Number of the response in the store; 0 before it is stored.
+        url: URL of the response.
         method: Method of the request.
-        sent: Fields of the request as it was sent, for ``Vary``.
-        status: Its status.
-        fields: Its fields.
+        sent: Headers of the request as sent, for ``Vary``.
+        status: Status code.
+        fields: Headers of the response.
         asked_at: Time of the request, in epoch seconds.
         came_at: Time of the response, in epoch seconds.
-        body: Its body, where it was read along; None: :meth:`Store.body` reads it.
+        body: The body if it was read with the response; None if :meth:`Store.body` must read it.
     """
 
     id: int = 0
@@ -58,12 +58,12 @@ class CacheEntry:
 
     @property
     def headers(self) -> Headers:
-        """Its fields, for lookup by name; a server may have sent what no request may hold, so nothing is checked."""
+        """The response's headers by name. They are not checked, because servers may send invalid headers."""
         return Headers.from_wire((name.encode("latin-1"), field_bytes(value)) for name, value in self.fields)
 
 
 def make_entry(request: Request, response: Response, *, asked_at: float, came_at: float) -> CacheEntry:
-    """Make the entry of a response; ``request`` is as it was sent, times are epoch seconds."""
+    """Return the entry for a response. ``request`` is the request as sent, and times are epoch seconds."""
     return CacheEntry(
         url=response.url,
         method=request.method,
@@ -76,16 +76,16 @@ def make_entry(request: Request, response: Response, *, asked_at: float, came_at
 
 
 def make_response(stored: CacheEntry, body: bytes, request: Request) -> Response:
-    """Make the response that answers ``request`` from the cache, with the flag ``cached``."""
-    url = without_fragment(stored.url)  # earlier releases stored it with one
+    """Return the response to ``request`` from the cache, with the flag ``cached``."""
+    url = without_fragment(stored.url)  # earlier releases stored the fragment
     return Response(url, stored.status, stored.headers, body, request, flags=["cached"])
 
 
 VERSION = 2
 
-_UNCHECKED = 1  # the version before, whose rows have no digests
+_UNCHECKED = 1  # previous version of the format, without digests
 
-_BUSY_SECONDS = 10.0  # a write waits as long for another process
+_BUSY_SECONDS = 10.0  # maximum time that a write waits for another process
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS response (
@@ -100,7 +100,7 @@ CREATE TABLE IF NOT EXISTS body (
 """
 
 READ_ALONG_BYTES = 65_536
-"""A body that takes no more on disk is read with its response: another call would take longer."""
+"""Maximum size on disk of a body that is read with its response, because another call would take longer."""
 
 _COLUMNS = "response.id, url, method, status, asked_at, came_at, sent, fields, response.digest"
 
@@ -114,11 +114,11 @@ _FIND_WITH_BODY = (
 _METHOD = re.compile(r"[!-~]+")
 
 NewEntry = tuple[bytes, CacheEntry, bytes, Callable[[CacheEntry], bool]]
-"""The key of a response to store, the response, its body, and a function that says which it replaces."""
+"""A response to store: its key, the response, its body, and a function that returns True for responses it replaces."""
 
 
 class DamagedError(sqlite3.DatabaseError):
-    """A row is not as it was written."""
+    """A row was changed after it was written."""
 
 
 class Store:
@@ -126,20 +126,20 @@ class Store:
 
     Args:
         path: The file, created with its folder if missing.
-        compresses: Compress bodies.
+        compresses: True to compress bodies.
 
     Raises:
-        OSError: The folder can't be created, or a journal beside the file names another file.
-        sqlite3.Error: The file can't be opened, or is not a cache.
+        OSError: If the folder can't be created, or a journal next to the file names another file.
+        sqlite3.Error: If the file can't be opened, or is not a cache.
     """
 
     def __init__(self, path: Path, *, compresses: bool = False) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         check_journal(path)
         self._compresses = compresses
-        self._lock = threading.Lock()  # one connection, many threads, one at a time
+        self._lock = threading.Lock()  # one connection for many threads, used by one at a time
         self._connection = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
-        self._connection.text_factory = bytes  # which a damaged text is, too
+        self._connection.text_factory = bytes  # works for damaged text too
         try:
             self._prepare()
         except BaseException:
@@ -151,7 +151,7 @@ class Store:
         if version not in (0, _UNCHECKED, VERSION):
             raise sqlite3.DatabaseError(f"it is of version {version}, and only {VERSION} is known")
         self._connection.execute("PRAGMA journal_mode = WAL")
-        self._connection.execute("PRAGMA synchronous = NORMAL")  # a power cut may lose the latest, never the file
+        self._connection.execute("PRAGMA synchronous = NORMAL")  # a power cut loses the latest writes at most
         if version == _UNCHECKED:
             self._connection.executescript("DROP TABLE IF EXISTS response; DROP TABLE IF EXISTS body;")
         self._connection.executescript(_SCHEMA)
@@ -160,10 +160,10 @@ class Store:
         self._connection.execute(f"PRAGMA user_version = {VERSION}")
 
     def find(self, keys: Sequence[bytes]) -> tuple[list[list[CacheEntry]], int]:
-        """Return the responses stored under each key, with their bodies where these are small and not compressed.
+        """Return the responses stored under each key, with their bodies if these are small and not compressed.
 
         Returns:
-            The responses, and the number of damaged rows beside them, whose responses are left out.
+            The responses, and the number of damaged rows, which are left out.
         """
         with self._lock:
             found = [[_stored(key, row) for row in self._connection.execute(_FIND_WITH_BODY, (key,))] for key in keys]
@@ -175,10 +175,10 @@ class Store:
 
         Args:
             stored: The response.
-            max_bytes: The largest size, decompressed; 0: no limit.
+            max_bytes: Maximum decompressed size; 0 for no limit.
 
         Raises:
-            DamagedError: Its row is damaged, or the body is larger.
+            DamagedError: If the row is damaged, or the body is larger.
         """
         limit = max_bytes or _MAX_BYTES
         with self._lock:
@@ -189,7 +189,7 @@ class Store:
         return None if row is None else _body(stored.url, row, limit)
 
     def put_many(self, entries: Sequence[NewEntry]) -> None:
-        """Store responses and remove those they replace, in one transaction."""
+        """Store responses, and remove the responses that they replace, in one transaction."""
         contents = [zlib.compress(body) if self._compresses else body for _, _, body, _ in entries]
         with self._lock, self._connection:
             self._connection.execute("BEGIN IMMEDIATE")
@@ -209,7 +209,7 @@ class Store:
                 )
 
     def refresh(self, key: bytes, stored: CacheEntry) -> None:
-        """Update the fields and times of a response."""
+        """Update the headers and times of a response."""
         values = _values(key, stored)
         *_, asked_at, came_at, _, fields = values
         with self._lock:
@@ -226,7 +226,7 @@ class Store:
                 self._remove([row[0] for row in self._connection.execute(_FIND, (key,))])
 
     def forget(self, url: str) -> int:
-        """Remove the responses of a URL. Returns how many there were."""
+        """Remove the responses of a URL. Returns their number."""
         with self._lock, self._connection:
             self._connection.execute("BEGIN IMMEDIATE")
             found = [row[0] for row in self._connection.execute("SELECT id FROM response WHERE url = ?", (url,))]
@@ -267,7 +267,7 @@ def _digest(*values: bytes | str | float) -> bytes:
 
 
 def _stored(key: bytes, row: Sequence[Any]) -> CacheEntry | None:
-    """Return the response of a row; None if it is damaged. A body that is, is not read along."""
+    """Return the response of a row; None if the row is damaged. A damaged body is left out."""
     id, url, method, status, asked_at, came_at, sent, fields, digest, is_compressed, content, body_digest = row
     try:
         url, method = url.decode(), method.decode()
@@ -286,7 +286,7 @@ def _stored(key: bytes, row: Sequence[Any]) -> CacheEntry | None:
         )
         Headers(stored.sent), stored.headers, normalize_url(url)
         is_right = 100 <= status <= 999 and math.isfinite(asked_at) and math.isfinite(came_at)
-    except (msgspec.MsgspecError, UnicodeError, ValueError, TypeError, AttributeError):  # of another type
+    except (msgspec.MsgspecError, UnicodeError, ValueError, TypeError, AttributeError):  # a value of another type
         return None
     return stored if is_right and _METHOD.fullmatch(method) else None
 

@@ -1,7 +1,8 @@
 """A cookie, parsed from ``Set-Cookie`` (RFC 6265, 5.1 to 5.3, with the prefixes and limits of 6265bis), or from a file.
 
-Files are JSON, which holds every jar, or the ``cookies.txt`` that browsers, curl and wget exchange, which holds one.
-Expired cookies are left out. Session cookies are saved: logins consist of them. Such a file is as secret as a password.
+A file is either JSON, which contains all jars, or the ``cookies.txt`` of browsers, curl and wget, which contains one
+jar. Expired cookies are left out. Session cookies are saved, because logins depend on them. Keep such a file as secret
+as a password.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ __all__ = [
 ]
 
 MAX_BYTES = 4096  # name and value; a longer cookie is refused (6265bis, 5.6)
-MAX_ATTRIBUTE_BYTES = 1024  # the value of an attribute; a longer one does not count (6265bis, 5.6)
-MAX_SECONDS = 400 * 24 * 3600  # the maximum age of a cookie, whatever it says (6265bis, 5.5)
+MAX_ATTRIBUTE_BYTES = 1024  # value of an attribute; a longer attribute is ignored (6265bis, 5.6)
+MAX_SECONDS = 400 * 24 * 3600  # maximum age of a cookie, even if it names a longer age (6265bis, 5.5)
 
 _CONTROL = re.compile("[\x00-\x08\x0a-\x1f\x7f]")
 _MAX_AGE = re.compile(r"-?[0-9]+")
@@ -50,7 +51,7 @@ _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct",
 
 
 def parse_cookie_date(text: str) -> datetime | None:
-    """Parse a date as leniently as browsers do (RFC 6265, 5.1.1); None if it is not one."""
+    """Return a date, parsed as leniently as in browsers (RFC 6265, 5.1.1); None if it is not a date."""
     time: tuple[int, int, int] | None = None
     day = month = year = None
     for token in _TOKENS.findall(text):
@@ -73,12 +74,12 @@ def parse_cookie_date(text: str) -> datetime | None:
 
 @attrs.frozen
 class RequestUrl:
-    """The parts of a request's URL that cookies depend on.
+    """The parts of a request's URL that decide which cookies apply.
 
     Attributes:
-        host: In lower case, without port.
-        path: The URL's path, without the query.
-        is_secure: The scheme is ``https``.
+        host: Host in lower case, without port.
+        path: Path of the URL, without the query.
+        is_secure: True if the scheme is ``https``.
     """
 
     host: str
@@ -87,13 +88,13 @@ class RequestUrl:
 
     @classmethod
     def from_url(cls, url: str) -> RequestUrl:
-        """Return the target of a URL in normal form."""
+        """Return the parts of a URL in normal form."""
         path = url.partition("://")[2].partition("/")[2].partition("?")[0].partition("#")[0]
         return cls(host_of(url).rstrip("."), f"/{path}", scheme_of(url) == "https")
 
     @property
     def default_path(self) -> str:
-        """The path of a cookie without one: the directory of this path (RFC 6265, 5.1.4)."""
+        """The path of a cookie that sets no path: the directory of this path (RFC 6265, 5.1.4)."""
         return self.path.rpartition("/")[0] or "/"
 
     @property
@@ -111,13 +112,13 @@ class Cookie:
     """A cookie.
 
     Attributes:
-        name: The name; may be empty.
-        value: The value as the server wrote it.
-        domain: The host it is sent to, with its subdomains unless ``is_host_only``.
-        path: The directory it is sent to.
-        is_host_only: Not sent to hosts below ``domain``.
-        is_secure: Sent over https only.
-        expires_utc: Its expiry; None: the end of the crawl.
+        name: Name; may be empty.
+        value: Value as written by the server.
+        domain: Host that receives the cookie, with its subdomains unless ``is_host_only``.
+        path: Directory that receives the cookie.
+        is_host_only: True if subdomains of ``domain`` do not receive the cookie.
+        is_secure: True if the cookie is sent only over https.
+        expires_utc: Time of expiry; None for the end of the crawl.
     """
 
     name: str
@@ -140,9 +141,10 @@ class Cookie:
         return path_matches(target.path, self.path)
 
     def shadows(self, secure: Cookie) -> bool:
-        """Return True if this cookie, set over plain http, would replace or precede a secure one.
+        """Return True if this cookie, set over plain http, would replace or precede a secure cookie.
 
-        Such a cookie is refused (6265bis, 5.7, 11): nobody on the way may overwrite what was set over https.
+        Such a cookie is refused (6265bis, 5.7, 11), so that an attacker on the network can't overwrite a cookie that
+        was set over https.
         """
         return secure.name == self.name and path_matches(self.path, secure.path)
 
@@ -169,14 +171,15 @@ def parse_set_cookie(
     *,
     is_browsers: bool = True,
 ) -> Cookie | None:
-    """Parse a ``Set-Cookie`` header; None if the cookie is refused.
+    """Return the cookie of a ``Set-Cookie`` header; None if the cookie is refused.
 
     Args:
         text: The header's value.
-        target: The request that was answered.
-        now_utc: The wall time that ``Max-Age`` counts from.
+        target: The URL of the request.
+        now_utc: The wall time from which ``Max-Age`` counts.
         is_public_suffix: Returns True for a domain below which many parties register names (``co.uk``).
-        is_browsers: Refuse what browsers refuse: ``Secure`` over plain http, and a prefix whose rules are broken.
+        is_browsers: True to refuse the same cookies as browsers: ``Secure`` over plain http, and a name prefix whose
+            rules are broken.
     """
     pair, *parts = text.split(";")
     name, equals, value = pair.partition("=")
@@ -202,7 +205,7 @@ def parse_set_cookie(
 
 
 def _attributes(parts: list[str]) -> dict[str, str]:
-    """Return the attributes by lower-case name; the last one of a name that is valid counts (6265bis, 5.6)."""
+    """Return the attributes by lower-case name. If a name is repeated, the last valid one counts (6265bis, 5.6)."""
     attributes: dict[str, str] = {}
     for part in parts:
         name, _, value = part.partition("=")
@@ -213,7 +216,7 @@ def _attributes(parts: list[str]) -> dict[str, str]:
 
 
 def _may_follow(name: str, value: str) -> bool:
-    """Return False if a second attribute of this name is not valid, so that the first one counts."""
+    """Return False if a repeated attribute is not valid, so that the first one counts."""
     if name == "expires":
         return parse_cookie_date(value) is not None
     return name != "max-age" or _MAX_AGE.fullmatch(value) is not None
@@ -235,7 +238,7 @@ def _domain(written: str, target: RequestUrl, is_public_suffix: Callable[[str], 
 
 
 def _expiry(attributes: dict[str, str], now_utc: datetime) -> datetime | None:
-    """Return the expiry; ``Max-Age`` overrides ``Expires`` (RFC 6265, 5.3, 3)."""
+    """Return the time of expiry. ``Max-Age`` overrides ``Expires`` (RFC 6265, 5.3, 3)."""
     latest = now_utc + timedelta(seconds=MAX_SECONDS)
     max_age = attributes.get("max-age", "")
     if _MAX_AGE.fullmatch(max_age):
@@ -248,7 +251,7 @@ def _expiry(attributes: dict[str, str], now_utc: datetime) -> datetime | None:
 def _meets_prefix(cookie: Cookie, attributes: dict[str, str]) -> bool:
     """Return False if a ``__Host-`` or ``__Secure-`` cookie breaks its rules (6265bis, 4.1.3 and 5.7, 20 to 22).
 
-    Without a name, the value counts as the name: on the wire the two look the same.
+    Without a name, the value counts as the name, because both look the same on the wire.
     """
     name = (cookie.name or cookie.value).lower()
     if not name.startswith(("__host-", "__secure-")):
@@ -258,12 +261,12 @@ def _meets_prefix(cookie: Cookie, attributes: dict[str, str]) -> bool:
     return name.startswith("__secure-") or (cookie.is_host_only and attributes.get("path") == "/")
 
 
-NETSCAPE_HEADER = "# Netscape HTTP Cookie File"  # by which curl and Python's http.cookiejar recognize the format
+NETSCAPE_HEADER = "# Netscape HTTP Cookie File"  # curl and http.cookiejar recognize the format by this line
 _HTTP_ONLY = "#HttpOnly_"
 
 
 def is_netscape(path: str) -> bool:
-    """Return True if a file of this name is a ``cookies.txt``: it ends in ``.txt``."""
+    """Return True if a file name ends in ``.txt``, so that the file is a ``cookies.txt``."""
     return path.lower().endswith(".txt")
 
 
@@ -288,7 +291,7 @@ class _JsonFile(msgspec.Struct):
 
 
 def to_json(jars: Jars, now_utc: datetime) -> bytes:
-    """Return every jar as JSON. Those named by anything but a string, a number or None are left out."""
+    """Return all jars as JSON. A jar is left out unless its name is a string, a number or None."""
     written = []
     for name, jar in jars.items():
         saved = [_json_cookie(cookie) for cookie in jar if not cookie.is_expired(now_utc)]
@@ -301,7 +304,7 @@ def from_json(text: bytes) -> Iterator[tuple[Hashable, Cookie]]:
     """Yield the cookies of a JSON file, each with the name of its jar.
 
     Raises:
-        ValueError: It is not such a file.
+        ValueError: If it is not such a file.
     """
     try:
         read = msgspec.json.decode(text, type=_JsonFile)
@@ -325,7 +328,7 @@ def _json_cookie(cookie: Cookie) -> _JsonCookie:
 
 
 def to_netscape(cookies: Iterable[Cookie], now_utc: datetime) -> bytes:
-    """Return one jar as a ``cookies.txt``, without cookies that contain a tab or line end."""
+    """Return one jar as a ``cookies.txt``, without cookies that contain a tab or line break."""
     lines = [NETSCAPE_HEADER, ""]
     for cookie in cookies:
         if cookie.is_expired(now_utc):
@@ -343,9 +346,9 @@ def from_netscape(text: bytes) -> Iterator[Cookie]:
     """Yield the cookies of a ``cookies.txt``.
 
     Raises:
-        ValueError: A line does not have seven fields.
+        ValueError: If a line does not have seven fields.
     """
-    # Line by line, and as Latin-1: the characters of a cookie are the bytes of the wire.
+    # Decode each line as Latin-1, because the characters of a cookie are the bytes of the wire.
     for number, raw in enumerate(text.splitlines(), 1):
         line = raw.decode("latin-1")
         if line.startswith(_HTTP_ONLY):

@@ -1,9 +1,9 @@
-"""Cookie jars by session (RFC 6265, 5.3 and 5.4), bounded, with the Public Suffix List.
+"""Cookie jars by session (RFC 6265, 5.3 and 5.4), with limits and with the Public Suffix List.
 
-``http.cookiejar`` of Python 3.11 is not used: of 20 ``Set-Cookie`` headers it treats 8 otherwise than RFC 6265bis. It
-accepts cookies for ``co.uk`` and ``github.io``, ``Secure`` cookies and ``__Host-`` names over plain http, and cookies
-of any size. It reads ``time.time()`` itself, which a simulated crawl must not, and needs 41 microseconds for a page
-that sets two cookies (18 here), 23 for one that sets none (7 here).
+``http.cookiejar`` of Python 3.11 is not used, because it treats 8 of 20 ``Set-Cookie`` headers differently than RFC
+6265bis. It accepts cookies for ``co.uk`` and ``github.io``, ``Secure`` cookies and ``__Host-`` names over plain http,
+and cookies of any size. It reads ``time.time()``, which does not work in a simulated crawl. It takes 41 microseconds
+for a page that sets two cookies (18 here), and 23 for a page that sets none (7 here).
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ __all__ = ["Jar", "Jars", "NowUtc", "is_public_suffix", "jar_name"]
 logger: logging.Logger = logging.getLogger("trawl.cookies")
 
 MAX_PER_DOMAIN = 180  # cookies kept for one domain, as in browsers
-MAX_COOKIES = 20_000  # cookies kept in a jar; beyond it, the domain with the oldest first cookie is dropped
+MAX_COOKIES = 20_000  # cookies kept in a jar; if there are more, the domain with the oldest first cookie is dropped
 
 
 Key = tuple[str, str, bool]
-"""Name, path and whether it is for its host only: of one domain, the identity of a cookie (6265bis, 5.7, 23)."""
+"""Name, path and ``is_host_only``. Together they identify a cookie of a domain (6265bis, 5.7, 23)."""
 
 
 class Jar:
-    """Cookies by domain, name and path, in the order of their creation. A lookup takes one step for each label."""
+    """Cookies by domain, name and path, in order of creation. A lookup takes one step per label of the host."""
 
     __slots__ = ("_count", "_created", "_domains")
 
     def __init__(self) -> None:
-        # Each cookie has the number of its creation: dates are the same for all cookies of a response.
+        # Each cookie is numbered in order of creation, because all cookies of a response have the same time.
         self._domains: dict[str, dict[Key, tuple[int, Cookie]]] = {}
         self._count = 0
         self._created = 0
@@ -50,9 +50,9 @@ class Jar:
         return self._count
 
     def store(self, cookie: Cookie, now_utc: datetime) -> None:
-        """Store a cookie instead of the one with its name, domain and path; an expired cookie removes that one.
+        """Store a cookie and replace the one with the same name, domain and path. An expired cookie only removes it.
 
-        The cookie that takes the place of another one that has not expired is as old as that (6265bis, 5.7, 23).
+        If the replaced cookie had not expired, the new cookie gets its time of creation (6265bis, 5.7, 23).
         """
         kept = self._domains.setdefault(cookie.domain, {})
         key = cookie.name, cookie.path, cookie.is_host_only
@@ -74,7 +74,7 @@ class Jar:
             self._count -= len(self._domains.pop(next(iter(self._domains))))
 
     def secure_near(self, domain: str, now_utc: datetime) -> list[Cookie]:
-        """Return the unexpired secure cookies of a domain, and of those above and below it."""
+        """Return the unexpired secure cookies of a domain and of its parent domains and subdomains."""
         near = [other for other in self._domains if other.endswith(domain) and domain_matches(other, domain)]
         above = domain
         while above := above.partition(".")[2]:
@@ -83,13 +83,13 @@ class Jar:
         return [cookie for cookie in kept if cookie.is_secure and not cookie.is_expired(now_utc)]
 
     def __iter__(self) -> Iterator[Cookie]:
-        """Iterate over the cookies, in the order of their creation."""
+        """Iterate over the cookies in order of creation."""
         found = [each for kept in self._domains.values() for each in kept.values()]
         found.sort(key=itemgetter(0))
         return (cookie for _, cookie in found)
 
     def forget(self, is_gone: Callable[[str], bool]) -> None:
-        """Remove the cookies of domains that are told."""
+        """Remove the cookies of the domains for which ``is_gone`` returns true."""
         for domain in [domain for domain in self._domains if is_gone(domain)]:
             self._count -= len(self._domains.pop(domain))
 
@@ -99,7 +99,7 @@ class Jar:
         self._count = 0
 
     def matching(self, target: RequestUrl, now_utc: datetime) -> list[Cookie]:
-        """Return the cookies to send to ``target``: longer paths first, then older ones (6265bis, 5.8.3, 2)."""
+        """Return the cookies to send to ``target``, longer paths first, then older cookies (6265bis, 5.8.3, 2)."""
         found: list[tuple[int, Cookie]] = []
         domain, is_own = target.host, True
         while domain:
@@ -118,7 +118,7 @@ def _place(kept: tuple[int, Cookie]) -> tuple[int, int]:
 
 
 def _make_room(kept: dict[Key, tuple[int, Cookie]], now_utc: datetime) -> None:
-    """Drop expired cookies, then the oldest."""
+    """Drop expired cookies, then the oldest cookies above the limit."""
     for key in [key for key, (_, cookie) in kept.items() if cookie.is_expired(now_utc)]:
         del kept[key]
     while len(kept) > MAX_PER_DOMAIN:
@@ -139,30 +139,30 @@ def _suffix_list() -> TLDExtract:
 
 
 NowUtc = Callable[[], datetime]
-"""Returns the wall time; called only if there are cookies."""
+"""Returns the wall time. Called only if there are cookies."""
 
-_LONG_AGO = datetime.min.replace(tzinfo=UTC)  # cookies added without a clock are checked when they are sent
+_LONG_AGO = datetime.min.replace(tzinfo=UTC)  # cookies added without a clock are checked for expiry when sent
 
 
 class Jars:
     """The jars of a crawl, by meta ``cookiejar`` or ``session``.
 
-    A request's own ``cookies`` are stored like those that its host sets for all its paths, and sent again later; those
-    of a https request are secure unless they say otherwise. With meta ``dont_merge_cookies`` they are only sent: the
-    jar is neither read nor changed.
+    A request's own ``cookies`` are stored as if the host had set them for all its paths, and are sent again later.
+    Cookies of a https request are secure unless they say otherwise. With meta ``dont_merge_cookies``, a request's
+    cookies are only sent, and the jar is neither read nor changed.
 
-    In Scrapy's way they are stored like those that the request's answer sets: for its directory, and for no other site.
-    The jar alone is sent, and replaces the header ``Cookie``; without a jar, because it is not enabled or because of
-    ``dont_merge_cookies``, that header alone is sent. A cookie without ``Domain`` goes to subdomains too. A
-    ``Secure`` one may come over plain http, and goes to https alone; one that comes over http may replace it; prefixes
-    of names have no rules.
+    With ``is_like_scrapy``, a request's cookies are stored as if its response had set them: for the request's directory
+    and not for other sites. Only the jar is sent, and replaces the header ``Cookie``. If the jar is disabled, or with
+    ``dont_merge_cookies``, only that header is sent. A cookie without ``Domain`` is also sent to subdomains. A
+    ``Secure`` cookie may be set over plain http, and is sent only over https. A cookie set over http may replace it.
+    Name prefixes have no rules.
 
     Args:
-        is_enabled: Store cookies. If False, requests send only their own.
-        is_like_scrapy: Do all of this in Scrapy's way.
+        is_enabled: True to store cookies. If False, requests send only their own cookies.
+        is_like_scrapy: True to treat cookies like Scrapy.
 
     Attributes:
-        changes: How often cookies were stored: it moves on when there may be something new to keep.
+        changes: Number of times that cookies were stored. It increases when there may be new cookies to save.
     """
 
     __slots__ = ("_is_enabled", "_is_like_scrapy", "_jars", "changes")
@@ -174,12 +174,12 @@ class Jars:
         self._is_like_scrapy = is_like_scrapy
 
     def header(self, request: Request, now_utc: NowUtc) -> str | None:
-        """Return the ``Cookie`` header for ``request``, "" for none; None to leave the request as it is.
+        """Return the ``Cookie`` header for ``request``; "" for no header, None to leave the request unchanged.
 
-        A cookie named in the request's own header overrides the jar's.
+        A cookie in the request's own header overrides a cookie of the jar with the same name.
 
         Raises:
-            ValueError: One of the request's cookies can't be sent.
+            ValueError: If one of the request's cookies can't be sent.
         """
         if not request.cookies and not self._jars and not self._is_like_scrapy:
             return None
@@ -194,7 +194,7 @@ class Jars:
         return "; ".join([written, *pairs] if written else pairs) if pairs else None
 
     def _found(self, request: Request, now_utc: NowUtc, *, is_merged: bool = True) -> list[Cookie]:
-        """Store the request's own cookies, in its jar if ``is_merged``. Returns what is to be sent."""
+        """Store the request's own cookies in its jar if ``is_merged``. Returns the cookies to send."""
         own = request.cookies
         jar = self._jars.get(jar_name(request)) if is_merged else None
         if not own and not jar:
@@ -209,7 +209,7 @@ class Jars:
         return jar.matching(target, now) if jar else []
 
     def _brought(self, request: Request, target: RequestUrl) -> Iterator[Cookie]:
-        """Yield the cookies of a request, given as names and values or as one mapping for each."""
+        """Yield the cookies of a request, given as a mapping of names to values or as one mapping per cookie."""
         cookies: Any = request.cookies
         if isinstance(cookies, Mapping):
             cookies = [{"name": name, "value": value} for name, value in cookies.items()]
@@ -222,7 +222,7 @@ class Jars:
             name, value = _text(given["name"]), _text(given["value"])
             if self._is_like_scrapy:
                 value = value.strip(" \t")
-            check_cookie(name, value)  # the request was made with others
+            check_cookie(name, value)  # the cookies may have changed since the request was created
             domain = self._domain(_text(given.get("domain") or ""), target)
             if domain is None:
                 logger.warning("%r: its cookie %r is not kept for %r, another's domain", request, name, given["domain"])
@@ -235,7 +235,7 @@ class Jars:
             yield Cookie(name, value, domain or target.host, path, is_host_only=is_host_only, is_secure=is_secure)
 
     def _domain(self, written: str, target: RequestUrl) -> str | None:
-        """Return the domain of a request's cookie: "" for its host, None if it may not be set."""
+        """Return the domain of a request's cookie; "" for the request's host only, None if it may not be set."""
         domain = written.removeprefix(".").lower()
         if not domain or domain == target.host:
             return "" if not domain or target.is_address or is_public_suffix(domain) else domain
@@ -243,14 +243,14 @@ class Jars:
         return None if (self._is_like_scrapy and is_foreign) or is_public_suffix(domain) else domain
 
     def store(self, request: Request, response: Response, now_utc: NowUtc) -> None:
-        """Store the cookies that ``response`` sets, where it may (RFC 6265, 5.3)."""
+        """Store the cookies that ``response`` sets and may set (RFC 6265, 5.3)."""
         fields = response.headers.getlist("Set-Cookie")
         if not fields or not self._is_enabled or request.meta_get("dont_merge_cookies"):
             return
         target, now, jar = RequestUrl.from_url(request.url), now_utc(), self._jar(request)
         self.changes += 1
         is_scrapys = self._is_like_scrapy
-        secure: dict[str, list[Cookie]] = {}  # by domain, looked up once: a jar may have thousands
+        secure: dict[str, list[Cookie]] = {}  # by domain, looked up once, because a jar may have thousands
         for field in fields[:MAX_PER_DOMAIN]:
             cookie = parse_set_cookie(field, target, now, is_public_suffix, is_browsers=not is_scrapys)
             if cookie is None:
@@ -265,11 +265,11 @@ class Jars:
             jar.store(cookie, now)
 
     def jar(self, name: Hashable = None) -> Jar:
-        """Return the jar of this name, made if needed; None is the default jar."""
+        """Return the jar with this name, created if needed. None is the default jar."""
         return self._jars.setdefault(name, Jar())
 
     def add(self, cookie: Cookie, name: Hashable = None) -> None:
-        """Store a cookie from elsewhere, a file for example, in the jar of this name, unless it is too long."""
+        """Store a cookie from another source, such as a file, in the jar with this name, unless it is too long."""
         if is_too_long(cookie.name, cookie.value):
             return
         self.jar(name).store(cookie, _LONG_AGO)
@@ -283,13 +283,13 @@ class Jars:
 
 
 def jar_name(request: Request) -> Hashable:
-    """Return the name of a request's jar: meta ``cookiejar``, else its ``session``, else None."""
+    """Return the name of a request's jar: meta ``cookiejar``, or else meta ``session``, or else None."""
     name: Hashable = request.meta_get("cookiejar")
     return request.meta_get("session") if name is None else name
 
 
 def _text(value: object) -> str:
-    """Return a text whose characters are the bytes to send: those of UTF-8, unless it is given as bytes."""
+    """Return a string whose characters are the bytes to send. A string is encoded as UTF-8, bytes are kept."""
     if not isinstance(value, bytes):
         value = str(value).encode()
     return value.decode("latin-1")

@@ -1,7 +1,7 @@
-"""The ``Authorization`` header, sent only to the origins and domains that the credentials were given for.
+"""The ``Authorization`` header, sent only to the origins and domains for which credentials are configured.
 
-The header is set on a copy of the request, next to the wire. So it is never stored in a frontier or passed on to a
-retry or a redirect's target. A request with an ``Authorization`` of its own keeps it.
+The header is set on a copy of the request, next to the wire. So it is never stored in a frontier and never copied to a
+retry or a redirect's target. A request that sets ``Authorization`` itself keeps it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Credentials = Mapping[str, str]
 
 
 def basic(user: str, password: str) -> str:
-    """Return the ``Authorization`` value for a user name and a password, as UTF-8 (RFC 7617, 2)."""
+    """Return the ``Authorization`` value for a user name and a password, as UTF-8 (RFC 7617, section 2)."""
     return "Basic " + b64encode(f"{user}:{password}".encode()).decode()
 
 
@@ -28,8 +28,8 @@ def load_credentials(config: Mapping[str, AuthConfig], spider: object) -> Creden
     """Read ``HTTP_AUTH`` and the spider's ``http_user``, ``http_pass`` and ``http_auth_domain``.
 
     Raises:
-        SettingsError: A key is not an origin or domain, or an entry has neither a user nor a token, or both.
-        UsageError: The spider has a user or password but no ``http_auth_domain``.
+        SettingsError: If a key is not an origin or domain, or an entry has neither a user nor a token, or both.
+        UsageError: If the spider has a user or password but no ``http_auth_domain``.
     """
     found = {_place(key, f"HTTP_AUTH[{key!r}]"): _field(value, key) for key, value in config.items()}
     user, password = getattr(spider, "http_user", "") or "", getattr(spider, "http_pass", "") or ""
@@ -45,7 +45,7 @@ def load_credentials(config: Mapping[str, AuthConfig], spider: object) -> Creden
 
 
 def auth(credentials: Credentials) -> Middleware:
-    """Make middleware that adds ``Authorization``: by origin first, then by the longest matching domain."""
+    """Return middleware that adds ``Authorization`` for the origin, or else for the longest matching domain."""
     origins = {place: field for place, field in credentials.items() if "://" in place}
     domains = [(place, field) for place, field in credentials.items() if "://" not in place]
     domains.sort(key=lambda pair: -len(pair[0]))

@@ -1,4 +1,4 @@
-"""Who crawls: the default ``User-Agent``, the user's contact in it, and the advice to give one."""
+"""The default ``User-Agent`` with the user's contact, and the advice to set a contact."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ __all__ = ["AdvisingTransport", "check_contact", "product"]
 
 logger: logging.Logger = logging.getLogger("trawl.middleware")
 
-# In a comment of User-Agent (RFC 9110, 5.6.5) blanks, parentheses and backslashes would mean something else.
+# Spaces, parentheses and backslashes are special in a comment of User-Agent (RFC 9110, section 5.6.5).
 _CONTACT = re.compile(
     r"https?://[^\s()\\/?#@]+([/?#][^\s()\\]*)?|(mailto:)?[^\s()\\@:/]+@[^\s()\\@:/?#]+\.[^\s()\\@:/?#]+", re.IGNORECASE
 )
 _MAX_CONTACT = 500  # characters
 
 
-@cache  # it reads a file
+@cache  # reads a file
 def product() -> str:
-    """Return trawl's name and version, as in ``User-Agent`` (RFC 9110, 10.1.5): the default without a contact."""
+    """Return trawl's name and version, the default ``User-Agent`` without a contact (RFC 9110, section 10.1.5)."""
     try:
         number = version("trawl-crawler")
     except PackageNotFoundError:  # a checkout that is not installed
@@ -39,7 +39,7 @@ def check_contact(contact: str) -> None:
     """Refuse a ``CONTACT`` that is neither a URL nor an e-mail address, or that a header can't carry.
 
     Raises:
-        SettingsError: It is not one.
+        SettingsError: If ``contact`` is not valid.
     """
     is_sent = contact.isascii() and contact.isprintable() and len(contact) <= _MAX_CONTACT
     if not is_sent or _CONTACT.fullmatch(contact) is None:
@@ -51,7 +51,7 @@ def check_contact(contact: str) -> None:
 
 
 class AdvisingTransport:
-    """A transport that suggests ``CONTACT`` once, when a request that names nobody leaves this machine.
+    """A transport that suggests ``CONTACT`` once, when a request without a contact is sent to another machine.
 
     Args:
         transport: The wire.
@@ -61,7 +61,7 @@ class AdvisingTransport:
         self._transport = transport
         self._is_given = False
 
-    def send(self, request: Request, on_sent: OnSent) -> Coroutine[Any, Any, Outcome]:  # not async: this is every page
+    def send(self, request: Request, on_sent: OnSent) -> Coroutine[Any, Any, Outcome]:  # not async: runs for each page
         """Send ``request``. Always a checkpoint."""
         if not self._is_given and request.headers.get("User-Agent") == product():
             host = host_of(request.url)

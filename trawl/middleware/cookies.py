@@ -1,4 +1,4 @@
-"""Cookies on requests and responses, and the file (``COOKIES_FILE``) that keeps them from one crawl to the next."""
+"""Cookies on requests and responses, and the file (``COOKIES_FILE``) that stores them between crawls."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ WRITE_GRACE = 10.0  # seconds that writing the file may take
 async def open_cookie_file(
     path: str, jars: Jars, *, blocking: Blocking, now_utc: Callable[[], datetime]
 ) -> AsyncGenerator[None, None]:
-    """Load the cookies of a file into ``jars``, and write the jars back on exit, also after cancellation.
+    """Load the cookies of a file into ``jars``, and write the jars back on exit, even after cancellation.
 
-    An empty ``path`` means no file. The file is replaced as a whole, so a killed process leaves the old one intact.
-    Only its owner may read it.
+    An empty ``path`` means no file. The file is replaced as a whole, so a killed process leaves the old file intact.
+    Only the owner may read the file.
 
     Raises:
-        UsageError: The file can't be read or is not a file of cookies, or its folder does not exist.
+        UsageError: If the file can't be read or is not a file of cookies, or its folder does not exist.
     """
     if not path:
         yield
@@ -84,21 +84,21 @@ def _write(path: str, jars: Jars, now_utc: datetime) -> None:
 
 
 def set_cookies(request: Request, header: str) -> None:
-    """Set the ``Cookie`` header of a request, "" for none."""
+    """Set the ``Cookie`` header of a request; "" removes it."""
     request.headers.pop("Cookie", None)
     if header:
         request.headers["Cookie"] = header
 
 
 def cookies(jars: Jars, now_utc: NowUtc, *, debug: bool = False) -> Middleware:
-    """Make middleware that sends the cookies of ``jars`` and stores those that responses set.
+    """Return middleware that sends the cookies of ``jars`` and stores the cookies that responses set.
 
-    Cookies are added to a copy of the request: a retry must not send the cookies of its first try.
+    Cookies are added to a copy of the request, because a retry must not send the cookies of the first attempt.
 
     Args:
         jars: The cookies.
-        now_utc: Wall time.
-        debug: Log the cookies sent and set (``COOKIES_DEBUG``).
+        now_utc: Returns the wall time.
+        debug: True to log the cookies sent and set (``COOKIES_DEBUG``).
     """
 
     def around(fetch: Fetch) -> Fetch:
@@ -112,7 +112,7 @@ def cookies(jars: Jars, now_utc: NowUtc, *, debug: bool = False) -> Middleware:
                 outcome = await fetch(sent)
             response = outcome.response
             if response is not None:
-                response.answer(request)  # one meta for the spider and the crawl
+                response.answer(request)  # spider and crawl share one meta
                 jars.store(request, response, now_utc)
             if debug:
                 _log(request, header, outcome)

@@ -1,7 +1,7 @@
-"""Makes middleware from the entries of ``DOWNLOADER_MIDDLEWARES``: names, import paths, functions, classes, objects.
+"""Creates middleware from the entries of ``DOWNLOADER_MIDDLEWARES``: names, import paths, functions, classes, objects.
 
-:class:`MiddlewareCrawl` is the crawl as a user's middleware sees it when it is made. Pipelines, hooks and watchers are
-made by the same functions.
+:class:`MiddlewareCrawl` is the interface of the crawl for user middleware. The same functions also create pipelines,
+hooks and watchers.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ __all__ = [
 class MiddlewareCrawl(Protocol):
     """The crawl, as the argument of a middleware's ``from_crawler``.
 
-    A middleware that takes time, randomness and blocking work from here runs on a test's virtual clock too.
+    A middleware that uses its time, random numbers and blocking work also runs on a test's virtual clock.
     """
 
     @property
@@ -68,11 +68,11 @@ class MiddlewareCrawl(Protocol):
         ...
 
     def random(self, name: str) -> random.Random:
-        """Return a random generator of its own for ``name``."""
+        """Return a separate random generator for ``name``."""
         ...
 
     async def fetch(self, request: Request) -> Response:
-        """Send a further request, in its turn; not while holding a request (see the how-to). A checkpoint."""
+        """Send another request, which obeys the limits. Do not call this while holding a request. A checkpoint."""
         ...
 
 
@@ -87,14 +87,14 @@ _SCRAPYS = "scrapy.downloadermiddlewares."
 def split_setting(
     setting: Mapping[Any, float | None], built_in: Iterable[BuiltInMiddleware], spider: Any = None
 ) -> tuple[dict[str, float | None], list[tuple[str, Any, float]]]:
-    """Split ``DOWNLOADER_MIDDLEWARES`` into the built-in entries and the user's.
+    """Split ``DOWNLOADER_MIDDLEWARES`` into built-in entries and user entries.
 
     Returns:
-        The new order of built-in middleware by name (None: removed), and (display name, entry, order) of the user's.
+        The new order of built-in middleware by name (None if removed), and tuples of display name, entry and order for
+        user middleware.
 
     Raises:
-        SettingsError: A name of trawl's or Scrapy's does not exist, or None for it can't have the effect that it has
-            in Scrapy.
+        SettingsError: If a name in trawl or Scrapy does not exist, or None can't have the same effect as in Scrapy.
     """
     known: dict[str, str] = {}
     for each in built_in:
@@ -119,10 +119,10 @@ def split_setting(
 
 
 def _scrapys_path(entry: Any) -> Any:
-    """Return the path in Scrapy of a class of Scrapy's, given as such or by a path in trawl; else the entry itself."""
+    """Return the import path in Scrapy if the entry is a Scrapy class or its path in trawl; else the entry itself."""
     if isinstance(entry, str):
         return f"scrapy{entry.removeprefix('trawl')}" if entry.startswith("trawl.downloadermiddlewares.") else entry
-    path = getattr(entry, "__dict__", {}).get("scrapys_path")  # of the class itself: a subclass is the user's
+    path = getattr(entry, "__dict__", {}).get("scrapys_path")  # only of the class itself; a subclass is user code
     return entry if path is None else _SCRAPYS + path
 
 
@@ -151,14 +151,14 @@ def entry_name(entry: object) -> str:
 
 
 Adapt = Callable[[object, object], Middleware | None]
-"""Makes a middleware of an object of another kind, for a spider; None if it does not know the kind."""
+"""Returns a middleware made from an object of another kind, for a spider; None if the kind is unknown."""
 
 
 def make_middleware(entry: object, crawl: object, spider: object, adapt: Adapt | None = None) -> Middleware:
-    """Make the middleware of an entry: the entry itself, an object of its class, or the one that ``adapt`` makes of it.
+    """Return the middleware of an entry: the entry itself, an instance of its class, or the result of ``adapt``.
 
     Raises:
-        SettingsError: It can't be found or made, or is not middleware.
+        SettingsError: If the entry can't be found or created, or is not middleware.
     """
     found = make_instance(entry, SETTING, crawl)
     if found is None:
@@ -182,7 +182,7 @@ def _is_of_another_kind(found: Any) -> bool:
 
 
 def accepts_arguments(found: Callable[..., object], arguments: int) -> bool:
-    """Return False if ``found`` can't be called with this many arguments; True where that is unknown."""
+    """Return False if ``found`` can't be called with this many arguments; True if it can or that is unknown."""
     try:
         signature = inspect.signature(found)
     except (TypeError, ValueError):  # a function in C, for example
@@ -195,15 +195,15 @@ def accepts_arguments(found: Callable[..., object], arguments: int) -> bool:
 
 
 def make_instance(entry: object, setting: str, crawl: object) -> Any:
-    """Load an entry. A class is called with ``from_crawler(crawl)``, or without arguments if it has no such method.
+    """Load an entry. A class is instantiated with ``from_crawler(crawl)``, or without arguments if it lacks the method.
 
     Returns:
         The object; None if its class raises ``NotConfigured``, which is logged (as a warning if it has a reason).
 
     Raises:
-        SettingsError: Its path leads to nothing, or its class needs other arguments.
-        PartLoadError: Its own code or its module failed.
-        WrittenForScrapy: Its module imports Twisted.
+        SettingsError: If the import path does not exist, or the class needs other arguments.
+        PartLoadError: If the code of the entry or its module failed.
+        WrittenForScrapy: If the module imports Twisted.
     """
     if isinstance(entry, str) and (why := scrapy_names.plugin_advice(entry)):
         raise SettingsError(f"{setting}: {entry} does not run here: {why}", setting)
@@ -228,7 +228,7 @@ def load_function(value: object, setting: str) -> Any:
     """Return the function that a setting names, or None for an empty setting.
 
     Raises:
-        SettingsError: Its path leads to nothing, or to something that can't be called.
+        SettingsError: If the path does not exist, or the object can't be called.
     """
     if value is None or value == "":
         return None

@@ -1,14 +1,14 @@
-"""The proxy of each request: its own, one of a rotating list, or the environment's.
+"""The proxy of each request: the request's own proxy, a proxy of a rotating list, or the environment's proxy.
 
-Theory of operation: :class:`ProxyPool`, the policy of the list, is pure and is given the time. Working proxies take
-turns. A proxy that fails cools down, twice as long after each further failure in a row. Failures at about the same time
-count as one: a proxy with fifty requests in flight does not cool down for years. Only the proxy's own failures count
-(unreachable, or refusing us): a host that is down is down through every proxy. While all proxies cool down, a request
-waits for the first one to be ready, and holds no slot.
+Theory of operation: :class:`ProxyPool`, the policy of the list, is pure and gets the time as an argument. Working
+proxies take turns. A proxy that fails cools down, twice as long after each further failure in a row. Failures at about
+the same time count as one failure. Otherwise a proxy with fifty requests in flight would cool down for years. Only
+failures of the proxy itself count (it is unreachable, or refuses the crawler), because a host that is down is down
+through every proxy. While all proxies cool down, a request waits for the first proxy to be ready, and holds no slot.
 
-A failed proxy says nothing about the page or the site. So the request goes through another proxy at once, without using
-up a retry. A banned proxy's answer becomes an error at the wire (:class:`ProxyFailureTransport`), before the throttle
-could take it for the site's own.
+A failed proxy says nothing about the page or the site. So the request is sent through another proxy at once, and this
+does not count as a retry. The response of a banned proxy becomes an error at the wire
+(:class:`ProxyFailureTransport`), so that the throttle does not treat it as a response of the site.
 """
 
 from __future__ import annotations
@@ -70,11 +70,11 @@ class _ProxyState:
     """One proxy. Mutable.
 
     Attributes:
-        url: As configured.
+        url: The configured URL.
         name: The URL without credentials.
-        failures: Failures in a row.
-        failed_at: The last counted failure; requests begun before it say nothing new.
-        until: The end of its cooldown.
+        failures: Number of failures in a row.
+        failed_at: Time of the last counted failure. Failures of requests that started before it are not counted.
+        until: End of the cooldown.
     """
 
     url: str
@@ -85,18 +85,18 @@ class _ProxyState:
 
 
 OpenAt = Callable[[str, float], float]
-"""Returns the instant, on the run clock, from which a name lets requests through; ``now`` for one that lets all."""
+"""Returns the event loop time from which a scope id allows requests; ``now`` if it allows them already."""
 
 
 class ProxyPool:
-    """Proxies that take turns. Pure and mutable; all instants are of one monotonic clock.
+    """Proxies that take turns. Pure and mutable. All times are on one monotonic clock.
 
     Args:
         urls: The proxies; duplicates are ignored.
         cooldown: The pause after failures.
 
     Raises:
-        ValueError: An entry is not a proxy.
+        ValueError: If an entry is not a proxy.
     """
 
     __slots__ = ("_all", "_cooldown", "_cooling", "_pushed", "_ready")
@@ -109,11 +109,13 @@ class ProxyPool:
         self._pushed = 0
 
     def choose(self, now: float, open_at: OpenAt = lambda name, now: now) -> str | float:
-        """Return the next proxy; if all cool down, or the site refuses them, the instant at which the first is ready.
+        """Return the next proxy, or the time at which the first proxy is ready if none can be used now.
+
+        A proxy can't be used while it cools down, or while the site's scope for this proxy is closed.
 
         Args:
-            now: The instant.
-            open_at: Returns the instant from which the site may be asked through the proxy of a name.
+            now: The current time.
+            open_at: Returns the time from which requests to the site may use the proxy with a name.
         """
         while self._cooling and self._cooling[0][0] <= now:
             state = heapq.heappop(self._cooling)[2]
@@ -132,25 +134,25 @@ class ProxyPool:
         return first
 
     def ready_at(self) -> float:
-        """Return the instant from which one of them does not cool down."""
+        """Return the time at which the first proxy is not cooling down."""
         return min([state.until for state in self._all.values()])
 
     def is_ready(self, url: str, now: float) -> bool:
-        """Return True if ``url`` is one of these proxies and not cooling down."""
+        """Return True if ``url`` is a proxy of the pool and not cooling down."""
         state = self._all.get(url)
         return state is not None and state.until <= now
 
     def succeeded(self, url: str, began: float) -> None:
-        """Note that a request begun at ``began`` got through."""
+        """Record that a request started at ``began`` succeeded."""
         state = self._all[url]
         if began >= state.failed_at:
             state.failures = 0
 
     def failed(self, url: str, began: float, now: float) -> float | None:
-        """Let a proxy cool down that failed a request begun at ``began``.
+        """Start the cooldown of a proxy that failed a request started at ``began``.
 
         Returns:
-            The pause in seconds; None if this failure belongs to one already counted.
+            The cooldown in seconds; None if the failure belongs to a failure that was already counted.
         """
         state = self._all[url]
         if began <= state.failed_at:
@@ -165,7 +167,7 @@ class ProxyPool:
         return pause
 
     def _push(self, state: _ProxyState) -> None:
-        self._pushed += 1  # of equals the first goes first
+        self._pushed += 1  # keeps the order of equal times
         heapq.heappush(self._cooling, (state.until, self._pushed, state))
 
     def __len__(self) -> int:
@@ -184,16 +186,17 @@ def proxies(
     stats: Stats | None = None,
     open_at: OpenAt = lambda scope_id, now: now,
 ) -> Middleware:
-    """Make middleware that sets ``request.meta["proxy"]`` on requests that do not have it.
+    """Return middleware that sets ``request.meta["proxy"]`` if the request does not have it.
 
-    A request whose meta has ``proxy``, even None, stays as it is, unless that was chosen here: then it is chosen again.
+    If the meta of a request has ``proxy``, even None, it is kept. A proxy that this middleware chose is chosen again.
 
     Args:
-        pool: The list; None: use the environment's proxies.
+        pool: The proxies of the list; None to use the environment's proxies.
         environment: The proxies of the environment.
-        page_tries: Maximum of further proxies for one request after failures; meta ``max_proxies_to_try`` overrides it.
+        page_tries: Maximum number of further proxies for a request after failures. Meta ``max_proxies_to_try``
+            overrides it.
         stats: Counts failures.
-        open_at: Returns the instant from which a scope is open: that of a site through one proxy of the list.
+        open_at: Returns the time from which the scope of a site and a proxy of the list is open.
     """
 
     def around(fetch: Fetch) -> Fetch:
@@ -206,7 +209,7 @@ def proxies(
             proxy = environment.proxy_for(request.url)
             if proxy is not None:
                 meta["proxy"] = proxy
-            elif is_chosen:  # for the URL that has been redirected here
+            elif is_chosen:  # chosen for the URL that redirected to this one
                 del meta["proxy"]
             note(request, proxy=proxy)
             return await fetch(request)
@@ -217,7 +220,7 @@ def proxies(
 
 
 def forget_chosen(request: Request) -> None:
-    """Take a proxy out of a stored request that was chosen here, under other settings maybe, and not to be kept."""
+    """Remove a chosen proxy from a stored request unless it must be kept, because the settings may have changed."""
     if _is_chosen(request) and not notes_of(request).keeps_proxy:
         del request.meta["proxy"]
         note(request, proxy=None)
@@ -225,12 +228,12 @@ def forget_chosen(request: Request) -> None:
 
 @attrs.frozen
 class Route:
-    """The way that a request goes, for a request that the crawl makes for it.
+    """The network route of a request. The crawl uses the same route for requests that it creates for this one.
 
     Attributes:
-        meta: Its proxy, session and local address, as far as it names them. A proxy that was chosen here is left out,
+        meta: The request's proxy, session and local address, if set. A proxy that was chosen from the list is left out,
             because each request gets its own.
-        headers: The credentials for its proxy.
+        headers: Credentials for the proxy.
     """
 
     meta: dict[str, Any] = attrs.field(factory=dict)
@@ -238,7 +241,7 @@ class Route:
 
     @classmethod
     def of(cls, request: Request) -> Self:
-        """Return the way of a request."""
+        """Return the route of a request."""
         keys = ("session", "bindaddress") if _is_chosen(request) else ("proxy", "session", "bindaddress")
         meta = {key: value for key in keys if (value := request.meta_get(key, keys)) is not keys}
         authorization = request.headers.get("Proxy-Authorization") if meta.get("proxy") else None
@@ -246,7 +249,7 @@ class Route:
 
 
 def _is_chosen(request: Request) -> bool:
-    """Return True if the proxy in a request's meta was chosen here, and not by the spider."""
+    """Return True if this middleware chose the proxy in a request's meta, and not the spider."""
     proxy = notes_of(request).proxy
     return proxy is not None and request.meta_get("proxy") == proxy
 
@@ -254,7 +257,7 @@ def _is_chosen(request: Request) -> bool:
 async def _rotated(
     pool: ProxyPool, request: Request, fetch: Fetch, page_tries: int, stats: Stats | None, open_at: OpenAt
 ) -> Outcome:
-    """Send ``request`` through the next proxy, or make it wait for one."""
+    """Send ``request`` through the next proxy, or make it wait for a proxy."""
     site = host_scope(request.url)
 
     def site_open_at(name: str, now: float) -> float:
@@ -271,7 +274,7 @@ async def _rotated(
     note(request, proxy=chosen, through=f"{site} via {pool.name(chosen)}", keeps_proxy=False)
     outcome = await fetch(request)
     error = outcome.error
-    if error is None and outcome.response is None:  # it may wait now for a scope that a manager has for its proxy
+    if error is None and outcome.response is None:  # may wait for the proxy's scope, set by a manager
         note(request, keeps_proxy=True)
     if not (isinstance(error, ProxyFailed) and error.is_of_proxy):
         if outcome.response is not None and not outcome.is_cached:
@@ -293,7 +296,7 @@ async def _rotated(
 
 
 def _try_another_proxy(request: Request, outcome: Outcome, error: ProxyFailed, max_tries: int) -> Outcome:
-    """Send a request whose proxy failed through another, at most ``max_tries`` times."""
+    """Send a request whose proxy failed through another proxy, at most ``max_tries`` times."""
     times = request.meta_get("proxy_retry_times", 0)
     wanted = request.meta_get("max_proxies_to_try")
     if times < (max_tries if wanted is None else min(max_tries, wanted)):
@@ -301,17 +304,17 @@ def _try_another_proxy(request: Request, outcome: Outcome, error: ProxyFailed, m
         return Outcome(
             request, started_at=outcome.started_at, ended_at=outcome.ended_at, then=Replace(again, 0.0, "proxy_retry")
         )
-    if error.response is not None:  # every proxy got this answer: it is the page's own
+    if error.response is not None:  # every proxy received this response, so the page itself is the cause
         outcome.response, outcome.error = error.response, None
     return outcome
 
 
 class ProxyFailureTransport:
-    """A transport that makes the refusal of a banned proxy the failure of the proxy, not an answer of the site.
+    """A transport that reports a refusal of a banned proxy as an error of the proxy, not as a response of the site.
 
     Args:
         transport: The wire.
-        codes: Statuses that mean a ban for a proxy of the list; 407 always does.
+        codes: Status codes that mean a ban of a proxy of the list, in addition to 407.
     """
 
     def __init__(self, transport: Transport, codes: Collection[int]) -> None:
@@ -319,7 +322,7 @@ class ProxyFailureTransport:
         self._codes = frozenset({PROXY_AUTHENTICATION_REQUIRED, *codes})
 
     async def send(self, request: Request, on_sent: Callable[[], Any]) -> Outcome:
-        """Send ``request``; ``on_sent`` is called when it goes to the wire. A checkpoint."""
+        """Send ``request``. ``on_sent`` is called when it is written to the wire. A checkpoint."""
         outcome = await self._transport.send(request, on_sent)
         response = outcome.response
         if response is not None and response.status in self._codes and _is_chosen(request):
@@ -334,10 +337,10 @@ class ProxyFailureTransport:
 
 
 def make_proxy_pool(urls: Collection[str], cooldown: ProxyCooldown) -> ProxyPool | None:
-    """Make the pool of ``ROTATING_PROXY_LIST``; None if it is empty.
+    """Return the pool of ``ROTATING_PROXY_LIST``; None if the list is empty.
 
     Raises:
-        SettingsError: An entry is not a proxy.
+        SettingsError: If an entry is not a proxy.
     """
     if not urls:
         return None
@@ -353,7 +356,7 @@ def check_socks(urls: Iterable[str], setting: str) -> None:
     """Check that the package for SOCKS proxies is installed if one of ``urls`` is such a proxy.
 
     Raises:
-        SettingsError: It is not.
+        SettingsError: If the package is needed and not installed.
     """
     for url in urls:
         if url.strip().lower().startswith("socks") and find_spec("socksio") is None:

@@ -1,7 +1,8 @@
 """Redirects (RFC 9110, 15.4) and refreshes (HTML, 4.2.5.3): the target replaces the request in the frontier.
 
-docs/explanation/redirects.md has a table of what is carried along and what is dropped. A page that only reloads itself
-is not followed, which would never end. One that sets a cookie and reloads itself is followed once, as by browsers.
+docs/explanation/redirects.md has a table of the carried and dropped parts of a request. A page that only reloads
+itself is not followed, because that would never end. A page that sets a cookie and reloads itself is followed once, as
+in browsers.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ BODY_HEADERS = (  # dropped with the body (Fetch, 4.4, 12)
 )
 
 HEAD_BYTES = 4096  # the part of a page that is searched for a refresh
-# Begins with one byte, which is found faster than any of two. What browsers take for the attributes is in it.
+# Starts with one fixed byte, because that is found faster than two alternatives. Matches attributes as browsers do.
 _METAS = re.compile(rb"<[mM][eE][tT][aA][\s/](?:[^>\"']++|\"[^\"]*+\"|'[^']*+'|[\"'])*+")
 
 _ASCII = "".join(map(chr, range(128)))
@@ -61,11 +62,11 @@ REASON = "meta refresh"  # the entry of a refresh in ``redirect_reasons``
 def redirect(
     settings: MiddlewareSettings, now_utc: NowUtc, handled_statuses: Container[int] = frozenset()
 ) -> Middleware:
-    """Make middleware that turns a redirect into the request for its target.
+    """Return middleware that turns a redirect into a request for its target.
 
-    Redirects are not followed if the spider handles the status itself (``handled_statuses``, or the meta keys
-    ``handle_httpstatus_list`` and ``handle_httpstatus_all``) or sets meta ``dont_redirect``. A scheme other than http
-    and https, or one redirect too many, ends the request with an error.
+    Redirects are not followed if the spider handles the status code itself (``handled_statuses``, or the meta keys
+    ``handle_httpstatus_list`` and ``handle_httpstatus_all``) or sets meta ``dont_redirect``. A request fails if the
+    target's scheme is not http or https, or if there are too many redirects.
     """
 
     def around(fetch: Fetch) -> Fetch:
@@ -96,7 +97,7 @@ def _follow(
     try:
         url = _target(request.url, location)
     except ValueError:
-        return  # not a URL: the response goes to the spider as it is
+        return  # not a URL; the response goes to the spider unchanged
     if scheme_of(url) not in FETCHED_SCHEMES:
         cause = f"redirected to {url!r}, which is not fetched"
         outcome.response, outcome.error = None, UnsupportedScheme(cause, url=request.url, method=request.method)
@@ -110,7 +111,7 @@ def _follow(
 def _set_target(
     request: Request, outcome: Outcome, url: str, status: int, delay: float, settings: MiddlewareSettings
 ) -> Request | None:
-    """Set and return the next request of ``outcome``; after the last redirect that is allowed, set its error."""
+    """Set and return the next request of ``outcome``. If there are too many redirects, set its error instead."""
     if request.meta_get("redirect_times", 0) >= settings.redirect_max_times:
         cause = f"redirected more than {settings.redirect_max_times} times, then to {url!r}"
         outcome.response, outcome.error = None, TooManyRedirects(cause, url=request.url, method=request.method)
@@ -122,14 +123,14 @@ def _set_target(
 
 
 def _location(response: Response) -> str:
-    """Return the first ``Location``: a response with several is wrong, and most of those say one twice."""
+    """Return the first ``Location``. Several are not valid, and usually repeat the same value."""
     return next(iter(response.headers.getlist("Location")), "")
 
 
 def _target(url: str, location: str) -> str:
     """Return the URL of ``Location``, with the request's fragment unless it has its own (RFC 9110, 10.2.2).
 
-    Bytes that are not ASCII are percent-encoded as they are, whatever their encoding, as by browsers.
+    Bytes that are not ASCII are percent-encoded unchanged, whatever their encoding, as in browsers.
     """
     target = join_url(url, location if location.isascii() else quote(field_bytes(location), safe=_ASCII))
     fragment = url.partition("#")[2]
@@ -142,15 +143,15 @@ def redirected(request: Request, url: str, status: int, *, priority_adjust: int 
     Args:
         request: The redirected request.
         url: The target, in normal form.
-        status: The redirect's status.
-        priority_adjust: Added to the priority.
-        has_jar: The request's own cookies were stored when it was sent, and are not given to the target.
+        status: The redirect's status code.
+        priority_adjust: Number added to the priority.
+        has_jar: True if the request's own cookies were stored in a jar, so the target does not need them.
     """
     headers, method, body = Headers(request.headers), request.method, request.body
     if _becomes_get(method, status):
         method, body = "GET", b""
         _drop(headers, BODY_HEADERS)
-    meta = {key: value for key, value in request.meta.items() if key != "delay"}  # which has passed
+    meta = {key: value for key, value in request.meta.items() if key != "delay"}  # the delay has passed
     target = request.replace(
         url=url,
         method=method,
@@ -166,7 +167,7 @@ def redirected(request: Request, url: str, status: int, *, priority_adjust: int 
     )
     set_notes(target, notes_of(request).for_target())
     is_same_origin = origin_of(url) == origin_of(request.url)
-    # Its own cookies are in the jar, where the redirect may have changed them.
+    # The request's own cookies are in the jar, where the redirect may have changed them.
     is_in_jar = has_jar and not request.meta_get("dont_merge_cookies")
     if request.cookies and (is_in_jar or not is_same_origin):
         target = target.replace(cookies=None)
@@ -194,7 +195,7 @@ def _drop(headers: Headers, names: tuple[str, ...]) -> None:
 
 
 def _delay(response: Response, settings: MiddlewareSettings, now_utc: NowUtc) -> float:
-    """Return the seconds that a redirect's ``Retry-After`` asks for, at most ``REDIRECT_MAX_DELAY``."""
+    """Return the seconds in a redirect's ``Retry-After``, at most ``REDIRECT_MAX_DELAY``."""
     wishes = response.headers.getlist("Retry-After")
     if not wishes or not settings.redirect_max_delay:
         return 0.0
@@ -203,12 +204,12 @@ def _delay(response: Response, settings: MiddlewareSettings, now_utc: NowUtc) ->
 
 
 def meta_refresh(settings: MiddlewareSettings) -> Middleware:
-    """Make middleware that turns a page with a refresh into the GET request for its target (HTML, 4.2.5.3).
+    """Return middleware that turns a page with a refresh into a GET request for its target (HTML, 4.2.5.3).
 
-    The field ``Refresh`` is read before the page's ``<meta>``.
+    The header ``Refresh`` takes precedence over the page's ``<meta>``.
 
-    It shares ``REDIRECT_MAX_TIMES``, ``REDIRECT_PRIORITY_ADJUST``, meta ``dont_redirect`` and the meta of redirects
-    with :func:`~trawl.middleware.redirect.redirect`.
+    Like :func:`~trawl.middleware.redirect.redirect`, it uses ``REDIRECT_MAX_TIMES``, ``REDIRECT_PRIORITY_ADJUST``, meta
+    ``dont_redirect`` and the meta keys of redirects.
     """
 
     def around(fetch: Fetch) -> Fetch:
@@ -241,14 +242,14 @@ def _follow_refresh(request: Request, response: Response, outcome: Outcome, sett
         return
     if _is_reload(request, response, url):
         return
-    as_get = 303  # the status whose targets are always requested with GET
+    as_get = 303  # targets of this status code are always requested with GET
     target = _set_target(request, outcome, url, as_get, delay, settings)
     if target is not None:
         target.meta["redirect_reasons"][-1] = REASON
 
 
 def _refresh(response: Response, ignored: tuple[str, ...]) -> tuple[float, str] | None:
-    """Return the seconds and URL of the first refresh that is valid: that of the field, then those of the page."""
+    """Return the seconds and URL of the first valid refresh, in the header or else in the page; None if none."""
     for field in response.headers.getlist("Refresh")[:1]:
         if (declared := _joined(response.url, field)) is not None:
             return declared

@@ -1,7 +1,7 @@
-"""The ``Referer`` header of links that are followed (W3C Referrer Policy).
+"""The ``Referer`` header of followed links (W3C Referrer Policy).
 
-It is set when a callback's request is admitted: the page is known then, and the header is stored with the request. For
-a redirect's target, :func:`~trawl.middleware.redirect.redirected` shortens it.
+It is set when a callback's request is admitted, because the page is known at that time and the header is stored with
+the request. For a redirect's target, :func:`~trawl.middleware.redirect.redirected` shortens the header.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from trawl.throttling.configuration import load_object
 __all__ = ["POLICIES", "Policy", "Referrer", "load_referrer_policy"]
 
 Policy = Callable[[str, str], str | None]
-"""Called with the URLs of a page and of its link's target: the ``Referer`` to send, or None."""
+"""Called with the URLs of a page and of a link's target. Returns the ``Referer`` to send, or None."""
 
 
 def _stripped(url: str) -> str:
@@ -80,7 +80,7 @@ POLICIES: Mapping[str, Policy] = {
 }
 """The policies by name (Referrer Policy, 3), and Scrapy's default."""
 
-_BY_ORIGIN = tuple(POLICIES.values())  # these depend on nothing of the target but its origin
+_BY_ORIGIN = tuple(POLICIES.values())  # these depend only on the target's origin
 _SCRAPYS = "scrapy.spidermiddlewares.referer."
 
 
@@ -88,13 +88,13 @@ def load_referrer_policy(value: object, path: str = "REFERRER_POLICY", *, import
     """Return the policy that a setting or meta key names.
 
     Args:
-        value: A name, Scrapy's class of a policy, a function, or the path of one.
+        value: A name, Scrapy's class of a policy, a function, or the path of a function.
         path: The setting or key, for messages.
-        imports: Whether it may be the path of a function. A job may have come from somebody else, so a stored request
-            must not name what is imported and called.
+        imports: True if the value may be the path of a function. A stored request must not name code to import, because
+            another person may have written the job.
 
     Raises:
-        SettingsError: It does not exist.
+        SettingsError: If the policy does not exist.
     """
     if isinstance(value, str):
         name = value.strip().lower()
@@ -112,7 +112,7 @@ def load_referrer_policy(value: object, path: str = "REFERRER_POLICY", *, import
 
 
 def _scrapys(value: str, path: str) -> Policy:
-    """Return the policy of one of Scrapy's classes: ``StrictOriginPolicy`` is ``strict-origin``."""
+    """Return the policy of a Scrapy class, for example ``strict-origin`` for ``StrictOriginPolicy``."""
     plain = value[len(_SCRAPYS) :].removesuffix("Policy").lower()
     if plain == "defaultreferrer":
         return POLICIES["scrapy-default"]
@@ -126,7 +126,7 @@ class Referrer:
     """Sets the ``Referer`` of requests that were found on a page.
 
     Args:
-        policy: The policy unless the request's meta or the page names one.
+        policy: The policy to use unless the request's meta or the page names one.
     """
 
     __slots__ = ("_key", "_policy", "_shared")
@@ -148,7 +148,7 @@ class Referrer:
             request.share_headers(shared)
 
     def _field(self, policy: Policy, page: str, target: str) -> SharedHeaders | None:
-        """Return the header, shared among the links of a page that get the same one."""
+        """Return the header. Links of a page with the same header share it."""
         key = (policy, page, origin_of(target) if policy in _BY_ORIGIN else target)
         if key != self._key:
             told = policy(page, target) if scheme_of(page) in {"http", "https"} else None
@@ -157,7 +157,7 @@ class Referrer:
         return self._shared
 
     def _said_by(self, response: Response) -> Policy:
-        """Return the page's policy: the last known one in its ``Referrer-Policy`` (Referrer Policy, 8.1)."""
+        """Return the page's policy, the last known policy in ``Referrer-Policy`` (Referrer Policy, section 8.1)."""
         said = ", ".join(response.headers.getlist("Referrer-Policy"))
         known = [name for token in said.lower().split(",") if (name := token.strip()) in POLICIES]
         return POLICIES[known[-1]] if known else self._policy

@@ -1,8 +1,8 @@
-"""Retries of requests that failed in a way that may pass, and the budget that bounds their share of the traffic.
+"""Retries of requests that failed temporarily, and the budget that limits their share of the traffic.
 
-While everything fails, retries multiply the traffic when a server can bear it least. Each request that is sent for the
-first time pays a share into the budget, and each retry takes one out. A small reserve allows retries at the start. The
-balance is at most that reserve and the share of a hundred requests, so that a long calm does not pay for an outage.
+In an outage, retries multiply the traffic at the worst time for the server. So each first attempt adds a share to the
+budget, and each retry takes one from it. A small reserve allows retries at the start. The balance is at most the
+reserve plus the share of a hundred requests, so that a long time without failures does not pay for an outage.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ __all__ = ["Predicate", "RetryBudget", "RetryBudgets", "get_retry_request", "ret
 logger: logging.Logger = logging.getLogger("trawl.middleware")
 
 Predicate = Callable[[Request, Response | None, Exception | None], bool | None]
-"""The type of ``RETRY_PREDICATE``: True to send a request again, False not to, None for the default rules."""
+"""The type of ``RETRY_PREDICATE``. Returns True to retry a request, False to give up, None for the default rules."""
 
-MAX_HOSTS = 10_000  # budgets kept; the oldest is dropped, and begins anew with its reserve
+MAX_HOSTS = 10_000  # maximum number of budgets; the oldest is dropped and would start again with its reserve
 
 
 class RetryBudget:
-    """The retries that may be made. Pure and mutable.
+    """A budget of retries. Pure and mutable.
 
     Args:
-        share: Retries for each first try.
+        share: Number of retries per first attempt.
         reserve: Initial balance.
 
     Attributes:
-        balance: Retries that may be made now.
+        balance: Number of retries that are allowed now.
     """
 
     __slots__ = ("_max", "_share", "balance")
@@ -46,12 +46,12 @@ class RetryBudget:
         self._max = max(1.0, reserve, 100.0 * share + reserve)
 
     def tried(self) -> None:
-        """Note a request that is sent for the first time."""
+        """Record a first attempt."""
         self.balance = min(self._max, self.balance + self._share)
 
     def spend(self) -> bool:
-        """Take out one retry. Returns False if there is none left."""
-        # Ten shares of 0.1 are 0.9999999999999999.
+        """Spend one retry. Returns False if the budget is used up."""
+        # Ten shares of 0.1 add up to 0.9999999999999999.
         if self.balance < 1.0 - 1e-9:
             return False
         self.balance -= 1.0
@@ -62,9 +62,9 @@ class RetryBudgets:
     """The budgets of a crawl: one, or one for each host.
 
     Args:
-        share: Retries for each first try.
-        reserve: Initial balance of each.
-        is_per_host: Each host has its own.
+        share: Number of retries per first attempt.
+        reserve: Initial balance of each budget.
+        is_per_host: True if each host has its own budget.
     """
 
     __slots__ = ("_budgets", "_is_per_host", "_reserve", "_share")
@@ -93,20 +93,20 @@ def retry(
     predicate: Predicate | None = None,
     stats: Stats | None = None,
 ) -> Middleware:
-    """Make middleware that sends a failed request again, at most ``RETRY_TIMES`` times.
+    """Return middleware that sends a failed request again, at most ``RETRY_TIMES`` times.
 
-    Statuses in ``RETRY_HTTP_CODES`` and errors with ``is_retryable`` are failures; the delay doubles each time. A
-    throttling trigger is retried whatever its status, behind requests of its priority and without a delay of its own:
-    its scope delays it. Responses that the throttle excuses (a 429, an outage) are not counted, unless no retries are
-    allowed at all: then nothing is sent twice. Those that it considers hopeless are not retried. Meta ``dont_retry``
-    disables retries.
+    Status codes in ``RETRY_HTTP_CODES`` and errors with ``is_retryable`` are failures. The delay doubles each time. A
+    throttling trigger is retried whatever its status code, behind other requests with its priority and without its own
+    delay, because its scope delays it. Responses that the throttle excuses (a 429, an outage) do not count as retries,
+    unless ``RETRY_TIMES`` is 0, because then nothing is sent twice. Requests that the throttle gives up are not
+    retried. Meta ``dont_retry`` disables retries.
 
     Args:
-        settings: Times, statuses, delays, the budget.
+        settings: Times, status codes, delays and the budget.
         rng: Draws the jitter.
-        predicate: Overrides statuses and errors unless it returns None; not asked about excused answers.
-        stats: Counts ``retry_max_reached``: requests given up after their last try, and ``retry_budget_spent``: retries
-            refused by the budget.
+        predicate: Overrides status codes and errors unless it returns None. Not called for excused responses.
+        stats: Counts requests given up after their last attempt (``retry_max_reached``), and retries refused by the
+            budget (``retry_budget_spent``).
     """
     codes = frozenset(settings.retry_http_codes)
     budgets = None
@@ -117,9 +117,9 @@ def retry(
     def around(fetch: Fetch) -> Fetch:
         async def send(request: Request) -> Outcome:
             outcome = await fetch(request)
-            if not (outcome.is_heard or outcome.is_cached):  # user code responded: the throttle has to hear it first
+            if not (outcome.is_heard or outcome.is_cached):  # from user code; the throttle must process it first
                 return outcome
-            has_ended = outcome.response is not None or outcome.error is not None  # else it was not sent
+            has_ended = outcome.response is not None or outcome.error is not None  # otherwise it was not sent
             if budgets is not None and has_ended and not request.meta_get("retry_times"):
                 budgets.for_host(host_scope(request.url)).tried()
             if outcome.then is not None or request.meta_get("dont_retry"):
@@ -149,19 +149,19 @@ def get_retry_request(
     max_retry_times: int | None = None,
     priority_adjust: int | None = None,
 ) -> Request | None:
-    """Return a request once more, for a callback that can't use its response; None after its last try.
+    """Return a request to send again, for a callback that can't use its response; None after the last attempt.
 
-    The result is like any other request of a callback: it waits for its turn. Its tries are counted together with the
-    crawl's own retries.
+    Yield the result like any other request of a callback. Its attempts are counted together with the crawl's own
+    retries.
 
     Args:
-        request: The request to repeat: ``response.request``.
+        request: The request to repeat, ``response.request``.
         spider: The spider, whose settings and statistics are used.
         reason: The reason, for the log.
-        max_retry_times: Maximum of retries; None: meta ``max_retry_times``, else ``RETRY_TIMES``.
-        priority_adjust: Added to the priority; None: ``RETRY_PRIORITY_ADJUST``.
+        max_retry_times: Maximum number of retries; None for meta ``max_retry_times``, or else ``RETRY_TIMES``.
+        priority_adjust: Number added to the priority; None for ``RETRY_PRIORITY_ADJUST``.
     """
-    crawl = getattr(spider, "crawler", None) or spider.crawl  # the former is there before the crawl runs
+    crawl = getattr(spider, "crawler", None) or spider.crawl  # spider.crawler exists before the crawl runs
     settings, stats = spider.settings, crawl.stats
     again = _once_more(request, reason, max_retry_times, settings["RETRY_TIMES"])
     if again is None:
@@ -174,7 +174,7 @@ def get_retry_request(
 
 
 def _pay(budgets: RetryBudgets, request: Request, outcome: Outcome, stats: Stats | None) -> None:
-    """Take the retry from its budget, or make the failure final."""
+    """Spend a retry from the budget, or make the failure final."""
     if budgets.for_host(host_scope(request.url)).spend():
         return
     outcome.then = None
@@ -184,9 +184,9 @@ def _pay(budgets: RetryBudgets, request: Request, outcome: Outcome, stats: Stats
 
 
 def _cause(request: Request, outcome: Outcome, codes: frozenset[int], predicate: Predicate | None) -> str | None:
-    """Return the reason for another try, or None if there should be none."""
+    """Return the reason for another attempt; None if there must be none."""
     response = outcome.response
-    error: Exception | None = outcome.error  # any: a middleware in Scrapy's style may have raised it
+    error: Exception | None = outcome.error  # any class, because a Scrapy-style middleware may have raised it
     if predicate is not None and (isinstance(error, DownloadError) or not isinstance(error, IgnoreRequest)):
         said = predicate(request, response, error)
         if said is not None:
@@ -201,7 +201,7 @@ def _cause(request: Request, outcome: Outcome, codes: frozenset[int], predicate:
 def _again(
     request: Request, cause: str, outcome: Outcome, settings: MiddlewareSettings, rng: random.Random
 ) -> Replace | None:
-    """Return the step to another try, or None after the last one."""
+    """Return the replacement for another attempt; None after the last attempt."""
     again = _once_more(request, cause, None, settings.retry_times)
     if again is None:
         return None
@@ -214,13 +214,13 @@ def _again(
 
 
 def _max_times(request: Request, default: int) -> int:
-    """Return how often a request may be retried: as its meta says, else ``default``."""
+    """Return the maximum number of retries of a request: its meta's value, or else ``default``."""
     own: int | None = request.meta_get("max_retry_times")
     return default if own is None else own
 
 
 def _once_more(request: Request, cause: object, max_times: int | None, default: int) -> Request | None:
-    """Return a request with one more try in its meta; None after ``max_times``, its meta's or the default."""
+    """Return the request with its count of retries increased; None after the maximum number of retries."""
     times = request.meta_get("retry_times", 0)
     if times >= (_max_times(request, default) if max_times is None else max_times):
         logger.info("%r: given up after %d tries: %s", request, times + 1, cause)

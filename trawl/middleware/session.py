@@ -1,7 +1,8 @@
-"""Named sessions: each with its own cookies, throttling scope and, optionally, proxy and headers.
+"""Named sessions. Each has its own cookies, throttling scope and, optionally, proxy and headers.
 
-Meta ``session`` puts a request into a session. It uses the cookie jar of that name, and is charged to the scope
-``session:NAME`` besides its other scopes: two logins, or two proxies, have limits each, and the site still has its own.
+Meta ``session`` puts a request into a session. The request uses the cookie jar with that name, and counts toward the
+scope ``session:NAME`` in addition to its other scopes. So two logins, or two proxies, have separate limits, and the
+limits of the site still apply.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ __all__ = ["Session", "Sessions"]
 
 
 class Session:
-    """One session of a crawl, made by :meth:`trawl.spiders.Spider.session`.
+    """One session of a crawl, created by :meth:`trawl.spiders.Spider.session`.
 
     Attributes:
-        name: The value of meta ``session`` in its requests.
-        proxy: The default proxy of its requests, or None.
-        headers: Default headers of its requests.
+        name: Name of the session, the value of meta ``session`` in its requests.
+        proxy: Default proxy of the session's requests, or None.
+        headers: Default headers of the session's requests.
     """
 
     __slots__ = ("_crawl", "_jars", "headers", "name", "proxy")
@@ -45,16 +46,16 @@ class Session:
         return request.replace(meta={**request.meta, "session": self.name})
 
     def request(self, url: str, callback: Callback | None = None, **options: Unpack[RequestOptions]) -> Request:
-        """Return a new request in this session; takes the arguments of :class:`~trawl.http.request.Request`."""
+        """Return a new request in this session. The arguments are those of :class:`~trawl.http.request.Request`."""
         return self(Request(url, callback, **options))
 
     async def fetch(self, request: Request | str) -> Response:
-        """Send a request (or URL) in this session from within a callback; return its response. A checkpoint.
+        """Send a request (or URL) in this session from within a callback, and return its response. A checkpoint.
 
         Raises:
-            RuntimeError: The crawl has not begun.
-            DownloadError: There is no response.
-            IgnoreRequest: robots.txt or a middleware refused it.
+            RuntimeError: If the crawl has not started.
+            DownloadError: If there is no response.
+            IgnoreRequest: If robots.txt or a middleware refused the request.
         """
         if self._crawl is None:
             raise RuntimeError("the crawl has not begun yet: fetch from start() or a callback")
@@ -67,7 +68,7 @@ class Session:
 
     @property
     def cookies(self) -> Jar:
-        """The session's cookies, which can be iterated over, counted or cleared."""
+        """The session's cookies. They can be iterated over, counted and cleared."""
         return self._jars.jar(self.name)
 
     def set_cookie(self, name: str, value: str, *, url: str) -> None:
@@ -75,7 +76,7 @@ class Session:
         self._jars.add(Cookie(name, value, host_of(url).rstrip(".")), self.name)
 
     def apply(self, request: Request) -> None:
-        """Give a request of this session the session's proxy and headers, where the request has none."""
+        """Set the session's proxy and headers on a request of the session, unless the request sets them itself."""
         if self.proxy is None and not self.headers:
             return
         note(request, session=self.name)
@@ -84,7 +85,7 @@ class Session:
         request.headers.fill(self.headers)
 
     def remove(self, request: Request) -> None:
-        """Remove from a request what :meth:`apply` gave it: it is in another session now, or in none."""
+        """Remove the proxy and headers that :meth:`apply` set, because the request left the session."""
         note(request, session=None)
         if self.proxy is not None and request.meta.get("proxy") == self.proxy:
             del request.meta["proxy"]
@@ -117,16 +118,16 @@ class Sessions:
         proxy: str | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Session:
-        """Return the session of this name, made if needed; arguments other than None replace what it had.
+        """Return the session with this name, created if needed. Arguments other than None replace its options.
 
         Args:
-            name: Its name.
-            crawl: Sends what a new session fetches; None: it fetches nothing.
-            proxy: The default proxy of its requests.
-            headers: Default headers of its requests.
+            name: Name of the session.
+            crawl: Sends the direct fetches of a new session; None if it can't fetch.
+            proxy: Default proxy of the session's requests.
+            headers: Default headers of the session's requests.
 
         Raises:
-            ValueError: The name is empty, or the proxy or a header is not valid.
+            ValueError: If the name is empty, or the proxy or a header is not valid.
         """
         if not name or not isinstance(name, str):
             raise ValueError(f"a session's name must be a non-empty string, not {name!r}")
@@ -143,7 +144,7 @@ class Sessions:
         return session
 
     def apply(self, request: Request) -> None:
-        """Give a request the proxy and headers of its session, and remove those of a former one."""
+        """Set the proxy and headers of the request's session, and remove those of its previous session."""
         name, before = request.meta_get("session"), notes_of(request).session
         if before is not None and before != name and (former := self._sessions.get(before)) is not None:
             former.remove(request)

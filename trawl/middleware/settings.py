@@ -25,7 +25,7 @@ class AuthConfig(TypedDict, total=False):
 
 
 class SessionConfig(TypedDict, total=False):
-    """The options of a session besides its cookies."""
+    """The options of a session, apart from its cookies."""
 
     proxy: Annotated[str, Meta(description="The proxy of its requests unless they name one.")]
     headers: Annotated[dict[str, str], Meta(description="Default headers of its requests.")]
@@ -35,7 +35,7 @@ class SessionConfig(TypedDict, total=False):
 
 
 class MiddlewareSettings(Struct, frozen=True, kw_only=True, rename="upper"):
-    """The settings of the built-in middleware, and the lists of the user's own."""
+    """The settings of the built-in middleware, and the lists of user middleware."""
 
     downloader_middlewares: Annotated[
         dict[Any, float | None],

@@ -1,8 +1,8 @@
 """Soft blocks: refusals that look like pages, such as a captcha with status 200.
 
-The user's detector is called next to the wire, before the throttle sees the answer. A refusal becomes a
-:class:`~trawl.errors.SoftBlocked` error, which triggers backoff: the scopes slow down, the request is sent again, and
-after its last try the errback gets the error with the page in it.
+The user's detector is called next to the wire, before the throttle processes the response. A refusal becomes a
+:class:`~trawl.errors.SoftBlocked` error, which triggers backoff. The scopes slow down, and the request is sent again.
+After the last attempt, the errback gets the error, which contains the page.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["Detector", "SoftBlockTransport"]
 logger: logging.Logger = logging.getLogger("trawl.middleware")
 
 Detector = Callable[[Response], object]
-"""The type of ``SOFT_BLOCK_DETECTOR``: returns true for a refusal. Called for every response except files on disk."""
+"""The type of ``SOFT_BLOCK_DETECTOR``. Returns true for a refusal. Called for each response except files on disk."""
 
 
 class SoftBlockTransport:
@@ -37,7 +37,7 @@ class SoftBlockTransport:
         self._detector = detector
 
     async def send(self, request: Request, on_sent: Callable[[], Any]) -> Outcome:
-        """Send ``request``; ``on_sent`` is called when it goes to the wire. A checkpoint."""
+        """Send ``request``. ``on_sent`` is called when it is written to the wire. A checkpoint."""
         outcome = await self._transport.send(request, on_sent)
         response = outcome.response
         if response is not None and self._is_refusal(request, response):

@@ -1,9 +1,9 @@
 """The middleware of a crawl: the built-in list, which users extend, with its cookies, sessions and cache.
 
-The order numbers are those of Scrapy's list, so that ``DOWNLOADER_MIDDLEWARES`` of a moved project keeps its places: a
-low number is outermost, next to the engine; a high one is innermost, next to the wire.
+The order numbers are the same as in Scrapy, so that ``DOWNLOADER_MIDDLEWARES`` of a moved project keeps its order. The
+lowest number is outermost, next to the engine. The highest number is innermost, next to the wire.
 
-Imported by the package's ``__init__`` alone, through which the engine takes :func:`open_middleware_stack`.
+Imported only by the package's ``__init__``, from which the engine imports :func:`open_middleware_stack`.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ __all__ = [
 
 
 def default_header_fields(settings: MiddlewareSettings) -> Headers:
-    """Return ``DEFAULT_REQUEST_HEADERS`` and ``USER_AGENT``; a ``User-Agent`` in the former takes precedence."""
+    """Return ``DEFAULT_REQUEST_HEADERS`` and ``USER_AGENT``. A ``User-Agent`` in the first takes precedence."""
     fields = Headers({name: value for name, value in settings.default_request_headers.items() if value is not None})
     if _user_agent_of(settings):
         fields["User-Agent"] = settings.user_agent
@@ -63,15 +63,15 @@ def default_header_fields(settings: MiddlewareSettings) -> Headers:
 
 
 def _user_agent_of(settings: MiddlewareSettings) -> str:
-    """Return ``USER_AGENT``; "" where ``DEFAULT_REQUEST_HEADERS`` decides about it."""
+    """Return ``USER_AGENT``; "" if ``DEFAULT_REQUEST_HEADERS`` decides the header."""
     return "" if "user-agent" in {name.lower() for name in settings.default_request_headers} else settings.user_agent
 
 
 def default_headers(fields: Headers) -> Middleware:
-    """Make middleware that adds the fields that a request does not have. A request omits one by None."""
+    """Return middleware that adds headers that a request does not set. A request sets None to omit a header."""
 
     def around(fetch: Fetch) -> Fetch:
-        def send(request: Request) -> Awaitable[Outcome]:  # not async: nothing to do afterwards
+        def send(request: Request) -> Awaitable[Outcome]:  # not async, because there is nothing to do afterwards
             request.headers.fill(fields)
             return fetch(request)
 
@@ -85,21 +85,21 @@ logger: logging.Logger = logging.getLogger("trawl.middleware")
 
 @attrs.frozen(kw_only=True)
 class MiddlewareContext:
-    """The arguments with which the middleware of a crawl is made.
+    """The arguments for creating the middleware of a crawl.
 
     Attributes:
         settings: The settings.
         rng: Draws the jitter of retries.
-        now_utc: Wall time, for cookies and dates in headers.
+        now_utc: Returns the wall time, for cookies and dates in headers.
         jars: The cookies.
-        handled_statuses: Statuses that the spider handles itself.
-        spider: The spider, for ``http_user`` and so on; None: none.
-        stats: The statistics; None: none.
-        crawl: The argument of ``from_crawler`` of users' classes.
-        innermost: The cache's middleware, next to the wire; None: no cache.
-        removed: The names of disabled built-in middleware.
-        adapt: Makes middleware of objects of another kind; None: there is no other kind.
-        open_at: Returns the instant from which a throttling scope is open.
+        handled_statuses: Status codes that the spider handles itself.
+        spider: The spider, for ``http_user`` and so on; None without a spider.
+        stats: The statistics; None without statistics.
+        crawl: The argument of ``from_crawler`` of user classes.
+        innermost: The cache's middleware, next to the wire; None without a cache.
+        removed: Names of disabled built-in middleware.
+        adapt: Creates middleware from objects of another kind; None if there is no other kind.
+        open_at: Returns the time from which a throttling scope is open.
     """
 
     settings: MiddlewareSettings
@@ -121,10 +121,10 @@ class BuiltInMiddleware:
     """An entry of the built-in list.
 
     Attributes:
-        name: Its name in ``DOWNLOADER_MIDDLEWARES``, to move or disable it.
-        order: Its place.
-        make: Makes it; returns None if the settings leave it nothing to do.
-        scrapys: Scrapy's class for the same purpose, whose path is accepted as a name too.
+        name: Name in ``DOWNLOADER_MIDDLEWARES``, to move or disable the middleware.
+        order: Position in the list.
+        make: Creates the middleware; returns None if the settings give it nothing to do.
+        scrapys: Scrapy's class with the same purpose. Its path is accepted as a name too.
     """
 
     name: str
@@ -135,11 +135,11 @@ class BuiltInMiddleware:
 
 @attrs.frozen
 class MiddlewareEntry:
-    """A middleware and its place.
+    """A middleware and its position.
 
     Attributes:
-        name: Its name in messages.
-        order: Its place.
+        name: Name in messages.
+        order: Position in the list.
         middleware: The middleware.
     """
 
@@ -207,21 +207,21 @@ BUILT_IN: tuple[BuiltInMiddleware, ...] = (
     BuiltInMiddleware("meta_refresh", 580, _meta_refresh, "redirect.MetaRefreshMiddleware"),
     # Outside the cookies, so that a redirect's own Set-Cookie is stored before its target is requested.
     BuiltInMiddleware("redirect", 600, _redirect, "redirect.RedirectMiddleware"),
-    # Inside all middleware that makes new requests from this one, so that none of them carries credentials.
+    # Inside all middleware that creates new requests from a request, so that the new ones have no credentials.
     BuiltInMiddleware("auth", 650, _auth, "httpauth.HttpAuthMiddleware"),
     BuiltInMiddleware("cookies", 700, _cookies, "cookies.CookiesMiddleware"),
     BuiltInMiddleware("proxies", 750, _proxies, "httpproxy.HttpProxyMiddleware"),
     BuiltInMiddleware("cache", 900, lambda context: context.innermost, "httpcache.HttpCacheMiddleware"),
 )
-"""The built-in middleware, outermost first: a request passes it downwards, its outcome upwards."""
+"""The built-in middleware, outermost first. A request passes it downward, its outcome upward."""
 
 
 def layers(context: MiddlewareContext) -> list[MiddlewareEntry]:
-    """Make the middleware of a crawl, the user's included, outermost first.
+    """Return the middleware of a crawl, including user middleware, outermost first.
 
     Raises:
-        SettingsError: An entry of ``DOWNLOADER_MIDDLEWARES`` does not exist or is not middleware.
-        UsageError: The spider's credentials are not complete.
+        SettingsError: If an entry of ``DOWNLOADER_MIDDLEWARES`` does not exist or is not middleware.
+        UsageError: If the spider's credentials are not complete.
     """
     orders, own = split_setting(context.settings.downloader_middlewares, BUILT_IN, context.spider)
     context = attrs.evolve(context, removed=frozenset(name for name, order in orders.items() if order is None))
@@ -234,7 +234,7 @@ def layers(context: MiddlewareContext) -> list[MiddlewareEntry]:
         middleware = None if order is None else each.make(context)
         if order is not None and middleware is not None:
             found.append(MiddlewareEntry(each.name, order, middleware))
-    found.sort(key=lambda layer: layer.order)  # stable: of equals the user's is outside
+    found.sort(key=lambda layer: layer.order)  # stable: at equal order, user middleware is outside
     logger.debug("middleware, outermost first: %s", ", ".join(f"{layer.name} {layer.order:g}" for layer in found))
     return found
 
@@ -243,7 +243,7 @@ def compose(middleware: Iterable[Middleware], fetch: Fetch) -> Fetch:
     """Wrap ``fetch`` in ``middleware``, the first one outermost.
 
     Raises:
-        SettingsError: A middleware returns something that can't be called.
+        SettingsError: If a middleware returns something that can't be called.
     """
     for layer in reversed(list(middleware)):
         fetch = layer(fetch)
@@ -269,8 +269,8 @@ class MiddlewareStack:
         jars: The cookies.
         sessions: The named sessions.
         cache: The cache, or None.
-        prepare: Called with each request that is admitted, and the response it was found on.
-        adapt: Makes middleware of objects of another kind; None: there is no other kind.
+        prepare: Called with each admitted request and the response that contained it.
+        adapt: Creates middleware from objects of another kind; None if there is no other kind.
     """
 
     settings: MiddlewareSettings
@@ -282,15 +282,15 @@ class MiddlewareStack:
     adapt: Adapt | None = None
 
     def middleware(self, crawl: MiddlewareCrawl, open_at: OpenAt) -> list[MiddlewareEntry]:
-        """Make the middleware, outermost first.
+        """Return the middleware, outermost first.
 
         Args:
             crawl: The running crawl.
-            open_at: Returns the instant from which a throttling scope is open.
+            open_at: Returns the time from which a throttling scope is open.
 
         Raises:
-            SettingsError: An entry of ``DOWNLOADER_MIDDLEWARES`` is not middleware.
-            UsageError: The spider's credentials are not complete.
+            SettingsError: If an entry of ``DOWNLOADER_MIDDLEWARES`` is not middleware.
+            UsageError: If the spider's credentials are not complete.
         """
         context = MiddlewareContext(
             settings=self.settings,
@@ -311,7 +311,7 @@ class MiddlewareStack:
         """Wrap the transport with the detection of banned proxies and of soft blocks.
 
         Raises:
-            SettingsError: ``SOFT_BLOCK_DETECTOR`` names nothing that can be called.
+            SettingsError: If ``SOFT_BLOCK_DETECTOR`` does not name a callable.
         """
         if self.settings.rotating_proxy_list:
             transport = ProxyFailureTransport(transport, self.settings.rotating_proxy_ban_codes)
@@ -331,7 +331,7 @@ async def open_middleware_stack(
     adapt: Adapt | None = None,
     max_body_bytes: int = 0,
 ) -> AsyncGenerator[MiddlewareStack, None]:
-    """Open the middleware of one crawl; on exit, write the cookies and close the cache.
+    """Open the middleware of one crawl. On exit, write the cookies and close the cache.
 
     Args:
         settings: The settings of middleware.
@@ -339,12 +339,12 @@ async def open_middleware_stack(
         spider: The spider.
         stats: The statistics.
         blocking: Reads and writes files.
-        now_utc: Wall time.
-        adapt: Makes middleware of objects of another kind; None: there is no other kind.
-        max_body_bytes: The largest body that the cache gives; 0: no limit.
+        now_utc: Returns the wall time.
+        adapt: Creates middleware from objects of another kind; None if there is no other kind.
+        max_body_bytes: Maximum size of a body from the cache; 0 for no limit.
 
     Raises:
-        UsageError: The file of cookies or of the cache can't be used, or a setting names what does not exist.
+        UsageError: If the file of cookies or of the cache can't be used, or a setting names a missing object.
     """
     jars = Jars(is_enabled=settings.cookies_enabled, is_like_scrapy=settings.cookies_like_scrapy)
     sessions = Sessions(jars)
@@ -368,7 +368,7 @@ async def open_middleware_stack(
 
 
 def _prepare(settings: MiddlewareSettings, sessions: Sessions) -> Prepare:
-    """Return the function for admitted requests: it applies their session, and sets ``Referer``."""
+    """Return the function for admitted requests. It applies their session and sets ``Referer``."""
     referrer = Referrer(load_referrer_policy(settings.referrer_policy)) if settings.referer_enabled else None
 
     def prepare(request: Request, source: Response | None) -> None:

@@ -74,7 +74,8 @@ class MediaInfo:
 class MediaPipeline(ABC):
     """Fetches and stores the URLs that an item names.
 
-    Override :meth:`get_media_requests`, :meth:`file_path` and other methods. :meth:`file_path` is plain. All other methods may be plain or async.
+    Override :meth:`get_media_requests`, :meth:`file_path` and other methods. :meth:`file_path` is plain. All other
+    methods may be plain or async.
     """
 
     kind: ClassVar[str] = "FILES"

@@ -1,4 +1,4 @@
-"""robots.txt: its settings, parsing, matching and cache (RFC 9309). Pure: the engine fetches the file."""
+"""robots.txt: settings, parsing, matching and cache (RFC 9309). Pure, because the engine fetches the file."""
 
 from trawl.robots.cache import RobotsCache, RobotsEntry
 from trawl.robots.file import (

@@ -1,16 +1,16 @@
-"""The decision for one origin: robots.txt is read, or missing, or out of reach (RFC 9309, 2.3.1).
+"""The decision for one origin: robots.txt was read, is missing, or is unreachable (RFC 9309, 2.3.1).
 
 ::
 
-    2xx                      rules        the group of our own name, else the group of "*"
+    2xx                      rules        the group of the crawler's name, or else the group of "*"
     4xx, too many redirects  allow all    there is no robots.txt (RFC 9309, 2.3.1.3)
     5xx, no response         disallow all for a while, then fetch it again (RFC 9309, 2.3.1.4)
 
-A 429 counts as a 4xx here; the throttle slows the host down for it.
+A 429 counts as a 4xx here. The throttle slows down the host because of it.
 
-A site writes both the rules and the URLs, so the work is bounded, and counted in steps instead of seconds. Parsing
-yields after each step, so that the caller can let other tasks run. A lookup that needs more than
-:data:`~trawl.robots.MAX_STEPS` disallows the URL.
+A site writes both the rules and the URLs, so the work is limited, and is counted in steps instead of seconds. Parsing
+yields after each step, so that the caller can let other tasks run. If a lookup needs more than
+:data:`~trawl.robots.MAX_STEPS` steps, the URL is disallowed.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ _COMPATIBLE = re.compile(r"\(compatible;\s*([A-Za-z_-]+)", re.IGNORECASE)
 def product_token(user_agent: str) -> str:
     """Return a crawler's name in robots.txt, in lower case: ``trawl`` for ``trawl/1.0 (+https://...)``.
 
-    It is the first product of the ``User-Agent`` (RFC 9309, 2.2.1), or the one after ``compatible;``, as in
-    ``Mozilla/5.0 (compatible; Foobot/2.1)``. Empty if there is none.
+    The name is the first product of the ``User-Agent`` (RFC 9309, 2.2.1), or the product after ``compatible;``, as in
+    ``Mozilla/5.0 (compatible; Foobot/2.1)``. It is empty if there is no product.
     """
     found = _COMPATIBLE.search(user_agent)
     if found is not None:
@@ -89,9 +89,9 @@ class RobotsSettings(Struct, frozen=True, kw_only=True, rename="upper"):
 
 
 MAX_PARSED_BYTES = 512_000
-"""Bytes of a file that are fetched and parsed (RFC 9309, 2.5: at least 500 KiB); the rest is ignored."""
+"""Maximum number of bytes of a file that are parsed (RFC 9309, 2.5: at least 500 KiB). The rest is ignored."""
 
-OVERHEAD_BYTES = 600  # about what an origin takes besides its rules
+OVERHEAD_BYTES = 600  # approximate memory of an origin in addition to its rules
 
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
@@ -99,9 +99,9 @@ _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 def as_utf8(body: bytes, content_type: str | None) -> bytes:
     """Return a robots.txt in UTF-8.
 
-    A file must be UTF-8 (RFC 9309, 2.3), so valid UTF-8 is not decoded by another label. Otherwise a byte order mark
-    or the charset of ``content_type`` decides, as for pages (:func:`trawl.http.content.decode_body`). Without them the
-    octets are kept, because the URLs of such a site have the same octets.
+    A file must be UTF-8 (RFC 9309, 2.3), so valid UTF-8 is never decoded as another encoding. Otherwise a byte order
+    mark or the charset of ``content_type`` decides, as for pages (:func:`trawl.http.content.decode_body`). Without
+    these, the bytes are kept, because the URLs of such a site have the same bytes.
     """
     body = _whole_lines(body)
     if not body.startswith(_UTF16_MARKS):
@@ -117,7 +117,7 @@ def as_utf8(body: bytes, content_type: str | None) -> bytes:
 
 
 def _whole_lines(body: bytes) -> bytes:
-    """Return the lines that are whole within the limit: half of a rule is another rule."""
+    """Return the complete lines within the size limit, because half of a rule is a different rule."""
     if len(body) < MAX_PARSED_BYTES:
         return body
     return body[: max(body.rfind(end, 0, MAX_PARSED_BYTES) for end in (b"\n", b"\r")) + 1]
@@ -137,8 +137,8 @@ class RobotsVerdict(NamedTuple):
     """The verdict on one URL.
 
     Attributes:
-        is_allowed: Whether it may be fetched.
-        steps: Steps that the lookup took.
+        is_allowed: True if the URL may be fetched.
+        steps: Number of steps of the lookup.
         is_cut: True if the URL is disallowed because the lookup needs more than :data:`MAX_STEPS`.
     """
 
@@ -152,9 +152,9 @@ class RobotsFile:
     """The decision for one origin.
 
     Attributes:
-        crawl_delay: The longest ``Crawl-delay`` of our group, in seconds; None if it has none.
+        crawl_delay: Longest ``Crawl-delay`` of the crawler's group, in seconds; None if it has none.
         expires_after: Seconds after which to fetch the file again.
-        is_unreachable: It could not be fetched: everything is disallowed.
+        is_unreachable: True if the file could not be fetched, so that everything is disallowed.
     """
 
     crawl_delay: float | None = None
@@ -167,14 +167,14 @@ class RobotsFile:
     def parse(
         cls, status: int, body: bytes, user_agent: str, *, failures: int = 0, settings: RobotsSettings | None = None
     ) -> Self:
-        """Decide on the response to the request for robots.txt.
+        """Return the decision for a response to a request for robots.txt.
 
         Args:
-            status: The status after redirects; a 3xx means that there were too many.
-            body: The file, decompressed, in UTF-8 (:func:`as_utf8`); used for 2xx only.
-            user_agent: Our ``User-Agent``, or the bare name of our group.
-            failures: Failures to fetch it in a row before this response.
-            settings: Times and limits; None: the defaults.
+            status: The status code after redirects; a 3xx means that there were too many.
+            body: The file, decompressed, in UTF-8 (:func:`as_utf8`). Used only for 2xx.
+            user_agent: The crawler's ``User-Agent``, or just the name of its group.
+            failures: Number of failures in a row before this response.
+            settings: Times and limits; None for the defaults.
         """
         return at_once(cls.parse_in_steps(status, body, user_agent, failures=failures, settings=settings))
 
@@ -182,7 +182,7 @@ class RobotsFile:
     def parse_in_steps(
         cls, status: int, body: bytes, user_agent: str, *, failures: int = 0, settings: RobotsSettings | None = None
     ) -> Generator[None, None, Self]:
-        """Decide as :meth:`parse` does, and yield after each step of a few milliseconds.
+        """Decide like :meth:`parse`, and yield after each step of a few milliseconds.
 
         Returns:
             The decision, as the generator's value.
@@ -206,7 +206,7 @@ class RobotsFile:
 
     @classmethod
     def unreachable(cls, failures: int = 1, settings: RobotsSettings | None = None) -> Self:
-        """Disallow everything for a while, after ``failures`` failures in a row."""
+        """Return a decision that disallows everything for a while, after ``failures`` failures in a row."""
         settings = settings or RobotsSettings()
         doublings = min(failures - 1, 30)
         return cls(
@@ -221,15 +221,15 @@ class RobotsFile:
 
     @property
     def size_bytes(self) -> int:
-        """About the memory that it takes, in bytes."""
+        """Approximate memory of the decision, in bytes."""
         return OVERHEAD_BYTES + len(self._sitemaps) + (0 if self._rules is None else self._rules.size_bytes)
 
     def allows(self, url: str) -> bool:
-        """Return True if a URL (absolute, in normal form) may be fetched; robots.txt always may (RFC 9309, 2.2.2)."""
+        """Return True if a URL (absolute, in normal form) may be fetched. robots.txt always may (RFC 9309, 2.2.2)."""
         return self.judge(url).is_allowed
 
     def judge(self, url: str) -> RobotsVerdict:
-        """Return whether a URL (absolute, in normal form) may be fetched, and what the lookup cost."""
+        """Return whether a URL (absolute, in normal form) may be fetched, and the number of steps of the lookup."""
         if self.is_unreachable:
             return RobotsVerdict(is_allowed=False)
         if self._rules is None:

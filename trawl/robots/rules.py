@@ -1,11 +1,12 @@
-"""The rules of a robots.txt: their groups, their ranks, and the lookup of a URL (RFC 9309, 2.2).
+"""The rules of a robots.txt: groups, ranks, and the lookup of a URL (RFC 9309, 2.2).
 
-A rule is ranked by its length as it was written. It is compared in a canonical form, which URLs get as well (2.2.2):
-octets of unreserved characters and outside of US-ASCII are decoded, all other percent-encoded octets stay.
+The rank of a rule is its length as written. Rules and URLs are compared in a canonical form (2.2.2). In this form,
+octets of unreserved characters and octets outside of US-ASCII are decoded, and all other percent-encoded octets are
+kept.
 
-Only the rules that hold for us are kept, in two buffers instead of one object for each rule, because a crawl keeps the
-rules of thousands of origins. Rules of the same rank, kind and width are neighbors, so no separator is needed, and
-plain rules are found by bisection.
+Only the rules for the crawler's group are kept, in two buffers instead of one object per rule, because a crawl keeps
+the rules of thousands of origins. Rules with the same rank, kind and width are neighbors, so no separator is needed,
+and plain rules are found by bisection.
 """
 
 from __future__ import annotations
@@ -20,17 +21,17 @@ import attrs
 __all__ = ["MAX_STEPS", "STEP_BYTES", "Group", "RobotsParser", "Rules", "path_of", "spellings_of"]
 
 MAX_STEPS = 10_000
-"""Steps of one lookup, each about as long as a search for a short string in a URL."""
+"""Maximum number of steps of one lookup. A step takes about as long as a search for a short string in a URL."""
 
 STEP_BYTES = 16_384
-"""Bytes of a file that are parsed in one step."""
+"""Number of bytes of a file that are parsed in one step."""
 
-MAX_RULE_BYTES = 16_384  # of a longer rule the start is compared: few servers take URLs of that length
-STEP_RULES = 4_096  # that are sorted in one step, and looked up by one bisection
+MAX_RULE_BYTES = 16_384  # only the start of a longer rule is compared; few servers accept URLs of that length
+STEP_RULES = 4_096  # number of rules that are sorted in one step and searched with one bisection
 
 # -- the canonical form of paths and rules
 
-# RFC 3986, 2.3; and the apostrophe, which browsers and trawl encode in a query, and many sites do not.
+# RFC 3986, 2.3, and the apostrophe, which browsers and trawl encode in a query, but many sites do not.
 _DECODED = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~'"
 _KEPT = rb"A-Za-z0-9\-._~'/?&=:;@!()+,\[\]\x80-\xff"
 _SPECIAL_IN_URL = re.compile(rb"%[0-9A-Fa-f]{2}|[^" + _KEPT + rb"]")
@@ -38,7 +39,7 @@ _SPECIAL_IN_RULE = re.compile(rb"%[0-9A-Fa-f]{2}|[^*" + _KEPT + rb"]")
 
 
 def _canonical_octets() -> dict[bytes, bytes]:
-    """Return what octets, encoded in any case or not, become: "*" and "$" of a URL are those of 2.2.3, for example."""
+    """Return the canonical form of each octet, encoded or not. "*" and "$" in a URL are encoded (2.2.3)."""
     octets: dict[bytes, bytes] = {}
     for value in range(256):
         octet = bytes((value,))
@@ -74,7 +75,7 @@ _DECODED_RESERVED = {encoded: octet for octet, encoded in _RESERVED.items()}
 
 
 def spellings_of(path: bytes) -> list[bytes]:
-    """Return the spellings of one URL: reserved characters in its query may be encoded or not (RFC 9309, table 1)."""
+    """Return the spellings of one URL, with reserved characters in its query encoded or not (RFC 9309, table 1)."""
     before, mark, query = path.partition(b"?")
     encoded = _RESERVED_OCTET.sub(lambda found: _RESERVED[found[0]], query)
     decoded = _ENCODED_RESERVED.sub(lambda found: _DECODED_RESERVED[found[0]], query)
@@ -83,7 +84,7 @@ def spellings_of(path: bytes) -> list[bytes]:
 
 # -- parsing
 
-# The keys that count; what follows them up to the colon is ignored, as Google does. Without a colon there is one value.
+# The known keys. Text between a key and the colon is ignored, as by Google. Without a colon, a line has one value.
 _RECORD = re.compile(
     rb"(?:(user[ -]?agent)|(allow)|(d[ias]+l+[oa]w)|(crawl[ -]?delay)|site-?map)[^\s:]*(\s*:|\s)\s*(.*)",
     re.IGNORECASE | re.DOTALL,
@@ -95,16 +96,16 @@ _STARS = re.compile(rb"\*{2,}")
 
 
 class RobotsParser:
-    """Reads a file and keeps the groups that may be ours. Mutable.
+    """Reads a file and keeps the groups that may apply to the crawler. Mutable.
 
-    Only a rule ends the list of a group's names, other records do not (RFC 9309, 2.2.4). A ``Crawl-delay``, which the
-    RFC does not define, holds for the names directly before it, because people give each name its own.
+    Only a rule ends the list of a group's names (RFC 9309, 2.2.4). A ``Crawl-delay``, which the RFC does not define,
+    applies to the names directly before it, because many files give each name its own delay.
 
     Args:
-        token: Our product token, in lower case.
+        token: The crawler's product token, in lower case.
 
     Attributes:
-        sitemaps: The values of ``Sitemap`` lines.
+        sitemaps: Values of the ``Sitemap`` lines.
     """
 
     def __init__(self, token: bytes) -> None:
@@ -116,7 +117,7 @@ class RobotsParser:
         self._has_rule = self._has_delay = False
 
     def read(self, body: bytes) -> Generator[None, None, None]:
-        """Read a file, and yield between its steps."""
+        """Read a file, and yield between the steps."""
         body = body.removeprefix(b"\xef\xbb\xbf")
         start = 0
         while start < len(body):
@@ -134,7 +135,7 @@ class RobotsParser:
 
     def _read(self, found: re.Match[bytes]) -> None:
         agent, allow, disallow, delay, separator, value = found.groups()
-        if not separator.endswith(b":") and len(value.split()) != 1:  # a sentence
+        if not separator.endswith(b":") and len(value.split()) != 1:  # a sentence, not a record
             return
         if agent:
             if self._has_rule or self._has_delay:
@@ -169,19 +170,19 @@ class RobotsParser:
             self._current.append(group)
 
     def group(self) -> Group:
-        """Return the group that we obey: our own if the file names us, whatever it holds."""
+        """Return the group to obey: the crawler's own group if the file has one, even an empty one, or else "*"."""
         return self._ours if self._ours.is_named else self._everyone
 
 
-_PREFIX, _EXACT, _PATTERN = 0, 1, 2  # how a rule is compared: with the start of a path, with all of it, part by part
+_PREFIX, _EXACT, _PATTERN = 0, 1, 2  # kinds: compared with the start of a path, all of it, or part by part
 
 
 class Group:
     """The rules of all groups of one name, combined (RFC 9309, 2.2.1). Mutable.
 
     Attributes:
-        is_named: The file has such a group.
-        crawl_delay: The longest ``Crawl-delay``, in seconds; None without a valid one.
+        is_named: True if the file has such a group.
+        crawl_delay: Longest ``Crawl-delay``, in seconds; None if there is no valid one.
     """
 
     def __init__(self) -> None:
@@ -190,7 +191,7 @@ class Group:
         self._alike: dict[tuple[int, int, int], dict[bytes, None]] = {}  # by rank, kind and width
 
     def slow_down(self, value: bytes) -> None:
-        """Read a ``Crawl-delay``; anything that is not a number of seconds has no effect."""
+        """Read a ``Crawl-delay``. A value that is not a number of seconds has no effect."""
         try:
             delay = float(value)
         except ValueError:
@@ -199,11 +200,11 @@ class Group:
             self.crawl_delay = max(delay, self.crawl_delay or 0.0)
 
     def add(self, written: bytes, *, is_allowed: bool) -> None:
-        """Add a rule; one that can match no path has no effect."""
+        """Add a rule. A rule that can't match any path has no effect."""
         if not written.startswith((b"/", b"*")):
             return
         length = len(written)
-        if length > MAX_RULE_BYTES:  # its start forbids more, never less
+        if length > MAX_RULE_BYTES:  # the start alone matches more paths, so it is safe only for disallow
             if is_allowed:
                 return
             written = _HALF_OCTET.sub(b"", written[:MAX_RULE_BYTES]) + b"*"
@@ -216,12 +217,12 @@ class Group:
         kind = _PATTERN if b"*" in path else _EXACT if is_anchored else _PREFIX
         if kind == _PATTERN and is_anchored:
             path += b"$"
-        # Of equal rules the one that allows is better (2.2.2).
+        # If an allow and a disallow rule are equal, allow takes precedence (2.2.2).
         rank = 2 * length + is_allowed
         self._alike.setdefault((rank, kind, len(path)), {})[path] = None
 
     def rules(self) -> Generator[None, None, Rules | None]:
-        """Pack the rules, the best first; yield between the steps."""
+        """Return the packed rules, best first, as the generator's value. Yields between the steps."""
         index = array("I")
         parts: list[bytes] = []
         end = in_step = 0
@@ -247,9 +248,9 @@ class Rules:
     """The rules of one group, packed.
 
     Attributes:
-        index: Of each run of rules that are alike, from the best to the worst: its rank and kind, their width in bytes,
-            and where it ends in ``text``. A rank is twice the length as written, plus 1 for a rule that allows.
-        text: The rules, without separators; plain ones are sorted in their run.
+        index: Three numbers for each run of similar rules, best first: rank and kind, width of a rule in bytes, and end
+            of the run in ``text``. A rank is twice the length as written, plus 1 for an allow rule.
+        text: The rules, without separators. Plain rules are sorted within their run.
     """
 
     index: array[int]
@@ -257,13 +258,13 @@ class Rules:
 
     @property
     def size_bytes(self) -> int:
-        """About the memory that they take, in bytes."""
+        """Approximate memory of the rules, in bytes."""
         return len(self.text) + len(self.index) * self.index.itemsize
 
     def best_rank(self, path: bytes, steps: int) -> tuple[int, int]:
         """Return the rank of the best rule for a canonical path, and the steps so far; the rank is 0 if none matches.
 
-        It gives up when there are more than :data:`MAX_STEPS`.
+        The search stops after more than :data:`MAX_STEPS` steps.
         """
         start, length, index, text = 0, len(path), self.index, self.text
         for at in range(0, len(index), 3):
@@ -306,7 +307,7 @@ def _has(text: bytes, start: int, end: int, width: int, wanted: bytes) -> bool:
 def _matches(pattern: bytes, path: bytes, steps: int) -> tuple[bool, int]:
     """Return whether a pattern with "*" matches a path, and the steps so far.
 
-    The first place for each part is as good as any later one, so nothing is tried twice.
+    If a part matches at several places, the first place is always right, so no backtracking is needed.
     """
     is_anchored = pattern.endswith(b"$")  # another "$" is encoded
     first, *parts = (pattern[:-1] if is_anchored else pattern).split(b"*")
@@ -325,7 +326,7 @@ def _matches(pattern: bytes, path: bytes, steps: int) -> tuple[bool, int]:
 
 
 def _search_steps(path: bytes, part: bytes) -> int:
-    """Return the steps of a search: the last octet is compared first, so at most its copies are compared further."""
+    """Return the steps of a search. The last octet is compared first, so only its copies need further comparisons."""
     if len(path) * len(part) < 2_048:
         return 1
     return 1 + len(path) // 512 + path.count(part[-1:]) * len(part) // 64
