@@ -1,14 +1,14 @@
-"""A body as text: its type, its encoding, and the decoding, as browsers do it.
+"""A body as text: its type, its encoding and its decoding, with the rules of browsers.
 
-One decision for pages, feeds, sitemaps, CSV and robots.txt: :func:`told_encoding`. :func:`decode_body` decodes a whole
-body, :func:`decode_pieces` a body in pieces.
+:func:`told_encoding` decides the encoding of pages, feeds, sitemaps, CSV and robots.txt. :func:`decode_body` decodes a
+whole body, and :func:`decode_pieces` a body in chunks.
 
-Prescan (HTML, 13.2.3.2): the start of the page is walked tag by tag, as bytes, so that a ``charset`` in a comment, or
-in another tag's attribute, does not count. The first ``<meta>`` that names a known encoding decides.
+Prescan (HTML, 13.2.3.2): the start of the page is scanned tag by tag, as bytes, so that a ``charset`` in a comment or
+in another tag's attribute does not count. The first ``<meta>`` that names a known encoding decides.
 
-``w3lib.encoding`` (2.5) does not do that: it raises ``LookupError`` for a page that calls its encoding ``hex``, decodes
-the bytes that browsers refuse (``iso-2022-kr``), believes a ``<meta>`` in a script, an attribute or plain text, and
-takes 1.6 to 3.5 times as long on a page that declares its encoding; 10 tests of ``test_content.py`` fail with it.
+``w3lib.encoding`` (2.5) does not do that. It raises ``LookupError`` for a page with the encoding ``hex``, decodes bytes
+that browsers refuse (``iso-2022-kr``), accepts a ``<meta>`` in a script, an attribute or plain text, and takes 1.6 to
+3.5 times as long on a page that declares its encoding. 10 tests of ``test_content.py`` fail with it.
 """
 
 from __future__ import annotations
@@ -41,11 +41,12 @@ __all__ = [
 _FIRST_BYTES = 1024  # the standard's own limit
 
 
-# When a <meta> comes later, browsers read the page again (HTML, 13.2.3.4); this looks further at once.
+# If a <meta> follows later, browsers read the page again (HTML, 13.2.3.4). This module reads further at once.
 PRESCAN_BYTES = 16 * 1024
-"""Bytes of a page in which a declaration of its encoding is looked for."""
+"""Number of bytes of a page that are searched for a declaration of its encoding."""
 
-_META = re.compile(rb"<[mM][eE][tT][aA][\t\n\f\r /]")  # starts with one byte, which is found faster than any of two
+# Starts with a fixed byte, which is found faster than a choice of two.
+_META = re.compile(rb"<[mM][eE][tT][aA][\t\n\f\r /]")
 
 _NAMED = re.compile(rb"charset", re.IGNORECASE)
 
@@ -73,9 +74,9 @@ _Attributes = dict[bytes, bytes]
 
 
 def declared_in_xml(body: bytes) -> str | None:
-    """Return the codec that an XML declaration at the very start names, or None.
+    """Return the codec named by an XML declaration at the very start; None if there is none.
 
-    A declaration in UTF-16 or UTF-32 is known by its first bytes.
+    A declaration in UTF-16 or UTF-32 is recognized by its first bytes.
     """
     if body.startswith((b"<\x00\x00\x00", b"\x00\x00\x00<")):
         return "utf-32-le" if body[0] else "utf-32-be"
@@ -90,7 +91,7 @@ def declared_in_xml(body: bytes) -> str | None:
 
 
 def declared_in_html(body: bytes) -> str | None:
-    """Return the codec that the page's first ``<meta>`` with a known encoding names, else its XML declaration's."""
+    """Return the codec of the page's first ``<meta>`` with a known encoding, or of its XML declaration."""
     meta = _META.search(body, 0, PRESCAN_BYTES)
     if meta is not None:
         for size in (_FIRST_BYTES, PRESCAN_BYTES):
@@ -107,9 +108,9 @@ def declared_in_html(body: bytes) -> str | None:
 
 
 def _walk(start: bytes, is_late: bool) -> str | None:
-    """Go from tag to tag until one decides; None if none decides, or the last tag does not end.
+    """Return the codec of the first tag that names one; None if none does, or the last tag does not end.
 
-    ``is_late`` skips scripts and other text, as the parser does that finds a late ``<meta>``; the prescan does not.
+    ``is_late`` skips scripts and other text, like the parser that finds a late ``<meta>``, but unlike the prescan.
     """
     at = start.find(b"<")
     while at >= 0:
@@ -139,14 +140,14 @@ def _walk(start: bytes, is_late: bool) -> str | None:
     return None
 
 
-# The pages of a site start alike up to their first charset.
+# Cached, because the pages of a site are equal up to their first charset.
 _walk_to = lru_cache(maxsize=256)(_walk)
 
 
 def _attributes(start: bytes, at: int) -> tuple[_Attributes, int]:
-    """Read the attributes from ``at`` on; return them, the first of each name, and where they end.
+    """Return the attributes that start at ``at``, the first of each name, and their end.
 
-    That is the end of ``start`` if one of them does not end before.
+    The end is the end of ``start`` if one of them is incomplete.
     """
     attributes: _Attributes = {}
     while name := _NAME.match(start, at):
@@ -160,7 +161,7 @@ def _attributes(start: bytes, at: int) -> tuple[_Attributes, int]:
 
 
 def _meta_codec(attributes: _Attributes) -> str | None:
-    """Return the codec of one ``<meta>``: of its ``charset``, or its ``content`` if ``http-equiv`` is content-type."""
+    """Return the codec of a ``<meta>``, from ``charset``, or from ``content`` if ``http-equiv`` is content-type."""
     if (label := attributes.get(b"charset")) is not None:
         return _as_read(label)
     if attributes.get(b"http-equiv", b"").lower() != b"content-type":
@@ -170,7 +171,7 @@ def _meta_codec(attributes: _Attributes) -> str | None:
 
 
 def _as_read(label: bytes) -> str | None:
-    """Return the codec for a label that could be read as ASCII, so that it can't be UTF-16 whatever it says."""
+    """Return the codec for a label that was readable as ASCII, so that UTF-16 must be wrong."""
     codec = codec_of(label.decode("latin-1"))
     if codec in {"utf-16-le", "utf-16-be"}:
         return "utf-8"
@@ -182,24 +183,24 @@ _PARAMETER = re.compile(r';\s*([^\s;=]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^;,"\s]*
 _SNIFF_BYTES = 1024
 
 UNTOLD_TYPES = frozenset({"", "application/octet-stream", "binary/octet-stream", "application/x-unknown", "*/*"})
-"""Types that tell nothing of the content, which is looked at then."""
+"""Types that don't describe the content, so that the body is checked."""
 
 _BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_BE, "utf-16-be"), (codecs.BOM_UTF16_LE, "utf-16-le"))
 
-_UTF_32_BOMS = ((codecs.BOM_UTF32_BE, "utf-32-be"), (codecs.BOM_UTF32_LE, "utf-32-le"))  # XML 1.0, F.1; of no page
+_UTF_32_BOMS = ((codecs.BOM_UTF32_BE, "utf-32-be"), (codecs.BOM_UTF32_LE, "utf-32-le"))  # XML 1.0, F.1; not for HTML
 
 _WIDE = frozenset({"utf-16-be", "utf-16-le"})
 
 _WIDE_XML = re.compile(rb"(?:[\t\n\r ]\0)*+<\0[^\0]\0|((?:\0[\t\n\r ])*+\0<\0[^\0])")
-"""The start of XML in UTF-16, which no other encoding has (XML 1.0, F.1); the group is in big-endian order."""
+"""The start of XML in UTF-16, which is unique to it (XML 1.0, F.1). The group matches big-endian order."""
 
 
 class ContentType(NamedTuple):
-    """A ``Content-Type`` field (RFC 9110, 8.3).
+    """A ``Content-Type`` header (RFC 9110, 8.3).
 
     Attributes:
-        essence: The type, as ``text/html``, in lower case; empty if there is none.
-        codec: The codec of its charset; None if it names none that browsers know.
+        essence: The type, such as ``text/html``, in lower case; "" if there is none.
+        codec: The codec of its charset; None if it names none, or one that browsers don't know.
     """
 
     essence: str
@@ -210,7 +211,7 @@ class BodyText(NamedTuple):
     """A body as text.
 
     Attributes:
-        text: The text; bytes that could not be decoded are U+FFFD.
+        text: The text, with U+FFFD for bytes that could not be decoded.
         encoding: The codec used.
     """
 
@@ -218,9 +219,9 @@ class BodyText(NamedTuple):
     encoding: str
 
 
-@lru_cache(maxsize=256)  # a site has three or four of them
+@lru_cache(maxsize=256)  # a site uses three or four of them
 def parse_content_type(value: str) -> ContentType:
-    """Read a ``Content-Type`` field. Never raises."""
+    """Parse a ``Content-Type`` header. Never raises."""
     essence = value.partition(";")[0].partition(",")[0].strip().lower()
     for name, quoted, token in _PARAMETER.findall(value):
         if name.lower() == "charset":
@@ -229,9 +230,9 @@ def parse_content_type(value: str) -> ContentType:
 
 
 def selector_type(content_type: str | None, body: bytes) -> SelectorType:
-    """Return the way to parse a page: by its ``Content-Type``, or by its first bytes if that tells nothing.
+    """Return how to parse a page, decided by its ``Content-Type``, or by its first bytes if that is missing or generic.
 
-    XHTML is parsed as HTML: most of what is sent so is not well-formed.
+    XHTML is parsed as HTML, because most XHTML pages are not well-formed.
     """
     essence = parse_content_type(content_type or "").essence
     if essence in UNTOLD_TYPES:
@@ -249,15 +250,15 @@ def _windows_1252(body: bytes) -> str:
 
 
 def told_encoding(body: bytes, content_type: str | None, *, is_xml: bool = False) -> tuple[str | None, int]:
-    """Return the codec that a body is told to be in (None: by nothing), and the bytes of its byte order mark.
+    """Return the declared codec of a body, or None, and the length of its byte order mark in bytes.
 
-    The mark decides, then the charset of ``content_type``, then the body's own declaration.
+    The byte order mark takes precedence, then the charset of ``content_type``, then the body's own declaration.
 
     Args:
         body: The body, or its first :data:`PRESCAN_BYTES`.
-        content_type: The ``Content-Type`` field.
-        is_xml: The body is XML, whatever its type. The first bytes of XML tell UTF-16 and its byte order, whatever is
-            declared: .NET writes UTF-8 with such declarations.
+        content_type: The ``Content-Type`` header.
+        is_xml: Whether the body is XML, even if its type is different. The first bytes of XML decide whether it is
+            UTF-16, and its byte order, because .NET declares UTF-16 in UTF-8 files.
     """
     kind = parse_content_type(content_type or "")
     is_xml = is_xml or _is_xml(kind.essence)
@@ -268,7 +269,7 @@ def told_encoding(body: bytes, content_type: str | None, *, is_xml: bool = False
         return "utf-16-be" if wide[1] else "utf-16-le", 0
     if kind.codec is not None and not (is_xml and kind.codec in _WIDE and b"\0" not in body[:2]):
         return kind.codec, 0
-    if is_xml:  # white space before the declaration is an error, but not a reason to read other characters
+    if is_xml:  # white space before the declaration is an error, but is ignored
         return declared_in_xml(body.lstrip(b"\t\n\v\f\r ")), 0
     if kind.essence in UNTOLD_TYPES or kind.essence == "text/html" or "xhtml" in kind.essence:
         return declared_in_html(body), 0
@@ -280,9 +281,10 @@ def _is_xml(essence: str) -> bool:
 
 
 def decode_body(body: bytes, content_type: str | None, guess: Callable[[bytes], str] = _windows_1252) -> BodyText:
-    """Return ``body`` as text, decoded as browsers do (HTML, 13.2.3.2; Encoding, 6). Never raises.
+    """Return ``body`` as text, decoded with the rules of browsers (HTML, 13.2.3.2; Encoding, 6). Never raises.
 
-    :func:`told_encoding` decides, then UTF-8 if the body is valid UTF-8, then what ``guess`` says: windows-1252.
+    The result of :func:`told_encoding` takes precedence, then UTF-8 if the body is valid UTF-8, then the result of
+    ``guess`` (default: windows-1252).
     """
     told, mark = told_encoding(body, content_type)
     if told is not None:
@@ -295,14 +297,14 @@ def decode_body(body: bytes, content_type: str | None, guess: Callable[[bytes], 
 
 
 def decode_pieces(pieces: Iterable[bytes], content_type: str | None, *, is_xml: bool = False) -> Iterator[str]:
-    """Yield the text of a body that comes in pieces, decoded as :func:`decode_body` does. Never raises.
+    """Yield the text of a body in chunks, decoded like :func:`decode_body`. Never raises.
 
-    If nothing names the encoding, the first piece with a byte that is not ASCII decides: a later one may not be read.
+    If no encoding is declared, the first chunk with a non-ASCII byte decides, because later chunks may not be read.
 
     Args:
-        pieces: The body.
-        content_type: The ``Content-Type`` field.
-        is_xml: The body is XML, whatever its type.
+        pieces: The chunks of the body.
+        content_type: The ``Content-Type`` header.
+        is_xml: Whether the body is XML, even if its type is different.
     """
     source = iter(pieces)
     start = b""
@@ -325,7 +327,7 @@ def decode_pieces(pieces: Iterable[bytes], content_type: str | None, *, is_xml: 
 
 
 def _told_by(piece: bytes, *, is_last: bool) -> str:
-    """Return UTF-8 if a piece of a body may be that, else windows-1252."""
+    """Return UTF-8 if a chunk of a body may be UTF-8, else windows-1252."""
     try:
         codecs.utf_8_decode(piece, "strict", is_last)
     except UnicodeDecodeError:
@@ -337,10 +339,10 @@ _NOT_ASCII = re.compile(r"[^\x00-\x7f]+")
 
 
 def with_legacy_query(url: str, encoding: str) -> str:
-    """Return a link with its query percent-encoded in the page's ``encoding``, as browsers do (WHATWG URL, 4.4).
+    """Return a link with its query percent-encoded in the page's ``encoding``, like browsers (WHATWG URL, 4.4).
 
-    UTF-8 and UTF-16 pages send UTF-8, which is what parsing the URL does anyway. A character that the encoding lacks is
-    sent as ``&#...;``, percent-encoded.
+    UTF-8 and UTF-16 pages send UTF-8, which is also the default when the URL is parsed. A character that the encoding
+    lacks is sent as ``&#...;``, percent-encoded.
     """
     if output_codec(encoding) == "utf-8":
         return url

@@ -1,6 +1,6 @@
-"""A curl command, as a browser's developer tools copy it, read as the arguments of a request.
+"""Parsing of a curl command, as copied from a browser's developer tools, to the arguments of a request.
 
-Imported by the request alone, when it is needed: few programs do, and it brings argparse.
+Only the request imports this module, when it is needed, because it imports argparse and few programs use it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["options_of_curl"]
 _ANSI_C = re.compile(r"\$'((?:[^'\\]|\\.)*)'", re.S)
 _SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.\-]*://")
 _FLAGS = (
-    ("--compressed",),  # what trawl does anyway
+    ("--compressed",),  # trawl always does this
     ("-s", "--silent"),
     ("-S", "--show-error"),
     ("-v", "--verbose"),
@@ -31,18 +31,18 @@ _FLAGS = (
     ("--http1.1",),
     ("--http2",),
 )
-"""Options that are ignored without a warning: they do not change the request."""
+"""Options that are ignored without a warning, because they do not change the request."""
 
 
 def options_of_curl(command: str, *, ignore_unknown_options: bool = True) -> dict[str, Any]:
     """Return a curl command as the arguments of a request: ``url``, ``method``, ``headers``, ...
 
     Args:
-        command: As ``Copy as cURL`` gives it, for a POSIX shell; it begins with ``curl``.
-        ignore_unknown_options: Warn of unknown options instead of refusing them.
+        command: The command from ``Copy as cURL``, for a POSIX shell. It starts with ``curl``.
+        ignore_unknown_options: Whether to warn about unknown options instead of raising an error.
 
     Raises:
-        ValueError: It is not a curl command, or has an unknown option that may not be ignored.
+        ValueError: If it is not a curl command, or has an unknown option that must not be ignored.
     """
     words = shlex.split(_ANSI_C.sub(_plain, command.replace("\\\n", " ").replace("\\\r\n", " ")))
     if words[:1] != ["curl"]:
@@ -132,7 +132,7 @@ def _headers(given: argparse.Namespace) -> list[tuple[str, str]]:
 
 
 def _named(texts: Iterable[str]) -> Iterable[tuple[str, str]]:
-    """Yield headers as curl reads them: ``Name: value``; ``Name;`` is an empty header, ``Name:`` none."""
+    """Yield headers by curl's rules: ``Name: value`` is a header, ``Name;`` an empty one, and ``Name:`` none."""
     for text in texts:
         name, colon, value = text.partition(":")
         if colon and value.strip():
@@ -142,7 +142,7 @@ def _named(texts: Iterable[str]) -> Iterable[tuple[str, str]]:
 
 
 def _cookies(given: argparse.Namespace) -> dict[str, str]:
-    """Return the cookies of ``-b`` and of ``Cookie`` headers; a file of cookies is not read."""
+    """Return the cookies of ``-b`` and of ``Cookie`` headers. Cookie files are not read."""
     texts = [value for name, value in _named(given.headers) if name.lower() == "cookie"]
     pairs = [pair.partition("=") for text in [*texts, *given.cookies] for pair in text.split(";") if "=" in pair]
     return {name.strip(): value.strip() for name, _, value in pairs}

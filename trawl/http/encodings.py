@@ -1,14 +1,15 @@
-"""Encodings of pages: their labels, decoding and encoding, as in the WHATWG Encoding Standard.
+"""Encodings of pages: labels, decoding and encoding, as in the WHATWG Encoding Standard.
 
-Python's codecs are fast, but 674 byte sequences differ: the euro sign of gbk, row 13 of EUC-JP, Big5-HKSCS and others.
-So a codec decodes a body in which it finds no error, and a regular expression replaces the characters that the standard
-assigns otherwise. Any other body is split into sequences as the standard splits it, and each is decoded alone.
+Python's codecs are fast, but decode 674 byte sequences differently: the euro sign of gbk, row 13 of EUC-JP, Big5-HKSCS
+and others. So if the codec finds no error in a body, its result is used, and a regular expression replaces the
+characters that the standard assigns differently. Any other body is split into sequences like in the standard, and each
+is decoded separately.
 
-Labels (4.2): only the names in the standard's table count. The many other names of Python's codecs (``hex``,
-``utf-7``, ``idna``, ...) do not. Browsers read some labels as a superset (``iso-8859-1`` as windows-1252, ``gb2312`` as
-GBK), and so does the table here. GBK is decoded as gb18030 and has its own encoder (10.1).
+Labels (4.2): only the names in the standard's table count. The many other names of Python's codecs (``hex``, ``utf-7``,
+``idna``, ...) do not. Browsers treat some labels as a superset (``iso-8859-1`` as windows-1252, ``gb2312`` as GBK), and
+so does this table. GBK is decoded as gb18030 and has its own encoder (10.1).
 
-``webencodings`` 0.6 maps labels to Python's codecs and has none of the corrections; no other package decodes by the
+``webencodings`` 0.6 maps labels to Python's codecs without these corrections. No other package decodes with the
 standard's indexes.
 """
 
@@ -23,10 +24,10 @@ from types import MappingProxyType
 __all__ = ["REPLACEMENT", "USER_DEFINED", "Decoder", "codec_of", "decode", "decoding_codec", "encode", "output_codec"]
 
 REPLACEMENT = "replacement"
-"""Stands for the encodings that browsers refuse to decode, as they have been used to hide scripts (Encoding, 14.1)."""
+"""Represents the encodings that browsers refuse to decode, because they were used to hide scripts (Encoding, 14.1)."""
 
 USER_DEFINED = "x-user-defined"
-"""Bytes above 0x7F are private characters (Encoding, 14.5); Python has no codec for it."""
+"""In this encoding, bytes above 0x7F are private characters (Encoding, 14.5). Python has no codec for it."""
 
 _LABELS_OF_CODEC = {
     "utf-8": "unicode-1-1-utf-8 unicode11utf8 unicode20utf8 utf-8 utf8 x-unicode20utf8",
@@ -96,7 +97,7 @@ _CODECS = frozenset(_LABELS_OF_CODEC)
 
 
 def codec_of(label: str) -> str | None:
-    """Return the codec for a page's name of its encoding, in any case; None for an unknown name."""
+    """Return the codec for a case-insensitive label of an encoding; None for an unknown label."""
     return _CODEC_OF_LABEL.get(label.strip("\t\n\f\r ").lower())
 
 
@@ -106,7 +107,7 @@ _BYTES = range(256)
 
 _ASCII_END = 0x80
 
-_BIG5_RUNS = (  # index Big5 where Python's codec has nothing: a pointer, and the characters from there on
+_BIG5_RUNS = (  # index Big5 where Python's codec has gaps: a pointer, and the characters that start there
     "1000㡵𡵓𣚞𦀡㻬𥣞㫵竼龗𤅡𨤍𣇪𠪊𣉞䌊蒄龖鐯䤰蘓墖靊鈘秐稲晠権袝瑌篅枂稬剏遆㓦珄𥶹瓆鿇垳䤯呌䄱𣚎堘穲𧭥讏䚮𦺈"
     "䆁𥶙箮𢒼鿈𢓁𢓉𢓌鿉蔄𣖻䂴鿊䓡𪷿拁灮鿋 2082箸 2088簆 2103糎 2114緒 2123縝 2148者 2151耨 2221菁 2239蒨 "
     "2244萏 2303覦覩 2354起 2400都 2413銹 2477靜 2498響 2605鼖 2673蔃 2746兙兛兝兞 2771鍮 2780瑹 2990浧 "
@@ -121,7 +122,7 @@ _BIG5_TRAILS = (*range(0x40, 0x7F), *range(0xA1, 0xFF))
 
 
 def _big5_more() -> dict[bytes, str]:
-    """Return the characters of Big5 (Encoding, 12.1.1) that Python lacks."""
+    """Return the characters of Big5 (Encoding, 12.1.1) that Python's codec lacks."""
     width = len(_BIG5_TRAILS)
     return {
         bytes((0x81 + at // width, _BIG5_TRAILS[at % width])): char
@@ -130,7 +131,7 @@ def _big5_more() -> dict[bytes, str]:
     }
 
 
-_MORE: dict[str, dict[bytes, str]] = {  # sequences that Python lacks, or reads as a character that it has twice
+_MORE: dict[str, dict[bytes, str]] = {  # sequences that Python's codecs lack, or decode like another sequence
     "big5hkscs": {**_big5_more(), b"\xa2A": "\u2215", b"\xa2B": "\ufe68"},
     "euc_jp": {b"\x8f\xa2\xb7": "\uff5e"},
     "gb18030": {b"\x80": "\u20ac"},
@@ -140,8 +141,8 @@ _TWICE = {"big5hkscs": re.compile(rb"\xa2[AB]"), "euc_jp": re.compile(rb"\x8f\xa
 
 _REST = rb"|[\x00-\x7f]+|[\x80-\xff]"
 
-# A sequence ends where the standard's decoders end it, right or wrong. If the last byte of a wrong one is ASCII, it is
-# read again, which gives the same character whether it is a part of the sequence or not.
+# A valid or invalid sequence ends where it ends in the standard's decoders. If the last byte of an invalid one is
+# ASCII, it is decoded again, which returns the same character whether it is a part of the sequence or not.
 _SEQUENCE = {
     "big5hkscs": re.compile(rb"[\x81-\xfe][\x00-\xff]" + _REST),
     "cp932": re.compile(rb"[\x81-\x9f\xe0-\xfc][\x00-\xff]" + _REST),
@@ -154,7 +155,7 @@ _SEQUENCE = {
 
 
 class _Sequences(dict[bytes, str]):
-    """The text of each sequence. Sequences of at most two bytes are kept."""
+    """The decoded string of each sequence. Caches sequences of at most two bytes."""
 
     def __init__(self, codec: str) -> None:
         self._codec = codec
@@ -180,7 +181,7 @@ _sequences = lru_cache(maxsize=8)(_Sequences)
 
 
 def _row_of_euc_jp(pair: bytes) -> str | None:
-    """Return a character of index jis0208, which EUC-JP and Shift_JIS share (Encoding, 13.1.1 and 13.3.1)."""
+    """Return a character of the index jis0208, which EUC-JP and Shift_JIS share (Encoding, 13.1.1 and 13.3.1)."""
     if len(pair) != len(b"\xad\xa1") or min(pair) < 0xA1 or max(pair) > 0xFE:
         return None
     row, cell = divmod((pair[0] - 0xA1) * 94 + pair[1] - 0xA1, 188)
@@ -191,7 +192,7 @@ def _row_of_euc_jp(pair: bytes) -> str | None:
         return None
 
 
-_FIXES = {  # characters of Python's codecs, and the standard's characters
+_FIXES = {  # characters of Python's codecs, and of the standard
     "big5hkscs": (
         "\u2022\uff64\u203e\u223c\u2641\u2609\u00a5\u00a2\u00a3",
         "\u2027\ufe51\u00af\uff5e\u2295\u2299\uffe5\uffe0\uffe1",
@@ -219,7 +220,7 @@ def _fixed(text: str, codec: str) -> str:
 
 
 def decoding_codec(codec: str) -> str:
-    """Return the codec whose decoder an encoding uses: gb18030 for GBK, else its own (Encoding, 10.1.1)."""
+    """Return the codec for decoding an encoding: gb18030 for GBK, otherwise its own (Encoding, 10.1.1)."""
     return "gb18030" if codec == "gbk" else codec
 
 
@@ -229,7 +230,7 @@ _ISO_2022_JP = "iso2022_jp_ext"
 
 
 def decode(body: bytes, codec: str) -> str:
-    """Return ``body`` decoded with one of the codecs of :func:`codec_of`; wrong sequences are U+FFFD. Never raises."""
+    """Return ``body`` decoded with a codec of :func:`codec_of`, with U+FFFD for invalid sequences. Never raises."""
     if codec in _UNICODE:
         return body.decode(codec, "replace")
     codec = decoding_codec(codec)
@@ -242,7 +243,7 @@ def decode(body: bytes, codec: str) -> str:
     return codecs.charmap_decode(body, "strict", _characters(codec))[0]
 
 
-_PART_BYTES = 65_536  # split into sequences at a time
+_PART_BYTES = 65_536  # bytes that are split into sequences at a time
 
 
 def _multibyte(body: bytes, codec: str) -> str:
@@ -272,7 +273,7 @@ _C1_END = 0xA0
 
 @lru_cache(maxsize=32)
 def _characters(codec: str) -> str:
-    """Return the 256 characters of an encoding of single bytes (Encoding, 9).
+    """Return the 256 characters of a single-byte encoding (Encoding, 9).
 
     Bytes that Python's Windows code pages lack are C1 controls.
     """
@@ -306,11 +307,12 @@ def _iso_2022_jp_characters(mode: str) -> str:
 
 
 class _Iso2022Jp:
-    """The decoder of ISO-2022-JP (Encoding, 13.2.1), whose escape sequences change what later bytes mean."""
+    """The decoder of ISO-2022-JP (Encoding, 13.2.1), whose escape sequences change the meaning of later bytes."""
 
     def __init__(self) -> None:
         self._mode = "ascii"
-        self._has_escaped = False  # the last thing was an escape sequence: a second one at once is an error
+        # The last token was an escape sequence, and a second one directly after it is an error.
+        self._has_escaped = False
         self._lead = b""
         self._held = b""  # the start of an escape sequence or of a pair
 
@@ -342,7 +344,7 @@ class _Iso2022Jp:
         if self._mode != "pairs":
             return codecs.charmap_decode(part, "strict", _iso_2022_jp_characters(self._mode))[0]
         runs: list[bytes] = _RUNS.findall(part)
-        self._lead = runs[-1] if runs[-1] in _LEADS else b""  # its second byte is missing
+        self._lead = runs[-1] if runs[-1] in _LEADS else b""  # a first byte without its second
         return "".join(
             _BAD if len(run) < 2 or run[1] not in _PAIRED else decode(run.translate(_AS_EUC), "euc_jp") for run in runs
         )
@@ -356,10 +358,10 @@ _APART = b" \n\r\t"
 
 
 class Decoder:
-    """Decodes a body that comes in pieces: :func:`decode` gives the same text for the whole."""
+    """Decodes a body in chunks, with the same result as :func:`decode` for the whole body."""
 
     def __init__(self, codec: str) -> None:
-        """Decode with one of the codecs of :func:`codec_of`."""
+        """Decode with a codec of :func:`codec_of`."""
         self._codec = decoding_codec(codec)
         self._held = b""
         self._is_replaced = False
@@ -367,7 +369,7 @@ class Decoder:
         self._unicode = codecs.getincrementaldecoder(codec)("replace") if codec in _UNICODE else None
 
     def decode(self, piece: bytes, *, final: bool = False) -> str:
-        """Return the text of the next piece; ``final`` ends the body. Never raises."""
+        """Return the decoded string of the next chunk. ``final`` ends the body. Never raises."""
         if self._unicode is not None:
             return self._unicode.decode(piece, final)
         if self._codec == REPLACEMENT:
@@ -377,7 +379,7 @@ class Decoder:
             return self._escaped.decode(piece, final=final)
         if self._codec not in _SEQUENCE:
             return decode(piece, self._codec)
-        # White space is never part of a sequence, so that the text up to it does not depend on later bytes.
+        # White space is never part of a sequence, so the string before it does not depend on later bytes.
         body = self._held + piece
         end = len(body) if final else max(body.rfind(space) for space in _APART) + 1
         text, self._held = decode(body[:end], self._codec), body[end:]
@@ -394,12 +396,12 @@ _HALF_WIDTH = range(0xFF61, 0xFFA0)
 
 
 def output_codec(codec: str) -> str:
-    """Return the codec in which a page sends URLs and forms: UTF-8 for UTF-16 and others (Encoding, 4.3)."""
+    """Return the codec for sending a page's URLs and forms: UTF-8 for UTF-16 and others (Encoding, 4.3)."""
     return "utf-8" if codec in _UNICODE or codec in {REPLACEMENT, USER_DEFINED} else codec
 
 
 def encode(text: str, codec: str) -> bytes:
-    """Return ``text`` in one of the codecs of :func:`codec_of`, as browsers send it in URLs and forms.
+    """Return ``text`` encoded with a codec of :func:`codec_of`, as browsers send it in URLs and forms.
 
     A character that the encoding lacks is sent as ``&#...;`` (Encoding, 7: error mode "html"). Pages in UTF-16,
     ``replacement`` and ``x-user-defined`` send UTF-8. Other codecs of Python are allowed.
@@ -417,12 +419,12 @@ def encode(text: str, codec: str) -> bytes:
 _PRIVATE_OF_GBK = (
     "\ue78d\ue78e\ue78f\ue790\ue791\ue792\ue793\ue794\ue795\ue796\ue81e\ue826\ue82b\ue82c\ue832\ue843\ue854\ue864"
 )
-"""Private characters that are sent as the pairs of their successors in GB 18030-2022 (Encoding, 10.2.2)."""
+"""Private characters that are sent as the byte pairs of their successors in GB 18030-2022 (Encoding, 10.2.2)."""
 
 
 @lru_cache(maxsize=8)
 def _bytes_of(codec: str) -> dict[str, bytes]:
-    """Return the bytes of each character: the first in the index, without the ranges that encoders leave out."""
+    """Return the bytes of each character: its first entry in the index, without the ranges that encoders exclude."""
     if codec == "gbk":
         found = {char: pair for char, pair in _bytes_of("gb18030").items() if len(pair) != len(b"\x81\x35\xf4\x37")}
         return found | {char: char.encode("gb18030") for char in _PRIVATE_OF_GBK} | {"\u20ac": b"\x80"}
@@ -446,7 +448,7 @@ def _bytes_of(codec: str) -> dict[str, bytes]:
 
 def _is_encoded(pair: bytes, codec: str) -> bool:
     lead, trail = pair
-    if codec == "cp932":  # without NEC's copies of IBM's characters, and without the private ones
+    if codec == "cp932":  # without NEC's duplicates of IBM's characters, and without private characters
         return trail != 0x7F and not 0xA0 <= lead <= 0xDF and lead not in {0xED, 0xEE} and not 0xF0 <= lead <= 0xF9
     return not (codec == "big5hkscs" and lead < 0xA1) and not (codec == "euc_jp" and trail < 0xA1)
 

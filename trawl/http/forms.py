@@ -1,10 +1,10 @@
-"""Requests that send a form: of names and values, or of a form that stands on a page.
+"""Requests that send a form, given by names and values or by a form on a page.
 
-The form on a page is read as browsers do (HTML, 4.10.21.4: constructing the entry list). ``form2request`` 0.2 does not:
-it sends disabled controls and buttons, leaves out controls that name the form by ``form=``, encodes in UTF-8 whatever
-the page's encoding, does not resolve an IDN, and takes 1.7 s for 4,000 selects inside each other.
+The form on a page is read with the rules of browsers (HTML, 4.10.21.4: constructing the entry list). ``form2request``
+0.2 does not do that. It sends disabled controls and buttons, leaves out controls that name the form with ``form=``,
+always encodes in UTF-8, does not convert an IDN, and takes 1.7 s for 4,000 nested selects.
 
-Imported by the face of its package alone.
+Only the package's ``__init__`` imports this module.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ class _NoFile(str):
 def _find_form(
     page: Response, name: str | None, id: str | None, number: int, xpath: str | None, css: str | None
 ) -> Element:
-    """Return a form of the page: by ``name``, else ``id``, else the one that a query finds or stands in, else the n-th.
+    """Return a form of the page, by ``name``, else ``id``, else by a query for it or an element in it, else by number.
 
-    As in Scrapy, a name or an id that no form has leads on to the next way.
+    As in Scrapy, a name or an id that no form has is ignored.
 
     Raises:
-        ValueError: There is no form on the page, or none at the query.
-        IndexError: The page has fewer forms.
+        ValueError: If there is no form on the page, or none for the query.
+        IndexError: If the page has fewer forms.
     """
     forms = _elements(page.selector, "//form")
     if not forms:
@@ -82,7 +82,7 @@ def _find_form(
 def _entries_of(form: Element) -> Iterator[tuple[str, str]]:
     """Yield the names and values of the form, in the order of the page, without its buttons.
 
-    Controls that are disabled, unchecked or nameless are left out. No file is chosen.
+    Disabled, unchecked or nameless controls are left out. No file is chosen.
     """
     for each in _controls(form):
         control = each.element
@@ -92,7 +92,8 @@ def _entries_of(form: Element) -> Iterator[tuple[str, str]]:
         if control.tag == "select":
             yield from ((name, value) for value in _selected(each))
         elif control.tag == "textarea":
-            yield name, _text(control).removeprefix("\r").removeprefix("\n")  # the first line end is not in it
+            # A leading line break is not part of the value.
+            yield name, _text(control).removeprefix("\r").removeprefix("\n")
         elif control.tag == "input":
             kind = _type_of(control)
             if kind == "file":
@@ -104,12 +105,12 @@ def _entries_of(form: Element) -> Iterator[tuple[str, str]]:
 
 
 def _clicked(form: Element, wanted: Mapping[str, str | int] | None) -> Element | None:
-    """Return the button that is clicked: the one with the ``wanted`` attributes, else the first; None without buttons.
+    """Return the button to click: the button with the ``wanted`` attributes, or the first; None without buttons.
 
-    ``{"nr": n}`` is the n-th control of the form, from 0.
+    ``{"nr": n}`` is the n-th control of the form, starting at 0.
 
     Raises:
-        ValueError: No element, or several, have the wanted attributes.
+        ValueError: If no element or several elements have the wanted attributes.
     """
     buttons = [control for control in _controls(form) if _is_button(control.element)]
     if wanted is None:
@@ -131,13 +132,13 @@ def _clicked(form: Element, wanted: Mapping[str, str | int] | None) -> Element |
 
 
 def _written(form: Element, button: Element | None, name: str) -> str:
-    """Return the ``action``, ``method`` or ``enctype`` of a form, which a clicked button may override; "" for none."""
+    """Return the ``action``, ``method`` or ``enctype`` of a form, which the button may override; "" if missing."""
     overriding = button.get(f"form{name}") if button is not None and _is_button(button) else None
     return (form.get(name, "") if overriding is None else overriding).strip()
 
 
 def _of_button(button: Element) -> list[tuple[str, str]]:
-    """Return what a clicked button adds: its value, or the place of the click on an image."""
+    """Return the fields that a clicked button adds: its value, or the position of the click on an image."""
     name = button.get("name") or ""
     if button.tag == "input" and _type_of(button) == "image":
         prefix = f"{name}." if name else ""
@@ -146,7 +147,7 @@ def _of_button(button: Element) -> list[tuple[str, str]]:
 
 
 def _encoding_of(form: Element, page: Response) -> str:
-    """Return the codec in which a form is sent. Its ``accept-charset`` precedes the page (HTML, 4.10.21.5)."""
+    """Return the codec for sending a form. Its ``accept-charset`` takes precedence over the page (HTML, 4.10.21.5)."""
     named = (codec_of(label) for label in form.get("accept-charset", "").split())
     return next((output_codec(codec) for codec in named if codec is not None), page.output_encoding)
 
@@ -161,8 +162,8 @@ class _Control:
 
     Attributes:
         element: The element.
-        is_disabled: It, or a fieldset around it, is disabled.
-        options: The options of a select, without those of a select inside it.
+        is_disabled: Whether it, or a fieldset around it, is disabled.
+        options: The options of a select, without the options of nested selects.
     """
 
     element: Element
@@ -171,9 +172,9 @@ class _Control:
 
 
 def _controls(form: Element) -> list[_Control]:
-    """Return the controls of the form: those inside it that name no other, and those elsewhere that name it.
+    """Return the controls of the form, which are inside it and name no other form, or elsewhere and name this form.
 
-    One walk over the page: looking at the ancestors of each control would take time by their depth.
+    Traverses the page once. Checking the ancestors of each control would take time proportional to its depth.
     """
     own = form.get("id")
     top = next(reversed([form, *form.iterancestors()]))
@@ -215,7 +216,7 @@ def _type_of(control: Element) -> str:
 
 
 def _selected(select: _Control) -> list[str]:
-    """Return the values of a select: the selected options, or the first one if one is required (HTML, 4.10.7)."""
+    """Return the values of a select: its selected options, or the first if one is required (HTML, 4.10.7)."""
     options = [option for option in select.options if option.get("disabled") is None]
     chosen = [option for option in options if option.get("selected") is not None]
     if select.element.get("multiple") is None:
@@ -241,9 +242,11 @@ FormData = (
 
 
 class FormRequest(Request):
-    """A request with fields, as a browser sends an HTML form: Scrapy's name for :meth:`Request.form`, and more.
+    """A request with fields, as a browser sends an HTML form.
 
-    Line ends in the values are sent as they are, as in Scrapy; those of :meth:`Request.form` as CR LF.
+    Scrapy's name for :meth:`Request.form`, with more features.
+
+    Line breaks in values are sent unchanged, as in Scrapy, while :meth:`Request.form` sends them as CR LF.
 
     >>> trawl.FormRequest("http://a.example/login", formdata={"user": "anna"}).body
     b'user=anna'
@@ -261,20 +264,20 @@ class FormRequest(Request):
         enctype: str = _FORM,
         **options: Unpack[FormOptions],
     ) -> None:
-        """Make a request that sends ``formdata``.
+        """Create a request that sends ``formdata``.
 
         Args:
             url: The form's action.
-            callback: Gets the response.
-            formdata: Names and values; a value may be a list of values, None leaves a field out. With it the default
-                method is POST; with GET it replaces the URL's query.
-            encoding: The encoding of the fields that are not bytes, and of the URL's query.
-            enctype: The form of the body: ``application/x-www-form-urlencoded``, which any other name means too,
-                ``multipart/form-data`` or ``text/plain``. In these two, line ends are CR LF.
+            callback: Receives the response.
+            formdata: Names and values. A value may be a list of values, and None leaves a field out. With ``formdata``,
+                the default method is POST. With GET it replaces the URL's query.
+            encoding: The encoding of fields that are not bytes, and of the URL's query.
+            enctype: The format of the body: ``multipart/form-data``, ``text/plain``, or
+                ``application/x-www-form-urlencoded`` for all other names. In the first two, line breaks are CR LF.
             options: Keyword arguments of :class:`Request`.
 
         Raises:
-            ValueError: As :class:`Request`; or ``formdata`` is neither a mapping nor pairs.
+            ValueError: As in :class:`Request`, or if ``formdata`` is neither a mapping nor pairs.
         """
         if not formdata:
             super().__init__(url, callback, encoding=encoding, **options)
@@ -288,14 +291,14 @@ class FormRequest(Request):
             body, kind = _as_body(fields, enctype.lower())
             self.body: bytes = body
             if kind.startswith(_MULTIPART):
-                self.headers["Content-Type"] = kind  # with the boundary of this body
+                self.headers["Content-Type"] = kind  # includes the boundary of this body
             else:
                 self.headers.setdefault("Content-Type", kind)
         else:
             self.url: str = f"{self.url.partition('#')[0].partition('?')[0]}?{encode_form(fields)}"
 
     def replace(self, **changes: Any) -> Any:
-        """Return a request like this one but for ``changes``, ``formdata`` too; see :meth:`trawl.Request.replace`."""
+        """Return a copy of this request with ``changes``, even of ``formdata``; see :meth:`trawl.Request.replace`."""
         if "formdata" in changes and changes.get("cls") is None:
             changes["cls"] = type(self)
             changes.setdefault("enctype", parse_content_type(self.headers.get("content-type", "")).essence)
@@ -315,28 +318,28 @@ class FormRequest(Request):
         formcss: str | None = None,
         **options: Any,
     ) -> Self:
-        """Make the request that a browser would send for a form on a page, hidden fields and all.
+        """Return the request that a browser would send for a form on a page, including hidden fields.
 
-        Its body is as the form's ``enctype`` says. Controls for files are sent without a file.
+        The form's ``enctype`` decides the format of the body. File controls are sent without a file.
 
-        The form is the one named ``formname``, else with the id ``formid``, else where a query finds it or something in
-        it, else number ``formnumber`` of the page, from 0.
+        The form is selected by its name ``formname``, else by its id ``formid``, else by a query for it or an element
+        in it, else by its number ``formnumber`` on the page, starting at 0.
 
         Args:
             response: The page.
             formname: The ``name`` of the form.
             formid: The ``id`` of the form.
             formnumber: The index of the form on the page.
-            formdata: Values that replace those in the form, or are added; None removes a field.
-            clickdata: Attributes of the button that is clicked (``{"name": "go"}``, ``{"nr": 0}``); None: the first.
-            dont_click: Send the form without any button's value.
-            formxpath: An XPath query for the form or something in it.
+            formdata: Values that replace values in the form or are added. None removes a field.
+            clickdata: Attributes of the button to click (``{"name": "go"}``, ``{"nr": 0}``); None for the first.
+            dont_click: Whether to send the form without a button's value.
+            formxpath: An XPath query for the form or an element in it.
             formcss: A CSS query for the same.
             options: Keyword arguments of :class:`Request`; ``url`` replaces the form's action.
 
         Raises:
-            ValueError: There is no such form or button, or the action makes no URL.
-            IndexError: The page has fewer forms.
+            ValueError: If there is no such form or button, or the action is not a valid URL.
+            IndexError: If the page has fewer forms.
         """
         form = _find_form(response, formname, formid, formnumber, formxpath, formcss)
         given = list(_pairs(formdata or ()))
@@ -362,7 +365,7 @@ def _pairs(formdata: FormData) -> Iterable[tuple[Any, Field | None]]:
 
 
 def _fields(formdata: FormData, encoding: str) -> Iterable[tuple[Any, Field]]:
-    """Yield the fields with their texts encoded; a character that the encoding lacks becomes ``&#...;``."""
+    """Yield the fields with encoded strings. A character that the encoding lacks becomes ``&#...;``."""
     for name, held in _pairs(formdata):
         if held is None:
             continue
@@ -375,10 +378,10 @@ def _fields(formdata: FormData, encoding: str) -> Iterable[tuple[Any, Field]]:
 
 
 def _codec_named(encoding: str) -> str:
-    """Return Python's name of an encoding.
+    """Return Python's name for an encoding.
 
     Raises:
-        ValueError: There is none.
+        ValueError: If the encoding is unknown.
     """
     try:
         return codecs.lookup(encoding).name
@@ -396,7 +399,7 @@ _BOUNDARY_DIGITS = 24
 
 
 def _as_body(fields: list[tuple[Any, Field]], enctype: str) -> tuple[bytes, str]:
-    """Return the body that sends ``fields``, and its type (HTML, 4.10.21.3)."""
+    """Return the body for ``fields``, and its content type (HTML, 4.10.21.3)."""
     if enctype not in {_MULTIPART, _TEXT}:
         return encode_form(fields).encode(), _FORM
     pairs = [(_with_crlf(name), value) for name, held in fields for value in values_of(held)]
@@ -404,7 +407,7 @@ def _as_body(fields: list[tuple[Any, Field]], enctype: str) -> tuple[bytes, str]
         return b"".join(b"%b=%b\r\n" % (name, _with_crlf(value)) for name, value in pairs), _TEXT
     parts = [_part(name, value) for name, value in pairs]
     content = b"".join(parts)
-    # The boundary follows from the content, so that equal forms have one fingerprint.
+    # Derive the boundary from the content, so that equal forms have equal fingerprints.
     boundary = b"----trawl" + sha256(content).hexdigest()[:_BOUNDARY_DIGITS].encode()
     while boundary in content:
         boundary += b"-"

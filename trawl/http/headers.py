@@ -1,4 +1,4 @@
-"""HTTP fields, found by name in any case (RFC 9110, 5)."""
+"""HTTP headers, with lookup by case-insensitive name (RFC 9110, 5)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from typing import Any, Self, TypeVar, overload
 __all__ = ["Headers", "HeadersInput", "SharedHeaders", "check_cookie", "field_bytes", "parse_date"]
 
 HeadersInput = Mapping[str, Any] | Iterable[tuple[str | bytes, Any]]
-"""Input for headers: a mapping or an iterable of pairs; a value is text, bytes, a number, a list of these, or None."""
+"""Input for headers: a mapping or an iterable of pairs.
+
+A value is a string, bytes, a number, a list of these, or None.
+"""
 
 _T = TypeVar("_T")
 
@@ -21,38 +24,42 @@ Content-Language Content-Length Content-Security-Policy Content-Type Date ETag E
 Location P3P Pragma Referrer-Policy Retry-After Server Set-Cookie Strict-Transport-Security Transfer-Encoding Vary Via
 X-Cache X-Content-Type-Options X-Frame-Options X-Powered-By X-Request-ID X-XSS-Protection
 """
-"""Names that most responses have."""
+"""Names in most responses."""
 
 _KNOWN: dict[bytes, tuple[str, str]] = {
     written.encode(): (written, name.lower()) for name in _COMMON.split() for written in (name, name.lower())
 }
-"""A name's bytes, and the name as written and as looked up: saves half the time of reading a response's fields."""
+"""The name as written and in lower case, by the name's bytes.
+
+Saves half of the time for reading a response's headers.
+"""
 
 MAX_DATE_LENGTH = 100
-"""Maximum length of a date; Python takes time by the square of a longer number."""
+"""Maximum length of a date. Python takes quadratic time for a longer number."""
 
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")  # RFC 9110, 5.6.2
-_FORBIDDEN = re.compile("[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")  # RFC 9110, 5.5, and what no text may hold
+_FORBIDDEN = re.compile("[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")  # RFC 9110, 5.5, and surrogates
 
 
 class Headers(MutableMapping[str, str]):
-    """The fields of a request or response: a mapping from name, in any case, to text.
+    """The headers of a request or response: a mapping from a case-insensitive name to a string.
 
-    A field that came several times reads as its values joined by ``", "`` (RFC 9110, 5.3); :meth:`getlist` gives them
-    one by one, which ``Set-Cookie`` needs. Names are kept as they were written first. A field set to None is not there,
-    and :meth:`setdefault` leaves it so: a request can refuse a default header.
+    The value of a repeated header is its values joined by ``", "`` (RFC 9110, 5.3). :meth:`getlist` returns them as a
+    list, which ``Set-Cookie`` needs. Names keep their first spelling. A header set to None counts as missing, and
+    :meth:`setdefault` does not change it, so that a request can disable a default header.
 
-    Text is Latin-1, the bytes of the wire one to one; a value with other characters is sent as UTF-8. A name may be
-    given as bytes; values are always text.
+    Values are decoded as Latin-1, one character per byte. A value with other characters is sent as UTF-8. A name may be
+    given as bytes, but values are always returned as strings.
 
     Raises:
-        ValueError: On making or setting, if a name is not a token or a value holds a control character (RFC 9110, 5.5).
+        ValueError: On creation or assignment, if a name is not a token or a value contains a control character (RFC
+            9110, 5.5).
     """
 
     __slots__ = ("_fields",)
 
     # lower-case name -> [name as written, value, value, ...]
-    _fields: dict[str, list[str]]  # the lists are shared by copies: they are replaced, never changed
+    _fields: dict[str, list[str]]  # copies share the lists, which are replaced and never changed
 
     def __init__(self, fields: HeadersInput | None = None) -> None:
         self._fields = {}
@@ -69,7 +76,7 @@ class Headers(MutableMapping[str, str]):
 
     @classmethod
     def from_wire(cls, fields: Iterable[tuple[bytes, bytes]]) -> Headers:
-        """Make headers of the fields that a parser read; nothing is checked."""
+        """Create headers from the fields of a parser, without checks."""
         headers = cls.__new__(cls)
         kept: dict[str, list[str]] = {}
         for raw_name, raw_value in fields:
@@ -82,7 +89,7 @@ class Headers(MutableMapping[str, str]):
         return headers
 
     def to_wire(self) -> list[tuple[bytes, bytes]]:
-        """Return all fields in order as the bytes to send."""
+        """Return all headers in order, as the bytes to send."""
         return [(name.encode("latin-1"), field_bytes(value)) for name, value in self.items_list()]
 
     def __getitem__(self, name: str) -> str:
@@ -107,7 +114,7 @@ class Headers(MutableMapping[str, str]):
         return field[1] if len(field) == 2 else ", ".join(field[1:])
 
     def getlist(self, name: str, default: Any = None) -> list[str]:
-        """Return every value of ``name``, in order; ``default``, a value or a list, if there is none."""
+        """Return all values of ``name`` in order, or ``default``, a value or a list, if there are none."""
         field = self._fields.get(name.lower())
         if field is None:
             if (text := _text_of(name)) is not name:
@@ -116,11 +123,11 @@ class Headers(MutableMapping[str, str]):
         return field[1:]
 
     def __setitem__(self, name: str, value: Any) -> None:
-        """Set ``name`` to one value, to several (a list or tuple), or to None: never sent."""
+        """Set ``name`` to one value, to several (a list or tuple), or to None, so that it is never sent."""
         self._put(name, value, is_added=False)
 
     def add(self, name: str, value: Any) -> None:
-        """Add a value to those that ``name`` has."""
+        """Add a value to ``name``."""
         self._put(name, value, is_added=True)
 
     appendlist = add
@@ -130,7 +137,7 @@ class Headers(MutableMapping[str, str]):
         self[name] = list(values)
 
     def setdefault(self, name: str, default: Any = None) -> Any:
-        """Set ``name`` unless it is set, or set to None; return its value then (None if it has none)."""
+        """Set ``name`` unless it is set, or set to None, and return its value (None if it has none)."""
         if _text_of(name).lower() not in self._fields:
             self[name] = default
         return self.get(name)
@@ -141,34 +148,34 @@ class Headers(MutableMapping[str, str]):
 
     @classmethod
     def fromkeys(cls, names: Iterable[str | bytes], value: Any = None) -> Self:
-        """Make headers in which each of ``names`` has the same value."""
+        """Create headers in which each of ``names`` has the same value."""
         return cls([(name, value) for name in names])
 
     def to_unicode_dict(self) -> Headers:
-        """Return the fields under capitalised names, each as one text: several values are joined by ``","``."""
+        """Return the headers with capitalized names, each as one string. Several values are joined by ``","``."""
         return Headers({field[0].title(): ",".join(field[1:]) for field in self._fields.values() if len(field) > 1})
 
     def to_string(self) -> bytes:
-        """Return the fields as lines, without an end of the last one."""
+        """Return the headers as lines, without a line break after the last."""
         return b"\r\n".join(name.title() + b": " + value for name, value in self.to_wire())
 
     def fill(self, defaults: Headers) -> None:
-        """Set each field of ``defaults`` as :meth:`setdefault` would, without checking it again."""
+        """Set each header of ``defaults`` like :meth:`setdefault`, without checking it again."""
         fields = self._fields
         for key, field in defaults._fields.items():
             if key not in fields:
                 fields[key] = field
 
     def lines(self, defaults: Headers | None = None, *, without: Container[str] = ()) -> str:
-        """Return the fields as lines of the wire, each with its line end (RFC 9112, 5).
+        """Return the headers as lines to send, with line breaks (RFC 9112, 5).
 
         Args:
-            defaults: Fields that follow unless these have them, or are set to None.
-            without: Names, in lower case, that are left out.
+            defaults: Headers to add unless they are set, or set to None.
+            without: Lower-case names to leave out.
         """
         fields = self._fields
         if defaults is not None:
-            fields = {**fields, **defaults._fields, **fields}  # a name stays where it came first
+            fields = {**fields, **defaults._fields, **fields}  # a name keeps its first position
         text = ""
         for key, field in fields.items():
             if key not in without:
@@ -178,7 +185,7 @@ class Headers(MutableMapping[str, str]):
         return text
 
     def has_any(self, names: Set[str]) -> bool:
-        """Return True if one of ``names``, in lower case, is set, be it to None."""
+        """Return whether one of the lower-case ``names`` is set, even if to None."""
         return not names.isdisjoint(self._fields)
 
     def __delitem__(self, name: str) -> None:
@@ -195,15 +202,15 @@ class Headers(MutableMapping[str, str]):
         return sum(len(field) > 1 for field in self._fields.values())
 
     def items_list(self) -> list[tuple[str, str]]:
-        """Return all fields, one pair a value: in the order of the names' first use, then of the values."""
+        """Return all headers as one pair per value, ordered by the first use of the names, then by the values."""
         return [(field[0], value) for field in self._fields.values() for value in field[1:]]
 
     def as_set(self) -> tuple[tuple[str, ...], ...]:
-        """Return each field as it was set: its name, then its values; a field set to None has none."""
+        """Return each header as it was set: its name, then its values. A header set to None has no values."""
         return tuple(map(tuple, self._fields.values()))
 
     def copy(self) -> Headers:
-        """Return headers that can be changed without changing these."""
+        """Return a copy that can be changed without changing these headers."""
         return Headers(self)
 
     __copy__ = copy
@@ -238,20 +245,20 @@ class Headers(MutableMapping[str, str]):
 
 
 class SharedHeaders(Headers):
-    """Fields that many requests share: a request copies them when its headers are read."""
+    """Headers that many requests share. A request copies them when its headers are read."""
 
     __slots__ = ()
 
     @classmethod
     def of_fields(cls, fields: Iterable[list[str]]) -> SharedHeaders:
-        """Make headers of names, each with its values, that were checked."""
+        """Create headers from checked lists of a name and its values."""
         headers = cls.__new__(cls)
         headers._fields = {field[0].lower(): field for field in fields}
         return headers
 
 
 def _names_of(raw_name: bytes) -> tuple[str, str]:
-    """Return a name as written and as looked up."""
+    """Return a name as written and in lower case."""
     name = raw_name.decode("latin-1")
     return name, name.lower()
 
@@ -261,7 +268,7 @@ def _text_of(name: Any) -> Any:
 
 
 def _to_text(name: str, value: object) -> str:
-    """Return one value as text without white space around it, or refuse it."""
+    """Return one value as a string without surrounding white space, or raise an error."""
     if isinstance(value, str):
         text = value
     elif isinstance(value, bytes):
@@ -277,7 +284,7 @@ def _to_text(name: str, value: object) -> str:
 
 
 def field_bytes(value: str) -> bytes:
-    """Return a value as the bytes of the wire: Latin-1, or UTF-8 if it has other characters."""
+    """Return a value as the bytes to send, in Latin-1, or in UTF-8 if it has other characters."""
     try:
         return value.encode("latin-1")
     except UnicodeEncodeError:
@@ -288,29 +295,29 @@ _UNSENDABLE = re.compile("[\x00-\x08\x0a-\x1f\x7f;\ud800-\udfff]")
 
 
 def check_cookie(name: str, value: str) -> None:
-    """Check that a cookie can be sent as itself (RFC 6265, 4.1.1). As in browsers, other characters are allowed.
+    """Check that a cookie can be sent unchanged (RFC 6265, 4.1.1). As in browsers, other characters are allowed.
 
     Raises:
-        ValueError: Name or value holds a control character, a line break or ``;``, or the name a ``=``.
+        ValueError: If the name or value contains a control character, a line break or ``;``, or the name a ``=``.
     """
     for part, text in (("name", name), ("value", value)):
         if (found := _UNSENDABLE.search(text)) or (part == "name" and "=" in text):
-            # Without the value, which may be as secret as a password.
+            # Leave out the value, which may be as secret as a password.
             wrong = found.group() if found else "="
             advice = "; give path, domain and so on as keys of a mapping, one mapping a cookie" if wrong == ";" else ""
             raise ValueError(f"the cookie {name!r:.100} can't be sent: {wrong!r} in its {part}{advice}")
 
 
 def parse_date(text: str) -> datetime | None:
-    """Read a date as fields and feeds write it (RFC 9110, 5.6.7; RFC 5322, 3.3). Never raises.
+    """Parse a date in the form of headers and web feeds (RFC 9110, 5.6.7; RFC 5322, 3.3). Never raises.
 
     Returns:
-        The instant in UTC; a date without a zone is in UTC. None if it is not a date.
+        The time in UTC, where a date without a zone counts as UTC; None if it is not a date.
     """
     if len(text) > MAX_DATE_LENGTH:
         return None
     try:
         moment = parsedate_to_datetime(text)
         return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).astimezone(UTC)
-    except (ValueError, TypeError, OverflowError, IndexError, AttributeError):  # strange ones end in any of them
+    except (ValueError, TypeError, OverflowError, IndexError, AttributeError):  # invalid dates raise any of these
         return None

@@ -1,9 +1,9 @@
-"""Refreshes that a page declares, in the field ``Refresh`` or in ``<meta http-equiv=refresh>`` (HTML, 4.2.5.3). Pure.
+"""Refreshes declared by a page, in the header ``Refresh`` or in ``<meta http-equiv=refresh>`` (HTML, 4.2.5.3). Pure.
 
-Pages are walked tag by tag. What stands in a comment, in a ``<template>``, or in an element whose content is text
-(``<title>``, ``<textarea>``, ``<style>``, ...) declares nothing. libxml2, which parses pages for selectors, takes tags
-inside ``<title>`` and ``<textarea>`` for elements; so did ``w3lib.html.get_meta_refresh``, which also knows two
-spellings of the seven.
+Pages are scanned tag by tag. Tags in a comment, in a ``<template>``, or in an element whose content is text
+(``<title>``, ``<textarea>``, ``<style>``, ...) do not count. libxml2, which parses pages for selectors, treats tags
+inside ``<title>`` and ``<textarea>`` as elements. So does ``w3lib.html.get_meta_refresh``, which also recognizes only
+two of the seven spellings.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _VALUE = re.compile(
 )
 
 _LONGEST = 15
-"""Digits of a time that are read: as many seconds never pass."""
+"""Maximum number of digits of a time. So many seconds never pass."""
 
 _TEXT_ELEMENTS = frozenset(["title", "textarea", "style", "script", "xmp", "iframe", "noembed", "noframes"])
 """Elements whose content is text (HTML, 13.2.6.4)."""
@@ -48,7 +48,7 @@ def parse_refresh(value: str) -> tuple[float, str] | None:
     """Parse a declared refresh by the shared declarative refresh steps (HTML, 4.2.5.3).
 
     Returns:
-        The seconds to wait, and the target relative to the page: "" for the page itself. None: it declares nothing.
+        The seconds to wait, and the target relative to the page ("" for the page itself). None if it is not a refresh.
     """
     match = _VALUE.match(value)
     if match is None:
@@ -63,8 +63,8 @@ def meta_refreshes(head: str, ignored: Iterable[str] = ()) -> Iterator[str]:
     """Yield the ``content`` of each ``<meta http-equiv=refresh>`` of a page, in order.
 
     Args:
-        head: The page, or its beginning.
-        ignored: Names of further elements in which it does not count.
+        head: The page, or its start.
+        ignored: Names of further elements whose content does not count.
     """
     skipped = _TEXT_ELEMENTS.union(name.lower() for name in ignored)
     at = templates = 0
@@ -91,11 +91,11 @@ def meta_refreshes(head: str, ignored: Iterable[str] = ()) -> Iterator[str]:
 
 
 def _attributes(head: str, at: int) -> tuple[dict[str, str], int]:
-    """Read the attributes of a tag; return them, the first of each name, and the end of the tag: -1 if it has none."""
+    """Return the attributes of a tag, the first of each name, and the end of the tag, or -1 if it has no end."""
     attributes: dict[str, str] = {}
     while (end := _TAG_END.match(head, at)) is None:
         match = _ATTRIBUTE.match(head, at)
-        if match is None or match[4]:  # the page, or a quote, has no end
+        if match is None or match[4]:  # the page ends, or a quote has no end
             return attributes, -1
         attributes.setdefault(match[1].lower(), match[2] or match[3] or match[5] or "")
         at = match.end()
@@ -103,8 +103,8 @@ def _attributes(head: str, at: int) -> tuple[dict[str, str], int]:
 
 
 def _end_of_text(head: str, at: int, name: str) -> int:
-    """Return the position behind the element whose content is text and begins at ``at``."""
-    depth = 0  # of a script: 1 in a comment, 2 in a script in a comment (HTML, 13.2.5.17 to 13.2.5.31)
+    """Return the position after an element whose content is text and starts at ``at``."""
+    depth = 0  # in a script: 1 in a comment, 2 in a script in a comment (HTML, 13.2.5.17 to 13.2.5.31)
     for found in re.finditer(rf"<(/?){re.escape(name)}(?=[\t\n\f\r />])|<!--(?!-?>)|-->", head[at:], re.IGNORECASE):
         is_end = found[1] == "/"
         if is_end and depth < 2:
@@ -124,6 +124,6 @@ def _character(reference: re.Match[str]) -> str:
     name, equals = reference[1], reference[2]
     if name is None:
         return unescape(reference[0])
-    # Without a semicolon an "=" behind it makes it the name of an argument: "?a=1&copy=2".
+    # A reference without a semicolon before "=" is the name of an argument: "?a=1&copy=2".
     is_known = name in html5 and (name.endswith(";") or not equals)
     return html5[name] + equals if is_known else reference[0]

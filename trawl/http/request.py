@@ -1,6 +1,6 @@
-"""The request, and the fingerprint by which two requests are the same.
+"""The request, and the fingerprint that identifies equal requests.
 
-Length: half of it is documentation of the class that every spider uses, and its slots are read and written here alone.
+Length: half of it documents the class that every spider uses, and only this module reads and writes its slots.
 """
 
 from __future__ import annotations
@@ -38,25 +38,28 @@ __all__ = [
 ]
 
 FINGERPRINT_BYTES = 16
-"""Length of a fingerprint: two of a thousand million requests are the same by chance once in 10 ** 20 crawls."""
+"""Length of a fingerprint in bytes. In a crawl of 10^9 requests, two collide with a probability below 10^-20."""
 
 
 REMEMBERED = 16_384
-"""Addresses whose fingerprints are remembered, about 4 MB: the links of a site of some thousand pages come again."""
+"""Number of URLs with cached fingerprints, which take about 4 MB.
+
+The links of a site with some thousand pages repeat.
+"""
 
 
 def fingerprint(request: Request) -> bytes:
-    """Return 16 bytes that are equal for requests with one method, one body and one address, in one session.
+    """Return 16 bytes that are equal for requests with the same method, body, URL and session.
 
-    The address is compared in the canonical form of ``w3lib.url``, as in Scrapy: without its fragment, with the query's
-    arguments in order, however it is percent-encoded. Headers, cookies and meta do not count, but for meta ``session``:
-    another visitor sees another page.
+    URLs are compared in the canonical form of ``w3lib.url``, as in Scrapy: without the fragment, with sorted arguments
+    and uniform percent-encoding. Headers, cookies and meta do not count, except meta ``session``, because another
+    visitor may see another page.
     """
     if request._meta is None or (session := request._meta.get("session")) is None:
         if request.method == "GET" and not request.body:
             return _of_page(request.url)
         session = None
-    # Neither a method nor a URL in normal form has a space or a line end in it, so no two requests read the same here.
+    # Neither a method nor a URL in normal form contains a space or line break, so this string is unique.
     visitor = "" if session is None else f" {session!r}"
     text = f"{request.method} {sorted_url(request.url)}{visitor}\n".encode()
     return blake2b(text + request.body, digest_size=FINGERPRINT_BYTES).digest()
@@ -64,24 +67,27 @@ def fingerprint(request: Request) -> bytes:
 
 @lru_cache(maxsize=REMEMBERED)
 def _of_page(url: str) -> bytes:
-    """Return the fingerprint of a plain GET request. Most links of a page stand on others, too, that came before it."""
+    """Return the fingerprint of a plain GET request.
+
+    Cached, because most links of a page also occur on earlier pages.
+    """
     return blake2b(f"GET {sorted_url(url)}\n".encode(), digest_size=FINGERPRINT_BYTES).digest()
 
 
 Callback = Callable[..., Any]
-"""Gets the response and ``cb_kwargs`` (an errback: the error); def, generator, async def or async generator."""
+"""Receives the response (an errback: the error) and ``cb_kwargs``. A def, generator, async def or async generator."""
 
 Cookies = Mapping[str, Any] | Iterable[Mapping[str, Any]]
-"""Names and values, or one mapping a cookie with ``name``, ``value`` and, if wanted, ``domain`` and ``path``."""
+"""Names and values, or one mapping per cookie with ``name``, ``value`` and optionally ``domain`` and ``path``."""
 
 Extras = tuple[Headers | None, Any, dict[str, Any] | None, dict[str, Any] | None]
-"""A request's headers, cookies, meta and cb_kwargs; None for what was never set or asked for."""
+"""A request's headers, cookies, meta and cb_kwargs; None for each that was never set or read."""
 
 _METHOD = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")  # RFC 9110, 9.1: a token
 
 
 class FormOptions(TypedDict, total=False):
-    """Keyword arguments of a request with a form, besides the form."""
+    """Keyword arguments of a request with a form, except the form."""
 
     method: str
     headers: HeadersInput | None
@@ -113,7 +119,7 @@ _Cookies = dict[str, Any] | list[Mapping[str, Any]]
 
 
 class _OptionalFields(TypedDict, total=False):
-    """Attributes that few requests have: a slot for each would cost the memory of every pending request."""
+    """Attributes that few requests have. A slot for each would cost memory in every pending request."""
 
     cookies: _Cookies
     is_start_url: bool
@@ -124,7 +130,7 @@ class _OptionalFields(TypedDict, total=False):
 
 
 class Request:
-    """A request to a server. Treat it as a value: :meth:`replace` makes a changed one.
+    """A request to a server. Treat it as immutable: :meth:`replace` returns a changed copy.
 
     >>> request = trawl.Request("http://a.example/list", cb_kwargs={"page": 1}, priority=5)
     >>> request.replace(url="http://a.example/list?page=2").url
@@ -133,18 +139,19 @@ class Request:
     'POST'
 
     Attributes:
-        url: In WHATWG normal form.
-        callback: Gets the response; None: the spider's ``parse``.
-        errback: Gets the error if there is no response, or one that the spider does not handle; None: it is logged.
-        method: In upper case.
-        body: The bytes after the headers; empty for none.
-        priority: A higher one goes first.
-        dont_filter: Not looked up among the requests already seen.
-        depth: Links followed from a start request to this one; set by the crawl.
+        url: The URL, in WHATWG normal form.
+        callback: Receives the response; None for the spider's ``parse``.
+        errback: Receives the error if there is no response, or a status code that the spider does not handle; None to
+            log it.
+        method: The method, in upper case.
+        body: The bytes after the headers; empty if there are none.
+        priority: Requests with a higher priority go first.
+        dont_filter: Whether to send it even if an equal request was seen.
+        depth: Number of links followed from a start request to this one. Set by the crawl.
     """
 
     __slots__ = (
-        "__weakref__",  # fingerprints are kept beside requests, as Scrapy's documentation has it
+        "__weakref__",  # Scrapy's documentation keeps fingerprints in a WeakKeyDictionary
         "_cb_kwargs",
         "_headers",
         "_meta",
@@ -182,28 +189,29 @@ class Request:
         flags: None = None,
         base: str | None = None,
     ) -> None:
-        """Make a request.
+        """Create a request.
 
         Args:
-            url: Absolute, of any scheme; relative only with ``base``.
-            callback: Gets the response.
-            method: Any token (RFC 9110, 9.1); put in upper case.
-            headers: A mapping (values may be lists) or pairs; a value of None refuses a default header.
-            body: A str is encoded with ``encoding``.
-            cookies: Sent besides the site's own. Values hold no control character and no ``;`` (RFC 6265, 4.1.1).
-            meta: Kept with the request and shown as ``response.meta``. A shallow copy.
-            cb_kwargs: Keyword arguments of the callback; an errback finds them in ``error.request``. A shallow copy.
-            priority: A higher one goes first.
-            dont_filter: Send it even if it was sent before.
-            errback: Gets the error.
-            encoding: The encoding of the URL's query (WHATWG URL, 4.4) and of a body of text. It is not kept.
-            flags: Refused; use ``meta`` instead.
+            url: The URL, absolute with any scheme, or relative with ``base``.
+            callback: Receives the response.
+            method: The method, any token (RFC 9110, 9.1). Converted to upper case.
+            headers: A mapping (values may be lists) or pairs. A value of None disables a default header.
+            body: The body. A str is encoded with ``encoding``.
+            cookies: Cookies to send in addition to the site's cookies. Values must not contain control characters or
+                ``;`` (RFC 6265, 4.1.1).
+            meta: Values that are kept with the request and available as ``response.meta``. A shallow copy.
+            cb_kwargs: Keyword arguments of the callback. An errback finds them in ``error.request``. A shallow copy.
+            priority: Requests with a higher priority go first.
+            dont_filter: Whether to send it even if an equal request was seen.
+            errback: Receives the error.
+            encoding: The encoding of the URL's query (WHATWG URL, 4.4) and of a str body. It is not stored.
+            flags: Not supported. Use ``meta`` instead.
             base: The base of a relative ``url``.
 
         Raises:
-            ValueError: The URL is relative or can't be parsed, the method is not a token, a header or a cookie can't be
-                sent, or the encoding is unknown.
-            TypeError: A callback can't be called, the priority is not an int, or another value is of the wrong type.
+            ValueError: If the URL is relative or can't be parsed, the method is not a token, a header or a cookie can't
+                be sent, or the encoding is unknown.
+            TypeError: If a callback is not callable, the priority is not an int, or another value has the wrong type.
         """
         if encoding != "utf-8" or flags is not None:
             url, body = _encoded(url, body, encoding, flags)
@@ -232,11 +240,11 @@ class Request:
 
     @classmethod
     def of_link(cls, link: str, callback: Callback | None, base: str) -> Self:
-        """Make the request that ``cls(link, callback, base=base)`` makes, in a third of the time.
+        """Return the same request as ``cls(link, callback, base=base)``, in a third of the time.
 
         Raises:
-            ValueError: They make no URL.
-            TypeError: The callback can't be called.
+            ValueError: If the result is not a valid URL.
+            TypeError: If the callback is not callable.
         """
         url = join_url(base, link)
         if callback is not None:
@@ -259,14 +267,15 @@ class Request:
 
     @classmethod
     def json(cls, url: str, payload: Any, callback: Callback | None = None, **options: Unpack[RequestOptions]) -> Self:
-        """Make a request that sends ``payload`` as JSON; the default method is POST.
+        """Return a request that sends ``payload`` as JSON. The default method is POST.
 
         Raises:
-            TypeError: ``payload`` holds a value that JSON can't.
+            TypeError: If ``payload`` contains a value that JSON lacks.
         """
         options.setdefault("method", "POST")
         request = cls(url, callback, **options)
-        request.body = msgspec.json.encode(payload, order="deterministic")  # one payload, one fingerprint
+        # Equal payloads must have equal fingerprints.
+        request.body = msgspec.json.encode(payload, order="deterministic")
         request.headers.setdefault("Content-Type", "application/json")
         return request
 
@@ -274,14 +283,14 @@ class Request:
     def form(
         cls, url: str, fields: Fields, callback: Callback | None = None, **options: Unpack[RequestOptions]
     ) -> Self:
-        """Make a request that sends ``fields`` as an HTML form does; the default method is POST.
+        """Return a request that sends ``fields`` like an HTML form. The default method is POST.
 
         With ``method="GET"`` the fields replace the URL's query (HTML, 4.10.21.3: mutate action URL).
 
         Args:
             url: The form's action.
-            fields: Names and values; a value may be a list of values.
-            callback: Gets the response.
+            fields: Names and values. A value may be a list of values.
+            callback: Receives the response.
             options: Keyword arguments of :class:`Request`.
         """
         options.setdefault("method", "POST")
@@ -296,23 +305,23 @@ class Request:
 
     @classmethod
     def from_curl(cls, curl_command: str, ignore_unknown_options: bool = True, **options: Any) -> Self:
-        """Make a request of a curl command, as "Copy as cURL" in a browser gives it.
+        """Return a request for a curl command, such as from "Copy as cURL" in a browser.
 
         Args:
-            curl_command: For a POSIX shell; it begins with ``curl``.
-            ignore_unknown_options: Warn of unknown options instead of refusing them.
-            options: Keyword arguments of :class:`Request`; they override the command.
+            curl_command: The command for a POSIX shell. It starts with ``curl``.
+            ignore_unknown_options: Whether to warn about unknown options instead of raising an error.
+            options: Keyword arguments of :class:`Request`, which override the command.
 
         Raises:
-            ValueError: It is not a curl command, or has an unknown option that may not be ignored.
+            ValueError: If it is not a curl command, or has an unknown option that must not be ignored.
         """
-        from trawl.http.curl import options_of_curl  # noqa: PLC0415 - few programs need it, and it brings argparse
+        from trawl.http.curl import options_of_curl  # noqa: PLC0415 - few programs need it, and it imports argparse
 
         return cls(**{**options_of_curl(curl_command, ignore_unknown_options=ignore_unknown_options), **options})
 
     @property
     def headers(self) -> Headers:
-        """The request's own headers; defaults are added on the way to the wire."""
+        """The request's own headers. Default headers are added when it is sent."""
         headers = self._headers
         if headers is None:
             headers = self._headers = Headers()
@@ -325,7 +334,7 @@ class Request:
         self._headers = headers if headers is None or isinstance(headers, Headers) else Headers(headers)
 
     def share_headers(self, headers: SharedHeaders) -> None:
-        """Set each field of ``headers`` that is not set; a request without headers of its own shares these."""
+        """Set each header of ``headers`` that is not set. A request without its own headers shares these."""
         if self._headers is None:
             self._headers = headers
         else:
@@ -333,25 +342,25 @@ class Request:
 
     @property
     def meta(self) -> dict[str, Any]:
-        """Values that the spider and the crawl keep with the request; also ``response.meta``."""
+        """Values that the spider and the crawl keep with the request, also available as ``response.meta``."""
         if self._meta is None:
             self._meta = {}
         return self._meta
 
     @property
     def has_meta(self) -> bool:
-        """True if :attr:`meta` holds anything; unlike reading it, this makes no dictionary."""
+        """True if :attr:`meta` is not empty. Unlike reading :attr:`meta`, this creates no dictionary."""
         return bool(self._meta)
 
     def meta_get(self, key: str, default: Any = None) -> Any:
-        """Return ``meta.get(key, default)``; unlike reading ``meta``, this makes no dictionary."""
+        """Return ``meta.get(key, default)``. Unlike reading ``meta``, this creates no dictionary."""
         return default if self._meta is None else self._meta.get(key, default)
 
     def wants_status(self, status: int, codes: Container[int]) -> bool:
-        """Return True if the spider handles responses with ``status``.
+        """Return whether the spider handles responses with ``status``.
 
-        Decided by ``handle_httpstatus_all`` and ``handle_httpstatus_list`` (statuses, or one) in the meta, else by
-        ``codes``.
+        ``handle_httpstatus_all`` and ``handle_httpstatus_list`` (one or several status codes) in the meta decide, or
+        ``codes`` if they are not set.
         """
         if self._meta is None:
             return status in codes
@@ -371,7 +380,7 @@ class Request:
 
     @property
     def cookies(self) -> _Cookies:
-        """The cookies given with the request: names and values, or one mapping a cookie."""
+        """The cookies given with the request: names and values, or one mapping per cookie."""
         if self._optional is None:
             self._optional = {}
         return self._optional.setdefault("cookies", {})
@@ -384,9 +393,9 @@ class Request:
 
     @property
     def sink(self) -> BodySink | None:
-        """The sink for a large body of a successful response; None: it stays in memory.
+        """The sink for a large body of a successful response; None if the body stays in memory.
 
-        It is for direct fetches: a job does not store it.
+        For direct fetches only, because a job does not store it.
         """
         return None if self._optional is None else self._optional.get("sink")
 
@@ -401,7 +410,10 @@ class Request:
 
     @property
     def is_start_url(self) -> bool:
-        """True if it is of ``start_urls`` and not filtered: a job tells it from its equals by their number."""
+        """True if it comes from ``start_urls`` and is not filtered.
+
+        A job counts equal ones, so that none is repeated after a kill.
+        """
         return self._optional is not None and self._optional.get("is_start_url", False)
 
     @is_start_url.setter
@@ -412,7 +424,7 @@ class Request:
 
     @property
     def lacks_path(self) -> bool:
-        """True if its URL was written without a path, ``http://a.example``, which :attr:`url` has."""
+        """True if its URL was written without a path, such as ``http://a.example``. :attr:`url` always has the path."""
         return self._optional is not None and self._optional.get("lacks_path", False)
 
     @lacks_path.setter
@@ -423,7 +435,7 @@ class Request:
 
     @property
     def placeholder(self) -> str:
-        """A name that its URL was written with in braces, ``{page}``, which :attr:`url` may percent-encode; or ""."""
+        """A name in braces in the URL as written, such as ``{page}``; "" if none. :attr:`url` may encode it."""
         return "" if self._optional is None else self._optional.get("placeholder", "")
 
     def _note_placeholder(self, written: str) -> None:
@@ -434,15 +446,15 @@ class Request:
 
     @property
     def written_url(self) -> str:
-        """The URL, without the path if it was written without one."""
+        """The URL, without a path if it was written without one."""
         return (
             self.url[:-1] if self.lacks_path and self.url.count("/") == _SLASHES and self.url[-1] == "/" else self.url
         )
 
     def plain_values(self) -> tuple[Any, ...] | None:
-        """Return all values but the callbacks, if they are text, numbers, bytes, and dicts and lists of such; or None.
+        """Return all values except the callbacks if they are plain (strings, numbers, bytes, dicts of these).
 
-        A value of the spider's that can be changed (a list in the meta) is not plain: others may hold it too.
+        Otherwise return None. A mutable value (a list in the meta) is not plain, because other objects may share it.
         """
         meta, cb_kwargs, headers = self._meta, self._cb_kwargs, self._headers
         if self._optional or type(headers) not in _HEADERS or not (_is_plain(meta) and _is_plain(cb_kwargs)):
@@ -455,7 +467,7 @@ class Request:
 
     @classmethod
     def of_plain_values(cls, callback: Callback | None, errback: Callback | None, values: Sequence[Any]) -> Self:
-        """Make a request of its callbacks and of what :meth:`plain_values` has returned; nothing is checked."""
+        """Return a request from its callbacks and the result of :meth:`plain_values`, without checks."""
         request = cls.__new__(cls)
         request.callback = callback
         request.errback = errback
@@ -466,7 +478,7 @@ class Request:
         return request
 
     def extras(self) -> Extras:
-        """Return the headers, cookies, meta and cb_kwargs themselves; unlike reading them, this makes none."""
+        """Return the headers, cookies, meta and cb_kwargs themselves. Unlike reading them, this creates none."""
         return self._headers, self._given_cookies(), self._meta, self._cb_kwargs
 
     def _given_cookies(self) -> _Cookies | None:
@@ -479,16 +491,16 @@ class Request:
     def replace(self, *, cls: None = None, **changes: Unpack[RequestChanges]) -> Self: ...
 
     def replace(self, *, cls: type[Request] | None = None, **changes: Any) -> Request:
-        """Return a request like this one but for ``changes``; headers, meta and cb_kwargs are copies.
+        """Return a copy of this request with ``changes``. Headers, meta and cb_kwargs are copied.
 
         Args:
-            cls: The class of the new request, made by its constructor. None: the same class; a subclass's own
-                attributes are carried along, without its constructor.
+            cls: The class of the new request, which calls its constructor. None for the same class, where a subclass's
+                own attributes are copied without calling its constructor.
             changes: Keyword arguments of :class:`Request`, and of ``cls``.
 
         Raises:
-            ValueError: As the constructor.
-            TypeError: An unknown name, or as the constructor.
+            ValueError: As in the constructor.
+            TypeError: If a name is unknown, or as in the constructor.
         """
         values: dict[str, Any] = {
             "url": self.written_url,
@@ -507,7 +519,7 @@ class Request:
         kind = type(self) if cls is None else cls
         if cls is not None or kind is Request:
             request = kind(**values)
-        else:  # its constructor may take other arguments
+        else:  # the subclass's constructor may take other arguments
             request = kind.__new__(kind)
             _carry(self, request)
             Request.__init__(request, **values)
@@ -517,7 +529,7 @@ class Request:
         return request
 
     def copy(self) -> Self:
-        """Return a request like this one, with headers, meta and cb_kwargs of its own."""
+        """Return a copy of this request, with its own headers, meta and cb_kwargs."""
         return self.replace()
 
     def __repr__(self) -> str:
@@ -529,18 +541,18 @@ _PLACEHOLDER = re.compile(r"\{([A-Za-z_][\w.]*)\}")
 _HEADERS = (type(None), Headers, SharedHeaders)
 
 _SLASHES = 3
-"""Of a URL whose path is ``/``."""
+"""Number of slashes in a URL with the path ``/``."""
 
 _PLAIN = frozenset({str, int, float, bool, bytes, type(None)})
 
 
 def _is_plain(values: dict[str, Any] | None) -> bool:
-    """Return True if the values can't be changed, and the keys are text."""
+    """Return whether the values are immutable and the keys are strings."""
     return not values or (_PLAIN.issuperset(map(type, values.values())) and {str}.issuperset(map(type, values)))
 
 
 def _carry(source: Request, target: Request) -> None:
-    """Give ``target`` the attributes that a subclass has added to ``source``."""
+    """Copy the attributes that a subclass has added from ``source`` to ``target``."""
     names = [name for kind in type(source).__mro__ for name in _slots_of(kind)] + list(getattr(source, "__dict__", ()))
     for name in names:
         if not name.startswith("__") and hasattr(source, name):
@@ -579,7 +591,7 @@ def _to_bytes(body: object) -> bytes:
 
 
 def _encoded(url: Any, body: Any, encoding: str, flags: object) -> tuple[Any, Any]:
-    """Return the URL and the body with their text in ``encoding``."""
+    """Return the URL and the body, encoded with ``encoding``."""
     if flags is not None:
         raise TypeError("Request() got 'flags', which trawl does not support; use meta instead")
     try:
@@ -591,7 +603,7 @@ def _encoded(url: Any, body: Any, encoding: str, flags: object) -> tuple[Any, An
 
 
 def _copied(cookies: Any) -> _Cookies:
-    """Return a copy of a request's cookies, after checking each."""
+    """Return a checked copy of a request's cookies."""
     if isinstance(cookies, str | bytes):
         raise TypeError(
             f"cookies must be a mapping, not {type(cookies).__name__}: put the text of a Cookie header into headers"
@@ -618,5 +630,5 @@ def _check_cookie(name: object, value: object) -> None:
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
-        """Scrapy's modules below this one, which annotations name."""
+        """Return a module that has Scrapy's name below this one, for annotations."""
         return scrapy_names.submodule(__name__, name)

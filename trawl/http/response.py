@@ -1,4 +1,4 @@
-"""The response that a callback gets, and the links on its page."""
+"""The response that a callback gets, and following its links."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _ResponseT = TypeVar("_ResponseT", bound="Response")
 
 _LINK_ELEMENTS = frozenset({"a", "area", "link"})
 
-_BASE = re.compile("<[bB][aA][sS][eE]")  # begins with one character, which is found faster than any of two
+_BASE = re.compile("<[bB][aA][sS][eE]")  # starts with a fixed character, which is found faster than a choice of two
 
 
 class HasUrl(Protocol):
@@ -44,26 +44,26 @@ class HasUrl(Protocol):
 
 
 MAX_BASE_LENGTH = 2_048
-"""Maximum length of a base URL: each link on a page may repeat it, and no URL as long as that is fetched."""
+"""Maximum length of a base URL, because each link on a page may repeat it. Longer URLs are not fetched."""
 
 LinkTarget = str | parsel.Selector | HasUrl
 """An object that can be followed."""
 
 
 def _base_url_of(page: Response) -> str:
-    """Return the base of the page's links: the first ``<base href>`` of HTML, else the page's URL.
+    """Return the base URL of a page's links: the first ``<base href>`` of HTML, or the page's URL.
 
-    A base that makes no URL, or one of ``data:`` or ``javascript:``, does not count (HTML, 4.2.3), nor does one longer
-    than ``MAX_BASE_LENGTH``.
+    A base that is not a valid URL, has the scheme ``data:`` or ``javascript:`` (HTML, 4.2.3), or is longer than
+    ``MAX_BASE_LENGTH`` does not count.
     """
     selector = page._selector
-    if selector is None:  # to parse the page takes longer than to search its text
+    if selector is None:  # parsing the page takes longer than searching its text
         if _BASE.search(page.text) is None:
             return page.url
         selector = page.selector
     if selector.type != "html":
         return page.url
-    for element in selector.root.getroottree().iter("base"):  # of the page, also where the root is a part of it
+    for element in selector.root.getroottree().iter("base"):  # search the whole page, even if the root is a part of it
         if (href := element.get("href")) is not None:
             break
     else:
@@ -76,11 +76,11 @@ def _base_url_of(page: Response) -> str:
 
 
 def _link_of(target: LinkTarget | etree._Element, page: Response) -> str:
-    """Return the text of a link, ready to be joined to the page's base URL.
+    """Return the URL of a link as a string, to be joined to the page's base URL.
 
     Raises:
-        ValueError: None, a list of selectors, or a selector that is not a link.
-        TypeError: Another kind of object.
+        ValueError: If it is None, a list of selectors, or a selector that is not a link.
+        TypeError: If it is another kind of object.
     """
     text = _text_of(target)
     if "?" in text and not text.isascii():
@@ -91,10 +91,10 @@ def _link_of(target: LinkTarget | etree._Element, page: Response) -> str:
 def _followable(
     targets: Iterable[LinkTarget | etree._Element], page: Response, callback: Callback | None, options: RequestOptions
 ) -> Iterator[Request]:
-    """Yield a request for each of ``targets``, or elements of the parsed page, that makes a URL.
+    """Yield a request for each link or element in ``targets`` that has a valid URL.
 
     Raises:
-        ValueError: ``options`` make no request.
+        ValueError: If ``options`` are invalid.
     """
     base = page.base_url
     for target in targets:
@@ -134,10 +134,10 @@ def _text_of(target: LinkTarget | etree._Element) -> str:
 
 
 def _href_of(element: etree._Element) -> str:
-    """Return the ``href`` of a link's element.
+    """Return the ``href`` of a link element.
 
     Raises:
-        ValueError: It is not a link, or has no ``href``.
+        ValueError: If it is not a link, or has no ``href``.
     """
     tag = element.tag
     if tag not in _LINK_ELEMENTS:
@@ -167,7 +167,7 @@ class Changes(TypedDict, total=False):
 
 
 class Response:
-    """A whole response: its body has been read and decompressed. Text and selectors are made on first use, once.
+    """A complete response, whose body was read and decompressed. Text and selectors are created on first use, once.
 
     >>> page = HtmlResponse("http://a.example/", body="<title>A</title> <a href='/b'>B</a>")
     >>> page.css("title::text").get()
@@ -176,18 +176,18 @@ class Response:
     ['http://a.example/b']
 
     Attributes:
-        url: Its URL, in WHATWG normal form and without a fragment, which ``request.url`` keeps.
+        url: Its URL, in WHATWG normal form and without the fragment, which ``request.url`` keeps.
         status: The status code.
-        headers: The fields as they came.
-        body: The bytes after decompression.
-        request: The request that it answers; None on a response made by hand. :attr:`sent_headers` has the fields that
-            were added when it was sent.
-        flags: Words such as ``"cached"``.
+        headers: The headers as received.
+        body: The decompressed bytes.
+        request: Its request; None for a response created without one. :attr:`sent_headers` has the headers that were
+            added when the request was sent.
+        flags: Strings such as ``"cached"``.
         latency: Seconds from the start of connecting to the headers; None if not measured.
-        ip_address: The server's address, if known.
-        protocol: ``"HTTP/1.1"`` and the like, if known.
-        times: The parts of the time of its request; ``parsing`` is known when the callback has ended. None if not
-            measured.
+        ip_address: The server's IP address; None if unknown.
+        protocol: The protocol, such as ``"HTTP/1.1"``; None if unknown.
+        times: The parts of its request's duration; None if not measured. ``parsing`` is known when the callback has
+            ended.
     """
 
     __slots__ = (
@@ -207,7 +207,7 @@ class Response:
         "times",
         "url",
     )
-    _parsed_as: SelectorType | None = None  # None: as the content is
+    _parsed_as: SelectorType | None = None  # None: decided by the content
     if not TYPE_CHECKING:
         certificate = Unsupported(
             "certificates are verified (DOWNLOAD_VERIFY_CERTIFICATES); Python's ssl.get_server_certificate() reads one"
@@ -226,11 +226,11 @@ class Response:
         ip_address: str | None = None,
         protocol: str | None = None,
     ) -> None:
-        """Make a response; the arguments are the attributes.
+        """Create a response. The arguments are the attributes.
 
         Raises:
-            TypeError: The body is not bytes.
-            ValueError: A header is invalid, or the status is not a number.
+            TypeError: If the body is not bytes.
+            ValueError: If a header is invalid, or the status is not a number.
         """
         if body is None:
             body = b""
@@ -253,15 +253,15 @@ class Response:
 
     @property
     def sent_headers(self) -> Headers:
-        """The fields that its request was sent with, cookies and the credentials of ``HTTP_AUTH`` included.
+        """The headers sent with its request, including cookies and the credentials of ``HTTP_AUTH``.
 
-        ``request.headers`` is without these, so that a request made of it does not carry them along. Neither has the
-        fields that each connection adds: ``Host``, ``Accept-Encoding`` and the length of the body.
+        ``request.headers`` does not have these, so that a request derived from it does not copy them. Neither has the
+        headers that each connection adds: ``Host``, ``Accept-Encoding`` and the length of the body.
         """
         return self._answered("sent_headers").headers if self._sent is None else self._sent
 
     def answer(self, request: Request) -> None:
-        """Set :attr:`request` to ``request``, of which a copy was sent; :attr:`sent_headers` stays the copy's."""
+        """Set :attr:`request` to ``request``, whose copy was sent. :attr:`sent_headers` keeps the copy's headers."""
         if self._sent is None and self.request is not None and self.request is not request:
             self._sent = self.request.headers
         self.request = request
@@ -271,7 +271,7 @@ class Response:
         """The ``meta`` of the request.
 
         Raises:
-            AttributeError: The response has no request.
+            AttributeError: If the response has no request.
         """
         return self._answered("meta").meta
 
@@ -280,7 +280,7 @@ class Response:
         """The ``cb_kwargs`` of the request.
 
         Raises:
-            AttributeError: The response has no request.
+            AttributeError: If the response has no request.
         """
         return self._answered("cb_kwargs").cb_kwargs
 
@@ -291,21 +291,21 @@ class Response:
 
     @property
     def text(self) -> str:
-        """The body as text, decoded as browsers do; bytes that can't be decoded become U+FFFD. Never raises.
+        """The body as a string, decoded like in browsers, with U+FFFD for undecodable bytes. Never raises.
 
-        A byte order mark decides, then the charset of ``Content-Type``, then the page's own declaration (``<meta>``,
-        ``<?xml?>``), then UTF-8 if the body is valid UTF-8, then windows-1252 (HTML, 13.2.3.2).
+        A byte order mark takes precedence, then the charset of ``Content-Type``, then the page's own declaration
+        (``<meta>``, ``<?xml?>``), then UTF-8 if the body is valid UTF-8, then windows-1252 (HTML, 13.2.3.2).
         """
         return self._read().text
 
     @property
     def encoding(self) -> str:
-        """The encoding of :attr:`text`, by the name of Python's codec."""
+        """The encoding of :attr:`text`, as the name of Python's codec."""
         return decoding_codec(self._read().encoding)
 
     @property
     def output_encoding(self) -> str:
-        """The encoding in which the page sends forms and the queries of links (Encoding, 4.3)."""
+        """The encoding for sending the page's forms and the queries of its links (Encoding, 4.3)."""
         return output_codec(self._read().encoding)
 
     def _read(self) -> BodyText:
@@ -316,7 +316,7 @@ class Response:
 
     @property
     def selector(self) -> Selector:
-        """The selector of the whole page, parsed once: as XML or JSON if ``Content-Type`` says so, else as HTML."""
+        """The selector of the whole page, parsed once, as XML or JSON if ``Content-Type`` names it, or as HTML."""
         if self._selector is None:
             kind = self._parsed_as or selector_type(self.headers.get("content-type"), self.body)
             self._selector = select(self.text, kind, self.url)
@@ -324,14 +324,14 @@ class Response:
 
     @property
     def is_selected(self) -> bool:
-        """True if selectors were asked of the page, and it is HTML."""
+        """True if :attr:`selector` was used, and the page is HTML."""
         return self._selector is not None and self._selector.type == "html"
 
     def css(self, query: str) -> SelectorList[Selector]:
-        """Select by a CSS query, with parsel's ``::text`` and ``::attr(name)``.
+        """Select with a CSS query, including parsel's ``::text`` and ``::attr(name)``.
 
         Raises:
-            ValueError: ``query`` is not CSS, or the page is JSON.
+            ValueError: If ``query`` is not CSS, or the page is JSON.
         """
         try:
             return self.selector.css(query)
@@ -339,10 +339,10 @@ class Response:
             raise error.named("response.css(...)", "response.xpath(...)") from None
 
     def xpath(self, query: str, **variables: Any) -> SelectorList[Selector]:
-        """Select by an XPath query; ``variables`` are its ``$names``, ``namespaces`` its prefixes.
+        """Select with an XPath query. ``variables`` are its ``$names``, and ``namespaces`` its prefixes.
 
         Raises:
-            ValueError: ``query`` is not XPath, or the page is JSON.
+            ValueError: If ``query`` is not XPath, or the page is JSON.
         """
         try:
             return self.selector.xpath(query, **variables)
@@ -350,26 +350,26 @@ class Response:
             raise error.named("response.css(...)", "response.xpath(...)") from None
 
     def jmespath(self, query: str, **options: Any) -> SelectorList[Selector]:
-        """Select by a JMESPath query in a page of JSON, whatever its ``Content-Type``."""
+        """Select with a JMESPath query in a JSON page, with any ``Content-Type``."""
         selector = self.selector
         if selector.type != "json" and self.body.lstrip()[:1] in (b"{", b"["):
             selector = select(self.text, "json")
         return selector.jmespath(query, **options)
 
     def json(self) -> Any:
-        """Return the body read as JSON.
+        """Return the body parsed as JSON.
 
         Raises:
-            ValueError: It is not JSON (a :class:`json.JSONDecodeError` with the position).
+            ValueError: If it is not JSON (a :class:`json.JSONDecodeError` with the position).
         """
         try:
             return msgspec.json.decode(self.body)
         except (msgspec.DecodeError, UnicodeDecodeError):
-            return json.loads(self.text)  # other encodings, NaN, lone surrogates, and the better message
+            return json.loads(self.text)  # for other encodings, NaN, lone surrogates, and a better message
 
     @property
     def base_url(self) -> str:
-        """The base of links on the page: its ``<base href>``, else its URL (HTML, 4.2.3)."""
+        """The base URL of links on the page: its ``<base href>``, or its URL (HTML, 4.2.3)."""
         if self._base_url is None:
             self._base_url = _base_url_of(self)
         return self._base_url
@@ -378,7 +378,7 @@ class Response:
         """Return ``url`` joined to :attr:`base_url`, in WHATWG normal form.
 
         Raises:
-            ValueError: It makes no URL.
+            ValueError: If the result is not a valid URL.
         """
         return join_url(self.base_url, url)
 
@@ -387,13 +387,13 @@ class Response:
 
         Args:
             url: A URL, relative or not; a :class:`~trawl.links.Link`; a selector of an ``<a>``, ``<area>`` or
-                ``<link>`` element; or a selector of an attribute, as ``::attr(href)`` gives.
-            callback: Gets the response.
+                ``<link>`` element; or a selector of an attribute, such as ``::attr(href)``.
+            callback: Receives the response.
             options: Keyword arguments of :class:`Request`.
 
         Raises:
-            ValueError: ``url`` makes no URL, or the selector is of another element or has no ``href``.
-            TypeError: ``url`` is none of these.
+            ValueError: If ``url`` is not valid, or the selector is for another element or has no ``href``.
+            TypeError: If ``url`` is none of these.
         """
         return Request(_link_of(url, self), callback, base=self.base_url, **options)
 
@@ -406,17 +406,17 @@ class Response:
         xpath: str | None = None,
         **options: Unpack[RequestOptions],
     ) -> Iterator[Request]:
-        """Return the requests for many links on this page, one by one; links that make no URL are skipped.
+        """Return an iterator of requests for links on this page. Links without a valid URL are skipped.
 
         Args:
-            urls: Links as :meth:`follow` takes them; or use one of the queries instead.
-            callback: Gets each response.
+            urls: Links as accepted by :meth:`follow`. Alternatively, use one of the queries.
+            callback: Receives each response.
             css: A CSS query for elements or attributes.
             xpath: An XPath query for the same.
             options: Keyword arguments of :class:`Request`.
 
         Raises:
-            ValueError: Not exactly one of ``urls``, ``css`` and ``xpath`` is given, or a query is invalid.
+            ValueError: If not exactly one of ``urls``, ``css`` and ``xpath`` is given, or a query is invalid.
         """
         if (urls is None) + (css is None) + (xpath is None) != 2:
             raise ValueError("follow_all takes exactly one of urls, css and xpath")
@@ -437,17 +437,17 @@ class Response:
     def replace(self, *, cls: None = None, **changes: Unpack[Changes]) -> Self: ...
 
     def replace(self, *, cls: type[Response] | None = None, **changes: Any) -> Response:
-        """Return a response like this one but for ``changes``.
+        """Return a copy of this response with ``changes``.
 
         Args:
-            cls: The class of the new response; None: the same.
+            cls: The class of the new response; None for the same class.
             changes: Arguments of its constructor.
         """
         values: dict[str, Any] = {
             "url": self.url,
             "status": self.status,
             "headers": self.headers.copy(),
-            "body": None if "body" in changes else self.body,  # one in a file is not read for nothing
+            "body": None if "body" in changes else self.body,  # don't read a body in a file needlessly
             "request": self.request,
             "flags": self.flags,
             "latency": self.latency,
@@ -462,7 +462,7 @@ class Response:
         return changed
 
     def copy(self) -> Self:
-        """Return a response like this one, with headers and flags of its own."""
+        """Return a copy of this response, with its own headers and flags."""
         return self.replace()
 
     def __repr__(self) -> str:
@@ -472,5 +472,5 @@ class Response:
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
-        """Scrapy's modules below this one, which annotations name."""
+        """Return a module that has Scrapy's name below this one, for annotations."""
         return scrapy_names.submodule(__name__, name)

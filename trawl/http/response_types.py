@@ -1,15 +1,15 @@
-"""Kinds of responses: those in a file, and the names by which Scrapy's spiders know the kinds of pages.
+"""Kinds of responses: responses in a file, and Scrapy's names for kinds of pages.
 
-A request may name a :class:`BodySink`. A small body of a successful response (2xx) to it stays in memory; a larger one
-goes to the sink, piece by piece, and nothing is read from the connection while a piece is written. The result is a
-:class:`FileResponse`. All other bodies, those of errors and redirects for example, are in memory.
+A request may name a :class:`BodySink`. A small body of its successful response (2xx) stays in memory. A larger one is
+written to the sink in chunks, and nothing is read from the connection during a write. The result is a
+:class:`FileResponse`. All other bodies, such as bodies of errors and redirects, are in memory.
 
-Otherwise a crawl makes one class of responses, :class:`trawl.Response`, which has ``text``, ``css`` and all the rest
-for every page. ``isinstance(response, HtmlResponse)`` still answers what a spider means by it: it looks at the content,
-as a virtual subclass does. (The option that lost: a class by content type for each response. It would cost every page,
-and a spider that is given a plain ``Response`` would have to ask before it selects.)
+Otherwise a crawl creates only one class of responses, :class:`trawl.Response`, which has ``text``, ``css`` and all
+other attributes for every page. ``isinstance(response, HtmlResponse)`` still works as a spider expects, because it
+checks the content, like a virtual subclass. (The rejected alternative is a class by content type for each response. It
+would slow down every page, and a spider that gets a plain ``Response`` would have to check it before it selects.)
 
-Imported by the face of its package alone: the response below it knows no kinds.
+Only the package's ``__init__`` imports this module. The response below it knows no kinds.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _BOMS = (b"\xff\xfe", b"\xfe\xff", b"\xef\xbb\xbf")
 
 
 def kind_of(response: Response) -> Kind:
-    """Return the kind of a response's content: by its ``Content-Type``, else by the start of its body."""
+    """Return the kind of a response's content, decided by its ``Content-Type`` or by the start of its body."""
     content_type = response.headers.get("content-type")
     essence = parse_content_type(content_type or "").essence
     read = selector_type(content_type, response.body)
@@ -61,7 +61,7 @@ def kind_of(response: Response) -> Kind:
 
 
 class _ByContent(type):
-    """Classes whose instances are the responses of some kinds, whatever their own class."""
+    """Metaclass of classes whose instances are all responses of some kinds, with any class."""
 
     kinds: frozenset[str] = frozenset()
 
@@ -72,9 +72,9 @@ class _ByContent(type):
 
 
 class TextResponse(Response, metaclass=_ByContent):
-    """A response that is text of any kind; Scrapy's spiders check for it before they select.
+    """A response that is text of any kind. Scrapy spiders check for it before they select.
 
-    Made by hand, as in tests, it takes ``body`` as text too.
+    When it is created directly, as in tests, ``body`` may also be a str.
     """
 
     __slots__ = ()
@@ -91,13 +91,13 @@ class TextResponse(Response, metaclass=_ByContent):
         encoding: str | None = None,
         **options: Any,
     ) -> None:
-        """Make a response of text.
+        """Create a text response.
 
         Args:
-            url: Where it came from.
+            url: The URL of the response.
             status: The status code.
-            headers: The fields; a missing ``Content-Type`` is added.
-            body: The bytes, or a text, encoded with ``encoding`` (default: UTF-8).
+            headers: The headers. A missing ``Content-Type`` is added.
+            body: The body as bytes, or as a str that is encoded with ``encoding`` (default: UTF-8).
             args: Further arguments of :class:`trawl.Response`.
             encoding: The charset.
             options: Further arguments of :class:`trawl.Response`.
@@ -112,7 +112,7 @@ class TextResponse(Response, metaclass=_ByContent):
 
 
 class HtmlResponse(TextResponse):
-    """A response that is HTML or XHTML, or may be."""
+    """A response that is or may be HTML or XHTML."""
 
     __slots__ = ()
     kinds: frozenset[str] = frozenset({"html"})
@@ -139,7 +139,7 @@ class JsonResponse(TextResponse):
 
 
 class JsonRequest(Request):
-    """Scrapy's name for :meth:`trawl.Request.json`: a request with ``data`` as JSON; the default method is POST."""
+    """A request with ``data`` as JSON. The default method is POST. Scrapy's name for :meth:`trawl.Request.json`."""
 
     __slots__ = ("dumps_kwargs",)
 
@@ -152,7 +152,7 @@ class JsonRequest(Request):
         dumps_kwargs: dict[str, Any] | None = None,
         **options: Unpack[RequestOptions],
     ) -> None:
-        """Make a request; without ``data`` it is a plain request that accepts JSON."""
+        """Create a request. Without ``data`` it is a plain request that accepts JSON."""
         self.dumps_kwargs: dict[str, Any] = {"sort_keys": True, **(dumps_kwargs or {})}
         if data is not None and options.get("body") is None:
             options["body"] = json.dumps(data, **self.dumps_kwargs)
@@ -162,11 +162,11 @@ class JsonRequest(Request):
         self.headers.setdefault("Accept", "application/json, text/javascript, */*; q=0.01")
 
     def replace(self, *, data: Any = None, dumps_kwargs: dict[str, Any] | None = None, **changes: Any) -> Any:
-        """Return a request like this one but for ``changes``; see :meth:`trawl.Request.replace`.
+        """Return a copy of this request with ``changes``; see :meth:`trawl.Request.replace`.
 
         Args:
-            data: The new body, written with this request's ``dumps_kwargs``.
-            dumps_kwargs: Those of the new request.
+            data: The new body, encoded with this request's ``dumps_kwargs``.
+            dumps_kwargs: The ``dumps_kwargs`` of the new request.
             changes: Keyword arguments of :class:`Request`.
         """
         if data is not None and changes.get("body") is None:
@@ -178,37 +178,37 @@ class JsonRequest(Request):
 
 
 class BodySink(Protocol):
-    """Takes a large body instead of memory, for one request at a time. A retry begins it anew.
+    """Stores a large body instead of memory, for one request at a time. A retry starts it again.
 
-    A sink may have an attribute ``memory_bytes``: the bytes of a body that are held in memory before each write.
+    A sink may have an attribute ``memory_bytes``, the number of bytes of a body to collect in memory before each write.
     """
 
     @property
     def size_bytes(self) -> int:
-        """Bytes written since the body began."""
+        """Bytes written since the start of the body."""
         ...
 
     def begin(self) -> None:
-        """Begin a new body; forget what was written before."""
+        """Start a new body, and forget the bytes written before."""
         ...
 
     async def write(self, pieces: Sequence[bytes]) -> None:
-        """Write the next pieces. Cancelling waits for a write that has begun. Always a checkpoint.
+        """Write the next chunks. Cancelling waits for a write that has started. Always a checkpoint.
 
         Raises:
-            BodyNotWritten: It can't be written, or is no longer wanted.
+            BodyNotWritten: If it can't be written, or is no longer wanted.
         """
         ...
 
     async def discard(self) -> None:
-        """Remove the body: it did not come to its end. Always a checkpoint."""
+        """Remove the body, because it is incomplete. Always a checkpoint."""
         ...
 
     def open(self) -> BinaryIO:
         """Open the body for reading. Blocks.
 
         Raises:
-            ValueError: It was removed.
+            ValueError: If it was removed.
         """
         ...
 
@@ -216,11 +216,11 @@ class BodySink(Protocol):
 class FileResponse(Response):
     """A response whose body is in a file.
 
-    ``body``, and what is made of it (``text``, selectors), reads the whole file each time; read a large one from
-    :meth:`open`. The file exists until the owner of the request has moved it.
+    ``body`` and the attributes derived from it (``text``, selectors) read the whole file each time. Read a large body
+    with :meth:`open`. The file exists until the owner of the request has moved it.
 
     Attributes:
-        sink: The file; None if another body was set.
+        sink: The sink with the file; None if another body was set.
     """
 
     __slots__ = ("_own", "sink")
@@ -229,11 +229,11 @@ class FileResponse(Response):
     _own: bytes
 
     def __init__(self, *args: Any, sink: BodySink | None = None, **options: Any) -> None:
-        """Make a response; the arguments are those of :class:`~trawl.http.Response`.
+        """Create a response with the arguments of :class:`~trawl.http.Response`.
 
         Args:
             args: Further arguments of ``Response``.
-            sink: Has the body, instead of ``body``.
+            sink: The sink with the body, instead of ``body``.
             options: Further arguments of ``Response``.
         """
         super().__init__(*args, **options)
@@ -243,11 +243,11 @@ class FileResponse(Response):
 
     @property
     def body(self) -> bytes:
-        """The bytes after decompression, read back from the file.
+        """The decompressed bytes, read from the file.
 
         Raises:
-            ValueError: The file was removed.
-            OSError: It can't be read.
+            ValueError: If the file was removed.
+            OSError: If it can't be read.
         """
         if self.sink is None:
             return self._own
@@ -261,22 +261,22 @@ class FileResponse(Response):
 
     @property
     def size_bytes(self) -> int:
-        """Size of the body, without reading it."""
+        """Size of the body in bytes, without reading it."""
         return len(self._own) if self.sink is None else self.sink.size_bytes
 
     def open(self) -> BinaryIO:
-        """Open the file of the body; the caller closes it. Blocks.
+        """Open the file of the body. The caller must close it. Blocks.
 
         Raises:
-            ValueError: It was removed, or there is none: another body was set.
-            OSError: It can't be read.
+            ValueError: If it was removed, or if another body was set.
+            OSError: If it can't be read.
         """
         if self.sink is None:
             raise ValueError(f"{self!r} has its body in memory")
         return self.sink.open()
 
     def replace(self, **changes: Any) -> Any:
-        """Return a response like this one but for ``changes``; without ``cls`` its body is in the same file."""
+        """Return a copy of this response with ``changes``. Without ``cls`` its body is in the same file."""
         if self.sink is None or "body" in changes or changes.get("cls") is not None:
             return super().replace(**changes)
         changes["body"] = b""
@@ -286,5 +286,5 @@ class FileResponse(Response):
 
 
 def body_bytes(response: Response) -> int:
-    """Return the size of a response's body; a file is not read."""
+    """Return the size of a response's body in bytes, without reading a file."""
     return response.size_bytes if isinstance(response, FileResponse) else len(response.body)

@@ -1,10 +1,10 @@
-"""URLs as browsers read them (WHATWG URL), and the parts that a crawler asks for.
+"""URLs with the rules of browsers (WHATWG URL), and the parts that a crawler needs.
 
-Theory of operation: a URL is parsed once, by ada, when a request is made or a link is joined. What comes back is in
-*normal form*: lower-case scheme and host, IDN in ASCII, dots in paths resolved, the default port left out, user info
-and path percent-encoded. Every other function here takes a URL in normal form and only splits the string.
+Theory of operation: a URL is parsed once, by ada, when a request is created or a link is joined. The result is in
+*normal form*: lower-case scheme and host, IDN in ASCII, dots in paths resolved, no default port, user info and path
+percent-encoded. All other functions here take a URL in normal form and only split the string.
 
-Forms as HTML sends them: ``application/x-www-form-urlencoded`` (WHATWG URL, 5.2).
+HTML forms are encoded as ``application/x-www-form-urlencoded`` (WHATWG URL, 5.2).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 Field = str | bytes | int | float | Iterable[str | bytes | int | float]
-"""The value, or values, of one name."""
+"""The value or values of one name."""
 
 Fields = Mapping[str, Field] | Iterable[tuple[str, Field]]
 """The fields of a form, in order."""
@@ -48,13 +48,13 @@ _LINE_END = re.compile(r"\r\n|\r|\n")
 
 
 def encode_form(fields: Fields) -> str:
-    """Return ``fields`` as the body of a form, in UTF-8; line ends become CR LF (HTML, 4.10.21.4)."""
+    """Return ``fields`` as the body of a form, in UTF-8, with line breaks as CR LF (HTML, 4.10.21.4)."""
     pairs = fields.items() if isinstance(fields, Mapping) else fields
     return "&".join(f"{_quoted(name)}={_quoted(value)}" for name, held in pairs for value in values_of(held))
 
 
 def values_of(held: Field) -> Iterable[str | bytes | int | float]:
-    """Return the values of one name, of which there may be several."""
+    """Return the one or several values of a name."""
     return (held,) if isinstance(held, str | bytes | int | float) else held
 
 
@@ -74,16 +74,16 @@ _NORMAL = re.compile(
     r"(?:\?[A-Za-z0-9_~.=&+%,;:/@!*()-]*)?",
     re.ASCII,
 )
-"""A URL that is in normal form as it stands: matching takes a fraction of parsing, and most URLs match."""
+"""Matches URLs that are in normal form. Matching is much faster than parsing, and most URLs match."""
 
 _PAGE = re.compile(r"[A-Za-z0-9_~-][A-Za-z0-9_~.-]*+")
-"""The end of a path that needs no encoding, and is neither ``.`` nor ``..``."""
+"""Matches the end of a path that needs no encoding, and is neither ``.`` nor ``..``."""
 
 _PLAIN = re.compile(r"(?:(?:/?[A-Za-z0-9_~-][A-Za-z0-9_~.-]*+)++/?|/)(?:\?[A-Za-z0-9_~.=&+%,;-]*)?")
-"""A path, with or without a query, that needs no encoding, has no ``/.`` and no ``//``, no scheme and no fragment."""
+"""Matches a path, with or without a query, that needs no encoding, and has no ``/.``, ``//``, scheme or fragment."""
 
 _NAME = r"[A-Za-z0-9_.~-]++"
-_VALUE = (  # with what is percent-encoded in any query
+_VALUE = (  # with characters that are percent-encoded in any query
     r"[A-Za-z0-9_.~+-]*+(?:%(?:[189A-F][0-9A-F]|0[0-9A-F]|2[1-9A-CF]|3[A-F]|40|5[BCDE]|60|7[BCDF])[A-Za-z0-9_.~+-]*+)*+"
 )
 _PATH = r"[A-Za-z0-9_~!$&'()*+,=:@/.-]*+(?:%[89A-F][0-9A-F][A-Za-z0-9_~!$&'()*+,=:@/.-]*+)*+"
@@ -91,37 +91,41 @@ _PATH = r"[A-Za-z0-9_~!$&'()*+,=:@/.-]*+(?:%[89A-F][0-9A-F][A-Za-z0-9_~!$&'()*+,
 _CANONICAL = re.compile(
     rf"https?://[a-z0-9.-]++(?::\d++)?/{_PATH}(?:\?{_NAME}={_VALUE}(?:&{_NAME}={_VALUE})*+)?", re.ASCII
 )
-"""A URL in normal form that is canonical but for the order of its arguments: most are, and w3lib takes ten times as
-long to find that out."""
+"""Matches URLs in normal form that are canonical except for the order of their arguments.
+
+Most are, and w3lib takes ten times as long to check it.
+"""
 
 _BASES = 256
-"""Bases whose normal form is remembered: the links of a page are joined one after another."""
+"""Number of cached bases in normal form, because the links of a page are joined one after another."""
 
 _LINKS = 16_384
-"""Links whose addresses are remembered, by the folder of their page: about 4 MB."""
+"""Number of cached joined links, by the folder of their page. They take about 4 MB."""
 
 _HTTP = ("http://", "https://")
-"""Such a URL in normal form has a path: its ninth character, or a later one, is a slash. A response shows it without
-where it was written so, in a crawl that was moved from Scrapy."""
+"""URLs that start like this have a path in normal form, so a slash follows at the ninth character or later.
+
+In a crawl that was moved from Scrapy, a response shows the URL without the path if it was written without one.
+"""
 
 _WITHOUT_PATH = re.compile(r"\s*(?:https?:)?//[^/?#\\\s]+\s*", re.IGNORECASE)
 
 _HOSTS = 256
-"""Starts of URLs, up to the path, whose origin and scope are remembered."""
+"""Number of cached origins and scopes, by the start of the URL up to the path."""
 
 FETCHED_SCHEMES = frozenset({"http", "https"})
-"""The schemes that are fetched; a request of another scheme is dropped and counted when it is scheduled."""
+"""The schemes that are fetched. A request with another scheme is dropped and counted when it is scheduled."""
 
 
 def normalize_url(url: str) -> str:
     """Return the normal form of an absolute ``url`` of any scheme (WHATWG URL, 4.4 and 4.5).
 
     Raises:
-        ValueError: ``url`` is relative or can't be parsed; the text names it.
-        TypeError: ``url`` is not a str.
+        ValueError: If ``url`` is relative or can't be parsed. The message names it.
+        TypeError: If ``url`` is not a str.
     """
     try:
-        if type(url) is str and _is_normal(url):  # a text of lxml holds its page, and can't be stored
+        if type(url) is str and _is_normal(url):  # a string from lxml keeps its page alive and can't be stored
             return url
         return ada_url.normalize_url(url)
     except (ValueError, AttributeError, TypeError):
@@ -132,15 +136,15 @@ def normalize_url(url: str) -> str:
 def join_url(base: str, url: str) -> str:
     """Return the normal form of ``url`` as a link on a page whose base URL is ``base``.
 
-    White space around ``url``, and tabs and line ends inside it, are dropped, as browsers do.
+    White space around ``url``, and tabs and line breaks inside it, are removed, as in browsers.
 
     Raises:
-        ValueError: They make no URL; the text names the link.
-        TypeError: One of them is not a str.
+        ValueError: If the result is not a valid URL. The message names the link.
+        TypeError: If one of them is not a str.
     """
     try:
         folder = _folder_of(base)
-        if folder and type(url) is str and (joined := _joined(folder, url)):  # a text of lxml can't be stored
+        if folder and type(url) is str and (joined := _joined(folder, url)):  # a string from lxml can't be stored
             return joined
         return ada_url.join_url(base, url)
     except (ValueError, AttributeError, TypeError):
@@ -151,9 +155,10 @@ def join_url(base: str, url: str) -> str:
 
 @lru_cache(maxsize=_LINKS)
 def _joined(folder: str, url: str) -> str:
-    """Join a link by concatenation, in a third of the time: most can be, and stand on other pages of their folder, too.
+    """Join a link by concatenation, in a third of the time. Cached, because links occur on several pages of a folder.
 
-    Returns "" for those that need parsing: dots, a second slash, a character that is encoded, another origin.
+    Most links can be joined like this. Returns "" for links that need parsing because of dots, a second slash, a
+    character to encode, or another origin.
     """
     root = folder[: folder.find("/", len("https://"))]
     start = len(root) if url.startswith(root) else 0
@@ -167,7 +172,7 @@ def _joined(folder: str, url: str) -> str:
 
 @lru_cache(maxsize=_BASES)
 def _folder_of(base: str) -> str:
-    """Return the folder of ``base``, up to the last slash of its path, in normal form; empty for other schemes."""
+    """Return the folder of ``base`` in normal form, up to the last slash of its path; "" for other schemes."""
     normal = base if _is_normal(base) else ada_url.normalize_url(base)
     if not normal.startswith(("http://", "https://")):
         return ""
@@ -176,7 +181,7 @@ def _folder_of(base: str) -> str:
 
 
 def _is_normal(url: str) -> bool:
-    """Return True if ``url`` is in normal form for certain; most name a page of a folder whose form is known."""
+    """Return whether ``url`` is certainly in normal form. Fast for pages in a folder that was checked before."""
     end = url.rfind("/") + 1
     if _PAGE.fullmatch(url, end) and _is_normal_folder(url[:end]):
         return True
@@ -189,7 +194,7 @@ def _is_normal_folder(url: str) -> bool:
 
 
 def is_joinable(base: str, url: str) -> bool:
-    """Return True if ``url`` makes a URL as a link on a page whose base URL is ``base``."""
+    """Return whether ``url`` is a valid link on a page whose base URL is ``base``."""
     return ada_url.URL.can_parse(url, base)
 
 
@@ -199,7 +204,7 @@ def _check_text(url: object) -> None:
 
 
 def _complaint(url: str) -> str:
-    """Return the fault of a URL that did not parse, and a suggestion."""
+    """Return a message on a URL that can't be parsed, with a suggestion."""
     if "://" in url or url.startswith(("http:", "https:")):
         return f"{url!r} is not a valid URL"
     if url.startswith("//"):
@@ -216,22 +221,22 @@ def scheme_of(url: str) -> str:
 
 
 def _authority(url: str) -> str:
-    """Return ``host[:port]`` of a ``url`` in normal form, without user info; empty if it has none (``mailto:``)."""
+    """Return ``host[:port]`` of a ``url`` in normal form, without user info; "" if it has none (``mailto:``)."""
     start = url.find(":") + 1
     if not url.startswith("//", start):
         return ""
     start += 2
     end = url.find("/", start)
     authority = url[start:] if end < 0 else url[start:end]
-    if "?" in authority or "#" in authority:  # only schemes that browsers don't know have no path here
+    if "?" in authority or "#" in authority:  # only URLs with schemes unknown to browsers lack a path
         authority = authority.partition("?")[0].partition("#")[0]
-    if "@" in authority:  # normal form writes an @ inside user info as %40
+    if "@" in authority:  # in normal form, an @ inside user info is %40
         authority = authority.rpartition("@")[2]
     return authority
 
 
 def host_of(url: str) -> str:
-    """Return the host of a ``url`` in normal form: lower case, no port, IPv6 in brackets; empty if it has none."""
+    """Return the host of a ``url`` in normal form, without the port, with IPv6 in brackets; "" if it has none."""
     authority = _authority(url)
     if authority.endswith("]"):
         return authority
@@ -239,9 +244,9 @@ def host_of(url: str) -> str:
 
 
 def origin_of(url: str) -> str:
-    """Return the origin of a ``url`` in normal form, as ``https://a.example:8443`` (RFC 6454, 6.2).
+    """Return the origin of a ``url`` in normal form, such as ``https://a.example:8443`` (RFC 6454, 6.2).
 
-    The default port is left out. A URL without a host (``mailto:``, ``data:``) gives its scheme and a colon.
+    The default port is left out. For a URL without a host (``mailto:``, ``data:``), it is the scheme and a colon.
     """
     end = url.find("/", 8) if url.startswith(_HTTP) else -1
     return _origin_of(url if end < 0 else url[:end])
@@ -256,9 +261,9 @@ def _origin_of(url: str) -> str:
 def host_scope(url: str) -> str:
     """Return the default throttling scope of a ``url`` in normal form.
 
-    It is the host in lower case with IDN in ASCII, without user info and without the root dot, IPv6 in brackets, and
-    ``:port`` when the port is not the scheme's default. Two schemes of one host are one scope, and an IPv4 address is
-    one with the IPv6 address that stands for it (RFC 4291, 2.5.5.2).
+    It is the host in lower case with IDN in ASCII, without user info and the trailing root dot, with IPv6 in brackets,
+    and with ``:port`` if the port is not the scheme's default. Both schemes of a host share one scope, and so do an
+    IPv4 address and its IPv4-mapped IPv6 address (RFC 4291, 2.5.5.2).
     """
     end = url.find("/", 8) if url.startswith(_HTTP) else -1
     return _host_scope(url if end < 0 else url[:end])
@@ -280,20 +285,20 @@ def _host_scope(url: str) -> str:
 
 
 def lacks_path(url: str) -> bool:
-    """Return True if a ``url``, as it is written, ends behind the host: ``http://a.example`` or ``//a.example``."""
+    """Return whether a ``url`` was written without a path: ``http://a.example`` or ``//a.example``."""
     return _WITHOUT_PATH.fullmatch(url) is not None
 
 
 def without_fragment(url: str) -> str:
-    """Return a ``url`` without its fragment, as a response has it (Fetch, 2.2.6)."""
+    """Return a ``url`` without its fragment, as in a response (Fetch, 2.2.6)."""
     return url.partition("#")[0] if "#" in url else url
 
 
 def sorted_url(url: str) -> str:
-    """Return the canonical form of a ``url`` in normal form, by w3lib's rules, without its fragment.
+    """Return the canonical form of a ``url`` in normal form, by w3lib's rules and without its fragment.
 
-    Arguments are ordered by name, then value, and each has a ``=``; empty ones are left out; a space is ``+``. What is
-    percent-encoded needlessly is decoded, and the rest encoded in upper case.
+    Arguments are sorted by name, then value, and each has a ``=``. Empty arguments are left out, and a space is ``+``.
+    Needless percent-encoding is decoded, and the rest is in upper case.
     """
     if "#" in url:
         url = url.partition("#")[0]
@@ -312,7 +317,7 @@ def sorted_url(url: str) -> str:
 
 
 def _name_and_value(argument: str) -> tuple[str, str]:
-    """Return what w3lib orders arguments by: the bytes that they stand for."""
+    """Return w3lib's sort key of an argument, its decoded bytes."""
     name, _, value = argument.partition("=")
     if "%" in value or "+" in value:
         value = unquote_to_bytes(value.replace("+", " ")).decode("latin-1")
@@ -320,11 +325,11 @@ def _name_and_value(argument: str) -> tuple[str, str]:
 
 
 def canonicalize_url(url: str) -> str:
-    """Return the form under which two spellings of one address are equal, by the rules of ``w3lib.url``.
+    """Return a form that is equal for different spellings of one URL, by the rules of ``w3lib.url``.
 
-    It is in normal form, without a fragment; the arguments of its query are in order, and percent-encoded in one way.
+    It is in normal form without a fragment, with sorted arguments and uniform percent-encoding.
 
     Raises:
-        ValueError: ``url`` is relative or can't be parsed.
+        ValueError: If ``url`` is relative or can't be parsed.
     """
     return sorted_url(normalize_url(url))
