@@ -50,6 +50,10 @@ LogLevelOption = Annotated[
 LogFileOption = Annotated[
     str | None, typer.Option("--log-file", metavar="FILE", help="Write the log to this file instead of standard error.")
 ]
+LogFormatOption = Annotated[
+    str | None,
+    typer.Option("--log-format", metavar="FORMAT", help="json writes each entry as one line of JSON."),
+]
 QuietOption = Annotated[
     bool, typer.Option("--quiet", "-q", help="Show warnings and errors only: no progress, no summary.")
 ]
@@ -142,6 +146,7 @@ def crawl(
     ] = None,
     log_level: LogLevelOption = None,
     log_file: LogFileOption = None,
+    log_format: LogFormatOption = None,
     quiet: QuietOption = False,
     fail_on: FailOnOption = [],
     stats: StatsOption = None,
@@ -162,6 +167,7 @@ def crawl(
         job_durability=job_durability,
         log_level=log_level,
         log_file=log_file,
+        log_format=log_format,
         is_quiet=quiet,
         fails_on=fail_on,
         stats=stats,
@@ -191,6 +197,7 @@ def worker(
     job_durability: DurabilityOption = None,
     log_level: LogLevelOption = None,
     log_file: LogFileOption = None,
+    log_format: LogFormatOption = None,
     quiet: QuietOption = False,
     fail_on: FailOnOption = [],
     stats: StatsOption = None,
@@ -210,6 +217,7 @@ def worker(
         job_durability=job_durability,
         log_level=log_level,
         log_file=log_file,
+        log_format=log_format,
         is_quiet=quiet,
         fails_on=fail_on,
         stats=stats,
@@ -243,6 +251,7 @@ def export(
     job_durability: DurabilityOption = None,
     log_level: LogLevelOption = None,
     log_file: LogFileOption = None,
+    log_format: LogFormatOption = None,
     quiet: QuietOption = False,
 ) -> None:
     """Write the items of a job in a server to files, each once, also if this is killed and run again."""
@@ -258,6 +267,7 @@ def export(
         job_durability=job_durability,
         log_level=log_level,
         log_file=log_file,
+        log_format=log_format,
         is_quiet=quiet,
     )
     raise typer.Exit(export_command(options, stderr_console(), follows=follow))

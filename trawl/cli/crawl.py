@@ -49,6 +49,7 @@ from trawl.cli.view import (
 from trawl.cli.worker import LeaderProcess, lead, rejoining, require_address, spider_of_job
 from trawl.engine.watchers import report_blocked_loop
 from trawl.errors import TrawlError, UsageError
+from trawl.frontier import SCHEMES
 from trawl.observe import ObserveSettings, came_to_nothing
 from trawl.settings import Layer, Settings, ambient, assignments, file_of, load, of_project, of_spider
 from trawl.settings.hidden import without_effect
@@ -103,7 +104,7 @@ def crawl_command(options: CrawlOptions, crawl_with: CrawlWith, console: Console
     precede it, or the whole traceback with ``--log-level DEBUG``.
     """
     # Set up the log before the spider's settings are known, so that its import is logged too.
-    early = log_layer(options.log_level, options.log_file)
+    early = log_layer(options.log_level, options.log_file, options.log_format)
 
     def act(logs: Logs) -> int:
         leader = None if options.leader is None else LeaderProcess(options.leader)
@@ -117,11 +118,12 @@ def crawl_command(options: CrawlOptions, crawl_with: CrawlWith, console: Console
         if len(entries) > 1:
             for entry in entries:
                 entry.shown_name = entry.spider.name
-        logs.apply(entries[0].settings.of(ObserveSettings), is_quiet=options.is_quiet)
+        jobs = {entry.shown_name: _shown_job(str(entry.settings["JOB_DIR"])) for entry in entries}
+        logs.apply(entries[0].settings.of(ObserveSettings), is_quiet=options.is_quiet, jobs=jobs)
         _check(entries, options)
         try:
             if options.processes:
-                reports = _run_processes(entries[0], options, crawl_with, console)
+                reports = _run_processes(entries[0], options, crawl_with, console, logs)
             else:
                 reports = _run(entries, options.is_quiet, crawl_with, console, logs, leader)
         except BaseException:
@@ -205,20 +207,37 @@ def _check(entries: Sequence[CrawlEntry], options: CrawlOptions) -> None:
 
 
 def _run_processes(
-    entry: CrawlEntry, options: CrawlOptions, crawl_with: CrawlWith, console: Console
+    entry: CrawlEntry, options: CrawlOptions, crawl_with: CrawlWith, console: Console, logs: Logs
 ) -> list[ScopeReport]:
     """Run a crawl in several processes, with this one as the leader."""
-    shown = partial(_watchers, entry.settings, options.is_quiet, console)
+
+    def shown(progress: ProgressSteps) -> list[Watcher]:
+        return [logs.watch, *_watchers(entry.settings, options.is_quiet, console, progress)]
+
     words = ["--spider", options.targets[0]]
     for option, texts in (("-a", options.arguments), ("-s", options.settings)):
         words += [word for text in texts for word in (option, text)]
-    for option, given in (("--log-level", options.log_level), ("--log-file", options.log_file)):
+    given_of_log = {
+        "--log-level": options.log_level,
+        "--log-file": options.log_file,
+        "--log-format": options.log_format,
+    }
+    for option, given in given_of_log.items():
         words += [] if given is None else [option, given]
     if entry.settings.of(ObserveSettings).log_file is not None:
         words += ["-s", "LOG_FILE_APPEND=true"]
     words += ["--quiet"] if options.is_quiet else []
     with short_collections():
         return trio.run(lead, entry, options.processes, words, crawl_with, shown, console)
+
+
+def _shown_job(job: str) -> str:
+    """Return a job's directory, or its address without a password."""
+    if not job.startswith(SCHEMES):
+        return job
+    from trawl.frontier.redis.client import Address  # noqa: PLC0415  # most crawls have no server
+
+    return Address.parse(job).shown
 
 
 def _run(
@@ -234,7 +253,7 @@ def _run(
     async def alone() -> list[ScopeReport]:
         (entry,) = entries
         shown = _watchers(entry.settings, is_quiet, console) if leader is None else [leader.watch]
-        await rejoining(partial(entry.run, crawl_with, shown, handle_signals=True))
+        await rejoining(partial(entry.run, crawl_with, [logs.watch, *shown], handle_signals=True))
         return reports_of_all(entries)
 
     with short_collections():
@@ -260,6 +279,7 @@ async def _side_by_side(
 
     async with trio.open_nursery() as around:
         around.start_soon(report_blocked_loop, None)
+        around.start_soon(logs.watch)
         if panels is not None:
             around.start_soon(panels.draw)
         async with trio.open_nursery() as nursery:

@@ -51,6 +51,7 @@ class CrawlOptions:
         job: ``--job DIR``, or an address; None if the setting JOB_DIR applies.
         job_durability: ``--job-durability LEVEL``.
         log_level: ``--log-level LEVEL``; None if the setting applies, or WARNING for commands that fetch a single page.
+        log_format: ``--log-format FORMAT``; None if the setting applies.
         log_file: ``--log-file FILE``.
         is_quiet: ``--quiet``.
         fails_on: ``--fail-on KIND``.
@@ -70,6 +71,7 @@ class CrawlOptions:
     job: str | None = None
     job_durability: str | None = None
     log_level: str | None = None
+    log_format: str | None = None
     log_file: str | None = None
     is_quiet: bool = False
     fails_on: Sequence[str] = ()

@@ -49,7 +49,7 @@ def export_command(options: CrawlOptions, console: Console, *, follows: bool) ->
         console: Standard error.
         follows: ``-f``: whether to continue until the job has finished.
     """
-    early = log_layer(options.log_level, options.log_file)
+    early = log_layer(options.log_level, options.log_file, options.log_format)
 
     def act(logs: Logs) -> int:
         durability = options.job_durability

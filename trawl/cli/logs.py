@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import copy
 import logging
+import math
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from logging.handlers import WatchedFileHandler
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import TextIO
 
 from rich.console import Console, ConsoleRenderable, Group
@@ -26,6 +27,7 @@ from rich.text import Text
 from rich.traceback import Traceback
 
 from trawl.cli import FAILED, INTERRUPTED
+from trawl.cli.log_entries import JsonFormatter, Repeats
 from trawl.cli.view import print_error
 from trawl.errors import PartLoadError, SpiderLoadError, TrawlError, UsageError
 from trawl.observe import ObserveSettings, printable
@@ -54,6 +56,9 @@ _REFUSING = (
 
 In other modules, these errors are bugs and need a traceback.
 """
+
+JSON = "json"
+"""The value of LOG_FORMAT for one JSON object per line."""
 
 _TERMINAL_FORMAT = "[%(name)s] %(message)s"
 _TERMINAL_TIME = "%H:%M:%S"
@@ -200,6 +205,8 @@ class Logs:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._handler: logging.Handler | None = None
+        self._repeats: Repeats = Repeats(self._log, _NAME.get)
+        self._jobs: Mapping[str, str] = {}
         self._levels: dict[str, int] = {}
         self.is_debug: bool = False
         self._showwarning = warnings.showwarning
@@ -216,11 +223,14 @@ class Logs:
         for name, level in self._levels.items():
             logging.getLogger(name).setLevel(level)
 
-    def apply(self, settings: ObserveSettings, *, is_quiet: bool = False) -> None:
+    def apply(
+        self, settings: ObserveSettings, *, is_quiet: bool = False, jobs: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
         """Apply new settings to the log.
 
         Args:
             settings: Level, file and format.
+            jobs: The job of each spider, by the name that its entries have; "" without a job.
             is_quiet: Whether to write only warnings and errors to standard error. A log file gets all entries.
 
         Raises:
@@ -233,13 +243,28 @@ class Logs:
         if is_quiet and settings.log_file is None:
             level = max(level, logging.WARNING)
         self._drop()
-        self._handler = handler
+        self._handler, self._jobs = handler, jobs
         handler.setLevel(level)
+        if not self.is_debug:
+            handler.addFilter(self._repeats)
         root = logging.getLogger()
         root.addHandler(handler)
         root.setLevel(level)
         for name in _CHATTY:
             logging.getLogger(name).setLevel(logging.WARNING)
+
+    async def watch(self, crawl: object = None) -> None:
+        """Report the number of repeated entries each minute, until this is cancelled. A watcher of a crawl."""
+        await self._repeats.watch()
+
+    def _log(self, record: logging.LogRecord, name: str) -> None:
+        if self._handler is not None:
+            with named_in_log(name):
+                self._handler.acquire()
+                try:
+                    self._handler.emit(record)
+                finally:
+                    self._handler.release()
 
     def tell_error(self, error: Exception, name: str = "") -> int:
         """Print an error that ended a crawl or kept it from starting. Returns the exit status.
@@ -297,6 +322,9 @@ class Logs:
             shape, time_shape = _TERMINAL_FORMAT, _TERMINAL_TIME
         else:
             handler = logging.StreamHandler(self._console.file)
+        if shape == JSON:
+            handler.setFormatter(JsonFormatter(_NAME.get, self._job_of, self._shows))
+            return handler
         try:
             handler.setFormatter(SafeFormatter(shape, time_shape, shows_all=self.is_debug))
         except ValueError as error:
@@ -304,7 +332,14 @@ class Logs:
             raise UsageError(f"LOG_FORMAT is not a valid format: {error}") from error
         return handler
 
+    def _job_of(self, name: str) -> str:
+        return self._jobs.get(name, "")
+
+    def _shows(self, error: BaseException) -> bool:
+        return self.is_debug or not is_expected(error)
+
     def _drop(self) -> None:
+        self._repeats.report(math.inf)
         if self._handler is not None:
             logging.getLogger().removeHandler(self._handler)
             self._handler.close()
@@ -342,7 +377,8 @@ def _is_interruption(error: BaseException) -> bool:
     return isinstance(error, KeyboardInterrupt)
 
 
-def log_layer(level: str | None, file: str | None) -> Layer:
-    """Return the settings that ``--log-level`` and ``--log-file`` stand for."""
-    values = {"LOG_LEVEL": level.upper() if level else None, "LOG_FILE": file}
-    return Layer("--log-level" if level else "--log-file", {name: text for name, text in values.items() if text})
+def log_layer(level: str | None, file: str | None, shape: str | None = None) -> Layer:
+    """Return the settings that ``--log-level``, ``--log-file`` and ``--log-format`` stand for."""
+    values = {"LOG_LEVEL": level.upper() if level else None, "LOG_FILE": file, "LOG_FORMAT": shape}
+    given = {name: text for name, text in values.items() if text}
+    return Layer(f"--{next(iter(given), 'LOG_LEVEL').lower().replace('_', '-')}", given)

@@ -226,12 +226,12 @@ class ItemSender:
             try:
                 item = await self._processor.process(item, self._spider)
             except DropItem as drop:
-                logger.log(_level(drop), "item dropped: %s (of %s)", drop, page or "start()")
+                logger.log(_level(drop), "item dropped: %s (of %s)", drop, page or "start()", extra={"url": page})
                 counts.inc("item_dropped_count")
                 self._events.tell(ItemDropped(item, str(drop)))
                 return None
             except Exception as error:
-                logger.exception("a pipeline failed on an item of %s", page or "start()")
+                logger.exception("a pipeline failed on an item of %s", page or "start()", extra={"url": page})
                 counts.inc("item_error_count")
                 self._events.tell(ItemFailed(item, error))
                 return None

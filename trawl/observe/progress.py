@@ -44,9 +44,13 @@ class ObserveSettings(Struct, frozen=True, kw_only=True, rename="upper"):
     log_file: Annotated[str | None, Meta(description="The file of the log; null logs to standard error.")] = None
     log_file_append: Annotated[bool, Meta(description="Append to an existing log file. False overwrites it.")] = True
     log_encoding: Annotated[str, Meta(description="The encoding of the log file.")] = "utf-8"
-    log_format: Annotated[str, Meta(description="The format of a log line, in the percent style of `logging`.")] = (
-        "%(asctime)s [%(name)s] %(levelname)s: %(message)s"
-    )
+    log_format: Annotated[
+        str,
+        Meta(
+            description="The format of a log line, in the percent style of `logging`. `json` writes each entry as one"
+            " line of JSON, with the fields of the [reference](../reference/log.md)."
+        ),
+    ] = "%(asctime)s [%(name)s] %(levelname)s: %(message)s"
     log_dateformat: Annotated[str, Meta(description="The format of the time in a log line, as for `strftime`.")] = (
         "%Y-%m-%d %H:%M:%S"
     )
