@@ -80,10 +80,10 @@ __all__ = [
 
 
 def submodule(module: str, name: str) -> Any:
-    """Return :func:`trawl.scrapy_names.names.submodule`, for a module's ``__getattr__``; private names load no tables.
+    """Return :func:`trawl.scrapy_names.names.submodule`, for a module's ``__getattr__``. Private names load no tables.
 
     Raises:
-        AttributeError: There is no such name.
+        AttributeError: If the name does not exist.
     """
     if name.startswith("_"):
         raise AttributeError(f"module {module!r} has no attribute {name!r}")
@@ -91,13 +91,14 @@ def submodule(module: str, name: str) -> Any:
 
 
 class Unsupported:
-    """An attribute of Scrapy's class that trawl's does not have: asking for it raises an error that says what to use.
+    """An attribute of Scrapy's class that trawl's class does not have. Reading it raises an error with a replacement.
 
-    It stands in a class under the attribute's name. ``hasattr`` says False, and an instance or a subclass may have an
-    attribute of this name. Classes hide it from type checkers (``if not TYPE_CHECKING``), which then report the name.
+    It is a class attribute with the name of the missing attribute. ``hasattr`` returns False, and an instance or a
+    subclass may have an attribute of this name. Classes hide it from type checkers (``if not TYPE_CHECKING``), which
+    then report the name.
 
     Args:
-        words: What to use instead, as the end of a sentence.
+        words: The replacement, as the end of a sentence.
     """
 
     __slots__ = ("_name", "words")
