@@ -86,13 +86,13 @@ def test_a_port_that_is_taken_is_told_in_one_line(capsys: pytest.CaptureFixture[
         port = taken.getsockname()[1]
         assert main(["demo", "--port", str(port)]) == 2
     said = capsys.readouterr().err
-    assert said == f"trawl: port {port} of 127.0.0.1 is taken; give another with --port, 0 for a free one\n"
+    assert said == f"trawl: port {port} of 127.0.0.1 is taken; use another --port, or 0 for a free port\n"
 
 
 def test_an_address_of_another_machine_is_told_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["demo", "--bind", "192.0.2.1", "--port", "0"]) == 2
     said = capsys.readouterr().err
-    assert said == "trawl: 192.0.2.1 is no address of this machine; leave --bind out for 127.0.0.1\n"
+    assert said == "trawl: 192.0.2.1 is not an address of this machine; omit --bind for 127.0.0.1\n"
 
 
 def test_a_crawl_does_not_load_it() -> None:

@@ -326,7 +326,7 @@ def test_so_is_one_whose_items_import_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize("ending", ["", ":One"])
 def test_with_scrapy_installed_its_spider_is_told_the_same(tmp_path: Path, ending: str) -> None:
     path = write(tmp_path / "myscrapys.py", SCRAPYS)
-    with pytest.raises(WrittenForScrapy, match="One is a spider of Scrapy's, not of trawl's: ") as caught:
+    with pytest.raises(WrittenForScrapy, match="One is a Scrapy spider, not a trawl spider: ") as caught:
         load_spider(f"{path}{ending}")
     assert str(caught.value).endswith(MOVED)
 

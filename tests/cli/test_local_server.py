@@ -299,7 +299,7 @@ def test_its_folder_or_log_that_is_a_link_is_refused_and_nothing_is_written(tmp_
 
 def test_a_job_that_was_made_without_one_is_refused(tmp_path: Path) -> None:
     (tmp_path / "job.db").touch()
-    with pytest.raises(UsageError, match="made without --processes"):
+    with pytest.raises(UsageError, match="created without --processes"):
         trio.run(_open, tmp_path)
 
 

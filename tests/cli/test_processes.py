@@ -121,7 +121,7 @@ def test_a_worker_that_is_killed_is_started_again(folder: Path, site: list[str])
     os.kill(second, signal.SIGKILL)
     _, said = process.communicate(timeout=WITHIN)
     assert process.returncode == 0, said
-    assert "process 2 has ended (status -9): it is started again" in said
+    assert "process 2 has ended (status -9): restarting it" in said
     assert_whole(folder, site)
 
 
@@ -198,7 +198,7 @@ def test_a_worker_that_ends_again_and_again_is_given_up_and_the_first_process_go
         check=False,
     )
     assert process.returncode == 0, process.stderr
-    assert "process 2 ends again and again (status -9): the others go on without it" in process.stderr
+    assert "process 2 ends again and again (status -9): the others continue without it" in process.stderr
     assert_whole(folder, site)
 
 

@@ -120,31 +120,31 @@ def test_what_one_of_them_came_to_is_a_line_with_its_name(capfd: pytest.CaptureF
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ((), "no spider is named: write its name or FILE.py, or --all (`trawl list` shows those here)"),
+        ((), "no spider is named: write its name or FILE.py, or --all (`trawl list` shows all spiders)"),
         (("books", "--job", ""), "--job takes a directory or an address, not ''"),
-        (("--all", "books"), "--all crawls with every spider below this folder: name none beside it"),
-        (("books", "books"), "the spiders Books and Books have the name 'books': give each its own"),
+        (("--all", "books"), "--all crawls with every spider below this folder: do not name spiders too"),
+        (("books", "books"), "the spiders Books and Books have the name 'books': use different names"),
         (
             ("books", "prices", "-o", "x.csv"),
-            "Books and Prices would write to one feed, 'x.csv': put %(name)s into its name, for the spider's",
+            "Books and Prices would write to the same feed, 'x.csv': put %(name)s into its name",
         ),
         (
             ("books", "prices", "-o", "x-%(time)s.csv"),
-            "Books and Prices would write to one feed, 'x-%(time)s.csv': put %(name)s into its name, for the spider's",
+            "Books and Prices would write to the same feed, 'x-%(time)s.csv': put %(name)s into its name",
         ),
         (
             ("books", "prices", "--job", "jobs"),
-            "Books and Prices would have one JOB_DIR, 'jobs': write --job with %(name)s for the spider's name, as in"
-            " --job jobs/%(name)s",
+            "Books and Prices would have the same JOB_DIR, 'jobs': write --job with %(name)s for the spider's name,"
+            " as in --job jobs/%(name)s",
         ),
         (
             ("books", "prices", "--job", "redis://me:secret@store.example/all"),
-            "Books and Prices would have one JOB_DIR, 'redis://me:***@store.example/all': write --job with %(name)s for"
-            " the spider's name, as in --job jobs/%(name)s",
+            "Books and Prices would have the same JOB_DIR, 'redis://me:***@store.example/all': write --job with"
+            " %(name)s for the spider's name, as in --job jobs/%(name)s",
         ),
         (
             ("books", "prices", "-s", "WARC_FILE=x.warc.gz"),
-            "Books and Prices would have one WARC_FILE, 'x.warc.gz': give each its own in `custom_settings`",
+            "Books and Prices would have the same WARC_FILE, 'x.warc.gz': set different ones in `custom_settings`",
         ),
     ],
 )

@@ -122,7 +122,7 @@ def test_workers_are_shown_paused_resumed_and_stopped(tmp_path: Path, url: str, 
     assert "delay" in run("job", url, "--why")
     assert "waiting for" in run("top", url)
     run("job", url, "--pause")
-    assert "paused: `trawl job JOB --resume` lets it go on" in run("job", url)
+    assert "paused: `trawl job JOB --resume` continues it" in run("job", url)
     before, at = -1, 0.0
     while time.monotonic() < at + 2.0 * delay:  # nothing has come for so long
         assert time.monotonic() < deadline
@@ -135,8 +135,8 @@ def test_workers_are_shown_paused_resumed_and_stopped(tmp_path: Path, url: str, 
     run("job", url, "--stop")
     for each in workers:
         assert re.search(r"^ ended +stopped *$", said(each), re.M)
-    assert "stopped: `trawl job JOB --resume` lets it go on" in run("job", url)
-    assert "nobody works on it" in run("job", url, "--workers")
+    assert "stopped: `trawl job JOB --resume` continues it" in run("job", url)
+    assert "no process works on it" in run("job", url, "--workers")
 
 
 def test_ctrl_c_ends_an_export_and_the_next_goes_on(tmp_path: Path, url: str, site: list[str], run: Run) -> None:

@@ -197,4 +197,4 @@ def test_a_crawl_that_reaches_for_the_world_ends_with_status_1(
     (folder / "pages.py").write_text(reaching)
     assert main(["simulate", "pages.py", "--web", "web.toml"]) == 1
     errors = capsys.readouterr().err
-    assert "would use a real name look-up (127.0.0.1)" in errors
+    assert "would use a real DNS lookup (127.0.0.1)" in errors

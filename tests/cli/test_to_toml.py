@@ -105,7 +105,7 @@ def test_what_does_not_fit_or_toml_can_not_say_is_a_comment() -> None:
     assert read(values) == {"RETRY_TIMES": 1, "own": {}}
     text = to_toml(values)
     assert "# DOWNLOAD_DELAY = 'fast'\n# is left out: DOWNLOAD_DELAY must be a number" in text
-    assert "# is left out: TOML has nothing for object" in text
+    assert "# is left out: TOML can't express object" in text
 
 
 def test_a_default_that_is_not_scrapys_is_told_where_nothing_sets_it() -> None:
@@ -141,8 +141,8 @@ def test_what_has_no_import_path_is_a_comment_with_its_line_and_what_to_write(
     assert comments == [
         f"# is left out (line 2): {write}",
         f"# is left out (line 3): {write}",
-        "# is left out (line 4): TOML has nothing for Pattern; set it in custom_settings or update_settings()",
-        "# is left out (line 5): TOML has nothing for partial; set it in custom_settings or update_settings()",
+        "# is left out (line 4): TOML can't express Pattern; set it in custom_settings or update_settings()",
+        "# is left out (line 5): TOML can't express partial; set it in custom_settings or update_settings()",
     ]
 
 

@@ -229,7 +229,7 @@ def test_a_crawl_that_waits_for_ever_is_told() -> None:
             await trio.Event().wait()
             yield {}
 
-    with pytest.raises(Stuck, match="can't go on"):
+    with pytest.raises(Stuck, match="can't continue"):
         simulate(Waits, a_web(), settings=EXACT, pages=1)
 
 

@@ -51,7 +51,7 @@ def test_a08_a_bar_goes_from_the_send_to_the_end_in_the_row_of_its_slot() -> Non
 def test_the_axis_is_labelled_and_so_are_scopes_and_slots() -> None:
     words = [each.text for each in shapes(draw(A08, title="A08"), "text")]
     assert words[0] == "A08"
-    assert {"a.example", "slot 1", "slot 2", "seconds since the crawl began", "0.0", "1.0", "1.6"} <= set(words)
+    assert {"a.example", "slot 1", "slot 2", "seconds since the start of the crawl", "0.0", "1.0", "1.6"} <= set(words)
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,7 @@ DurabilityOption = Annotated[
     typer.Option(
         "--job-durability",
         metavar="LEVEL",
-        help="always, replicated or fast: what the server of the job must be configured for.",
+        help="always, replicated or fast: the durability that the job's server must guarantee.",
     ),
 ]
 WaitOption = Annotated[
@@ -120,7 +120,7 @@ def crawl(
     spiders: Annotated[list[str], typer.Argument(metavar="SPIDER", help=_SPIDER_HELP, show_default=False)] = [],
     *,
     takes_all: Annotated[
-        bool, typer.Option("--all", help="Crawl with every spider below this folder: those of `trawl list`.")
+        bool, typer.Option("--all", help="Crawl with every spider below this folder, as shown by `trawl list`.")
     ] = False,
     argument: ArgumentOption = [],
     setting: SettingOption = [],
@@ -140,8 +140,8 @@ def crawl(
         typer.Option(
             min=1,
             metavar="N",
-            help="Crawl with N processes on this machine. Without an address in --job they use a Redis or Valkey server"
-            " of their own, which is started here.",
+            help="Crawl with N processes on this machine. Without an address in --job, they use a Redis or Valkey"
+            " server that this command starts.",
         ),
     ] = None,
     log_level: LogLevelOption = None,
@@ -151,7 +151,7 @@ def crawl(
     fail_on: FailOnOption = [],
     stats: StatsOption = None,
 ) -> None:
-    """Run a spider, or several side by side that share the limits of a site."""
+    """Run a spider, or several at the same time that share the limits of a site."""
     from trawl.cli.crawl import crawl_command
     from trawl.cli.crawl_entry import CrawlOptions
     from trawl.cli.view import stderr_console
@@ -190,7 +190,7 @@ def worker(
     *,
     spider: Annotated[
         str | None,
-        typer.Option("--spider", metavar="SPIDER", help=f"{_SPIDER_HELP} By default, the one that the job names."),
+        typer.Option("--spider", metavar="SPIDER", help=f"{_SPIDER_HELP} By default, the spider that the job names."),
     ] = None,
     argument: ArgumentOption = [],
     setting: SettingOption = [],
@@ -203,7 +203,7 @@ def worker(
     stats: StatsOption = None,
     leader: Annotated[int | None, typer.Option(hidden=True)] = None,
 ) -> None:
-    """Join a job in a server and work on it until it is over: no feeds; `trawl export` has the items."""
+    """Join a job in a server and work on it until it has finished. Writes no feeds: use `trawl export`."""
     from trawl.cli.crawl import crawl_command
     from trawl.cli.crawl_entry import CrawlOptions
     from trawl.cli.view import stderr_console
@@ -245,7 +245,8 @@ def export(
     append: AppendOption = [],
     overwrite: OverwriteOption = [],
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on until the job is over; wait for one that is not there yet.")
+        bool,
+        typer.Option("--follow", "-f", help="Continue until the job has finished; wait for a missing job."),
     ] = False,
     setting: SettingOption = [],
     job_durability: DurabilityOption = None,
@@ -254,7 +255,7 @@ def export(
     log_format: LogFormatOption = None,
     quiet: QuietOption = False,
 ) -> None:
-    """Write the items of a job in a server to files, each once, also if this is killed and run again."""
+    """Write the items of a job in a server to files, each item once, even if it is killed and run again."""
     from trawl.cli.crawl_entry import CrawlOptions
     from trawl.cli.export import export_command
     from trawl.cli.view import stderr_console
@@ -282,17 +283,15 @@ def export(
 )
 def job(
     job: Annotated[str, typer.Argument(metavar="JOB", help="The directory or address given to --job.")],
-    requeue_failed: Annotated[
-        bool, typer.Option("--requeue-failed", help="Queue the requests again that ended in an error.")
-    ] = False,
+    requeue_failed: Annotated[bool, typer.Option("--requeue-failed", help="Queue failed requests again.")] = False,
     export_pending: Annotated[
         bool, typer.Option("--export-pending", help="Print the pending requests as JSON, one to a line.")
     ] = False,
     workers: Annotated[bool, typer.Option("--workers", help="Show the processes of a job in a server.")] = False,
     why: Annotated[bool, typer.Option("--why", help="Show what their requests wait for.")] = False,
-    pause: Annotated[bool, typer.Option("--pause", help="Have them send nothing until --resume.")] = False,
-    stop: Annotated[bool, typer.Option("--stop", help="Have them end, as Ctrl-C does.")] = False,
-    resume: Annotated[bool, typer.Option("--resume", help="Take --pause or --stop back.")] = False,
+    pause: Annotated[bool, typer.Option("--pause", help="Make them send nothing until --resume.")] = False,
+    stop: Annotated[bool, typer.Option("--stop", help="Make them end, like Ctrl-C.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Undo --pause or --stop.")] = False,
 ) -> None:
     """Show the state of a job: pending requests by scope, failed requests, positions in its feeds."""
     from trawl.cli.job import job_command
@@ -332,7 +331,7 @@ def settings(
         typer.Option(metavar="FILE.py", help="Convert Scrapy's settings.py to pyproject.toml and print the result."),
     ] = None,
 ) -> None:
-    """Show every setting, its value here, and the source of the value."""
+    """Show every setting with its value and the source of the value."""
     from trawl.cli.settings import move_command, settings_command
 
     if move is None:
@@ -360,7 +359,7 @@ def check(
 def list_spiders(
     places: Annotated[
         list[str],
-        typer.Argument(metavar="PLACE", help="Files, or folders with all below them.", show_default=False),
+        typer.Argument(metavar="PLACE", help="Files or folders, including subfolders.", show_default=False),
     ] = ["."],
 ) -> None:
     """List the spiders in files and folders without running them: name, and target for `trawl crawl`."""
@@ -558,7 +557,7 @@ def demo(
         int, typer.Option(min=0, max=65_535, metavar="N", help="The port to listen on; 0 for a free one.")
     ] = 8765,
     bind: Annotated[
-        str, typer.Option(metavar="ADDRESS", help="The address to listen on; by default, only this machine gets in.")
+        str, typer.Option(metavar="ADDRESS", help="The address to listen on; by default, only for this machine.")
     ] = "127.0.0.1",
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print each request to standard error.")] = False,
 ) -> None:

@@ -146,9 +146,9 @@ def chosen(typed: Sequence[str], *, takes_all: bool) -> Sequence[str]:
         SpiderLoadError: If ``--all`` finds a file that can't be parsed, because its spiders would be missing.
     """
     if typed and takes_all:
-        raise UsageError("--all crawls with every spider below this folder: name none beside it")
+        raise UsageError("--all crawls with every spider below this folder: do not name spiders too")
     if not typed and not takes_all:
-        raise UsageError("no spider is named: write its name or FILE.py, or --all (`trawl list` shows those here)")
+        raise UsageError("no spider is named: write its name or FILE.py, or --all (`trawl list` shows all spiders)")
     if typed:
         return typed
     found, unread = find_spiders(Path())
@@ -165,18 +165,18 @@ def refuse_clashes(entries: Sequence[CrawlEntry]) -> None:
     Raises:
         UsageError: If two spiders have the same name, or would write to the same feed, job, archive or cookie file.
     """
-    _refuse_twice(entries, lambda entry: [entry.spider.name], "the spiders {} have the name {!r}: give each its own")
+    _refuse_twice(entries, lambda entry: [entry.spider.name], "the spiders {} have the name {!r}: use different names")
     _refuse_twice(
         entries,
         lambda entry: [path for path in map(str, entry.settings.get("FEEDS", ())) if not _OF_A_SPIDER.search(path)],
-        "{} would write to one feed, {!r}: put " + NAME + " into its name, for the spider's",
+        "{} would write to the same feed, {!r}: put " + NAME + " into its name",
     )
     for setting in _ONE_EACH:
-        words = "{} would have one " + setting + ", {!r}: " + _ADVICE.get(setting, _OWN)
+        words = "{} would have the same " + setting + ", {!r}: " + _ADVICE.get(setting, _OWN)
         _refuse_twice(entries, partial(_value_of, setting), words)
 
 
-_OWN = "give each its own in `custom_settings`"
+_OWN = "set different ones in `custom_settings`"
 _ADVICE = {"JOB_DIR": f"write --job with {NAME} for the spider's name, as in --job jobs/{NAME}"}
 
 

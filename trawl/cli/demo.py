@@ -42,9 +42,9 @@ def demo_command(bind: str, port: int, *, is_verbose: bool) -> None:
         except (OSError, OverflowError) as error:
             number = getattr(error, "errno", 0)
             if isinstance(error, gaierror) or number == errno.EADDRNOTAVAIL:
-                raise UsageError(f"{bind} is no address of this machine; leave --bind out for 127.0.0.1") from error
+                raise UsageError(f"{bind} is not an address of this machine; omit --bind for 127.0.0.1") from error
             why = "is taken" if number == errno.EADDRINUSE else f"can't be listened on ({error})"
-            raise UsageError(f"port {port} of {bind} {why}; give another with --port, 0 for a free one") from error
+            raise UsageError(f"port {port} of {bind} {why}; use another --port, or 0 for a free port") from error
         with server:
             print(f"a site of quotes and books is at {server.url} until Ctrl-C", flush=True)
             server.serve_forever()
@@ -105,7 +105,7 @@ class _Handler(BaseHTTPRequestHandler):
         length = self.headers.get("Content-Length", "0")
         if "Transfer-Encoding" in self.headers or not length.isdecimal() or int(length) > LARGEST_BODY_BYTES:
             self.close_connection = True
-            self._send(SimulatedResponse(413, "a body of this kind or size is not taken\n"))
+            self._send(SimulatedResponse(413, "a body of this kind or size is not accepted\n"))
             return
         url = f"http://{self.headers.get('Host') or self.server.url[7:-1]}{quote(self.path, safe='/?&=%+;,:@!$()*~')}"
         try:

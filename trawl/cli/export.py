@@ -116,7 +116,7 @@ async def _export_from(url: str, settings: Settings, follows: bool) -> None:
             report = await trio.to_thread.run_sync(partial(inspect_job, url, has_scopes=False))
             if JOB_INFO.read(report) is not None:
                 break
-            raise UsageError(f"job {report.name}: nobody has worked on it yet")
+            raise UsageError(f"job {report.name}: no process has worked on it yet")
         except UsageError as error:
             if not follows:
                 raise

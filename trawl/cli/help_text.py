@@ -25,9 +25,9 @@ COMMANDS: dict[str, dict[str, str]] = {
         "new": "Start a project or a spider, with a test on a virtual clock",
     },
     "Crawl": {
-        "crawl": "Run a spider, or several side by side that share the limits of a site",
-        "worker": "Join a job in a server and work on it until it is over",
-        "export": "Write the items of a job in a server to files, each once, also if this is killed and run again",
+        "crawl": "Run a spider, or several at the same time that share the limits of a site",
+        "worker": "Join a job in a server and work on it until it has finished",
+        "export": "Write the items of a job in a server to files, each item once, even if it is killed and run again",
         "job": "Show the state of a job",
         "top": "Show the processes of a job in a server while they work",
     },
@@ -40,7 +40,7 @@ COMMANDS: dict[str, dict[str, str]] = {
         "shell": "Look at pages interactively",
     },
     "About trawl": {
-        "settings": "Show every setting, its value here, and the source of the value",
+        "settings": "Show every setting with its value and the source of the value",
         "help": "Explain the words of the summary, or show the help of a command",
         "version": "Show the versions of trawl, Python and Trio, and the number of compiled modules if there are any",
         "completion": "Print a script that completes trawl's commands and options in a shell",

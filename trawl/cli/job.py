@@ -113,7 +113,7 @@ def _look_after(job: str, wish: str | None, *, has_workers: bool, has_reasons: b
     found = report.inspect_job(job)
     if has_workers:
         console = stdout_console()
-        console.print(workers_table(found.sessions, console.width) if found.sessions else "nobody works on it")
+        console.print(workers_table(found.sessions, console.width) if found.sessions else "no process works on it")
     for line in waiting_lines(found.sessions) if has_reasons else ():
         typer.echo(printable(line))
 
@@ -126,7 +126,7 @@ def _lines(report: JobReport, failures: Sequence[Failure], given_up: Sequence[Fa
         yield from _labelled("spider", f"{facts.spider} ({facts.cls})")
         began = _time(datetime.fromtimestamp(facts.begun_at, UTC))
         elapsed = statistics_so_far(report).get("elapsed_seconds") or 0
-        yield from _labelled("began", f"{began}, {facts.runs} {_plural(facts.runs, 'run')}, {elapsed:.0f} s in all")
+        yield from _labelled("started", f"{began}, {facts.runs} {_plural(facts.runs, 'run')}, {elapsed:.0f} s in all")
     requests = _plural(report.pending, "request")
     of_given_up = f", {report.given_up} of hosts that were given up" if report.given_up else ""
     yield from _labelled("pending", f"{report.pending} {requests}, {report.leased} of them leased{of_given_up}")
@@ -141,7 +141,7 @@ def _lines(report: JobReport, failures: Sequence[Failure], given_up: Sequence[Fa
         said = "the next run sends these again (JOB_KEEP_GIVEN_UP)"
         yield from _labelled("given up", said, *listed, *([f"and {more} more"] if more > 0 else []))
     yield from _labelled("seen", f"{report.seen} {_plural(report.seen, 'fingerprint')}")
-    yield from _labelled("items", f"{report.items} on their way to the feeds")
+    yield from _labelled("items", f"{report.items} not yet in the feeds")
     scopes = [f"{count:>9,}  {scope}" for scope, count in report.scopes[:_SCOPES]]
     more = len(report.scopes) - _SCOPES
     yield from _labelled("scopes", *scopes, *([f"and {more} more"] if more > 0 else []))
@@ -164,7 +164,7 @@ def _state(report: JobReport) -> str:
     if report.wish and (report.owner is not None or facts is None or not facts.is_finished(report.pending)):
         told = "paused" if report.wish == "pause" else "stopped"
         who = f"; processes: {report.owner}" if report.owner else ""
-        return f"{told}: `trawl job JOB --resume` lets it go on{who}"
+        return f"{told}: `trawl job JOB --resume` continues it{who}"
     if report.owner is not None:
         return f"running, process {report.owner}" if report.owner else "running"
     if facts is None or not facts.runs:

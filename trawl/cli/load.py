@@ -356,7 +356,7 @@ def _refuse_scrapys(module: ModuleType, *values: object) -> None:
             said = hint_of_file(module.__file__ or "")
             advice = said or f"derive it from trawl.Spider ({GUIDE})"
             places = said.places if said else ()
-            raise WrittenForScrapy(f"{value.__name__} is a spider of Scrapy's, not of trawl's: {advice}", places)
+            raise WrittenForScrapy(f"{value.__name__} is a Scrapy spider, not a trawl spider: {advice}", places)
 
 
 def _is_scrapys(kind: type) -> bool:

@@ -183,7 +183,7 @@ class LocalServer:
             if len(starts) == _MOST_STARTS and trio.current_time() - starts[0] < _STARTS_WITHIN:
                 words = f"{self._folder}: its server ends again and again: {self._last_words()}"
                 raise JobError(words, str(self._folder))
-            logger.warning("the server of the job has ended (status %d): it is started again", status)
+            logger.warning("the server of the job has ended (status %d): restarting it", status)
             await self._end_rest(self._process)
             await self.start()
             starts.append(trio.current_time())
@@ -226,7 +226,7 @@ class LocalServer:
             while await self._ask(b"SHUTDOWN NOSAVE") is not None:  # noqa: ASYNC110 - the append-only file has all
                 await trio.sleep(_LOOK_EVERY)
             return
-        words = f"{self._folder}: a server that was left behind there does not end: end it, and run this again"
+        words = f"{self._folder}: a server of an earlier command does not stop: stop it, and run this again"
         raise JobError(words, str(self._folder))
 
     async def _ask(self, words: bytes) -> bytes | None:
@@ -378,7 +378,7 @@ def _folder_of(directory: Path | None) -> Iterator[Path]:
         return
     folder = _folder_in(directory)
     if (directory / "job.db").exists():
-        words = f"job {directory}: it was made without --processes, and goes on without: give another directory"
+        words = f"job {directory}: it was created without --processes: omit --processes, or use another directory"
         raise UsageError(words)
     try:
         make_folder(directory, 0o700)

@@ -77,7 +77,7 @@ SPIDERS: Mapping[str, str] = {"basic": _BASIC, "crawl": _CRAWL, "sitemap": _SITE
 """The text of a spider by ``--template``."""
 
 _TEST = '''\
-"""$kind on a simulated web: the real crawl on a virtual clock. Nothing is sent, and nothing waits."""
+"""$kind on a simulated web: the real crawl on a virtual clock. Nothing is sent, and waiting takes no time."""
 
 from $module import $kind
 
@@ -149,14 +149,14 @@ testpaths = ["tests"]
     "README.md": """\
 # $project
 
-Run a spider, find what is wrong with it before it crawls, test it on a virtual clock, and begin another:
+Run a spider, check it for errors before it crawls, test it on a virtual clock, and add another spider:
 
     trawl crawl spiders/$name.py -O items.jsonl
     trawl check spiders/$name.py
     pytest
     trawl new spider NAME DOMAIN
 
-`trawl list` shows which spiders there are.
+`trawl list` shows all spiders.
 """,
     ".gitignore": "__pycache__/\n.venv/\njobs/\n*.jsonl\n",
     "spiders/__init__.py": "",

@@ -137,7 +137,7 @@ def _json_of(value: object) -> str:
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+\Z")
 _NAMED = type | FunctionType | BuiltinFunctionType
-_NONE = "TOML has no None (custom_settings can say it)"
+_NONE = "TOML has no None (custom_settings can set it)"
 _SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW|PASS\Z|CREDENTIAL")
 
 _SCRAPYS: Mapping[str, str] = {
@@ -166,7 +166,7 @@ def to_toml(values: Mapping[str, object], lines: Mapping[str, int] | None = None
                 unused.extend(_lines(name, value, "", is_known=False))
             continue
         if not is_known and value and isinstance(value, str) and _SECRET.search(name):
-            own.append(f"# a secret? TRAWL_{name} in the environment sets it too, and this file need not hold it")
+            own.append(f"# a secret? TRAWL_{name} in the environment sets it too, without a value in this file")
         place = f" (line {lines[name]})" if lines and name in lines else ""
         (settings if is_known else own).extend(_lines(name, value, place, is_known=is_known))
     settings.extend(_other_defaults(values))
@@ -257,7 +257,7 @@ def _value(value: object) -> str:
     if isinstance(value, list | tuple | set | frozenset):
         parts = sorted(value, key=repr) if isinstance(value, set | frozenset) else value
         return f"[{', '.join(map(_value, parts))}]"
-    raise TypeError(f"TOML has nothing for {type(value).__name__}; set it in custom_settings or update_settings()")
+    raise TypeError(f"TOML can't express {type(value).__name__}; set it in custom_settings or update_settings()")
 
 
 def _path(value: object) -> str:

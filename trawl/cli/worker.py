@@ -231,7 +231,7 @@ def require_address(job: str) -> None:
     if not job:
         raise UsageError("there is no job to join: give its address, redis://HOST/NAME")
     if not job.startswith(SCHEMES):
-        raise UsageError(f"job {job}: it is in a directory: give the address of one in a server, redis://HOST/NAME")
+        raise UsageError(f"job {job}: it is in a directory: give the address of a job in a server, redis://HOST/NAME")
 
 
 def spider_of_job(url: str, folder: Path) -> str:
@@ -248,14 +248,14 @@ def spider_of_job(url: str, folder: Path) -> str:
         UsageError: If the folder does not have exactly one spider of that name.
     """
     if (facts := _info_of(url)) is None:
-        logger.warning("the job is not there yet: waiting until a crawl makes it (--spider makes it here)")
+        logger.warning("the job does not exist yet: waiting until a crawl creates it (--spider creates it here)")
     while facts is None:
         time.sleep(LOOK_EVERY)
         facts = _info_of(url)
     found = [each.target for each in find_spiders(folder)[0] if each.name == facts.spider]
     if len(found) != 1:
         there = "no spider" if not found else "more than one spider"
-        raise UsageError(f"the job is of the spider {facts.spider!r}, and {there} of that name is here: give --spider")
+        raise UsageError(f"the job is for the spider {facts.spider!r}, but {there} has that name here: use --spider")
     return found[0]
 
 
@@ -353,9 +353,9 @@ class WorkerPool:
         how = f"reason {ended.reason}" if ended is not None else f"status {worker.status}"
         is_often = len(worker.starts) == MOST_STARTS and trio.current_time() - worker.starts[0] < STARTS_WITHIN
         if worker.status == USAGE or is_often:
-            logger.error("process %d ends again and again (%s): the others go on without it", number, how)
+            logger.error("process %d ends again and again (%s): the others continue without it", number, how)
             return False
-        logger.warning("process %d has ended (%s): it is started again", number, how)
+        logger.warning("process %d has ended (%s): restarting it", number, how)
         return True
 
     async def _run(self, worker: _Worker, crawl: Crawl) -> None:
@@ -472,7 +472,7 @@ async def lead(
         JobError: If another process uses the job, or its server does not start or ends again and again.
     """
     if os.name != "posix":
-        raise UsageError("--processes needs a Unix system: elsewhere run `trawl crawl SPIDER --job URL` so many times")
+        raise UsageError("--processes needs a Unix system: on others, run `trawl crawl SPIDER --job URL` several times")
     job = entry.settings.of(JobSettings)
     url, lifeline, durability = job.job_dir, None, job.job_durability
     async with AsyncExitStack() as stack:

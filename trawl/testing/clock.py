@@ -109,7 +109,7 @@ def _switches() -> tuple[object, random.Random]:
     module = getattr(getattr(trio, "_core", None), "_run", None)
     generator = getattr(module, _GENERATOR, None)
     if not isinstance(getattr(module, _SORTED, None), bool) or not isinstance(generator, random.Random):
-        raise RuntimeError(f"Trio {trio.__version__} has no private switches for tests any more: use an older one")
+        raise RuntimeError(f"Trio {trio.__version__} has no private switches for tests: use an older version")
     return module, generator
 
 

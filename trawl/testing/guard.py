@@ -39,9 +39,9 @@ _EVENTS = {
     "socket.__new__": "a real socket",
     "socket.connect": "a real connection",
     "socket.bind": "a real socket",
-    "socket.getaddrinfo": "a real name look-up",
-    "socket.gethostbyname": "a real name look-up",
-    "socket.gethostbyaddr": "a real name look-up",
+    "socket.getaddrinfo": "a real DNS lookup",
+    "socket.gethostbyname": "a real DNS lookup",
+    "socket.gethostbyaddr": "a real DNS lookup",
     "subprocess.Popen": "a real process",
     "os.fork": "a real process",
     "os.posix_spawn": "a real process",
@@ -250,4 +250,4 @@ class GuardInstrument(trio.abc.Instrument):
             Stuck: If every task waited while no timer was set.
         """
         if self.is_stuck:
-            raise Stuck("the simulated crawl can't go on: every task waits, and no timer is set")
+            raise Stuck("the simulated crawl can't continue: every task waits, and no timer is set")

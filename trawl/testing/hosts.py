@@ -56,7 +56,7 @@ def check_failure(instance: object, attribute: object, error: Any) -> None:
     """
     if isinstance(error, DownloadError) or (isinstance(error, type) and issubclass(error, DownloadError)):
         return
-    raise TypeError(f"an error of the wire must be a download error of trawl.exceptions, not {error!r}")
+    raise TypeError(f"an error must be a download error of trawl.exceptions, not {error!r}")
 
 
 def _as_bytes(body: str | bytes) -> bytes:

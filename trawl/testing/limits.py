@@ -130,7 +130,7 @@ class RateLimit:
     @changes.validator
     def _are_rates(self, attribute: object, changes: tuple[tuple[float, float], ...]) -> None:
         if any(at < 0 or rate < 0 for at, rate in changes):
-            raise ValueError(f"changes must be pairs of a time and a rate, both from 0 up, not {changes!r}")
+            raise ValueError(f"changes must be pairs of a time and a rate, both at least 0, not {changes!r}")
 
     def rate_at(self, at: float) -> float:
         """Return the rate at a time in seconds since the start of the crawl."""

@@ -465,11 +465,11 @@ class ErrorCollector(logging.Handler):
             ):
                 self._add(event.error, f"the item {event.item!r:.200} is lost")
         for error in unknown:
-            self._add(error, "add_host() and add_page() put a host on the web")
+            self._add(error, "add_host() and add_page() add a host to the web")
         if result.error is not None:
             self._add(result.error, "")
         if result.reason == "start_error" and not self.errors:
-            self._add(RuntimeError("start() failed; the log, which is disabled, says how"), "")
+            self._add(RuntimeError("start() failed, and the log that has the error is disabled"), "")
         for error, note in zip(self.errors, self._notes.values(), strict=True):
             error.add_note(note)  # not earlier, because the log would show the note too
 

@@ -223,7 +223,7 @@ SHADES: dict[Kind, tuple[str, str]] = {
     "delay_per_slot": ("#fef3c7", "delay per slot"),
     "robots": ("#bae6fd", "robots.txt crawl-delay"),
     "backoff": ("#fecaca", "backoff"),
-    "hint": ("#fed7aa", "asked for by the server"),
+    "hint": ("#fed7aa", "requested by the server"),
     "quota": ("#ddd6fe", "quota spent"),
 }
 
@@ -360,7 +360,7 @@ def _axis(scale: Scale, bottom: float) -> list[str]:
         shapes.append(text(x, floor + 18, label, text_anchor="middle", fill=INK, font_size=11.0))
     shapes.append(line(scale.left, floor, scale.right, floor, stroke=FAINT, stroke_width=1.0))
     middle = (scale.left + scale.right) / 2
-    words = "seconds since the crawl began"
+    words = "seconds since the start of the crawl"
     shapes.append(text(middle, floor + 34, words, text_anchor="middle", fill=FAINT, font_size=11.0))
     return shapes
 

@@ -25,7 +25,7 @@ __all__ = ["WarcResponses", "read_warcs", "replay"]
 WarcResponses = dict[str, dict[tuple[str, str, bytes], SimulatedResponse]]
 """The responses of each host, by method, URL and body of the request."""
 
-_NOT_FOUND = SimulatedResponse(404, "it is not in the WARC file", {"Content-Type": "text/plain; charset=utf-8"})
+_NOT_FOUND = SimulatedResponse(404, "not in the WARC file", {"Content-Type": "text/plain; charset=utf-8"})
 
 _RENAMED = b"x-archive-orig-"
 

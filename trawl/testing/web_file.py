@@ -239,5 +239,5 @@ def _failure(name: str | None) -> type[DownloadError] | None:
     if name not in kinds:
         close = nearest(name, kinds)
         hint = f"did you mean {close!r}?" if close else f"known are {', '.join(sorted(kinds))}"
-        raise ValueError(f"{name!r} is no error of the wire: {hint}")
+        raise ValueError(f"{name!r} is not a download error: {hint}")
     return kinds[name]
