@@ -294,7 +294,7 @@ SCRAPYS = (
 MOVED = (
     'myscrapys.py is written for Scrapy: line 1: change "import scrapy" to "import trawl as scrapy"; line 2: change '
     '"from scrapy.linkextractors import LinkExtractor" to "from trawl.linkextractors import LinkExtractor" '
-    "(the guide 'Coming from Scrapy' tells more)"
+    "(see the guide 'Coming from Scrapy')"
 )
 
 
@@ -335,7 +335,7 @@ def test_an_import_of_what_only_scrapy_has_is_told_what_to_use(tmp_path: Path) -
     text = "from trawl.utils.project import data_path\n"
     assert "trawl.run() and the command read" in refusal(write(tmp_path / "myscript.py", text))
     text = "from trawl.exceptions import (\n    DropItem,\n    StopDownload,\n)\n"
-    assert "StopDownload is not here: nobody is asked" in refusal(write(tmp_path / "mystop.py", text))
+    assert "StopDownload is not here: no code runs" in refusal(write(tmp_path / "mystop.py", text))
 
 
 def test_a_misspelled_name_of_trawls_is_no_matter_of_scrapys(tmp_path: Path) -> None:

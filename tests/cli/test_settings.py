@@ -46,7 +46,7 @@ def test_an_unknown_setting_is_refused_with_the_nearest(capfd: pytest.CaptureFix
 
 def test_one_of_scrapys_says_what_takes_its_place(capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["settings", "--get", "BOT_NAME"]) == 2
-    said = "trawl: BOT_NAME is Scrapy's and has no effect: there are no projects; USER_AGENT says who crawls\n"
+    said = "trawl: BOT_NAME is Scrapy's and has no effect: there are no projects; USER_AGENT names the crawler\n"
     assert capfd.readouterr() == ("", said)
     assert main(["settings", "--get", "JOBDIR", "-s", "JOBDIR=a"]) == 0
     assert capfd.readouterr() == ("a\n", "")

@@ -48,7 +48,7 @@ def test_a_name_of_the_users_own_is_declared_apart() -> None:
 
 def test_what_has_no_effect_is_a_comment_that_says_why() -> None:
     text = to_toml({"BOT_NAME": "shop", "JOBDIR": "jobs/a", "SCHEDULER": "a.B"})
-    assert "# BOT_NAME: there are no projects; USER_AGENT says who crawls" in text.splitlines()
+    assert "# BOT_NAME: there are no projects; USER_AGENT names the crawler" in text.splitlines()
     assert "# SCHEDULER: " in text
     assert read({"SCHEDULER": None, "MAIL_PASS": "x", "JOBDIR": "jobs/a"}) == {"JOBDIR": "jobs/a"}
 
@@ -97,7 +97,7 @@ def test_a_key_of_a_feed_that_only_scrapy_has_is_a_comment_and_the_feed_stays() 
     assert read(values) == {"FEEDS": {"a.json": {"format": "json", "item_export_kwargs": {"delimiter": ";"}}}}
     load(Layer("x", read(values)))
     said = to_toml(values)
-    assert "# FEEDS: a.json, postprocessing = ['a.Gzip'] is left out: end its path in .gz" in said
+    assert "# FEEDS: a.json, postprocessing = ['a.Gzip'] is left out: a path that ends in .gz" in said
 
 
 def test_what_does_not_fit_or_toml_can_not_say_is_a_comment() -> None:

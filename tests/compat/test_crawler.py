@@ -72,7 +72,7 @@ def test_before_the_crawl_runs_there_is_no_engine() -> None:
 
 @pytest.mark.parametrize("signal", [object(), None])
 def test_a_signal_that_is_not_sent_is_refused_with_what_takes_its_place(signal: object) -> None:
-    with pytest.raises(UsageError, match=r"a watcher \(WATCHERS\) reads crawl\.events"):
+    with pytest.raises(UsageError, match=r"a watcher \(WATCHERS\) that reads crawl\.events"):
         Crawler({}, Stats(), Plain).signals.connect(print, signal=signal)
 
 
@@ -170,7 +170,7 @@ def test_the_crawler_itself_ends_the_crawl_too(name: str) -> None:
 def test_a_signal_that_is_not_sent_says_what_to_write() -> None:
     heard = Crawler({}, Stats(), Plain).signals
     for name in sorted(signals.SCRAPYS - BEGIN_AND_END - EVENT_SIGNALS.keys() - {IDLE}):
-        with pytest.raises(UsageError, match=f"^the signal {name} is not sent here: "):
+        with pytest.raises(UsageError, match=f"^trawl does not send the signal {name}: "):
             heard.connect(print, getattr(signals, name))
 
 

@@ -136,7 +136,7 @@ def test_one_with_its_own_idea_of_the_same_works_with_a_job(settings: dict[str, 
 
 
 def test_one_that_remembers_by_itself_is_refused_with_a_job(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match=r"ByPath remembers requests by itself.* crawl without JOB_DIR"):
+    with pytest.raises(SettingsError, match=r"ByPath remembers requests itself.* crawl without JOB_DIR"):
         crawled({"DUPEFILTER_CLASS": ByPath, "JOB_DIR": str(tmp_path / "job")})
 
 

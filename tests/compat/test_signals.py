@@ -190,7 +190,7 @@ def test_scrapys_own_extensions_are_passed_over_and_one_may_be_left_out(caplog: 
     caplog.set_level("INFO")
     names = {"scrapy.extensions.telnet.TelnetConsole": None, "scrapy.extensions.closespider.CloseSpider": 1}
     crawled({**names, Off: 2, "no.such.Thing": None})
-    assert "scrapy.extensions.closespider.CloseSpider has no effect: CLOSESPIDER_ITEMCOUNT" in caplog.text
+    assert "scrapy.extensions.closespider.CloseSpider has no effect: use CLOSESPIDER_ITEMCOUNT" in caplog.text
     assert "Telnet" not in caplog.text
     assert "Off is left out: not today" in caplog.text
     with pytest.raises(SettingsError, match=r"EXTENSIONS names 'no\.such\.Thing'"):

@@ -63,7 +63,7 @@ TABLE = [
     row("arguments", arguments=["-a", "query=ubik,night & day", "-a", "pages=2", "-a", "label=x"]),
     row(
         "bare_hosts",
-        warned=["is Scrapy's and has no effect: nobody offers pages for #! in another form any more"],
+        warned=["is Scrapy's and has no effect: sites no longer offer a separate form of pages with #!"],
         requests_differ="an empty query is sent as it stands",
     ),
     row("blank_in_link"),
@@ -75,14 +75,14 @@ TABLE = [
         warned=[
             "pyproject.toml:7: ROBOTSTXT_OBEY: nothing is sent to a site whose robots.txt can't be read",
             "pipelines.py:83: download() asks sites outside allowed_domains too",
-            "board.py:23: errbacks are not called for what may not be asked for (robots.txt, allowed_domains)",
+            "board.py:23: errbacks are not called for requests that are not alloweded for (robots.txt, allowed_domains)",
             "errors have names and words of their own here",
         ],
     ),
     row("bracketed", requests_differ="what Scrapy escapes and browsers do not goes to the server as it is"),
     row(
         "joined_statuses",
-        warned=["joined_statuses.py:14: handle_httpstatus_list of meta overrides the spider's for redirects too"],
+        warned=["joined_statuses.py:14: handle_httpstatus_list in meta overrides the spider's for redirects too"],
         differs="a redirect is followed unless the list in force has its status",
         requests_differ="the pages that they lead to",
     ),

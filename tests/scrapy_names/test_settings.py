@@ -36,8 +36,8 @@ def test_a_setting_that_has_no_effect_is_told_with_what_takes_its_place(caplog: 
     with caplog.at_level(logging.WARNING):
         load(Layer("-s", {"DEPTH_PRIORITY": 1}))
     assert caplog.messages == [
-        "DEPTH_PRIORITY (in -s) is Scrapy's and has no effect: 1 with first-in-first-out queues is the order here;"
-        " else use DEPTH_FIRST, or priorities"
+        "DEPTH_PRIORITY (in -s) is Scrapy's and has no effect: trawl always uses the order of 1 with FIFO queues;"
+        " for another order, use DEPTH_FIRST or priorities"
     ]
 
 
@@ -127,7 +127,7 @@ def test_none_for_a_part_of_scrapys_is_stronger_than_what_it_reads(
 @pytest.mark.parametrize(
     ("name", "value", "what"),
     [
-        ("DOWNLOAD_HANDLERS", {"https": "scrapy_playwright.handler.ScrapyPlaywrightDownloadHandler"}, "from a browser"),
+        ("DOWNLOAD_HANDLERS", {"https": "scrapy_playwright.handler.ScrapyPlaywrightDownloadHandler"}, "with a browser"),
         ("SCHEDULER", "scrapy_redis.scheduler.Scheduler", "JOB_DIR to redis://HOST/NAME"),
         ("HTTPCACHE_STORAGE", "scrapy_splash.SplashAwareFSCacheStorage", "Splash's HTTP API"),
         ("SPIDER_CONTRACTS", ["scrapy_splash.x"], "Splash's HTTP API"),

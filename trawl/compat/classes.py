@@ -348,8 +348,8 @@ def marks(crawler: Crawler, *, has_job: bool) -> Callable[[Request], bytes | Non
     if isinstance(found, RFPDupeFilter) and kind.request_seen is RFPDupeFilter.request_seen:
         return _safe(lambda request: _mark(found.request_fingerprint(request).encode()), chosen)
     if has_job:
-        words = f"{FILTER}: {entry_name(chosen)} remembers requests by itself, which a job can't rely on: "
-        raise SettingsError(f"{words}override request_fingerprint alone, or crawl without JOB_DIR", FILTER)
+        words = f"{FILTER}: {entry_name(chosen)} remembers requests itself, which does not work with a job: "
+        raise SettingsError(f"{words}override only request_fingerprint, or crawl without JOB_DIR", FILTER)
     return _safe(_asked(found, crawler), chosen)
 
 

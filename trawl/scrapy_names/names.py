@@ -102,57 +102,57 @@ _ASYNC = "write `async def`, and `await` instead of `yield`; return the value"
 _THREAD = "`await trio.to_thread.run_sync(function, *arguments)` in an async def"
 _TASKS = "start each as a task of `async with trio.open_nursery() as nursery`, which waits for all"
 _LATER = "`await trio.sleep(seconds)` in an async def"
-_EVENT = "an async def is awaited as it is; a trio.Event waits for what comes later"
+_EVENT = "await an async def directly; a trio.Event waits for a later event"
 
 TWISTED_WAYS: Mapping[str, str] = {
-    "": "trawl runs on Trio, without Twisted: callbacks may be async and await what is Trio's",
-    "enterprise": f"in an async process_item, {_THREAD}, the function with the database's own driver",
+    "": "trawl runs on Trio, without Twisted: callbacks may be async and await Trio functions",
+    "enterprise": f"in an async process_item, {_THREAD}, with a function that uses the database's own driver",
     "internet.asyncioreactor": "leave it out: trawl runs on Trio",
     "internet.defer": _EVENT,
     "internet.defer.DeferredList": _TASKS,
     "internet.defer.gatherResults": _TASKS,
     "internet.defer.inlineCallbacks": _ASYNC,
     "internet.defer.returnValue": _ASYNC,
-    "internet.error": "errbacks get the errors of trawl.exceptions",
+    "internet.error": "errbacks receive the errors of trawl.exceptions",
     "internet.reactor": f"for callLater, {_LATER}; for callInThread, {_THREAD}; to run spiders from a script, "
     "`trawl.run(Spider)`, which returns at the end",
-    "internet.ssl": "TLS is as Python's ssl module has it; DOWNLOAD_VERIFY_CERTIFICATES turns verifying off",
+    "internet.ssl": "TLS uses Python's ssl module; DOWNLOAD_VERIFY_CERTIFICATES turns verification off",
     "internet.task": f"for deferLater, {_LATER}; for LoopingCall, a watcher (WATCHERS) that loops",
     "internet.threads": _THREAD,
-    "python.failure": "an errback's argument has `value` and `check()` as ever; errors are raised as they are",
+    "python.failure": "an errback's argument still has `value` and `check()`; errors are raised unchanged",
     "python.log": "use the logging module",
     "web": "`await self.fetch(request)` in a callback or start() returns the response",
 }
 """Twisted's names without ``twisted.``, with the replacement on Trio. An entry applies to everything below the name."""
 
-GUIDE = "the guide 'Coming from Scrapy' tells more"
+GUIDE = "see the guide 'Coming from Scrapy'"
 
 _RUN = "`trawl.run(Spider, settings, **arguments)` runs a spider; inside a Trio program `await trawl.crawl(Spider)`"
-_TRIO = "trawl runs on Trio: callbacks may be async and await what is Trio's"
-_PLAIN = "derive from nothing: a plain class with the methods does, its place given in"
+_TRIO = "trawl runs on Trio: callbacks may be async and await Trio functions"
+_PLAIN = "derive from nothing: use a plain class with these methods, listed in"
 _MIDDLEWARE = f"{_PLAIN} DOWNLOADER_MIDDLEWARES"
 _HOOK = f"{_PLAIN} SPIDER_MIDDLEWARES"
 _INSTEAD = "a plain class in DOWNLOADER_MIDDLEWARES whose process_request"
 _BESIDE = "a plain class in SPIDER_MIDDLEWARES whose process_spider_output"
 _STANDARD = "take it from the standard library or w3lib"
-_NO_PART = "it is not a part that can be replaced"
+_NO_PART = "this component can't be replaced"
 _COMMAND = "the command is `trawl`; a program calls `trawl.cli.main(['crawl', 'FILE.py'])`"
-_QUEUES = "there is one scheduler: DEPTH_FIRST says which order, JOB_DIR that it is stored"
-_KEPT = "JOB_DIR has a job keep its requests by itself"
-_STOPPED = "meta `download_maxsize` ends a download that is too long"
+_QUEUES = "there is one scheduler: DEPTH_FIRST sets its order, and JOB_DIR stores it"
+_KEPT = "a job (JOB_DIR) stores its requests itself"
+_STOPPED = "meta `download_maxsize` ends a download that is too large"
 
 REPLACEMENTS: Mapping[str, str] = {
-    "addons": "there are no add-ons: packages add to trawl by entry points",
+    "addons": "there are no add-ons: packages extend trawl through entry points",
     "cmdline": _COMMAND,
-    "commands": f"{_COMMAND}; words are added by the entry point trawl.commands",
+    "commands": f"{_COMMAND}; the entry point group trawl.commands adds commands",
     "contracts": "write tests on `trawl.testing.SimulatedWeb` instead of contracts",
     "core": _NO_PART,
-    "core.downloader": "write a transport, or a middleware that answers",
+    "core.downloader": "write a transport, or a middleware that returns the response",
     "crawler.AsyncCrawlerRunner": _RUN,
     "crawler.CrawlerRunner": _RUN,
     "downloadermiddlewares": _MIDDLEWARE,
-    "downloadermiddlewares.ajaxcrawl": "nobody offers pages for #! in another form any more",
-    "downloadermiddlewares.cookies": "COOKIES_ENABLED and meta `cookiejar` as ever, or `self.session(name)`; instead "
+    "downloadermiddlewares.ajaxcrawl": "sites no longer offer a separate form of pages with #!",
+    "downloadermiddlewares.cookies": "use COOKIES_ENABLED, meta `cookiejar` or `self.session(name)`; instead "
     f"of a subclass, {_INSTEAD} sets request.cookies",
     "downloadermiddlewares.defaultheaders": f"set DEFAULT_REQUEST_HEADERS; instead of a subclass, {_INSTEAD} calls "
     "request.headers.setdefault(name, value)",
@@ -163,85 +163,85 @@ REPLACEMENTS: Mapping[str, str] = {
     "downloadermiddlewares.httpcache": "set HTTPCACHE_ENABLED",
     "downloadermiddlewares.httpcompression": "the transport decompresses by itself",
     "downloadermiddlewares.httpproxy": f"set ROTATING_PROXY_LIST, or meta `proxy`; or {_MIDDLEWARE}",
-    "downloadermiddlewares.offsite": "allowed_domains and meta `allow_offsite` as ever; instead of a subclass, "
+    "downloadermiddlewares.offsite": "use allowed_domains and meta `allow_offsite`; instead of a subclass, "
     f"{_INSTEAD} raises IgnoreRequest",
     "downloadermiddlewares.redirect": f"set REDIRECT_MAX_TIMES, or meta `dont_redirect`; or {_MIDDLEWARE}",
     "downloadermiddlewares.retry": "set RETRY_PREDICATE, RETRY_HTTP_CODES, or call trawl.middleware.get_retry_request",
     "downloadermiddlewares.robotstxt": "set ROBOTSTXT_OBEY, or meta `dont_obey_robotstxt`",
     "downloadermiddlewares.stats": "statistics are always kept",
     "downloadermiddlewares.useragent": "set USER_AGENT; to change it, a plain class whose process_request sets "
-    "request.headers['User-Agent'], its place given in DOWNLOADER_MIDDLEWARES",
+    "request.headers['User-Agent'], listed in DOWNLOADER_MIDDLEWARES",
     "exceptions.ContractFail": "there are no contracts: write tests on `trawl.testing.SimulatedWeb`",
-    "exceptions.NotSupported": "catch AttributeError, which css() and xpath() of what is no text raise in a moved "
-    "spider; those of JSON raise ValueError",
+    "exceptions.NotSupported": "catch AttributeError, which css() and xpath() raise in a moved spider for content "
+    "that is not text; for JSON they raise ValueError",
     "exceptions.ScrapyDeprecationWarning": "catch or raise DeprecationWarning",
-    "exceptions.StopDownload": f"nobody is asked while a body comes: {_STOPPED}",
-    "extension": "derive from nothing: a plain class with from_crawler does, its place given in EXTENSIONS",
-    "extensions": "write a plain class with from_crawler, its place given in EXTENSIONS; or WATCHERS",
-    "extensions.closespider": "CLOSESPIDER_ITEMCOUNT and its like as ever",
+    "exceptions.StopDownload": f"no code runs while a body arrives: {_STOPPED}",
+    "extension": "derive from nothing: use a plain class with from_crawler, listed in EXTENSIONS",
+    "extensions": "write a plain class with from_crawler, listed in EXTENSIONS; or use WATCHERS",
+    "extensions.closespider": "use CLOSESPIDER_ITEMCOUNT and the similar settings",
     "extensions.corestats": "statistics are always kept",
-    "extensions.debug": "`spider.crawl.why(url)` and `--log-level DEBUG` tell what the crawl does",
+    "extensions.debug": "`spider.crawl.why(url)` and `--log-level DEBUG` show what the crawl does",
     "extensions.feedexport": "set FEEDS, or give `-o FILE`",
-    "extensions.feedexport.ItemFilter": "derive from nothing: `item_filter` of a feed takes a class with accepts(item)",
-    "extensions.httpcache": "set HTTPCACHE_ENABLED; HTTPCACHE_POLICY says which answers are believed",
-    "extensions.logstats": "LOGSTATS_INTERVAL as ever",
+    "extensions.feedexport.ItemFilter": "derive from nothing: `item_filter` of a feed is any class with accepts(item)",
+    "extensions.httpcache": "set HTTPCACHE_ENABLED; HTTPCACHE_POLICY selects the responses to reuse",
+    "extensions.logstats": "use LOGSTATS_INTERVAL",
     "extensions.memusage": "set MEMUSAGE_LIMIT_MB and MEMUSAGE_WARNING_MB",
-    "extensions.spiderstate": "what the spider must remember is in its requests' meta and cb_kwargs, kept with JOB_DIR",
-    "extensions.statsmailer": "watch the exit status, or `CrawlResult.stats`",
+    "extensions.spiderstate": "keep state in the meta and cb_kwargs of requests, which JOB_DIR stores",
+    "extensions.statsmailer": "check the exit status or `CrawlResult.stats`",
     "extensions.throttle": "set AUTOTHROTTLE_ENABLED",
-    "http.XmlRpcRequest": "make the body with xmlrpc.client.dumps, and send it as a Request with method POST",
+    "http.XmlRpcRequest": "create the body with xmlrpc.client.dumps, and send it as a Request with method POST",
     "http.cookies": "trawl.cookies has the jars",
-    "http.request.NO_CALLBACK": "leave it out: what `await spider.fetch(request)` answers goes to no callback",
-    "http.request.rpc": "make the body with xmlrpc.client.dumps, and send it as a Request with method POST",
-    "interfaces": "no interfaces are declared: what has the methods will do",
+    "http.request.NO_CALLBACK": "leave it out: the response of `await spider.fetch(request)` goes to no callback",
+    "http.request.rpc": "create the body with xmlrpc.client.dumps, and send it as a Request with method POST",
+    "interfaces": "there are no interfaces: any object with the methods works",
     "loader": "trawl.loader has ItemLoader; processors are in itemloaders.processors",
     "log": "use the logging module, or `self.logger`",
-    "logformatter": "the log is as LOG_FORMAT, LOG_DATEFORMAT and LOG_LEVEL say",
-    "mail": "use smtplib, or a watcher that asks for help (WATCHERS)",
+    "logformatter": "LOG_FORMAT, LOG_DATEFORMAT and LOG_LEVEL control the log",
+    "mail": "use smtplib, or a watcher that sends alerts (WATCHERS)",
     "middleware": _MIDDLEWARE,
-    "pipelines.files": "derive from trawl.pipelines.FilesPipeline; FILES_STORE takes the stores of fsspec",
+    "pipelines.files": "derive from trawl.pipelines.FilesPipeline; FILES_STORE accepts the stores of fsspec",
     "pqueues": _QUEUES,
-    "resolver": "DNS_RESOLVER says how names are looked up",
-    "responsetypes": "a crawl makes one class of response; `isinstance` with those of trawl.http looks at its content",
-    "robotstxt": "robots.txt is read as RFC 9309 has it",
-    "settings.default_settings": "`trawl settings` shows what holds; trawl.settings.definitions() has the defaults",
+    "resolver": "DNS_RESOLVER selects how names are looked up",
+    "responsetypes": "all responses have one class; `isinstance` with a class of trawl.http checks the content",
+    "robotstxt": "robots.txt is parsed according to RFC 9309",
+    "settings.default_settings": "`trawl settings` shows the values; trawl.settings.definitions() has the defaults",
     "shell": "`trawl shell URL --spider FILE.py`, or `breakpoint()` in the callback, with --quiet",
-    "signalmanager": "`crawler.signals.connect` takes most of the signals; watchers (WATCHERS) hear of more",
+    "signalmanager": "use `crawler.signals.connect` for most signals; watchers (WATCHERS) receive more events",
     "spiderloader": "`trawl list` finds spiders",
     "spidermiddlewares": _HOOK,
     "spidermiddlewares.depth": f"set DEPTH_LIMIT; instead of a subclass, {_BESIDE} reads response.meta['depth']",
-    "spidermiddlewares.httperror": "handle_httpstatus_list and HTTPERROR_ALLOWED_CODES as ever; instead of a subclass, "
+    "spidermiddlewares.httperror": "use handle_httpstatus_list and HTTPERROR_ALLOWED_CODES; instead of a subclass, "
     "an errback, whose HttpError has the response",
-    "spidermiddlewares.offsite": "allowed_domains and meta `allow_offsite` as ever",
+    "spidermiddlewares.offsite": "use allowed_domains and meta `allow_offsite`",
     "spidermiddlewares.referer": f"set REFERRER_POLICY; instead of a subclass, {_BESIDE} sets "
     "request.headers['Referer']",
     "spidermiddlewares.start": _HOOK,
-    "spidermiddlewares.urllength": f"set URLLENGTH_LIMIT; instead of a subclass, {_BESIDE} leaves requests out",
-    "spiders.init": "begin with start(): `await self.fetch(request)` logs in before the first request is given",
+    "spidermiddlewares.urllength": f"set URLLENGTH_LIMIT; instead of a subclass, {_BESIDE} drops requests",
+    "spiders.init": "override start(): `await self.fetch(request)` logs in before the first yielded request",
     "squeues": _QUEUES,
-    "statscollectors": "`crawler.stats` is there by itself",
-    "telnet": "there is no telnet console: `spider.crawl` answers what it told",
-    "throttler": "THROTTLING_MANAGER names a manager of your own",
+    "statscollectors": "`crawler.stats` always exists",
+    "telnet": "there is no telnet console: `spider.crawl` has the same information",
+    "throttler": "THROTTLING_MANAGER names your own manager",
     "utils": _STANDARD,
     "utils.asyncio": _TRIO,
-    "utils.conf": "trawl.run() and the command read [tool.trawl] of pyproject.toml by themselves",
+    "utils.conf": "trawl.run() and the command read [tool.trawl] of pyproject.toml automatically",
     "utils.curl": "use Request.from_curl",
-    "utils.defer": "callbacks may be async: `await self.fetch(request)` and what is Trio's, without a Deferred between",
+    "utils.defer": "callbacks may be async: `await self.fetch(request)` and Trio functions, without a Deferred",
     "utils.gz": "use the gzip module",
     "utils.iterators": "derive from XMLFeedSpider or CSVFeedSpider",
     "utils.job": "JOB_DIR names the job's directory",
-    "utils.log": "the log is set up by itself, as LOG_LEVEL says; in a program of your own by configure_logging() of "
+    "utils.log": "the command sets up the log (LOG_LEVEL); in your own program, call configure_logging() of "
     "trawl.utils.log",
     "utils.markup": "take it from w3lib.html",
     "utils.misc.walk_modules": "use pkgutil.walk_packages",
-    "utils.project": "trawl.run() and the command read [tool.trawl] of pyproject.toml by themselves",
+    "utils.project": "trawl.run() and the command read [tool.trawl] of pyproject.toml automatically",
     "utils.reactor": _TRIO,
     "utils.reactorless": _TRIO,
     "utils.reqser": _KEPT,
-    "utils.request": "trawl.http.request tells one request from another",
+    "utils.request": "trawl.http.request has the fingerprint of a request",
     "utils.request.request_from_dict": _KEPT,
     "utils.request.request_to_dict": _KEPT,
-    "utils.response.get_meta_refresh": "METAREFRESH_ENABLED has them followed",
+    "utils.response.get_meta_refresh": "METAREFRESH_ENABLED follows them",
     "utils.response.open_in_browser": "`view()` in `trawl shell URL`",
     "utils.sitemap": "derive from SitemapSpider",
     "utils.spider": "`trawl list` finds spiders",
@@ -250,27 +250,27 @@ REPLACEMENTS: Mapping[str, str] = {
     "utils.url": "take it from w3lib.url",
     "utils.url.add_http_if_no_scheme": "write `url if '://' in url else f'http://{url}'`",
     "version_info": "use trawl.__version__",
-    "webservice": "there is no remote control: `spider.crawl` answers what it told",
+    "webservice": "there is no remote control: `spider.crawl` has the same information",
 }
 """Advice on missing names, by dotted name without ``scrapy.``."""
 
 
 _COPIED = (
-    "copy its middleware into the project, change its imports as `trawl check` says, and write a folder instead of"
+    "copy its middleware into the project, change its imports as `trawl check` reports, and write a folder instead of"
 )
 
 PLUGINS: Mapping[str, str] = {
-    "rotating_proxies": "take its two middlewares out: ROTATING_PROXY_LIST alone rotates proxies",
+    "rotating_proxies": "remove its two middlewares: ROTATING_PROXY_LIST rotates proxies",
     "scrapy_crawl_once": f"{_COPIED} data_path(...)",
     "scrapy_deltafetch": f"{_COPIED} data_path(...)",
-    "scrapy_fake_useragent": "set USER_AGENT to `fake_useragent.UserAgent().random`, or have a middleware class "
-    "of yours set request.headers['User-Agent'] for each request",
-    "scrapy_playwright": "write a middleware that answers from a browser, or ask the page's own API",
-    "scrapy_proxies": "take its middleware out: ROTATING_PROXY_LIST alone rotates proxies",
-    "scrapy_redis": "set JOB_DIR to redis://HOST/NAME instead of its scheduler: all processes that are given it share "
+    "scrapy_fake_useragent": "set USER_AGENT to `fake_useragent.UserAgent().random`, or write a middleware class "
+    "that sets request.headers['User-Agent'] for each request",
+    "scrapy_playwright": "write a middleware that fetches with a browser, or request the page's own API",
+    "scrapy_proxies": "remove its middleware: ROTATING_PROXY_LIST rotates proxies",
+    "scrapy_redis": "set JOB_DIR to redis://HOST/NAME instead of its scheduler: all processes with this setting share "
     "the crawl; for a RedisSpider copy its spiders.py, connection.py, defaults.py and utils.py into the project",
-    "scrapy_selenium": "write a middleware that answers from a browser, or ask the page's own API",
-    "scrapy_splash": "ask Splash's HTTP API: JsonRequest('http://SPLASH:8050/render.html', "
+    "scrapy_selenium": "write a middleware that fetches with a browser, or request the page's own API",
+    "scrapy_splash": "call Splash's HTTP API: JsonRequest('http://SPLASH:8050/render.html', "
     "data={'url': url, 'wait': 1})",
 }
 """Advice on packages that extend Scrapy and do not run on trawl, by the name of the package's module."""

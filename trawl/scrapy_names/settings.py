@@ -34,15 +34,15 @@ _PROJECTS = "there are no projects: `trawl crawl FILE.py` finds the spider, `tra
 _PARTS = REPLACEMENTS["core"]
 _REMOTE = REPLACEMENTS["webservice"]
 _TELNET = REPLACEMENTS["telnet"]
-_MAIL = "no mail is sent: watch `CrawlResult.reason` and the exit status"
+_MAIL = "no mail is sent: check `CrawlResult.reason` and the exit status"
 _QUEUES = REPLACEMENTS["pqueues"]
 _TRIO = "trawl runs on Trio"
-_TLS = "TLS is as Python's ssl module has it; `DOWNLOAD_VERIFY_CERTIFICATES` turns verifying off"
-_STORES = "give the store's own options in the feed's entry of FEEDS"
-_BASE = "the built-in ones are in the list that `DOWNLOADER_MIDDLEWARES` changes"
+_TLS = "TLS uses Python's ssl module; `DOWNLOAD_VERIFY_CERTIFICATES` turns verification off"
+_STORES = "set the store's options in the feed's entry of FEEDS"
+_BASE = "`DOWNLOADER_MIDDLEWARES` changes the list of the built-in middleware"
 _FTP = "only http and https are fetched"
-_CACHE = "the cache has one store; HTTPCACHE_DIR says where"
-_DNS = "names are looked up as DNS_RESOLVER says, and remembered"
+_CACHE = "the cache has one store, in HTTPCACHE_DIR"
+_DNS = "DNS_RESOLVER looks names up, and results are cached"
 
 _STATISTICS = "statistics are always kept"
 
@@ -61,18 +61,19 @@ UNSUPPORTED: Mapping[str, str] = {
     ),
     **dict.fromkeys(
         ("FILES_STORE_GCS_ACL", "FILES_STORE_S3_ACL", "IMAGES_STORE_GCS_ACL", "IMAGES_STORE_S3_ACL"),
-        "give the store's own options in MEDIA_STORE_OPTIONS",
+        "set the store's options in MEDIA_STORE_OPTIONS",
     ),
-    "BOT_NAME": "there are no projects; USER_AGENT says who crawls",
+    "BOT_NAME": "there are no projects; USER_AGENT names the crawler",
     "CLOSESPIDER_PAGECOUNT_NO_ITEM": "use CLOSESPIDER_TIMEOUT_NO_ITEM",
     "COMMANDS_MODULE": "commands are found by their entry points (trawl.commands)",
-    "CONCURRENT_ITEMS": "CONCURRENT_CALLBACKS bounds how many callbacks, with their items, are under way",
+    "CONCURRENT_ITEMS": "CONCURRENT_CALLBACKS limits the number of running callbacks, including their items",
     "DEFAULT_DROPITEM_LOG_LEVEL": "dropped items are logged as INFO",
-    "DEFAULT_ITEM_CLASS": "it was of use to Scrapy's shell only",
-    "DEPTH_PRIORITY": "1 with first-in-first-out queues is the order here; else use DEPTH_FIRST, or priorities",
+    "DEFAULT_ITEM_CLASS": "only Scrapy's shell uses it",
+    "DEPTH_PRIORITY": "trawl always uses the order of 1 with FIFO queues; "
+    "for another order, use DEPTH_FIRST or priorities",
     "DEPTH_STATS_VERBOSE": "there are no statistics by depth",
     **dict.fromkeys(("DNSCACHE_ENABLED", "DNSCACHE_SIZE", "TWISTED_DNS_RESOLVER"), _DNS),
-    "DNS_TIMEOUT": "DOWNLOAD_CONNECT_TIMEOUT counts looking up the name too",
+    "DNS_TIMEOUT": "DOWNLOAD_CONNECT_TIMEOUT includes the DNS lookup",
     "DOWNLOADER": _PARTS,
     **dict.fromkeys(
         (
@@ -85,19 +86,19 @@ UNSUPPORTED: Mapping[str, str] = {
     "DOWNLOADER_MIDDLEWARES_BASE": _BASE,
     "DOWNLOADER_STATS": _STATISTICS,
     "DOWNLOAD_DELAY_JITTER": "give the scope a `jitter` in THROTTLING_SCOPES",
-    **dict.fromkeys(("DOWNLOAD_HANDLERS", "DOWNLOAD_HANDLERS_BASE"), "write a transport, or a middleware that answers"),
-    "DUPEFILTER_DEBUG": "a watcher that reads RequestDropped hears of each, with the reason",
+    **dict.fromkeys(("DOWNLOAD_HANDLERS", "DOWNLOAD_HANDLERS_BASE"), REPLACEMENTS["core.downloader"]),
+    "DUPEFILTER_DEBUG": "a watcher that reads RequestDropped receives each one, with the reason",
     "EDITOR": "there is no `trawl edit`",
     "EXTENSIONS_BASE": "no extension is built in",
-    "FEED_FORMAT": "give `format` in the feed's entry of FEEDS",
+    "FEED_FORMAT": "set `format` in the feed's entry of FEEDS",
     "FEED_URI": "name the feed in FEEDS",
     "FEED_URI_PARAMS": "%(name)s and %(time)s are filled in",
-    "FORCE_CRAWLER_PROCESS": "there is `trawl.run` and `await trawl.crawl`",
+    "FORCE_CRAWLER_PROCESS": "use `trawl.run` or `await trawl.crawl`",
     **dict.fromkeys(("FTP_PASSIVE_MODE", "FTP_PASSWORD", "FTP_USER"), _FTP),
-    "HTTP2_MAX_FRAME_SIZE": "it is not set by hand",
-    "HTTPAUTH_DOMAIN": "write HTTP_AUTH",
-    "HTTPAUTH_PASS": "write HTTP_AUTH: what identifies us is bound to a domain",
-    "HTTPAUTH_USER": "write HTTP_AUTH: what identifies us is bound to a domain",
+    "HTTP2_MAX_FRAME_SIZE": "it can't be changed",
+    "HTTPAUTH_DOMAIN": "use HTTP_AUTH",
+    "HTTPAUTH_PASS": "use HTTP_AUTH, which binds credentials to a domain",
+    "HTTPAUTH_USER": "use HTTP_AUTH, which binds credentials to a domain",
     **dict.fromkeys(("HTTPCACHE_DBM_MODULE", "HTTPCACHE_STORAGE"), _CACHE),
     "HTTPPROXY_AUTH_ENCODING": "the name and password of a proxy are sent as UTF-8",
     "HTTPX_HTTP2_ENABLED": "use HTTP2_ENABLED",
@@ -105,25 +106,25 @@ UNSUPPORTED: Mapping[str, str] = {
     "ITEM_PROCESSOR": _PARTS,
     **dict.fromkeys(
         ("LOG_COLOR", "LOG_SHORT_NAMES", "LOG_STDOUT", "LOG_VERSIONS", "LOG_FORMATTER", "LOG_INSTALL_ROOT_HANDLER"),
-        "the log is as LOG_FORMAT, LOG_DATEFORMAT and LOG_LEVEL say; colours are for terminals",
+        "LOG_FORMAT, LOG_DATEFORMAT and LOG_LEVEL control the log; only terminals get colors",
     ),
     **dict.fromkeys(
         ("MAIL_FROM", "MAIL_HOST", "MAIL_PASS", "MAIL_PORT", "MAIL_SSL", "MAIL_TLS", "MAIL_USER", "STATSMAILER_RCPTS"),
         _MAIL,
     ),
-    "LOG_UNSERIALIZABLE_REQUESTS": "a request that a job can't store is an error of its page",
+    "LOG_UNSERIALIZABLE_REQUESTS": "if a job can't store a request, its page ends with an error",
     "MEMDEBUG_ENABLED": "use a memory profiler",
-    "MEMUSAGE_ENABLED": "MEMUSAGE_LIMIT_MB and MEMUSAGE_WARNING_MB turn it on by themselves",
+    "MEMUSAGE_ENABLED": "MEMUSAGE_LIMIT_MB and MEMUSAGE_WARNING_MB turn it on",
     "MEMUSAGE_NOTIFY_MAIL": _MAIL,
-    "META_COPY_WARN_SKIP_KEYS": "nothing is told: what a crawl keeps in meta is not handed on with it",
+    "META_COPY_WARN_SKIP_KEYS": "there is no such warning, because a copied meta does not include the crawl's own keys",
     "NEWSPIDER_MODULE": _PROJECTS,
     **dict.fromkeys(
         ("PERIODIC_LOG_DELTA", "PERIODIC_LOG_STATS", "PERIODIC_LOG_TIMING_ENABLED"),
         "LOGSTATS_INTERVAL logs the crawl's progress",
     ),
     "REACTOR_THREADPOOL_MAXSIZE": _TRIO,
-    "REDIRECT_MAX_METAREFRESH_DELAY": "write METAREFRESH_MAXDELAY",
-    "REFERRER_POLICIES": "REFERRER_POLICY takes a function",
+    "REDIRECT_MAX_METAREFRESH_DELAY": "use METAREFRESH_MAXDELAY",
+    "REFERRER_POLICIES": "REFERRER_POLICY accepts a function",
     **dict.fromkeys(
         (
             *("REMOTE_CONTROL_ENABLED", "REMOTE_CONTROL_JOBS_DIR", "REMOTE_CONTROL_OUTPUT_MAX_BYTES"),
@@ -131,11 +132,11 @@ UNSUPPORTED: Mapping[str, str] = {
         ),
         _REMOTE,
     ),
-    "REQUEST_FINGERPRINTER_IMPLEMENTATION": "there is one fingerprint",
-    "REQUEST_HEADER_ORDER": "headers go in the order in which they are given",
-    "RETRY_EXCEPTIONS": "each error says whether it may be retried; RETRY_PREDICATE decides otherwise",
-    "RETRY_GIVE_UP_LOG_LEVEL": "giving up is an error, which the errback gets",
-    "ROBOTSTXT_PARSER": "robots.txt is read as RFC 9309 has it",
+    "REQUEST_FINGERPRINTER_IMPLEMENTATION": "there is only one implementation",
+    "REQUEST_HEADER_ORDER": "headers are sent in the order in which they were set",
+    "RETRY_EXCEPTIONS": "each error class defines whether it is retried; RETRY_PREDICATE overrides it",
+    "RETRY_GIVE_UP_LOG_LEVEL": "the errback receives the error of a request that is given up",
+    "ROBOTSTXT_PARSER": "robots.txt is parsed according to RFC 9309",
     **dict.fromkeys(
         (
             *("SCHEDULER", "SCHEDULER_DEBUG", "SCHEDULER_DISK_QUEUE", "SCHEDULER_MEMORY_QUEUE"),
@@ -143,16 +144,16 @@ UNSUPPORTED: Mapping[str, str] = {
         ),
         _QUEUES,
     ),
-    "SCRAPER_SLOT_MAX_ACTIVE_SIZE": "CONCURRENT_CALLBACKS bounds what is under way",
-    **dict.fromkeys(("SPIDER_CONTRACTS", "SPIDER_CONTRACTS_BASE"), "trawl.testing takes the place of contracts"),
+    "SCRAPER_SLOT_MAX_ACTIVE_SIZE": "CONCURRENT_CALLBACKS limits the number of running callbacks",
+    **dict.fromkeys(("SPIDER_CONTRACTS", "SPIDER_CONTRACTS_BASE"), "use trawl.testing instead of contracts"),
     **dict.fromkeys(("SPIDER_LOADER_CLASS", "SPIDER_MANAGER_CLASS"), _PROJECTS),
     "SPIDER_LOADER_WARN_ONLY": _PROJECTS,
-    "SPIDER_MIDDLEWARES_BASE": "no such middleware is built in",
+    "SPIDER_MIDDLEWARES_BASE": "no spider middleware is built in",
     "SPIDER_MODULES": _PROJECTS,
     "STATS_CLASS": _PARTS,
     "STATS_DUMP": "the command always ends with a summary",
     "STATS_ENABLED": _STATISTICS,
-    "STICKY_META_KEYS": "hand meta on by hand; a `session` in it is kept",
+    "STICKY_META_KEYS": "copy meta yourself; its key `session` is kept",
     **dict.fromkeys(
         (
             *("TELNETCONSOLE_ENABLED", "TELNETCONSOLE_HOST", "TELNETCONSOLE_PASSWORD", "TELNETCONSOLE_PORT"),
@@ -164,7 +165,7 @@ UNSUPPORTED: Mapping[str, str] = {
     "TWISTED_REACTOR": _TRIO,
     "TWISTED_REACTOR_ENABLED": _TRIO,
     **dict.fromkeys(("WEBSERVICE_ENABLED", "WEBSERVICE_HOST", "WEBSERVICE_LOGFILE", "WEBSERVICE_PORT"), _REMOTE),
-    "WARN_ON_GENERATOR_RETURN_VALUE": "`trawl check` looks at callbacks",
+    "WARN_ON_GENERATOR_RETURN_VALUE": "`trawl check` checks callbacks",
 }
 """Advice by name of the setting."""
 
@@ -223,7 +224,7 @@ MOVED_DEFAULTS: Mapping[str, object] = {
 MOVED_UNUSED: Mapping[str, object] = {"BOT_NAME": "scrapybot", "CONCURRENT_ITEMS": 100}
 """Scrapy's settings without effect in trawl, with the defaults that a moved crawl reads."""
 
-_PACKED = "end its path in .gz, or .zst, to have it compressed"
+_PACKED = "a path that ends in .gz or .zst is compressed"
 
 _FEED_KEYS: Mapping[str, str] = {
     **dict.fromkeys(

@@ -56,10 +56,10 @@ __all__ = [
     "status_words",
 ]
 
-_GIVE = "yield the request from a callback, or from start(), which may wait for work and is read while there is room"
-_PAUSE = "`spider.crawl.throttling.set(scope, delay=...)` slows a site down, and the throttle backs off by itself"
-_PARTS = "it has no counterpart: `spider.crawl` tells what the crawl does"
-_MADE = "keep what you make yourself, and give it to whoever needs it"
+_GIVE = "yield the request from a callback, or from start(), which may wait for work"
+_PAUSE = "`spider.crawl.throttling.set(scope, delay=...)` slows a site down, and the throttle backs off automatically"
+_PARTS = "it has no counterpart: `spider.crawl` shows what the crawl does"
+_MADE = "keep a reference to your own object, and pass it to the code that needs it"
 
 SCRAPYS: frozenset[str] = frozenset(
     (
@@ -130,9 +130,9 @@ EVENT_SIGNALS: Mapping[str, tuple[type[Event], Callable[[Any], Mapping[str, obje
 }
 """Signals that an event sends, with the class of the event and the arguments of receivers apart from ``spider``."""
 
-_ENDLESS = "give the spider an endless start(): it is read whenever there is room, and may wait for work"
-_CUT_OFF = "DOWNLOAD_MAXSIZE and meta `download_maxsize` end a download that is too long"
-_WHOLE = "feeds are whole when trawl.run() returns"
+_ENDLESS = "write an endless start(), which may wait for work"
+_CUT_OFF = "DOWNLOAD_MAXSIZE and meta `download_maxsize` end a download that is too large"
+_WHOLE = "feeds are complete when trawl.run() returns"
 
 NOT_SENT: Mapping[str, str] = {
     "bytes_received": _CUT_OFF,
@@ -140,9 +140,9 @@ NOT_SENT: Mapping[str, str] = {
     "feed_slot_closed": _WHOLE,
     "headers_received": _CUT_OFF,
     "memusage_warning_reached": "MEMUSAGE_WARNING_MB logs a warning",
-    "request_left_downloader": "response_received is sent, and a watcher (WATCHERS) reads"
+    "request_left_downloader": "use response_received, or a watcher (WATCHERS) that reads"
     " crawl.events(ResponseReceived, RequestFailed)",
-    "robots_parsed": "`await spider.fetch(...)` fetches a robots.txt like any page",
+    "robots_parsed": "`await spider.fetch(...)` fetches robots.txt like any page",
     "scheduler_empty": _ENDLESS,
 }
 """Scrapy's other signals, with what to use instead."""
@@ -153,7 +153,7 @@ class CrawlerSignals:
 
     __slots__ = ("_events", "_receivers", "_spider")
     if not TYPE_CHECKING:
-        send_catch_log = Unsupported("signals of your own are not sent: call the receivers yourself")
+        send_catch_log = Unsupported("your own signals are not sent: call the receivers yourself")
         send_catch_log_async = send_catch_log_deferred = send_catch_log
 
     def __init__(self) -> None:
@@ -175,16 +175,16 @@ class CrawlerSignals:
                 not awaited. The message says what to use instead.
         """
         if isinstance(signal, str) and signal in NOT_SENT:
-            raise UsageError(f"the signal {signal} is not sent here: {NOT_SENT[signal]}")
+            raise UsageError(f"trawl does not send the signal {signal}: {NOT_SENT[signal]}")
         if not isinstance(signal, str) or signal not in BEGIN_AND_END | EVENT_SIGNALS.keys() | {IDLE}:
             known = ", ".join(sorted(BEGIN_AND_END | EVENT_SIGNALS.keys() | {IDLE}))
             raise UsageError(
-                f"there is no signal {signal}: there are {known}; for others a watcher (WATCHERS) reads"
-                " crawl.events(ItemScraped, ...); the guide 'Watch a crawl' has the whole list"
+                f"there is no signal {signal}: use one of {known}, or a watcher (WATCHERS) that reads"
+                " crawl.events(ItemScraped, ...); see the guide 'Watch a crawl'"
             )
         if signal in EVENT_SIGNALS and inspect.iscoroutinefunction(receiver):
             raise UsageError(
-                f"a receiver of {signal} can't be async, because nothing waits for it: use a watcher (WATCHERS) that"
+                f"a receiver of {signal} can't be async, because it is not awaited: use a watcher (WATCHERS) that"
                 f" reads crawl.events({EVENT_SIGNALS[signal][0].__name__}), which may await"
             )
         self._receivers.append((signal, receiver))
@@ -312,7 +312,7 @@ class CrawlerEngine:
         pause = Unsupported(_PAUSE)
         unpause = Unsupported(_PAUSE)
         stop = Unsupported("`close_spider(spider, reason)` ends the crawl")
-        spider_is_idle = Unsupported("`spider.crawl.is_idle` tells it")
+        spider_is_idle = Unsupported("use `spider.crawl.is_idle`")
         downloader = Unsupported(_PARTS)
         scraper = Unsupported(_PARTS)
         slot = Unsupported(_PARTS)
@@ -395,8 +395,8 @@ class Crawler:
     """
 
     if not TYPE_CHECKING:
-        crawl = Unsupported("`await trawl.crawl(Spider)` runs one, `trawl.run(Spider)` too")
-        logformatter = Unsupported("the log is as LOG_FORMAT says")
+        crawl = Unsupported("use `await trawl.crawl(Spider)` or `trawl.run(Spider)`")
+        logformatter = Unsupported("use LOG_FORMAT")
         extensions = Unsupported(_MADE)
         get_addon = Unsupported("there are no add-ons")
         get_downloader_middleware = Unsupported(_MADE)

@@ -436,12 +436,10 @@ def test_a_setting_that_has_no_effect_is_told_once_and_is_nothing_wrong(
     body += "    custom_settings = {'DEPTH_PRIORITY': 1}\n    def parse(self, response): pass\n"
     file.write_text(f"import trawl\nclass A(trawl.Spider):\n{body}", "utf-8")
     assert main(["check", str(file)]) == 0
-    told = (
-        f"DEPTH_PRIORITY (in custom_settings, {file}:4) is Scrapy's and has no effect: 1 with first-in-first-out queues"
-    )
+    told = f"DEPTH_PRIORITY (in custom_settings, {file}:4) is Scrapy's and has no effect: trawl always uses the order"
     assert capfd.readouterr() == (
         "1 spider: nothing wrong\n",
-        f"{told} is the order here; else use DEPTH_FIRST, or priorities\n",
+        f"{told} of 1 with FIFO queues; for another order, use DEPTH_FIRST or priorities\n",
     )
 
 

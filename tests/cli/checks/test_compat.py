@@ -35,7 +35,7 @@ def in_callback(line: str) -> str:
 
 
 NO_B = "header values are str, not bytes; remove the b before the quotes"
-REAL = "header values are str, which equal their bytes; this needs real bytes: write .encode() behind the value"
+REAL = "header values are str, which equal their bytes; this needs real bytes: write .encode() after the value"
 
 
 @pytest.mark.parametrize(
@@ -55,11 +55,11 @@ REAL = "header values are str, which equal their bytes; this needs real bytes: w
             "scrapy.downloadermiddlewares.retry.RetryMiddleware",
             "scrapy.downloadermiddlewares.retry.RetryMiddleware",
         ),
-        ("kind = type(response).__name__", "a crawl makes one class of response: isinstance(response, HtmlResponse)"),
-        ("response.__class__ is Request", "a crawl makes one class of response: isinstance(response, HtmlResponse)"),
+        ("kind = type(response).__name__", "all responses have one class: isinstance(response, HtmlResponse)"),
+        ("response.__class__ is Request", "all responses have one class: isinstance(response, HtmlResponse)"),
         ("scrapy.http.Request.to_dict", "Request has no to_dict, which is Scrapy's: JOB_DIR has a job"),
         ("self.crawler.engine.slot.inprogress", "engine.slot is not here: it has no counterpart"),
-        ("self.crawler.get_extension(int)", "crawler.get_extension is not here: keep what you make yourself"),
+        ("self.crawler.get_extension(int)", "crawler.get_extension is not here: keep a reference"),
         (
             "from scrapy.shell import inspect_response",
             'take out "from scrapy.shell import inspect_response": ',
@@ -98,9 +98,9 @@ def test_a_line_that_does_what_it_did_is_not_told(tmp_path: Path, line: str) -> 
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("self.settings.get('LOG_LEVEL')", "LOG_LEVEL is 'INFO' unless it is set; Scrapy's default is 'DEBUG'"),
-        ("self.settings['ROBOTSTXT_OBEY']", "ROBOTSTXT_OBEY is True unless it is set; Scrapy's default is False"),
-        ("response.meta.get('retry_times', 0)", "retry_times does not count what a refusal repeated (429, 502, 503, "),
+        ("self.settings.get('LOG_LEVEL')", "LOG_LEVEL is 'INFO' by default; Scrapy's default is 'DEBUG'"),
+        ("self.settings['ROBOTSTXT_OBEY']", "ROBOTSTXT_OBEY is True by default; Scrapy's default is False"),
+        ("response.meta.get('retry_times', 0)", "retry_times does not count retries after a refusal (429, 502, 503, "),
     ],
 )
 def test_a_line_that_only_differs_is_told(tmp_path: Path, line: str, words: str) -> None:
@@ -118,28 +118,34 @@ def test_a_line_that_only_differs_is_told(tmp_path: Path, line: str, words: str)
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("yield Request('http://a.example/x', errback=print)", "errbacks are not called for what may not be ask"),
+        (
+            "yield Request('http://a.example/x', errback=print)",
+            "errbacks are not called for requests that are not allowed",
+        ),
         ("yield Request('http://a.example:80', dont_filter=True)", "the URL is http://a.example here, also in respo"),
         ("self.start_urls = ['http://a.example:80/']", "the URL is http://a.example/ here, also in response.url; in "),
         (
             "yield response.follow(url='http://a.example:80')",
             "the URL is http://a.example here, also in response.url; in Scrap",
         ),
-        ("yield Request('http://10.0.0.5/x')", "http://10.0.0.5/x is in your own network: requests there are refused"),
+        ("yield Request('http://10.0.0.5/x')", "http://10.0.0.5/x is in your own network: requests to it are refused"),
         ("yield Request(f'http://localhost:8191/v1?x={value}')", "http://localhost:8191/v1?x= is in your own network"),
-        ("print(failure.type)", "errors have names and words of their own here: CannotResolveHostError is Name"),
-        ("failure.getErrorMessage()", "errors have names and words of their own here: CannotResolveHostError is Name"),
+        ("print(failure.type)", "errors have other names and messages in trawl: for example, CannotResolveHostError"),
+        (
+            "failure.getErrorMessage()",
+            "errors have other names and messages in trawl: for example, CannotResolveHostError",
+        ),
         ("yield Request('http://a.example/a/../b')", "the URL is http://a.example/b here, also in response.url; in Sc"),
         ("yield Request('http://a.example:80/a')", "the URL is http://a.example/a here, also in response.url; in Scra"),
-        ("response.request.headers.get(b'Cookie')", "the Cookie that was sent is in response.sent_headers"),
-        ("response.request.headers['cookie']", "the Cookie that was sent is in response.sent_headers"),
-        ("print(response.meta['proxy'])", "meta['proxy'] is as it was written, its password too"),
-        ("response.meta.get('proxy')", "meta['proxy'] is as it was written, its password too"),
+        ("response.request.headers.get(b'Cookie')", "the sent Cookie is in response.sent_headers"),
+        ("response.request.headers['cookie']", "the sent Cookie is in response.sent_headers"),
+        ("print(response.meta['proxy'])", "meta['proxy'] keeps its password"),
+        ("response.meta.get('proxy')", "meta['proxy'] keeps its password"),
         ("response.request is self.first", "response.request equals the request that was yielded, but may be another"),
         ("stats.get_value('response_received_count')", "response_received_count counts all responses"),
-        ("yield Request(value, meta={'verbatim_url': True})", "the key 'verbatim_url' of meta is neither looked at"),
-        ("response.meta['cached_response']", "the key 'cached_response' of meta is neither looked at nor told"),
-        ("response.meta.get('give_up_log_level')", "the key 'give_up_log_level' of meta is neither looked at nor"),
+        ("yield Request(value, meta={'verbatim_url': True})", "the key 'verbatim_url' of meta has no effect"),
+        ("response.meta['cached_response']", "the key 'cached_response' of meta has no effect"),
+        ("response.meta.get('give_up_log_level')", "the key 'give_up_log_level' of meta has no effect"),
     ],
 )
 def test_a_difference_that_no_setting_removes_is_told(tmp_path: Path, line: str, words: str) -> None:
@@ -186,7 +192,9 @@ def test_a_download_is_told_of_where_domains_are_allowed(tmp_path: Path) -> None
     body = in_callback("self.crawler.engine.download_async(Request('http://b.example/'))")
     assert told(tmp_path, body) == []
     [found] = told(tmp_path, body + "    allowed_domains = ['a.example']\n")
-    assert found.startswith("~5: download() asks sites outside allowed_domains too; in Scrapy it raises IgnoreRequest")
+    assert found.startswith(
+        "~5: download() also fetches from sites outside allowed_domains; in Scrapy it raises IgnoreRequest"
+    )
 
 
 def test_a_robots_txt_that_can_not_be_read_is_told_of(tmp_path: Path) -> None:
@@ -224,7 +232,7 @@ def test_a_list_of_statuses_is_told_of_where_the_spider_lists_redirects(tmp_path
     body = in_callback("yield Request(value, meta={'handle_httpstatus_list': [404]})")
     assert told(tmp_path, body + "    handle_httpstatus_list = [500]\n") == []
     [found] = told(tmp_path, body + "    handle_httpstatus_list = [301, 302]\n")
-    assert found.startswith("~5: handle_httpstatus_list of meta overrides the spider's for redirects too")
+    assert found.startswith("~5: handle_httpstatus_list in meta overrides the spider's for redirects too")
 
 
 def test_errbacks_are_told_of_once_a_file_and_only_where_something_is_forbidden(tmp_path: Path) -> None:
@@ -232,9 +240,9 @@ def test_errbacks_are_told_of_once_a_file_and_only_where_something_is_forbidden(
     assert told(tmp_path, in_callback(line), {"ROBOTSTXT_OBEY": False}) == []
     body = in_callback(line) + "    allowed_domains = ['a.example']\n"
     [found] = told(tmp_path, body, {"ROBOTSTXT_OBEY": False})
-    assert "what may not be asked for (allowed_domains)" in found
+    assert "requests that are not allowed (allowed_domains)" in found
     [both] = told(tmp_path, body)
-    assert "what may not be asked for (robots.txt, allowed_domains)" in both
+    assert "requests that are not allowed (robots.txt, allowed_domains)" in both
 
 
 def test_where_a_retry_middleware_of_the_projects_own_counts_nothing_is_told(tmp_path: Path) -> None:
@@ -246,7 +254,7 @@ def test_a_request_class_of_the_projects_own_is_told_where_there_is_a_job(tmp_pa
     body = "class Own(Request):\n    pass\n" + in_callback("pass")
     assert told(tmp_path, body) == []
     [found] = told(tmp_path, body, {"JOB_DIR": str(tmp_path / "job")})
-    assert found.startswith("~1: a job stores a request of this class only as an error of its page")
+    assert found.startswith("~1: a job can't store a request of this class, so its page fails")
 
 
 @pytest.mark.parametrize(
@@ -272,9 +280,7 @@ def test_a_limit_by_which_the_order_decides_is_told(tmp_path: Path, name: str) -
 def test_a_limit_that_ends_exactly_is_told_where_it_is_set(tmp_path: Path, name: str) -> None:
     body = in_callback("pass") + f"    custom_settings = {{\n        'RETRY_TIMES': 1,\n        '{name}': 3,\n    }}\n"
     [found] = told(tmp_path, body)
-    assert found.startswith(
-        f"~8: {name}: the crawl ends exactly at this count; in Scrapy what is in flight is finished"
-    )
+    assert found.startswith(f"~8: {name}: the crawl ends exactly at this count; in Scrapy requests in flight finish")
 
 
 def test_the_parts_that_settings_name_are_read_too(
@@ -308,7 +314,7 @@ def test_pages_that_robots_txt_forbids_are_told_of_unless_a_setting_decides(
     assert main(["check", str(file)]) == 0
     out, err = capfd.readouterr()
     assert out == "1 spider: nothing wrong\n"
-    assert f"{file.name}:2: ROBOTSTXT_OBEY is true unless it is set, and false in Scrapy" in err
+    assert f"{file.name}:2: ROBOTSTXT_OBEY is true by default, and false in Scrapy" in err
     file.write_text(body + "    custom_settings = {'ROBOTSTXT_OBEY': False}\n", "utf-8")
     assert main(["check", str(file)]) == 0
     assert capfd.readouterr().err == ""

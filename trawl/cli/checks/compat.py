@@ -35,22 +35,22 @@ _CLASSES = ("DUPEFILTER_CLASS", "REQUEST_FINGERPRINTER_CLASS")
 
 _HTTP = ("http://", "https://")
 
-_EXACT = "the crawl ends exactly at this count; in Scrapy what is in flight is finished, and counts too"
+_EXACT = "the crawl ends exactly at this count; in Scrapy requests in flight finish, and count too"
 
-_ORDER = "the order is breadth-first (DEPTH_FIRST: depth-first); in Scrapy the newest goes first, so others may"
+_ORDER = "the order is breadth-first (DEPTH_FIRST: depth-first); in Scrapy the newest goes first, so other pages may"
 
 _SETTINGS: Mapping[str, str] = {
-    "CLOSESPIDER_ERRORCOUNT": f"{_ORDER} be had before the crawl ends",
-    "CLOSESPIDER_ITEMCOUNT": f"{_EXACT}; {_ORDER} be had",
-    "CLOSESPIDER_PAGECOUNT": f"{_EXACT}; {_ORDER} be had",
-    "DEPTH_LIMIT": f"{_ORDER} be too deep: here a page has the depth of the shortest way to it",
-    "ROBOTSTXT_OBEY": "nothing is sent to a site whose robots.txt can't be read (5xx, no connection); Scrapy goes on",
+    "CLOSESPIDER_ERRORCOUNT": f"{_ORDER} be fetched before the end",
+    "CLOSESPIDER_ITEMCOUNT": f"{_EXACT}; {_ORDER} be fetched",
+    "CLOSESPIDER_PAGECOUNT": f"{_EXACT}; {_ORDER} be fetched",
+    "DEPTH_LIMIT": f"{_ORDER} be too deep: in trawl, depth is the shortest path to a page",
+    "ROBOTSTXT_OBEY": "nothing is sent to a site whose robots.txt can't be read (5xx, no connection); Scrapy continues",
 }
 """Settings that behave differently in trawl, with the difference."""
 
 _ROBOTS = (
-    "ROBOTSTXT_OBEY is true unless it is set, and false in Scrapy: pages that a robots.txt forbids are not fetched, "
-    "nor a site whose robots.txt can't be read; set it in custom_settings or pyproject.toml"
+    "ROBOTSTXT_OBEY is true by default, and false in Scrapy: trawl skips pages that robots.txt disallows, and "
+    "sites whose robots.txt can't be read; set it in custom_settings or pyproject.toml"
 )
 
 _DEFAULTS: Mapping[str, object] = {
@@ -67,14 +67,14 @@ _DEFAULTS: Mapping[str, object] = {
 }
 """Defaults of Scrapy 2.19 that differ from trawl's, for settings whose value may change what the user's code does."""
 
-_TEXT = "header values are str, which equal their bytes; this needs real bytes: write .encode() behind the value"
+_TEXT = "header values are str, which equal their bytes; this needs real bytes: write .encode() after the value"
 _NO_B = "header values are str, not bytes; remove the b before the quotes"
 _TRIES = (
-    "retry_times does not count what a refusal repeated (429, 502, 503, 504, 52x, a timeout): the site is given time, "
-    "and the request is not given up; BACKOFF_HTTP_CODES = [] and BACKOFF_EXCEPTIONS = [] have it counted as in Scrapy"
+    "retry_times does not count retries after a refusal (429, 502, 503, 504, 52x, a timeout), so the request is not "
+    "given up; with BACKOFF_HTTP_CODES = [] and BACKOFF_EXCEPTIONS = [], they count as in Scrapy"
 )
-_OWN_REQUEST = "a job stores a request of this class only as an error of its page: use Request with meta or cb_kwargs"
-_NEVER = "handle_referer() is never called: REFERRER_POLICY says what a redirect's target is told"
+_OWN_REQUEST = "a job can't store a request of this class, so its page fails: use Request with meta or cb_kwargs"
+_NEVER = "handle_referer() is never called: REFERRER_POLICY sets the Referer of a redirect's target"
 
 _ONE_VALUE = "dict(headers) has one value for each name; use dict(headers.items()) for lists of values"
 
@@ -84,7 +84,7 @@ _STATISTICS = (
 )
 """Prefixes of Scrapy's statistics that trawl does not keep."""
 
-_ALL_STATISTICS = "get_stats() has trawl's names; get_value() finds a statistic by Scrapy's name too"
+_ALL_STATISTICS = "get_stats() has trawl's names; get_value() also accepts Scrapy's names"
 
 _UNUSED_META = frozenset(
     (
@@ -96,23 +96,21 @@ _UNUSED_META = frozenset(
 """Scrapy's keys of ``meta`` that trawl neither reads nor sets."""
 
 _NO_ERRBACK = (
-    "errbacks are not called for what may not be asked for ({why}), which ends as RequestDropped and is counted; "
-    "in Scrapy they get IgnoreRequest"
+    "errbacks are not called for requests that are not allowed ({why}): these are counted, and watchers receive "
+    "RequestDropped; in Scrapy errbacks get IgnoreRequest"
 )
-_NO_COOKIE = "the Cookie that was sent is in response.sent_headers; response.request.headers has only one written there"
+_NO_COOKIE = "the sent Cookie is in response.sent_headers; response.request.headers has only a Cookie that you set"
 _NOT_JOINED = (
-    "handle_httpstatus_list of meta overrides the spider's for redirects too: those that only the spider lists are "
-    "followed; in Scrapy they are not"
+    "handle_httpstatus_list in meta overrides the spider's for redirects too: redirects that only the spider lists "
+    "are followed; in Scrapy they are not"
 )
-_WHOLE_PROXY = "meta['proxy'] is as it was written, its password too; Scrapy takes that out"
+_WHOLE_PROXY = "meta['proxy'] keeps its password; Scrapy removes the password"
 _IS_REQUEST = "response.request equals the request that was yielded, but may be another object: compare with =="
-_ONE_CLASS = (
-    "a crawl makes one class of response: isinstance(response, HtmlResponse) looks at its content, this does not"
-)
-_ALL_RESPONSES = "response_received_count counts all responses, redirects and retries included"
+_ONE_CLASS = "all responses have one class: isinstance(response, HtmlResponse) checks the content, this does not"
+_ALL_RESPONSES = "response_received_count counts all responses, including redirects and retries"
 
 _OWN_NETWORK = (
-    "{url} is in your own network: requests there are refused unless a start URL is one such, or "
+    "{url} is in your own network: requests to it are refused unless a start URL is there, or "
     "ALLOW_PRIVATE_ADDRESSES is true; Scrapy sends them"
 )
 _NO_VALUE_ERROR = (
@@ -120,8 +118,8 @@ _NO_VALUE_ERROR = (
 )
 _POSITIONAL = 2
 _BY_KEYWORD = "{name}() takes only url and callback as positional arguments; pass the rest by keyword"
-_NOT_OFFSITE = "download() asks sites outside allowed_domains too; in Scrapy it raises IgnoreRequest for them"
-_NAME_OF_ERROR = "errors have names and words of their own here: CannotResolveHostError is NameNotResolved, for example"
+_NOT_OFFSITE = "download() also fetches from sites outside allowed_domains; in Scrapy it raises IgnoreRequest"
+_NAME_OF_ERROR = "errors have other names and messages in trawl: for example, CannotResolveHostError is NameNotResolved"
 
 _MATCHES = frozenset({"findall", "finditer", "fullmatch", "match", "search", "split", "sub"})
 _OF_BYTES = frozenset({"BytesIO", "b64decode", "b64encode", "crc32", "md5", "sha1", "sha256", "unpack"})
@@ -261,7 +259,7 @@ class _Reader(ast.NodeVisitor):
         if not isinstance(node.value, str):
             return
         if node.value.startswith(_STATISTICS):
-            self._tell(node, f"the statistic {node.value} is not kept, so reading it gives None")
+            self._tell(node, f"the statistic {node.value} is not kept, so reading it returns None")
         elif node.value == "response_received_count":
             self._tell(node, _ALL_RESPONSES)
         elif self._guards and id(node) not in self._proxies and _opens(AddressGuard(), node.value):
@@ -313,7 +311,7 @@ class _Reader(ast.NodeVisitor):
         """Report a key of ``meta`` that has no effect, whether it is set in a dict or read from ``holder``."""
         name = key.value if isinstance(key, ast.Constant) else None
         if name in _UNUSED_META:
-            self._tell(key, f"the key {name!r} of meta is neither looked at nor told")
+            self._tell(key, f"the key {name!r} of meta has no effect")
         elif name == "handle_httpstatus_list" and self._lists_redirects:
             self._tell(key, _NOT_JOINED)
         elif name == "proxy" and holder is not None and _last(getattr(holder, "value", None)) == "response":
@@ -395,7 +393,7 @@ class _Reader(ast.NodeVisitor):
         name = node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
         if name in _DEFAULTS and self._settings.source(name) == DEFAULT:
             ours, scrapys = self._settings[name], _DEFAULTS[name]
-            self._tell(node, f"{name} is {ours!r} unless it is set; Scrapy's default is {scrapys!r}")
+            self._tell(node, f"{name} is {ours!r} by default; Scrapy's default is {scrapys!r}")
 
     def _is_value(self, node: ast.expr) -> bool:
         if isinstance(node, ast.List | ast.Tuple):
