@@ -1,6 +1,6 @@
-"""A polite, fast web crawler on Trio: Scrapy's habits, exact throttling, tests on a virtual clock.
+"""A polite, fast web crawler on Trio, with Scrapy's interface, exact throttling and tests on a virtual clock.
 
-Names are loaded when they are first used: importing a request does not import the engine.
+Names are loaded when they are first used, so importing a request does not import the engine.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from trawl import signals as signals  # spiders use it without an import of its own
+    from trawl import signals as signals  # spiders use it without a separate import
     from trawl._asyncio import crawl_in_asyncio
     from trawl._run import CrawlResult, OpenCrawl, crawl, open_crawl, run
     from trawl.exceptions import CloseSpider, DropItem, HttpError, IgnoreRequest
@@ -59,7 +59,7 @@ __all__ = [
 ]
 
 __version__ = "0.1.0.dev0"
-"""The version of trawl, such as ``"0.1.0"``; with ``.dev0`` at its end between releases."""
+"""The version of trawl, such as ``"0.1.0"``. Between releases it ends in ``.dev0``."""
 
 _HOMES = {
     "CSVFeedSpider": "trawl.spiders",
@@ -130,7 +130,7 @@ if not TYPE_CHECKING:  # a type checker should report a misspelled name
 
 
 def _instead(name: str) -> str:
-    """Advice on a name of Scrapy's, as the end of a sentence."""
+    """Return advice on a Scrapy name, as the end of a sentence; "" if there is none."""
     if name.startswith("_"):
         return ""
     words: str = import_module(f"{__name__}.scrapy_names").name_advice(name)

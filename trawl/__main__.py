@@ -2,7 +2,7 @@
 
 import sys
 
-if not sys.flags.safe_path:  # a file in the working directory, which is first, would hide modules of that name
+if not sys.flags.safe_path:  # otherwise a file in the working directory would hide modules with the same name
     sys.path.append(sys.path.pop(0))
 
 from trawl.cli import main

@@ -3,7 +3,7 @@
 A thread can have one Trio run at a time. So all crawls of one asyncio loop are tasks of one Trio run, and share the
 limits of a site as they do in a Trio program. The run starts with the first crawl and ends with the last one.
 
-Its only importer is the package itself, because asyncio programs alone load it.
+Only the package imports this module, and only asyncio programs load it.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ __all__ = ["crawl_in_asyncio"]
 async def crawl_in_asyncio(
     spider: type[Spider], settings: Mapping[str, object] | None = None, **spider_args: Any
 ) -> CrawlResult:
-    """Run a spider to its end inside an asyncio program, such as a web application or a notebook.
+    """Run a spider until it finishes, inside an asyncio program such as a web application or a notebook.
 
     Any number of crawls may run at once. The spider's callbacks run in the thread of the asyncio loop, under Trio: they
     can await Trio's functions, but not asyncio's. A callback that blocks also blocks the asyncio loop.
 
-    Cancelling the asyncio task cancels the crawl: requests in flight are dropped, and the feeds end on whole records.
-    The task ends after that, also if it is cancelled again meanwhile. Signals are left to the program.
+    Cancelling the asyncio task cancels the crawl. Requests in flight are dropped, and the feeds end with whole records.
+    The task ends after that, even if it is cancelled again. This function does not handle signals.
 
     ::
 

@@ -1,8 +1,8 @@
 """Running a spider: ``run`` starts Trio, ``crawl`` runs inside it, ``open_crawl`` yields items during the crawl.
 
-Any number of crawls may run side by side. ``run`` and the command handle signals, ``crawl`` never does.
+Any number of crawls may run at the same time. ``run`` and the command handle signals, ``crawl`` never does.
 
-Length: its functions are what programs call, so each is documented whole, with a program that shows it.
+Length: programs call these functions, so each has complete documentation with an example.
 """
 
 from __future__ import annotations
@@ -65,11 +65,11 @@ class CrawlResult:
 
     Attributes:
         reason: ``finished``, ``shutdown``, ``cancelled``, ``start_error``, ``feed_error`` or a CloseSpider reason.
-        stats: Every statistic by its key.
-        elapsed: Seconds on the run clock.
-        items: The items in the order in which they were finished; None if the crawl has feeds, which have them: a crawl
-            that writes its items keeps none in memory.
-        error: The error of a feed, for ``feed_error``.
+        stats: Statistics by key.
+        elapsed: Duration in seconds, by the event loop's clock.
+        items: The items in the order in which they were finished; None if the crawl has feeds, because a crawl that
+            writes its items keeps none in memory.
+        error: The error of a feed, if the reason is ``feed_error``; else None.
     """
 
     reason: str
@@ -80,7 +80,7 @@ class CrawlResult:
 
 
 def run(spider: type[Spider], settings: Mapping[str, object] | None = None, **spider_args: Any) -> CrawlResult:
-    """Start Trio and run a spider to its end. The first Ctrl-C finishes what is in flight, the second cancels.
+    """Start Trio and run a spider until it finishes. The first Ctrl-C drains the crawl, the second cancels it.
 
     ::
 
@@ -96,12 +96,12 @@ def run(spider: type[Spider], settings: Mapping[str, object] | None = None, **sp
         The result, with the items if there are no feeds.
 
     Raises:
-        SettingsError: A setting is unknown or wrong.
-        UsageError: A feed can't be opened, a start URL can't be fetched, or the spider's ``download_delay`` does not
-            fit; nothing was sent.
+        SettingsError: If a setting is unknown or wrong.
+        UsageError: If a feed can't be opened, a start URL can't be fetched, or the spider's ``download_delay`` is not
+            valid. Nothing was sent.
         RuntimeError: If Trio or asyncio already runs in this thread. Use ``await trawl.crawl(...)`` under Trio, and
             ``await trawl.crawl_in_asyncio(...)`` under asyncio.
-        TypeError: ``spider`` is not a spider's class.
+        TypeError: If ``spider`` is not a spider's class.
     """
     values = _settings(spider, settings)
     if trio.lowlevel.in_trio_run() and not _is_asyncio_task():
@@ -116,17 +116,17 @@ def run(spider: type[Spider], settings: Mapping[str, object] | None = None, **sp
 
 
 def _warned(result: CrawlResult) -> CrawlResult:
-    """Log a warning if the crawl came to nothing. Returns the result."""
+    """Log a warning if the crawl has no results. Returns ``result``."""
     if words := came_to_nothing(result.reason, result.stats):
         logger.warning("%s", words)
     return result
 
 
 async def crawl(spider: type[Spider], settings: Mapping[str, object] | None = None, **spider_args: Any) -> CrawlResult:
-    """Run a spider to its end inside a Trio program. A checkpoint.
+    """Run a spider until it finishes, inside a Trio program. A checkpoint.
 
-    Any number of crawls may run in one process, also side by side. Cancelling drops what is in flight and ends the
-    feeds on whole records. Arguments and errors are those of :func:`run`. Under asyncio, use
+    Any number of crawls may run in one process, also at the same time. Cancelling drops requests in flight, and the
+    feeds end with whole records. Arguments and errors are the same as for :func:`run`. Under asyncio, use
     :func:`~trawl.crawl_in_asyncio` instead.
 
     ::
@@ -140,21 +140,21 @@ async def crawl(spider: type[Spider], settings: Mapping[str, object] | None = No
         The result, with the items if there are no feeds.
 
     Raises:
-        RuntimeError: Trio does not run in this thread.
+        RuntimeError: If Trio does not run in this thread.
     """
     _check_trio("await trawl.crawl()")
     return _warned(await crawl_with(spider, _settings(spider, settings), spider_args=spider_args, collect=None))
 
 
 STREAM_BUFFER = 100
-"""The number of items of an open crawl that may wait for the reader before the crawl waits."""
+"""Maximum number of items of an open crawl that wait for the reader. When it is reached, the crawl waits."""
 
 
 class OpenCrawl(AsyncIterator[Any]):
-    """A crawl whose items are read while it runs: ``async for item in crawl``.
+    """A crawl whose items are read while it runs, with ``async for item in crawl``.
 
     Attributes:
-        result: The result, also after the block was left early; None while the crawl runs or if it raised an error.
+        result: The result, even if the block was left early; None while the crawl runs or if it raised an error.
     """
 
     def __init__(self, items: trio.MemoryReceiveChannel[Any]) -> None:
@@ -170,18 +170,18 @@ class OpenCrawl(AsyncIterator[Any]):
         try:
             return await self._items.receive()
         except trio.EndOfChannel:
-            await self._ended.wait()  # noqa: ASYNC120 - that the channel has ended is not an error
+            await self._ended.wait()  # noqa: ASYNC120 - the end of the channel is not an error
             self.check()
             raise StopAsyncIteration from None
 
     def check(self) -> None:
-        """Raise the error that ended the crawl, if any, once."""
+        """Raise the error that ended the crawl, if there is one. It is raised once."""
         error, self._error = self._error, None
         if error is not None:
             raise error
 
     async def to_its_end(self, crawl: Awaitable[CrawlResult], items: trio.MemorySendChannel[Any]) -> None:
-        """Run ``crawl`` and keep its result or error."""
+        """Run ``crawl`` and store its result or error."""
         try:
             with items:
                 self.result = _warned(await crawl)
@@ -195,7 +195,7 @@ class OpenCrawl(AsyncIterator[Any]):
             self._ended.set()
 
     def _cut_off(self) -> CrawlResult:
-        """Return the result of a crawl that was cancelled with its reader."""
+        """Return the result of a crawl that was cancelled together with its reader."""
         running = self._running
         if running is None:
             return CrawlResult("cancelled", {}, 0.0)
@@ -206,14 +206,14 @@ class OpenCrawl(AsyncIterator[Any]):
         """The running crawl with its statistics, ``why``, ``throttling.set`` and ``shutdown``.
 
         Raises:
-            RuntimeError: It could not start; the error comes when items are read, or the block ends.
+            RuntimeError: If the crawl could not start. Its error is raised when items are read, or the block ends.
         """
         if self._running is None:
             raise RuntimeError("the crawl could not start")
         return self._running
 
     async def add(self, requests: Request | Iterable[Request]) -> None:
-        """Put requests into the crawl from outside; see :meth:`trawl.engine.crawl.Crawl.add`. A checkpoint."""
+        """Add requests to the running crawl; see :meth:`trawl.engine.crawl.Crawl.add`. A checkpoint."""
         await self.running.add(requests)
 
     def stay_open(self) -> AbstractContextManager[None]:
@@ -221,15 +221,15 @@ class OpenCrawl(AsyncIterator[Any]):
         return self.running.stay_open()
 
     async def until_begun(self) -> None:
-        """Return when the crawl runs, or could not start. A checkpoint.
+        """Wait until the crawl runs or could not start. A checkpoint.
 
-        It does not end before the caller waits the next time: there is time to have it stay open.
+        The crawl does not end before the caller awaits again, so the caller has time to keep it open.
         """
         await self._begun.wait()
         self._is_read.set()
 
     async def watch(self, crawl: Crawl) -> None:
-        """Keep the running crawl; the engine's watcher."""
+        """Store the running crawl. The engine runs this as a watcher."""
         self._running = crawl
         with crawl.stay_open():
             self._begun.set()
@@ -244,15 +244,15 @@ class _Stream:
         self._closed = trio.Event()
 
     def put_nowait(self, item: object, page: str = "") -> None:
-        """Hand an item to the reader; raises trio.WouldBlock if the channel is full."""
+        """Pass an item to the reader. Raises trio.WouldBlock if the channel is full."""
         self._items.send_nowait(item)
 
     async def put(self, item: object, page: str = "") -> None:
-        """Hand an item to the reader, waiting for room."""
+        """Pass an item to the reader. Waits while the channel is full."""
         await self._items.send(item)
 
     async def write(self) -> None:
-        """Wait for the end of the crawl; the reader takes the remaining items by itself."""
+        """Wait for the end of the crawl. The reader reads the remaining items by itself."""
         await self._closed.wait()
 
     def close(self) -> None:
@@ -267,9 +267,9 @@ async def open_crawl(
 ) -> AsyncGenerator[OpenCrawl, None]:
     """Run a spider and read its items during the crawl: ``async for item in crawl``.
 
-    The block begins when the crawl has, and before the crawl can end: whoever means to :meth:`OpenCrawl.add` requests
-    enters :meth:`OpenCrawl.stay_open` first. Leaving the block early cancels the crawl; ``result`` then shows how far
-    it came. At most :data:`STREAM_BUFFER` items wait for the reader. Arguments and errors are those of :func:`run`.
+    The block starts when the crawl has started, and before the crawl can end. To :meth:`~OpenCrawl.add` requests, enter
+    :meth:`OpenCrawl.stay_open` first. Leaving the block early cancels the crawl, and ``result`` shows its state at that
+    time. At most :data:`STREAM_BUFFER` items wait for the reader. Arguments and errors are the same as for :func:`run`.
 
     ::
 
@@ -291,7 +291,7 @@ async def open_crawl(
                 await opened.until_begun()
                 yield opened
             except Exception as error:
-                failure = error  # raised below: the nursery would wrap it in a group
+                failure = error  # raised below, because the nursery would wrap it in a group
         nursery.cancel_scope.cancel()
     if failure is not None:
         raise failure
@@ -316,34 +316,35 @@ async def crawl_with(
     recorder: Recorder | None = None,
     run: Callable[[CrawlContext], Awaitable[CrawlEnd]] = run_crawl,
 ) -> CrawlResult:
-    """Run a spider with every part replaceable, as :func:`crawl`, the command and the simulator do. A checkpoint.
+    """Run a spider with replaceable components, for :func:`crawl`, the command and the simulator. A checkpoint.
 
     Args:
         spider: The spider's class.
         settings: Loaded settings.
         spider_args: Arguments of the spider's constructor.
-        collect: Keep the items for the result; None: unless there are feeds.
-        watchers: Tasks that look at the running crawl; cancelled at its end. An exception of one is logged, and the
-            crawl continues.
-        receivers: Further receivers of items besides the feeds.
-        handle_signals: The process belongs to the crawl: the first SIGINT, SIGTERM or SIGHUP finishes what is in
-            flight, the second cancels; warn of callbacks that block. Put :class:`trawl.shutdown.Signals` around
-            ``trio.run`` to handle signals before the crawl starts and until its very end.
-        transport: The transport; by default the real one.
-        blocking: Runs blocking functions; by default in threads.
-        resolve: Looks host names up; by default as the settings say.
-        frontier: Holds pending requests; by default a new one in memory. With ``JOB_DIR`` the job's is used.
-        seed: The seed of all random numbers; by default a random one.
-        now_utc: The wall time now; by default the machine's.
+        collect: True to keep the items for the result; None to keep them unless there are feeds.
+        watchers: Tasks that watch the running crawl and are cancelled at its end. If a watcher raises an exception, it
+            is logged, and the crawl continues.
+        receivers: Receivers of items in addition to the feeds.
+        handle_signals: True if the process belongs to the crawl. The first SIGINT, SIGTERM or SIGHUP then drains the
+            crawl, the second cancels it, and callbacks that block cause a warning. Put
+            :class:`trawl.shutdown.Signals` around ``trio.run`` to handle signals before the crawl starts and until
+            everything is closed.
+        transport: The transport; None for the real one.
+        blocking: Runs blocking functions; None for threads.
+        resolve: Looks up host names; None to follow the settings.
+        frontier: Stores pending requests; None for a new frontier in memory. With ``JOB_DIR`` the job's is used.
+        seed: Seed of all random numbers; None for a random seed.
+        now_utc: Wall time at the start; None for the machine's time.
         recorder: Called for each send and its end.
-        run: Runs the assembled crawl; :func:`trawl.engine.try_crawl` only tries to make its parts.
+        run: Runs the assembled crawl. :func:`trawl.engine.try_crawl` only tries to create the components.
 
     Returns:
         The result.
 
     Raises:
-        UsageError: A feed can't be opened, a start URL can't be fetched, or the spider's ``download_delay`` does not
-            fit; nothing was sent.
+        UsageError: If a feed can't be opened, a start URL can't be fetched, or the spider's ``download_delay`` is not
+            valid. Nothing was sent.
     """
     blocking = blocking or ThreadBlocking()
     resolve = resolve or _resolver(settings, blocking)
@@ -400,7 +401,7 @@ async def crawl_with(
             follows_loops=not settings["SCRAPY_COMPAT"],
             common=common,
         )
-        with contained:  # whatever runs user code, exit() in it never ends the process as a success
+        with contained:  # exit() in user code must never end the process with success
             ended = await without_groups(run(context))
     return CrawlResult(ended.reason, ended.stats, ended.elapsed, context.collected, ended.feed_error)
 
@@ -410,7 +411,7 @@ def _marks(crawler: Crawler) -> Callable[[Request], bytes | None]:
     settings = crawler.settings
     if not settings["DUPEFILTER_CLASS"] and not settings["REQUEST_FINGERPRINTER_CLASS"]:
         return fingerprint
-    from trawl.compat.classes import marks  # noqa: PLC0415 - for crawls with a class of their own
+    from trawl.compat.classes import marks  # noqa: PLC0415 - only for crawls with their own class
 
     return marks(crawler, has_job=bool(settings["JOB_DIR"]))
 
@@ -420,7 +421,7 @@ _COMMON: trio.lowlevel.RunVar[CommonScopes | None] = trio.lowlevel.RunVar("trawl
 
 @asynccontextmanager
 async def _common_scopes(settings: ThrottlingSettings) -> AsyncGenerator[CommonScopes | None, None]:
-    """Yield the scopes that the crawls of this event loop have in common; None: all are the crawl's own."""
+    """Yield the scopes that the crawls of this event loop share; None if each crawl has its own scopes."""
     if not settings.throttling_shared:
         yield None
         return
@@ -445,7 +446,7 @@ def _collects(collect: bool | None, feeds: Feeds) -> bool:
 
 
 async def _frontier(settings: Settings) -> Frontier:
-    """Make the frontier of a crawl without a job."""
+    """Return the frontier of a crawl without a job."""
     named = settings.of(JobSettings).frontier
     depth_first = settings.of(SchedulerSettings).depth_first
     return await named_frontier(named, settings) if named else MemoryFrontier(depth_first=depth_first)
@@ -458,7 +459,7 @@ def _middleware(
     values = settings.of(MiddlewareSettings)
     show: Show | None = None
     if settings["SCRAPY_COMPAT"]:
-        from trawl.compat import messages  # noqa: PLC0415 - for moved crawls alone
+        from trawl.compat import messages  # noqa: PLC0415 - only for moved crawls
 
         timeout = getattr(spider, "download_timeout", None) or settings["DOWNLOAD_TIMEOUT"]
         values, show = messages.with_messages(values, timeout), messages.show
@@ -483,7 +484,7 @@ async def _stored(
     wall: WallClock,
     stats: Stats,
 ) -> AsyncGenerator[tuple[Feeds, OpenJob | None], None]:
-    """Open the feeds, and the job if there is one; they are closed also if another part can't be made."""
+    """Open the feeds, and the job if there is one. They are also closed if another component can't be created."""
     values, job = with_attributes(settings.of(FeedsSettings), spider), settings.of(JobSettings)
     if job.job_dir:
         depth_first = settings.of(SchedulerSettings).depth_first
@@ -507,21 +508,21 @@ async def _stored(
 
 
 def _guard(settings: Settings, spider: Spider, *, is_real: bool) -> AddressGuard:
-    """Make the guard that says which addresses may be connected to; with a given transport it is open by default.
+    """Return the guard that decides which addresses are allowed. With a given transport, it allows all by default.
 
-    It learns the start URLs here because a resumed crawl may not read ``start()`` again.
+    It learns the start URLs here, because a resumed crawl may not read ``start()`` again.
     """
     allows = settings.of(TransportSettings).allow_private_addresses
     guard = AddressGuard(True if allows is None and not is_real else allows)
     given = spider.start_urls
     for url in islice(given, MAX_NAMES) if isinstance(given, list | tuple) and not guard.is_open else ():
-        with suppress(ValueError, TypeError):  # a wrong one is told where it is asked for
+        with suppress(ValueError, TypeError):  # a wrong URL is reported when it is requested
             guard.note_start(normalize_url(url))
     return guard
 
 
 def _transport(settings: Settings, resolve: Resolve, whereabouts: CrawlResolver, guard: AddressGuard) -> Transport:
-    """Make the real transport. With throttling by address it connects to the address that was charged."""
+    """Return the real transport. With throttling by address, it connects to the address whose scope was used."""
     by_address = settings.of(ThrottlingSettings).concurrent_requests_per_ip > 0
     wired = settings.of(TransportSettings)
     resolve = whereabouts if by_address else resolve
@@ -530,13 +531,13 @@ def _transport(settings: Settings, resolve: Resolve, whereabouts: CrawlResolver,
 
 
 def _resolver(settings: Settings, blocking: Blocking) -> Resolve:
-    """Make the resolver of host names."""
+    """Return the resolver of host names."""
     system = ThreadResolver(blocking)
     return DnsResolver(system) if settings.of(TransportSettings).dns_resolver == "dnspython" else system
 
 
 def _is_asyncio_task() -> bool:
-    """Return True if asyncio runs the current task. Trio may be a guest of its loop, and run other tasks."""
+    """Return True if asyncio runs the current task. Trio may run other tasks as a guest of its loop."""
     if "asyncio" not in sys.modules or trio.lowlevel.in_trio_task():
         return False
     try:
@@ -547,7 +548,7 @@ def _is_asyncio_task() -> bool:
 
 
 def _check_trio(called: str) -> None:
-    """Raise a RuntimeError that says what to do if Trio does not run."""
+    """Raise a RuntimeError with advice if Trio does not run."""
     if not trio.lowlevel.in_trio_run() or _is_asyncio_task():
         raise RuntimeError(
             f"{called} needs Trio, which does not run here; call trawl.run(MySpider) instead, under asyncio"

@@ -1,22 +1,22 @@
 """The guard that keeps pages from sending a crawl to the user's own network (server-side request forgery, SSRF).
 
-Theory of operation: a page may link, or redirect, to any URL, and a name may resolve to any address. So the address is
-checked each time one is connected to: a name that is public when it is checked and private when it is connected to (DNS
-rebinding) gains nothing. A connection in the pool stays at its address, so the pages that follow on it are not checked.
-URLs whose host is an address are refused earlier, when they are found.
+Theory of operation: a page may link or redirect to any URL, and a name may resolve to any address. So the address is
+checked at each new connection. A name that is public when it is looked up and private when it is connected to (DNS
+rebinding) is refused. A connection in the pool keeps its address, so later pages on it are not checked. URLs that
+contain a private address are refused earlier, when they are found.
 
-If the setting leaves it open, start URLs decide about private addresses:
+If the setting is None, start URLs decide whether private addresses are allowed:
 
-* A start URL that names one in its text (an address that is not public, ``localhost``, a name without a dot,
-  ``.local``, ``.internal``, ``.home.arpa``) opens every private address to the crawl: it is one of the own network.
-* A start URL with any other name vouches for that name alone, and only as long as the name has never had a public
-  address: otherwise the owner of a name could open the guard by the addresses that it resolves to.
-* A cloud's metadata service is open only to a start URL that names its address or an ``.internal`` name.
+* A start URL with a visibly private host (an address that is not public, ``localhost``, a name without a dot,
+  ``.local``, ``.internal``, ``.home.arpa``) allows all private addresses, because the user crawls their own network.
+* A start URL with any other name allows private addresses only for this name, and only as long as the name has never
+  had a public address. Otherwise the owner of the name could open the guard by changing its address.
+* A cloud's metadata service is allowed only if a start URL names its address or an ``.internal`` name.
 
-An IPv6 address that carries an IPv4 address (mapped, 6to4, NAT64 and the like) has the kind of the carried one, because
-a gateway, or the system itself, goes on to that one. Two ranges count as public on purpose: transparent proxies on the
-user's own machine use 198.18.0.0/15 (RFC 2544) for names that they resolve themselves, and the ranges for documentation
-(RFC 5737, RFC 3849) lead nowhere.
+An IPv6 address that carries an IPv4 address (mapped, 6to4, NAT64 and so on) has the kind of the carried address,
+because a gateway or the system connects to the carried address. Two ranges count as public on purpose. Transparent
+proxies on the user's machine use 198.18.0.0/15 (RFC 2544) for names that they resolve themselves, and the ranges for
+documentation (RFC 5737, RFC 3849) are not in use.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from trawl.http import host_of
 __all__ = ["MAX_NAMES", "METADATA", "AddressGuard", "address_kind", "is_address", "is_loopback"]
 
 METADATA = "a cloud's metadata service"
-"""The kind of the addresses at which clouds tell a machine its secrets."""
+"""The kind of the addresses at which clouds provide a machine with its credentials."""
 
 _LINK_LOCAL = "link-local"
 
@@ -41,7 +41,7 @@ _METADATA = frozenset(
             "169.254.170.2",  # Amazon ECS
             "169.254.170.23",  # Amazon EKS
             "100.100.100.200",  # Alibaba
-            "168.63.129.16",  # Azure's wire server: a public address by its number
+            "168.63.129.16",  # Azure's wire server, although the address is in a public range
             "192.0.0.192",  # Oracle, classic
             "fd00:ec2::254",  # Amazon
             "fd00:ec2::23",  # Amazon EKS
@@ -54,7 +54,7 @@ _METADATA = frozenset(
 _KINDS = tuple(
     (ip_network(network), kind)
     for network, kind in (
-        ("0.0.0.0/8", "unspecified"),  # RFC 1122, 3.2.1.3; Linux takes 0.0.0.0 for loopback
+        ("0.0.0.0/8", "unspecified"),  # RFC 1122, 3.2.1.3; Linux treats 0.0.0.0 as loopback
         ("10.0.0.0/8", "private"),  # RFC 1918
         ("100.64.0.0/10", "shared with a provider's other customers"),  # RFC 6598, carrier-grade NAT
         ("127.0.0.0/8", "loopback"),  # RFC 1122, 3.2.1.3
@@ -66,10 +66,10 @@ _KINDS = tuple(
         ("240.0.0.0/4", "reserved"),  # RFC 1112, 4; 255.255.255.255 is broadcast
         ("::/128", "unspecified"),  # RFC 4291, 2.5.2
         ("::1/128", "loopback"),
-        ("64:ff9b:1::/48", "private"),  # RFC 8215: NAT64 of the own network
+        ("64:ff9b:1::/48", "private"),  # RFC 8215: NAT64 of a local network
         ("fc00::/7", "private"),  # RFC 4193: unique-local
         ("fe80::/10", _LINK_LOCAL),
-        ("fec0::/10", "private"),  # RFC 3879: site-local, of old
+        ("fec0::/10", "private"),  # RFC 3879: site-local, deprecated
         ("ff00::/8", "multicast"),
     )
 )
@@ -98,20 +98,20 @@ def address_kind(address: str) -> str | None:
         address: IPv4 or IPv6, without brackets; a zone (``%eth0``) is ignored.
 
     Raises:
-        ValueError: It is not an address.
+        ValueError: If ``address`` is not an address.
     """
     return next((kind for each in _meant(ip_address(address.partition("%")[0])) if (kind := _kind(each))), None)
 
 
 def _meant(address: IPv4Address | IPv6Address) -> Iterator[IPv4Address | IPv6Address]:
-    """Yield the address and those that it carries."""
+    """Yield the address and the addresses that it carries."""
     yield address
     if isinstance(address, IPv4Address):
         return
     bits = int(address)
     if bits < 2:  # unspecified and loopback carry nothing
         return
-    if address in _TEREDO:  # RFC 4380, 4: the server, and the client with its bits turned over
+    if address in _TEREDO:  # RFC 4380, 4: the server, and the client with inverted bits
         yield IPv4Address(bits >> 64 & _ALL_ONES)
         yield IPv4Address(bits & _ALL_ONES ^ _ALL_ONES)
     for network, shift in _CARRYING:
@@ -126,7 +126,7 @@ def _kind(address: IPv4Address | IPv6Address) -> str | None:
 
 
 MAX_NAMES = 10_000
-"""Maximum number of names of start URLs; later ones can't vouch for a private address."""
+"""Maximum number of names of start URLs. Later names can't allow private addresses."""
 
 MAX_REMEMBERED = 10_000
 """Maximum number of addresses in URLs whose kind is remembered."""
@@ -135,17 +135,17 @@ _OWN_NAMES = (
     ".localhost",  # RFC 6761, 6.3
     ".local",  # RFC 6762, 3
     ".home.arpa",  # RFC 8375
-    ".internal",  # kept for this by ICANN
+    ".internal",  # reserved by ICANN for this purpose
 )
 
 _DIGITS = "0123456789["
 
 
 class AddressGuard:
-    """Decides which addresses a crawl may connect to. Mutable: it learns from start URLs and from lookups.
+    """Decides which addresses a crawl may connect to. Mutable, because it learns from start URLs and lookups.
 
     Args:
-        allows: True allows all addresses, False only public ones; None: start URLs decide.
+        allows: True to allow all addresses, False to allow only public addresses, None to let start URLs decide.
     """
 
     __slots__ = ("_allows", "_is_open", "_kinds", "_names")
@@ -153,7 +153,7 @@ class AddressGuard:
     def __init__(self, allows: bool | None = None) -> None:
         self._allows = allows
         self._is_open = bool(allows)
-        self._names: dict[str, bool] = {}  # of start URLs -> whether they may still vouch for private addresses
+        self._names: dict[str, bool] = {}  # names of start URLs -> whether they still allow private addresses
         self._kinds: dict[str, str | None] = {}
 
     @property
@@ -162,12 +162,12 @@ class AddressGuard:
         return self._is_open
 
     def open(self) -> None:
-        """Allow all private addresses, unless the setting forbids them."""
+        """Allow all private addresses, unless the setting decides."""
         if self._allows is None:
             self._is_open = True
 
     def note_start(self, url: str) -> bool:
-        """Take note of a start URL (in normal form). Returns True if start URLs have opened the guard."""
+        """Record a start URL (in normal form). Returns True if start URLs allow all private addresses."""
         if self._allows is not None:
             return False
         host = _bare(host_of(url))
@@ -178,13 +178,13 @@ class AddressGuard:
         return self._is_open
 
     def vouched(self, url: str) -> str:
-        """Return what start URLs vouch for: ``all`` private addresses, those of this URL's ``host``, or "" for none."""
+        """Return which private addresses start URLs allow: ``all``, those of this URL's ``host``, or "" for none."""
         if self._allows is not None:
             return ""
         return "all" if self._is_open else "host" if self._names.get(_bare(host_of(url))) else ""
 
     def take_over(self, url: str, vouched: str) -> None:
-        """Take note of what start URLs have :meth:`vouched` for elsewhere, at this URL (in normal form)."""
+        """Record the result of :meth:`vouched` in another process for this URL (in normal form)."""
         if self._allows is not None:
             return
         if vouched == "all":
@@ -193,7 +193,7 @@ class AddressGuard:
             self._names.setdefault(_bare(host_of(url)), True)
 
     def refuses_url(self, url: str) -> bool:
-        """Return True if a URL (in normal form) names an address that is not allowed. Hot: names cost nothing."""
+        """Return True if a URL (in normal form) contains an address that is not allowed. Fast for names."""
         if self._is_open:
             return False
         if url[url.find(":") + 3] not in _DIGITS and "@" not in url:
@@ -202,11 +202,11 @@ class AddressGuard:
         return is_address(host) and bool(self.refused(host, [host]))
 
     def refused(self, host: str, addresses: Iterable[str]) -> dict[str, str]:
-        """Return those of a host's ``addresses`` that may not be connected to, each with its kind.
+        """Return the addresses of a host that are not allowed, each with its kind.
 
         Args:
             host: A name or an address.
-            addresses: All its addresses.
+            addresses: All addresses of the host.
         """
         if self._allows:
             return {}
@@ -217,7 +217,7 @@ class AddressGuard:
         return {address: kind for address, kind in kinds.items() if kind is not None and not self._admits(host, kind)}
 
     def _admits(self, host: str, kind: str) -> bool:
-        """Return True if ``host`` may be connected to at a private address of that kind."""
+        """Return True if a private address of this kind is allowed for ``host``."""
         if kind == METADATA:
             return host in self._names and (is_address(host) or _is_own_name(host))
         return self._is_open or self._names.get(host, False)
@@ -254,5 +254,5 @@ def is_loopback(host: str) -> bool:
 
 
 def _is_own_name(host: str) -> bool:
-    """Return True if a name can only be one of the own machine or network."""
+    """Return True if a name can only belong to the local machine or network."""
     return "." not in host or host.endswith(_OWN_NAMES)

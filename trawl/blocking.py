@@ -1,8 +1,8 @@
-"""The one seam for blocking work: files, SQLite, name lookups.
+"""The interface for all blocking work: files, SQLite, name lookups.
 
-A real run does it in threads under a limiter of our own, so that a name server that hangs can't take the threads of
-other code in this Trio program. A simulated run does it inline: under an autojumping ``MockClock`` a thread of 20 ms
-lets an hour of virtual time pass.
+A real run uses threads with trawl's own limiter, so that a hanging name server can't take the threads of other code in
+the Trio program. A simulated run does the work inline, because under an autojumping ``MockClock`` a thread of 20 ms
+would let an hour of virtual time pass.
 """
 
 from __future__ import annotations
@@ -25,28 +25,29 @@ class Blocking(Protocol):
     async def run(self, function: Callable[[*Ts], T], *args: *Ts) -> T:
         """Run ``function(*args)`` and return its result. Always a checkpoint.
 
-        Cancelling waits for the function to end, so that a file is never written by two threads.
+        Cancelling waits until the function ends, so that two threads never write to the same file.
         """
         ...
 
     async def run_abandonable(self, function: Callable[[*Ts], T], *args: *Ts) -> T:
         """Run a function that holds nothing, such as a name lookup. Always a checkpoint.
 
-        Cancelling abandons it to its thread: a name server that is gone must not hold up timeouts or the crawl's end.
+        Cancelling leaves the function running in its thread, because a dead name server must not delay timeouts or the
+        end of the crawl.
         """
         ...
 
 
 MAX_ABANDONED = 256
-"""Maximum number of threads of abandonable functions, the abandoned ones included."""
+"""Maximum number of threads for abandonable functions, including abandoned functions."""
 
 
 class ThreadBlocking:
-    """Blocking work in threads, at most ``threads`` at once, and as many abandonable functions beside them.
+    """Blocking work in threads, at most ``threads`` at once, and the same number of abandonable functions.
 
-    Each kind has a limiter of its own: hung lookups take no thread from the files. An abandoned function makes room for
-    the next one, up to :data:`MAX_ABANDONED` threads: a name server that does not answer for some names must not keep
-    others from being looked up.
+    Each kind has its own limiter, so hanging lookups take no thread from files. An abandoned function does not count
+    toward this limit, up to :data:`MAX_ABANDONED` threads, so that lookups without a response do not block other
+    lookups.
     """
 
     __slots__ = ("_abandonable", "_callers", "_limiter")
@@ -67,7 +68,7 @@ class ThreadBlocking:
 
 
 class InlineBlocking:
-    """Blocking work in the caller's own task, for simulated runs, where no thread may be touched."""
+    """Blocking work in the caller's own task, for simulated runs, which must not use threads."""
 
     __slots__ = ()
 
@@ -82,9 +83,9 @@ class InlineBlocking:
 
 
 def is_interrupted() -> bool:
-    """Return whether the program was asked to end: the :class:`trawl.shutdown.Signals` around it has heard a signal.
+    """Return whether the program received a signal to end, handled by :class:`trawl.shutdown.Signals`.
 
-    A function that waits in a thread asks, because no signal reaches a thread.
+    A function that waits in a thread must check this, because signals do not reach threads.
     """
     around = getattr(signal.getsignal(signal.SIGINT), "__self__", None)
     return getattr(around, "has_heard", False) is True

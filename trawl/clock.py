@@ -1,8 +1,8 @@
-"""The run clock, by which everything is decided, and wall time, which is only stored or sent.
+"""Event loop time, which all decisions use, and wall time, which is only stored or sent.
 
-The run clock is Trio's (``trio.current_time``): monotonic, in seconds, virtual in a simulation. Every instant that
-a policy sees comes from it. Wall time is an aware ``datetime`` in UTC and its names end in ``_utc``; this module is
-the one place where the two meet.
+Event loop time is Trio's clock (``trio.current_time``). It is monotonic, in seconds, and virtual in a simulation.
+Policies only get event loop times. Wall time is an aware ``datetime`` in UTC, and its names end in ``_utc``. Only this
+module converts between the two.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ __all__ = ["WallClock"]
 
 @attrs.frozen
 class WallClock:
-    """Wall time read off the run clock, so that a step of the machine's clock moves no limit.
+    """Wall time computed from event loop time, so that a step of the machine's clock does not affect limits.
 
     Attributes:
         anchor_utc: The wall time at ``anchor_at``.
-        anchor_at: The instant on the run clock, in seconds, that ``anchor_utc`` belongs to.
+        anchor_at: The event loop time, in seconds, that corresponds to ``anchor_utc``.
     """
 
     anchor_utc: datetime
@@ -33,17 +33,17 @@ class WallClock:
 
     @classmethod
     def started(cls, now: float, now_utc: datetime | None = None) -> WallClock:
-        """Return a clock that reads ``now_utc`` (None: the machine's time) at the instant ``now`` of the run clock."""
+        """Return a clock that shows ``now_utc`` (None for the machine's time) at event loop time ``now``."""
         return cls(now_utc or datetime.now(UTC), now)
 
     def to_utc(self, at: float) -> datetime:
-        """Return the wall time of the instant ``at`` of the run clock (seconds)."""
+        """Return the wall time at event loop time ``at`` (seconds)."""
         return self.anchor_utc + timedelta(seconds=at - self.anchor_at)
 
     def to_epoch(self, at: float) -> float:
-        """Return the wall time of an instant of the run clock as seconds since 1970, for storage; infinities stay."""
+        """Return an event loop time as epoch seconds, for storage. Infinities stay the same."""
         return at - self.anchor_at + self._anchor_epoch
 
     def from_epoch(self, epoch: float) -> float:
-        """Return the instant on the run clock of a wall time in seconds since 1970; infinities stay."""
+        """Return the event loop time of a wall time in epoch seconds. Infinities stay the same."""
         return epoch - self._anchor_epoch + self.anchor_at

@@ -1,7 +1,7 @@
-"""``CrawlerProcess``, which runs spiders from a script as in Scrapy, over :func:`trawl.crawl`.
+"""``CrawlerProcess``, which runs spiders from a script as in Scrapy, on top of :func:`trawl.crawl`.
 
 New code is shorter with :func:`trawl.run`, which returns the items and the statistics. Nothing in trawl imports this
-module: its path is the one that Scrapy's users know.
+module. Scrapy users know its path.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ class CrawlerProcess:
         process.start()
 
     Args:
-        settings: Settings of all crawls; they override those of the project; a spider's ``custom_settings`` override
+        settings: Settings of all crawls. They override the project's settings. A spider's ``custom_settings`` override
             them, as in Scrapy.
-        install_root_handler: Log to standard error as ``LOG_LEVEL`` and ``LOG_FORMAT`` say, unless the program logs
-            already.
+        install_root_handler: True to log to standard error with ``LOG_LEVEL`` and ``LOG_FORMAT``, unless the program
+            has configured logging.
 
     Attributes:
-        results: The result of each crawl, in the order of :meth:`crawl`, once :meth:`start` has returned.
+        results: Result of each crawl, in the order of the calls of :meth:`crawl`. Set when :meth:`start` returns.
     """
 
     if not TYPE_CHECKING:
@@ -64,17 +64,17 @@ class CrawlerProcess:
         self.results: list[CrawlResult] = []
 
     def crawl(self, spider: type[Spider] | str, *args: Any, **kwargs: Any) -> None:
-        """Run a spider at :meth:`start`.
+        """Add a spider to run. :meth:`start` runs it.
 
         Args:
-            spider: Its class; or a text as ``trawl crawl`` takes it, such as its name, which is looked up below the
-                working directory.
-            args: Not supported: give the arguments of spiders by name.
-            kwargs: Arguments of its constructor.
+            spider: The spider's class, or a string as for ``trawl crawl``, such as its name, which is looked up below
+                the working directory.
+            args: Not supported. Pass the arguments of spiders by name.
+            kwargs: Arguments of the spider's constructor.
 
         Raises:
-            UsageError: It is not a spider of trawl's, or an argument has no name.
-            SpiderLoadError: There is no such spider, or it can't be loaded.
+            UsageError: If it is not a trawl spider, or an argument has no name.
+            SpiderLoadError: If there is no such spider, or it can't be loaded.
         """
         if isinstance(spider, str):
             spider = load_spider(spider)
@@ -86,15 +86,15 @@ class CrawlerProcess:
         self._wanted.append((spider, kwargs))
 
     def start(self, stop_after_crawl: bool = True, install_signal_handlers: bool = True) -> None:
-        """Run the spiders, and return when the last crawl has ended. Ctrl-C cancels them; feeds end on whole records.
+        """Run the spiders, and return when all crawls have ended. Ctrl-C cancels them; feeds end with whole records.
 
         Args:
-            stop_after_crawl: Ignored: nothing is left running when the crawls have ended.
+            stop_after_crawl: Ignored, because nothing keeps running after the crawls.
             install_signal_handlers: Ignored.
 
         Raises:
-            UsageError: A setting, a feed or a start URL can't be used.
-            RuntimeError: Trio runs already in this thread: use ``await trawl.crawl(...)``.
+            UsageError: If a setting, a feed or a start URL can't be used.
+            RuntimeError: If Trio already runs in this thread. Use ``await trawl.crawl(...)`` instead.
         """
         configure_logging(self._settings, self._installs)
         wanted, self._wanted = self._wanted, []
@@ -122,8 +122,8 @@ AsyncCrawlerProcess = CrawlerProcess
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
-        """Advice on a name that only Scrapy's module has."""
+        """Raise an error with advice on a name that only Scrapy's module has."""
         words = "" if name.startswith("__") else name_advice(f"crawler.{name}")
-        if words:  # an AttributeError's words would be lost in `from trawl.crawler import ...`
+        if words:  # `from trawl.crawler import ...` would lose the message of an AttributeError
             raise ImportError(f"there is no {name} here: {words}", name=__name__)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

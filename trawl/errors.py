@@ -1,4 +1,4 @@
-"""The exceptions of trawl, as a tree; users import them from :mod:`trawl.exceptions`.
+"""The tree of trawl's exceptions. Users import them from :mod:`trawl.exceptions`.
 
 ::
 
@@ -7,12 +7,12 @@
     │  ├─ SettingsError            a setting: unknown name, wrong type, out of range
     │  └─ FeedError                a feed that can't be opened or written
     ├─ SpiderLoadError             the spider's own code fails; exit status 1
-    │  ├─ SpiderNotFound           what was named is no spider; also a UsageError, exit status 2
-    │  └─ WrittenForScrapy         it imports Scrapy; also a UsageError, exit status 2
-    ├─ PartLoadError               the user's pipeline, middleware or the like can't be made; exit status 1
+    │  ├─ SpiderNotFound           the named spider does not exist; also a UsageError, exit status 2
+    │  └─ WrittenForScrapy         the spider imports Scrapy; also a UsageError, exit status 2
+    ├─ PartLoadError               a pipeline, middleware or other component can't be created; exit status 1
     ├─ JobError                    a job's directory: in use, damaged, full, not writable; exit status 1
-    │  ├─ JobUnavailable           its server can't be reached, or is a replica for now
-    │  └─ SessionEnded             other processes go on in this one's place; the command joins them again
+    │  ├─ JobUnavailable           the job's server can't be reached, or is currently a replica
+    │  └─ SessionEnded             other processes replaced this process; the command joins the job again
     ├─ ItemLost                    an item that no feed could write
     ├─ DownloadError               a request without a complete response
     │  ├─ ConnectFailed            no connection: refused, unreachable, reset while connecting
@@ -30,17 +30,17 @@
     │  ├─ TooManyRedirects         more in a row than REDIRECT_MAX_TIMES; an IgnoreRequest too
     │  ├─ RequestInvalid           a request that can't be written as HTTP
     │  ├─ HostGivenUp              a host without a good response for BACKOFF_GIVE_UP_AFTER
-    │  └─ SoftBlocked              a page that SOFT_BLOCK_DETECTOR takes for a refusal
-    ├─ HttpError                   a response whose status the spider does not handle
+    │  └─ SoftBlocked              a page that SOFT_BLOCK_DETECTOR recognizes as a refusal
+    ├─ HttpError                   a response whose status code the spider does not handle
     │
     │  raised by users:
     ├─ IgnoreRequest               drop this request (in middleware and errbacks)
     ├─ DropItem                    drop this item (in pipelines)
     ├─ CloseSpider                 end the crawl with this reason (in callbacks)
     ├─ DontCloseSpider             do not end the crawl (in receivers of spider_idle)
-    └─ NotConfigured               leave this part out (in from_crawler)
+    └─ NotConfigured               leave this component out (in from_crawler)
 
-Expected ends of a request (duplicate, offsite, forbidden by robots.txt) are not errors: they are counted by reason.
+Expected ends of a request (duplicate, offsite, disallowed by robots.txt) are not errors. They are counted by reason.
 """
 
 from __future__ import annotations
@@ -93,10 +93,10 @@ __all__ = [
 
 
 class TrawlError(Exception):
-    """The base class of trawl's exceptions; as text, passwords in URLs are ``***``.
+    """The base class of trawl's exceptions. Messages show ``***`` instead of passwords in URLs.
 
     Attributes:
-        request: The request, if an errback gets the error; else None.
+        request: The request, if the error is passed to an errback; else None.
     """
 
     request: Any = None
@@ -106,15 +106,15 @@ class TrawlError(Exception):
 
     @property
     def value(self) -> BaseException:
-        """The error itself, for errbacks written for Scrapy, which get a Failure."""
+        """The error itself. Errbacks written for Scrapy expect a Failure, which has this attribute."""
         return self
 
     def check(self, *kinds: type[BaseException]) -> type[BaseException] | None:
-        """Return the first of ``kinds`` that this error is an instance of, or None, as Scrapy's Failure does."""
+        """Return the first of ``kinds`` of which this error is an instance, or None, like Scrapy's Failure."""
         return next((kind for kind in kinds if isinstance(self.value, kind)), None)
 
     def trap(self, *kinds: type[BaseException]) -> type[BaseException]:
-        """Like :meth:`check`, but raise the error if it is an instance of none of ``kinds``."""
+        """Return the result of :meth:`check`, or raise the error if it is not an instance of any of ``kinds``."""
         kind = self.check(*kinds)
         if kind is None:
             raise self.value
@@ -135,14 +135,14 @@ class TrawlError(Exception):
 
 
 class UsageError(TrawlError):
-    """The user's input is wrong; the message names the entry and says what to do."""
+    """The user's input is wrong. The message names the entry and says what to do."""
 
 
 class SettingsError(UsageError):
     """A setting is unknown, of the wrong type or out of range.
 
     Attributes:
-        name: The setting (or the entry inside it) that is wrong.
+        name: The wrong setting, or the wrong entry in it.
     """
 
     def __init__(self, sentence: str, name: str = "") -> None:
@@ -163,16 +163,17 @@ class FeedError(UsageError):
 
 
 class ItemLost(TrawlError):
-    """An item passed the pipelines, but none of its feeds could write it; the message says why, feed by feed.
+    """An item passed the pipelines, but no feed could write it. The message has the reason for each feed.
 
-    It is counted as ``item_lost_count`` instead of ``item_scraped_count``; :class:`trawl.events.ItemFailed` carries it.
+    It is counted as ``item_lost_count`` instead of ``item_scraped_count``. :class:`trawl.events.ItemFailed` contains
+    it.
     """
 
 
 class JobError(TrawlError):
     """A job can't be opened, read or written: in use by another process, damaged, of a newer version, on a full disk.
 
-    Nothing in the job was overwritten. The crawl ends; the job can be resumed once the cause is gone.
+    Nothing in the job was overwritten. The crawl ends. The job can be resumed when the cause is fixed.
 
     Attributes:
         directory: The job's directory.
@@ -184,36 +185,36 @@ class JobError(TrawlError):
 
 
 class JobUnavailable(JobError):
-    """The server of a job can't be reached, or can't keep the job yet, for example during a failover.
+    """The server of a job can't be reached, or can't store the job yet, for example during a failover.
 
-    A command that starts fails with it. A process that was working on the job waits for the server instead.
+    A command that starts fails with this error. A process that already works on the job waits for the server instead.
     """
 
 
 class SessionEnded(JobError):
-    """Other processes of a job in a server go on in this one's place, or its server has lost steps of it.
+    """Other processes of the job replaced this process, or the job's server has lost steps of this process.
 
-    Nothing is lost: what is started again joins them. ``trawl crawl`` and ``trawl worker`` do so by themselves.
+    Nothing is lost, because a new process can join the job. ``trawl crawl`` and ``trawl worker`` do so automatically.
     """
 
 
 class SpiderLoadError(TrawlError):
-    """The spider can't be loaded: its name leads nowhere, or its file has an error."""
+    """The spider can't be loaded, because it does not exist or its file has an error."""
 
 
 class SpiderNotFound(SpiderLoadError, UsageError):
-    """No spider is where one was named: no such file, module or class, no spider in it, or several."""
+    """The named spider does not exist: no such file, module or class, or it contains no spider or several."""
 
 
 class PartLoadError(TrawlError):
-    """A pipeline, a middleware or another part of the user's can't be imported or made because its own code failed.
+    """A user pipeline, middleware or other component can't be imported or created because its own code failed.
 
-    The message names the setting, the part, the line and the error, which is the cause.
+    The message names the setting, the component, the line and the error. The error is the cause of this exception.
     """
 
 
 class WrittenForScrapy(SpiderLoadError, UsageError):
-    """The spider imports Scrapy; the message says what to write instead.
+    """The spider imports Scrapy. The message says what to write instead.
 
     Attributes:
         places: The file, the line and the change for each import.
@@ -236,7 +237,7 @@ class DownloadError(TrawlError):
         url: The request's URL.
         method: The request's method.
         response: The last response, if the error is due to one; else None.
-        is_retryable: A retry may succeed.
+        is_retryable: True if a retry may succeed.
     """
 
     is_retryable: ClassVar[bool] = True
@@ -257,7 +258,7 @@ class ConnectFailed(DownloadError):
 
 
 class NameNotResolved(ConnectFailed):
-    """The host's name has no address, or no name server answered."""
+    """The host's name has no address, or no name server responded."""
 
 
 class TLSFailed(ConnectFailed):
@@ -271,13 +272,12 @@ class ConnectTimeout(DownloadError):
 
 
 class ProxyFailed(DownloadError):
-    """No page through a proxy: it was not reached, refused the request, is banned, or did not reach the host.
+    """A proxy failed: it was not reached, refused the request, is banned, or did not reach the host.
 
     Attributes:
-        is_of_proxy: The proxy itself is at fault. False: the proxy works, but did not reach the host.
+        is_of_proxy: True if the proxy itself failed. False if the proxy works, but did not reach the host.
         response: The response that shows the ban of the proxy; else None.
-        ready_in: Seconds until a proxy of ``ROTATING_PROXY_LIST`` may be used again, where all of them cool down; else
-            0.0.
+        ready_in: Seconds until a proxy of ``ROTATING_PROXY_LIST`` may be used again if all of them cool down; else 0.0.
     """
 
     def __init__(
@@ -320,19 +320,19 @@ class UnsupportedScheme(DownloadError):
 
 
 class AddressRefused(DownloadError):
-    """The host has a private address and only a page led there; see ``ALLOW_PRIVATE_ADDRESSES``."""
+    """The host has a private address that is not allowed; see ``ALLOW_PRIVATE_ADDRESSES``."""
 
     is_retryable = False
 
 
 class TooManyRedirects(DownloadError, IgnoreRequest):
-    """More redirects in a row than ``REDIRECT_MAX_TIMES``, meta refreshes included."""
+    """More redirects in a row than ``REDIRECT_MAX_TIMES``, including meta refreshes."""
 
     is_retryable = False
 
 
 class RequestInvalid(DownloadError):
-    """The request can't be written as HTTP, for example for an invalid ``Host``. Nothing was sent."""
+    """The request can't be written as HTTP, for example because ``Host`` is invalid. Nothing was sent."""
 
     is_retryable = False
 
@@ -340,8 +340,8 @@ class RequestInvalid(DownloadError):
 class HostGivenUp(DownloadError):
     """The host of the request was given up, so the request ends without being sent (again).
 
-    The host gave no good response for ``BACKOFF_GIVE_UP_AFTER`` seconds, and the time that it named itself has passed;
-    or its robots.txt could not be read. A job keeps the request for its next run (``JOB_KEEP_GIVEN_UP``).
+    The host gave no good response for ``BACKOFF_GIVE_UP_AFTER`` seconds, and the time that the host named has passed.
+    Or its robots.txt could not be read. A job keeps the request for its next run (``JOB_KEEP_GIVEN_UP``).
 
     >>> def failed(self, error):
     ...     if isinstance(error, trawl.exceptions.HostGivenUp):
@@ -349,9 +349,9 @@ class HostGivenUp(DownloadError):
     ...         yield {"url": error.request.url, "dead": error.cause, "status": status}
 
     Attributes:
-        WORDS: What a job says of such requests, and finds them by.
-        response: The last response of the host, which may be of another request; None if the last attempt got none.
-            A body of more than 16 KiB is left out. The error of the last attempt is the ``__cause__``.
+        WORDS: The text by which a job finds such requests.
+        response: The last response of the host, possibly to another request; None if the last attempt got none. A body
+            of more than 16 KiB is left out. The error of the last attempt is the ``__cause__``.
     """
 
     is_retryable = False
@@ -359,7 +359,7 @@ class HostGivenUp(DownloadError):
 
 
 class SoftBlocked(DownloadError):
-    """``SOFT_BLOCK_DETECTOR`` takes the page for a refusal; its scopes back off.
+    """``SOFT_BLOCK_DETECTOR`` recognized the page as a refusal. Its scopes back off.
 
     Attributes:
         response: The response.
@@ -371,7 +371,7 @@ class SoftBlocked(DownloadError):
 
 
 class HttpError(TrawlError):
-    """A response whose status the spider does not handle.
+    """A response whose status code the spider does not handle.
 
     >>> def failed(self, error):
     ...     if isinstance(error, trawl.HttpError):
@@ -387,7 +387,7 @@ class HttpError(TrawlError):
 
 
 class NotConfigured(TrawlError):
-    """Leave this middleware or pipeline out: raised by its ``from_crawler``."""
+    """Leave this middleware or pipeline out. Raise it in ``from_crawler``."""
 
 
 class DropItem(TrawlError):
@@ -400,7 +400,7 @@ class DropItem(TrawlError):
     ...         return item
 
     Attributes:
-        log_level: The level to log it with, a name or number of the logging module; None means ``INFO``.
+        log_level: Log level for the dropped item, a name or number of the logging module; None for ``INFO``.
     """
 
     def __init__(self, message: object = "", log_level: str | int | None = None) -> None:
@@ -409,7 +409,7 @@ class DropItem(TrawlError):
 
 
 class CloseSpider(TrawlError):
-    """End the crawl: requests in flight are finished, no new ones are sent.
+    """End the crawl. Requests in flight are finished, and no new requests are sent.
 
     >>> def parse(self, response):
     ...     if response.url.endswith("/last"):
@@ -425,4 +425,4 @@ class CloseSpider(TrawlError):
 
 
 class DontCloseSpider(TrawlError):
-    """Do not end the crawl although nothing is pending; raised by receivers of the signal ``spider_idle``."""
+    """Do not end the crawl although nothing is pending. Raise it in a receiver of the signal ``spider_idle``."""

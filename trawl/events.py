@@ -1,8 +1,8 @@
-"""The events of a running crawl, to be read with ``crawl.events()``; trawl's counterpart of Scrapy's signals.
+"""The events of a running crawl. Read them with ``crawl.events()``. They correspond to Scrapy's signals.
 
-Theory of operation. The crawl makes an event only if its kind has a reader, so an unread kind costs one lookup in an
-empty dict. Each reader has a bounded buffer: a slow reader loses the oldest events, which are counted, and never slows
-the crawl down. Events are put into buffers where they happen, in order, and read later by another task.
+Theory of operation. The crawl creates an event only if its kind has a reader, so an unread kind costs one lookup in an
+empty dict. Each reader has a bounded buffer. A slow reader loses the oldest events, which are counted, and never slows
+down the crawl. Events are put into buffers when they happen, in order, and another task reads them later.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 MAX_UNREAD = 1000
-"""The default size of a reader's buffer; beyond it, the oldest events are dropped and counted."""
+"""The default size of a reader's buffer. When it is full, the oldest events are dropped and counted."""
 
 
 @attrs.frozen(kw_only=True)
@@ -68,7 +68,7 @@ class RequestDropped(Event):
 
     Attributes:
         request: The request.
-        reason: The key of the statistics: ``dupefilter_filtered``, ``offsite_filtered``, ``robots_forbidden``, ...
+        reason: The key of the statistic: ``dupefilter_filtered``, ``offsite_filtered``, ``robots_forbidden``, ...
     """
 
     request: Request
@@ -81,7 +81,7 @@ class RequestSent(Event):
 
     Attributes:
         request: The request.
-        scopes: The ids of its throttling scopes.
+        scopes: The ids of the request's throttling scopes.
     """
 
     request: Request
@@ -90,7 +90,7 @@ class RequestSent(Event):
 
 @attrs.frozen
 class ResponseReceived(Event):
-    """A response of any status arrived, from the network or the cache; its callback is not called yet.
+    """A response with any status code arrived, from the network or the cache. Its callback has not been called yet.
 
     Attributes:
         response: The response.
@@ -101,10 +101,10 @@ class ResponseReceived(Event):
 
 @attrs.frozen
 class ResponseParsed(Event):
-    """The callback of a response (or the errback, for its status) has ended; its outputs are about to be stored.
+    """The callback of a response (or the errback for its status code) has ended. Its outputs are about to be stored.
 
     Attributes:
-        response: The response; its ``times`` are complete.
+        response: The response, with complete ``times``.
     """
 
     response: Response
@@ -143,8 +143,8 @@ class ItemScraped(Event):
     """An item passed the pipelines.
 
     Attributes:
-        item: The item as it goes to the feeds.
-        response: The response whose callback gave it; None for an item of ``start()``.
+        item: The item that goes to the feeds.
+        response: The response whose callback yielded the item; None for an item of ``start()``.
     """
 
     item: Any
@@ -156,7 +156,7 @@ class ItemDropped(Event):
     """A pipeline dropped an item.
 
     Attributes:
-        item: The item as given to the pipelines.
+        item: The item before the pipelines.
         reason: The message of the pipeline's ``DropItem``.
     """
 
@@ -169,7 +169,7 @@ class ItemFailed(Event):
     """A pipeline failed on an item, or no feed could write it.
 
     Attributes:
-        item: The item as given to the pipelines, or to the feeds.
+        item: The item as passed to the pipelines, or to the feeds.
         error: The exception of the pipeline, or :class:`trawl.exceptions.ItemLost` from the feeds.
     """
 
@@ -179,14 +179,14 @@ class ItemFailed(Event):
 
 @attrs.frozen
 class ScopeBackedOff(Event):
-    """A scope took a step of backoff (or rampup reduced it) because a server asked for less.
+    """A scope took a backoff step, or rampup reduced its rate, because a server refused requests.
 
     Attributes:
         scope: The scope's id.
-        step: The number of the step, from 1.
-        delay: The delay in force from now on, in seconds.
-        concurrency: The concurrency in force from now on, in requests.
-        reason: The response that caused it: ``429 of https://a.example/``.
+        step: Number of the step, starting at 1.
+        delay: The new delay, in seconds.
+        concurrency: The new concurrency, in requests.
+        reason: The response that caused the step: ``429 of https://a.example/``.
     """
 
     scope: str
@@ -213,7 +213,7 @@ EventT = TypeVar("EventT", bound=Event)
 
 
 class EventStream(Generic[EventT]):
-    """The events of some kinds from now to the end of the crawl: a context manager with an async iterator inside.
+    """The events of some kinds from now to the end of the crawl. A context manager that returns an async iterator.
 
     ::
 
@@ -221,12 +221,12 @@ class EventStream(Generic[EventT]):
             async for event in events:
                 ...
 
-    Several tasks may share a stream; each event goes to one of them. The loop ends after the crawl. Then the block has
+    Several tasks may share a stream. Each event goes to one of them. The loop ends after the crawl. Then the block has
     :data:`trawl.engine.run.EVENTS_GRACE` seconds to read the remaining events and to end.
 
     Attributes:
-        dropped: Events that were dropped because the reader was too slow.
-        is_read: A task has read from the stream.
+        dropped: Number of events that were dropped because the reader was too slow.
+        is_read: True if a task has read from the stream.
     """
 
     def __init__(self, events: Events, kinds: Sequence[type[EventT]], most: int) -> None:
@@ -247,7 +247,7 @@ class EventStream(Generic[EventT]):
         self._events.remove(self)
 
     def put(self, event: EventT) -> None:
-        """Put an event into the buffer; a full buffer drops its oldest."""
+        """Put an event into the buffer. A full buffer drops its oldest event."""
         if len(self._unread) == self._unread.maxlen:
             self.dropped += 1
         self._unread.append(event)
@@ -278,8 +278,8 @@ class Events:
     """The readers of one crawl's events.
 
     Attributes:
-        wanted: What is called with each event of a kind, for the kinds that are read; look here before making an event.
-        is_over: The crawl has ended; no more events follow.
+        wanted: Functions to call with each event, by kind. Check this before creating an event.
+        is_over: True if the crawl has ended, so that no more events follow.
     """
 
     __slots__ = ("_left", "_streams", "is_over", "wanted")
@@ -294,8 +294,8 @@ class Events:
         """Return a stream of events of ``kinds`` (by default all) with a buffer of ``most`` events.
 
         Raises:
-            TypeError: One of ``kinds`` is not a class of events.
-            ValueError: ``most`` is less than 1 or infinite.
+            TypeError: If one of ``kinds`` is not an event class.
+            ValueError: If ``most`` is less than 1 or infinite.
         """
         for kind in kinds:
             if kind not in KINDS:
@@ -312,7 +312,7 @@ class Events:
             self.wanted.setdefault(kind, []).append(stream.put)
 
     def listen(self, kind: type[Event], hear: Callable[[Any], None]) -> None:
-        """Call ``hear`` with each event of ``kind`` at once, in the task where it happens; it must not raise."""
+        """Call ``hear`` with each event of ``kind`` immediately, in the task of the event. It must not raise."""
         self.wanted.setdefault(kind, []).append(hear)
 
     def remove(self, stream: EventStream[Any]) -> None:
@@ -330,12 +330,12 @@ class Events:
         return stream in self._streams
 
     def tell(self, event: Event) -> None:
-        """Give an event to the readers of its kind, without waiting."""
+        """Pass an event to the readers of its kind, without waiting."""
         for put in self.wanted.get(type(event), ()):
             put(event)
 
     async def end(self) -> None:
-        """Announce the end, and wait until the readers have left their blocks. A checkpoint."""
+        """Notify the readers of the end, and wait until they have left their blocks. A checkpoint."""
         self.is_over = True
         for stream in self._streams:
             stream.wake()

@@ -1,4 +1,4 @@
-"""The exceptions to import, defined in :mod:`trawl.errors`; for users, so that only :mod:`trawl` imports it.
+"""The exceptions for users to import. They are defined in :mod:`trawl.errors`. Only :mod:`trawl` imports this module.
 
 Importing a name that only Scrapy's module has raises an error that says what to use instead.
 """
@@ -15,6 +15,6 @@ if not TYPE_CHECKING:  # a type checker should report a misspelled name
 
         moved = MOVED.get(f"exceptions.{name}")
         words = f"use {moved[1]}" if moved else "" if name.startswith("__") else name_advice(f"exceptions.{name}")
-        if words:  # an AttributeError's words would be lost in `from trawl.exceptions import ...`
+        if words:  # `from trawl.exceptions import ...` would lose the message of an AttributeError
             raise ImportError(f"there is no {name} here: {words}", name=__name__)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,8 +1,8 @@
-"""Item exporters where Scrapy's users look for them: classes that write items to a binary file, as Scrapy's do.
+"""Item exporters at Scrapy's import path. Like Scrapy's exporters, they write items to a binary file.
 
-Pipelines make one of an open file, and call ``start_exporting()``, ``export_item(item)`` for each item, and
-``finish_exporting()``. A feed is written by one where ``FEED_EXPORTERS``, or ``exporter`` in its entry of ``FEEDS``,
-names it.
+A pipeline creates an exporter for an open file and calls ``start_exporting()``, ``export_item(item)`` for each item,
+and ``finish_exporting()``. A feed uses an exporter if ``FEED_EXPORTERS``, or ``exporter`` in the feed's entry of
+``FEEDS``, names it.
 """
 
 from __future__ import annotations
@@ -47,26 +47,26 @@ class BaseItemExporter(ABC):
     """Base class of exporters.
 
     Attributes:
-        fields_to_export: The fields to write, in this order; a mapping gives each the name to write. None: all.
-        export_empty_fields: Write declared fields without a value too, where the format has a form for them.
-        encoding: Character encoding. None: UTF-8, and JSON in ASCII with escapes.
-        indent: Characters a level, in JSON and XML. None writes no line breaks, 0 one between items.
-        feed_format: The format of trawl's that finds the last whole record of such a file; "" if there is none.
+        fields_to_export: The fields to write, in this order; None for all. A mapping also gives the names to write.
+        export_empty_fields: True to also write declared fields without a value, if the format allows it.
+        encoding: Character encoding; None for UTF-8 (and for JSON, ASCII with escapes).
+        indent: Number of spaces per level, in JSON and XML. None writes no line breaks, 0 writes one between items.
+        feed_format: trawl's feed format that can find the last whole record of such a file; "" if there is none.
     """
 
     feed_format: str = ""
 
     def __init__(self, *, dont_fail: bool = False, **options: Any) -> None:
-        """Take the options that the attributes name.
+        """Set the options that the attributes name.
 
         Raises:
-            TypeError: There are other options, and ``dont_fail`` is false; if it is true, they are left in ``_kwargs``.
+            TypeError: If there are other options and ``dont_fail`` is false. If it is true, they stay in ``_kwargs``.
         """
         self._kwargs: dict[str, Any] = options
         self._configure(options, dont_fail=dont_fail)
 
     def _configure(self, options: dict[str, Any], dont_fail: bool = False) -> None:
-        """Take the options out of ``options``; exporters that were written for old versions call it themselves."""
+        """Move known options from ``options`` to attributes. Exporters for old versions of Scrapy call this."""
         self.encoding: str | None = options.pop("encoding", None)
         self.fields_to_export: Fields = options.pop("fields_to_export", None)
         self.export_empty_fields: bool = options.pop("export_empty_fields", False)
@@ -74,7 +74,7 @@ class BaseItemExporter(ABC):
         if options and not dont_fail:
             raise TypeError(f"{type(self).__name__} has no options {', '.join(options)}")
 
-    def start_exporting(self) -> None:  # noqa: B027 - not every format has a beginning
+    def start_exporting(self) -> None:  # noqa: B027 - some formats write nothing at the start
         """Write the beginning of the file."""
 
     @abstractmethod
@@ -82,36 +82,36 @@ class BaseItemExporter(ABC):
         """Write an item.
 
         Raises:
-            Exception: A value can't be written.
+            Exception: If a value can't be written.
         """
 
     def finish_exporting(self) -> None:  # noqa: B027 - as above
-        """Write the end of the file, which stays open."""
+        """Write the end of the file. The file stays open."""
 
     def serialize_field(self, field: Mapping[str, Any], name: str, value: Any) -> Any:
-        """Return a value as it is written.
+        """Return the value to write for an item's value.
 
         Args:
-            field: What the item's class declares of the field; its ``serializer`` is called with the value.
-            name: The name that is written.
+            field: The declaration of the field in the item's class. Its ``serializer`` is called with the value.
+            name: The name to write.
             value: The item's value.
         """
         serializer: Callable[[Any], Any] = field.get("serializer", self._plain)
         return serializer(value)
 
     def _plain(self, value: Any) -> Any:
-        """Return a value whose field has no serializer as it is written."""
+        """Return the value to write if the field has no serializer."""
         return value
 
     def get_serialized_fields(
         self, item: Any, default_value: Any = None, include_empty: bool | None = None
     ) -> Iterable[tuple[str, Any]]:
-        """Yield the name and the value of each field as they are written.
+        """Yield the name and the value to write for each field.
 
         Args:
             item: The item.
-            default_value: The value of a field that the item lacks.
-            include_empty: Include fields that the item lacks; None: as ``export_empty_fields`` says.
+            default_value: Value for a field that the item lacks.
+            include_empty: True to include fields that the item lacks; None to follow ``export_empty_fields``.
         """
         values, metadata = item_fields(item), field_metadata(type(item))  # type: ignore[arg-type]  # mypy: a class has no hash
         is_whole = self.export_empty_fields if include_empty is None else include_empty
@@ -127,7 +127,7 @@ class BaseItemExporter(ABC):
 
 
 def _field_names(item: Any) -> list[str]:
-    """Return the names of the fields that the item's class declares; those that it has, if it declares none."""
+    """Return the names of the fields that the item's class declares. If it declares none, return the item's fields."""
     return list(item.fields if isinstance(item, Item) else item_fields(item))
 
 
@@ -147,7 +147,7 @@ class _Encoder(json.JSONEncoder):
 
 
 class JsonLinesItemExporter(BaseItemExporter):
-    """Writes each item as JSON on a line. Further options are those of :class:`json.JSONEncoder`."""
+    """Writes each item as a line of JSON. Other options are passed to :class:`json.JSONEncoder`."""
 
     feed_format = "jsonl"
 
@@ -167,14 +167,14 @@ class JsonLinesItemExporter(BaseItemExporter):
 
 
 class JsonItemExporter(JsonLinesItemExporter):
-    """Writes items as one JSON array. Further options are those of :class:`json.JSONEncoder`."""
+    """Writes items as one JSON array. Other options are passed to :class:`json.JSONEncoder`."""
 
     feed_format = "json"
 
     def __init__(self, file: IO[bytes], **options: Any) -> None:
         """Write to ``file``."""
         super().__init__(file, **options)
-        self._kwargs.setdefault("indent", self.indent or None)  # 0 would break every line, and not only between items
+        self._kwargs.setdefault("indent", self.indent or None)  # 0 would break lines inside items too
         self.encoder: json.JSONEncoder = _Encoder(**self._kwargs)
         self.first_item: bool = True
 
@@ -198,12 +198,12 @@ class JsonItemExporter(JsonLinesItemExporter):
 
 
 class XmlItemExporter(BaseItemExporter):
-    """Writes items as elements under one root; a list has an element ``value`` for each of its parts."""
+    """Writes items as elements under one root. A list has an element ``value`` for each entry."""
 
     feed_format = "xml"
 
     def __init__(self, file: IO[bytes], **options: Any) -> None:
-        """Write to ``file``, under the names ``root_element`` (``items``) and ``item_element`` (``item``)."""
+        """Write to ``file``. Element names are ``root_element`` (``items``) and ``item_element`` (``item``)."""
         self.item_element: str = options.pop("item_element", "item")
         self.root_element: str = options.pop("root_element", "items")
         super().__init__(**options)
@@ -214,7 +214,7 @@ class XmlItemExporter(BaseItemExporter):
         self.xg: XMLGenerator = XMLGenerator(self.stream, encoding=self.encoding)
 
     def start_exporting(self) -> None:
-        """Write the declaration and the root's start."""
+        """Write the declaration and the start of the root element."""
         self.xg.startDocument()
         self.xg.startElement(self.root_element, AttributesImpl({}))
         self._break(is_between_items=True)
@@ -224,13 +224,13 @@ class XmlItemExporter(BaseItemExporter):
         self._export_xml_field(self.item_element, dict(self.get_serialized_fields(item, default_value="")), 1)
 
     def finish_exporting(self) -> None:
-        """Write the root's end."""
+        """Write the end of the root element."""
         self.xg.endElement(self.root_element)
         self.xg.endDocument()
-        self.stream.detach()  # or the file would be closed with the stream
+        self.stream.detach()  # otherwise the file would be closed with the stream
 
     def _export_xml_field(self, name: str, serialized_value: Any, depth: int) -> None:
-        """Write one element and all inside it."""
+        """Write an element and its content."""
         self._margin(depth)
         self.xg.startElement(name, AttributesImpl({}))
         parts: Iterable[tuple[str, Any]] | None = None
@@ -264,7 +264,7 @@ def _is_listlike(value: Any) -> bool:
 class CsvItemExporter(BaseItemExporter):
     """Writes items as rows of a table whose columns are the fields of the first item, or ``fields_to_export``.
 
-    Further options are those of :func:`csv.writer`, for example ``delimiter``.
+    Other options are passed to :func:`csv.writer`, for example ``delimiter``.
     """
 
     feed_format = "csv"
@@ -280,11 +280,11 @@ class CsvItemExporter(BaseItemExporter):
         """Write to ``file``.
 
         Args:
-            file: Open for writing, binary.
-            include_headers_line: Begin with the names of the columns.
-            join_multivalued: Text between the parts of a list of texts.
-            errors: Treatment of characters that the encoding lacks, as of :func:`open`.
-            options: As of the base class and of :func:`csv.writer`.
+            file: Binary file, open for writing.
+            include_headers_line: True to start with the names of the columns.
+            join_multivalued: Separator for a list of strings.
+            errors: Treatment of characters that the encoding lacks, as for :func:`open`.
+            options: Options of the base class and of :func:`csv.writer`.
         """
         super().__init__(dont_fail=True, **options)
         self.encoding: str | None = self.encoding or "utf-8"
@@ -299,7 +299,7 @@ class CsvItemExporter(BaseItemExporter):
         self._is_warned = False
 
     def export_item(self, item: Any) -> None:
-        """Write an item; before the first one the header."""
+        """Write an item, and the header before the first item."""
         if self._headers_not_written:
             self._headers_not_written = False
             self._write_headers_and_set_fields_to_export(item)
@@ -309,8 +309,8 @@ class CsvItemExporter(BaseItemExporter):
         self.csv_writer.writerow([self._cell(value) for _, value in row])
 
     def finish_exporting(self) -> None:
-        """Let go of the file, which has no end of its own."""
-        self.stream.detach()  # or the file would be closed with the stream
+        """Detach the file. CSV has nothing to write at the end."""
+        self.stream.detach()  # otherwise the file would be closed with the stream
 
     def _plain(self, value: Any) -> Any:
         if isinstance(value, list | tuple) and all(isinstance(part, str) for part in value):
@@ -342,10 +342,10 @@ class CsvItemExporter(BaseItemExporter):
 
 
 class PickleItemExporter(BaseItemExporter):
-    """Writes each item as a pickle of a dict, one after the other: load them only from a file that you trust."""
+    """Writes each item as a pickle of a dict, one after the other. Load pickles only from files that you trust."""
 
     def __init__(self, file: IO[bytes], protocol: int = 4, **options: Any) -> None:
-        """Write to ``file`` in this ``protocol`` of :mod:`pickle`."""
+        """Write to ``file`` with this ``protocol`` of :mod:`pickle`."""
         super().__init__(**options)
         self.file: IO[bytes] = file
         self.protocol: int = protocol
@@ -356,7 +356,7 @@ class PickleItemExporter(BaseItemExporter):
 
 
 class MarshalItemExporter(BaseItemExporter):
-    """Writes each item as :mod:`marshal` writes a dict, one after the other."""
+    """Writes each item as a dict in the format of :mod:`marshal`, one after the other."""
 
     def __init__(self, file: IO[bytes], **options: Any) -> None:
         """Write to ``file``."""
@@ -365,15 +365,15 @@ class MarshalItemExporter(BaseItemExporter):
 
     def export_item(self, item: Any) -> None:
         """Write an item."""
-        try:  # the dict has no name: marshal marks what is referred to elsewhere, and the bytes are to be Scrapy's
+        try:  # don't name the dict: marshal marks objects with other references, and Scrapy's bytes have no mark
             written = marshal.dumps(dict(self.get_serialized_fields(item)))
-        except ValueError:  # it knows no subclasses, such as the text of a header in a moved crawl
+        except ValueError:  # marshal supports no subclasses, such as the string of a header in a moved crawl
             written = marshal.dumps(_plain_texts(dict(self.get_serialized_fields(item))))
         self.file.write(written)
 
 
 def _plain_texts(value: Any) -> Any:
-    """Return a value with plain texts instead of those of subclasses, also inside of dicts, lists, tuples and sets."""
+    """Return a value with plain strings instead of subclasses, also inside dicts, lists, tuples and sets."""
     kind = type(value)
     if kind is dict:
         return {_plain_texts(key): _plain_texts(part) for key, part in value.items()}
@@ -383,7 +383,7 @@ def _plain_texts(value: Any) -> Any:
 
 
 class PprintItemExporter(BaseItemExporter):
-    """Writes each item as :mod:`pprint` shows a dict."""
+    """Writes each item as a dict, formatted with :mod:`pprint`."""
 
     def __init__(self, file: IO[bytes], **options: Any) -> None:
         """Write to ``file``."""
@@ -396,7 +396,7 @@ class PprintItemExporter(BaseItemExporter):
 
 
 class PythonItemExporter(BaseItemExporter):
-    """Makes dicts, lists and texts of items, for a library that encodes these."""
+    """Converts items to dicts, lists and strings, for a library that encodes these."""
 
     def _configure(self, options: dict[str, Any], dont_fail: bool = False) -> None:
         super()._configure(options, dont_fail)

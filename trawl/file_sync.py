@@ -20,7 +20,7 @@ _JOURNAL_END = bytes.fromhex("d9d505f920a163d7")  # of SQLite's journals, after 
 
 
 def check_journal(database: Path) -> None:
-    """Check that the rollback journal beside an SQLite database names no other file: SQLite would delete that file.
+    """Check that the rollback journal of an SQLite database names no other file, because SQLite would delete it.
 
     Only attached databases have such a journal, and trawl's databases are never attached.
 

@@ -1,4 +1,4 @@
-"""Items where Scrapy's users look for them; they are in :mod:`trawl.items`."""
+"""Items at Scrapy's import path. They are defined in :mod:`trawl.items`."""
 
 from trawl.items import Field, Item
 

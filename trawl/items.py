@@ -2,7 +2,7 @@
 
 An item is a dict (or another mutable mapping), or an instance of a dataclass, an attrs class, a pydantic model (of
 either version) or a msgspec Struct. The kind of a class is recognized once, by its attributes, without importing a
-library: itemadapter, which does the same, imports pydantic and Scrapy where they are installed.
+library. itemadapter does the same, but imports pydantic and Scrapy if they are installed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _Reader = Callable[[Any], dict[str, object]]
 
 
 def is_item(thing: object) -> bool:
-    """Return True if ``thing`` is an item; requests, None, text, numbers, lists and classes are not."""
+    """Return True if ``thing`` is an item. Requests, None, strings, numbers, lists and classes are not items."""
     kind: type[Any] = type(thing)
     return kind is dict or _reader_of(kind) is not None  # type: ignore[arg-type]  # mypy: a class has no hash of its own
 
@@ -34,12 +34,12 @@ def is_item_type(kind: type[Any]) -> bool:
 
 
 def item_fields(item: object) -> dict[str, object]:
-    """Return the fields of ``item`` in their order as a new dict; values are not copied.
+    """Return the fields of ``item``, in order, as a new dict. Values are not copied.
 
     Fields without a value (``msgspec.UNSET``, an empty slot) are left out.
 
     Raises:
-        TypeError: ``item`` is not an item.
+        TypeError: If ``item`` is not an item.
     """
     kind: type[Any] = type(item)
     reader = _reader_of(kind)  # type: ignore[arg-type]  # as above
@@ -49,7 +49,7 @@ def item_fields(item: object) -> dict[str, object]:
 
 
 def field_names(kind: type[Any]) -> Collection[str]:
-    """Return the names of the fields that a class of items declares; empty for mappings, which take any."""
+    """Return the names of the fields that an item class declares; empty for mappings, which accept any field."""
     if dataclasses.is_dataclass(kind):
         return [field.name for field in dataclasses.fields(kind)]
     if attrs.has(kind):
@@ -62,7 +62,7 @@ def field_names(kind: type[Any]) -> Collection[str]:
 
 @lru_cache(maxsize=1024)
 def _reader_of(kind: type[Any]) -> _Reader | None:
-    """Return the function that reads the fields of an instance of ``kind``; None if it is not a type of item."""
+    """Return the function that reads the fields of an instance of ``kind``; None if ``kind`` is not an item type."""
     if issubclass(kind, dict | MutableMapping):
         return dict
     if hasattr(kind, "__pydantic_fields__") and hasattr(kind, "model_fields"):
@@ -95,10 +95,10 @@ def _read_pydantic_v1(item: Any) -> dict[str, object]:
 
 @lru_cache(maxsize=1024)
 def field_metadata(kind: type[Any]) -> Mapping[str, Mapping[str, Any]]:
-    """Return what a class of items declares of its fields, by their names.
+    """Return the declared metadata of an item class's fields, by field name.
 
-    That is the keyword arguments of :class:`Field`, ``metadata`` of a field of a dataclass or an attrs class, and
-    ``json_schema_extra`` of one of a pydantic model.
+    The metadata are the keyword arguments of :class:`Field`, ``metadata`` of a dataclass or attrs field, and
+    ``json_schema_extra`` of a pydantic field.
     """
     if issubclass(kind, Item):
         return kind.fields
@@ -112,13 +112,13 @@ def field_metadata(kind: type[Any]) -> Mapping[str, Mapping[str, Any]]:
 
 @attrs.frozen
 class InvalidItem:
-    """An item that failed validation; it goes only to feeds whose ``item_classes`` name this class.
+    """An item that failed validation. It goes only to feeds whose ``item_classes`` name this class.
 
     Attributes:
-        url: The page it was found on; "" for one of ``start()``.
-        error: The error, and its place in the item.
-        type: The name of the expected type.
-        item: The item's fields.
+        url: URL of the item's page; "" for an item of ``start()``.
+        error: The error and its location in the item.
+        type: Name of the expected type.
+        item: Fields of the item.
     """
 
     url: str
@@ -128,11 +128,11 @@ class InvalidItem:
 
 
 class Field(dict[str, Any]):
-    """A declared field; its keyword arguments are kept for exporters and loaders."""
+    """A declared field. Its keyword arguments are kept for exporters and loaders."""
 
 
 class Item(dict[str, Any]):
-    """A dict that takes only the fields that its class declares.
+    """A dict that accepts only the fields that its class declares.
 
     ::
 
@@ -141,10 +141,10 @@ class Item(dict[str, Any]):
             author = Field()
 
     Raises:
-        KeyError: A field is set that is not declared.
+        KeyError: If a field is set that is not declared.
 
     Attributes:
-        fields: The declared fields by name, those of base classes first.
+        fields: The declared fields by name, with fields of base classes first.
     """
 
     fields: ClassVar[dict[str, Field]] = {}
@@ -156,7 +156,7 @@ class Item(dict[str, Any]):
             declared.update(vars(base).get("fields", {}))
             declared.update({name: value for name, value in vars(base).items() if isinstance(value, Field)})
         for name in [name for name, value in vars(cls).items() if isinstance(value, Field)]:
-            delattr(cls, name)  # so that item.name is an error: it would never read the value
+            delattr(cls, name)  # item.name would not read the value, so make it an error
         cls.fields = declared
 
     def __init__(self, values: Mapping[str, Any] | Iterable[tuple[str, Any]] = (), /, **more: Any) -> None:
@@ -174,7 +174,7 @@ class Item(dict[str, Any]):
             self[name] = value
 
     def setdefault(self, name: str, default: Any = None) -> Any:
-        """Set a field unless it is set; return its value."""
+        """Set a field unless it is set, and return its value."""
         if name not in self:
             self[name] = default
         return self[name]
@@ -184,7 +184,7 @@ class Item(dict[str, Any]):
         return self
 
     def copy(self) -> Self:
-        """Return an item with the same fields; values are not copied."""
+        """Return an item with the same fields. Values are not copied."""
         return type(self)(self)
 
     def deepcopy(self) -> Self:
@@ -202,4 +202,4 @@ class Item(dict[str, Any]):
         super().__setattr__(name, value)
 
     def __repr__(self) -> str:
-        return pformat(dict(self))  # as Scrapy's: CSV cells, f-strings and messages have this text
+        return pformat(dict(self))  # as in Scrapy: CSV cells, f-strings and messages contain this string

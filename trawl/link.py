@@ -1,4 +1,4 @@
-"""Links where Scrapy's users look for them; they are in :mod:`trawl.links`."""
+"""Links at Scrapy's import path. They are defined in :mod:`trawl.links`."""
 
 from trawl.links import Link
 

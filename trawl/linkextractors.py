@@ -1,4 +1,4 @@
-"""Link extractors where Scrapy's users look for them; trawl's own are in :mod:`trawl.links`."""
+"""Link extractors at Scrapy's import path. trawl's own extractor is in :mod:`trawl.links`."""
 
 from urllib.parse import urljoin
 
@@ -12,17 +12,17 @@ __all__ = ["IGNORED_EXTENSIONS", "Link", "LinkExtractor", "LxmlLinkExtractor"]
 
 
 class LinkExtractor(links.LinkExtractor):
-    """Finds the links that Scrapy's link extractor finds.
+    """Finds the same links as Scrapy's link extractor.
 
-    Of several links to a URL only the first one's text counts for ``restrict_text``. A domain is compared with host and
-    port as the URL has them. ``srcset`` is one address. Patterns see URLs, and links have them, as w3lib writes them;
-    requests for them are in WHATWG normal form.
+    If several links have the same URL, ``restrict_text`` only checks the text of the first link. A domain is compared
+    with the host and port in the URL. ``srcset`` is treated as one address. Patterns get URLs as w3lib writes them, and
+    so do links. Requests for them are in WHATWG normal form.
     """
 
     _is_scrapys = True
 
     def _url_of(self, address: str, base: str, response: Response) -> str | None:
-        """Return the URL that an address on the page makes; None if it makes none."""
+        """Return the URL of an address on the page; None if it is not a valid URL."""
         try:
             value = urljoin(base, address)
             given = value if self._process_value is None else self._process_value(value)
@@ -32,4 +32,4 @@ class LinkExtractor(links.LinkExtractor):
 
 
 LxmlLinkExtractor = LinkExtractor
-"""Scrapy's other name for it."""
+"""Scrapy's other name for :class:`LinkExtractor`."""

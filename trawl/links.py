@@ -1,4 +1,4 @@
-"""Links: the value, the addresses in attributes, and the extractor that finds the wanted links of a page."""
+"""Links: the class, the addresses in attributes, and the extractor that finds the wanted links of a page."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 __all__ = ["IGNORED_EXTENSIONS", "Link", "LinkExtractor", "Patterns", "Texts", "addresses_in"]
 
 
-# Not frozen: a rule's process_links, as many spiders have it, writes `link.url = ...` on the links it is given.
+# Mutable, because many spiders assign `link.url` in a rule's process_links.
 @attrs.define(unsafe_hash=True)
 class Link:
-    """A link found on a page; ``response.follow`` takes it. Two are equal when all of their parts are.
+    """A link found on a page. ``response.follow`` accepts it. Two links are equal if all their attributes are equal.
 
     Attributes:
-        url: Its absolute URL.
-        text: The words inside it.
-        fragment: The part after the ``#``, if it was taken off the URL.
-        nofollow: The page asks robots not to follow it (``rel="nofollow"``).
+        url: Absolute URL.
+        text: Text inside the link.
+        fragment: The part after the ``#``, if it was removed from the URL.
+        nofollow: True if the page asks robots not to follow the link (``rel="nofollow"``).
     """
 
     url: str
@@ -38,7 +38,7 @@ class Link:
     nofollow: bool = False
 
 
-# Every repetition is possessive: a page chooses this text, and going back over it would take time by its square.
+# Every repetition is possessive, because backtracking over a hostile page's text would take quadratic time.
 _ADDRESS = re.compile(r"[ \t\n\f\r,]*+([^ \t\n\f\r]++)")
 
 _DESCRIPTORS = re.compile(r"(?:[^,(]++|\([^)]*+\)?+)*+,?+")
@@ -47,10 +47,10 @@ _LISTS = frozenset({"srcset", "imagesrcset", "data-srcset"})
 
 
 def addresses_in(attribute: str, value: str) -> tuple[str, ...]:
-    """Return the addresses that an attribute holds; several in ``srcset`` (HTML, 4.8.4.3.10).
+    """Return the addresses in an attribute. ``srcset`` has several (HTML, section 4.8.4.3.10).
 
-    A candidate is an address up to white space, then, up to a comma that is in no parentheses, its width or density. An
-    address that ends in a comma has neither.
+    A candidate is an address that ends at whitespace, followed by its width or density, which ends at a comma outside
+    of parentheses. An address that ends in a comma has no width or density.
     """
     if attribute not in _LISTS:
         return (value,)
@@ -76,13 +76,13 @@ IGNORED_EXTENSIONS: tuple[str, ...] = (
     *("css", "pdf", "exe", "bin", "rss", "dmg", "iso", "apk", "jar", "sh", "rb", "js", "hta", "bat", "cpl", "msi"),
     *("msp", "py"),
 )
-"""The default of ``deny_extensions``: Scrapy's list, and AVIF."""
+"""The default of ``deny_extensions``: Scrapy's list and AVIF."""
 
 Patterns = str | re.Pattern[str] | Iterable[str | re.Pattern[str]] | None
-"""A regular expression, compiled or not, or several."""
+"""One or several regular expressions, compiled or not."""
 
 Texts = str | Iterable[str] | None
-"""A text, or several."""
+"""One or several strings."""
 
 _SCHEMES = frozenset({"http", "https", "file", "ftp"})
 
@@ -93,13 +93,13 @@ _NAMESPACES = {"re": "http://exslt.org/regular-expressions", "set": "http://exsl
 _MAX_TEXT = 10_000
 
 _TEXT = etree.XPath(f"substring(string(), 1, {_MAX_TEXT})", smart_strings=False)
-"""The text of a link, cut: links that are not closed lie in each other, and each would have all of a large page."""
+"""The start of a link's text. Unclosed links are nested, so each could contain the text of a whole large page."""
 
 
 class LinkExtractor:
-    """Finds the wanted links of pages. The arguments are those of Scrapy's link extractor.
+    """Finds the wanted links of pages. It has the same arguments as Scrapy's link extractor.
 
-    A domain matches with its subdomains, on any port unless it names one.
+    A domain includes its subdomains. It matches any port unless it names one.
 
     >>> page = HtmlResponse("http://a.example/", body="<a href='/item/1'>One</a> <a href='/help'>Help</a>")
     >>> [link.url for link in trawl.LinkExtractor(allow="/item/").extract_links(page)]
@@ -107,7 +107,7 @@ class LinkExtractor:
     """
 
     _is_scrapys = False
-    """Whether it takes what Scrapy's takes, also where it could take more: see :mod:`trawl.linkextractors`."""
+    """Whether to find exactly Scrapy's links, even if more could be found (see :mod:`trawl.linkextractors`)."""
 
     def __init__(  # noqa: PLR0917 - Scrapy's arguments, in its order
         self,
@@ -128,29 +128,29 @@ class LinkExtractor:
         deny_tags: Texts = (),
         deny_attrs: Texts = (),
     ) -> None:
-        r"""Make an extractor of the wanted links.
+        r"""Create an extractor of the wanted links.
 
         Args:
-            allow: Only links whose URL one of these matches anywhere; empty: all.
-            deny: No link whose URL one of these matches anywhere; overrides ``allow``.
-            allow_domains: Only links to these.
-            deny_domains: No link to these.
-            restrict_xpaths: Search only inside the elements that these find.
-            tags: The elements that are links; ``*``: all.
-            attrs: Their attributes that hold addresses; ``srcset`` holds several; ``*``: all.
-            canonicalize: Give URLs in canonical form: query sorted, no fragment.
-            unique: Give each URL once per page.
-            process_value: Gets each address, made absolute, and returns it, another one (taken out of
-                ``javascript:open('/a')``, for example), or None to leave the link out.
-            deny_extensions: Endings of paths that are left out, without the dot; None: :data:`IGNORED_EXTENSIONS`.
-            restrict_css: Search only inside the elements that these find.
-            strip: Take white space off the addresses.
-            restrict_text: Only links whose text one of these matches anywhere.
-            deny_tags: Elements that are not links; overrides ``tags``.
-            deny_attrs: Attributes that are left out; overrides ``attrs``.
+            allow: Regular expressions. A link is kept only if one of them matches anywhere in its URL; empty keeps all.
+            deny: Regular expressions. A link is dropped if one of them matches in its URL, even if ``allow`` matches.
+            allow_domains: Keep only links to these domains.
+            deny_domains: Drop links to these domains.
+            restrict_xpaths: Search only inside the elements that these queries select.
+            tags: Names of the elements that are links; ``*`` for all.
+            attrs: Names of the attributes that contain addresses; ``*`` for all. ``srcset`` contains several.
+            canonicalize: True to return URLs in canonical form, with sorted query and without fragment.
+            unique: True to return each URL once per page.
+            process_value: Gets each absolute address. Returns it, another address (for example from
+                ``javascript:open('/a')``), or None to drop the link.
+            deny_extensions: File extensions of links to drop, without the dot; None for :data:`IGNORED_EXTENSIONS`.
+            restrict_css: Search only inside the elements that these queries select.
+            strip: True to remove whitespace around addresses.
+            restrict_text: Regular expressions. A link is kept only if one of them matches anywhere in its text.
+            deny_tags: Names of elements that are not links, even if ``tags`` names them.
+            deny_attrs: Names of attributes to ignore, even if ``attrs`` names them.
 
         Raises:
-            ValueError: A regular expression, an XPath or a CSS query is invalid; the text names it.
+            ValueError: If a regular expression, an XPath or a CSS query is invalid. The message names it.
         """
         try:
             queries = [*_texts(restrict_xpaths), *(css_to_xpath(query) for query in _texts(restrict_css))]
@@ -175,11 +175,11 @@ class LinkExtractor:
         self._words = _compiled("restrict_text", restrict_text)
 
     def extract_links(self, response: Response) -> list[Link]:
-        """Return the wanted links of a page, in its order; part by part if only some parts are searched.
+        """Return the wanted links of a page, in page order. If only parts are searched, go through them one by one.
 
-        Links are relative to the page's ``<base href>``. A link that makes no URL, or one that is neither ``http``,
-        ``https``, ``ftp`` nor ``file``, is left out. The text of a link is that inside its element, at most 10,000
-        characters of it.
+        Links are relative to the page's ``<base href>``. A link is left out if its URL is not valid, or its scheme is
+        not ``http``, ``https``, ``ftp`` or ``file``. The text of a link is the text inside its element, at most 10,000
+        characters.
         """
         links = []
         seen: set[str] = set()
@@ -214,14 +214,14 @@ class LinkExtractor:
 
     def _roots(self, response: Response) -> Iterator[Element]:
         root = response.selector.root
-        if not isinstance(root, etree._Element):  # else a page of JSON
+        if not isinstance(root, etree._Element):  # a page of JSON
             return
         if not self._parts:
             yield root
         for part in self._parts:
             found: Any = part(root)
             for element in found if isinstance(found, list) else ():
-                if isinstance(element, etree._Element):  # else a text or an attribute
+                if isinstance(element, etree._Element):  # not a string or an attribute
                     yield element
 
     def _addresses(self, root: Element, response: Response) -> Iterator[tuple[Element, str]]:
@@ -243,7 +243,7 @@ class LinkExtractor:
         return (str(name) for name in element.attrib if name not in self._deny_attributes)
 
     def _url_of(self, address: str, base: str, response: Response) -> str | None:
-        """Return the URL that an address on the page makes; None if it makes none."""
+        """Return the URL of an address on the page; None if it is not a valid URL."""
         try:
             if self._process_value is not None:
                 value = self._process_value(urljoin(base, address))
@@ -303,7 +303,7 @@ def _path_of(url: str) -> str:
 
 
 def _hosts_of(url: str) -> tuple[str, ...]:
-    """Return the host of a URL in normal form without its port and, if it has one, with it; "" for a ``file:`` URL."""
+    """Return the host of a URL in normal form, without and (if it has one) with the port; "" for a ``file:`` URL."""
     host = host_of(url)
     port = url.partition("://")[2].partition("/")[0].rpartition(host)[2] if host else ""
     host = host.removesuffix(".")
@@ -311,7 +311,7 @@ def _hosts_of(url: str) -> tuple[str, ...]:
 
 
 def _domain(name: str) -> str:
-    """Return a domain, with or without a port, as hosts are written in normal form."""
+    """Return a domain, with or without a port, in normal form."""
     plain = name.strip().strip(".").lower()
     if plain.isascii():
         return plain

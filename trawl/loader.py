@@ -1,4 +1,4 @@
-"""Item loaders where Scrapy's users look for them: those of itemloaders, which the extra ``loaders`` brings."""
+"""Item loaders at Scrapy's import path. They are those of itemloaders, which the extra ``loaders`` installs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["ItemLoader"]
 
 
 class ItemLoader(itemloaders.ItemLoader):
-    """Fills an item from a page: ``ItemLoader(item=Quote(), response=response)``, with itemloaders' own methods.
+    """Fills an item from a page: ``ItemLoader(item=Quote(), response=response)``. Has the methods of itemloaders.
 
     >>> loader = ItemLoader({}, response=HtmlResponse("http://a.example/", body="<h1> Emma </h1>"))
     >>> _ = loader.add_css("title", "h1::text", MapCompose(str.strip))
@@ -39,14 +39,14 @@ class ItemLoader(itemloaders.ItemLoader):
         parent: itemloaders.ItemLoader | None = None,
         **context: Any,
     ) -> None:
-        """A loader of one item.
+        """Create a loader for one item.
 
         Args:
-            item: What is filled; a new ``default_item_class`` if None.
-            selector: Where ``add_css`` and ``add_xpath`` look; the whole ``response`` if None.
-            response: The page; processors find it in their context as ``response``.
-            parent: The loader that this is nested in.
-            context: What else processors find there.
+            item: The item to fill; None for a new ``default_item_class``.
+            selector: The part of the page for ``add_css`` and ``add_xpath``; None for the whole ``response``.
+            response: The page. Processors get it in their context as ``response``.
+            parent: The outer loader, if this loader is nested.
+            context: Other values in the context of processors.
         """
         if selector is None and response is not None:
             selector = response.selector
@@ -66,7 +66,7 @@ class ItemLoader(itemloaders.ItemLoader):
             raise error.named("add_css(...)", "add_xpath(...)") from None
 
     def _get_item_field_attr(self, field_name: str, key: Any, default: Any = None) -> Any:
-        """Get what an item's :class:`trawl.items.Field` declares: ``input_processor``, ``output_processor``."""
+        """Return the declaration in an item's :class:`trawl.items.Field`: ``input_processor``, ``output_processor``."""
         if isinstance(self.item, Item):
             return type(self.item).fields.get(field_name, {}).get(key, default)
         return super()._get_item_field_attr(field_name, key, default)

@@ -1,4 +1,4 @@
-"""Passwords in URLs, which are never printed: neither in a message, nor in a log, nor in a ``repr``."""
+"""Masking of passwords in URLs, so that they never appear in a message, a log or a ``repr``."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import re
 __all__ = ["MASK", "SECRET_NAME", "without_passwords"]
 
 MASK = "***"
-"""What is printed in place of a password."""
+"""The text printed instead of a password."""
 
-# It ends at the last @ of the authority; one that was not encoded may have a slash, and ends at the last @ of its word.
-# A number before a slash, a blank or the end is a port.
+# A password ends at the last @ of the authority. An unencoded password may contain a slash, and then ends at the last @
+# of the word. A number before a slash, a space or the end is a port.
 _PASSWORD_IN_URL = re.compile(
     r"(//[^\s\"/@:\[]*):(?!\d*(?:[/?#\s\"',;)\]}>]|$))(?:[^\s\"/?#]*@|[^\s\"]*@)",
 )
@@ -23,7 +23,7 @@ SECRET_NAME = re.compile(r"passw(?:or)?d|secret|token|authorization|^cookie$", r
 
 
 def without_passwords(text: str) -> str:
-    """Return ``text`` with :data:`MASK` for the password of each URL in it, as in ``redis://user:***@host/job``."""
+    """Return ``text`` with the password of each URL replaced by :data:`MASK`, as in ``redis://user:***@host/job``."""
     if "assw" in text:
         text = _PASSWORD_IN_QUERY.sub(rf"\1{MASK}", text)
     return _PASSWORD_IN_URL.sub(rf"\1:{MASK}@", text) if "@" in text else text

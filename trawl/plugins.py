@@ -1,13 +1,13 @@
-"""Plugins: parts of other packages, found by their entry points and loaded when they are named.
+"""Plugins: components of other packages, found by their entry points and loaded when they are named.
 
 ========================  ==============================================================================
-group                     an entry of it, and the place of its name
+group                     an entry, and where its name is used
 ========================  ==============================================================================
-``trawl.middleware``      a middleware, as ``DOWNLOADER_MIDDLEWARES`` takes it, written there by its name
-``trawl.feeds``           a feed's format, by its name in ``FEEDS`` or as the ending of a file
+``trawl.middleware``      a middleware, named in ``DOWNLOADER_MIDDLEWARES``
+``trawl.feeds``           a feed format, named in ``FEEDS`` or by a file extension
 ``trawl.frontiers``       a function of the crawl's settings that returns a frontier, named by ``FRONTIER``
-``trawl.watchers``        an async function of the running crawl, written in ``WATCHERS`` by its name
-``trawl.commands``        a ``typer.Typer``: a command of ``trawl``
+``trawl.watchers``        an async function of the running crawl, named in ``WATCHERS``
+``trawl.commands``        a ``typer.Typer``, a command of ``trawl``
 ========================  ==============================================================================
 
 An installed package that is not named costs nothing (Python packaging user guide, "Entry points specification").
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from trawl.errors import SettingsError
 
-if TYPE_CHECKING:  # importing it, and asking it, take as long as the rest of `trawl --help`
+if TYPE_CHECKING:  # importing and using this takes as long as the rest of `trawl --help`
     from importlib.metadata import EntryPoint
 
 __all__ = ["load_plugin", "plugin_names"]
@@ -39,8 +39,8 @@ def plugin_names(group: str) -> list[str]:
 def _may_declare(group: str) -> bool:
     """Return False if no package in the folders of ``sys.path`` declares entries of ``group``.
 
-    Each lists its groups in ``entry_points.txt`` beside its metadata (Python packaging user guide, "Entry points
-    specification"). True if a place can't be read like that: an archive or an egg.
+    Each package lists its groups in ``entry_points.txt`` next to its metadata (Python packaging user guide, "Entry
+    points specification"). Return True if an entry of ``sys.path`` can't be read in this way, such as an archive.
     """
     head = f"[{group}]".encode()
     for folder in sys.path:
@@ -68,7 +68,8 @@ def load_plugin(group: str, name: str) -> Any:
     """Load the entry ``name`` of ``group``.
 
     Raises:
-        SettingsError: There is none, two packages declare it, or it can't be imported; the message names the package.
+        SettingsError: If there is no such entry, two packages declare it, or it can't be imported. The message names
+            the package.
     """
     from importlib.metadata import entry_points  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""Selectors where Scrapy's users look for them; they are in :mod:`trawl.selectors`."""
+"""Selectors at Scrapy's import path. They are defined in :mod:`trawl.selectors`."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -11,5 +11,5 @@ __all__ = ["Selector", "SelectorList"]
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
-        """Scrapy's modules below this one, which annotations name."""
+        """Return a submodule with Scrapy's name, for annotations."""
         return scrapy_names.submodule(__name__, name)

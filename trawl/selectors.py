@@ -1,12 +1,12 @@
-"""Selectors over a page: parsel's, with a short way for most pages and a limit for attributes.
+"""Selectors over a page, based on parsel, with a fast path for most pages and a limit for attributes.
 
-Most pages are HTML and are asked without variables or namespaces of the user's own. Their selectors share one dict of
-namespaces until one is given its own, and are made without parsel's constructor: ten links take a quarter of the time.
-Everything else, and every error, is parsel's.
+Most pages are HTML, and most queries use no variables and no custom namespaces. Selectors of such pages share one dict
+of namespaces until a selector gets its own, and are created without parsel's constructor. This takes a quarter of the
+time for ten links. parsel handles everything else, including all errors.
 
-libxml2 compares each attribute of an HTML element with all before it: 20,000 of them take a second, 50,000 more than a
-minute, and they fit into a page of half a megabyte. No honest element has a hundred. So start tags with more than
-:data:`MAX_ATTRIBUTES` are cut short before a page is parsed, unless the page is too small to hold many.
+libxml2 compares each attribute of an HTML element with all previous attributes. 20,000 attributes take a second, 50,000
+more than a minute, and they fit into a page of half a megabyte. No legitimate element has a hundred. So start tags with
+more than :data:`MAX_ATTRIBUTES` attributes are cut before a page is parsed, unless the page is too small to have many.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ __all__ = [
 ]
 
 MAX_ATTRIBUTES = 1_000
-"""Maximum number of attributes of one element; a tag that has more ends after them."""
+"""Maximum number of attributes of one element. Further attributes of a tag are cut off."""
 
 SMALL = 4 * 10_000
-"""Characters up to which a page can't hold enough attributes to take long."""
+"""Number of characters below which a page can't contain enough attributes to take long."""
 
 
-# As HTML, 13.2.5.32 to 39 read attributes. Every repetition is possessive: nothing is read twice.
+# Attributes as in HTML, 13.2.5.32 to 39. Every repetition is possessive, so nothing is read twice.
 _ATTRIBUTE = r"""[\s/]*+(?:=[^\s/>=]*+|[^\s/>=]++)(?:\s*+=\s*+(?:"[^"]*+"?+|'[^']*+'?+|[^\s>"']?+[^\s>]*+))?+"""
 
 _TAG = re.compile(rf"<[A-Za-z][^\s/>]*+(?:{_ATTRIBUTE}){{0,{MAX_ATTRIBUTES}}}+")
@@ -68,11 +68,11 @@ def limit_attributes(text: str) -> str:
 
 
 class MixedQuery(SelectorError, ValueError):
-    """An XPath query where CSS is expected, or the reverse; the message says what to write.
+    """An XPath query was passed instead of CSS, or the reverse. The message says what to write.
 
     Attributes:
         query: The query.
-        language: ``"XPath"`` or ``"CSS"``: what it is.
+        language: The query's language, ``"XPath"`` or ``"CSS"``.
     """
 
     def __init__(self, query: str, language: str, instead: str = "") -> None:
@@ -82,20 +82,20 @@ class MixedQuery(SelectorError, ValueError):
         self.language = language
 
     def named(self, css: str, xpath: str) -> MixedQuery:
-        """Return the error of a caller that takes CSS under the name ``css``, and XPath as ``xpath``."""
+        """Return the error for a caller whose argument is ``css`` for CSS and ``xpath`` for XPath."""
         return MixedQuery(self.query, self.language, css if self.language == "CSS" else xpath)
 
 
-_OF_XPATH = re.compile(r"/|@|\(\)|^\.")  # no CSS that fails is XPath without one of these
+_OF_XPATH = re.compile(r"/|@|\(\)|^\.")  # an XPath query that fails as CSS has one of these
 
 _COMPOUND = r"[A-Za-z*][\w-]*(?:\.[A-Za-z_-][\w-]*)*"
 
 _SILENT = re.compile(rf"(?=.*[.>])\s*{_COMPOUND}(?:\s*>\s*{_COMPOUND})*\s*")
-"""CSS that is XPath too: ``ul.big`` is the name of an element, and ``ul > li`` compares."""
+"""CSS that is also valid XPath: ``ul.big`` is an element name, and ``ul > li`` is a comparison."""
 
 
 def check_mixed(query: object, expected: str, instead: str = "") -> None:
-    """Raise an error if a query that failed is one of the other language.
+    """Raise an error if a failed query is written in the other language.
 
     Args:
         query: The query.
@@ -103,7 +103,7 @@ def check_mixed(query: object, expected: str, instead: str = "") -> None:
         instead: What to write, for the message.
 
     Raises:
-        MixedQuery: It is.
+        MixedQuery: If the query is written in the other language.
     """
     if not isinstance(query, str):
         return
@@ -115,7 +115,7 @@ def check_mixed(query: object, expected: str, instead: str = "") -> None:
 
 
 def is_query_error(error: BaseException) -> bool:
-    """Return True if a selector raised ``error``: its query is wrong, or does not fit the page."""
+    """Return True if a selector raised ``error`` because its query is wrong or does not fit the page."""
     traceback = error.__traceback__
     while traceback is not None:
         name = str(traceback.tb_frame.f_globals.get("__name__"))
@@ -141,18 +141,18 @@ def _is_css(query: str) -> bool:
     return True
 
 
-_NAMESPACES: dict[str, str] = dict(parsel.Selector._default_namespaces)  # shared: never changed
+_NAMESPACES: dict[str, str] = dict(parsel.Selector._default_namespaces)  # shared, so it is never changed
 
 _TRANSLATOR = HTMLTranslator()
 
-# Making one takes as long as parsing a small page. A lock in it lets one thread parse at a time, without the GIL.
+# Creating a parser takes as long as parsing a small page. Its lock lets one thread parse at a time, without the GIL.
 _PARSER = html.HTMLParser(recover=True, encoding="utf-8", huge_tree=True)
 
 
 class Selector(parsel.Selector):
-    """A part of a page, to be asked by CSS, XPath or JMESPath: a :class:`parsel.Selector`, and faster where it can be.
+    """A part of a page that can be queried by CSS, XPath or JMESPath. A faster :class:`parsel.Selector`.
 
-    See https://parsel.readthedocs.io for what it offers.
+    See https://parsel.readthedocs.io for its methods.
 
     >>> row = trawl.Selector("<p><b>12 EUR</b> <a href='/1'>Stool</a></p>")
     >>> row.css("a::attr(href)").get(), row.xpath("//b/text()").re_first("[0-9]+")
@@ -161,11 +161,11 @@ class Selector(parsel.Selector):
 
     __slots__ = ()
 
-    _namespaces: MemberDescriptorType = parsel.Selector.__dict__["namespaces"]  # the same slot, by a second name
+    _namespaces: MemberDescriptorType = parsel.Selector.__dict__["namespaces"]  # a second name for the same slot
 
     @property
     def namespaces(self) -> dict[str, str]:
-        """The URI of each prefix that queries may use; a dict of this selector's own."""
+        """The URI of each prefix that queries may use. The dict belongs to this selector."""
         if self._namespaces is _NAMESPACES:
             self._namespaces = dict(_NAMESPACES)
         own: dict[str, str] = self._namespaces
@@ -184,8 +184,8 @@ class Selector(parsel.Selector):
             variables: The values of ``$names`` in the query.
 
         Raises:
-            ValueError: ``query`` is not XPath, or the page is JSON.
-            MixedQuery: ``query`` is CSS.
+            ValueError: If ``query`` is not XPath, or the page is JSON.
+            MixedQuery: If ``query`` is CSS.
         """
         if self._namespaces is _NAMESPACES and namespaces is None and not variables:
             try:
@@ -195,16 +195,16 @@ class Selector(parsel.Selector):
                         check_mixed(query, "XPath")
                     return SelectorList(_wrapped(found if type(found) is list else [found], query))
             except (etree.XPathError, TypeError):
-                pass  # not XPath, or asked of a text: parsel tells
+                pass  # not XPath, or the root is a string; parsel raises the right error below
         try:
             selected: SelectorList[Self] = super().xpath(query, namespaces=namespaces, **variables)
         except ValueError as error:
             if isinstance(error.__context__, etree.XPathError):
                 check_mixed(query, "XPath")
             raise
-        # parsel gives "0" and "1" for false and true
+        # parsel returns "0" and "1" for false and true
         is_silent = len(selected) <= 1 and self.type == "html" and selected.getall() in ([], ["0"], ["1"])
-        if is_silent and _SILENT.fullmatch(str(query)):  # parsel answers None and lists too
+        if is_silent and _SILENT.fullmatch(str(query)):  # parsel also accepts None and lists
             check_mixed(query, "XPath")
         return selected
 
@@ -212,9 +212,9 @@ class Selector(parsel.Selector):
         """Select by a CSS query, with ``::text`` and ``::attr(name)``.
 
         Raises:
-            cssselect.SelectorError: ``query`` is not CSS.
-            MixedQuery: ``query`` is XPath.
-            ValueError: The page is JSON.
+            cssselect.SelectorError: If ``query`` is not CSS.
+            MixedQuery: If ``query`` is XPath.
+            ValueError: If the page is JSON.
         """
         try:
             if self._namespaces is _NAMESPACES:
@@ -225,7 +225,7 @@ class Selector(parsel.Selector):
             raise
 
     def get(self) -> Any:
-        """Return the text that was selected, or the markup of the element; of JSON, the value."""
+        """Return the selected text, or the markup of the element. For JSON, return the value."""
         root = self.root
         return root if type(root) is str else super().get()
 
@@ -249,13 +249,13 @@ def _wrapped(roots: list[Any], query: str | None) -> list[Any]:
 
 @lru_cache(maxsize=256)
 def _compiled(query: str) -> etree.XPath | None:
-    """Compile an XPath query; None for one that parsel does not keep, with a prefix or a function of the user's.
+    """Return a compiled XPath query; None if it uses a prefix or a user function, so that parsel must evaluate it.
 
     Raises:
-        lxml.etree.XPathError: ``query`` is not XPath.
-        TypeError: ``query`` is not a string.
+        lxml.etree.XPathError: If ``query`` is not XPath.
+        TypeError: If ``query`` is not a string.
     """
-    functions: list[Any] = list(etree.FunctionNamespace(None))  # as bytes, though its stubs say str
+    functions: list[Any] = list(etree.FunctionNamespace(None))  # bytes, although lxml's stubs say str
     names = {name.decode() for name in functions} - {"has-class"}
     if any(f"{prefix}:" in query for prefix in _NAMESPACES) or any(name in query for name in names):
         return None
@@ -263,17 +263,17 @@ def _compiled(query: str) -> etree.XPath | None:
 
 
 SelectorType = Literal["html", "xml", "json", "text"]
-"""The way to parse a text: HTML as browsers do, XML with repairs, JSON (JMESPath), or not at all."""
+"""The way to parse a string: HTML as in browsers, XML with repairs, JSON (JMESPath), or not at all."""
 
 
 NO_XML: re.Pattern[str] = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
-"""Characters that XML excludes (XML 1.0, 2.2). libxml2 drops what follows some of them."""
+"""Characters that XML excludes (XML 1.0, 2.2). libxml2 drops the text after some of them."""
 
 
 def select(text: str, type: SelectorType = "html", base_url: str | None = None) -> Selector:
     """Parse ``text`` once and return the selector of its root.
 
-    Never raises for broken markup; a text that is not JSON selects nothing with ``type="json"``. At most
+    Broken markup never raises an error. With ``type="json"``, a string that is not JSON selects nothing. At most
     :data:`MAX_ATTRIBUTES` attributes of an HTML element are read. In XML, excluded characters become U+FFFD.
 
     Args:
@@ -286,10 +286,10 @@ def select(text: str, type: SelectorType = "html", base_url: str | None = None) 
     if type != "html":
         return Selector(text=text, type=type, base_url=base_url)
     if "\0" in text:
-        text = text.replace("\0", "")  # to look for it takes a tenth of that
+        text = text.replace("\0", "")  # searching first takes a tenth of the time of replace()
     body = limit_attributes(text).strip().encode() or b"<html/>"
     root: etree._Element | None = etree.fromstring(body, _PARSER, base_url=base_url)
-    if root is None:  # there are only comments
+    if root is None:  # the page has only comments
         root = etree.fromstring(b"<html/>", _PARSER, base_url=base_url)
     selector: Selector = _wrapped([root], None)[0]
     return selector
@@ -299,7 +299,7 @@ def css_to_xpath(query: str) -> str:
     """Return a CSS query, with ``::text`` and ``::attr(name)``, as an XPath query.
 
     Raises:
-        ValueError: ``query`` is not CSS.
+        ValueError: If ``query`` is not CSS.
     """
     try:
         return str(_TRANSLATOR.css_to_xpath(query))
@@ -309,19 +309,19 @@ def css_to_xpath(query: str) -> str:
 
 
 def find_links(selector: Selector, css: str) -> list[Any]:
-    """Return the matches of a CSS query as elements of lxml and texts, to be followed.
+    """Return the matches of a CSS query as lxml elements or strings, for following links.
 
-    Of a page of HTML, the texts are the links of the elements, and elements that have none are left out: no object is
-    made for an element.
+    For HTML, the result contains the links of the elements as strings, so that no object is created per element.
+    Elements without a link are left out.
 
     Raises:
-        ValueError: ``css`` is not CSS, or the page is JSON.
+        ValueError: If ``css`` is not CSS, or the page is JSON.
     """
     query = css_to_xpath(css)
     evaluate = None
-    if selector.type == "html" and "|" not in css:  # a namespace: the selector knows its prefix
+    if selector.type == "html" and "|" not in css:  # "|" is a namespace, whose prefix only the selector knows
         if "::" not in css:
-            # What selects only <a>, as most do, need not be asked what it has selected, which takes half as long again.
+            # If a query selects only <a>, like most queries, skip the check of element names, which takes 50 % longer.
             is_named = query.endswith(("::a", "/a")) and "|" not in query
             query = f"{query}/@href" if is_named else f"({query})[self::a or self::area or self::link]/@href"
         evaluate = _compiled(query)

@@ -1,24 +1,24 @@
-"""SIGINT (Ctrl-C), SIGTERM and SIGHUP: the first one drains a crawl, the second cancels it; of several, all.
+"""SIGINT (Ctrl-C), SIGTERM and SIGHUP: the first signal drains all running crawls, the second cancels them.
 
-A signal comes between any two instructions of the main thread, so its handler only hands it to
-Trio's loop, which hears it at its next turn:
+A signal arrives between any two instructions of the main thread. So its handler only passes it to Trio's loop, which
+processes it in its next iteration:
 
 ====================================  ================================================================
-when it is heard                      what it does
+when it is processed                  effect
 ====================================  ================================================================
-before the crawl has begun            the crawl ends as it begins, having sent nothing
-while the crawl runs                  it drains: nothing new is sent (``SHUTDOWN_TIMEOUT``)
-while it is ending                    it is cancelled; SIGHUP is not heard twice, because a terminal that
-                                      is closed may send it twice, once by the kernel, once by the shell
+before the crawl has started          the crawl ends when it starts, without sending anything
+while the crawl runs                  the crawl drains: nothing new is sent (``SHUTDOWN_TIMEOUT``)
+while the crawl is ending             the crawl is cancelled. A second SIGHUP is ignored, because the
+                                      kernel and the shell may both send it when a terminal is closed
 ====================================  ================================================================
 
-A callback that computes for ever keeps the loop from hearing anything. A signal that comes when an earlier one was not
-heard for :data:`DEAF` seconds is raised where the program is, as ``KeyboardInterrupt``; so is one that comes when no
-loop runs, while a spider is loaded, say. The handlers stay until the crawl has closed all that it had open.
+While a callback computes, the loop can't process signals. If a signal arrives and an earlier signal was not processed
+for :data:`DEAF` seconds, ``KeyboardInterrupt`` is raised in the running code. It is also raised if no loop runs, for
+example while a spider is loaded. The handlers stay until the crawl has closed everything.
 
-The first process of a container has no default actions for signals (signal(7)): without a handler SIGTERM does nothing
-there. So these handlers are in place before the spider is loaded. SIGHUP is left alone where it is ignored: that is
-what nohup(1) does.
+The first process of a container has no default actions for signals (signal(7)), so without a handler SIGTERM has no
+effect there. Therefore these handlers are set before the spider is loaded. An ignored SIGHUP stays ignored, because
+nohup(1) ignores it.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ __all__ = ["DEAF", "Signals", "heed_signals"]
 logger: logging.Logger = logging.getLogger("trawl")
 
 DEAF = 1.0
-"""Seconds after which a loop that has not heard a signal is taken for deaf."""
+"""Seconds after which a loop that has not processed a signal is treated as blocked."""
 
 _HANGUP: int = getattr(signal, "SIGHUP", -1)  # Windows has none
 
 
 class Signals:
-    """Handles signals for the crawls of a program: a context manager to put around ``trio.run``.
+    """Context manager that handles signals for the crawls of a program. Put it around ``trio.run``.
 
-    Outside the main thread it does nothing: only that has signals.
+    Outside the main thread it does nothing, because only the main thread receives signals.
 
     Args:
-        deaf: Seconds after which a loop that has not heard a signal is taken for deaf.
+        deaf: Seconds after which a loop that has not processed a signal is treated as blocked.
 
     Attributes:
-        has_heard: A signal has ended a crawl, or will.
+        has_heard: True if a signal has ended a crawl, or will end it.
     """
 
     def __init__(self, deaf: float = DEAF) -> None:
@@ -79,7 +79,7 @@ class Signals:
         self._previous.clear()
 
     def attach(self, crawl: Crawl) -> None:
-        """Have signals end ``crawl`` too. A signal that came earlier ends it at once."""
+        """Let signals end ``crawl`` too. An earlier signal ends it at once."""
         self._crawls.append(crawl)
         if self.has_heard:
             crawl.cancel()
@@ -118,7 +118,7 @@ class Signals:
 
 
 async def heed_signals(crawl: Crawl) -> None:
-    """Let signals end a crawl: a watcher. Uses the :class:`Signals` around the program, or its own until the end."""
+    """End a crawl on signals. A watcher that uses the program's :class:`Signals`, or its own until the crawl ends."""
     around = getattr(signal.getsignal(signal.SIGINT), "__self__", None)
     if isinstance(around, Signals):
         around.attach(crawl)

@@ -1,6 +1,6 @@
 """The names of Scrapy's signals, for ``crawler.signals.connect``: ``signals.spider_opened``.
 
-Users import it, trawl does not.
+Only users import this module.
 """
 
 from __future__ import annotations

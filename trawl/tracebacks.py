@@ -1,7 +1,7 @@
-"""Errors in the user's code: its lines in a traceback, apart from those of trawl, of libraries and of Python.
+"""Errors in user code: finds its lines in a traceback, without the lines of trawl, of libraries and of Python.
 
-An error that a user's class or module raises while it is made becomes one sentence with the class, the innermost of the
-user's lines and the error; :func:`user_frames` returns the other lines.
+If user code fails while a class or module is loaded, the error becomes one sentence with the class, the innermost line
+of user code and the error. :func:`user_frames` returns the other lines.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ _OURS = Path(__file__).parent
 
 
 class UserExit(Exception):
-    """User code raised an error that is not an ``Exception``: ``SystemExit`` by ``exit()``, or a panic in Rust.
+    """User code raised an error that is not an ``Exception``, such as ``SystemExit`` by ``exit()``, or a Rust panic.
 
-    The call failed and the crawl continues, as after any other exception of user code.
+    The call failed and the crawl continues, as after any other exception in user code.
 
     Attributes:
-        raised: The original.
+        raised: The original error.
     """
 
     def __init__(self, raised: BaseException) -> None:
@@ -55,13 +55,13 @@ class UserExit(Exception):
 def contained_error(error: BaseException) -> Exception | None:
     """Return an error of user code as an ``Exception``, with its traceback.
 
-    ``Cancelled``, ``KeyboardInterrupt``, groups that contain one of them, and the ``GeneratorExit`` of a generator that
-    is being closed give None: they must reach their owner.
+    Returns None for ``Cancelled``, ``KeyboardInterrupt``, groups that contain one of them, and the ``GeneratorExit`` of
+    a generator that is being closed. These must propagate.
     """
     if isinstance(error, Exception):
         return error.with_traceback(without_own_frames(error))
     if not isinstance(error, BaseExceptionGroup):
-        # Trio's Cancelled by its module: floors that decide call this and import no Trio.
+        # Recognize Trio's Cancelled by its module, because pure floors call this and do not import Trio.
         is_trios = type(error).__module__.partition(".")[0] == "trio"
         if isinstance(error, KeyboardInterrupt) or is_trios or closes_generator(error):
             return None
@@ -70,7 +70,7 @@ def contained_error(error: BaseException) -> Exception | None:
     kept = [each for each in found if each is not None]
     if len(kept) < len(found):
         return None
-    # Without an error it is a nursery that was open across the yield of a generator when that was closed.
+    # If no error remains, the group came from a nursery open across the yield of a generator that was closed.
     return (ExceptionGroup(error.message, kept) if kept else UserExit(error)).with_traceback(error.__traceback__)
 
 
@@ -81,16 +81,16 @@ def closes_generator(error: BaseException) -> bool:
     step = error.__traceback__
     while step is not None and step.tb_next is not None:
         step = step.tb_next
-    # In a compiled module of ours, there is no bytecode to look at.
+    # Compiled modules of trawl have no bytecode to check.
     if step is None or step.tb_frame.f_globals.get("__name__", "").partition(".")[0] == "trawl":
         return True
     return dis.opname[step.tb_frame.f_code.co_code[step.tb_lasti]] in ("YIELD_VALUE", "RESUME", "SEND")
 
 
 class _Contained:
-    """Raise :func:`contained_error` of whatever leaves the block. A class, because a generator's costs more.
+    """Raise :func:`contained_error` for errors in the block. A class, because a generator context manager costs more.
 
-    The traceback of an ``Exception`` starts at the user's first line from then on.
+    The traceback of an ``Exception`` then starts at the first line of user code.
     """
 
     __slots__ = ()
@@ -108,18 +108,18 @@ class _Contained:
 contained: _Contained = _Contained()
 """Context manager around a call of user code, inside the ``try`` that handles its exceptions.
 
-``SystemExit`` and other errors that are not an ``Exception`` leave it as a :class:`UserExit`, so that ``exit()`` in
-user code fails alone, like any other exception. Cancelled and KeyboardInterrupt pass.
+``SystemExit`` and other errors that are not an ``Exception`` are raised as a :class:`UserExit`, so that ``exit()`` in
+user code only fails that call, like any other exception. Cancelled and KeyboardInterrupt propagate.
 """
 
 
 def user_frames(error: BaseException) -> list[traceback.FrameSummary]:
-    """Return the user's lines in the traceback of ``error``, the innermost last."""
+    """Return the lines of user code in the traceback of ``error``, innermost last."""
     return [frame for frame in traceback.extract_tb(error.__traceback__) if is_user_file(frame.filename)]
 
 
 def without_own_frames(error: BaseException) -> TracebackType | None:
-    """Return the traceback of ``error`` from the user's first line on, or all of it if it has none."""
+    """Return the traceback of ``error`` from the first line of user code on, or all of it if there is none."""
     step = error.__traceback__
     while step is not None and not is_user_file(step.tb_frame.f_code.co_filename):
         step = step.tb_next
@@ -127,7 +127,7 @@ def without_own_frames(error: BaseException) -> TracebackType | None:
 
 
 def user_traceback(error: BaseException) -> TracebackType | None:
-    """Return the traceback of ``error`` reduced to the user's lines, or all of it if it has none."""
+    """Return the traceback of ``error`` reduced to user code, or all of it if there is none."""
     kept: TracebackType | None = None
     steps: list[TracebackType] = []
     step = error.__traceback__
@@ -141,7 +141,7 @@ def user_traceback(error: BaseException) -> TracebackType | None:
 
 
 def user_place(error: BaseException) -> str:
-    """Return ``FILE, line N`` of the innermost of the user's lines; "" if there is none."""
+    """Return ``FILE, line N`` of the innermost line of user code; "" if there is none."""
     frames = user_frames(error)
     return f"{Path(frames[-1].filename).name}, line {frames[-1].lineno}" if frames else ""
 
@@ -154,14 +154,14 @@ def describe_error(error: BaseException) -> str:
 
 @contextmanager
 def user_code(what: str) -> Iterator[None]:
-    """Turn errors of the user's code inside the block into one sentence; others pass unchanged.
+    """Turn errors of user code inside the block into one sentence. Errors of trawl propagate unchanged.
 
     Args:
         what: The start of the sentence, "ITEM_PIPELINES: shop.Price can't be made".
 
     Raises:
-        PartLoadError: The user's code raised; the error is the cause.
-        WrittenForScrapy: It imports Scrapy, which is not installed.
+        PartLoadError: If user code raised an error. The error is the cause.
+        WrittenForScrapy: If user code imports Scrapy, and Scrapy is not installed.
     """
     try:
         with contained:
@@ -177,17 +177,17 @@ def user_code(what: str) -> Iterator[None]:
 
 
 def check_part_imports(found: object, what: str) -> None:
-    """Refuse a user's part that imports Twisted; log what to change in one that imports Scrapy.
+    """Refuse a user component that imports Twisted. Log the necessary changes for a component that imports Scrapy.
 
-    With both installed beside trawl the part can be made. But Twisted's reactor does not run, so that a Deferred never
-    fires, and Scrapy's own classes (``DropItem``, requests) mean nothing to trawl.
+    If both are installed, the component can be created. But Twisted's reactor does not run, so a Deferred never fires,
+    and trawl does not know Scrapy's classes (``DropItem``, requests).
 
     Args:
-        found: The part's class or function.
-        what: The setting and the part, "ITEM_PIPELINES: shop.Price".
+        found: The component's class or function.
+        what: The setting and the component, "ITEM_PIPELINES: shop.Price".
 
     Raises:
-        WrittenForScrapy: It imports Twisted; the message says what to write instead.
+        WrittenForScrapy: If it imports Twisted. The message says what to write instead.
     """
     file = getattr(sys.modules.get(getattr(found, "__module__", "")), "__file__", None) or ""
     if not file or _OURS in Path(file).parents:

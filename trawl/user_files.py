@@ -1,4 +1,4 @@
-"""The user's own files, apart from those of trawl, of Python and of installed packages."""
+"""Recognition of user files, which are not part of trawl, Python or an installed package."""
 
 from __future__ import annotations
 
@@ -12,6 +12,6 @@ _FOREIGN = (*{sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "pur
 
 
 def is_user_file(filename: str) -> bool:
-    """Return True for a Python file of the user's: not trawl's, not Python's, not installed."""
-    path = _OURS.parent / filename  # a compiled module's file is given from there: trawl/engine/worker.py
+    """Return True for a Python file that is not part of trawl, Python or an installed package."""
+    path = _OURS.parent / filename  # the file of a compiled module is relative: trawl/engine/worker.py
     return path.suffix == ".py" and _OURS not in path.parents and not any(filename.startswith(f) for f in _FOREIGN)

@@ -1,8 +1,8 @@
-"""Helper functions where Scrapy's users look for them: ``from trawl.utils.project import get_project_settings``.
+"""Helper functions at Scrapy's import paths: ``from trawl.utils.project import get_project_settings``.
 
-Those of Scrapy's many modules are in this file, which makes modules of the same names (:data:`_MODULES`). Helpers that
-are not here are in :data:`trawl.scrapy_names.REPLACEMENTS` with what to write. Only users and :mod:`trawl.crawler`
-import it.
+This file contains the helpers of many Scrapy modules and creates modules with the same names (:data:`_MODULES`).
+:data:`trawl.scrapy_names.REPLACEMENTS` says what to write instead of the missing helpers. Only users and
+:mod:`trawl.crawler` import this module.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ __all__ = [
 
 
 class ProjectSettings(CustomSettings):
-    """The settings that a project sets, to be changed and given to ``CrawlerProcess``; others answer their default.
+    """The settings that a project sets. Change them and pass them to ``CrawlerProcess``. Others have their defaults.
 
-    As in Scrapy, a name that is nowhere is None, and a spider's ``custom_settings`` are stronger.
+    As in Scrapy, an unknown name gives None, and a spider's ``custom_settings`` take precedence.
     """
 
     def __init__(self, loaded: Settings) -> None:
@@ -60,18 +60,18 @@ class ProjectSettings(CustomSettings):
         return self._loaded.get(name)
 
     def copy(self) -> ProjectSettings:
-        """Return settings of their own that answer as these do."""
+        """Return an independent copy."""
         made = ProjectSettings(self._loaded)
         made.clear()
         made.update(self)
         return made
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Return the value, or its default; ``default`` for a name that is nowhere."""
+        """Return the value or the setting's default; ``default`` for an unknown name."""
         return self[name] if name in self else self._loaded.get(name, default)
 
     def getbool(self, name: str, default: Any = False) -> bool:
-        """Return the value as a bool, as :meth:`trawl.settings.Settings.getbool` reads it."""
+        """Return the value as a bool, like :meth:`trawl.settings.Settings.getbool`."""
         return Settings({}, {}, {name: self.get(name, default)}).getbool(name)
 
     def getint(self, name: str, default: Any = 0) -> int:
@@ -84,24 +84,24 @@ class ProjectSettings(CustomSettings):
 
 
 def get_project_settings() -> ProjectSettings:
-    """Return what ``[tool.trawl]`` of the nearest pyproject.toml and the environment set.
+    """Return the settings in ``[tool.trawl]`` of the nearest pyproject.toml and in the environment.
 
     Raises:
-        SettingsError: A name is unknown or a value does not fit.
+        SettingsError: If a name is unknown or a value does not fit.
     """
     return ProjectSettings(load(*ambient()))
 
 
 def configure_logging(settings: Mapping[str, Any] | None = None, install_root_handler: bool | None = None) -> None:
-    """Log to standard error as the project's settings say, unless the program logs already.
+    """Log to standard error with the project's settings, unless the program has configured logging.
 
     Args:
         settings: Settings that override the project's: ``LOG_LEVEL``, ``LOG_FORMAT``, ``LOG_DATEFORMAT``,
             ``LOG_ENABLED``.
-        install_root_handler: False: do nothing.
+        install_root_handler: False to do nothing.
 
     Raises:
-        SettingsError: A setting is unknown, or its value does not fit.
+        SettingsError: If a setting is unknown, or its value does not fit.
     """
     # The crawls load the settings again and log the warnings.
     values = load(*ambient(), Layer("settings", settings or {}), tell=lambda warning: None).of(ObserveSettings)
@@ -114,34 +114,34 @@ def get_crawler(
     settings_dict: Mapping[str, Any] | None = None,
     prevent_warnings: bool = True,
 ) -> Crawler:
-    """Return the crawl that a part is made for in a test: ``Part.from_crawler(get_crawler(MySpider, {"X": 1}))``.
+    """Return a crawl for creating a component in a test: ``Part.from_crawler(get_crawler(MySpider, {"X": 1}))``.
 
     Args:
         spidercls: The spider's class; by default :class:`trawl.Spider`.
-        settings_dict: Settings; ``custom_settings`` of the spider are stronger.
+        settings_dict: Settings. The spider's ``custom_settings`` take precedence.
         prevent_warnings: Ignored.
 
     Raises:
-        SettingsError: A setting is unknown, or its value does not fit.
+        SettingsError: If a setting is unknown, or its value does not fit.
     """
     spider = spidercls or Spider
     return Crawler(load(Layer("settings", settings_dict or {}), of_spider(spider)), Stats(), spider)
 
 
 def arg_to_iter(arg: Any) -> Iterable[Any]:
-    """Return an iterable: of nothing for None, of ``arg`` alone for a text, bytes, a mapping or a single value."""
+    """Return ``arg`` as an iterable: empty for None, and only ``arg`` for a string, bytes, a mapping or one value."""
     if arg is None:
         return ()
     return arg if hasattr(arg, "__iter__") and not isinstance(arg, str | bytes | Mapping) else [arg]
 
 
 def load_object(path: Any) -> Any:
-    """Return the object with this import path, ``"shop.pipelines.Price"``; a class or function itself.
+    """Return the object at an import path such as ``"shop.pipelines.Price"``. Classes and functions are returned as is.
 
     Raises:
-        TypeError: It is neither a text nor callable.
-        ValueError: The path has no dot.
-        NameError: The module has no such name.
+        TypeError: If ``path`` is neither a string nor callable.
+        ValueError: If the path has no dot.
+        NameError: If the module has no such name.
     """
     if not isinstance(path, str):
         if callable(path):
@@ -157,12 +157,12 @@ def load_object(path: Any) -> Any:
 
 
 def build_from_crawler(objcls: type[Any], crawler: Crawler, /, *args: Any, **kwargs: Any) -> Any:
-    """Make a part: by its ``from_crawler`` if it has one, else by its constructor."""
+    """Return an instance, created with ``from_crawler`` if the class has it, or else with the constructor."""
     return objcls.from_crawler(crawler, *args, **kwargs) if hasattr(objcls, "from_crawler") else objcls(*args, **kwargs)
 
 
 def create_instance(objcls: type[Any], settings: Any, crawler: Crawler | None, *args: Any, **kwargs: Any) -> Any:
-    """Make a part: by ``from_crawler``, ``from_settings`` or its constructor, the first that there is."""
+    """Return an instance, created with ``from_crawler`` or else ``from_settings`` if it exists, or the constructor."""
     if crawler is not None and hasattr(objcls, "from_crawler"):
         return objcls.from_crawler(crawler, *args, **kwargs)
     if hasattr(objcls, "from_settings"):
@@ -181,18 +181,18 @@ def to_unicode(text: str | bytes, encoding: str | None = None, errors: str = "st
 
 
 def request_fingerprint(request: Request) -> str:
-    """Return the fingerprint that Scrapy had before :func:`fingerprint`, as hexadecimal text."""
+    """Return the fingerprint of older versions of Scrapy, before :func:`fingerprint`, as a hexadecimal string."""
     text = f"{request.method}{canonicalize_url(request.url)}".encode()
     return hashlib.sha1(text + request.body, usedforsecurity=False).hexdigest()
 
 
 def get_base_url(response: Response) -> str:
-    """Return the URL that a page's links are joined to: that of its ``<base>``, or the page's own."""
+    """Return the base URL of a page's links: the URL of its ``<base>``, or the page's own URL."""
     return response.base_url
 
 
 def response_status_message(status: str | bytes | int) -> str:
-    """Return a status with its words: ``404 Not Found``."""
+    """Return a status code with its reason phrase: ``404 Not Found``."""
     return status_words(int(status))
 
 
@@ -217,9 +217,9 @@ _MODULES: Mapping[str, tuple[str, ...]] = {
     "test": ("get_crawler",),
     "url": ("canonicalize_url",),
 }
-"""Module of ``scrapy.utils`` to the names that it has here."""
+"""Names that each module of ``scrapy.utils`` has in trawl."""
 
-__path__: list[str] = []  # a package to Python's import, which finds the modules below
+__path__: list[str] = []  # makes this a package, so that Python's import finds the modules below
 
 for _name, _names in _MODULES.items():
     _module = ModuleType(f"{__name__}.{_name}", f"``scrapy.utils.{_name}`` as far as trawl has it.")
