@@ -68,14 +68,14 @@ def test_an_export_in_whose_place_others_went_on_joins_them_again(
         if not ended:
             async with trio.open_nursery():
                 ended.append(job)
-                raise SessionEnded("job history: others go on in its place", "history")
+                raise SessionEnded("job history: others have taken over", "history")
         await copy_items(job, settings, follows=follows)
 
     monkeypatch.setattr("trawl.cli.export.copy_items", taken_for_dead_once)
     monkeypatch.setattr("trawl.cli.worker.REJOIN_AFTER", 0.0)
     assert main(["export", URL, "-o", "items.jsonl", "-f"]) == 0
     assert fleet.items == EVERYTHING
-    assert "others go on in its place (this is done now)" in capsys.readouterr().err
+    assert "others have taken over (this is done now)" in capsys.readouterr().err
 
 
 def test_ctrl_c_ends_a_wait_for_a_job(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:

@@ -206,7 +206,10 @@ def test_other_settings_or_code_are_refused_while_others_work(
     while not pids(tmp_path):
         assert time.monotonic() < deadline
     told = said(worker(tmp_path, url, site, "-s", "DOWNLOAD_DELAY=0.1", "-s", "JOB_LEASE=1.5"), 2)
-    assert "differs in DOWNLOAD_DELAY: start this one with the same, or end that one; if that was killed, wait" in told
+    assert (
+        "differs in DOWNLOAD_DELAY: start this one with equal values, or end that one; if that one was killed, wait"
+        in told
+    )
     with open(tmp_path / "tree.py", "a", encoding="utf-8") as file:
         file.write("\n# another version\n")
     slow = ("-s", "DOWNLOAD_DELAY=2", "-s", "JOB_LEASE=1.5")

@@ -114,5 +114,5 @@ def test_what_is_no_frontier_is_refused(frontier: object, said: str) -> None:
 
 
 def test_a_job_has_a_frontier_of_its_own(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="exclude each other"):
+    with pytest.raises(SettingsError, match="can't be used with JOB_DIR"):
         simulate(Pages, a_web(), {"FRONTIER": "counting", "JOB_DIR": str(tmp_path / "job")})

@@ -261,7 +261,7 @@ async def test_a_process_whose_job_was_taken_writes_nothing_more(
         autojump_clock.jump(LEASE + 1.0)  # frozen
         other = store.run("join", Keys("job").of_join, ["other", 10**9, 1])[0]
         store.run("share", Keys("job").of_share, [other, 0, 10**9, 1, 1, 0, 0, "", "", 0, 0, "", 0])
-        with pytest.raises(JobError, match=r"this process was away for too long, and others go on in its place"):
+        with pytest.raises(JobError, match=r"this process was away for too long, and others have taken over"):
             await later.commit()
         assert store.content != taken
         assert b"mine" not in store.content.get(Keys("job").kept.encode(), {})
@@ -272,7 +272,7 @@ async def test_c7_a_process_that_was_frozen_while_another_took_its_job_leaves_th
 ) -> None:
     feed = tmp_path / "items.jsonl"
     settings = FeedsSettings(feeds={str(feed): {"format": "jsonl"}})
-    with pytest.RaisesGroup(pytest.RaisesExc(JobError, match="others go on in its place"), flatten_subgroups=True):
+    with pytest.RaisesGroup(pytest.RaisesExc(JobError, match="others have taken over"), flatten_subgroups=True):
         async with open_job(HERE) as job, trio.open_nursery() as nursery:
             _, outbox = await open_outbox(
                 settings, InlineBlocking(), job, spider_name="x", started_utc=datetime(2026, 1, 1, tzinfo=UTC)
@@ -349,7 +349,7 @@ async def test_a_server_that_does_not_tell_its_configuration_is_warned_of(
     store.facts = {"redis_version": "7.2.4", "role": "master"}
     async with open_job(HERE):
         pass
-    assert "the server does not tell its configuration: it must have `maxmemory-policy noeviction`" in caplog.text
+    assert "the server does not show its configuration: it must have `maxmemory-policy noeviction`" in caplog.text
 
 
 async def test_a_job_of_another_form_is_refused(autojump_clock: MockClock, store: SimulatedStore) -> None:
@@ -375,7 +375,7 @@ async def test_what_something_else_wrote_into_the_store_ends_the_run(
     store.content[getattr(keys, part).encode()] = wrong[part]
     if part == "items":
         store.content[keys.head.encode()][b"end"] = b"900"
-    with pytest.raises(JobError, match=r"^job redis://store:6379/job: .*(it is damaged|can't be read|is not there)"):
+    with pytest.raises(JobError, match=r"^job redis://store:6379/job: .*(it is damaged|can't be read|is missing)"):
         await runs.run()
 
 
@@ -471,7 +471,7 @@ async def test_the_client_does_not_say_in_the_log_what_is_said_here(monkeypatch:
 @pytest.mark.parametrize("scheme", ["http", "REDIS", "postgresql"])
 def test_an_address_of_another_scheme_is_not_taken_for_a_directory(scheme: str) -> None:
     with pytest.raises(
-        SettingsError, match=f"JOB_DIR is a directory, or begins with redis://.*not {scheme}://$"
+        SettingsError, match=f"JOB_DIR must be a directory, or start with redis://.*not {scheme}://$"
     ) as caught:
         JobSettings(job_dir=f"{scheme}://me:secret@store/job")
     assert "secret" not in str(caught.value)

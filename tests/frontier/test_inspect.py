@@ -163,7 +163,7 @@ async def test_a_record_that_is_none_is_an_error_to_who_looks(tmp_path: Path) ->
         lambda connection: connection.execute("UPDATE request SET record = x'c1'"), lambda _: None
     )
     await job.aclose()
-    with pytest.raises(JobError, match=f"^job {tmp_path}: it is damaged \\(what is stored in it can't be read"):
+    with pytest.raises(JobError, match=f"^job {tmp_path}: it is damaged \\(its content can't be read"):
         list(export_pending(tmp_path))
     with pytest.raises(JobError, match=f"^job {tmp_path}: its request 1 can't be used"):
         await opened(tmp_path)

@@ -227,9 +227,9 @@ async def test_a_full_disk_ends_the_writing_and_loses_nothing_that_was_acknowled
     await frontier.release([second])  # an ending crawl gives back what it has, and closes
     await frontier.aclose()
     await job.aclose()
-    assert inspect_job(tmp_path).last_error == "the disk is full. Nothing is lost: make room and start it again"
+    assert inspect_job(tmp_path).last_error == "the disk is full. Nothing is lost: free some space and start it again"
     async with opened(tmp_path) as again:
-        assert again.last_error == "the disk is full. Nothing is lost: make room and start it again"
+        assert again.last_error == "the disk is full. Nothing is lost: free some space and start it again"
         assert inspect_job(tmp_path).last_error == ""  # it can be written again
         frontier = await frontier_of(again)
         (lease,) = await frontier.lease_many(LANE, 9)
@@ -266,13 +266,13 @@ async def test_a_database_that_another_program_holds_is_an_error_and_not_a_wait(
         pass
     with closing(sqlite3.connect(tmp_path / "job.db", isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(JobError, match=f"^job {tmp_path}: another program holds its database locked"):
+        with pytest.raises(JobError, match=f"^job {tmp_path}: another program locks its database"):
             await open_job(tmp_path, InlineBlocking())
         other.execute("ROLLBACK")
     async with opened(tmp_path) as job:
         with closing(sqlite3.connect(tmp_path / "job.db", isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
-            with pytest.raises(JobError, match="another program holds its database locked"):
+            with pytest.raises(JobError, match="another program locks its database"):
                 await job.commit()
 
 
@@ -386,7 +386,7 @@ async def test_a_job_of_a_newer_version_is_refused_with_both_versions(tmp_path: 
     changed(tmp_path, f"PRAGMA user_version = {SCHEMA_VERSION + 1}", "CREATE TABLE more (x)")
     before = everything_in(tmp_path)
     message = (
-        rf"^job {tmp_path}: a newer trawl wrote it \(version {SCHEMA_VERSION + 1}; this one knows {SCHEMA_VERSION}\)"
+        rf"^job {tmp_path}: a newer trawl wrote it \(version {SCHEMA_VERSION + 1}; this one reads {SCHEMA_VERSION}\)"
     )
     with pytest.raises(JobError, match=message):
         await open_job(tmp_path, InlineBlocking())
@@ -424,13 +424,13 @@ def version_of(directory: Path) -> int:
 async def test_tables_that_are_not_ours_to_the_letter_are_refused(tmp_path: Path, statement: str) -> None:
     await full_job(tmp_path)
     changed(tmp_path, statement)
-    with pytest.raises(JobError, match="its tables are not those that trawl makes"):
+    with pytest.raises(JobError, match="its tables differ from trawl's"):
         await open_job(tmp_path, InlineBlocking())
 
 
 async def test_a_directory_of_something_else_is_a_wrong_use_and_stays_as_it_is(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
-    with pytest.raises(UsageError, match=rf"^job {tmp_path}: it holds other files \(notes\.txt\)"):
+    with pytest.raises(UsageError, match=rf"^job {tmp_path}: it contains other files \(notes\.txt\)"):
         await open_job(tmp_path, InlineBlocking())
     assert os.listdir(tmp_path) == ["notes.txt"]
     with pytest.raises(UsageError, match="it is not a directory"):
@@ -454,7 +454,7 @@ async def test_a_job_whose_maker_was_killed_before_its_first_transaction_is_new_
     (tmp_path / "job.db").touch()
     async with opened(tmp_path) as job:
         assert job.is_new
-    said = f"job {tmp_path}: its job.db is empty, as a kill leaves it before anything was stored: the job begins anew"
+    said = f"job {tmp_path}: its job.db is empty, as after a kill before the first write: the job starts again"
     assert caplog.messages == [said]
     async with opened(tmp_path) as job:
         assert not job.is_new
@@ -499,7 +499,7 @@ async def test_a_job_that_others_may_read_is_warned_of_and_left_as_it_is(
     (tmp_path / "job").chmod(0o755)
     async with opened(tmp_path / "job"):
         assert (tmp_path / "job").stat().st_mode & 0o777 == 0o755
-    assert f"`chmod 700 {tmp_path / 'job'}` keeps them out" in caplog.text
+    assert f"`chmod 700 {tmp_path / 'job'}` prevents that" in caplog.text
 
 
 async def test_who_looks_at_a_job_at_rest_leaves_no_file_behind(tmp_path: Path) -> None:

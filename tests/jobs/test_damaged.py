@@ -102,24 +102,24 @@ BEFORE_IT_BEGINS = [
     ("had [0-9]+", said("DELETE FROM request")),
     ("had [0-9]+", said(f"DELETE FROM request {LAST}")),
     ("had x", said("UPDATE state SET value = 'x' WHERE name = 'requests'")),
-    ("to wait for the feeds", said("DELETE FROM outbox")),
-    ("to wait for the feeds", said("DELETE FROM state")),
-    ("to wait for the feeds", said("INSERT INTO outbox VALUES (999, x'7b7d')")),
-    ("to wait for the feeds", said("DELETE FROM state WHERE name = 'outbox_start'")),
+    ("should wait for the feeds", said("DELETE FROM outbox")),
+    ("should wait for the feeds", said("DELETE FROM state")),
+    ("should wait for the feeds", said("INSERT INTO outbox VALUES (999, x'7b7d')")),
+    ("should wait for the feeds", said("DELETE FROM state WHERE name = 'outbox_start'")),
     ("can't be numbered", said("DELETE FROM state WHERE name = 'outbox_end'")),
     ("can't be numbered", said("UPDATE state SET value = ? WHERE name = 'outbox_end'", LARGE)),
     ("can't be numbered", said("UPDATE state SET value = ? WHERE name = 'outbox_start'", LARGE)),
     ("can't be numbered", said("UPDATE state SET value = 'x' WHERE name = 'outbox_start'")),
     ("can't be numbered", said("UPDATE state SET value = -1 WHERE name = 'outbox_end'")),
-    ("the order", said(f"UPDATE request SET ord = {2**63 - 1} {LAST}")),
-    ("the order", said(f"UPDATE request SET ord = {-(2**63)} {LAST}")),
+    ("the invalid order", said(f"UPDATE request SET ord = {2**63 - 1} {LAST}")),
+    ("the invalid order", said(f"UPDATE request SET ord = {-(2**63)} {LAST}")),
     ("fingerprints are not bytes", said("UPDATE seen SET fingerprint = hex(fingerprint)")),
     ("'throttle' is not bytes", said(KEPT, "text", "throttle")),
     ("'job' is not bytes", said(KEPT, 7, "job")),
     ("says of itself can't be read", said(KEPT, msgspec.msgpack.encode((1, JOB_INFO)), "job")),
     ("its feeds can't be read", said(KEPT, b"", "feeds")),
     ("its feeds can't be read", said(KEPT, msgspec.msgpack.encode((1, {"a": {"position": -1}})), "feeds")),
-    ("it has no version", said("PRAGMA user_version = 0")),
+    ("its version is 0", said("PRAGMA user_version = 0")),
     ("1 bytes", cut(1)),
     ("malformed", cut(8192)),
     ("text that is not UTF-8", flipped(b"uestrequest")),
@@ -129,7 +129,7 @@ BEFORE_IT_BEGINS = [
 ONCE_IT_IS_READ = [
     ("its item 4 can't be read", said("UPDATE outbox SET item = x'ff'")),
     ("its item 4 can't be read", said("UPDATE outbox SET item = CAST('[1]' AS BLOB)")),
-    ("item 4, which waits for the feeds, is not there", said("UPDATE outbox SET item = 17")),
+    ("item 4, which waits for the feeds, is missing", said("UPDATE outbox SET item = 17")),
     ("has the priority 'x'", said(f"UPDATE request SET priority = 'x' {LAST}")),
     ("and the share x'7a'|and the share b'z'", said(f"UPDATE request SET share = x'7a' {LAST}")),
     ("is not bytes", said(f"UPDATE request SET record = 'text' {LAST}")),
@@ -147,7 +147,9 @@ async def test_a_damaged_job_is_an_error_that_says_what_and_leaves_all_as_it_is(
     damage(folder)
     runs = runs_in(folder)
     before = held_in(folder)
-    with pytest.raises(JobError, match=f"^job {runs.directory}: it is damaged \\(.*{what}.*go on with a copy"):
+    with pytest.raises(
+        JobError, match=f"^job {runs.directory}: it is damaged \\(.*{what}.*continue with an earlier copy"
+    ):
         await runs.run()
     assert held_in(folder) == before
 
@@ -160,7 +162,7 @@ async def test_what_is_found_to_be_damaged_while_the_crawl_runs_ends_it_with_an_
     put_back(picture, folder)
     damage(folder)
     runs = runs_in(folder)
-    with trio.fail_after(1000), pytest.raises(JobError, match=f"^job {runs.directory}: .*({what}).*a copy"):
+    with trio.fail_after(1000), pytest.raises(JobError, match=f"^job {runs.directory}: .*({what}).*earlier copy"):
         await runs.run()
 
 

@@ -111,7 +111,7 @@ async def test_a_server_that_can_not_write_is_away_until_it_can(
                 nursery.start_soon(job.give, [b"meanwhile"])
                 await until(lambda: job.lease.away_since is not None)
                 assert word in job.lease.away_reason
-                with pytest.raises(TrawlError, match=f"{word}|give its primary"):
+                with pytest.raises(TrawlError, match=f"{word}|use its primary"):
                     await join(address)
                 end(store, tmp_path)
             assert job.lease.away_since is None
@@ -122,7 +122,7 @@ async def test_a_server_that_can_not_write_is_away_until_it_can(
 async def test_a_key_of_another_type_is_told_in_a_line(store: StoreProcess, key: str) -> None:
     store.ask("FLUSHALL")
     store.ask("SET", f"{{odd}}:{key}", "mine")
-    with pytest.raises(JobError, match="something else has written one of the job's keys: delete that") as caught:
+    with pytest.raises(JobError, match="another program has written one of the job's keys: delete that") as caught:
         await join(Address.parse(store.url("odd")))
     assert "\n" not in str(caught.value)
     assert store.ask("GET", f"{{odd}}:{key}").endswith(b"mine\r\n")
@@ -140,7 +140,7 @@ def test_a_job_that_was_flushed_ends_its_processes_and_is_not_begun_anew(
         store.ask("FLUSHALL")
         _, said = crawl.communicate(timeout=WITHIN)
     assert crawl.returncode == 1, said
-    assert "it is gone: its server has nothing of it: restore the server's file, or start again" in said
+    assert "it is gone: its server does not have it: restore the server's file, or start again" in said
     assert store.ask("DBSIZE") == b":0\r\n"
 
 

@@ -114,7 +114,7 @@ def test_what_a_user_lacks_is_told_when_a_process_starts(store: StoreProcess) ->
             words = str(caught.value)
             assert "\n" not in words
             assert command[1:].partition("|")[0] in words.lower(), words
-            assert words.endswith("give its user what the docs list in `Many machines`"), words
+            assert words.endswith("grant its user the rights in the docs' `Many machines`"), words
         store.ask("ACL", "SETUSER", "trawl", command)
     after = inspect_job(store.url("quotes"))
     assert (after.pending, after.kept) == (before.pending, before.kept)

@@ -17,12 +17,12 @@ DATABASE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
 """Errors of reading a database. The second is raised for text that is not UTF-8, even inside SQLite's own errors."""
 
 _CAUSES = {
-    sqlite3.SQLITE_FULL: "the disk is full. Nothing is lost: make room and start it again",
-    sqlite3.SQLITE_READONLY: "it can't be written ({detail}): see to its permissions, or to the disk it is on",
-    sqlite3.SQLITE_CANTOPEN: "it can't be opened ({detail}): see to its permissions",
-    sqlite3.SQLITE_PERM: "it can't be opened ({detail}): see to its permissions",
-    sqlite3.SQLITE_BUSY: "another program holds its database locked: close it and start again",
-    sqlite3.SQLITE_LOCKED: "another program holds its database locked: close it and start again",
+    sqlite3.SQLITE_FULL: "the disk is full. Nothing is lost: free some space and start it again",
+    sqlite3.SQLITE_READONLY: "it can't be written ({detail}): check its permissions and the disk",
+    sqlite3.SQLITE_CANTOPEN: "it can't be opened ({detail}): check its permissions",
+    sqlite3.SQLITE_PERM: "it can't be opened ({detail}): check its permissions",
+    sqlite3.SQLITE_BUSY: "another program locks its database: close it and start again",
+    sqlite3.SQLITE_LOCKED: "another program locks its database: close it and start again",
 }
 _SAID_OF_DAMAGE = ("malformed", "not a database", "Could not decode")
 _DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
@@ -33,7 +33,7 @@ _DENIED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 def damage_error(directory: object, detail: str) -> JobError:
     """Return the error for a damaged job in ``directory``, with the location of the damage and the fix."""
     return JobError(
-        f"job {directory}: it is damaged ({detail}). Nothing was overwritten: go on with a copy made before, or keep"
+        f"job {directory}: it is damaged ({detail}). Nothing was overwritten: continue with an earlier copy, or recover"
         f" what can be read with `sqlite3 {directory}/job.db .recover`",
         str(directory),
     )

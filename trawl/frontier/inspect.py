@@ -234,7 +234,7 @@ def _mapped(path: Path) -> Iterator[None]:
     except DATABASE_ERRORS as error:
         raise job_error(path, error) from error
     except (ValueError, TypeError, OverflowError) as error:
-        raise damage_error(path, f"what is stored in it can't be read: {error}") from error
+        raise damage_error(path, f"its content can't be read: {error}") from error
 
 
 def _count(connection: sqlite3.Connection, table: str) -> int:

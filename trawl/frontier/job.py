@@ -271,7 +271,7 @@ class SessionLease:
         """Return why nothing is stored or sent now; "" if nothing is wrong."""
         if self.away_since is None:
             return "" if now < self.until else "nothing is sent: it does not answer for the shared scopes"
-        sends = "nothing is sent" if now >= self.until else f"nothing is sent from {self.until - now:.0f} s on"
+        sends = "nothing is sent" if now >= self.until else f"nothing is sent after {self.until - now:.0f} s"
         return f"away for {now - self.away_since:.0f} s, {sends}: {self.away_reason}"
 
     async def hold(self, call: Callable[[], Any]) -> Any:
@@ -552,7 +552,7 @@ class Job:
 
     def damaged(self, detail: str) -> JobError:
         """Return the error for a damaged job, with the location of the damage and the fix."""
-        words = f"job {self.name}: it is damaged ({detail}). Nothing was overwritten: go on with a copy made before"
+        words = f"job {self.name}: it is damaged ({detail}). Nothing was overwritten: continue with an earlier copy"
         return JobError(words, self.name)
 
     async def _read_outbox(self, position: int, limit: int) -> Sequence[OutboxItem]:

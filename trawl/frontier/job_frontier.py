@@ -302,7 +302,7 @@ class JobFrontier:
             record = self._decoded(order, blob, now)
             lane = record.lane
             if lane in self.caches.by_lane:
-                raise self._damaged(order, "its lane is not the one that it is stored in")
+                raise self._damaged(order, "it is stored in a wrong lane")
             cache = self.caches.by_lane[lane] = LaneCache(lane, number)
             self.caches.place(cache, (priority, share, order), record)
             cache.pending = pending
@@ -458,7 +458,7 @@ class JobFrontier:
 
     def _damaged(self, order: int, why: str) -> JobError:
         name = self._job.name
-        what_to_do = "give the spider what it lacks, or go on with a copy of the job made before"
+        what_to_do = "add what the spider lacks, or continue with an earlier copy of the job"
         return JobError(f"job {name}: its request {order} can't be used: {why}; {what_to_do}", name)
 
     async def _ask(

@@ -71,8 +71,8 @@ def close_to_others(directory: Path, *, is_empty: bool) -> None:
             directory.chmod(mode & ~_OTHERS)
         else:
             logger.warning(
-                "job %s: others on this machine may read it, with the cookies and passwords in it: "
-                "`chmod 700 %s` keeps them out",
+                "job %s: other users of this machine can read it, including its cookies and passwords: "
+                "`chmod 700 %s` prevents that",
                 directory,
                 directory,
             )
@@ -80,11 +80,11 @@ def close_to_others(directory: Path, *, is_empty: bool) -> None:
 
 def _shared(status: os.stat_result, kind: int) -> str:
     if stat.S_ISLNK(status.st_mode):
-        return "is a symbolic link: put what it leads to in its place, if that is yours"
+        return "is a symbolic link: replace it by its target if that is yours"
     if stat.S_IFMT(status.st_mode) != kind:
         return "is not what trawl makes there (a file, folder or socket of another kind): remove it"
     if stat.S_ISREG(kind) and status.st_nlink > 1:
-        return "has another name too (a hard link), so that another file would be written: put a copy in its place"
+        return "is a hard link, so that another file would be changed: replace it by a copy"
     return ""
 
 
@@ -92,5 +92,5 @@ def _open(status: os.stat_result, job: Path) -> str:
     if status.st_uid != os.geteuid():
         return f"belongs to another user (uid {status.st_uid}): run this as that user, or copy the job"
     if status.st_mode & _OTHERS_WRITE:
-        return f"can be written by other users: if you trust what is in it, run `chmod -R go-w {job}`"
+        return f"can be written by other users: if you trust its content, run `chmod -R go-w {job}`"
     return ""

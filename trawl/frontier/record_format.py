@@ -99,8 +99,8 @@ class CallbackNames:
                 return name
         shown = getattr(callback, "__qualname__", None) or repr(callback)
         raise ValueError(
-            f"{role} {shown} is not a method of the spider, and a job stores callbacks by their name: make it a method"
-            f" of {type(self._spider).__name__}, and give what it needs besides as cb_kwargs"
+            f"{role} {shown} is not a method of the spider, and a job stores callbacks by name: make it a method"
+            f" of {type(self._spider).__name__}, and pass its other arguments as cb_kwargs"
         )
 
     def _candidates(self, callback: Callable[..., Any]) -> Iterator[str]:
@@ -160,7 +160,7 @@ def portable(value: object, path: str, depth: int = 0) -> Any:
         name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
         raise ValueError(
             f"{path} is of type {name}, which a job can't store: put plain values there (text,"
-            f" numbers, bytes, dates, and lists, tuples, sets and dicts of them), or what finds it again"
+            f" numbers, bytes, dates, and lists, tuples, sets and dicts of them), or a key to find it again"
         )
     return pack(value, path, depth)
 
@@ -192,7 +192,7 @@ def _text(value: Any, path: str) -> object:
         try:
             value.encode()
         except UnicodeEncodeError:
-            raise ValueError(f"{path} holds half of a surrogate pair, which a job can't store: replace it") from None
+            raise ValueError(f"{path} contains an unpaired surrogate, which a job can't store: replace it") from None
     return value
 
 
@@ -470,9 +470,9 @@ class RecordFormat:
         # FormRequest and JsonRequest are stored as URL, headers and body. Another class may have attributes that would
         # be lost.
         if type(request) is not Request and not type(request).__module__.startswith("trawl.http."):
-            raise ValueError(f"a {type(request).__name__} can't be stored in a job: use a request class of trawl's own")
+            raise ValueError(f"a {type(request).__name__} can't be stored in a job: use one of trawl's request classes")
         if not _LEAST <= request.priority <= -_LEAST:
-            raise ValueError(f"priority {request.priority} can't be stored in a job: keep to what 64 bits hold")
+            raise ValueError(f"priority {request.priority} can't be stored in a job: use a number of at most 64 bits")
         headers, cookies, own_meta, cb_kwargs = request.extras()
         url, origin, scopes = request.written_url, record.origin, record.scopes
         meta = stored_meta(own_meta, notes_of(request))

@@ -83,7 +83,7 @@ class Section(Generic[T]):
             reason = f"it is of version {version}, and this release reads {self.version}"
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             reason = f"it can't be read: {error}"
-        logger.warning("job %s: what it kept as %r is left out: %s", where, self.name, reason)
+        logger.warning("job %s: its saved value %r is ignored: %s", where, self.name, reason)
         return None
 
 

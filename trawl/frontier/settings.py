@@ -45,7 +45,7 @@ async def named_frontier(value: object, settings: Mapping[str, Any]) -> Frontier
     if inspect.isawaitable(made):
         made = await made
     if not hasattr(made, "push_many") or not hasattr(made, "acknowledge"):
-        raise SettingsError(f"{SETTING}: {value!r} gave {made!r}, which is not a frontier", SETTING)
+        raise SettingsError(f"{SETTING}: {value!r} returned {made!r}, which is not a frontier", SETTING)
     return cast("Frontier", made)
 
 
@@ -56,52 +56,52 @@ class JobSettings(Struct, frozen=True, kw_only=True, rename="upper"):
         str,
         Meta(
             title="",
-            description="Directory, created if missing, that keeps everything a crawl needs to continue in a later "
-            "process: pending and seen requests, items on their way to the feeds, what was learned of hosts, "
-            "statistics. Or the address of a Redis or Valkey server and a name, `redis://host/NAME`, that keep it. "
-            "`--job` sets it. Empty: all of that is in memory and ends with the process.",
+            description="Directory for everything that a crawl needs to continue in a later process: pending and seen "
+            "requests, items that the feeds have not written yet, the learned state of hosts, statistics. It is "
+            "created if missing. Or the address of a Redis or Valkey server and a name, `redis://host/NAME`. `--job` "
+            "sets it. Empty: all of this is in memory and lost when the process ends.",
         ),
     ] = ""
     job_durability: Annotated[
         Literal["always", "replicated", "fast"],
         Meta(
-            description="What the server of a job must be configured for, which is checked at the start: `always`: "
-            "each step is on its disk before it counts (`appendfsync always`); `replicated`: each step is in a replica "
-            "before it counts; `fast`: neither, so a power cut of the server repeats its last steps, and items may "
-            "come twice. No effect on a job in a directory.",
+            description="Durability that the server of a job must be configured for. It is checked at the start. "
+            "`always`: each step is on its disk before it counts (`appendfsync always`); `replicated`: each step is in "
+            "a replica before it counts; `fast`: neither, so the last steps are repeated after a power cut of the "
+            "server, and items may be written twice. No effect on a job in a directory.",
         ),
     ] = "always"
     job_lease: Annotated[
         float,
         Meta(
             gt=1.0,
-            description="Seconds for which a job in a server stays with a process that the server does not hear from. "
-            "While the server is away the process sends nothing once they are over; after a kill the next process "
-            "waits for their end. No effect on a job in a directory.",
+            description="Lease of a process on a job in a server: the seconds that it may be out of contact with the "
+            "server before others may replace it. If the server is away for longer, the process stops sending. After a "
+            "kill, the next process waits until the lease ends. No effect on a job in a directory.",
         ),
     ] = 15.0
     job_keep_given_up: Annotated[
         bool,
         Meta(
-            description="Keep the pending requests of a host that is given up in the job: the next run sends them "
-            "again, also if their errbacks were called. `trawl job` lists them. False drops them: they end for good, "
-            "like any other failed request.",
+            description="Keep the pending requests of a host that is given up in the job. The next run sends them "
+            "again, even if their errbacks were called. `trawl job` lists them. False ends them permanently, like any "
+            "other failed request.",
         ),
     ] = True
     frontier: Annotated[
         object,
         Meta(
             description="Frontier to use instead of the one in memory: a function of the crawl's settings that returns "
-            "one (async or not), its import path, or the name of an installed plugin. Not with a job, which has its "
-            "own.",
+            "a frontier (async or not), its import path, or the name of an installed plugin. Can't be used with a job, "
+            "which has its own frontier.",
         ),
     ] = ""
 
     def __post_init__(self) -> None:
         if self.frontier and self.job_dir:
-            raise SettingsError("FRONTIER and JOB_DIR exclude each other: a job has its own frontier", "FRONTIER")
+            raise SettingsError("FRONTIER can't be used with JOB_DIR, because a job has its own frontier", "FRONTIER")
         scheme, is_url, _ = self.job_dir.partition("://")
         if is_url and not self.job_dir.startswith(SCHEMES):  # the rest may contain a password
             raise SettingsError(
-                f"JOB_DIR is a directory, or begins with {', '.join(SCHEMES)}; not {scheme}://", "JOB_DIR"
+                f"JOB_DIR must be a directory, or start with {', '.join(SCHEMES)}; not {scheme}://", "JOB_DIR"
             )

@@ -281,7 +281,7 @@ def _make(directory: Path) -> None:
         raise job_error(directory, error) from error
     strangers = [name for name in names if name != LOCK_NAME]
     if strangers and DATABASE_NAME not in strangers:
-        raise UsageError(f"job {directory}: it holds other files ({min(strangers)}): give a new or empty directory")
+        raise UsageError(f"job {directory}: it contains other files ({min(strangers)}): give a new or empty directory")
     _tell_of_empty(directory / DATABASE_NAME)
     close_to_others(directory, is_empty=not names)
 
@@ -290,7 +290,7 @@ def _tell_of_empty(database: Path) -> None:
     """Warn about an empty database. A kill during creation leaves one, but a user may have expected more in it."""
     with suppress(OSError):
         if not database.stat().st_size:
-            words = "job %s: its %s is empty, as a kill leaves it before anything was stored: the job begins anew"
+            words = "job %s: its %s is empty, as after a kill before the first write: the job starts again"
             logger.warning(words, database.parent, database.name)
 
 

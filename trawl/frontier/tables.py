@@ -177,7 +177,7 @@ def _look_at_file(directory: Path) -> None:
     except OSError as error:
         raise JobError(f"job {directory}: {error}", str(directory)) from error
     if database.is_file() and 0 < database.stat().st_size < _HEADER_BYTES:
-        raise malformed(f"it has {database.stat().st_size} bytes, less than the least database")
+        raise malformed(f"it has {database.stat().st_size} bytes, less than an empty database")
     try:
         is_lost = log.stat().st_size > 0 and (not database.exists() or not database.stat().st_size)
     except FileNotFoundError:
@@ -223,17 +223,17 @@ def _check(connection: sqlite3.Connection, directory: Path) -> None:
         raise UsageError(f"job {directory}: {path.name} is not a job of trawl: give a new or empty directory")
     version = _pragma(connection, "user_version")
     if version < 1:
-        raise malformed(f"it has no version, but {version}")
+        raise malformed(f"its version is {version}")
     if version > SCHEMA_VERSION:
         raise JobError(
-            f"job {directory}: a newer trawl wrote it (version {version}; this one knows {SCHEMA_VERSION}):"
-            " go on with that one, or in a new directory",
+            f"job {directory}: a newer trawl wrote it (version {version}; this one reads {SCHEMA_VERSION}):"
+            " continue with that release, or use a new directory",
             str(directory),
         )
     rows = connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL").fetchall()
     if {row[0] for row in rows} != set(_TABLES):
         raise JobError(
-            f"job {directory}: its tables are not those that trawl makes: something changed it", str(directory)
+            f"job {directory}: its tables differ from trawl's: another program has changed it", str(directory)
         )
 
 
@@ -293,7 +293,7 @@ def read_kept(connection: sqlite3.Connection) -> dict[str, bytes]:
     kept: dict[str, bytes] = dict(connection.execute("SELECT name, blob FROM kept"))
     for name, blob in kept.items():
         if type(name) is not str or type(blob) is not bytes:
-            raise malformed(f"what it kept as {name!r} is not bytes")
+            raise malformed(f"its saved value {name!r} is not bytes")
     return kept
 
 
@@ -310,7 +310,7 @@ def read_outbox_ends(connection: sqlite3.Connection) -> tuple[int, int]:
         raise malformed(f"its items can't be numbered from {start!r} to {end!r}")
     first, last = connection.execute("SELECT min(position), max(position) FROM outbox").fetchone()
     if (first, last) != ((None, None) if start == end else (start + 1, end)):
-        raise malformed(f"items {start + 1} to {end} are to wait for the feeds, and {first} to {last} do")
+        raise malformed(f"items {start + 1} to {end} should wait for the feeds, but {first} to {last} do")
     return start, end
 
 
@@ -332,7 +332,7 @@ def read_snapshot(connection: sqlite3.Connection, max_marks: int, row_counts: Ro
         for edge in ("min", "max")
     ]
     if max(edges) >= LAST_ORDER:
-        raise malformed(f"one of its requests has the order {max(edges)}")
+        raise malformed(f"one of its requests has the invalid order {max(edges)}")
     seen: int = connection.execute("SELECT count(*) FROM seen").fetchone()[0]
     row_counts.compare(connection, held + sum(pending for pending, _ in lanes), seen)
     marks = None
@@ -434,7 +434,7 @@ def read_outbox(connection: sqlite3.Connection, position: int, limit: int) -> li
     )
     for row in rows:
         if row[0] != position + len(found) + 1 or type(row[1]) is not bytes:
-            raise malformed(f"item {position + len(found) + 1}, which waits for the feeds, is not there")
+            raise malformed(f"item {position + len(found) + 1}, which waits for the feeds, is missing")
         found.append(OutboxItem(*row))
         size += len(found[-1].item)
         if size >= READ_BYTES:
@@ -482,7 +482,7 @@ def _first_due(connection: sqlite3.Connection) -> int | None:
     """Return the time of the first held request; None if there is none."""
     (first,) = connection.execute("SELECT min(priority) FROM request WHERE lane = ?", (HELD,)).fetchone()
     if first is not None and type(first) is not int:
-        raise malformed(f"a request may go at {first!r}")
+        raise malformed(f"a request has the invalid time {first!r}")
     return first
 
 

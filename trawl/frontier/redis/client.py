@@ -38,8 +38,8 @@ They start the message, or follow inside it if a script failed.
 """
 
 _HINTS = {
-    r"NOPERM|permission|can't run this command|can't access": "give its user what the docs list in `Many machines`",
-    r"wrong kind of value": "something else has written one of the job's keys: delete that, or rename the job",
+    r"NOPERM|permission|can't run this command|can't access": "grant its user the rights in the docs' `Many machines`",
+    r"wrong kind of value": "another program has written one of the job's keys: delete that key, or rename the job",
 }
 """What to do if a server refuses with these words."""
 
@@ -108,7 +108,7 @@ class Address:
         shown = _printable(directory) or f"{parts.scheme}://{place}{f'?job={named}' if is_socket else f'/{named}'}"
         if not job or not port or (not is_socket and not host) or not database.isdecimal() or query:
             is_encoded = "@" not in f"{parts.path}{parts.query}{parts.fragment}"
-            wrong = f"its {next(iter(query))!r} is not known" if query and is_encoded else "a part is missing or wrong"
+            wrong = f"its {next(iter(query))!r} is unknown" if query and is_encoded else "a part is missing or wrong"
             raise UsageError(f"job {safe}: {wrong}: {what_to_do}, each part percent-encoded")
         options: dict[str, Any] = {"db": int(database)}
         if parts.password is not None:
@@ -162,7 +162,7 @@ class StoreServer:
         try:
             return await self._run(calls, replicas)
         except errors.NoScriptError as error:  # it was replaced between the two calls
-            raise StoreConnectionError("it has lost the scripts that it was just given") from error
+            raise StoreConnectionError("it has lost the scripts that were just loaded") from error
 
     async def _run(self, calls: Sequence[Call], replicas: int) -> list[Any]:
         with _mapped(self._address):
@@ -241,13 +241,13 @@ def _mapped(address: Address) -> Generator[None, None, None]:
             raise
         words = str(error) or type(error).__name__
         if isinstance(error, trio.TooSlowError | TimeoutError):
-            raise StoreConnectionError(f"no answer within {ROUND_SECONDS:g} s") from error
+            raise StoreConnectionError(f"no response within {ROUND_SECONDS:g} s") from error
         is_refusal = isinstance(error, errors.AuthenticationError)
         lost = errors.ConnectionError | OSError | trio.BrokenResourceError | trio.ClosedResourceError
         tls = _tls_error(error)
         shown = address.shown
         if isinstance(tls, ssl.SSLCertVerificationError):
-            what_to_do = "name its authority with ?ca=FILE, and the server as its certificate does"
+            what_to_do = "name its authority with ?ca=FILE, and use the host name in the certificate"
             words = f"job {shown}: the server's certificate is refused ({tls.verify_message}): {what_to_do}"
             raise JobError(words, shown) from error
         if isinstance(error, lost) and not is_refusal:

@@ -315,14 +315,14 @@ class RedisJob(Job):
                 self._wanted.set()
                 await self._has_ended.wait()  # noqa: ASYNC102 - shielded and limited
         if not self._has_ended.is_set():
-            raise JobError(f"job {self.name}: its server is away: what was learned last is not stored", self.name)
+            raise JobError(f"job {self.name}: its server is away: the latest state is not stored", self.name)
 
     async def _read_outbox(self, position: int, limit: int) -> Sequence[OutboxItem]:
         answer = await self._read(("items", [self._keys.items], [position + 1, limit, READ_BYTES]), as_is)
         items = []
         for number, (place, item) in enumerate(zip(answer[::2], answer[1::2], strict=True), start=position + 1):
             if place != b"%d-0" % number:
-                raise self.damaged(f"item {number}, which waits for the feeds, is not there")
+                raise self.damaged(f"item {number}, which waits for the feeds, is missing")
             items.append(OutboxItem(number, item))
         return items
 
@@ -386,7 +386,7 @@ class RedisJob(Job):
         try:
             await self._open.ended()
         except trio.Cancelled:  # the server is away, and this task must not wait longer
-            words = f"job {self.name}: its server is away ({self.lease.away_reason}); nothing of it is lost"
+            words = f"job {self.name}: its server is away ({self.lease.away_reason}); none of its data is lost"
             self.fail(JobError(words, self.name))
             raise
         self.check()
@@ -461,7 +461,7 @@ class RedisJob(Job):
         except JobError as error:
             self.fail(error)
         except (ValueError, TypeError, LookupError) as error:  # another program wrote into the store
-            self.fail(self.damaged(f"its server gave what can't be read: {error!r}"))
+            self.fail(self.damaged(f"its server sent an unreadable response: {error!r}"))
         self.end()
         return None
 
@@ -475,8 +475,8 @@ class RedisJob(Job):
         if begun == self._begun:
             self.fail(error)
         else:
-            found = "has nothing of it" if begun is None else "has another one of this name, which began later"
-            words = f"it is gone: its server {found}: restore the server's file, or start again to begin it anew"
+            found = "does not have it" if begun is None else "has another job of this name, which started later"
+            words = f"it is gone: its server {found}: restore the server's file, or start again with a new job"
             self.fail(JobError(f"job {self.name}: {words}", self.name))
         self._has_ended.set()
         return None
@@ -548,7 +548,7 @@ class RedisJob(Job):
         lease.away_reason = str(why)
         if lease.away_since is None:
             lease.away_since = now
-            words = "job %s: its server is away (%s): nothing is stored, and nothing is sent from %.0f s on"
+            words = "job %s: its server is away (%s): nothing is stored, and nothing is sent after %.0f s"
             logger.warning(words, self.name, why, max(0.0, lease.until - now))
         for pipeline in (self._running, self._open):
             if pipeline is not None:

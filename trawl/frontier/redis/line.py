@@ -137,7 +137,7 @@ class StoreLine:
         """Ask for a token. Returns the number of the ask."""
         self._number += 1
         written = [(quote(id, safe=""), amount) for id, amount in scopes]
-        reason = Reason(scopes[0][0], "line", math.inf, "the store is asked")
+        reason = Reason(scopes[0][0], "line", math.inf, "waiting for the server")
         self._asks[self._number] = _TokenRequest(written, f"{_PRIORITIES - priority:016x}", lead, reason)
         self._put(("A", self._number))
         return self._number
@@ -237,7 +237,7 @@ class StoreLine:
                     return
             except StoreConnectionError as error:
                 if pause >= _SAID_AT > pause / 2.0 and self._lease.away_since is None:  # the job logs other outages
-                    words = "job %s: its server does not answer for shared scopes (%s): nothing that needs them is sent"
+                    words = "job %s: no response from its server for shared scopes (%s): requests that need them wait"
                     logger.warning(words, self._address.shown, error)
             await trio.sleep(pause * random.uniform(0.5, 1.0))
             pause = min(2.0 * pause, _LONGEST_PAUSE)

@@ -161,7 +161,7 @@ def _asked(url: str, read: Callable[[_Ask, Keys, Address], Awaitable[T]]) -> T:
                 try:
                     return await read(await _checked(server, address), Keys(address.job), address)
                 except (ValueError, TypeError, IndexError) as error:
-                    words = f"job {address.shown}: what is stored in it can't be read: {error}"
+                    words = f"job {address.shown}: its content can't be read: {error}"
                     raised = JobError(words, address.shown)
                 except Exception as error:  # raised again outside of the client's nursery
                     raised = error

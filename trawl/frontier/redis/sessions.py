@@ -369,8 +369,8 @@ class JobSession:
         shown = self._shown
         if status == b"behind":
             words = "its server was restarted from an older state and has lost steps of this process"
-            return SessionEnded(f"job {shown}: {words}: start it again, to go on from what the server has", shown)
-        words = "this process was away for too long, and others go on in its place: start it again to join them"
+            return SessionEnded(f"job {shown}: {words}: start it again to continue from the server's state", shown)
+        words = "this process was away for too long, and others have taken over: start it again to join them"
         return SessionEnded(f"job {shown}: {words}", shown)
 
     def hear_arrived(self, members: Sequence[bytes]) -> None:

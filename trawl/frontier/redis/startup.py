@@ -45,7 +45,7 @@ Durability: TypeAlias = Literal["always", "replicated", "fast"]
 _POLICIES: Mapping[str, str] = {
     "always": "each step is on the server's disk before it counts",
     "replicated": "each step is in a replica's memory before it counts",
-    "fast": "after a power cut of the server, or its failover, the last steps are done again, and items may come twice",
+    "fast": "after a power cut or failover of the server, the last steps are repeated, and items may be written twice",
 }
 
 
@@ -173,7 +173,7 @@ async def _open(server: StoreServer, address: Address, options: _SessionOptions)
         (state,) = await server.run([("state", keys.of_state, [])])
         job = RedisJob(address, session, state, lease=options.lease, replicas=replicas)
     except (ValueError, TypeError, LookupError) as error:
-        words = f"job {address.shown}: it is damaged (what is stored in it can't be read: {error!r})"
+        words = f"job {address.shown}: it is damaged (its content can't be read: {error!r})"
         raise JobError(words, address.shown) from error
     if session.is_alone:  # a process that joins others need not log it
         _tell_durability(address, options.durability)
@@ -208,8 +208,10 @@ def _differences(terms: Mapping[str, str], others: Sequence[bytes], lease: float
         differing = sorted(key for key in {*terms, *theirs} if terms.get(key) != theirs.get(key))
         if differing:
             what = f"{', '.join(differing[:_TOLD])}{' and more' if len(differing) > _TOLD else ''}"
-            words = f"{text_of(name)} works on it, and differs in {what}: start this one with the same, or end that one"
-            return f"{words}; if that was killed, wait for {lease:.0f} s"
+            words = (
+                f"{text_of(name)} works on it, and differs in {what}: start this one with equal values, or end that one"
+            )
+            return f"{words}; if that one was killed, wait for {lease:.0f} s"
     return ""
 
 
@@ -226,13 +228,13 @@ async def _export(server: StoreServer, session: JobSession, address: Address, le
         if until == -math.inf:
             until = its_until
             # Don't rely on `left`, because a restarted server waits a full lease before it ends a session.
-            words = "job %s: %s has it; if that was killed, this process goes on within %.0f s: waiting"
+            words = "job %s: %s is using it; if that process was killed, this one continues within %.0f s: waiting"
             logger.warning(words, address.shown, name, max(lease, left / 1e6))
         elif its_until > until + lease / 20.0:  # a renewed lease means that the exporter is alive
             break
         await trio.sleep(min(max(left / 1e6, 0.0) + 0.05, lease / 4.0))
     await server.run([session.call(None, takes=False, leaves="clean")])
-    words = f"another process is using it ({name}): wait for its end, or join it without feeds"
+    words = f"another process is using it ({name}): wait until it ends, or join it without feeds"
     raise JobError(f"job {address.shown}: {words}", address.shown)
 
 
@@ -249,8 +251,10 @@ def check_head(flat: Sequence[Any], address: Address) -> None:
         raise UsageError(f"job {shown}: there is no job of this name")
     for name, value in _form().items():
         if head.get(name) != str(value):
-            words = f"its {name} is {head.get(name)!r}, and this release knows {value}"
-            raise JobError(f"job {shown}: another release of trawl wrote it ({words}): go on with that one", shown)
+            words = f"its {name} is {head.get(name)!r}, and this release uses {value}"
+            raise JobError(
+                f"job {shown}: another release of trawl wrote it ({words}): continue with that release", shown
+            )
 
 
 def _form() -> Mapping[str, int | str]:
@@ -274,7 +278,7 @@ def _check_server(facts: Mapping[str, str], address: Address, durability: Durabi
     if lacks:
         raise JobUnavailable(f"job {address.shown}: {lacks}", address.shown)
     if not address.is_own and not any(key.startswith("config.") for key in facts):
-        words = "job %s: the server does not tell its configuration: it must have `maxmemory-policy noeviction`%s"
+        words = "job %s: the server does not show its configuration: it must have `maxmemory-policy noeviction`%s"
         also = "" if durability != "always" else ", `appendonly yes` and `appendfsync always`"
         logger.warning(words, address.shown, also)
     return 1 if durability == "replicated" else 0
@@ -298,12 +302,12 @@ def _too_old(facts: Mapping[str, str]) -> str:
 
 def _unsafe(facts: Mapping[str, str]) -> str:
     if facts.get("cluster_enabled") == "1":
-        return "the server is part of a cluster, which is not supported yet: give a single server"
+        return "the server is part of a cluster, which is not supported yet: use a single server"
     policy = facts.get("config.maxmemory-policy", "noeviction")
     if policy != "noeviction":
-        return f"the server may throw keys away (maxmemory-policy {policy}): set maxmemory-policy noeviction"
+        return f"the server may evict keys (maxmemory-policy {policy}): set maxmemory-policy noeviction"
     if facts.get("connected_slaves", "0") != "0" and facts.get("config.min-replicas-to-write", "1") == "0":
-        return "the server has replicas, and goes on writing when it has lost them: set min-replicas-to-write 1"
+        return "the server has replicas, but accepts writes when it has lost them: set min-replicas-to-write 1"
     return ""
 
 
@@ -322,7 +326,7 @@ def _unable(facts: Mapping[str, str], durability: Durability) -> str:
 
 def _lacks(facts: Mapping[str, str], durability: Durability) -> str:
     if facts.get("role", "master") != "master":
-        return "the server is a replica: give its primary"
+        return "the server is a replica: use its primary"
     if durability == "replicated" and facts.get("connected_slaves", "0") == "0":
-        return f"the server has no replica: give it one, {_OTHERWISE}"
+        return f"the server has no replica: add one, {_OTHERWISE}"
     return ""
