@@ -63,6 +63,7 @@ class One(trawl.Spider):
 """
 
 
+@pytest.mark.usefixtures("virtual_clock")
 def test_no_line_ends_with_blanks_in_a_pipe(capfd: pytest.CaptureFixture[str]) -> None:
     web = SimulatedWeb()
     web.add_host("a.example")

@@ -81,6 +81,7 @@ def test_kinds_are_given_one_by_one_or_together_and_a_good_crawl_meets_none(
     assert crawled(NO_ITEMS, "--fail-on", "errors") == 0
 
 
+@pytest.mark.usefixtures("virtual_clock")
 def test_a_host_that_was_given_up_is_a_failure_where_asked_to(capfd: pytest.CaptureFixture[str]) -> None:
     Path("pages.py").write_text(FOLLOWER)
     command = ["crawl", "pages.py", *QUICK, "-s", "ROBOTSTXT_RETRY_TIMES=0", "--quiet", "--fail-on", "given-up"]

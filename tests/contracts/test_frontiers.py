@@ -122,7 +122,7 @@ class TestThreeSessionsInRedis(FrontierContract):
     """On a simulated store, one job of which three sessions have a third of the hosts each."""
 
     is_durable = True
-    examples = 4
+    examples = 2
     bounds = Bounds()
 
     @contextmanager

@@ -231,7 +231,7 @@ OPERATIONS = st.tuples(
 
 
 @pytest.mark.long
-@settings(deadline=None)
+@settings(deadline=None, max_examples=settings().max_examples // 3)  # an example takes long
 @given(operations=st.lists(OPERATIONS, min_size=8, max_size=20), seed=st.integers(0, 1000))
 def test_nothing_is_lost_or_under_way_twice_whatever_becomes_of_sessions(
     operations: list[tuple[str, int, int]], seed: int

@@ -10,7 +10,7 @@ from tests.scheduler.rig import Rig
 from trawl.scheduler.grant import Grant
 from trawl.throttling.limits import Limits
 
-LANES = 50_000
+LANES = 20_000
 GRANTS = 500
 
 
