@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import trawl
+from trawl.cli.checks.made import check_made
 from trawl.exceptions import UsageError
 from trawl.http import Outcome
 from trawl.transport import TransportRouter
@@ -19,7 +20,7 @@ class One(trawl.Spider):
     start_urls = ("http://a.example/",)
 
 
-@pytest.mark.parametrize(
+MISSING = pytest.mark.parametrize(
     ("extra", "module", "settings"),
     [
         ("parquet", "pyarrow", {"FEEDS": {"out.parquet": {}}}),
@@ -35,8 +36,18 @@ class One(trawl.Spider):
         ("dns", "dns", {"DNS_RESOLVER": "dnspython"}),
         ("warc", "warcio.warcwriter", {"WARC_FILE": "out.warc"}),
         ("socks", "socksio", {"ROTATING_PROXY_LIST": ["socks5://user:pw@proxy.example:1080"]}),
+        ("socks", "socksio", {"SESSIONS": {"a": {"proxy": "socks5://user:pw@proxy.example:1080"}}}),
     ],
 )
+
+
+def remove(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [each for each in sys.modules if each == module or each.startswith(f"{module}.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, module, None)
+
+
+@MISSING
 def test_a_setting_whose_extra_is_missing_ends_before_the_first_request(
     extra: str, module: str, settings: Mapping[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -45,13 +56,21 @@ def test_a_setting_whose_extra_is_missing_ends_before_the_first_request(
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(TransportRouter, "send", send)
-    for name in [each for each in sys.modules if each == module or each.startswith(f"{module}.")]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, module, None)
+    remove(module, monkeypatch)
     with pytest.raises(UsageError) as raised:
         trawl.run(One, settings)
     assert f"pip install 'trawl-crawler[{extra}]'" in str(raised.value)
     assert "pw" not in str(raised.value)
+
+
+@MISSING
+def test_trawl_check_reports_the_extra_too(
+    extra: str, module: str, settings: Mapping[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    remove(module, monkeypatch)
+    (sentence,) = set(check_made(type("Named", (One,), {"custom_settings": settings})))
+    assert f"pip install 'trawl-crawler[{extra}]'" in sentence
 
 
 def test_a_socks_proxy_of_the_environment_is_one_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,3 +78,9 @@ def test_a_socks_proxy_of_the_environment_is_one_of_them(monkeypatch: pytest.Mon
     monkeypatch.setitem(sys.modules, "socksio", None)
     with pytest.raises(UsageError, match=r"needs the extra socks: pip install"):
         trawl.run(One)
+
+
+def test_trawl_check_reports_a_feed_that_no_job_can_continue() -> None:
+    settings = {"JOB_DIR": "job", "FEEDS": {"out.parquet": {}}}
+    (sentence,) = check_made(type("Named", (One,), {"custom_settings": settings}))
+    assert "can't be a feed of a job" in sentence

@@ -25,6 +25,7 @@ from trawl.events import MAX_UNREAD, Event, EventStream, EventT
 from trawl.frontier.parts import part_of
 from trawl.http import Request, Response, host_scope
 from trawl.middleware import Session
+from trawl.middleware.proxies import check_socks
 from trawl.observe import Stats
 from trawl.robots import at_once
 from trawl.scheduler import Scheduler
@@ -115,6 +116,7 @@ class Crawl:
                 self.session(name, **config)
             except ValueError as error:
                 raise SettingsError(f"SESSIONS[{name!r}]: {error}", "SESSIONS") from error
+            check_socks([config.get("proxy", "")], f"SESSIONS[{name!r}]")
 
     @property
     def elapsed(self) -> float:

@@ -45,6 +45,7 @@ __all__ = [
     "open_standard_output",
     "open_storage",
     "open_store",
+    "store_of",
 ]
 
 logger: logging.Logger = logging.getLogger("trawl.feeds")
@@ -86,11 +87,11 @@ class RemoteFile:
         self.local.unlink(missing_ok=True)
 
 
-def open_store(options: FeedOptions) -> RemoteFile:
-    """Open the store of a feed, and a local file to write until it is complete. Blocks.
+def store_of(options: FeedOptions) -> tuple[Any, str]:
+    """Return the store of a feed as an fsspec file system, and the path in it. Asks no server. May block.
 
     Raises:
-        FeedError: If the store can't be used, or has this object and the feed does not overwrite.
+        FeedError: If the store can't be used.
         SettingsError: If its library is not installed.
     """
     uri = options.uri
@@ -104,6 +105,18 @@ def open_store(options: FeedOptions) -> RemoteFile:
         raise SettingsError(why, "FEEDS") from error
     except (ValueError, TypeError) as error:
         raise FeedError(f"feed {uri}: {error}", uri) from error
+    return files, target
+
+
+def open_store(options: FeedOptions) -> RemoteFile:
+    """Open the store of a feed, and a local file to write until it is complete. Blocks.
+
+    Raises:
+        FeedError: If the store can't be used, or has this object and the feed does not overwrite.
+        SettingsError: If its library is not installed.
+    """
+    uri = options.uri
+    files, target = store_of(options)
     try:
         is_there = not options.overwrite and files.exists(target)
     except Exception as error:  # the store's library may raise any exception

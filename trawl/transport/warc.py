@@ -35,7 +35,7 @@ from trawl.errors import SettingsError, UsageError
 from trawl.http import FileResponse, Outcome, Request, Response
 from trawl.transport.base import OnSent, Transport
 
-__all__ = ["ARCHIVE_CLOSE_GRACE", "WarcEntry", "WarcTransport", "WarcWriter", "open_archive"]
+__all__ = ["ARCHIVE_CLOSE_GRACE", "WarcEntry", "WarcTransport", "WarcWriter", "open_archive", "warc_writer"]
 
 ARCHIVE_CLOSE_GRACE = 5.0
 """Maximum seconds for writing the last records when a crawl ends."""
@@ -74,6 +74,19 @@ class _Head:
         """Do nothing, because the bytes exist already."""
 
 
+def warc_writer() -> Any:
+    """Return warcio's writer of records.
+
+    Raises:
+        SettingsError: If warcio is not installed.
+    """
+    try:
+        from warcio.warcwriter import WARCWriter  # type: ignore[import-untyped]  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise SettingsError("WARC_FILE needs the extra warc: pip install 'trawl-crawler[warc]'", "WARC_FILE") from error
+    return WARCWriter
+
+
 class WarcWriter:
     """Writes numbered WARC files. All methods block."""
 
@@ -84,13 +97,7 @@ class WarcWriter:
             SettingsError: If warcio is not installed, or the path does not end in .warc or .warc.gz.
             OSError: If the first file can't be created.
         """
-        try:
-            from warcio.warcwriter import WARCWriter  # type: ignore[import-untyped]  # noqa: PLC0415
-        except ImportError as error:
-            raise SettingsError(
-                "WARC_FILE needs the extra warc: pip install 'trawl-crawler[warc]'", "WARC_FILE"
-            ) from error
-        self._writes: Any = WARCWriter
+        self._writes: Any = warc_writer()
         name = Path(path).name
         self._ending = next((ending for ending in (".warc.gz", ".warc") if name.endswith(ending)), "")
         if not self._ending:

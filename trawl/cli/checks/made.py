@@ -6,28 +6,35 @@ The module is separate because this is the only check that runs user code. Only 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
+import attrs
 import msgspec
 import trio
 
 from trawl._run import crawl_with
+from trawl.cache import CacheSettings
+from trawl.cache.policy import make_policy
 from trawl.cli.checks.source import CheckMessage
 from trawl.engine import try_crawl
 from trawl.errors import SettingsError, TrawlError, UsageError, WrittenForScrapy
 from trawl.feeds import FeedsSettings
-from trawl.feeds.feed import Feed
+from trawl.feeds.feed import Feed, refuse_for_job
 from trawl.feeds.options import feed_options
+from trawl.feeds.storages import store_of
+from trawl.frontier.redis.client import check_installed
 from trawl.middleware.factory import accepts_arguments
 from trawl.settings import Layer, Settings, ambient, load, of_spider
 from trawl.settings.load import PART_LISTS
 from trawl.spiders import Spider
 from trawl.testing import SimulatedWeb
 from trawl.tracebacks import describe_error, user_place
-from trawl.transport import TransportSettings
+from trawl.transport import TransportRouter, TransportSettings
+from trawl.transport.resolver import DnsResolver
+from trawl.transport.warc import warc_writer
 
 __all__ = ["check_made"]
 
@@ -76,6 +83,25 @@ def check_made(spider: type[Spider]) -> Iterator[str]:
             yield from _sentences(error, name)
     for error in trio.run(_wrong_feeds, spider, settings):
         yield from _sentences(error)
+    for opens in _opened(settings):
+        try:
+            opens()
+        except UsageError as error:
+            yield from _sentences(error)
+
+
+def _opened(settings: Settings) -> Iterator[Callable[[], object]]:
+    """Yield what fails if a setting needs an extra, or a name server, that is missing. Opens no files."""
+    transport, cache = settings.of(TransportSettings), settings.of(CacheSettings)
+    yield partial(TransportRouter, transport)
+    if transport.dns_resolver == "dnspython":
+        yield DnsResolver
+    if transport.warc_file:
+        yield warc_writer
+    if cache.httpcache_enabled:
+        yield partial(make_policy, cache)
+    if "://" in settings["JOB_DIR"]:
+        yield check_installed
 
 
 def _refusal(spider: type[Spider], layers: Sequence[Layer], parts: Mapping[str, object]) -> Exception | None:
@@ -123,6 +149,11 @@ async def _wrong_feeds(spider: type[Spider], settings: Settings) -> list[Excepti
         try:
             for options in feed_options(values, spider_name=spider.name, started_utc=now):
                 Feed(options, started_utc=now)
+                Feed(attrs.evolve(options, batch_items=0, batch_bytes=0), started_utc=now)  # a batch's file
+                if options.is_remote:
+                    store_of(options)
+                if settings["JOB_DIR"]:
+                    refuse_for_job(options)
         except Exception as error:
             found.append(error)
     return found

@@ -27,6 +27,7 @@ __all__ = [
     "Connect",
     "StoreConnectionError",
     "StoreServer",
+    "check_installed",
     "connect",
     "refusal_words",
 ]
@@ -283,6 +284,18 @@ def refusal_words(words: str) -> str:
     return ": ".join([words, *[hint for pattern, hint in _HINTS.items() if re.search(pattern, words)]])
 
 
+def check_installed() -> None:
+    """Check that the client's library is installed.
+
+    Raises:
+        UsageError: If it is not.
+    """
+    try:
+        import coredis  # noqa: F401, PLC0415 - an extra
+    except ImportError as error:
+        raise UsageError("a job in Redis needs coredis: pip install 'trawl-crawler[redis]'") from error
+
+
 @asynccontextmanager
 async def connect(address: Address) -> AsyncGenerator[StoreServer, None]:
     """Hold a connection to a server. Enter and leave the block in one task, because the client has a nursery.
@@ -290,11 +303,10 @@ async def connect(address: Address) -> AsyncGenerator[StoreServer, None]:
     Raises:
         UsageError: If coredis is not installed.
     """
-    try:
-        import coredis  # noqa: PLC0415
-        from coredis.retry import NoRetryPolicy  # noqa: PLC0415
-    except ImportError as error:
-        raise UsageError("a job in Redis needs coredis: pip install 'trawl-crawler[redis]'") from error
+    check_installed()
+    import coredis  # noqa: PLC0415 - an extra
+    from coredis.retry import NoRetryPolicy  # noqa: PLC0415
+
     client = coredis.Redis(
         **address.options,
         retry_policy=NoRetryPolicy(),
