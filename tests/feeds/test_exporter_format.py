@@ -153,7 +153,7 @@ async def test_the_file_is_whole_after_each_flush(name: str, tmp_path: Path) -> 
 @pytest.mark.parametrize("name", ["o.pickle", "o.marshal"])
 async def test_what_has_no_readable_end_is_not_continued(name: str, tmp_path: Path) -> None:
     await write_all(await opened(tmp_path / name), [{"a": 1}])
-    with pytest.raises(FeedError, match="ItemExporter writes can be continued by a job only; overwrite it"):
+    with pytest.raises(FeedError, match=r"only a job can continue a file of .*ItemExporter; overwrite it"):
         await opened(tmp_path / name)
     await write_all(await opened(tmp_path / name, overwrite=True), [{"a": 1}])
 
@@ -242,7 +242,7 @@ async def test_another_dialect_of_csv_is_continued_by_a_job_only(tmp_path: Path)
     path, kinds = tmp_path / "o.table", {"table": Semicolons}
     feeds = await opened(path, exporters=kinds)
     await write_all(feeds, [{"a": "1", "b": "2"}])
-    with pytest.raises(FeedError, match="what Semicolons writes can be continued by a job only; overwrite it"):
+    with pytest.raises(FeedError, match="only a job can continue a file of Semicolons; overwrite it"):
         await opened(path, exporters=kinds)
     await write_all(await opened(path, states_of(feeds), exporters=kinds), [{"a": "3", "b": "4"}])
     assert path.read_bytes() == b"a;b\r\n1;2\r\n3;4\r\n"
@@ -272,7 +272,7 @@ async def test_an_exporter_that_cannot_end_its_file_is_an_error_that_names_both(
     feeds.close()
     with (
         caplog.at_level(logging.INFO, "trawl.feeds"),
-        pytest.raises(FeedError, match=r"feed .*o\.book: .*Broken can't end it: RuntimeError\('no sheet'\)"),
+        pytest.raises(FeedError, match=r"feed .*o\.book: .*Broken can't end the file: RuntimeError\('no sheet'\)"),
     ):
         await feeds.write()
     assert caplog.messages == []
@@ -294,7 +294,7 @@ async def test_an_exporter_ends_its_file_where_blocking_work_is_done(tmp_path: P
 
 async def test_what_is_whole_only_at_its_end_is_no_feed_of_a_job(tmp_path: Path) -> None:
     settings = FeedsSettings(feeds={tmp_path / "o.book": {"exporter": Workbook}})
-    with pytest.raises(FeedError, match="can't be a feed of a job: a file of Workbook is whole only at its end"):
+    with pytest.raises(FeedError, match="can't be a feed of a job: a file of Workbook is complete only at its end"):
         await open_feeds(settings, InlineBlocking(), spider_name="q", started_utc=STARTED_UTC, states={})
 
 
@@ -303,7 +303,7 @@ async def test_what_is_whole_only_at_its_end_is_no_feed_of_a_job(tmp_path: Path)
     [
         ("o.csv", {"item_export_kwargs": {"delim": ";"}}, r"CsvItemExporter can't be made with .*delim"),
         ("o.csv", {"exporter": WithCrawler}, r"WithCrawler has from_crawler\(\), which is not called"),
-        ("o.csv", {"exporter": dict}, r"dict has no export_item\(\); an exporter class derives from those"),
+        ("o.csv", {"exporter": dict}, r"dict has no export_item\(\); derive the class from one in"),
         ("o.csv", {"exporter": "nowhere.Csv"}, r"the exporter of feed .*o\.csv: nowhere\.Csv"),
         ("o.csv", {"exporter": "trawl.exporters.logger"}, r"is not a class"),
     ],

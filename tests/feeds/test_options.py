@@ -45,7 +45,7 @@ def test_a_feed_on_the_command_line_is_a_path_and_a_format(text: str, path: str,
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("out", "feed out: its ending says no format; write out:FORMAT with one of jsonl, json, csv, xml"),
+        ("out", "feed out: its extension names no format; write out:FORMAT with one of jsonl, json, csv, xml"),
         ("out.jsno", "feed out.jsno: unknown format 'jsno'; did you mean 'json'"),
         ("out.jsonl:yaml", "feed out.jsonl: unknown format 'yaml'; known are jsonl, json, csv, xml"),
         ("", "FEEDS: '' is not a path"),

@@ -256,7 +256,7 @@ async def test_feeds_that_a_later_run_is_not_given_are_told_of(
     with caplog.at_level(logging.WARNING):
         outbox = await outbox_of(job.killed(), {})
     assert outbox.is_empty
-    assert "out.jsonl is not given in this run" in caplog.text
+    assert "out.jsonl is not in the settings of this run" in caplog.text
     assert "1 items wait for a feed" in caplog.text
 
 

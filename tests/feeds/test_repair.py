@@ -108,7 +108,7 @@ async def test_a_job_goes_on_with_no_file_in_another_format(before: str, after: 
     feeds = await opened(path, format=before)
     await write_all(feeds, ROWS[:1])
     states, content = states_of(feeds), path.read_bytes()
-    with pytest.raises(FeedError, match=f"has written it as {before}, and FEEDS says {after}: give it its format back"):
+    with pytest.raises(FeedError, match=f"has written it as {before}, but FEEDS has {after}: restore its format"):
         await opened(path, states=states, format=after)
     assert path.read_bytes() == content
     await write_all(await opened(path, states=states, format=before), ROWS[1:])
@@ -127,7 +127,7 @@ async def test_what_is_cut_off_is_told(tmp_path: Path, caplog: pytest.LogCapture
     path.write_bytes(b'{"a":1}\n{"a"')
     with caplog.at_level(logging.WARNING, "trawl.feeds"):
         await write_all(await opened(path), [])
-    assert caplog.messages == [f"feed {path}: 4 bytes after its last whole record are cut off"]
+    assert caplog.messages == [f"feed {path}: removed 4 bytes after its last whole record"]
     caplog.clear()
     await write_all(await opened(path), [])
     assert caplog.messages == []
@@ -162,13 +162,13 @@ async def test_a_document_that_another_program_wrote_is_continued(tmp_path: Path
 @pytest.mark.parametrize(
     ("name", "content", "why"),
     [
-        ("out.json", b'{"a": 1}\n', "it holds no array"),
-        ("out.json", b"[1, 2]", "its array holds other things than objects"),
-        ("out.json", b'["a"]', "its array holds other things than objects"),
-        ("out.json", b'[1, {"a": 1}, 2', "its array holds other things than objects"),
-        ("out.json", b"[1, 2", "its array holds other things than objects"),
-        ("out.json", b'{"a": 1', "it holds no array"),
-        ("out.json", b"not json at all", "it holds no array"),
+        ("out.json", b'{"a": 1}\n', "it contains no array"),
+        ("out.json", b"[1, 2]", "its array contains values that are not objects"),
+        ("out.json", b'["a"]', "its array contains values that are not objects"),
+        ("out.json", b'[1, {"a": 1}, 2', "its array contains values that are not objects"),
+        ("out.json", b"[1, 2", "its array contains values that are not objects"),
+        ("out.json", b'{"a": 1', "it contains no array"),
+        ("out.json", b"not json at all", "it contains no array"),
         ("out.json", b"[]x", "something follows its array"),
         ("out.csv", b"\xff\xfe,\n1,2\n", "its header can't be read"),
         ("out.json", b"[{}] [{}]", "something follows its array"),

@@ -107,7 +107,7 @@ async def test_cancelled_between_any_two_steps_each_batch_is_put_once(
 
 async def test_an_object_that_is_there_is_replaced_only_on_request(tmp_path: Path, store: Any) -> None:
     store.pipe("/bucket/a/out.json", b"earlier")
-    with pytest.raises(FeedError, match="it is there already"):
+    with pytest.raises(FeedError, match="it exists, and"):
         await opened(tmp_path)
     await (await opened(tmp_path, overwrite=True)).finish()
     assert json.loads(store.cat("/bucket/a/out.json")) == []
@@ -122,7 +122,7 @@ async def test_what_can_not_be_stored_is_kept_and_named(
     feeds = await opened(tmp_path)
     await feeds.put({"a": 1})
     monkeypatch.setattr(type(store), "put_file", refuse)
-    with pytest.raises(FeedError, match=r"it can't be stored, and is kept as .*: Access Denied"):
+    with pytest.raises(FeedError, match=r"it can't be uploaded, and is kept in .*: Access Denied"):
         await feeds.finish()
     [kept] = left_in(tmp_path)
     assert json.loads((tmp_path / kept).read_bytes()) == [{"a": 1}]
@@ -145,7 +145,7 @@ async def test_what_a_full_disk_leaves_of_an_object_is_kept_and_named(
         await feeds.finish()
     kept = tmp_path / left_in(tmp_path)[0]
     assert kept.read_bytes() == b'{"a":1}\n' + (b'{"a":2}\n' if step == "sync" else b"")
-    words = f"feed memory://bucket/a/out.jsonl: it is not in its store; what was written is kept as {kept}"
+    words = f"feed memory://bucket/a/out.jsonl: it was not uploaded to its store; its items are kept in {kept}"
     assert caplog.record_tuples == [("trawl.feeds", logging.ERROR, words)]
 
 
@@ -176,7 +176,7 @@ async def test_an_object_whose_turn_did_not_come_in_time_is_kept_if_it_can_be_re
     assert store.find("/bucket") == ["/bucket/1.jsonl"]
     kept = left_in(tmp_path)
     assert [Path(name).suffix for name in kept] == [f".{ending}"] * is_kept
-    assert all(f"what was written is kept as {tmp_path / name}" in caplog.text for name in kept)
+    assert all(f"its items are kept in {tmp_path / name}" in caplog.text for name in kept)
 
 
 async def test_an_object_that_an_exporter_has_ended_is_kept_if_its_turn_did_not_come(
@@ -208,7 +208,7 @@ async def test_an_object_that_an_exporter_has_ended_is_kept_if_its_turn_did_not_
         await feed.finish(Refusing())
     kept = tmp_path / left_in(tmp_path)[0]
     assert kept.read_bytes() == b"whole"
-    assert f"what was written is kept as {kept}" in caplog.text
+    assert f"its items are kept in {kept}" in caplog.text
 
 
 async def test_a_crawl_that_does_not_begin_leaves_nothing(tmp_path: Path, store: Any) -> None:

@@ -172,7 +172,9 @@ async def test_a_job_has_its_table_to_itself_and_deletes_no_row_of_others(
     await write(other, {"of": "another"})
     give(job, outbox, {"a": 1})
     outbox.close()
-    with pytest.raises(FeedError, match=r"out\.sqlite: another program writes to its table items, which a job has to"):
+    with pytest.raises(
+        FeedError, match=r"out\.sqlite: another program writes to its table items, which only the job may"
+    ):
         await outbox.write()
     assert rows_of(path) == [{"of": "another"}]
 
@@ -305,7 +307,7 @@ async def test_tables_in_batches_are_files_of_their_own(tmp_path: Path, autojump
 
 
 async def test_no_compression_is_put_around_a_table(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="is compressed by itself"):
+    with pytest.raises(SettingsError, match="has its own compression"):
         await opened(tmp_path / "out.parquet.gz")
 
 

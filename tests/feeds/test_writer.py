@@ -255,7 +255,7 @@ async def test_a_reader_that_does_not_read_holds_up_a_cancelled_crawl_for_a_limi
         nursery.cancel_scope.cancel()
     assert trio.current_time() == pytest.approx(1 + FEEDS_CLOSE_GRACE)
     assert stream.is_closed
-    assert "feed -: its end was not taken within 5 s and is missing" in caplog.text
+    assert "feed -: its end could not be written within 5 s and is missing" in caplog.text
 
 
 async def test_a_reader_that_pauses_at_the_end_of_a_crawl_is_waited_for(autojump_clock: MockClock) -> None:
@@ -289,7 +289,7 @@ async def test_if_one_feed_cannot_be_opened_none_is_changed(tmp_path: Path) -> N
     old.write_bytes(b'[\n{"a":1}\n]\n')
     (tmp_path / "folder.csv").mkdir()
     (tmp_path / "other.json").write_bytes(b"{}")
-    for bad, why in (("folder.csv", "Is a directory"), ("other.json", "it holds no array")):
+    for bad, why in (("folder.csv", "Is a directory"), ("other.json", "it contains no array")):
         feeds: dict[str, FeedMapping] = {
             str(old): {"overwrite": True},
             str(new): {},

@@ -119,7 +119,7 @@ def test_what_a_user_lacks_is_told_when_a_process_starts(store: StoreProcess) ->
     after = inspect_job(store.url("quotes"))
     assert (after.pending, after.kept) == (before.pending, before.kept)
     trio.run(join, as_user(store))
-    with pytest.raises(JobError, match="give its user what"):
+    with pytest.raises(JobError, match="grant its user the rights"):
         trio.run(join, as_user(store, "others"))
     with pytest.raises(JobError, match=r"the server refuses: .*invalid username-password pair"):
         trio.run(join, as_user(store).replace("sesame", "open"))

@@ -29,7 +29,7 @@ CHUNK_BYTES = 1 << 20
 
 
 class FormatConflict(ValueError):
-    """Raised if a file can't be continued in this format. The message names the reason ("it holds no array")."""
+    """Raised if a file can't be continued in this format. The message names the reason ("it contains no array")."""
 
 
 @attrs.frozen
@@ -130,7 +130,7 @@ class Exporter:
             return self.kind(file, **self.arguments)
         except (TypeError, ValueError) as error:
             words = f"{self.kind.__qualname__} can't be made with {', '.join(self.arguments)}: {error}"
-            raise SettingsError(f"FEEDS: the exporter {words}; look at item_export_kwargs", "FEEDS") from error
+            raise SettingsError(f"FEEDS: the exporter {words}; check item_export_kwargs", "FEEDS") from error
 
 
 class FeedState(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -85,7 +85,7 @@ class Content:
         if self._ends is None:
             return position
         if position not in self._ends:
-            raise FormatConflict("it was compressed by something else, in pieces that do not end where records end")
+            raise FormatConflict("another program has compressed it, in pieces that do not end where records end")
         return self._ends[position]
 
     def __enter__(self) -> Self:

@@ -69,7 +69,7 @@ class ExporterFormat:
             with contained:
                 self._writer.finish_exporting()
         except Exception as error:  # user classes and libraries may raise any exception
-            raise ValueError(f"{self._exporter.kind.__qualname__} can't end it: {reason_of(error)}") from error
+            raise ValueError(f"{self._exporter.kind.__qualname__} can't end the file: {reason_of(error)}") from error
         self._closing = self._written()
 
     def _written(self) -> bytes:
@@ -132,8 +132,8 @@ class ExporterFormat:
         if not size:
             return End()
         if self._reader is None:
-            what = f"what {self._exporter.kind.__qualname__} writes"
-            raise FormatConflict(f"it is there already, and {what} can be continued by a job only; overwrite it")
+            what = f"a file of {self._exporter.kind.__qualname__}"
+            raise FormatConflict(f"it exists, and only a job can continue {what}; overwrite it")
         end = self._reader.end_of(file)
         if not isinstance(self._reader, XmlTree) or not end.position:
             return end

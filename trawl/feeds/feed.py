@@ -130,8 +130,8 @@ class Feed:
         if state is not None and state.position and state.format not in {"", self.format}:
             with self._failing("the file can't be continued: "):
                 raise FormatConflict(
-                    f"this job has written it as {state.format}, and FEEDS says {self.format}: give it its format back,"
-                    " or another path"
+                    f"this job has written it as {state.format}, but FEEDS has {self.format}: restore its format,"
+                    " or use another path"
                 )
         if not self._options.is_batched:
             self._locate(state)
@@ -374,12 +374,12 @@ def refuse_for_job(options: FeedOptions) -> None:
     """
     why = ""
     if options.exporter is not None and not options.exporter.is_piecewise:
-        why = f"a file of {options.exporter.kind.__qualname__} is whole only at its end; write jsonl or csv"
+        why = f"a file of {options.exporter.kind.__qualname__} is complete only at its end; write jsonl or csv"
     elif options.format == "parquet":
         why = "a parquet file can't be continued; write sqlite or jsonl"
     elif options.is_remote:
-        why = "what is in a store can't be continued; write to a file and copy it when the job is finished"
+        why = "a file in a store can't be continued; write a local file and copy it when the job is finished"
     elif options.is_batched and "batch_time" in placeholders_in(options.uri):
-        why = "the times of batches are not those of the run before; number them: %(batch)05d"
+        why = "the times of batches change with each run; number them: %(batch)05d"
     if why:
         raise FeedError(f"feed {options.uri}: can't be a feed of a job: {why}", options.uri)

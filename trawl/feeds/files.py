@@ -161,7 +161,7 @@ class FeedFile(ABC):
         if remote is None:
             return
         if (self.position or self.records) and remote.local.exists() and remote.local.stat().st_size:
-            words = "feed %s: it is not in its store; what was written is kept as %s"
+            words = "feed %s: it was not uploaded to its store; its items are kept in %s"
             logger.error(words, without_passwords(self.uri), remote.local)
         else:
             remote.local.unlink(missing_ok=True)
@@ -252,7 +252,7 @@ class TextFile(FeedFile):
             position = content.position_of(end.position)
             if (not end.mend and not is_usual) or storage.size > content.size_bytes:
                 lost = storage.size - position
-                words = "feed %s: %d bytes after its last whole record are cut off"
+                words = "feed %s: removed %d bytes after its last whole record"
                 logger.warning(words, without_passwords(self.uri), lost)
             return End(position, end.mend)
 
@@ -281,7 +281,7 @@ class TextFile(FeedFile):
         if columns is not None and row.keys().isdisjoint(columns):
             raise ValueError(
                 f"it has none of the feed's columns {listed(columns)}, but {listed(row)}; "
-                "with item_classes or item_filter each kind of item has a feed of its own"
+                "with item_classes or item_filter each kind of item can have its own feed"
             )
         try:
             record = style.record(row)
@@ -383,7 +383,7 @@ class TextFile(FeedFile):
             self._storage.cut(self.position)
             self._close_off()
         except OSError as error:
-            words = "feed %s: the half record at its end can't be cut off: %s"
+            words = "feed %s: the partial record at its end can't be removed: %s"
             logger.error(words, without_passwords(self.uri), reason_of_failure(error))
 
     def _close_off(self) -> None:

@@ -72,7 +72,7 @@ class CsvTable:
         """Find the last newline outside of quotes."""
         file.seek(0)
         if _OTHER.match(file.read(_BEGINNING)):
-            raise FormatConflict("it begins as JSON or XML do")
+            raise FormatConflict("it starts like JSON or XML")
         file.seek(0)
         position = end = 0
         is_quoted = False
@@ -239,10 +239,10 @@ class _Reader:
         if self._is_closed and (token or between.strip(_SPACE)):
             raise FormatConflict("something follows its array")
         if self._depth == 0 and (between.strip(_SPACE) or token[:1] not in (b"[", b"")):
-            raise FormatConflict("it holds no array")
+            raise FormatConflict("it contains no array")
         inside = token[1:-1] if self._depth == 0 else between
         if self._depth <= 1 and inside.strip(_SPACE + b","):
-            raise FormatConflict("its array holds other things than objects")
+            raise FormatConflict("its array contains values that are not objects")
 
 
 @attrs.frozen(kw_only=True)

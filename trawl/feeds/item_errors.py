@@ -77,7 +77,7 @@ class ItemErrors:
             logger.error("feed %s: %s is left out: %s", without_passwords(uri), origin, reason_of(error))
         if told == MAX_LOGGED:
             logger.error(
-                "feed %s: further items that it can't take are only counted, as feed_item_errors",
+                "feed %s: further items that it can't write are only counted, as feed_item_errors",
                 without_passwords(uri),
             )
 
@@ -102,7 +102,7 @@ class ItemErrors:
 def listed(names: Iterable[object]) -> str:
     """Return names for a message, only the first ones if there are many."""
     words = list(islice(map(str, names), MAX_LISTED + 1))
-    return (",".join(words[:MAX_LISTED]) + (",..." if len(words) > MAX_LISTED else "")) or "no field at all"
+    return (",".join(words[:MAX_LISTED]) + (",..." if len(words) > MAX_LISTED else "")) or "no fields"
 
 
 def reason_of(error: Exception) -> str:

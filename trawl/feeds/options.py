@@ -165,7 +165,7 @@ _SCRAPYS = {"pickle": "PickleItemExporter", "marshal": "MarshalItemExporter", "p
 _OF_EXPORTERS = {"delimiter", "quotechar", "quoting", "lineterminator", "errors", "export_empty_fields", "ensure_ascii"}
 """Arguments that classes of ``trawl.exporters`` accept but trawl's own formats do not."""
 
-_EXPORTERS = "an exporter class derives from those in trawl.exporters, and takes a file and its arguments"
+_EXPORTERS = "derive the class from one in trawl.exporters, with a file and its own arguments as parameters"
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 
@@ -253,7 +253,7 @@ class FeedOptions:
         if not picked:
             raise ValueError(
                 f"it has none of the feed's fields {listed(dict(self.fields))}, but {listed(fields)}; "
-                "with item_classes or item_filter each kind of item has a feed of its own"
+                "with item_classes or item_filter each kind of item can have its own feed"
             )
         return picked
 
@@ -301,7 +301,7 @@ def _options(uri: str, mapping: FeedMapping, settings: FeedsSettings, started_ut
     exporter = _exporter(name, mapping, settings, path)
     name = FORMATS.get(name, name) if exporter else _known(name, path)
     if compression and name in TABLES:
-        raise SettingsError(f"feed {path}: {name} is compressed by itself; leave out .{compression}", "FEEDS")
+        raise SettingsError(f"feed {path}: {name} has its own compression; leave out .{compression}", "FEEDS")
     batch_items = mapping.get("batch_item_count")
     options = FeedOptions(
         uri=path,
@@ -331,7 +331,7 @@ def _batches_checked(options: FeedOptions, started_utc: datetime) -> FeedOptions
         return options if path == options.uri else attrs.evolve(options, uri=path)
     if not BATCH_NAMES & placeholders_in(options.uri):
         raise SettingsError(
-            f"feed {options.uri}: one in batches needs %(batch)05d or %(batch_time)s in its path", "FEEDS"
+            f"feed {options.uri}: a feed in batches needs %(batch)05d or %(batch_time)s in its path", "FEEDS"
         )
     return options
 
@@ -360,7 +360,9 @@ def _split(text: str, given: str | None) -> tuple[str, str, str]:
         plain = inner if compression else path
         name = "jsonl" if path == STANDARD_OUTPUT else Path(plain).suffix[1:]
         if not name:
-            raise FeedError(f"feed {path}: its ending says no format; write {path}:FORMAT with one of {_KNOWN}", path)
+            raise FeedError(
+                f"feed {path}: its extension names no format; write {path}:FORMAT with one of {_KNOWN}", path
+            )
     if path == STANDARD_OUTPUT and FORMATS.get(name.lower()) in TABLES:
         raise FeedError(f"feed -: {name.lower()} can't be written to standard output", path)
     return path, name.lower(), compression
@@ -411,7 +413,7 @@ def _arguments(given: Mapping[str, Any], path: str) -> ExportArguments:
             close = get_close_matches(name, names, n=1)
             hint = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(names)}"
             if name in _OF_EXPORTERS:
-                hint += '; "exporter": "trawl.exporters.CsvItemExporter" and its like know more'
+                hint += '; "exporter": "trawl.exporters.CsvItemExporter" and similar classes have more options'
             raise SettingsError(f"{where} has an unknown key {name!r}; {hint}", "FEEDS")
     try:
         arguments = msgspec.convert(given, ExportArguments)

@@ -451,7 +451,9 @@ def _tell(job: Job, feeds: Feeds, states: Mapping[str, FeedState]) -> None:
     given = [feed.destination for feed in feeds.all]
     for destination in states:
         if destination not in given and (given or job.session is None):
-            logger.warning("job %s: its feed %s is not given in this run and gets no items", job.name, destination)
+            logger.warning(
+                "job %s: its feed %s is not in the settings of this run and gets no items", job.name, destination
+            )
     waiting = job.outbox_end - job.outbox_start
     if waiting and not given and job.session is None:
         logger.warning("job %s: %d items wait for a feed, and this run has none", job.name, waiting)

@@ -78,9 +78,9 @@ class FeedsSettings(msgspec.Struct, frozen=True, kw_only=True, rename="upper"):
     feeds: Annotated[
         dict[Any, FeedMapping],
         Meta(
-            description="Files that items are written to while the crawl runs: path to options. '-' is standard "
+            description="Files that items are written to during the crawl, as path to options. '-' is standard "
             "output. Placeholders in a path: %(name)s is the spider's name, %(time)s the start in UTC, %(batch)05d "
-            "and %(batch_time)s the number and start of a batch. A URL (s3://...) is written at the end, by fsspec.",
+            "and %(batch_time)s the number and start of a batch. A URL (s3://...) is written at the end, with fsspec.",
         ),
     ] = msgspec.field(default_factory=dict)
     feed_export_encoding: Annotated[
@@ -93,8 +93,8 @@ class FeedsSettings(msgspec.Struct, frozen=True, kw_only=True, rename="upper"):
     feed_export_fields: Annotated[
         list[str] | dict[str, str] | None,
         Meta(
-            description="Fields to write, in order; a mapping renames them (field to written name). null: all fields; "
-            "in CSV those of the first item.",
+            description="Fields to write, in order. A mapping renames them (field to written name). null writes all "
+            "fields, or in CSV the fields of the first item.",
         ),
     ] = None
     feed_export_indent: Annotated[
@@ -109,15 +109,15 @@ class FeedsSettings(msgspec.Struct, frozen=True, kw_only=True, rename="upper"):
         Meta(
             ge=0,
             title="items",
-            description="Begin a new file after this many items; the path of the feed needs %(batch)05d, %(batch_id)d "
+            description="Start a new file after this many items. The path of the feed needs %(batch)05d, %(batch_id)d "
             "or %(batch_time)s. 0 writes one file.",
         ),
     ] = 0
     feed_exporters: Annotated[
         dict[str, Any],
         Meta(
-            description="Exporter classes, or their import paths, by the format that each writes in place of trawl's "
-            'own: {csv = "trawl.exporters.CsvItemExporter"}. null means trawl\'s own format.',
+            description="Exporter classes, or their import paths, by the format that each writes instead of trawl's "
+            'own class: {csv = "trawl.exporters.CsvItemExporter"}. null means trawl\'s own format.',
         ),
     ] = msgspec.field(default_factory=dict)
     feed_exporters_base: Annotated[
@@ -130,8 +130,8 @@ class FeedsSettings(msgspec.Struct, frozen=True, kw_only=True, rename="upper"):
     feed_tempdir: Annotated[
         str | None,
         Meta(
-            description="Folder for feeds of stores (s3://...) until they are complete. null: the system's temporary "
-            "folder.",
+            description="Folder for feeds of stores (s3://...) until they are complete. null means the system's "
+            "temporary folder.",
         ),
     ] = None
     feed_store_empty: Annotated[

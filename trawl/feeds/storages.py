@@ -83,7 +83,7 @@ class RemoteFile:
                 self.files.put_file(str(self.local), self.target)
         except Exception as error:  # the store's library may raise any exception
             uri = self.options.uri
-            raise FeedError(f"feed {uri}: it can't be stored, and is kept as {self.local}: {error}", uri) from error
+            raise FeedError(f"feed {uri}: it can't be uploaded, and is kept in {self.local}: {error}", uri) from error
         self.local.unlink(missing_ok=True)
 
 
@@ -122,7 +122,7 @@ def open_store(options: FeedOptions) -> RemoteFile:
     except Exception as error:  # the store's library may raise any exception
         raise FeedError(f"feed {uri}: the store can't be used: {error}", uri) from error
     if is_there:
-        raise FeedError(f"feed {uri}: it is there already, and a store's objects can't be continued; overwrite it", uri)
+        raise FeedError(f"feed {uri}: it exists, and a store's objects can't be continued; overwrite it", uri)
     try:
         handle, name = tempfile.mkstemp(prefix="trawl-", suffix=f".{options.format}", dir=options.folder)
     except OSError as error:

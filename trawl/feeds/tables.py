@@ -118,7 +118,7 @@ class SqliteTable(TableFile):
         with self._transaction():
             last = self._last() if self._columns else 0
             if self._options.is_of_job and last > self.position:
-                raise FormatConflict(f"another program writes to its table {self._bare}, which a job has to itself")
+                raise FormatConflict(f"another program writes to its table {self._bare}, which only the job may write")
             self.position = max(last, self.position)
             for row, origin in rows:
                 try:
@@ -336,7 +336,7 @@ class ParquetTable(TableFile):
     def _open_path(self, path: Path) -> None:
         """Check that the temporary file can be written."""
         if not self._options.overwrite and path.exists() and path.stat().st_size:
-            raise FormatConflict("it is there already, and a parquet file can't be continued; overwrite it")
+            raise FormatConflict("it exists, and a parquet file can't be continued; overwrite it")
         self._beside.open("wb").close()
 
     def locate(self, state: FeedState | None) -> None:
@@ -402,7 +402,7 @@ class ParquetTable(TableFile):
         known = set(self._schema.names)
         for row, origin in added:
             if row.keys().isdisjoint(known):
-                why = f"it has none of the columns {listed(self._schema.names)}, which the first row group has told"
+                why = f"it has none of the columns {listed(self._schema.names)} of the first row group"
                 self._unfit_rows.append((origin, ValueError(f"{why}, but {listed(row)}")))
         rows = [row for row in rows if not row.keys().isdisjoint(known)]
         for name in {name for row in rows for name in row if name not in known}:
@@ -433,7 +433,7 @@ class ParquetTable(TableFile):
         try:
             return self._arrow.array(values, type=field.type)
         except self._unfit:
-            self._warn(field.name, f"is not always {field.type}, and left out where it is not: say so in `schema`")
+            self._warn(field.name, f"is not always {field.type}, and left out otherwise: set its type in `schema`")
             return self._arrow.array([self._or_none(value, field.type) for value in values], type=field.type)
 
     def _or_none(self, value: Any, kind: Any) -> Any:

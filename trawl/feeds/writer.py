@@ -313,7 +313,7 @@ class Feeds:
                     logger.error("%s", error)
         for feed in self._unfinished:
             logger.error(
-                "feed %s: its end was not taken within %g s and is missing",
+                "feed %s: its end could not be written within %g s and is missing",
                 without_passwords(feed.uri),
                 FEEDS_CLOSE_GRACE,
             )
