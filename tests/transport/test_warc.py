@@ -15,15 +15,26 @@ from warcio.archiveiterator import ArchiveIterator  # type: ignore[import-untype
 
 import trawl
 from tests.feeds.fakes import STARTED_UTC, left_in
-from tests.net.badserver import Connection, serving
+from tests.net.badserver import Connection, clock, serving
 from tests.net.proxies import proxying
 from tests.transport.sinks import NotingSink
 from trawl.blocking import InlineBlocking
-from trawl.errors import SettingsError, UsageError
+from trawl.errors import (
+    BodyTooLarge,
+    DownloadError,
+    DownloadTimeout,
+    ReadTimeout,
+    ResponseBroken,
+    SettingsError,
+    UsageError,
+)
 from trawl.http import FileResponse, Outcome, Request, Response
 from trawl.testing import SimulatedResponse, SimulatedWeb, simulate
 from trawl.transport import TransportRouter, TransportSettings
+from trawl.transport.httpx_transport import HttpxTransport
 from trawl.transport.warc import WarcEntry, WarcTransport, WarcWriter, open_archive
+
+__all__ = ["clock"]
 
 
 class Shop(trawl.Spider):
@@ -99,7 +110,7 @@ def test_a_request_that_was_never_made_is_not_found_in_a_replay(tmp_path: Path) 
     items = simulate(Two, web).items
     assert items == [
         {"status": 200, "text": "one"},
-        {"status": 404, "text": "it is not in the WARC file"},
+        {"status": 404, "text": "not in the WARC file"},
     ]
 
 
@@ -257,12 +268,21 @@ ANSWERS = [
 
 
 async def exchange(
-    folder: Path, answer: bytes, *, method: str = "GET", proxied: bool = False, sink: NotingSink | None = None
+    folder: Path,
+    answer: bytes,
+    *,
+    method: str = "GET",
+    proxied: bool = False,
+    sink: NotingSink | None = None,
+    lasts: float = 0.0,
+    transport: type[TransportRouter | HttpxTransport] = TransportRouter,
+    **settings: Any,
 ) -> Any:
     """A request whose answer is archived: its outcome, the blocks of the file's records, and the replay's response."""
 
     async def answers(connection: Connection) -> None:
         await connection.send(answer)
+        await trio.sleep(lasts)
 
     urls = []
     async with (
@@ -272,7 +292,7 @@ async def exchange(
             str(folder / "x.warc.gz"), 10**9, blocking=InlineBlocking(), now_utc=lambda: STARTED_UTC
         ) as archived,
     ):
-        wire = archived(TransportRouter(TransportSettings(), keeps_received=True))
+        wire = archived(transport(TransportSettings(**settings), keeps_received=True))
         urls.append(server.url)
         meta = {"proxy": proxy.url()} if proxied else None
         request = Request(server.url, method=method, meta=meta)
@@ -285,11 +305,103 @@ async def exchange(
     assert len(records(path)) == 2  # whose digests are checked
     replay = SimulatedWeb.from_warc(path).transport()
     again = await replay.send(Request(urls[0], method=method), lambda: None)
+    assert (type(again.error), str(again.error)) == (type(outcome.error), str(outcome.error))
     return outcome, blocks[1], again.response
 
 
 def seen(response: Any) -> Any:
-    return response.status, response.headers.items_list(), response.body, response.text
+    about = response.status, response.protocol, response.flags, response.headers.items_list()
+    return *about, response.body, response.text
+
+
+CUT = [
+    (OK + b"Content-Length: 9\r\n\r\nhello", ResponseBroken, "disconnect", {}),
+    (OK + b"Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n", ResponseBroken, "disconnect", {}),
+    (OK + b"Transfer-Encoding: chunked\r\n\r\n5", ResponseBroken, "disconnect", {}),
+    (OK + b"Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\nx\r\n", ResponseBroken, "disconnect", {}),
+    (OK + b"Content-Length: 2\r\n\r\nhello", ResponseBroken, "disconnect", {}),
+    (OK + b"Content-Encoding: gzip\r\n\r\n" + PACKED[:20], ResponseBroken, "disconnect", {}),
+    (OK + b"Content-Encoding: gzip\r\nContent-Length: 5\r\n\r\nhello", ResponseBroken, "disconnect", {}),
+    (OK + b"Content-Length: 99\r\n\r\nhello", BodyTooLarge, "length", {"download_maxsize": 9}),
+    (OK + b"\r\n" + b"hello" * 9, BodyTooLarge, "length", {"download_maxsize": 9}),
+    (OK + b"Content-Length: 9\r\n\r\nhello", ReadTimeout, "time", {"download_read_timeout": 0.05, "lasts": 0.5}),
+    (OK + b"Content-Length: 9\r\n\r\nhello", DownloadTimeout, "time", {"download_timeout": 0.05, "lasts": 0.5}),
+]
+
+
+def fields_of(path: Path) -> dict[str, str]:
+    """The fields of the response record."""
+    with path.open("rb") as file:
+        found = [record for record in ArchiveIterator(file, no_record_parse=True) if record.rec_type == "response"]
+    return dict(found[0].rec_headers.headers)
+
+
+@pytest.mark.parametrize("transport", [TransportRouter, HttpxTransport])
+@pytest.mark.parametrize(("answer", "error", "reason", "settings"), CUT, ids=range(len(CUT)))
+async def test_a_response_that_ended_early_is_stored_as_far_as_it_came_and_fails_again(
+    tmp_path: Path,
+    answer: bytes,
+    error: type[Exception],
+    reason: str,
+    settings: dict[str, Any],
+    transport: type[Any],
+    clock: MockClock,
+) -> None:
+    outcome, block, _ = await exchange(tmp_path, answer, transport=transport, **settings)
+    assert type(outcome.error) is error
+    assert fields_of(tmp_path / "x-00001.warc.gz")["WARC-Truncated"] == reason
+    if transport is TransportRouter and b"Length: 2" not in answer:
+        assert block == answer
+    assert block.startswith(OK)
+    assert outcome.received is None
+
+
+@pytest.mark.parametrize("transport", [TransportRouter, HttpxTransport])
+async def test_of_a_response_for_a_file_that_ended_early_the_head_is_stored(
+    tmp_path: Path, transport: type[Any], clock: MockClock
+) -> None:
+    answer = OK + b"Content-Length: 999999\r\n\r\n" + b"0123456789abcdef" * 20_000
+    outcome, block, _ = await exchange(tmp_path, answer, transport=transport, sink=NotingSink())
+    assert type(outcome.error) is ResponseBroken
+    assert block == OK + b"X-Archive-Orig-Content-Length: 999999\r\nContent-Length: 0\r\n\r\n"
+
+
+async def test_an_incomplete_body_that_is_allowed_replays_with_its_flag(tmp_path: Path, clock: MockClock) -> None:
+    answer = OK + b"Content-Length: 9\r\n\r\nhello"
+    outcome, block, again = await exchange(tmp_path, answer, download_fail_on_dataloss=False)
+    assert block == answer
+    assert outcome.response.flags == ["dataloss"]
+    assert seen(again) == seen(outcome.response)
+
+
+def test_a_crawl_with_errors_replays_to_the_same_items_of_its_errbacks(tmp_path: Path) -> None:
+    class Failing(trawl.Spider):
+        name = "failing"
+
+        async def start(self) -> Any:
+            for name in ("whole", "broken", "slow"):
+                yield Request(f"http://a.example/{name}", errback=self.failed)
+
+        def parse(self, response: Any) -> Any:
+            yield {"text": response.text, "protocol": response.protocol}
+
+        def failed(self, error: Any) -> Any:
+            yield {"url": error.request.url, "error": type(error).__name__, "words": error.cause}
+
+    errors: dict[str, type[DownloadError]] = {"broken": ResponseBroken, "slow": ReadTimeout}
+
+    def answer(request: Request) -> SimulatedResponse:
+        return SimulatedResponse(body="half", error=errors.get(request.url[17:]), protocol="HTTP/1.0")
+
+    web = SimulatedWeb()
+    web.add_host("a.example", handler=answer)
+    settings = {"RETRY_TIMES": 0, "WARC_FILE": str(tmp_path / "crawl.warc.gz")}
+    first = simulate(Failing, web, settings=settings, errors="collect")
+    again = simulate(
+        Failing, SimulatedWeb.from_warc(tmp_path / "crawl-00001.warc.gz"), {"RETRY_TIMES": 0}, errors="collect"
+    )
+    assert len(first.items) == 3
+    assert again.items == first.items
 
 
 @pytest.mark.parametrize("answer", ANSWERS, ids=range(len(ANSWERS)))
@@ -342,13 +454,21 @@ async def test_what_comes_behind_a_response_is_not_a_part_of_it(tmp_path: Path, 
     assert block == answer
 
 
-def record_of(head: bytes, body: bytes, folder: Path) -> Path:
+def record_of(head: bytes, body: bytes, folder: Path, *more: str) -> Path:
     """A file with one response that an archiver has written."""
     block = head + body
-    lines = (f"WARC/1.0\r\nWARC-Type: response\r\nWARC-Record-ID: <urn:x>\r\nWARC-Target-URI: http://a.example/\r\n"
-             f"Content-Type: application/http; msgtype=response\r\nContent-Length: {len(block)}\r\n\r\n")  # fmt: skip
+    lines = [
+        "WARC/1.0",
+        "WARC-Type: response",
+        "WARC-Record-ID: <urn:x>",
+        "WARC-Target-URI: http://a.example/",
+        "Content-Type: application/http; msgtype=response",
+        f"Content-Length: {len(block)}",
+        *more,
+        "\r\n",
+    ]
     path = folder / "other.warc"
-    path.write_bytes(lines.encode() + block + b"\r\n\r\n")
+    path.write_bytes("\r\n".join(lines).encode() + block + b"\r\n\r\n")
     return path
 
 
@@ -370,6 +490,37 @@ async def test_a_file_of_another_archiver_replays_as_far_as_it_makes_sense(
     response = (await replay.send(Request("http://a.example/"), lambda: None)).response
     assert response is not None
     assert (response.status, response.body) == (200, b"hello")
+
+
+@pytest.mark.parametrize(
+    ("reason", "flag"), [("length", "truncated"), ("time", "dataloss"), ("disconnect", "dataloss")]
+)
+@pytest.mark.parametrize("fields", [[], ["Trawl-Error: SystemExit: 0"]])
+async def test_a_truncated_body_of_another_archiver_replays_with_a_flag(
+    tmp_path: Path, reason: str, flag: str, fields: list[str], autojump_clock: MockClock
+) -> None:
+    path = record_of(OK + b"Content-Length: 9\r\n\r\n", b"hello", tmp_path, f"WARC-Truncated: {reason}", *fields)
+    response = (
+        await SimulatedWeb.from_warc(path).transport().send(Request("http://a.example/"), lambda: None)
+    ).response
+    assert response is not None
+    assert (response.body, response.flags) == (b"hello", [flag])
+
+
+def test_the_protocol_of_a_response_over_http_2_is_replayed(tmp_path: Path) -> None:
+    class Shown(trawl.Spider):
+        name = "shown"
+        start_urls = ["http://a.example/"]
+
+        def parse(self, response: Any) -> Any:
+            yield {"protocol": response.protocol}
+
+    web = SimulatedWeb()
+    web.add_host("a.example", handler=lambda request: SimulatedResponse(protocol="HTTP/2"))
+    simulate(Shown, web, settings={"WARC_FILE": str(tmp_path / "crawl.warc")})
+    path = tmp_path / "crawl-00001.warc"
+    assert b"HTTP/1.1 200 OK\r\n" in path.read_bytes()
+    assert simulate(Shown, SimulatedWeb.from_warc(path)).items == [{"protocol": "HTTP/2"}]
 
 
 def test_a_crawl_whose_pages_are_not_ascii_replays_to_the_same_items(tmp_path: Path) -> None:

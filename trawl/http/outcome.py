@@ -93,8 +93,8 @@ class Outcome:
         pause: Minimum seconds before a request with a trigger is sent again, if no scope delays it. Set by the
             throttle.
         then: The next step requested by a middleware; None if the callback (or errback) gets the outcome.
-        received: Head and body of the response as received, for an archive. The body is None if it went to a file. None
-            without an archive, or if the transport does not have them.
+        received: Head and body of the response as received, for an archive, also if it ended early with an error. The
+            body is None if it went to a file. None without an archive, or if the transport does not have them.
     """
 
     request: Request

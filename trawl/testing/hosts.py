@@ -85,6 +85,8 @@ class SimulatedResponse:
         first_byte: Seconds from the send to the headers, less than ``latency`` for a slow body. None if everything
             arrives at once.
         error: An error instead of the last byte, such as a broken connection.
+        flags: Flags of the response, such as ``dataloss``.
+        protocol: The protocol, as in ``response.protocol``.
 
     Raises:
         ValueError: If the status code is not within 200 to 999, or a time or header is not valid.
@@ -97,6 +99,8 @@ class SimulatedResponse:
     latency: float = attrs.field(default=0.0, validator=[validators.ge(0), validators.lt(math.inf)])
     first_byte: float | None = attrs.field(default=None, kw_only=True, validator=validators.optional(validators.ge(0)))
     error: Failure | None = attrs.field(default=None, kw_only=True, validator=validators.optional(check_failure))
+    flags: tuple[str, ...] = attrs.field(default=(), kw_only=True)
+    protocol: str = attrs.field(default="HTTP/1.1", kw_only=True)
 
 
 def make_failure(failure: Failure, cause: str, url: str, method: str) -> DownloadError:

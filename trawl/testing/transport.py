@@ -41,6 +41,7 @@ from trawl.testing.sends import SendLog, SendRecord, rounded
 from trawl.tracebacks import contained
 from trawl.transport.base import OnSent, wait_to_send
 from trawl.transport.body import sink_for, write_to_sink
+from trawl.transport.warc import response_head
 
 if TYPE_CHECKING:
     from trawl.testing.web import SimulatedWeb
@@ -309,7 +310,10 @@ class SimulatedTransport:
         await sleep_until(until)
         ended_at = trio.current_time()
         if error is not None:
-            return exchange.failed(error, cause, ended_at)
+            outcome = exchange.failed(error, cause, ended_at)
+            if error is answer.error:  # for an archive: all that came before the error
+                outcome.received = response_head(answer.protocol, answer.status, answer.headers), answer.body
+            return outcome
         outcome = self._whole(exchange, answer, fields, now + first_byte, ended_at)
         sink = sink_for(exchange.request, answer.status)
         if sink is not None and outcome.response is not None:
@@ -396,11 +400,11 @@ class SimulatedTransport:
         row.status = answer.status
         latency = first_byte_at - exchange.started_at
         body = b"" if request.method == "HEAD" else answer.body
-        flags: tuple[str, ...] = ()
+        flags = answer.flags
         if len(body) > exchange.timeouts.max_bytes:
-            body, flags = body[: int(exchange.timeouts.max_bytes)], ("truncated",)
+            body, flags = body[: int(exchange.timeouts.max_bytes)], (*flags, "truncated")
         url = without_fragment(request.url)
-        response = Response(url, answer.status, headers, body, request, flags, latency, protocol="HTTP/1.1")
+        response = Response(url, answer.status, headers, body, request, flags, latency, protocol=answer.protocol)
         exchange.site.keep(exchange.origin, now)
         return Outcome(request, response, None, exchange.started_at, exchange.sent_at, first_byte_at, now)
 

@@ -2,7 +2,9 @@
 
 The parser and decoders of the real transport read the responses, so that a replay produces the same bytes as the crawl:
 non-ASCII header values, repeated headers, chunks and compressed bodies. Some other archivers store a body without the
-chunked framing or compression that its headers declare. Such files are read as far as possible.
+chunked framing or compression that its headers declare. Such files are read as far as possible. A response that ended
+early with an error has it in its record, and fails again. Without an error, ``WARC-Truncated`` gives the flag of the
+response.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from os import PathLike
-from typing import Any
+from typing import Any, NamedTuple
 
 from trawl.errors import DownloadError
 from trawl.http import Headers, Request, host_scope, normalize_url
@@ -19,6 +21,7 @@ from trawl.testing.hosts import SimulatedResponse
 from trawl.transport.body import Body
 from trawl.transport.content_encoding import codings_of
 from trawl.transport.http11.parser import ConnectionClosedError, ResponseParser, end_of_head
+from trawl.transport.warc import CUT_SHORT, ERROR_FIELD
 
 __all__ = ["WarcResponses", "read_warcs", "replay"]
 
@@ -29,7 +32,10 @@ _NOT_FOUND = SimulatedResponse(404, "not in the WARC file", {"Content-Type": "te
 
 _RENAMED = b"x-archive-orig-"
 
-_STATUS = re.compile(rb"HTTP/[0-9.]+[ \t]+([0-9]{3})(?![0-9])")
+_STATUS = re.compile(rb"(HTTP/[0-9.]+)[ \t]+([0-9]{3})(?![0-9])")
+
+_FLAGS = {"length": ("truncated",), "time": ("dataloss",), "disconnect": ("dataloss",), "unspecified": ("dataloss",)}
+"""The flags of a response for each value of ``WARC-Truncated`` (ISO 28500, 5.13)."""
 
 MAX_BODY_BYTES = 1 << 30
 """Maximum size of a decompressed body, in bytes."""
@@ -50,7 +56,7 @@ def read_warcs(paths: Iterable[str | PathLike[str]]) -> WarcResponses:
 
     answers: WarcResponses = {}
     for path in paths:
-        responses: dict[str, tuple[str, bytes]] = {}
+        responses: dict[str, _Record] = {}
         requests: dict[str, tuple[str, bytes]] = {}
         try:
             with open(path, "rb") as file:
@@ -58,10 +64,10 @@ def read_warcs(paths: Iterable[str | PathLike[str]]) -> WarcResponses:
                     _read(record, requests, responses)
         except ArchiveLoadFailed as error:
             raise ValueError(f"{path} is not a WARC file: {error}") from error
-        for number, (url, block) in responses.items():
+        for number, record in responses.items():
             method, body = requests.get(number, ("GET", b""))
-            if (answer := _response(block, is_head=method == "HEAD")) is not None:
-                answers.setdefault(host_scope(url), {})[method, url, body] = answer
+            if (answer := _response(record, is_head=method == "HEAD")) is not None:
+                answers.setdefault(host_scope(record.url), {})[method, record.url, body] = answer
     return answers
 
 
@@ -74,7 +80,17 @@ def replay(answers: Mapping[tuple[str, str, bytes], SimulatedResponse]) -> Calla
     return answer
 
 
-def _read(record: Any, requests: dict[str, tuple[str, bytes]], responses: dict[str, tuple[str, bytes]]) -> None:
+class _Record(NamedTuple):
+    """A response record: its URL, its bytes, and its fields about the protocol and an early end."""
+
+    url: str
+    block: bytes
+    protocol: str
+    truncated: str
+    error: str
+
+
+def _read(record: Any, requests: dict[str, tuple[str, bytes]], responses: dict[str, _Record]) -> None:
     if record.rec_type not in ("request", "response") or "http" not in (record.content_type or "http"):
         return
     block = record.raw_stream.read()
@@ -84,13 +100,15 @@ def _read(record: Any, requests: dict[str, tuple[str, bytes]], responses: dict[s
         number = record.rec_headers.get_header("WARC-Concurrent-To")
         requests[number] = method.decode("latin-1"), block[len(block) if end is None else end :]
     else:
-        url = normalize_url(record.rec_headers.get_header("WARC-Target-URI"))
-        responses[record.rec_headers.get_header("WARC-Record-ID")] = url, block
+        field = record.rec_headers.get_header
+        url = normalize_url(field("WARC-Target-URI"))
+        about = [field(name) or "" for name in ("WARC-Protocol", "WARC-Truncated", ERROR_FIELD)]
+        responses[field("WARC-Record-ID")] = _Record(url, block, *about)
 
 
-def _response(block: bytes, *, is_head: bool) -> SimulatedResponse | None:
+def _response(record: _Record, *, is_head: bool) -> SimulatedResponse | None:
     """Return the response in a record; None if the record is not a response."""
-    status, fields, body = _message(block, is_head=is_head)
+    protocol, status, fields, body = _message(record.block, is_head=is_head)
     if not 200 <= status <= 999:
         return None
     codings = codings_of(Headers.from_wire(fields).getlist("Content-Encoding"))
@@ -99,17 +117,30 @@ def _response(block: bytes, *, is_head: bool) -> SimulatedResponse | None:
     headers = Headers.from_wire(_original(fields))
     if "Content-Type" not in headers:
         headers["Content-Type"] = None  # otherwise, a simulated response would be HTML
-    return SimulatedResponse(status, body, headers)
+    return SimulatedResponse(
+        status,
+        body,
+        headers,
+        error=_error(record.error),
+        flags=_FLAGS.get(record.truncated, ()),
+        protocol="HTTP/2" if record.protocol == "h2" else protocol,
+    )
 
 
-def _message(block: bytes, *, is_head: bool) -> tuple[int, _Fields, bytes]:
-    """Return status code, headers and body of a response, without chunked framing.
+def _error(field: str) -> DownloadError | None:
+    """Return the error with which a response ended early; None if there is none."""
+    name, _, cause = field.partition(": ")
+    return next((kind(cause) for kind in CUT_SHORT if kind.__name__ == name), None)
+
+
+def _message(block: bytes, *, is_head: bool) -> tuple[str, int, _Fields, bytes]:
+    """Return protocol, status code, headers and body of a response, without chunked framing.
 
     The code is 0 if there is no response.
     """
     end, start = end_of_head(block)
     if end is None:
-        return 0, [], b""
+        return "", 0, [], b""
     parser = ResponseParser()
     parser.begin(is_head=is_head)
     with suppress(DownloadError, ConnectionClosedError):
@@ -118,11 +149,12 @@ def _message(block: bytes, *, is_head: bool) -> tuple[int, _Fields, bytes]:
     if not parser.has_head:  # "HTTP/2 200", for example
         status = _STATUS.match(block, start)
         lines = [line.partition(b":") for line in block[start:end].splitlines()[1:] if b":" in line]
-        return int(status[1]) if status else 0, [(name.strip(), value.strip()) for name, _, value in lines], block[end:]
+        fields = [(name.strip(), value.strip()) for name, _, value in lines]
+        return (status[1].decode(), int(status[2]), fields, block[end:]) if status else ("", 0, [], b"")
     body = b"".join(parser.take())
     if parser.has_extra_data or not (body or parser.is_complete):
         body = block[end:]  # the body is stored without the framing that its headers declare
-    return parser.status, parser.fields, body
+    return f"HTTP/{parser.version}", parser.status, parser.fields, body
 
 
 def _original(fields: _Fields) -> _Fields:

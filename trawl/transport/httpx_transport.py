@@ -39,7 +39,7 @@ from trawl.transport.base import (
     tell_written,
     wait_to_send,
 )
-from trawl.transport.body import ResponseLimits, SinkWriter, sink_for
+from trawl.transport.body import Body, ResponseLimits, SinkWriter, sink_for
 from trawl.transport.content_encoding import accept_encoding
 from trawl.transport.http11.message import ParsedUrl, wire_fields
 from trawl.transport.http11.network_stream import client_context
@@ -178,7 +178,6 @@ class _ResponseReader:
 
     Raises:
         ResponseBroken: If its status code or a header is invalid.
-        BodyTooLarge: If its ``Content-Length`` exceeds the limit.
     """
 
     def __init__(
@@ -196,7 +195,6 @@ class _ResponseReader:
         self._sink = sink_for(request, answer.status) if has_body else None
         length = self._headers.get("Content-Length", "") if has_body else ""
         self._length = int(length) if length.isdecimal() else None
-        self._body = self._limits.body(self._headers.getlist("Content-Encoding"), self._length)
 
     async def read(self) -> Response:
         """Read the body and return the response.
@@ -205,18 +203,23 @@ class _ResponseReader:
             DownloadError: If it is larger than the limit, or broken.
             Exception: An error of ``BODY_BROKEN``.
         """
-        if self._sink is None:
-            return await self._read(None)
-        async with SinkWriter(self._sink) as writer:
-            return await self._read(writer)
+        writer = None if self._sink is None else SinkWriter(self._sink)
+        try:
+            self._body: Body = self._limits.body(self._headers.getlist("Content-Encoding"), self._length)
+            if writer is None:
+                return await self._read(None)
+            async with writer:
+                return await self._read(writer)
+        finally:
+            if self.received is not None:
+                is_in_file = writer is not None and writer.has_begun
+                self._outcome.received = _head_of(self._answer), None if is_in_file else bytes(self.received)
 
     async def _read(self, writer: SinkWriter | None) -> Response:
         answer, request = self._answer, self._request
         loss = await self._read_body(writer) or self._extra_data()
         body, flags = self._limits.finish(self._body, loss, request, is_cut=self._is_cut())
         make = Response if writer is None else await writer.end(body)
-        if self.received is not None:
-            self._outcome.received = _head_of(answer), None if make is not Response else bytes(self.received)
         return make(
             without_fragment(request.url),
             answer.status,
@@ -424,8 +427,7 @@ class HttpxTransport:
         answer = await pool.handle_async_request(message)
         try:
             reader = _ResponseReader(outcome.request, answer, outcome, self._settings)
-            if self._keeps_received:
-                reader.received = bytearray()
+            reader.received = bytearray() if self._keeps_received else None
             return await reader.read()
         finally:
             await answer.aclose()

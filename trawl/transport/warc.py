@@ -4,8 +4,11 @@ A response is stored exactly as received: status line, headers, and the body wit
 (ISO 28500, 6.3). If these bytes are unknown, the headers on how the body was sent are stored under ``X-Archive-Orig-``
 names, as in other archivers, so that a program that replays the file reads headers that match the body. This applies to
 a large body that is copied, decompressed, from a file, and to a chunked response through a proxy. A response over
-HTTP/2 gets the status line of HTTP/1.1. Credentials (``Authorization``, ``Proxy-Authorization``, ``Cookie``) are left
-out of the records of requests.
+HTTP/2 gets the status line of HTTP/1.1 and the field ``WARC-Protocol: h2``. Credentials (``Authorization``,
+``Proxy-Authorization``, ``Cookie``) are left out of the records of requests.
+
+A response that ended early is stored as far as it was received, with the reason in ``WARC-Truncated`` (ISO 28500,
+5.13). If that was an error, the field ``Trawl-Error`` has its class and cause, so that a replay fails in the same way.
 
 Exchanges that end at the same time are written together, in one blocking call, before their slots are released. So a
 slow disk slows the crawl, and records do not pile up in memory.
@@ -31,17 +34,47 @@ import attrs
 import trio
 
 from trawl.blocking import Blocking
-from trawl.errors import SettingsError, UsageError
-from trawl.http import FileResponse, Outcome, Request, Response
+from trawl.errors import (
+    BodyTooLarge,
+    DownloadError,
+    DownloadTimeout,
+    ReadTimeout,
+    ResponseBroken,
+    SettingsError,
+    UsageError,
+)
+from trawl.http import FileResponse, Headers, Outcome, Request, Response
 from trawl.transport.base import OnSent, Transport
 
-__all__ = ["ARCHIVE_CLOSE_GRACE", "WarcEntry", "WarcTransport", "WarcWriter", "open_archive", "warc_writer"]
+__all__ = [
+    "ARCHIVE_CLOSE_GRACE",
+    "CUT_SHORT",
+    "ERROR_FIELD",
+    "WarcEntry",
+    "WarcTransport",
+    "WarcWriter",
+    "open_archive",
+    "response_head",
+    "warc_writer",
+]
 
 ARCHIVE_CLOSE_GRACE = 5.0
 """Maximum seconds for writing the last records when a crawl ends."""
 
 _SECRET_FIELDS = frozenset({b"authorization", b"cookie", b"proxy-authorization"})
 _CAUSES = {"truncated": "length", "dataloss": "disconnect"}  # values of WARC-Truncated (ISO 28500, 5.13)
+
+CUT_SHORT: dict[type[DownloadError], str] = {
+    BodyTooLarge: "length",
+    DownloadTimeout: "time",
+    ReadTimeout: "time",
+    ResponseBroken: "disconnect",
+}
+"""The errors of a response that ended early, with the value of ``WARC-Truncated``."""
+
+ERROR_FIELD = "Trawl-Error"
+"""Field of a response record: the class of the error and its cause."""
+
 _WIRE_FIELD = re.compile(rb"^(?=(?:content-encoding|content-length|transfer-encoding):)", re.IGNORECASE | re.MULTILINE)
 
 logger: logging.Logger = logging.getLogger("trawl.transport")
@@ -53,15 +86,17 @@ class WarcEntry:
 
     Attributes:
         request: The request as it was sent.
-        response: The response as it was read.
+        response: The response as it was read; None if it ended early with ``error``.
         ended_utc: Wall time at which the response had been read.
         received: Head and body of the response as received; None if unknown. The body is None if it went to a file.
+        error: The error with which it ended early, one of :data:`CUT_SHORT`; None if there is a response.
     """
 
     request: Request
-    response: Response
+    response: Response | None
     ended_utc: datetime
     received: tuple[bytes, bytes | None] | None = None
+    error: DownloadError | None = None
 
 
 class _Head:
@@ -120,6 +155,8 @@ class WarcWriter:
             try:
                 if received is not None and received[1] is not None:
                     body: BinaryIO = io.BytesIO(received[1])
+                elif response is None:
+                    body = io.BytesIO()
                 else:
                     body = response.open() if isinstance(response, FileResponse) else io.BytesIO(response.body)
             except ValueError:  # the file was removed because its request was cancelled
@@ -172,14 +209,11 @@ class WarcWriter:
 
     def _response(self, entry: WarcEntry, body: BinaryIO) -> Any:
         response, received = entry.response, entry.received
-        if received is None:
-            try:
-                reason = HTTPStatus(response.status).phrase
-            except ValueError:
-                reason = ""
-            head = _head(f"HTTP/1.1 {response.status} {reason}", response.headers.to_wire())
-        else:
+        if received is not None:
             head = received[0]
+        else:
+            assert response is not None
+            head = response_head(response.protocol or "", response.status, response.headers)
         if received is None or received[1] is None:
             head, renamed = _WIRE_FIELD.subn(b"X-Archive-Orig-", head)
             if renamed:  # otherwise a reader takes the rest of the record, which is right
@@ -189,18 +223,33 @@ class WarcWriter:
     def _record(self, kind: str, entry: WarcEntry, head: bytes, body: BinaryIO) -> Any:
         date = entry.ended_utc.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
         own = {"WARC-Date": date}
-        address = entry.response.ip_address
-        if address is not None:
-            own["WARC-IP-Address"] = str(address)
-        cause = next((_CAUSES[flag] for flag in entry.response.flags if flag in _CAUSES), None)
-        if kind == "response" and cause is not None:
-            own["WARC-Truncated"] = cause
+        response, error = entry.response, entry.error
+        if response is not None and response.ip_address is not None:
+            own["WARC-IP-Address"] = str(response.ip_address)
+        if kind == "response" and response is not None:
+            if response.protocol == "HTTP/2":
+                own["WARC-Protocol"] = "h2"
+            if cause := next((_CAUSES[flag] for flag in response.flags if flag in _CAUSES), None):
+                own["WARC-Truncated"] = cause
+        elif kind == "response" and error is not None:
+            own["WARC-Truncated"] = CUT_SHORT[type(error)]
+            own[ERROR_FIELD] = f"{type(error).__name__}: {' '.join(error.cause.split())}"
         url = entry.request.url.partition("#")[0]
         size = body.seek(0, io.SEEK_END)
         body.seek(0)
         return self._writer.create_warc_record(
             url, kind, payload=body, length=size, http_headers=_Head(head), warc_headers_dict=own
         )
+
+
+def response_head(protocol: str, status: int, headers: Headers) -> bytes:
+    """Return the status line and the headers of a response in the form of HTTP/1.x."""
+    try:
+        reason = HTTPStatus(status).phrase
+    except ValueError:
+        reason = ""
+    version = protocol if protocol.startswith("HTTP/1.") else "HTTP/1.1"
+    return _head(f"{version} {status} {reason}", headers.to_wire())
 
 
 def _head(line: str, fields: Sequence[tuple[bytes, bytes]]) -> bytes:
@@ -226,8 +275,10 @@ class WarcTransport:
         """Send ``request``, and return when its response is written. A checkpoint."""
         outcome = await self._transport.send(request, on_sent)
         received, outcome.received = outcome.received, None  # keep it only until it is written
-        if outcome.response is not None and not self._is_broken:
-            self._pending.append(WarcEntry(outcome.request, outcome.response, self._now_utc(), received))
+        error = outcome.error if received is not None and type(outcome.error) in CUT_SHORT else None
+        if (outcome.response is not None or error is not None) and not self._is_broken:
+            entry = WarcEntry(outcome.request, outcome.response, self._now_utc(), received, error)  # type: ignore[arg-type]
+            self._pending.append(entry)
             await self._write()
         return outcome
 

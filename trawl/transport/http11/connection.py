@@ -230,6 +230,13 @@ class Connection:
         parser = self.parser
         return parser.is_complete and parser.is_keepable and not parser.has_extra_data and self.broken is None
 
+    def cut(self, outcome: Outcome) -> None:
+        """Close the connection within an exchange. An archive gets the part of the response that arrived."""
+        if self.received is not None and self.parser.has_head:
+            is_in_file = sink_for(outcome.request, self.parser.status) is not None
+            outcome.received = self.message(is_in_file=is_in_file)
+        self.close(is_cut=True)
+
     def close(self, *, is_cut: bool = False) -> None:
         """Close the connection at once. Safe to call twice.
 

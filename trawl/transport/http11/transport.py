@@ -155,7 +155,7 @@ class Http11Transport:
                 connection, may_be_dead = None, False
                 outcome.sent_at = None  # the next attempt counts as another send
             except BaseException:
-                connection.close(is_cut=True)  # another process may own the host from now on
+                connection.cut(outcome)  # another process may own the host from now on
                 raise
             else:
                 self._put_back(origin, connection, message, outcome.ended_at)
