@@ -1,4 +1,4 @@
-"""A job let go of within a test as a killed process would: nothing more is written."""
+"""Abandons a job in a test as a killed process would. Nothing more is written."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["abandon"]
 
 
 def abandon(job: SqliteJob | RedisJob) -> None:
-    """Let go of a job."""
+    """Abandon a job."""
     if isinstance(job, RedisJob):
         job.fail(JobError(f"job {job.name}: abandoned", job.name))
         return

@@ -1,4 +1,4 @@
-"""What every test may use."""
+"""Fixtures and settings for all tests."""
 
 from __future__ import annotations
 
@@ -12,30 +12,32 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-# Every run tries the same examples, so that a change is judged by itself; HYPOTHESIS_PROFILE=default draws others.
-# How long an example takes is a matter of what else the machine does: the one on which it runs may be busy.
+# Every run tries the same examples, so that a failure is caused by the change. HYPOTHESIS_PROFILE=default draws other
+# examples. Examples have no deadline, because the machine may be busy.
 untimed = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("gate", untimed, derandomize=True, max_examples=40)
-settings.register_profile("coverage", untimed, derandomize=True, max_examples=10)  # traced lines take twice the time
+# Tracing doubles the time of each line.
+settings.register_profile("coverage", untimed, derandomize=True, max_examples=10)
 settings.register_profile("sweep", untimed, max_examples=1000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "gate"))
 
-# A shell may have what it starts in the background ignore Ctrl-C, and nohup a hang-up; so would all that tests start.
+# A shell starts background processes with SIGINT ignored, and nohup ignores SIGHUP. Processes that tests start would
+# inherit this.
 for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
     if signal.getsignal(number) is signal.SIG_IGN:
         signal.signal(number, handler)
 
-IS_COMPILED = os.environ.get("TRAWL_COMPILED") == "1"  # set by `nox -s compiled`; tests/test_compiled.py holds it true
+IS_COMPILED = os.environ.get("TRAWL_COMPILED") == "1"  # set by `nox -s compiled`, and checked by tests/test_compiled.py
 
 REAL = {name: getattr(gc, name) for name in ("freeze", "unfreeze")}
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Write bytecode of tests and modules alone, and keep the garbage collector from looking at them again and again.
+    """Write bytecode only for tests and modules, and freeze their objects for the garbage collector.
 
-    They are a million objects: half of the time of many tests went there. The command freezes and thaws for the whole
-    process, which would undo this; the tests of that use :func:`garbage_collector`.
+    These are a million objects, and collecting them took half of the time of many tests. The command's own freezing and
+    unfreezing would undo this. Tests of that code use :func:`garbage_collector`.
     """
     gc.disable()
     try:
@@ -43,14 +45,14 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.enable()
         gc.freeze()
-        sys.dont_write_bytecode = True  # of a module that a test writes anew within the second
+        sys.dont_write_bytecode = True  # a test may rewrite a module within the same second
         for name in REAL:
             setattr(gc, name, lambda: None)
 
 
 @pytest.fixture
 def garbage_collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The garbage collector of a process of its own, of which nothing is frozen."""
+    """Yield with a garbage collector that has no frozen objects, as in a new process."""
     for name, function in REAL.items():
         monkeypatch.setattr(gc, name, function)
     gc.unfreeze()
@@ -59,7 +61,7 @@ def garbage_collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave out of a compiled run what only the sources can pass."""
+    """Skip tests in a compiled run that only pass with the sources."""
     reason = "replaces a name inside a compiled module, or gives it a stand-in or a value of a wrong type"
     for item in items if IS_COMPILED else ():
         if item.get_closest_marker("interpreted") is not None:
@@ -68,13 +70,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture
 def examples() -> Path:
-    """The folder of the examples."""
+    """Return the folder of the examples."""
     return Path(__file__).parent.parent / "examples"
 
 
 @pytest.fixture(autouse=True)
 def without_modules_of_other_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """What a test imports from a folder of its own is forgotten: the next one may have a ``books.py``, too."""
+    """Forget modules from a test's own folder, because the next test may also have a ``books.py``."""
     known, path = {*sys.modules}, sys.path[:]
     yield
     sys.path[:] = path
@@ -86,6 +88,6 @@ def without_modules_of_other_tests(tmp_path_factory: pytest.TempPathFactory) -> 
 
 @pytest.fixture(autouse=True)
 def without_settings_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Settings in the environment are weaker than a test's own, but a test should not see them at all."""
+    """Remove settings from the environment, so that a test never sees them."""
     for name in [name for name in os.environ if name.startswith("TRAWL_") or name.lower().endswith("_proxy")]:
         monkeypatch.delenv(name)

@@ -1,7 +1,7 @@
-"""What each extra is for, used once: ``nox -s extras`` runs this in environments that have one extra and no more.
+"""Uses each extra once. ``nox -s extras`` runs this script in environments that have exactly one extra.
 
-``python -I extras.py with EXTRA`` fails where it does not work, and ``without EXTRA`` where trawl does not say which
-extra is missing. Nothing but trawl and the standard library is imported.
+``python -I extras.py with EXTRA`` fails if the extra does not work. ``without EXTRA`` fails if trawl does not say that
+the extra is missing. The script imports only trawl and the standard library.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ URL = "http://a.example/"
 
 
 class Pages(trawl.Spider):
-    """Makes an item of a page."""
+    """Yields one item per page."""
 
     name = "pages"
     start_urls = [URL]
 
     def parse(self, response: trawl.Response) -> Any:
-        """The page's title."""
+        """Yield the page's title."""
         yield {"title": response.css("title::text").get()}
 
 
 def crawled(folder: Path, **settings: Any) -> None:
-    """Crawl a page of a simulated web; fail if it gives no item."""
+    """Crawl a page of a simulated web. Fails if there is no item."""
     web = SimulatedWeb()
     web.add_page(URL, title="A page")
     given = {name: value.format(folder) if isinstance(value, str) else value for name, value in settings.items()}
@@ -43,12 +43,12 @@ def crawled(folder: Path, **settings: Any) -> None:
 
 
 def fed(folder: Path, *, to: str) -> None:
-    """Crawl, with a feed."""
+    """Crawl with a feed."""
     crawled(folder, FEEDS={to.format(folder): {}})
 
 
 def connected(folder: Path, **settings: Any) -> None:
-    """Make what a real crawl connects with; it asks a port of this machine that nobody listens to."""
+    """Create the real transport, and request a port of this machine on which no process listens."""
 
     class Refused(Pages):
         start_urls = ["http://127.0.0.1:9/"]
@@ -57,7 +57,7 @@ def connected(folder: Path, **settings: Any) -> None:
 
 
 def imported(folder: Path, *, module: str, name: str = "") -> None:
-    """Import what uses the extra, or is the extra."""
+    """Import the module that uses the extra, or the extra itself."""
     found = import_module(module)
     assert not name or getattr(found, name)
 
@@ -84,7 +84,7 @@ USES: dict[str, Callable[[Path], None]] = {
 
 
 def main(word: str, extra: str) -> None:
-    """Use an extra that is there, or see what is said of one that is not."""
+    """Use an installed extra, or check the error message for a missing extra."""
     with TemporaryDirectory() as folder:
         try:
             USES[extra](Path(folder))

@@ -1,6 +1,6 @@
-"""A server of jobs in this process: the same Lua scripts on plain structures, on the clock of the run.
+"""A simulated server of jobs in this process. It runs the same Lua scripts on plain data structures, on the run clock.
 
-So kills, latency, lost answers and a server that comes back with an older state are deterministic.
+This makes kills, latency, lost replies and a server that returns with an older state deterministic.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from trawl.frontier.redis.layout import scripts
 __all__ = ["SimulatedStore"]
 
 Fault = str | None
-"""Of a round trip: ``"unsent"``: it never came there; ``"unanswered"``: its answer is lost; None: nothing."""
+"""The fault of a round trip: ``"unsent"`` if the request is lost, ``"unanswered"`` if the reply is lost, or None."""
 
 FACTS: Mapping[str, str] = {
     "redis_version": "7.2.4",
@@ -34,17 +34,17 @@ FACTS: Mapping[str, str] = {
 
 
 class SimulatedStore:
-    """A server; :meth:`connect` is given to ``open_job`` in the place of the real one.
+    """A simulated server. Pass :meth:`connect` to ``open_job`` instead of the real function.
 
     Attributes:
         latency: Seconds of a round trip.
-        is_away: It answers nobody.
-        fault: Called with the number of each round trip, from 1 on: what goes wrong with it.
-        round_trips: How many there were.
-        facts: What it says of itself and of its configuration.
-        clock_ahead: Seconds by which its clock has gone on while that of the run stood, as when a machine sleeps.
-        content: Its keys.
-        added: Set, and another, when something comes into a stream.
+        is_away: Whether the server is unreachable.
+        fault: Called with the number of each round trip, from 1. Returns its fault.
+        round_trips: Number of round trips so far.
+        facts: The server's information about itself and its configuration.
+        clock_ahead: Seconds by which the server's clock advanced while the run clock stopped, as when a machine sleeps.
+        content: The keys with their values.
+        added: Event that is set, and replaced, when a stream receives an entry.
     """
 
     def __init__(self, *, latency: float = 0.0) -> None:
@@ -68,26 +68,26 @@ class SimulatedStore:
 
     @asynccontextmanager
     async def connect(self, address: Address) -> AsyncGenerator[StoreServer, None]:
-        """Hold a connection."""
+        """Open a connection while the block runs."""
         await trio.sleep(self.latency)
         if self.is_away:
             raise StoreConnectionError("connection refused")
         yield _Connection(self)
 
     def refuses(self) -> bool:
-        """Return whether it is away."""
+        """Return whether the server is unreachable."""
         return self.is_away
 
     def saved(self) -> Any:
-        """Return a copy of all that is stored, for :meth:`restart`."""
+        """Return a copy of all stored data, for :meth:`restart`."""
         return deepcopy(self.content)
 
     def restart(self, saved: Any, *, run_id: str | None = None) -> None:
-        """Go on from an older state, as after a power cut, or a failover to a replica that is behind.
+        """Continue from an older state, as after a power cut or a failover to a lagging replica.
 
         Args:
             saved: The state.
-            run_id: What it calls this run of it; None: as before.
+            run_id: The new run id of the server; None to keep the id.
         """
         self.content = deepcopy(saved)
         if run_id is not None:
@@ -100,7 +100,7 @@ class SimulatedStore:
         return self._plain(answer)
 
     def _plain(self, value: Any) -> Any:
-        """Return an answer of Lua's as the client gives it."""
+        """Convert a reply of Lua to the form that the client returns."""
         if isinstance(value, float):
             return int(value)
         if value is None or isinstance(value, bytes | int):
@@ -170,7 +170,7 @@ class SimulatedStore:
     def _zadd(self, key: bytes, score: bytes, member: bytes) -> int:
         members = self.content.setdefault(key, [])
         entry = (float(score), member)
-        if score == b"0":  # all of the set are: it is ordered by its members
+        if score == b"0":  # all scores of the set are 0, so it is ordered by its members
             place = bisect_left(members, entry)
             if place == len(members) or members[place] != entry:
                 members.insert(place, entry)
@@ -223,7 +223,8 @@ class SimulatedStore:
     def _between(self, key: bytes, low: bytes, high: bytes) -> tuple[list[Any], int, int]:
         members = self.content.get(key, [])
         first = (bisect_left if low[:1] == b"[" else bisect_right)(members, (0.0, low[1:]))
-        last = len(members) if high == b"+" else bisect_left(members, (0.0, high[1:]))  # ours are all exclusive
+        # trawl's upper bounds are all exclusive.
+        last = len(members) if high == b"+" else bisect_left(members, (0.0, high[1:]))
         return members, first, max(first, last)
 
     def _xadd(self, key: bytes, place: bytes, *pair: bytes) -> bytes:
@@ -275,7 +276,7 @@ class _Connection(StoreServer):
         return answers
 
     async def read_stream(self, key: str, after: str, seconds: float) -> list[tuple[str, Mapping[bytes, bytes]]]:
-        """Wait for what comes into a stream."""
+        """Wait for the next entries of a stream."""
         store = self._store
         await trio.sleep(store.latency / 2.0)
         with trio.move_on_after(seconds):
@@ -297,7 +298,7 @@ class _Connection(StoreServer):
         ]
 
     async def facts(self) -> Mapping[str, str]:
-        """Return what the server says of itself."""
+        """Return the server's information about itself."""
         await trio.sleep(self._store.latency)
         return self._store.facts
 

@@ -14,7 +14,7 @@ HOST = "http://a.example"
 
 
 def settings(folder: Path, **more: object) -> dict[str, object]:
-    """A cache in ``folder``, and no delays that a test would have to count."""
+    """Return settings with a cache in ``folder`` and without delays."""
     return {
         "HTTPCACHE_ENABLED": True,
         "HTTPCACHE_DIR": str(folder),
@@ -25,7 +25,7 @@ def settings(folder: Path, **more: object) -> dict[str, object]:
 
 
 def web_of(fields: dict[str, str] | None = None, *, status: int = 200, body: str = "page") -> SimulatedWeb:
-    """One host whose every page takes a tenth of a second."""
+    """Return a web with one host, whose pages take a tenth of a second."""
     web = SimulatedWeb()
     web.add_host(
         "a.example",
@@ -35,7 +35,7 @@ def web_of(fields: dict[str, str] | None = None, *, status: int = 200, body: str
 
 
 class Reader(trawl.Spider):
-    """Asks for some pages of one host and tells what came, and whether from the cache."""
+    """Requests some pages of one host, and yields each response and whether it came from the cache."""
 
     name = "reader"
     paths: Iterable[str] = ("/1", "/2", "/3")

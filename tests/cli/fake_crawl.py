@@ -1,4 +1,4 @@
-"""A crawl that is not one: what the command would see of a real one, at the times a test wants."""
+"""A fake crawl that shows the command the state of a crawl at the times that a test chooses."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class FakeCrawl:
 
 @attrs.define
 class FakeEngine:
-    """A ``crawl_with`` that ends at once for ``reason``, or raises ``error``, and remembers what it was given."""
+    """A ``crawl_with`` that ends immediately with ``reason``, or raises ``error``, and stores its arguments."""
 
     reason: str = "finished"
     error: BaseException | None = None

@@ -12,10 +12,10 @@ from trawl.testing import SimulatedWeb
 from trawl.transport import TransportSettings
 
 WITHOUT_DELAY = ("-s", "DOWNLOAD_DELAY=0", "-s", "DOWNLOAD_DELAY_PER_SLOT=0")
-"""The clock is the real one: nothing waits for a delay."""
+"""Options without delays, because the clock is real."""
 
 QUICK = (*WITHOUT_DELAY, "-s", "RETRY_ENABLED=false")
-"""Nor is anything sent again."""
+"""Options without delays and retries."""
 
 FOLLOWER = """
 import trawl
@@ -29,11 +29,11 @@ class Pages(trawl.Spider):
         yield {"url": response.url}
         yield from response.follow_all(css="a")
 """
-"""A spider that gives an item a page, and follows its links."""
+"""A spider that yields one item per page and follows all links."""
 
 
 def crawl_on(web: SimulatedWeb) -> Any:
-    """A ``crawl_with`` whose wire is ``web``."""
+    """Return a ``crawl_with`` that uses ``web`` as its transport."""
 
     async def crawl(spider: Any, settings: Any, **options: Any) -> Any:
         transport = web.transport(settings.of(TransportSettings), seed=0, begun_at=trio.current_time())

@@ -166,16 +166,16 @@ def test_a_worker_takes_its_spider_from_the_job_once_there_is_one(tmp_path: Path
     arguments = ("-a", f"sites={' '.join(site)}", *BOTH)
     waiting = start(tmp_path, "worker", url, *arguments)
     assert waiting.stderr is not None
-    assert "waiting until a crawl makes it" in waiting.stderr.readline()
+    assert "waiting until a crawl creates it" in waiting.stderr.readline()
     leading = start(tmp_path, "crawl", "tree.py", "--job", url, "-o", "items.jsonl", *arguments)
     said(waiting)
     said(leading)
     assert_whole(tmp_path, site)
     assert {waiting.pid, leading.pid} == set(pids(tmp_path))
     (tmp_path / "other.py").write_text(SPIDER.replace("Tree", "Another"), encoding="utf-8")
-    assert "more than one spider of that name is here: give --spider" in said(start(tmp_path, "worker", url), 2)
+    assert "more than one spider has that name here: use --spider" in said(start(tmp_path, "worker", url), 2)
     (tmp_path / "empty").mkdir()
-    assert "no spider of that name is here: give --spider" in said(start(tmp_path / "empty", "worker", url), 2)
+    assert "no spider has that name here: use --spider" in said(start(tmp_path / "empty", "worker", url), 2)
 
 
 @pytest.mark.parametrize(

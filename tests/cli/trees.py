@@ -1,4 +1,4 @@
-"""A site of trees, a spider of it and what commands in processes of their own have done: for tests of shared jobs."""
+"""A site of page trees, its spider, and the work that command processes have done, for tests of shared jobs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["PAGES", "SPIDER", "WITHIN", "assert_whole", "pids", "site", "until_g
 
 PAGES = 40
 WITHIN = 90.0
-"""Seconds that a command may take, on a machine that does much else."""
+"""Maximum seconds for a command, on a busy machine."""
 
 SPIDER = """
 import os
@@ -69,7 +69,7 @@ class Page(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def site() -> Iterator[list[str]]:
-    """The first pages of several hosts: addresses, which are in several parts."""
+    """Yield the first pages of several hosts. The hosts are addresses in different partitions of a job."""
     pages = ThreadingHTTPServer(("0.0.0.0", 0), Page)
     thread = threading.Thread(target=pages.serve_forever)
     thread.start()
@@ -80,7 +80,7 @@ def site() -> Iterator[list[str]]:
 
 
 def pids(folder: Path) -> list[int]:
-    """The processes that have crawled pages, each once."""
+    """Return the processes that have crawled pages, without duplicates."""
     try:
         return list(dict.fromkeys(int(line) for line in (folder / "pids").read_text().splitlines()))
     except FileNotFoundError:
@@ -88,7 +88,7 @@ def pids(folder: Path) -> list[int]:
 
 
 def until_items(folder: Path, wanted: int) -> None:
-    """Return when the feed has so many items."""
+    """Wait until the feed has this many items."""
     feed = folder / "items.jsonl"
     deadline = time.monotonic() + WITHIN
     while not (feed.exists() and feed.read_bytes().count(b"\n") >= wanted):
@@ -97,7 +97,7 @@ def until_items(folder: Path, wanted: int) -> None:
 
 
 def until_gone(pid: int) -> None:
-    """Return when a process, which is not this one's child, is gone."""
+    """Wait until a process has ended that is not a child of this process."""
     deadline = time.monotonic() + WITHIN
     while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:
         time.sleep(0.02)
@@ -105,7 +105,7 @@ def until_gone(pid: int) -> None:
 
 
 def assert_whole(folder: Path, site: list[str]) -> None:
-    """Each page of each host is in the feed once."""
+    """Assert that the feed has each page of each host once."""
     urls = [json.loads(line)["url"] for line in (folder / "items.jsonl").read_text(encoding="utf-8").splitlines()]
     assert len(urls) == len(set(urls))
     assert set(urls) == {f"{host}{number or ''}" for host in site for number in range(PAGES)}

@@ -1,4 +1,4 @@
-"""The sites that the moved spiders know: a few pages of each."""
+"""A few pages of each site that the moved spiders crawl."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MENU = """<div id="menu"><a href="/">Home</a> <a href="/about">About</a> <a href
 
 
 def web() -> SimulatedWeb:
-    """All of them."""
+    """Return a web with all sites."""
     simulated = SimulatedWeb()
     add_quotes(simulated)
     answers: dict[str, Callable[[Request], SimulatedResponse]] = {

@@ -1,8 +1,8 @@
-"""Several sessions of one job in a server as one frontier, for the contract of frontiers.
+"""Presents several sessions of a job in a server as one frontier, for the contract of frontiers.
 
-A call goes to the session that can answer it: what is found to the one that joined first, what is leased to the owner
-of its part. It returns when the job is *settled*: each session has heard of what the others stored for it, and parts
-have gone to whom they belong. So who asks sees what a single process would show.
+Each call goes to the session that can handle it. New requests go to the session that joined first, and leases go to the
+owner of the part. A call returns when the job is *settled*: each session has received the records that other sessions
+stored for it, and each part has been moved to its owner. So the caller sees the same state as with a single process.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from trawl.http import Request
 __all__ = ["Join", "Session", "Team", "opened_as_team", "settle"]
 
 Join = Callable[[bool], AbstractAsyncContextManager[RedisJob]]
-"""Joins a job, as the one that exports its items or as another."""
+"""Joins a job. The argument is whether the session exports the items."""
 
 
 class Session:
     """One session of a job, with its frontier.
 
     Attributes:
-        losing: Parts that it is to give back.
+        losing: Parts that the session must release.
     """
 
     def __init__(self, job: RedisJob, frontier: JobFrontier) -> None:
@@ -44,9 +44,9 @@ class Session:
         self.losing: set[int] = set()
 
     async def look(self, keys: Keys) -> bool:
-        """Hear of the job, and give back what is free of leases; True: nothing was changed by that. A checkpoint."""
+        """Read the news of the job, and release parts without leases. Returns True if nothing changed. A checkpoint."""
         session = self.job.session
-        session.ask_if_over(is_idle=True)  # it looks at the job with this call, not in a while
+        session.ask_if_over(is_idle=True)  # makes the session read the job now
         before = set(session.owned), session.heard
         told = texts_of((await self.job._read(("state", keys.of_state, []), as_is))[6])
         for change in session.changes_so_far():
@@ -61,9 +61,10 @@ class Session:
 
 
 async def settle(sessions: Sequence[Session], job: str) -> None:
-    """Wait until each session has its share of the parts, and has heard of all that arrived. A checkpoint.
+    """Wait until each session has its share of the parts and has received all records. A checkpoint.
 
-    A part with leased requests stays where it is. A millisecond goes by, as orders of several sessions are by the time.
+    A part with leased requests is not moved. The clock advances by a millisecond, because records of several sessions
+    are ordered by time.
     """
     clock = trio.lowlevel.current_clock()
     if isinstance(clock, MockClock):
@@ -74,27 +75,27 @@ async def settle(sessions: Sequence[Session], job: str) -> None:
 
 
 class Team(Frontier):
-    """Sessions of a job as one frontier.
+    """Presents the sessions of a job as one frontier.
 
     Args:
-        sessions: Its sessions.
+        sessions: The sessions.
         job: The job's name.
 
     Attributes:
-        sessions: See above.
+        sessions: The sessions.
     """
 
     def __init__(self, sessions: Sequence[Session], job: str) -> None:
         self.sessions: Sequence[Session] = sessions
         self._job = job
-        self._finder = sessions[0].frontier  # its orders are before those of the others, where time hardly goes by
+        self._finder = sessions[0].frontier  # its records come first in the order, because little time passes
 
     async def claim_many(self, fingerprints: Sequence[bytes]) -> list[bool]:
-        """Claim with the finder."""
+        """Claim in the finder's frontier."""
         return await self._finder.claim_many(fingerprints)
 
     async def disclaim(self, fingerprints: Iterable[bytes]) -> None:
-        """Give claims of the finder back."""
+        """Release claims of the finder."""
         await self._finder.disclaim(fingerprints)
 
     def refusal(self, record: Record) -> str | None:
@@ -102,7 +103,7 @@ class Team(Frontier):
         return self._finder.refusal(record)
 
     async def push_many(self, records: Sequence[Record]) -> PushResult:
-        """Store what the finder has found; each goes to its owner."""
+        """Store records that the finder has found. Each goes to its owner."""
         return await self._settled(await self._finder.push_many(records), records)
 
     async def lease_many(self, lane: LaneKey, limit: int) -> list[Record]:
@@ -110,32 +111,32 @@ class Team(Frontier):
         return await self._of(lane).lease_many(lane, limit)
 
     async def spill(self, lease: Record, items: Sequence[bytes]) -> None:
-        """Take items of a lease."""
+        """Store items of a lease."""
         await self._of(lease.lane).spill(lease, items)
 
     async def acknowledge(
         self, lease: Record, outputs: Sequence[Record] = (), items: Sequence[bytes] = (), failure: str | None = None
     ) -> PushResult:
-        """End a lease; each output goes to its owner."""
+        """Acknowledge a lease. Each output goes to its owner."""
         return await self._settled(await self._of(lease.lane).acknowledge(lease, outputs, items, failure), outputs)
 
     async def replace(self, lease: Record, record: Record) -> bool:
-        """Put a record in the place of a lease; it goes to its owner."""
+        """Replace a lease with a record, which goes to its owner."""
         is_here = await self._of(lease.lane).replace(lease, record)
         await settle(self.sessions, self._job)
         return is_here
 
     async def release(self, leases: Iterable[Record]) -> None:
-        """Give leases back to their owners."""
+        """Release leases of their owners."""
         for lease in leases:
             await self._of(lease.lane).release([lease])
 
     def next_due(self) -> float:
-        """The first of all."""
+        """Return the earliest due time of all sessions."""
         return min(session.frontier.next_due() for session in self.sessions)
 
     async def wake(self, now: float) -> Sequence[LaneKey]:
-        """Have each let in what is due."""
+        """Let each session admit the records that are due."""
         return [lane for session in self.sessions for lane in await session.frontier.wake(now)]
 
     def held_until(self, request: Request) -> float | None:
@@ -143,7 +144,7 @@ class Team(Frontier):
         return self._finder.held_until(request)
 
     def lanes(self) -> Sequence[LaneKey]:
-        """All lanes, in the order of their first requests."""
+        """Return all lanes in the order of their first requests."""
         return sorted([lane for session in self.sessions for lane in session.frontier.lanes()], key=self._first)
 
     def best(self, lane: LaneKey) -> SortKey | None:
@@ -162,7 +163,7 @@ class Team(Frontier):
         return None
 
     def statistics(self) -> FrontierStatistics:
-        """Add all up; of what was seen, the finder knows."""
+        """Return the sums of all sessions. The number of seen requests comes from the finder."""
         each = [session.frontier.statistics() for session in self.sessions]
         return FrontierStatistics(
             sum(one.pending for one in each),
@@ -173,12 +174,12 @@ class Team(Frontier):
         )
 
     async def aclose(self) -> None:
-        """Have everything written."""
+        """Write all pending changes."""
         for session in self.sessions:
             await session.frontier.aclose()
 
     async def _settled(self, stored: PushResult, records: Sequence[Record]) -> PushResult:
-        """Return what is pending with any of the sessions."""
+        """Settle the job, and return the stored records."""
         await settle(self.sessions, self._job)
         seen = {id(record) for record in stored.seen}
         return PushResult([record for record in records if id(record) not in seen], stored.seen)
@@ -195,7 +196,7 @@ class Team(Frontier):
 
 @asynccontextmanager
 async def opened_as_team(address: Address, join: Join, count: int, bounds: Bounds) -> AsyncIterator[Team]:
-    """Open a job in a server by several sessions."""
+    """Open a job in a server with several sessions."""
     async with AsyncExitStack() as stack:
         sessions: list[Session] = []
         for number in range(count):

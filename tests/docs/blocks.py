@@ -20,12 +20,12 @@ class Block:
 
     Attributes:
         line: Its line in the page.
-        language: What stands behind its fence.
-        text: What is in it.
-        follows: Whether nothing but a blank line is between it and the block before.
-        file: The file that the paragraph before it says it is ("Save this as `NAME`") or belongs to ("at the end of
-            `NAME`"), or that it changes if it is a diff; "" if none.
-        is_whole: Whether it is all of that file.
+        language: The text after the opening fence.
+        text: The content.
+        follows: Whether only a blank line separates the block from the previous block.
+        file: The file that the previous paragraph names for the block ("Save this as `NAME`" or "at the end of
+            `NAME`"), or that a diff changes; "" if there is none.
+        is_whole: Whether the block is the complete file.
     """
 
     line: int
@@ -37,17 +37,17 @@ class Block:
 
     @property
     def first(self) -> str:
-        """Its first line."""
+        """The first line."""
         return self.text.partition("\n")[0]
 
     @property
     def is_of_a_file(self) -> bool:
-        """Whether it belongs in a file, rather than being run as it is: what is indented belongs in a class."""
+        """Whether the block belongs to a file and is not run directly. An indented block belongs to a class."""
         return bool(self.file) or (self.language == "python" and self.text.startswith("    "))
 
 
 def blocks_of(text: str) -> Iterator[Block]:
-    """The fenced blocks of a page, in order."""
+    """Yield the fenced blocks of a page, in order."""
     end = 0
     for match in FENCE.finditer(text):
         between = text[end : match.start()]

@@ -1,9 +1,9 @@
-"""The commands of a page, run as a reader runs them, but for the network and the time.
+"""Runs the commands of a page as a reader does, except for the network and the time.
 
-``trawl`` runs in this process, on copies of the sites and on the virtual clock; ``python`` and ``pytest`` in a process
-that is forked; all else is given to ``sh``. A crawl that the page kills is one in a process of its own, which kills
-itself at that virtual second. All commands of a page share one folder, one environment and one time: the wall clock
-goes on from one to the next.
+``trawl`` runs in this process, on copies of the sites and on a virtual clock. ``python`` and ``pytest`` run in a forked
+process, and ``sh`` runs all other commands. If the page kills a crawl, the crawl runs in its own process, which kills
+itself at that virtual time. All commands of a page share one folder, one environment and one wall clock, which
+continues from one command to the next.
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ class Commands:
     """Runs the commands of one page.
 
     Attributes:
-        status: The exit status of the last one.
-        stats: The statistics of the crawls that have come to their end, also of simulated ones, in order.
-        typed: What is typed into a shell that asks for lines.
+        status: The exit status of the last command.
+        stats: The statistics of the finished crawls, including simulated crawls, in order.
+        typed: The lines to type into an interactive shell.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -81,7 +81,7 @@ class Commands:
         return self._here
 
     def lines(self, text: str) -> Iterator[str]:
-        """The commands of a block, one at a time: in the folder of the page, until one goes elsewhere."""
+        """Yield the commands of a block. They run in the folder of the page until a command changes the folder."""
         self._here = self._folder
         killed = KILLED.search(text)
         if killed is not None:
@@ -93,7 +93,7 @@ class Commands:
             yield from (line for line in lines if line.strip() and not line.startswith("#"))
 
     def run(self, line: str) -> str:
-        """Run a command; what it prints, standard output and errors together."""
+        """Run a command, and return its standard output and standard error together."""
         killed = KILLED.fullmatch(line)
         if killed is not None:
             return self._kill(killed)
@@ -118,7 +118,7 @@ class Commands:
 
     @contextmanager
     def inside(self) -> Iterator[None]:
-        """In the folder of the page, on its web and its clock: where its Python is run."""
+        """Enter the folder, the web and the clock of the page, to run its Python code."""
         entry = sys.modules["trawl._run"]
         with chdir(self._folder), fresh_modules(self._folder), virtual_time():
             sys.path.insert(0, "")
@@ -182,7 +182,7 @@ class Commands:
 
 
 class Terminal(io.TextIOWrapper):
-    """A terminal that has neither colours nor a cursor that moves."""
+    """A terminal without colors and without cursor movement."""
 
     def isatty(self) -> bool:
         """Yes."""
@@ -190,7 +190,7 @@ class Terminal(io.TextIOWrapper):
 
 
 def content(stream: io.TextIOWrapper) -> bytes:
-    """What was written to a stream in memory."""
+    """Return the bytes written to a stream in memory."""
     stream.flush()
     return stream.buffer.getvalue()  # type: ignore[attr-defined,no-any-return]
 
@@ -202,13 +202,13 @@ def command(
     killed_at: float | None = None,
     results: list[CrawlResult] | None = None,
 ) -> int:
-    """Run the command ``trawl`` on the copies of the sites; its exit status."""
+    """Run the command ``trawl`` on the copies of the sites, and return its exit status."""
     with virtual_time(), shown_on_a_terminal():
         return main(list(words), crawl_with=crawl_on_copies(passed, killed_at=killed_at, results=results))
 
 
 def crawl_on_copies(passed: float, *, killed_at: float | None = None, results: list[CrawlResult] | None = None) -> Any:
-    """A ``crawl_with`` whose wire leads to copies of the sites, ``passed`` seconds after its wall clock began."""
+    """Return a ``crawl_with`` that crawls copies of the sites, ``passed`` seconds after the start of the wall clock."""
 
     async def crawl(spider: Any, settings: Any, **options: Any) -> CrawlResult:
         if "transport" in options:
@@ -236,7 +236,7 @@ def crawl_on_copies(passed: float, *, killed_at: float | None = None, results: l
 
 @contextmanager
 def ended_in_time(spider: object, longest: float = LONGEST) -> Iterator[None]:
-    """Cancel a crawl that goes on for ``longest`` real seconds: it waits for nothing, or it is one that never ends."""
+    """Cancel a crawl that runs for ``longest`` real seconds, because it is stuck or never ends."""
     clock, until = trio.lowlevel.current_clock(), time.monotonic() + longest
     assert isinstance(clock, VirtualClock)
     with trio.CancelScope() as scope:
@@ -258,7 +258,7 @@ async def _killed(at: float, crawl: object) -> None:
 
 @contextmanager
 def typing(lines: Sequence[str]) -> Iterator[None]:
-    """A shell that asks for lines gets these, and shows them behind its prompt; then it is left. No browser opens."""
+    """Type lines into an interactive shell, which shows them after its prompt, and leave it. No browser opens."""
     left = iter(lines)
 
     def given(prompt: str = "") -> str:
@@ -270,13 +270,14 @@ def typing(lines: Sequence[str]) -> Iterator[None]:
     with ExitStack() as stack:
         stack.enter_context(patch.object(builtins, "input", given))
         stack.enter_context(patch.object(webbrowser, "open"))
-        stack.enter_context(patch.object(asking, "find_spec", lambda name: None))  # Python's own shell, not IPython
+        # Use Python's own shell instead of IPython.
+        stack.enter_context(patch.object(asking, "find_spec", lambda name: None))
         yield
 
 
 @contextmanager
 def virtual_time() -> Iterator[None]:
-    """Trio's runs have a clock that jumps, and run their tasks in the same order each time."""
+    """Make Trio's runs use a virtual clock and a fixed order of tasks."""
     run = trio.run
 
     def virtual(function: Any, *arguments: Any, **options: Any) -> Any:
@@ -291,16 +292,16 @@ def virtual_time() -> Iterator[None]:
 
 @contextmanager
 def shown_on_a_terminal() -> Iterator[None]:
-    """What is shown is as wide as on the terminal that the pages show."""
+    """Make the output as wide as the terminal on the pages."""
     with patch.dict(os.environ, TERMINAL):
         yield
 
 
 @contextmanager
 def fresh_modules(folder: Path) -> Iterator[None]:
-    """What is imported from ``folder``, or is an example, is forgotten afterwards: the page changes its files.
+    """Forget modules that the block imports from ``folder`` or the examples, because the page changes its files.
 
-    Nor is anything known there that other tests have imported from folders of theirs.
+    Modules that other tests have imported from their folders are hidden in the block.
     """
     path = [*sys.path]
     others = {name: module for name, module in sys.modules.items() if is_from(module, folder.parent)}
@@ -316,7 +317,7 @@ def fresh_modules(folder: Path) -> Iterator[None]:
 
 
 def is_from(module: object, *folders: Path) -> bool:
-    """Whether a module, or a package without a file of its own, is below one of the folders."""
+    """Return whether a module, or a package without its own file, is below one of the folders."""
     places = [getattr(module, "__file__", None), *getattr(module, "__path__", ())]
     return any(str(place).startswith(f"{folder}{os.sep}") for place in places for folder in folders)
 

@@ -1,6 +1,6 @@
-"""What a reader of a page has before the first of its commands: files of their own, and a web to ask.
+"""The files and the web that a reader of a page has before its first command.
 
-Where a page says "your spider", the reader's is the README's, under the name that the page's commands call it by.
+If a page says "your spider", the reader has the README's spider, under the name that the page's commands use.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SPIDERS = {
     "untrusted-pages": ["intranet.py"],
     "warc": ["books.py"],
 }
-"""By how-to: files that are the README's spider."""
+"""Files that contain the README's spider, by how-to page."""
 QUOTESBOT = """
 BOT_NAME = "quotesbot"
 TWISTED_REACTOR = "twisted.internet.asyncioreactor.AsyncioSelectorReactor"
@@ -53,25 +53,25 @@ OTHERS = {
     "coming-from-scrapy": {"quotesbot/settings.py": QUOTESBOT},
     "why-slow": {"myspider.py": FOLLOWER},
 }
-"""By how-to: other files, with what is in them."""
+"""Other files with their content, by how-to page."""
 SHOWN = {"coming-from-scrapy": "books.py", "try-things-out": "quotes.py", "use-proxies": "catalogue.py"}
-"""By how-to: the file that its first block of Python is."""
+"""The file that the first block of Python belongs to, by how-to page."""
 FOLDERS = {
     "coming-from-scrapy": ROOT / "tests" / "compat" / "spiders" / "project" / "shop",
     "publish-a-plugin": ROOT / "examples" / "plugin",
 }
-"""By how-to: a folder of the reader's."""
+"""A folder of the reader, by how-to page."""
 STATUS = {"trawl check shop": 2}
-"""By command: its exit status, where it is not 0. This one finds spiders of Scrapy's."""
+"""Exit statuses other than 0, by command. This command finds Scrapy spiders."""
 
 
 def first_python(page: Path) -> str:
-    """The first block of Python of a page."""
+    """Return the first block of Python of a page."""
     return next(block.text for block in blocks_of(page.read_text("utf-8")) if block.language == "python")
 
 
 def lay_out(page: Path, folder: Path) -> None:
-    """Write what a page's reader has into their folder."""
+    """Write the files of a page's reader into their folder."""
     (folder / "examples").symlink_to(ROOT / "examples")
     if page.parent.name != "howto":
         return
@@ -88,7 +88,7 @@ def lay_out(page: Path, folder: Path) -> None:
 
 
 def every_site() -> SimulatedWeb:
-    """A web with all sites that the commands of the pages ask."""
+    """Return a web with all sites that the commands of the pages request."""
     web = SimulatedWeb()
     web.add_host(DEMO_HOST, handler=DemoSite(trio.current_time), robots=ROBOTS, latency=0.2, connect=0.2)
     web.add_page("https://example.com/", body="<title>Example</title>")
@@ -102,14 +102,14 @@ def every_site() -> SimulatedWeb:
 
 
 def behind_a_proxy(request: Request) -> SimulatedResponse:
-    """A page for those who come through the proxy; others are sent away."""
+    """Return a page for requests through the proxy, and an error for other requests."""
     comes_through = "proxy.example" in str(request.meta.get("proxy"))
     return SimulatedResponse(200 if comes_through else 403, "a page")
 
 
 @contextmanager
 def a_store() -> Iterator[None]:
-    """``s3://`` is a store in memory."""
+    """Make ``s3://`` a store in memory."""
     from fsspec.implementations.memory import MemoryFileSystem  # type: ignore[import-untyped]
     from fsspec.registry import _registry  # type: ignore[import-untyped]
 

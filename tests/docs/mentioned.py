@@ -1,7 +1,7 @@
-"""The commands that stand in sentences: of pages, docstrings, comments, help and messages.
+"""Finds the commands in sentences of pages, docstrings, comments, help texts and messages.
 
-Not here: those in the blocks of pages (:mod:`tests.docs.blocks`), in the examples of a command's help, and in the first
-lines of the example programs, which have tests of their own.
+Commands in blocks of pages (:mod:`tests.docs.blocks`), in the examples of a command's help and in the first lines of
+the example programs are not included, because they have other tests.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ OF_OTHERS = {
     *("_build", "build", "dist", "newsfragments"),
 }
 NOT_OURS = {"tests/compat/spiders", "tests/scrapy/projects"}
-"""Projects of Scrapy's."""
+"""Folders of Scrapy projects."""
 CODE = re.compile(r"^(`{3,})[^\n]*\n.*?^\1$", re.M | re.S)
 INLINE = re.compile(rf"(?<!`)(`{{1,2}})((?:[A-Z_]+=\S+ )?(?:\.venv/bin/)?(?:{PROGRAMS})\s[^`]+)\1(?!`)")
 BEGINS = re.compile(rf"`(?:{PROGRAMS})\b|pip install '|^ {{4}}python ", re.M)
@@ -32,17 +32,17 @@ INSTALL = re.compile(r"pip install '[^']+'")
 TYPED = re.compile(r"^ {4}((?:trawl|python|pytest|nox) (?:(?! {3})[^\n])+)", re.M)
 TEXTS = {".md", ".service", ".svg", ".toml", ".yaml", ".yml"}
 MESSAGES = ("trawl", "benchmarks", "docs", "examples", "noxfile.py", "hatch_build.py")
-"""Where the texts of Python are read."""
+"""Paths whose Python strings are read."""
 
 
 def inline(text: str) -> Iterator[str]:
-    """The commands that are literals in a text."""
+    """Yield the commands that are literals in a text."""
     for _, command in INLINE.findall(text):
         yield " ".join(command.split())
 
 
 def texts_of(path: Path) -> Iterator[str]:
-    """The texts of a module, what is filled in as its expression."""
+    """Yield the strings of a module. In an f-string, a placeholder is shown as its expression."""
     nodes, inside = [*ast.walk(ast.parse(path.read_text("utf-8")))], set[int]()
     for node in nodes:
         if isinstance(node, ast.JoinedStr):
@@ -54,12 +54,12 @@ def texts_of(path: Path) -> Iterator[str]:
 
 
 def filled_in(part: ast.expr) -> str:
-    """A part of an f-string."""
+    """Return the text of a part of an f-string."""
     return str(part.value) if isinstance(part, ast.Constant) else f"{{{ast.unparse(part.value)}}}"  # type: ignore[attr-defined]
 
 
 def files(folder: Path = ROOT) -> Iterator[Path]:
-    """The files of this project."""
+    """Yield the files of this project."""
     for path in sorted(folder.iterdir()):
         if path.is_dir():
             if path.name not in OF_OTHERS and str(path.relative_to(ROOT)) not in NOT_OURS:
@@ -69,13 +69,13 @@ def files(folder: Path = ROOT) -> Iterator[Path]:
 
 
 def mentioned() -> dict[str, set[str]]:
-    """The commands, each with the files that it is in."""
+    """Return the commands, each with the files that contain it."""
     found: dict[str, set[str]] = {}
     for path in files():
         if path.suffix in TEXTS:
             texts = [CODE.sub("", (ROOT / path).read_text("utf-8"))]
         elif path.suffix == ".py" and path.parts[0] in MESSAGES:
-            is_worth_it = BEGINS.search((ROOT / path).read_text("utf-8"))  # to parse all modules takes seconds
+            is_worth_it = BEGINS.search((ROOT / path).read_text("utf-8"))  # parsing all modules takes seconds
             texts = [*texts_of(ROOT / path)] if is_worth_it else []
         else:
             continue
@@ -87,4 +87,4 @@ def mentioned() -> dict[str, set[str]]:
 
 
 MENTIONED = mentioned()
-"""The commands that stand in sentences, each with the files that it is in."""
+"""The commands in sentences, each with the files that contain it."""

@@ -1,6 +1,6 @@
-"""What the pages show and these tests don't run, each with the reason; and what is looked at in place of that.
+"""Commands and blocks of pages that the tests do not run, each with the reason and the check that replaces the run.
 
-Whatever is not in one of the two tables is run.
+Everything that is not in one of the two tables is run.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ OF_OTHERS = {
     "pytest",
     "pytest-trio",
 }
-"""What else the pages have pip install, and how."""
+"""Other requirements that the pages install with pip."""
 
 
 @attrs.frozen
 class NotRun:
-    """Why something is not run.
+    """Why a line or block is not run.
 
     Attributes:
-        sign: What is in the line, or begins the block.
+        sign: A text in the line, or the start of the block.
         why: The reason.
-        look: Looks at the words of the line, or at the lines of the block; raises where they are wrong.
+        look: Checks the words of the line or the lines of the block. Raises an error if they are wrong.
     """
 
     sign: str
@@ -58,7 +58,7 @@ class NotRun:
 
 
 def installable(words: Sequence[str]) -> None:
-    """Refuse what pip could not install from this checkout: extras, groups and folders that there are not."""
+    """Refuse extras, groups and folders that pip could not install from this checkout."""
     given = list(words[words.index("install") + 1 :])
     if "--group" in given:
         at = given.index("--group")
@@ -72,14 +72,14 @@ def installable(words: Sequence[str]) -> None:
 
 
 def known(requirement: str) -> None:
-    """Refuse another distribution than this one, and extras that it has not."""
+    """Refuse other distributions, and extras that this distribution does not have."""
     name, extras = re.fullmatch(r"([\w-]+)(?:\[([\w,]+)\])?", requirement).groups()  # type: ignore[union-attr]
     assert name == PROJECT["project"]["name"]
     assert extras is None or {*extras.split(",")} <= {*PROJECT["project"]["optional-dependencies"]}
 
 
 def a_session(words: Sequence[str]) -> None:
-    """Refuse a session that nox would not find."""
+    """Refuse a session that nox does not have."""
     tree = ast.parse((ROOT / "noxfile.py").read_text("utf-8"))
     assert words[words.index("-s") + 1].replace("-", "_") in {
         node.name for node in tree.body if isinstance(node, ast.FunctionDef)
@@ -87,7 +87,7 @@ def a_session(words: Sequence[str]) -> None:
 
 
 def understood(words: Sequence[str]) -> None:
-    """Refuse a command line of ``trawl`` with a word or an option that there is not; it is read, and not run."""
+    """Refuse a command line of ``trawl`` with an unknown word or option. It is parsed but not run."""
     words = words[next(at for at, word in enumerate(words) if Path(word).name == "trawl") :]
     group = group_of_trawl()
     with group.make_context("trawl", [words[1]]) as context:
@@ -97,21 +97,21 @@ def understood(words: Sequence[str]) -> None:
 
 
 def group_of_trawl() -> typer.core.TyperGroup:
-    """The command ``trawl``, as what reads its words."""
+    """Return the parser of the command ``trawl``."""
     group = typer.main.get_command(app)
     assert isinstance(group, typer.core.TyperGroup)
     return group
 
 
 def an_example(words: Sequence[str]) -> None:
-    """Refuse a program that is not among the examples, or that no test of theirs names."""
+    """Refuse a program that is not an example, or that no test of the examples names."""
     path = ROOT / next(word for word in words if word.startswith("examples/"))
     assert path.is_file()
     assert any(path.name in test.read_text("utf-8") for test in (ROOT / "tests" / "examples").rglob("*.py"))
 
 
 def a_benchmark(words: Sequence[str]) -> None:
-    """Refuse a module of benchmarks that there is not, and options that it does not take."""
+    """Refuse a missing module of the benchmarks, and options that it does not accept."""
     if words[1:3] == ["-m", "benchmarks"]:
         arguments(words[3:])
     else:
@@ -121,14 +121,14 @@ def a_benchmark(words: Sequence[str]) -> None:
 
 
 def floors(lines: Sequence[str]) -> None:
-    """Refuse another order of the floors than the one that import-linter holds."""
+    """Refuse an order of the layers that differs from the configuration of import-linter."""
     contract = next(one for one in PROJECT["tool"]["importlinter"]["contracts"] if one["id"] == "floors")
     held = [[name for name in layer.split(" | ") if name[0] != "("] for layer in contract["layers"]]
     assert [re.split(r"\s{2,}", line)[0].split(" | ") for line in lines] == [names for names in held if names]
 
 
 def a_crontab(lines: Sequence[str]) -> None:
-    """Refuse a line of cron whose command is not the one that the page has tried."""
+    """Refuse a cron line whose command is not the command that the page has run."""
     (line,) = lines
     page = (ROOT / "docs" / "tutorial" / "your-own-site.md").read_text("utf-8").replace("\\\n", " ")
     crawl = line[line.index("trawl crawl") :].partition(" && ")[0]
@@ -137,7 +137,7 @@ def a_crontab(lines: Sequence[str]) -> None:
 
 
 def limits_of_nginx(lines: Sequence[str]) -> None:
-    """Refuse directives that the servers' tests don't give to nginx, but for the key."""
+    """Refuse directives that the tests of the servers do not use with nginx, except for the key."""
     given = {line.strip() for line in (HTTP + SERVER).replace("$five", "$host").splitlines()}
     assert {line.partition("  #")[0].strip() for line in lines} <= given
 
@@ -188,7 +188,7 @@ LINES = [
     NotRun("sqlite3 DIR/job.db", "tests/docs/test_every_command.py executes it on a job", tuple),
     NotRun(".recover", "reads a damaged database with sqlite3's own means", tuple),
 ]
-"""Lines of commands, by what is in them."""
+"""Lines of commands, by a text in the line."""
 
 BLOCKS = [
     NotRun("your code, which called trawl", "a drawing", tuple),
@@ -199,11 +199,11 @@ BLOCKS = [
     NotRun("limit_req_zone", "of nginx's, which tests/servers start", limits_of_nginx),
     NotRun("user trawl ", "of Redis's configuration: tests/servers has a server take it", tuple),
 ]
-"""Blocks that are no code of ours, nor printed by any, by how they begin."""
+"""Blocks that are neither code of trawl nor its output, by their start."""
 
 
 def looked_at(line: str) -> bool:
-    """Whether a line is one that is not run; what can be seen of it is right."""
+    """Return whether a line is not run. If so, check it."""
     found = next((one for one in LINES if one.sign in line), None)
     if found is not None:
         found.look(shlex.split(line.removesuffix("&"), comments=True))
@@ -211,7 +211,7 @@ def looked_at(line: str) -> bool:
 
 
 def is_looked_at(block: Block) -> bool:
-    """Whether a block is one that is not run; what can be seen of it is right."""
+    """Return whether a block is not run. If so, check it."""
     found = next((one for one in BLOCKS if block.text.startswith(one.sign)), None)
     if found is not None:
         found.look(block.text.splitlines())

@@ -1,9 +1,9 @@
-"""A page of the documentation, followed as a reader does who works through it.
+"""Follows a page of the documentation as a reader does who works through it.
 
-What is to be saved becomes a file; an indented block of Python belongs at the end of the class that the file saved last
-ends with; a diff changes its file; a picture is the one that a command has drawn. Other Python is run in one namespace,
-lines of commands are run to a good end, and what stands below either is what it printed. Settings are loaded by what
-would load them.
+A block to save becomes a file. An indented block of Python is appended to the last class of the file that was saved
+last. A diff changes its file. A picture must equal the picture that a command has drawn. Other Python code runs in one
+namespace, and commands must succeed. A block of output must equal the output of the code or command before it. Settings
+are loaded by the code that would load them.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ class Page:
     """A page, block by block.
 
     Args:
-        path: The page; what it includes is looked for beside it.
-        folder: Where its commands are run.
-        commands: What runs them; None for one that needs neither network nor time.
+        path: The page. Included files are found next to it.
+        folder: The folder in which its commands run.
+        commands: Runs the commands; None for a page that needs neither network nor time.
 
     Attributes:
-        counts: How many blocks of each kind were run or checked.
+        counts: Number of blocks of each kind that were run or checked.
     """
 
     def __init__(self, path: Path, folder: Path, commands: Commands | None = None) -> None:
@@ -65,7 +65,7 @@ class Page:
         self._namespace: dict[str, Any] = {"__name__": "page"}
 
     def check(self, block: Block) -> None:
-        """Run a block, or check it; raises where it is not as it says."""
+        """Run or check a block. Raises an error if the page is wrong."""
         checks = {
             "python": self._python,
             "{timeline}": self._python,
@@ -80,7 +80,7 @@ class Page:
         elif language == "{image}":
             self._picture(rest)
         elif language.startswith("{") and language not in checks:
-            return  # Sphinx makes it from something else, or complains
+            return  # Sphinx generates it, or reports an error
         elif is_looked_at(block):
             pass
         elif language not in checks:
@@ -92,7 +92,7 @@ class Page:
         self.counts[language] = self.counts.get(language, 0) + 1
 
     def _save(self, block: Block) -> None:
-        """Write a block to its file, or at the end of the one that was saved last; make the changes of a diff."""
+        """Write a block to its file, append it to the last saved file, or apply it as a diff."""
         if block.file:
             self._saved = self._folder / block.file
         text = block.text
@@ -105,7 +105,7 @@ class Page:
             compile(text, str(self._saved), "exec")
 
     def _shell(self, block: Block) -> None:
-        """Run the lines of a shell block as they are."""
+        """Run the lines of a shell block."""
         self._printed, self._was_command = "", True
         for line in self._commands.lines(block.text):
             with chdir(self._folder):
@@ -120,28 +120,28 @@ class Page:
                 self._crawled(words, said)
 
     def _crawled(self, words: list[str], said: str) -> None:
-        """Refuse a crawl that went wrong, or that gave nothing."""
+        """Refuse a crawl that failed or produced no items."""
         stats = self._commands.stats[-1]
         assert trouble(stats) == {}, said
         assert stats.get("item_scraped_count"), said
         self._fed(words, said)
 
     def _fed(self, words: list[str], said: str) -> None:
-        """Refuse a feed of a crawl that is empty."""
+        """Refuse an empty feed of a crawl."""
         feeds = [] if "simulate" in words else [words[at + 1] for at, word in enumerate(words) if word in ("-o", "-O")]
         for feed in feeds:
             written = [*self._commands.here.glob(feed.replace("%(name)s", "*"))]
             assert "://" in feed or (written and all(path.stat().st_size for path in written)), said
 
     def _picture(self, name: str) -> None:
-        """Refuse a picture that is not the one which the page's commands have drawn; an explanation's are others."""
+        """Refuse a picture that differs from the one that the page's commands draw, except in explanations."""
         made, kept = self._commands.here / name, self._path.parent / name
         if made.exists() or self._path.parent.name != "explanation":
             is_same = made.read_bytes() == kept.read_bytes()
             assert is_same, f"{kept.relative_to(ROOT)} is not what the commands above it draw: copy {made} there"
 
     def _session(self, block: Block) -> None:
-        """Run what stands behind each ``$``; what it prints is what stands below."""
+        """Run the command after each ``$``, and compare its output with the lines below."""
         for step in re.split(r"^\$ ", block.text, flags=re.M)[1:]:
             line, _, expected = step.partition("\n")
             if looked_at(line):
@@ -149,13 +149,13 @@ class Page:
             self._compare(expected, self._commands.run(line))
 
     def _conversation(self, block: Block) -> None:
-        """Type what stands behind each ``>>>`` into the shell that was opened last."""
+        """Type the code after each ``>>>`` into the shell that was opened last."""
         self._commands.typed = re.findall(r"^>>> (.*)$", block.text, re.M)
         printed = self._commands.run(self._line)
         self._compare(block.text, printed[printed.index(">>> ") :])
 
     def _synopsis(self, block: Block) -> None:
-        """Refuse an option that the command has not, and one of its options, or what it is given, that is not there."""
+        """Refuse an unknown option of the command, and a missing option or argument."""
         group, told = group_of_trawl(), set(re.findall(r"(?<![\w-])--?[\w-]+", block.text))
         names = {line.split()[1] for line in block.text.splitlines() if line.startswith("trawl ")}
         assert len(names) == 1
@@ -188,16 +188,16 @@ class Page:
             assert block.text == self._printed, f"what was run above line {block.line} prints:\n{self._printed}"
 
     def _compare(self, expected: str, printed: str) -> None:
-        """Compare as a reader does, who sees another folder and another date; ``...`` stands for what varies."""
+        """Compare as a reader does, with another folder and date. ``...`` matches any text."""
         expected, printed = (shown(text, self._folder) for text in (expected, printed))
-        pattern = re.escape(" ".join(expected.split()))  # a terminal breaks lines where it ends
+        pattern = re.escape(" ".join(expected.split()))  # a terminal wraps lines
         pattern = re.sub(r"(?:\\ )?\\\.\\\.\\\.(?:\\ )?", ".*", pattern)
         assert re.fullmatch(pattern, " ".join(printed.split())), f"the page says:\n{expected}\nand it is:\n{printed}"
 
     def _python(self, block: Block) -> None:
         before = dict(self._namespace)
         output = io.StringIO()
-        is_on_loopback = "serve_tcp" in block.text  # that takes real time
+        is_on_loopback = "serve_tcp" in block.text  # loopback connections need real time
         with nullcontext() if is_on_loopback else self._commands.inside(), redirect_stdout(output):
             exec(compile(block.text, f"<block at line {block.line}>", "exec", dont_inherit=True), self._namespace)
             new = {name: value for name, value in self._namespace.items() if before.get(name, ...) is not value}
@@ -210,7 +210,7 @@ class Page:
         self._printed, self._was_command = output.getvalue(), False
 
     def _settings(self, block: Block, new: Mapping[str, Any]) -> None:
-        """A block of nothing but NAME = VALUE is a block of settings."""
+        """Check a block of only NAME = VALUE lines as settings."""
         body = ast.parse(block.text).body
         targets = [target for node in body if isinstance(node, ast.Assign) for target in node.targets]
         names = [target.id for target in targets if isinstance(target, ast.Name)]
@@ -218,7 +218,7 @@ class Page:
             valid(f"the block at line {block.line}", {name: new[name] for name in names if name in new})
 
     def _toml(self, block: Block) -> None:
-        """Put settings where the project has them, and a web into its file: what is run below has them."""
+        """Write settings to the project's file, or a web to its file, for the commands below."""
         if block.follows and self._was_command and self._printed:
             self._compare(block.text, self._printed)
         if "[tool.trawl" in block.text:
@@ -236,7 +236,7 @@ class Page:
             load_web(path)
 
     def _included(self, block: Block, path: Path) -> None:
-        """A file of the examples, which has a test of its own."""
+        """Check an included example, which must have its own test."""
         assert path.resolve().is_relative_to(ROOT / "examples")
         text = path.read_text("utf-8")
         tests = [test.read_text("utf-8") for test in (ROOT / "tests" / "examples").rglob("test_*.py")]
@@ -246,7 +246,7 @@ class Page:
 
 
 def changed(text: str, diff: str) -> str:
-    """``text`` with the lines of ``diff`` that begin with ``-`` replaced by those that begin with ``+``."""
+    """Return ``text`` with the ``-`` lines of ``diff`` replaced by its ``+`` lines."""
     lines = diff.splitlines(keepends=True)
     before, after = ("".join(line[1:] for line in lines if line[0] in marks) for marks in (" -", " +"))
     assert text.count(before) == 1, f"not there, or not once:\n{before}"
@@ -254,19 +254,19 @@ def changed(text: str, diff: str) -> str:
 
 
 def shown(text: str, folder: Path) -> str:
-    """What a command printed as pages show it: what is different each time, and how wide a table is, made the same."""
+    """Return the output of a command as pages show it, with changing values and table widths normalized."""
     text = text.replace(str(folder), "/home/you").replace(tempfile.gettempdir(), "/tmp")
     text = SECONDS_OF_PYTEST.sub("in 0.01s", DATE.sub("2026-01-01 12:00:00", HOUR_OF_LOG.sub("12:00:00", text)))
     return re.sub(r"(─|-{6})\1*-*", "─", text)
 
 
 def _is_spider(value: object) -> bool:
-    """Whether a page has made a spider, or only imported a kind of them."""
+    """Return whether a value is a spider that the page defines and not only an imported class."""
     return isinstance(value, type) and issubclass(value, trawl.Spider) and bool(value.name)
 
 
 def valid(source: str, values: Mapping[str, Any]) -> None:
-    """Refuse what are no settings."""
+    """Refuse names and values that are not settings."""
     known = {definition.name for definition in definitions()}
     assert set(values) <= known, f"{source}: {sorted(set(values) - known)} are no settings"
     settings = load(Layer(source, dict(values)))
@@ -285,7 +285,7 @@ def tried(test: Any) -> None:
 
 
 def crawled(spider: type[trawl.Spider]) -> None:
-    """A spider of the page, run against a web that has what it starts from."""
+    """Run a spider of the page on a web that has its start URLs."""
     web = SimulatedWeb()
     for host in dict.fromkeys(urlsplit(url).netloc for url in spider.start_urls):
         web.add_site(host, pages=4, latency=0.1)
@@ -297,5 +297,5 @@ def crawled(spider: type[trawl.Spider]) -> None:
 
 
 def trouble(stats: Mapping[str, Any]) -> dict[str, Any]:
-    """What went wrong in a crawl."""
+    """Return the statistics of errors in a crawl."""
     return {key: stats[key] for key in TROUBLE if stats.get(key)}

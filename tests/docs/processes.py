@@ -1,7 +1,7 @@
-"""Python in processes of its own, each forked from one that has imported what they need: a start takes no second.
+"""Runs Python in processes forked from a process that has already imported the modules, so that starts are fast.
 
-That one is :mod:`multiprocessing`'s fork server. It lives as long as the tests do, and none of them is measured for
-coverage, which would take twice the time and tell nothing: what is run here are the pages' programs.
+That process is the fork server of :mod:`multiprocessing`. It lives as long as the tests. Coverage is not measured in
+the processes, because it would double the time, and the processes run only the pages' programs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from unittest.mock import patch
 __all__ = ["python", "run_forked"]
 
 LONGEST = 60.0
-"""Seconds that a process, or a crawl on the virtual clock, may take: a test that hangs for longer ends all tests."""
+"""Maximum seconds for a process or a crawl on the virtual clock. A test that hangs for longer ends all tests."""
 IMPORTED = ["pytest", "trawl.testing.simulation", "trawl.cli.crawl", "trawl._run"]
 
 
@@ -29,14 +29,14 @@ def run_forked(
     environment: Mapping[str, str],
     said: Path,
 ) -> int:
-    """Call a function in a process of its own; its exit status, or ``-N`` if signal N killed it.
+    """Call a function in a separate process. Returns its exit status, or ``-N`` if signal N killed it.
 
     Args:
-        function: Of a module that can be imported.
+        function: A function of an importable module.
         given: Its arguments.
         folder: The working directory.
-        environment: Variables that are set besides those of this process.
-        said: The file for what it prints, standard output and errors together.
+        environment: Environment variables to set in addition to those of this process.
+        said: The file for standard output and standard error.
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(IMPORTED)
@@ -57,9 +57,9 @@ def run_forked(
 
 
 def python(words: Sequence[str]) -> None:
-    """What ``python FILE ...``, ``python -m MODULE ...`` and ``pytest ...`` do."""
+    """Do the same as ``python FILE ...``, ``python -m MODULE ...`` or ``pytest ...``."""
     for name in [name for name in sys.modules if name.partition(".")[0] == "tests"]:
-        del sys.modules[name]  # the reader has tests of their own
+        del sys.modules[name]  # the reader may have a package with the same name
     if words[0] == "pytest":
         import pytest
 
@@ -77,7 +77,7 @@ def python(words: Sequence[str]) -> None:
 def _begin(
     function: Callable[..., object], given: Sequence[Any], folder: str, environment: Mapping[str, str], said: str
 ) -> None:
-    """Take the place of a program that a shell has started."""
+    """Prepare the process like a program that a shell has started, and call the function."""
     os.chdir(folder)
     os.environ.update(environment)
     sys.dont_write_bytecode = True

@@ -1,6 +1,6 @@
-"""The commands of a page as a reader types them: in a terminal, by a real clock, on what ``trawl demo`` serves.
+"""Runs the commands of a page as a reader types them: in a terminal, on a real clock and on the site of ``trawl demo``.
 
-The demo has a free port in place of the one that the pages print.
+The demo uses a free port instead of the port on the pages.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from trawl.testing.demo import DEMO_HOST
 __all__ = ["EXAMPLES", "RealCommands", "RealPage", "lay_out_examples"]
 
 EXAMPLES = [path for path in sorted((ROOT / "examples").glob("[!t]*.py")) if DEMO_HOST in path.read_text("utf-8")]
-"""Those that ask the demo, and are no tests."""
+"""Examples that crawl the demo and are not tests."""
 NUMBER = re.compile(r"\d[\d,.]*")
 
 
@@ -36,7 +36,7 @@ class RealCommands(Commands):
     """Runs the commands of one page in a terminal of :data:`COLUMNS` columns."""
 
     def run(self, line: str) -> str:
-        """Run a command; what the terminal shows."""
+        """Run a command, and return the output of the terminal."""
         if line.strip() == "echo $?":
             return f"{self.status}\n"
         path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
@@ -58,18 +58,18 @@ class RealCommands(Commands):
 
     @contextmanager
     def inside(self) -> Iterator[None]:
-        """In the folder of the page."""
+        """Enter the folder of the page."""
         with chdir(self.here), fresh_modules(self.here):
             sys.path.insert(0, "")
             yield
 
 
 def pieces(terminal: int) -> Iterator[bytes]:
-    """What is written to a terminal, until nobody has it open."""
+    """Yield the bytes written to a terminal until all processes have closed it."""
     while True:
         try:
             piece = os.read(terminal, 65_536)
-        except OSError:  # Linux says so in place of an end
+        except OSError:  # Linux raises this at the end of the output
             return
         if not piece:
             return
@@ -77,14 +77,14 @@ def pieces(terminal: int) -> Iterator[bytes]:
 
 
 class RealPage(Page):
-    """A page whose commands meet a real site.
+    """A page whose commands crawl a real site.
 
-    What a real crawl prints varies in its numbers alone: they are left out where it is compared.
+    The output of a real crawl varies only in its numbers, so numbers are ignored in comparisons.
 
     Args:
         path: The page.
-        folder: Where its commands are run.
-        host: Where the demo is.
+        folder: The folder in which its commands run.
+        host: Host and port of the demo.
     """
 
     def __init__(self, path: Path, folder: Path, host: str) -> None:
@@ -92,7 +92,7 @@ class RealPage(Page):
         self._host = host
 
     def check(self, block: Block) -> None:
-        """Run a block, or check it; raises where it is not as it says."""
+        """Run or check a block. Raises an error if the page is wrong."""
         text = block.text.replace(DEMO_HOST, self._host).replace("DemoSite.host", f'"{self._host}"')
         super().check(attrs.evolve(block, text=text))
 
@@ -106,7 +106,7 @@ class RealPage(Page):
 
 
 def lay_out_examples(folder: Path, host: str) -> None:
-    """Copy the examples that ask the demo, with it where it is."""
+    """Copy the examples that crawl the demo, with its host and port replaced."""
     (folder / "examples").mkdir()
     for path in EXAMPLES:
         text = path.read_text("utf-8")

@@ -1,6 +1,6 @@
-"""What a reader types for a command that a sentence names, and the folder that they type it in.
+"""The command line that a reader types for a command in a sentence, and the reader's folder.
 
-Most sentences print all of it. Others name a command without what it is given, or with a word in its place.
+Most sentences contain the complete command. Others omit its arguments or use placeholders.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ PLACEHOLDERS = {
     "{place}": JOB,
     "{target}": "DOWNLOAD_DELAY",
 }
-"""By word: what a reader puts in its place."""
+"""Values that a reader uses for placeholders, by placeholder."""
 OPTIONAL = re.compile(r" \[--[^\]]*\]")
 OF_A_SERVER = re.compile(r"trawl (?:worker|export|top|job) |--job ")
 
 
 @attrs.frozen
 class Typed:
-    """What is typed, and what comes of it.
+    """A command line and its expected result.
 
     Attributes:
-        line: The command.
-        first: What has been typed before.
-        status: The exit status.
-        says: What is in what it prints: a pattern.
+        line: The command line.
+        first: Command lines to run before it.
+        status: The expected exit status.
+        says: A pattern that its output must contain.
     """
 
     line: str
@@ -109,17 +109,17 @@ TYPED = {
     "trawl version": Typed("trawl version", says=r"^trawl \d"),
     "trawl worker": Typed(f"trawl worker {JOB} --spider quotes.py"),
 }
-"""By what is printed, where more is to be typed, or where the sentence tells what is printed then."""
+"""Command lines by the command in the sentence, if more must be typed or the output is known."""
 
 
 def filled(printed: str) -> str:
-    """A command with a word of the reader's in place of each that stands for one; what is optional is left out."""
+    """Return a command with placeholders replaced and optional parts removed."""
     found = PLACEHOLDERS | ({"URL": JOB} if OF_A_SERVER.search(printed) else {})
     return " ".join(found.get(word, word) for word in OPTIONAL.sub("", printed).split(" ")).strip()
 
 
 def typed_for(printed: str) -> Typed:
-    """What is typed for a command of a sentence."""
+    """Return the command line for a command in a sentence."""
     return TYPED.get(printed) or Typed(filled(printed))
 
 
@@ -158,7 +158,7 @@ FILES: Mapping[str, str] = {
 
 
 def reader_in(folder: Path) -> None:
-    """Write what a reader has."""
+    """Write the reader's files."""
     for name, text in FILES.items():
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(text, "utf-8")

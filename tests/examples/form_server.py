@@ -1,4 +1,4 @@
-"""A site with a login form, served by the standard library's own HTTP server: nothing in it is ours."""
+"""A site with a login form, served by the HTTP server of the standard library and without code of trawl."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ PAGES = 3
 
 
 class Site(ThreadingHTTPServer):
-    """Remembers who is logged in, and what was asked.
+    """Stores the logged-in users and the requests.
 
     Attributes:
-        tokens: The hidden field that a visitor's form must come with, by the visitor's cookie.
-        users: Who is logged in, by the visitor's cookie.
+        tokens: The required value of the form's hidden field, by the visitor's cookie.
+        users: The logged-in user, by the visitor's cookie.
         asked: Method, path and user of each request.
     """
 
@@ -70,7 +70,7 @@ class Handler(BaseHTTPRequestHandler):
         fields = {name: values[0] for name, values in parse_qs(body).items()}
         is_ours = fields.get("csrf_token") == self.server.tokens.get(self.visitor, "none")
         if is_ours and PASSWORDS.get(fields.get("username", "")) == fields.get("password"):
-            fresh = secrets.token_hex(8)  # a login gives a new cookie
+            fresh = secrets.token_hex(8)  # a login sets a new cookie
             self.server.users[fresh] = fields["username"]
             self.answer(302, "", {"Location": "/", "Set-Cookie": f"visitor={fresh}; HttpOnly; Path=/"})
         else:
@@ -104,7 +104,7 @@ def quotes(number: int, user: str | None) -> str:
 
 @asynccontextmanager
 async def serving() -> AsyncGenerator[Site, None]:
-    """The site, on a free port of the loopback."""
+    """Serve the site on a free port of the loopback interface."""
     site = Site()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(trio.to_thread.run_sync, site.serve_forever, 0.01)

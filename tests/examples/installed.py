@@ -1,4 +1,4 @@
-"""A package as pip leaves it, for tests that would wait for pip."""
+"""Installs a package as pip would, without waiting for pip."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ HOME = Path(__file__).parents[2] / "examples" / "plugin"
 
 
 def install(site: Path, name: str, groups: Mapping[str, Mapping[str, str]]) -> None:
-    """Write what pip leaves of an installed package that others find it by (core metadata, entry points)."""
+    """Write the core metadata and entry points of an installed package."""
     meta = site / f"{name.replace('-', '_')}-0.1.0.dist-info"
     meta.mkdir()
     (meta / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 0.1.0\n", "utf-8")
@@ -23,7 +23,7 @@ def install(site: Path, name: str, groups: Mapping[str, Mapping[str, str]]) -> N
 
 
 def install_parcel(site: Path) -> None:
-    """Install examples/plugin in ``site``, a folder that is made."""
+    """Install examples/plugin in ``site``, which is created."""
     site.mkdir()
     project = tomllib.loads((HOME / "pyproject.toml").read_text("utf-8"))["project"]
     install(site, project["name"], project["entry-points"])

@@ -1,4 +1,4 @@
-"""The sandboxes at toscrape.com in small: the markup of their pages, with a few quotes and books in it."""
+"""Small copies of the sandboxes at toscrape.com: the markup of their pages, with a few quotes and books."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def next_link(href: str) -> str:
 
 
 def add_quotes(web: SimulatedWeb, site: str = "https://quotes.toscrape.com") -> None:
-    """A site of quotes, with the pages of one tag."""
+    """Add a site of quotes, with the pages of one tag."""
     web.add_host(site, latency=0.1, status=404)
     pages = [QUOTES[at : at + QUOTES_A_PAGE] for at in range(0, len(QUOTES), QUOTES_A_PAGE)]
     for number, quotes in enumerate(pages, 1):
@@ -72,7 +72,7 @@ def add_quotes(web: SimulatedWeb, site: str = "https://quotes.toscrape.com") -> 
 
 
 def add_books(web: SimulatedWeb, *, missing: str = "") -> None:
-    """A shop like the demo's; the page of ``missing`` is gone."""
+    """Add a shop like the demo's. The page of the book ``missing`` does not exist."""
     site = "http://127.0.0.1:8765/books"
     web.add_host("127.0.0.1:8765", latency=0.1, status=404)
     lists = [list(BOOKS)[at : at + BOOKS_A_LIST] for at in range(0, len(BOOKS), BOOKS_A_LIST)]

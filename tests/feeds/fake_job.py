@@ -1,4 +1,4 @@
-"""A job in memory, of which a kill leaves what was committed."""
+"""A job in memory. A kill keeps only the committed data."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["FakeJob"]
 
 
 class FakeJob(Job):
-    """A job without a disk, with a commit only where it is asked for one."""
+    """A job without a disk, which commits only on request."""
 
     def __init__(self) -> None:
         self.name = "job"
@@ -37,7 +37,7 @@ class FakeJob(Job):
         self._items += items
 
     def killed(self) -> FakeJob:
-        """The job as another process finds it."""
+        """Return the job as another process finds it after a kill."""
         job = FakeJob()
         job.is_new = False
         job._items, job._kept, job._start = deepcopy(self._lasting)
@@ -77,7 +77,7 @@ class FakeJob(Job):
 
     async def outbox_after(self, position: int, limit: int) -> Sequence[OutboxItem]:
         await trio.lowlevel.checkpoint()
-        assert position >= self._start  # what is done is forgotten
+        assert position >= self._start  # finished items are forgotten
         items = self._lasting[0][position : position + limit]
         return [OutboxItem(number, item) for number, item in enumerate(items, position + 1)]
 

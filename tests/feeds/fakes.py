@@ -1,4 +1,4 @@
-"""What the tests of feeds share: readers of the four formats, and targets that fail."""
+"""Shared code of the feed tests: readers of the four formats, and targets that fail."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ READERS: Mapping[str, Callable[[bytes], Rows]] = {
     "xml": read_xml,
 }
 
-# Newlines, quotes, brackets and commas within values: where a file may be cut must not be told by these.
+# Values with newlines, quotes, brackets and commas, which must not be mistaken for the end of a record.
 ROWS: Rows = [
     {"name": "Ünal, \"the\" 'first'", "note": "line 1\nline 2"},
     {"name": "]}\n]", "note": "</item>\n<b>&amp;"},
@@ -58,7 +58,7 @@ ROWS: Rows = [
 
 
 class FullDisk(FileStorage):
-    """A file on a disk with room for ``room`` bytes."""
+    """A file on a disk with ``room`` free bytes."""
 
     def __init__(self, path: Path, room: int) -> None:
         super().__init__(path)
@@ -72,7 +72,7 @@ class FullDisk(FileStorage):
 
 
 class Slow:
-    """A stream that takes ``most`` bytes a write, and nothing while ``is_stalled``."""
+    """A stream that accepts ``most`` bytes per write, and no bytes while ``is_stalled``."""
 
     is_seekable = False
 
@@ -95,7 +95,7 @@ class Slow:
 
 
 async def opened(path: Path | str, states: Mapping[str, FeedState] | None = None, **mapping: object) -> Feeds:
-    """The feeds of one entry."""
+    """Return the feeds of one FEEDS entry."""
     entry: FeedMapping = {**mapping}  # type: ignore[typeddict-item]  # a test's keyword arguments
     return await open_feeds(
         FeedsSettings(feeds={path: entry}),
@@ -107,12 +107,12 @@ async def opened(path: Path | str, states: Mapping[str, FeedState] | None = None
 
 
 def states_of(feeds: Feeds) -> dict[str, FeedState]:
-    """What a job saves of these feeds."""
+    """Return the state of the feeds that a job stores."""
     return {feed.destination: feed.state for feed in feeds.all}
 
 
 async def write_all(feeds: Feeds, rows: Sequence[object]) -> None:
-    """Put these rows and write them and the ends."""
+    """Write these rows, and finish the feeds."""
     async with trio.open_nursery() as nursery:
         nursery.start_soon(feeds.write)
         for row in rows:
@@ -121,12 +121,12 @@ async def write_all(feeds: Feeds, rows: Sequence[object]) -> None:
 
 
 def left_in(folder: Path) -> list[str]:
-    """The names of the files in a folder."""
+    """Return the names of the files in a folder."""
     return sorted(path.name for path in folder.iterdir())
 
 
 def started(options: FeedOptions, target: FileStorage | Slow) -> Feed:
-    """A feed on a target, opened as a crawl would."""
+    """Return a feed on a target, opened as in a crawl."""
     feed = Feed(options, started_utc=STARTED_UTC, file=TextFile(options, target))
     feed.locate()
     feed.start()

@@ -26,7 +26,7 @@ def test_paths_and_options_of_each_kind_are_taken_i04() -> None:
         ({"formt": "csv"}, r"FEEDS\['a'\] has an unknown key 'formt'; did you mean 'format'"),
         ({"overwrite": "yes"}, r"FEEDS\['a'\]\['overwrite'\] must be true or false, not 'yes'"),
         ({"indent": -1}, r"FEEDS\['a'\]\['indent'\] must be"),
-        ({"postprocessing": []}, r"unknown key 'postprocessing', which is Scrapy's: end its path in \.gz"),
+        ({"postprocessing": []}, r"unknown key 'postprocessing', which is Scrapy's: a path that ends in \.gz"),
     ],
 )
 def test_an_entry_that_does_not_fit_is_refused_by_its_name_i03(mapping: object, why: str) -> None:
