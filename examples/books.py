@@ -1,11 +1,11 @@
-"""Every book of the shop that ``trawl demo`` serves: eighty-six records, from lists to pages.
+"""All books of the shop that ``trawl demo`` serves: eighty-six records, from lists and pages.
 
 ::
 
     trawl crawl examples/books.py -O books.csv
     trawl crawl examples/books.py -O first.json -s DEPTH_LIMIT=1
 
-What a list knows and a book's own page does not say is handed on with ``cb_kwargs``; a page that fails goes to an
+Data that is only in a list is passed to the callback of the book's page with ``cb_kwargs``. Failed pages go to an
 errback.
 """
 
@@ -25,10 +25,10 @@ class Books(trawl.Spider):
     name = "books"
     start_urls = ["http://127.0.0.1:8765/books/"]
     allowed_domains = ["127.0.0.1"]
-    custom_settings = {"CONCURRENT_REQUESTS_PER_DOMAIN": 4, "DOWNLOAD_DELAY": 0.25}  # four a second, each slot one
+    custom_settings = {"CONCURRENT_REQUESTS_PER_DOMAIN": 4, "DOWNLOAD_DELAY": 0.25}  # four per second, one per slot
 
     def parse(self, response: trawl.Response) -> Iterator[trawl.Request]:
-        """A request for each book of a list, and for the next list."""
+        """Yield a request for each book of a list, and for the next list."""
         for book in response.css("article.product_pod"):
             rating = book.css("p.star-rating::attr(class)").get("").split()[-1]
             yield response.follow(
@@ -40,7 +40,7 @@ class Books(trawl.Spider):
         yield from response.follow_all(css="li.next a")
 
     async def parse_book(self, response: trawl.Response, stars: int) -> dict[str, object]:
-        """One book; any kind of callback will do, an async one too."""
+        """Return one book. A callback may also be async."""
         facts = dict(zip(response.css("table th::text").getall(), response.css("table td::text").getall(), strict=True))
         in_stock = re.search(r"\d+", facts["Availability"])
         return {
@@ -54,5 +54,5 @@ class Books(trawl.Spider):
         }
 
     def missed(self, error: Exception) -> None:
-        """Say which book is missing, and go on."""
+        """Log which book is missing."""
         self.logger.warning("no record: %s", error)

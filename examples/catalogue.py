@@ -1,10 +1,10 @@
-"""The shop of ``trawl demo`` by rules: which links are followed, and what becomes of their pages.
+"""The shop of ``trawl demo``, crawled by rules that select links and the callbacks of their pages.
 
 ::
 
     trawl crawl examples/catalogue.py -O catalogue.jsonl
 
-The same books as in ``books.py``; here no callback says where to go next.
+This spider finds the same books as ``books.py``, but no callback follows links.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Book:
 
 
 class Catalogue(trawl.CrawlSpider[Book]):
-    """Goes from list to list, and reads each book."""
+    """Follows the lists, and reads each book."""
 
     name = "catalogue"
     start_urls = ["http://127.0.0.1:8765/books/"]
@@ -37,7 +37,7 @@ class Catalogue(trawl.CrawlSpider[Book]):
     ]
 
     def parse_book(self, response: trawl.Response) -> Book:
-        """One book."""
+        """Return one book."""
         price = response.xpath("//th[.='Price (incl. tax)']/following-sibling::td/text()").get("0")
         return Book(
             title=response.css("h1::text").get(""),

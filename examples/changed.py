@@ -1,11 +1,11 @@
-"""The titles of a site's pages that have changed since a day, by its sitemaps.
+"""The titles of a site's pages that have changed since a date, found with its sitemaps.
 
 ::
 
     trawl crawl examples/changed.py -a site=https://www.example.com -a since=2024-05-01 -O changed.csv
 
-robots.txt says where the sitemaps are; they say which pages there are and when each was changed. Nothing else is asked
-for.
+robots.txt names the sitemaps. The sitemaps list the pages with the date of their last change. Nothing else is
+requested.
 """
 
 from __future__ import annotations
@@ -33,5 +33,5 @@ class Changed(trawl.SitemapSpider[Title]):
         super().__init__(*args, **kwargs)
 
     def parse(self, response: trawl.Response) -> Title:
-        """One page."""
+        """Return the title of one page."""
         return {"url": response.url, "title": response.css("title::text").get("").strip()}

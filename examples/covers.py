@@ -6,7 +6,7 @@
     trawl crawl examples/covers.py -O covers.jsonl
     trawl crawl examples/covers.py -O covers.jsonl -s IMAGES_STORE=s3://bucket/covers
 
-A cover waits for its turn like a page does. The second crawl fetches none that was seen within 90 days
+Covers are fetched under the same limits as pages. A second crawl does not fetch covers again within 90 days
 (``IMAGES_EXPIRES``).
 """
 
@@ -23,7 +23,7 @@ from trawl.pipelines import ImagesPipeline
 
 @dataclass
 class Cover:
-    """A book and its cover; the pipeline fills ``images``."""
+    """A book and its cover. The pipeline sets ``images``."""
 
     title: str
     image_urls: list[str]
@@ -31,14 +31,14 @@ class Cover:
 
 
 class Covers(ImagesPipeline):
-    """Names a cover as the site does, in place of by its content."""
+    """Names a cover after its URL instead of its content."""
 
     def file_path(self, request: trawl.Request, response: Any = None, info: Any = None, *, item: Any = None) -> str:
-        """Where a cover is kept, below the store."""
+        """Return the path of a cover below the store."""
         return f"full/{PurePosixPath(request.url).stem}.jpg"
 
     def item_completed(self, results: Any, item: Cover, info: Any) -> Cover:
-        """The item, or nothing where there is no cover."""
+        """Return the item. Drop it if it has no cover."""
         item.images = [found for is_there, found in results if is_there]
         if not item.images:
             raise trawl.DropItem(f"{item.title} has no cover")
@@ -59,7 +59,7 @@ class CoversSpider(trawl.Spider[Cover]):
     }
 
     def parse(self, response: trawl.Response) -> Iterator[Cover | trawl.Request]:
-        """The books of a list, and the next list."""
+        """Yield the books of a list, and a request for the next list."""
         for image in response.css("article.product_pod img"):
             yield Cover(image.attrib["alt"], [response.urljoin(image.attrib["src"])])
         yield from response.follow_all(css="li.next a")

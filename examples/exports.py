@@ -1,13 +1,13 @@
-"""One crawl, several feeds: by class of item, by a condition, in batches, compressed, as a table.
+"""One crawl with several feeds: by item class, by a condition, in batches, compressed, and as a table.
 
 ::
 
     trawl crawl examples/exports.py
     trawl crawl examples/exports.py -a folder=quotes
 
-The site is that of ``trawl demo``. ``authors.csv`` has the authors, in these columns; ``quotes-00001.jsonl.gz`` and
-its like have a hundred quotes each; ``short.json`` has the quotes that fit on a card; ``all.sqlite`` has both kinds
-in one table. All are whole at any time, also when the crawl is killed.
+The spider crawls ``trawl demo``. ``authors.csv`` has the authors, in the configured columns. ``quotes-00001.jsonl.gz``
+and the following files have a hundred quotes each. ``short.json`` has the quotes that fit on a card. ``all.sqlite`` has
+both kinds of items in one table. All files contain only whole records at any time, even if the crawl is killed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import trawl
 
 @dataclass(frozen=True)
 class Quote:
-    """What somebody said."""
+    """A quote."""
 
     author: str
     text: str
@@ -29,14 +29,14 @@ class Quote:
 
 @dataclass(frozen=True)
 class Author:
-    """Who said it."""
+    """The author of quotes."""
 
     author: str
     born: str
 
 
 def is_short(item: Quote | Author) -> bool:
-    """Whether an item fits on a card."""
+    """Return whether an item fits on a card."""
     return isinstance(item, Quote) and len(item.text) <= 80
 
 
@@ -46,7 +46,7 @@ class Exports(trawl.Spider[Quote | Author]):
     name = "exports"
     start_urls = ["http://127.0.0.1:8765/"]
     folder = "."
-    """``-a folder=PATH``: where the files go. Any attribute can stand in a feed's path."""
+    """``-a folder=PATH``: the folder of the files. A feed's path can contain any attribute of the spider."""
 
     custom_settings = {
         "FEEDS": {
@@ -62,7 +62,7 @@ class Exports(trawl.Spider[Quote | Author]):
     }
 
     def parse(self, response: trawl.Response) -> Iterator[Quote | trawl.Request]:
-        """The quotes of a page, their authors, and the next page."""
+        """Yield the quotes of a page, and requests for their authors and the next page."""
         for quote in response.css("div.quote"):
             yield Quote(
                 author=quote.css("small.author::text").get(""),
@@ -73,6 +73,6 @@ class Exports(trawl.Spider[Quote | Author]):
         yield from response.follow_all(css="li.next a")
 
     def parse_author(self, response: trawl.Response) -> Author:
-        """One author."""
+        """Return one author."""
         name, born = response.css("h3.author-title::text"), response.css("span.author-born-date::text")
         return Author(name.get("").strip(), born.get(""))

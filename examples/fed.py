@@ -1,14 +1,14 @@
-"""Pages that others ask for while the crawl runs: a spider that is fed from a queue, here a table in SQLite.
+"""A spider that gets URLs from a queue while it runs. Here the queue is a table in SQLite.
 
 ::
 
     trawl crawl examples/fed.py -s ALLOW_PRIVATE_ADDRESSES=true
     sqlite3 queue.sqlite "INSERT INTO queue (url) VALUES ('http://127.0.0.1:8765/')"
 
-The first, which may ask ``trawl demo`` on this machine too, waits for work until it is stopped; the second, in
-another terminal, gives it some and finds the answer in the same row. What was taken and has no answer, because the
-crawl was killed or robots.txt forbids it, is taken again by the next crawl. One crawl a queue: two would take each
-other's.
+The first command waits for work until it is stopped. With the setting, it may also crawl ``trawl demo`` on this
+machine. The second command, in another terminal, adds a URL. The result is written to the same row. Rows without a
+result, because the crawl was killed or robots.txt disallows the URL, are taken again by the next crawl. Run only one
+crawl per queue, because two crawls would take each other's rows.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ AGAIN = "UPDATE queue SET taken = 0 WHERE status IS NULL AND error IS NULL"
 
 
 class Fed(trawl.Spider):
-    """Asks for what is in the queue, and writes the answers there."""
+    """Requests the URLs in the queue, and writes the results to the queue."""
 
     name = "fed"
-    custom_settings = {"ALLOW_PRIVATE_ADDRESSES": False}  # whoever fills the queue is to see nothing of our network
+    custom_settings = {"ALLOW_PRIVATE_ADDRESSES": False}  # URLs in the queue must not reach the local network
     own_settings = {"QUEUE": "queue.sqlite", "QUEUE_SECONDS": 5.0}
 
     async def start(self) -> AsyncGenerator[trawl.Request, None]:
-        """What is in the queue, without end. It is asked for more only where there is room for it."""
+        """Yield requests for the queue, forever. trawl reads more of them only when it can send them."""
         await self.ask(TABLE)
         await self.ask(AGAIN)
         while True:
@@ -50,19 +50,19 @@ class Fed(trawl.Spider):
             await trio.sleep(self.settings["QUEUE_SECONDS"])
 
     async def parse(self, response: trawl.Response, number: int) -> None:
-        """Write the answer down."""
+        """Write the result of a page."""
         await self.ask(ANSWER, response.status, response.css("title::text").get(), None, number)
 
     async def failed(self, error: trawl.HttpError | DownloadError) -> None:
-        """Write down what went wrong: a status that is an error, or no answer at all."""
+        """Write the error: a status code that is an error, or no response at all."""
         status = error.response.status if isinstance(error, trawl.HttpError) else None
         await self.ask(ANSWER, status, None, str(error), error.request.cb_kwargs["number"])
 
     async def ask(self, statement: str, *values: object) -> list[tuple[int, str]]:
-        """What a statement gives. SQLite blocks, so the crawl asks it in a thread, like any client that blocks."""
+        """Return the rows of a statement. SQLite blocks, so run it in a thread, like any client that blocks."""
         return await self.crawl.blocking.run(self.ask_now, statement, values)
 
     def ask_now(self, statement: str, values: tuple[object, ...]) -> list[tuple[int, str]]:
-        """The same, in the thread."""
+        """Run a statement, in the thread."""
         with closing(sqlite3.connect(self.settings["QUEUE"])) as connection, connection:
             return connection.execute(statement, values).fetchall()

@@ -1,4 +1,4 @@
-"""The releases of a repository from GitHub's GraphQL API: JSON that is posted, pages by cursor, a token, a budget.
+"""The releases of a repository from GitHub's GraphQL API, with posted JSON, pages by cursor, a token and a quota.
 
 ::
 
@@ -6,7 +6,7 @@
     trawl crawl examples/graphql.py -O releases.jsonl
     trawl crawl examples/graphql.py -O releases.jsonl -a repository=psf/requests
 
-The token goes to that origin and nowhere else. GraphQL answers 200 whatever is wrong, and says so in the answer.
+The token is only sent to that origin. GraphQL responds with 200 even for errors, and lists the errors in the body.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ query ($owner: String!, $name: String!, $after: String) {
 
 
 class Release(TypedDict):
-    """One release; a draft has no day."""
+    """One release. A draft has no day."""
 
     tag: str
     day: str | None
 
 
 class GraphQL(trawl.Spider[Release]):
-    """Asks for a hundred releases at a time."""
+    """Requests a hundred releases at a time."""
 
     name = "graphql"
     endpoint = "https://api.github.com/graphql"
     custom_settings = {
-        "ROBOTSTXT_OBEY": False,  # who has a token is no robot that came by; the API's own terms hold
+        "ROBOTSTXT_OBEY": False,  # with a token, the API's terms apply instead
         "THROTTLING_SCOPES": {"api.github.com": {"concurrency": 1, "quota": 5000, "window": 3600}},
     }
 
@@ -49,17 +49,17 @@ class GraphQL(trawl.Spider[Release]):
     """``-a repository=OWNER/NAME``."""
 
     async def start(self) -> AsyncGenerator[trawl.Request, None]:
-        """The first hundred."""
+        """Yield the request for the first hundred releases."""
         yield self.page(None)
 
     def page(self, after: str | None) -> trawl.Request:
-        """A request for the releases behind a cursor. The bodies differ, so none is a duplicate of another."""
+        """Return a request for the releases after a cursor. Bodies differ, so the requests are not duplicates."""
         owner, _, name = self.repository.partition("/")
         variables = {"owner": owner, "name": name, "after": after}
         return trawl.Request.json(self.endpoint, {"query": QUERY, "variables": variables})
 
     def parse(self, response: trawl.Response) -> Iterator[Release | trawl.Request]:
-        """The releases of an answer, and the request for those behind them."""
+        """Yield the releases of a response, and the request for the next releases."""
         answer: dict[str, Any] = response.json()
         if answer.get("errors"):
             raise ValueError("; ".join(error["message"] for error in answer["errors"]))

@@ -1,13 +1,13 @@
-"""Pages that another program asks for, line by line, while the crawl runs.
+"""A crawl that gets URLs from another program, line by line, while it runs.
 
 ::
 
     python examples/lines.py < urls.txt
     tail -n +1 -f urls.txt | python examples/lines.py
 
-reads URLs from standard input and prints each page's title as a line of JSON. The crawl goes on as long as more lines
-may come, and sends what has come at once, whatever else is pending. When much is pending it reads no further, so a list
-without end does not fill the memory.
+Both commands read URLs from standard input and print each page's title as a line of JSON. The crawl continues as long
+as more lines may come. New requests are sent at once, even if other requests are pending. If many requests are pending,
+the program pauses reading, so that an endless list does not fill the memory.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ import trawl
 
 
 class Lines(trawl.Spider):
-    """The title of each page that is asked for."""
+    """Yields the title of each requested page."""
 
     name = "lines"
-    start_urls: list[str] = []  # they come while it runs
+    start_urls: list[str] = []  # requests are added while the crawl runs
 
     def parse(self, response: trawl.Response) -> Iterator[dict[str, Any]]:
-        """The title of a page."""
+        """Yield the title of a page."""
         yield {"url": response.url, "title": response.css("title::text").get()}
 
 
 async def show(crawl: trawl.OpenCrawl) -> None:
-    """Print what comes of the pages."""
+    """Print the items."""
     async for item in crawl:
         print(json.dumps(item, ensure_ascii=False), flush=True)
 
 
 async def main(lines: AsyncIterable[str], **settings: Any) -> None:
-    """Put each line into the crawl; when there are no more, the crawl ends with what is pending."""
+    """Add a request for each line. After the last line, the crawl ends when no request is pending."""
     async with trawl.open_crawl(Lines, settings) as crawl, trio.open_nursery() as nursery:
         with crawl.stay_open():
             nursery.start_soon(show, crawl)

@@ -1,12 +1,12 @@
-"""Books by an item loader, held to a dataclass: texts are cleaned and converted, and what does not fit is kept apart.
+"""Books from an item loader, validated by a dataclass. Values are cleaned and converted. Invalid items are separate.
 
 ::
 
     pip install "trawl-crawler[loaders]"
     trawl crawl examples/loaded.py
 
-``books.jsonl`` has the books of ``trawl demo``. A book whose page lacks a price, or has one that is no number, is in
-``invalid.jsonl`` with its URL and what is wrong with it.
+``books.jsonl`` has the books of ``trawl demo``. If a book's page has no price, or a price that is not a number, the
+book is in ``invalid.jsonl`` with its URL and the error.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Book:
 
 
 def price(text: str) -> float | str:
-    """A price in pounds; what is no number stays a text, which does not fit."""
+    """Return a price in pounds. A value that is not a number stays a string, which is not valid."""
     try:
         return float(text.lstrip("£"))
     except ValueError:
@@ -44,9 +44,9 @@ def price(text: str) -> float | str:
 
 
 class BookLoader(ItemLoader):
-    """What is done to the values of each field: ``_in`` as they are found, ``_out`` when the item is made."""
+    """Processors of each field: ``_in`` for extracted values, ``_out`` for the value in the item."""
 
-    default_item_class = dict  # the crawl makes a Book of it
+    default_item_class = dict  # the crawl converts it to a Book
     default_input_processor = MapCompose(str.strip)
     default_output_processor = TakeFirst()
 
@@ -71,12 +71,12 @@ class Loaded(trawl.Spider):
     }
 
     def parse(self, response: trawl.Response) -> Iterator[trawl.Request]:
-        """The books of a list, and the next list."""
+        """Yield requests for the books of a list, and for the next list."""
         yield from response.follow_all(css="article.product_pod h3 a", callback=self.parse_book)
         yield from response.follow_all(css="li.next a")
 
     def parse_book(self, response: trawl.Response) -> dict[str, Any]:
-        """One book."""
+        """Return one book."""
         loader = BookLoader(response=response)
         loader.add_css("title", "h1::text")
         loader.add_css("price", "p.price_color::text")

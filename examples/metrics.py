@@ -1,11 +1,12 @@
-"""How a crawl is doing, for Prometheus: a watcher that writes a file which node_exporter's textfile collector reads.
+"""Metrics of a running crawl for Prometheus. A watcher writes a file for the textfile collector of node_exporter.
 
 ::
 
     trawl crawl examples/metrics.py -O quotes.jsonl -s METRICS_FILE=trawl.prom
 
-The site is that of ``trawl demo``; node_exporter reads the folder of its ``--collector.textfile.directory``. Counts
-come from the statistics. Events tell what happens when it happens: here, that a site wants us to be slower.
+The spider crawls ``trawl demo``. node_exporter reads the folder in its ``--collector.textfile.directory``. Counts come
+from the statistics. Events report what happens at the moment it happens. Here, the event is that a site asks the crawl
+to slow down.
 """
 
 from __future__ import annotations
@@ -23,19 +24,19 @@ from trawl.events import ScopeBackedOff
 
 
 class Metrics:
-    """Writes the file each ``METRICS_SECONDS``, and once more at the end."""
+    """Writes the file every ``METRICS_SECONDS``, and again at the end."""
 
     def __init__(self) -> None:
         self.refusals: Counter[str] = Counter()
 
     async def watch(self, crawl: Crawl) -> None:
-        """Run beside the crawl; what fails here is logged, and the crawl goes on."""
+        """Run while the crawl runs. An error here is logged, and the crawl continues."""
         with crawl.events(ScopeBackedOff) as events:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self.write_now_and_then, crawl)
                 async for event in events:
                     self.refusals[event.scope] += 1
-                nursery.cancel_scope.cancel()  # the crawl is over
+                nursery.cancel_scope.cancel()  # the crawl has ended
             await self.write(crawl)
 
     async def write_now_and_then(self, crawl: Crawl) -> None:
@@ -45,12 +46,12 @@ class Metrics:
             await trio.sleep(crawl.settings["METRICS_SECONDS"])
 
     async def write(self, crawl: Crawl) -> None:
-        """Put a whole new file in the place of the old one."""
+        """Replace the file with a new one."""
         text = "".join(f"{line}\n" for line in self.lines(crawl))
         await crawl.blocking.run(replace, Path(crawl.settings["METRICS_FILE"]), text)
 
     def lines(self, crawl: Crawl) -> Iterator[str]:
-        """The figures as they are now, in Prometheus's text format."""
+        """Yield the current values in Prometheus's text format."""
         yield f"trawl_queued {crawl.queued}"
         yield f"trawl_in_flight {crawl.in_flight}"
         yield f"trawl_items_total {crawl.stats.count('item_scraped_count')}"
@@ -61,7 +62,7 @@ class Metrics:
 
 
 def replace(path: Path, text: str) -> None:
-    """Write a file so that who reads it never meets half of it."""
+    """Write a file in one step, so that a reader never sees half of it."""
     fresh = path.with_suffix(".part")
     fresh.write_text(text, encoding="utf-8")
     os.replace(fresh, path)
@@ -76,7 +77,7 @@ class Watched(trawl.Spider):
     custom_settings = {"WATCHERS": {Metrics: 0}}
 
     def parse(self, response: trawl.Response) -> Iterator[dict[str, str | None] | trawl.Request]:
-        """The quotes of a page, and the next page."""
+        """Yield the quotes of a page, and the request for the next page."""
         for quote in response.css("div.quote"):
             yield {"text": quote.css("span.text::text").get(), "author": quote.css("small.author::text").get()}
         yield from response.follow_all(css="li.next a")

@@ -1,4 +1,4 @@
-"""Books in PostgreSQL: a pipeline with a database server, whose statements are run in a thread.
+"""Books in PostgreSQL: a pipeline for a database server that runs statements in a thread.
 
 ::
 
@@ -6,9 +6,9 @@
     createdb books
     trawl crawl examples/postgres.py -s POSTGRES=postgresql:///books
 
-The site is that of ``trawl demo``. There is a row for each book; the next crawl updates it. psycopg's asynchronous half
-is for asyncio, which Trio is not, so its other half is called in a thread: the rest of the crawl goes on meanwhile.
-Keep a password in ``~/.pgpass``.
+The spider crawls ``trawl demo``. The table has a row for each book, and the next crawl updates it. psycopg's
+asynchronous API needs asyncio and does not work with Trio. So this pipeline calls the blocking API in a thread, and the
+rest of the crawl continues. Keep a password in ``~/.pgpass``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ROW = """INSERT INTO books (url, title, price, seen) VALUES (%s, %s, %s, %s)
 
 @dataclass(frozen=True)
 class Book:
-    """A book, and what it costs in pounds."""
+    """A book and its price in pounds."""
 
     url: str
     title: str
@@ -38,47 +38,47 @@ class Book:
 
 
 class Postgres:
-    """Keeps books in a table.
+    """Stores books in a table.
 
-    An item that meets a server which is gone is lost, and counted as ``item_error_count``; the next one connects again.
+    If the server is unreachable, the item is lost and counted as ``item_error_count``. The next item connects again.
     """
 
     connection: Any
 
     def __init__(self, crawl: MiddlewareCrawl) -> None:
         self.crawl = crawl
-        self.turn = trio.Lock()  # items of several pages come at once; a connection serves one thread at a time
+        self.turn = trio.Lock()  # items of several pages arrive at once, but a connection supports one thread
 
     @classmethod
     def from_crawler(cls, crawl: MiddlewareCrawl) -> Self:
-        """The pipeline of one crawl."""
+        """Return the pipeline of a crawl."""
         return cls(crawl)
 
     async def open_spider(self) -> None:
-        """Connect before the first request: without a database nothing is sent."""
+        """Connect before the first request, so that nothing is sent without a database."""
         await self.crawl.blocking.run(self.connect)
 
     def connect(self) -> None:
-        """Connect, and make the table. In a thread."""
-        import psycopg  # noqa: PLC0415 - so that all else of this file can be read without it
+        """Connect, and create the table. Runs in a thread."""
+        import psycopg  # noqa: PLC0415 - so that this file can be loaded without it
 
         self.connection = psycopg.connect(self.crawl.settings["POSTGRES"], autocommit=True, connect_timeout=10)
         self.connection.execute(TABLE)
 
     async def process_item(self, item: Book) -> Book:
-        """Write a book; the page is done when it is written."""
+        """Write a book. Its page is done when the book is written."""
         async with self.turn:
             await self.crawl.blocking.run(self.write, item, self.crawl.now_utc().isoformat())
         return item
 
     def write(self, item: Book, seen: str) -> None:
-        """Write one row. In a thread."""
+        """Write one row. Runs in a thread."""
         if self.connection.closed:
             self.connect()
         self.connection.execute(ROW, (item.url, item.title, item.price, seen))
 
     async def close_spider(self) -> None:
-        """Disconnect, also when the crawl was stopped."""
+        """Disconnect, even if the crawl was stopped."""
         await self.crawl.blocking.run(self.connection.close)
 
 
@@ -91,7 +91,7 @@ class PostgresBooks(trawl.Spider[Book]):
     custom_settings = {"ITEM_PIPELINES": {Postgres: 300}}
 
     def parse(self, response: trawl.Response) -> Iterator[Book | trawl.Request]:
-        """The books of a list, and the next list."""
+        """Yield the books of a list, and the request for the next list."""
         for book in response.css("article.product_pod"):
             link, price = book.css("h3 a"), book.css("p.price_color::text").get("")
             yield Book(response.urljoin(link.attrib["href"]), link.attrib["title"], float(price.lstrip("£")))

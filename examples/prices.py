@@ -1,12 +1,12 @@
-"""The prices of ``trawl demo``'s books, kept in SQLite from one crawl to the next: a pipeline with a database.
+"""The prices of ``trawl demo``'s books, stored in SQLite between crawls: a pipeline with a database.
 
 ::
 
     trawl crawl examples/prices.py
     trawl crawl examples/prices.py -s DATABASE=shop.sqlite -O changed.csv
 
-The database has a row for each price that a book has had. What it knows already is dropped, so the feed of the second
-crawl has only what has changed since the first.
+The database has a row for each price that a book has had. Known prices are dropped, so the feed of the second crawl
+contains only changes since the first.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TABLE = "CREATE TABLE IF NOT EXISTS prices (url TEXT, title TEXT, price REAL, si
 
 @dataclass(frozen=True)
 class Price:
-    """What a book costs, in pounds."""
+    """The price of a book, in pounds."""
 
     url: str
     title: str
@@ -34,15 +34,15 @@ class Price:
 
 
 class Database:
-    """Keeps prices. SQLite blocks: each question is asked in a thread, one at a time."""
+    """Stores prices. SQLite blocks, so each statement runs in a thread, one at a time."""
 
     def __init__(self, crawl: MiddlewareCrawl) -> None:
         self.crawl = crawl
-        self.turn = trio.Lock()  # items of several pages come at once; a transaction has one
+        self.turn = trio.Lock()  # items of several pages arrive at once, but a transaction has one
 
     @classmethod
     def from_crawler(cls, crawl: MiddlewareCrawl) -> Self:
-        """The pipeline of one crawl."""
+        """Return the pipeline of a crawl."""
         return cls(crawl)
 
     async def open_spider(self) -> None:
@@ -50,21 +50,21 @@ class Database:
         await self.crawl.blocking.run(self.connect)
 
     def connect(self) -> None:
-        """Open it; each question may come from another thread."""
+        """Open the database. Each statement may come from another thread."""
         self.connection = sqlite3.connect(self.crawl.settings["DATABASE"], check_same_thread=False)
         self.connection.execute(TABLE)
 
     async def process_item(self, item: Price) -> Price:
-        """Keep a price that is new; drop one that is known."""
+        """Store a new price. Drop a known price."""
         async with self.turn:
             if not await self.crawl.blocking.run(self.keep, item, self.crawl.now_utc().isoformat()):
                 raise trawl.DropItem(f"{item.title} still costs {item.price}", log_level="DEBUG")
         return item
 
     def keep(self, item: Price, since: str) -> bool:
-        """Whether the price was new. In a thread."""
+        """Store a price if it is new, and return whether it was. Runs in a thread."""
         last = "SELECT price FROM prices WHERE url = ? ORDER BY since DESC LIMIT 1"
-        with self.connection:  # a transaction: all of it, or nothing
+        with self.connection:  # a transaction
             if self.connection.execute(last, (item.url,)).fetchone() == (item.price,):
                 return False
             row = (item.url, item.title, item.price, since)
@@ -72,12 +72,12 @@ class Database:
         return True
 
     async def close_spider(self) -> None:
-        """Close it, also when the crawl was stopped."""
+        """Close the database, even if the crawl was stopped."""
         await self.crawl.blocking.run(self.connection.close)
 
 
 class Prices(trawl.Spider[Price]):
-    """Reads the lists of books; their own pages are not needed."""
+    """Reads the lists of books. The pages of the books are not needed."""
 
     name = "prices"
     start_urls = ["http://127.0.0.1:8765/books/"]
@@ -85,7 +85,7 @@ class Prices(trawl.Spider[Price]):
     custom_settings = {"ITEM_PIPELINES": {Database: 300}}
 
     def parse(self, response: trawl.Response) -> Iterator[Price | trawl.Request]:
-        """The books of a list, and the next list."""
+        """Yield the books of a list, and the request for the next list."""
         for book in response.css("article.product_pod"):
             link = book.css("h3 a")
             price = book.css("p.price_color::text").get("").lstrip("£")

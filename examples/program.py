@@ -1,11 +1,11 @@
-"""Two spiders in one program: they crawl side by side, and their items come to one place while they run.
+"""Two spiders in one program. They crawl at the same time, and one task receives their items while they run.
 
 ::
 
     python examples/program.py
 
-beside a ``trawl demo`` prints each item as a line of JSON, and at the end how each crawl went. Ctrl-C ends both. They
-ask one site, and keep its limits together.
+While ``trawl demo`` runs, this prints each item as a line of JSON, and a summary of each crawl at the end. Ctrl-C ends
+both crawls. They crawl the same site and share its limits.
 """
 
 from __future__ import annotations
@@ -22,33 +22,33 @@ import trawl
 
 
 class Quotes(trawl.Spider):
-    """The quotes that are tagged with love."""
+    """Reads the quotes with the tag "love"."""
 
     name = "love"
     start_urls = ["http://127.0.0.1:8765/tag/love/"]
 
     def parse(self, response: trawl.Response) -> Iterator[dict[str, Any] | trawl.Request]:
-        """The quotes of a page, and the next page."""
+        """Yield the quotes of a page, and the request for the next page."""
         for quote in response.css("div.quote"):
             yield {"author": quote.css("small.author::text").get(), "text": quote.css("span.text::text").get()}
         yield from response.follow_all(css="li.next a")
 
 
 class Books(trawl.Spider):
-    """The books of poetry."""
+    """Reads the books of poetry."""
 
     name = "poetry"
     start_urls = ["http://127.0.0.1:8765/books/shelf/poetry/"]
 
     def parse(self, response: trawl.Response) -> Iterator[dict[str, Any] | trawl.Request]:
-        """The books of a page, and the next page."""
+        """Yield the books of a page, and the request for the next page."""
         for book in response.css("article.product_pod"):
             yield {"title": book.css("h3 a::attr(title)").get(), "price": book.css("p.price_color::text").get()}
         yield from response.follow_all(css="li.next a")
 
 
 async def read(spider: type[trawl.Spider], settings: dict[str, Any], outbox: trio.MemorySendChannel[Any]) -> None:
-    """Run a spider, and hand on its items. The crawl waits for whoever takes them."""
+    """Run a spider, and send its items to a channel. The crawl waits while the channel is full."""
     async with outbox, trawl.open_crawl(spider, settings) as crawl:
         async for item in crawl:
             await outbox.send({"spider": spider.name, **item})
@@ -58,10 +58,10 @@ async def read(spider: type[trawl.Spider], settings: dict[str, Any], outbox: tri
 
 
 async def main(*spiders: type[trawl.Spider], **settings: Any) -> None:
-    """Run spiders side by side, and print what they find."""
+    """Run spiders at the same time, and print their items."""
     outbox, inbox = trio.open_memory_channel[Any](0)
     async with trio.open_nursery() as nursery, inbox:
-        async with outbox:  # a clone each: the channel ends with the last of them
+        async with outbox:  # each task gets a clone, so the channel ends with the last task
             for spider in spiders:
                 nursery.start_soon(read, spider, settings, outbox.clone())
         async for item in inbox:

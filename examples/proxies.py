@@ -1,11 +1,11 @@
-"""Pages through proxies that take turns; one that fails rests. The site's limits hold for all of them together.
+"""Pages through rotating proxies. A proxy that fails cools down. The site's limits apply to all proxies together.
 
 ::
 
     export TRAWL_ROTATING_PROXY_LIST='["http://me:secret@one.example:3128", "socks5://two.example:1080"]'
     trawl crawl examples/proxies.py -O quotes.jsonl
 
-What each proxy gave is in the statistics at the end: more proxies spread the load, they do not make it more.
+The statistics at the end show the pages of each proxy. More proxies distribute the load, but do not increase it.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ import trawl
 
 
 class Proxies(trawl.Spider):
-    """Reads quotes, each page through the next proxy that is well."""
+    """Reads quotes, each page through the next working proxy."""
 
     name = "proxies"
     start_urls = ["https://quotes.toscrape.com/"]
     custom_settings = {
         "THROTTLING_SCOPES": {"quotes.toscrape.com": {"concurrency": 2, "delay": 0.5}},
-        "ROTATING_PROXY_BACKOFF_BASE": 60.0,  # seconds; twice as long each further time
+        "ROTATING_PROXY_BACKOFF_BASE": 60.0,  # seconds; doubles with each further failure
         "ROTATING_PROXY_BACKOFF_CAP": 1800.0,
-        "ROTATING_PROXY_BAN_CODES": [403],  # what this site answers to a proxy that it does not like
+        "ROTATING_PROXY_BAN_CODES": [403],  # status codes with which this site bans a proxy
     }
 
     def parse(self, response: trawl.Response) -> Iterator[dict[str, Any] | trawl.Request]:
-        """The quotes of a page, and the next page."""
-        proxy = urlsplit(response.meta.get("proxy", "")).hostname  # without its name and password
+        """Yield the quotes of a page, and the request for the next page."""
+        proxy = urlsplit(response.meta.get("proxy", "")).hostname  # without user name and password
         self.crawl.stats.inc(f"pages_through/{proxy}")
         for quote in response.css("div.quote"):
             yield {

@@ -1,12 +1,12 @@
-"""Crawl Python's own documentation server: one record a module of the standard library. Needs no network.
+"""Crawls Python's own documentation server. One record per module of the standard library. Needs no network.
 
 ::
 
     trawl crawl examples/pydoc.py -O out.jsonl
     trawl crawl examples/pydoc.py -O out.jsonl -a package=email
 
-The server (``python -m pydoc``) runs in a process of its own on a free loopback port, and is stopped when the crawl
-ends. It imports each module whose page is asked for, so modules that do something when imported are left out.
+The server (``python -m pydoc``) runs in a separate process on a free loopback port, and is stopped when the crawl ends.
+It imports each module whose page is requested, so modules that do something when imported are left out.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ import trawl
 
 LEFT_OUT = re.compile(
     r"antigravity"  # opens a web browser
-    r"|(idlelib|lib2to3|turtledemo)\..*"  # programs: importing a part starts it, or needs a screen
+    r"|(idlelib|lib2to3|turtledemo)\..*"  # programs that start when imported, or need a screen
     r"|(.*\.)?(test|tests|idle_test|__main__)(\..*)?"  # would run
 )
 
 
 def serve() -> tuple[subprocess.Popen[str], str]:
-    """Start the documentation server; the process and its URL."""
+    """Start the documentation server. Returns the process and its URL."""
     server = subprocess.Popen(
-        # Isolated and without site-packages: the standard library alone, whatever is installed beside it.
+        # Isolated and without site-packages, so that only the standard library is documented.
         [sys.executable, "-I", "-S", "-u", "-W", "ignore", "-m", "pydoc", "-n", "127.0.0.1", "-p", "0"],
         cwd=os.path.dirname(os.__file__),  # pydoc adds the current folder to the modules it lists
-        stdin=subprocess.PIPE,  # at its end the server stops, so it never outlives this process
+        stdin=subprocess.PIPE,  # the server stops when this is closed, so it never outlives this process
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
@@ -49,7 +49,7 @@ class Pydoc(trawl.Spider):
     name = "pydoc"
     allowed_domains = ["127.0.0.1"]
     custom_settings = {
-        # The server is ours, so there is nobody to spare; it answers one at a time, the next one may wait at its door.
+        # The server belongs to this crawl, so it needs no delay. It handles one request at a time, and one may wait.
         "CONCURRENT_REQUESTS_PER_DOMAIN": 2,
         "DOWNLOAD_DELAY": 0.0,
         "DOWNLOAD_DELAY_PER_SLOT": 0.0,
@@ -61,16 +61,16 @@ class Pydoc(trawl.Spider):
     server: subprocess.Popen[str] | None = None
 
     async def start(self) -> AsyncGenerator[trawl.Request, None]:
-        """Start the server; ask for its index, or for the page of ``package``."""
+        """Start the server, and request its index or the page of ``package``."""
         self.server, url = await trio.to_thread.run_sync(serve)
         yield trawl.Request(f"{url}{self.package or 'index'}.html")
 
     def parse(self, response: trawl.Response) -> Iterator[dict[str, object] | trawl.Request]:
-        """One record a page of a module, and a request for each module it names."""
+        """Yield one record per page of a module, and a request for each module that it names."""
         kind, _, _ = (response.css("title::text").get() or "").removeprefix("Pydoc: ").rpartition(" ")
         if kind in ("module", "package", "built-in module"):  # neither the index nor "Error - dbm.gnu.html"
             yield {
-                "module": response.url.rpartition("/")[2].removesuffix(".html"),  # _io says that it is io
+                "module": response.url.rpartition("/")[2].removesuffix(".html"),  # the title of _io is io
                 "summary": summary(response),
                 "classes": response.css("tr.title-decor a::attr(name)").getall(),
                 "functions": [name[1:] for name in response.css('a[name^="-"]::attr(name)').getall()],
@@ -81,7 +81,7 @@ class Pydoc(trawl.Spider):
                 yield response.follow(link)
 
     def is_wanted(self, link: str) -> bool:
-        """Whether a link leads to the page of a module that may be imported."""
+        """Return whether a link leads to the page of a module that may be imported."""
         page = re.fullmatch(r"([\w.]+)\.html(#.*)?", link)
         if page is None or page[1] in ("index", "topics", "keywords") or LEFT_OUT.fullmatch(page[1]):
             return False
@@ -96,6 +96,6 @@ class Pydoc(trawl.Spider):
 
 
 def summary(response: trawl.Response) -> str:
-    """The first line of a module's docstring; nothing if it has none."""
+    """Return the first line of a module's docstring; "" if it has none."""
     text = response.xpath("string(//table[@class='heading']/following-sibling::p[1]/span[@class='code'])").get() or ""
     return next((line for line in text.replace("\xa0", " ").splitlines() if line.strip()), "").strip()

@@ -5,7 +5,7 @@
     trawl crawl examples/quotes.py -O quotes.jsonl
     trawl crawl examples/quotes.py -O love.jsonl -a tag=love
 
-Two kinds of pages, two callbacks, two kinds of records. An author named on many pages is asked for once.
+The spider has two callbacks for two kinds of pages and records. An author named on many pages is requested once.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import trawl
 
 @dataclass(frozen=True)
 class Quote:
-    """What somebody said."""
+    """A quote."""
 
     text: str
     author: str
@@ -27,7 +27,7 @@ class Quote:
 
 @dataclass(frozen=True)
 class Author:
-    """Who said it."""
+    """The author of quotes."""
 
     name: str
     born: str
@@ -45,12 +45,12 @@ class Quotes(trawl.Spider):
     """``-a tag=NAME``: only the quotes with this tag."""
 
     async def start(self) -> AsyncGenerator[trawl.Request, None]:
-        """The first page, of all quotes or of one tag's."""
+        """Yield a request for the first page, of all quotes or of one tag."""
         path = f"/tag/{self.tag}/" if self.tag else "/"
         yield trawl.Request(f"http://127.0.0.1:8765{path}")
 
     def parse(self, response: trawl.Response) -> Iterator[Quote | trawl.Request]:
-        """The quotes of a page, and where to go from it."""
+        """Yield the quotes of a page, and requests for their authors and the next page."""
         for quote in response.css("div.quote"):
             yield Quote(
                 text=quote.css("span.text::text").get("").strip("“”"),
@@ -61,7 +61,7 @@ class Quotes(trawl.Spider):
         yield from response.follow_all(css="small.author + a", callback=self.parse_author)
 
     def parse_author(self, response: trawl.Response) -> Author:
-        """One author."""
+        """Return one author."""
         return Author(
             name=response.css("h3.author-title::text").get("").strip(),
             born=response.css("span.author-born-date::text").get(""),

@@ -1,12 +1,12 @@
-"""Pages as Markdown, for a language model or a search index: what is read of a page, without its menus and scripts.
+"""Pages as Markdown, for a language model or a search index. Only the readable text, without menus and scripts.
 
 ::
 
     pip install "trawl-crawler[markdown]"
     trawl crawl examples/readable.py -a url=http://127.0.0.1:8765/books/ -s DEPTH_LIMIT=2 -O pages.jsonl
 
-The site is that of ``trawl demo``. Each line is a page: its URL, its title, and its text. Links in the text are
-whole, so that it can be quoted by itself.
+The spider crawls ``trawl demo``. Each line is a page with URL, title and text. Links in the text are absolute, so that
+the text can be used by itself.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NOT_READ = "title, script, style, noscript, template, nav, header, footer, aside
 
 
 def readable(response: trawl.Response) -> str:
-    """The main part of a page as Markdown; all of its body where it marks none."""
+    """Return the main part of a page as Markdown, or its whole body if no part is marked as the main part."""
     page = trawl.Selector(text=response.text, type="html")
     for part in page.css(NOT_READ):
         part.drop()
@@ -44,6 +44,6 @@ class Readable(trawl.Spider):
         self.allowed_domains = [urlsplit(url).hostname or ""]
 
     def parse(self, response: trawl.Response) -> Iterator[dict[str, Any] | trawl.Request]:
-        """A page's text, and the pages that it links to."""
+        """Yield a page's text, and requests for the pages that it links to."""
         yield {"url": response.url, "title": response.css("title::text").get(), "text": readable(response)}
         yield from response.follow_all(css="a")

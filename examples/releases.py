@@ -31,7 +31,7 @@ class Releases(trawl.FeedSpider[Release]):
         self.start_urls = [f"https://pypi.org/rss/project/{name}/releases.xml" for name in packages.split(",")]
 
     def parse_entry(self, response: trawl.Response, entry: trawl.FeedEntry) -> Release | None:
-        """One release; entries without a time are left out."""
+        """Return one release. Entries without a time are left out."""
         if entry.published_utc is None:
             return None
         package = response.url.split("/")[-2]

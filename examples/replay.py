@@ -1,4 +1,4 @@
-"""Write a spider against pages that are kept: crawl once, then replay the traffic without asking anybody.
+"""Develop a spider with recorded pages: crawl once, and then replay the traffic without network access.
 
 ::
 
@@ -6,9 +6,8 @@
     trawl crawl examples/replay.py -s WARC_FILE=books.warc.gz -s DEPTH_LIMIT=2 -O books.jsonl
     python examples/replay.py books-00001.warc.gz
 
-The first asks ``trawl demo``; the second runs the spider as it is now on what the servers said then, on a virtual
-clock: in milliseconds. It prints the items, and what a change to the spider would ask for that the first crawl did
-not.
+The first crawl uses ``trawl demo``. The second command runs the current spider on the recorded responses, on a virtual
+clock, in milliseconds. It prints the items, and the URLs that a changed spider requests but the first crawl did not.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ class Books(trawl.Spider):
     start_urls = ["http://127.0.0.1:8765/books/"]
 
     def parse(self, response: trawl.Response) -> Iterator[dict[str, Any] | trawl.Request]:
-        """The books of a list, and the next list."""
+        """Yield the books of a list, and the request for the next list."""
         for book in response.css("article.product_pod"):
             yield {
                 "title": book.css("h3 a::attr(title)").get(),
@@ -40,7 +39,7 @@ class Books(trawl.Spider):
 
 
 def replay(*archives: str) -> None:
-    """Run the spider on what is in these archives."""
+    """Run the spider on the responses in these archives."""
     sim = simulate(Books, SimulatedWeb.from_warc(*archives, latency=0.2), {"DEPTH_LIMIT": 2})
     for item in sim.items:
         print(json.dumps(item, ensure_ascii=False))

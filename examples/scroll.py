@@ -1,11 +1,11 @@
-"""Quotes from the JSON behind a page that loads more as one scrolls: no HTML at all.
+"""Quotes from the JSON API of a page that loads more while you scroll. No HTML is parsed.
 
 ::
 
     trawl crawl examples/scroll.py -O quotes.jsonl
     trawl crawl examples/scroll.py -O quotes.jsonl -a pages=3
 
-The page is http://127.0.0.1:8765/scroll of ``trawl demo``; the network panel of a browser shows what it asks for.
+The page is http://127.0.0.1:8765/scroll of ``trawl demo``. The network panel of a browser shows its requests.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import trawl
 
 
 class Quote(TypedDict):
-    """What somebody said."""
+    """A quote."""
 
     text: str
     author: str
@@ -26,17 +26,17 @@ class Quote(TypedDict):
 
 
 class Scroll(trawl.Spider[Quote]):
-    """Asks for one page of the API after the other, while there are more."""
+    """Requests the pages of the API one after the other."""
 
     name = "scroll"
     api = "http://127.0.0.1:8765/api/quotes"
     start_urls = [f"{api}?page=1"]
 
     pages = "0"
-    """``-a pages=NUMBER``: at most so many; 0: all. Arguments are texts."""
+    """``-a pages=NUMBER``: the maximum number of pages, or 0 for all. Arguments are strings."""
 
     def parse(self, response: trawl.Response) -> Iterator[Quote | trawl.Request]:
-        """The quotes of a page, and the next page."""
+        """Yield the quotes of a page, and the request for the next page."""
         found = response.json()
         for quote in found["quotes"]:
             yield {"text": quote["text"].strip("“”"), "author": quote["author"]["name"], "tags": quote["tags"]}

@@ -1,12 +1,12 @@
-"""Requests that are signed: a middleware of one's own, with a secret from the environment and the crawl's own clock.
+"""Signed requests: a custom middleware that uses a secret from the environment and the crawl's clock.
 
 ::
 
     export TRAWL_SIGNING_SECRET=secret
     trawl crawl examples/signed.py -s SIGNING_KEY_ID=me -a url=https://api.example/orders -O orders.jsonl
 
-Each request says in its headers who asks, when, and an HMAC-SHA256 of method, path, time and body, by which the server
-knows that it is from us, is fresh and was not changed. What exactly is signed, and how, differs from API to API.
+The headers of each request contain the key, the time, and an HMAC-SHA256 of method, path, time and body. With these,
+the server can check that the request is authentic, recent and unchanged. The exact format differs between APIs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from trawl.middleware import MiddlewareCrawl
 
 
 def signature(secret: str, request: Request, at: str) -> str:
-    """What signs a request that is sent ``at`` this time."""
+    """Return the signature of a request that is sent ``at`` this time."""
     parts = urlsplit(request.url)
     path = f"{parts.path}?{parts.query}" if parts.query else parts.path
     signed = "\n".join([request.method, path, at, hashlib.sha256(request.body).hexdigest()])
@@ -32,7 +32,7 @@ def signature(secret: str, request: Request, at: str) -> str:
 
 
 class Signed:
-    """Signs what goes to one host. What goes elsewhere, by a redirect say, is told nothing of us."""
+    """Signs requests to one host. Requests to other hosts, for example after a redirect, are not signed."""
 
     def __init__(self, host: str, crawl: MiddlewareCrawl) -> None:
         self.host, self.crawl = host, crawl
@@ -41,19 +41,19 @@ class Signed:
 
     @classmethod
     def from_crawler(cls, crawl: MiddlewareCrawl) -> Self:
-        """The middleware of one crawl; none without a secret."""
+        """Return the middleware of a crawl. Leave it out if there is no secret."""
         if not crawl.settings["SIGNING_SECRET"]:
             raise NotConfigured("SIGNING_SECRET is not set: requests go unsigned")
         return cls(urlsplit(crawl.spider.url).netloc, crawl)
 
     def __call__(self, fetch: Fetch) -> Fetch:
-        """Called once. What it returns is called for each send, a retry too: that is signed anew."""
+        """Return the function for each send. Retries call it again, so they get a new signature."""
 
         async def send(request: Request) -> Outcome:
             if urlsplit(request.url).netloc != self.host:
                 return await fetch(request)
             at = self.crawl.now_utc().isoformat(timespec="seconds")
-            signed = request.replace()  # a copy: redirects are made of the request, and would take its fields along
+            signed = request.replace()  # a copy, because a redirect would copy the headers of the request
             signed.headers["X-Key-Id"] = self.key_id
             signed.headers["X-Signed-At"] = at
             signed.headers["X-Signature"] = signature(self.secret, signed, at)
@@ -71,12 +71,12 @@ class Orders(trawl.Spider):
     name = "orders"
     url = "https://api.example/orders"
     own_settings = {"SIGNING_KEY_ID": "", "SIGNING_SECRET": ""}
-    custom_settings = {"DOWNLOADER_MIDDLEWARES": {Signed: 720}}  # behind the cookies: next to the wire
+    custom_settings = {"DOWNLOADER_MIDDLEWARES": {Signed: 720}}  # after the cookies, next to the wire
 
     async def start(self) -> AsyncGenerator[trawl.Request, None]:
-        """The list."""
+        """Yield the request for the list."""
         yield trawl.Request(self.url)
 
     def parse(self, response: trawl.Response) -> Iterator[dict[str, Any]]:
-        """Its orders."""
+        """Yield the orders in the list."""
         yield from response.json()

@@ -1,11 +1,11 @@
-"""What examples/quotes.py may do to its site, as tests on a virtual clock: they take milliseconds, and ask nobody.
+"""Tests of the pace of examples/quotes.py on a virtual clock. They take milliseconds and need no network.
 
 ::
 
     pip install pytest
     pytest examples/test_pace.py
 
-``simulated_web`` is a fixture that comes with trawl. A test that fails shows every send.
+``simulated_web`` is a fixture of trawl. A failed test shows every send.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ EXACT = {"RANDOMIZE_DOWNLOAD_DELAY": False, "BACKOFF_JITTER": 0.0}
 
 
 def add_pages(web: SimulatedWeb) -> None:
-    """Put pages on the site, each with a link to an author and one to the next page."""
+    """Add pages to the site, each with a link to an author and a link to the next page."""
     for number in range(1, PAGES + 1):
         author = f'<small class="author">No. {number}</small> <a href="/author/{number}">(about)</a>'
         more = f'<li class="next"><a href="/page/{number + 1}/">Next</a></li>' if number < PAGES else ""
@@ -29,17 +29,17 @@ def add_pages(web: SimulatedWeb) -> None:
 
 
 def test_two_requests_a_second_and_never_more_than_two_at_once(simulated_web: SimulatedWeb) -> None:
-    """The limits in the spider's ``THROTTLING_SCOPES``."""
-    simulated_web.add_host(SITE, latency=1.5)  # slower than we ask
+    """The spider's ``THROTTLING_SCOPES`` sets these limits."""
+    simulated_web.add_host(SITE, latency=1.5)  # slower than the crawl's pace
     add_pages(simulated_web)
     sim = simulate(Quotes, simulated_web, EXACT)
-    assert len(sim.sends) == 1 + ALL  # robots.txt too
+    assert len(sim.sends) == 1 + ALL  # including robots.txt
     assert min(sim.gaps(SITE)) == 0.5
     assert sim.most_in_flight(SITE) == 2
 
 
 def test_what_robots_txt_forbids_is_not_asked_for(simulated_web: SimulatedWeb) -> None:
-    """The site may change its mind about authors."""
+    """The site may disallow the pages of authors later."""
     simulated_web.add_host(SITE, robots="User-agent: *\nDisallow: /author/\n")
     add_pages(simulated_web)
     sim = simulate(Quotes, simulated_web, EXACT)
@@ -48,7 +48,7 @@ def test_what_robots_txt_forbids_is_not_asked_for(simulated_web: SimulatedWeb) -
 
 
 def test_a_429_is_obeyed_and_no_page_is_lost(simulated_web: SimulatedWeb) -> None:
-    """The server takes five requests, then says when to come back."""
+    """The server accepts five requests, and then refuses requests with a ``Retry-After``."""
     simulated_web.add_host(SITE, limit=RateLimit(rate=0.1, burst=5, retry_after=30))
     add_pages(simulated_web)
     sim = simulate(Quotes, simulated_web, EXACT)
@@ -60,7 +60,7 @@ def test_a_429_is_obeyed_and_no_page_is_lost(simulated_web: SimulatedWeb) -> Non
 
 
 def test_an_outage_of_five_minutes_is_outlasted_and_not_hammered(simulated_web: SimulatedWeb) -> None:
-    """What failed is asked for again, ever more slowly."""
+    """Failed requests are sent again, with growing delays."""
     simulated_web.add_host(SITE, outages=[Outage(2.0, 302.0, status=503)])
     add_pages(simulated_web)
     sim = simulate(Quotes, simulated_web, EXACT)

@@ -1,11 +1,11 @@
-"""Do these pages still answer? trawl's HTTP/1.1 by itself, in a plain client of httpx: no spider and no crawl.
+"""Checks whether pages still work, with trawl's HTTP/1.1 transport in a plain httpx client, without a spider.
 
 ::
 
     python examples/transport.py https://www.example.com/ https://www.example.com/about
 
-prints a line a page: its status, how many bytes it has, and its URL, or what went wrong. There is no throttle here: at
-most ``AT_ONCE`` pages are asked for at a time, of whatever hosts.
+prints a line per page with status code, size in bytes and URL, or with the error. There is no throttle. At most
+``AT_ONCE`` pages are requested at the same time, even from the same host.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ AT_ONCE = 8
 
 
 async def look(client: httpx.AsyncClient, url: str) -> str:
-    """One page, read to its end but not kept: its line."""
+    """Fetch a page without storing its body. Returns the line to print."""
     size = 0
     try:
         async with client.stream("GET", url) as response:
@@ -34,7 +34,7 @@ async def look(client: httpx.AsyncClient, url: str) -> str:
 
 
 async def check(urls: Sequence[str]) -> list[str]:
-    """The lines of all, in the order of ``urls``."""
+    """Return the lines for all pages, in the order of ``urls``."""
     lines = [""] * len(urls)
     room = trio.CapacityLimiter(AT_ONCE)
     transport = HTTP11Transport(retries=1, limits=httpx.Limits(max_keepalive_connections=AT_ONCE))

@@ -1,4 +1,4 @@
-"""A package of its own that adds to trawl: a middleware, a feed's format, a frontier, a watcher and a word."""
+"""A package that extends trawl with a middleware, a feed format, a frontier, a watcher and a command."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from trawl.http import Fetch, Outcome, Request
 
 
 def stamped(fetch: Fetch) -> Fetch:
-    """Middleware: says in each request that this package is there."""
+    """Wrap ``fetch`` to add a header to each request. A middleware."""
 
     async def send(request: Request) -> Outcome:
         request.headers["X-Parcel"] = "1"
@@ -28,38 +28,38 @@ def stamped(fetch: Fetch) -> Fetch:
 
 @attrs.frozen(kw_only=True)
 class UrlLines(JsonLines):
-    """A feed's format: the URL of each item, and nothing else, a line each."""
+    """A feed format with the URL of each item, one per line."""
 
     name = "urls"
 
     def record(self, row: Mapping[str, object]) -> bytes:
-        """The item's line."""
+        """Return the line for an item."""
         return f"{row.get('url', '')}\n".encode()
 
 
 def url_lines(options: FeedOptions) -> UrlLines:
-    """The format of one feed."""
+    """Return the format of one feed."""
     return UrlLines()
 
 
 class CountingFrontier(MemoryFrontier):
-    """A frontier that counts what it is given."""
+    """A frontier that counts the stored requests."""
 
     pushed = 0
 
     async def push_many(self, records: Sequence[Record]) -> PushResult:
-        """Store them."""
+        """Store the records."""
         self.pushed += len(records)
         return await super().push_many(records)
 
 
 def counting_frontier(settings: Mapping[str, Any]) -> CountingFrontier:
-    """A frontier for one crawl."""
+    """Return a frontier for one crawl."""
     return CountingFrontier(depth_first=settings["DEPTH_FIRST"])
 
 
 async def tally(crawl: Crawl) -> None:
-    """Watcher: counts items by their page's status, in the statistics."""
+    """Count items by the status code of their page in the statistics. A watcher."""
     with crawl.events(ItemScraped) as events:
         async for event in events:
             if event.response is not None:
@@ -71,5 +71,5 @@ app: typer.Typer = typer.Typer(help="Say what is in the parcel.")
 
 @app.command()
 def parcel(name: str = "you") -> None:
-    """Say what is in the parcel."""
+    """Print the content of the parcel."""
     print(f"a middleware, a format, a frontier, a watcher and a word, for {name}")

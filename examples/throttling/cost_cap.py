@@ -1,8 +1,8 @@
-"""A cap on what a crawl spends: at most 100 credits an hour at an API that tells the price of a request afterwards.
+"""A cost limit: at most 100 credits per hour for an API that reports the price of a request in the response.
 
-Use it with any service that bills by request. Each request names what it will probably cost; that much is taken
-from the quota when it is sent. ``X-Actual-Cost`` of the answer corrects it, in both directions. When nothing is left,
-what waits goes on with the next window.
+Use it with any service that bills by request. Each request has an estimated cost, which is taken from the quota when it
+is sent. ``X-Actual-Cost`` in the response corrects it in both directions. When the quota is used up, pending requests
+wait for the next window.
 """
 
 from __future__ import annotations
@@ -14,27 +14,27 @@ PLAIN, RENDERED = 1.0, 5.0
 
 
 class CostManager(ThrottlingManager):
-    """The default scopes, and what a request costs in the scope ``cost``."""
+    """Adds the cost of a request in the scope ``cost`` to the default scopes."""
 
     async def get_scopes(self, request: trawl.Request) -> Scopes:
-        """The host, and ``cost`` with the estimate."""
+        """Return the host, and ``cost`` with the estimate."""
         estimate = RENDERED if "render=1" in request.url else PLAIN
         return add_scope(await super().get_scopes(request), "cost", estimate)
 
     async def get_response_backoff(self, response: trawl.Response) -> ScopeBackoff:
-        """What backs off by default, and what the request really cost."""
+        """Return the default backoff, and the real cost of the request."""
         backoff = await super().get_response_backoff(response)
         cost = response.headers.get("X-Actual-Cost")
         return backoff if cost is None else update_scope_backoff(backoff, "cost", consumed=float(cost))
 
 
 class Renderer(trawl.Spider):
-    """Has pages rendered, as many as the budget allows."""
+    """Lets a service render pages, as many as the budget allows."""
 
     name = "renderer"
     start_urls = [f"https://api.toscrape.com/?page={page}&render=1" for page in range(60)]
     custom_settings = {
-        "ROBOTSTXT_OBEY": False,  # an API that is paid for; its robots.txt would be billed too
+        "ROBOTSTXT_OBEY": False,  # the API bills each request, also for its robots.txt
         "THROTTLING_MANAGER": CostManager,
         "THROTTLING_SCOPES": {
             "cost": {"quota": 100, "window": 3600.0},
@@ -43,5 +43,5 @@ class Renderer(trawl.Spider):
     }
 
     def parse(self, response: trawl.Response) -> dict[str, str]:
-        """What the API answers."""
+        """Return the text of a response of the API."""
         return {"url": response.url, "text": response.text}

@@ -1,7 +1,7 @@
-"""Limits for each endpoint of an API: 12.5 requests a second to the fast one, one every 5 s to the slow one.
+"""Limits for each endpoint of an API: 12.5 requests per second to the fast endpoint, one every 5 s to the slow one.
 
-Use it where the documentation of an API gives limits by path. The endpoints share no limit: while one waits, the other
-goes on. A scope's id may be any text; one that is no host starts without limits and has only those that it is given.
+Use it if the documentation of an API specifies limits by path. The endpoints share no limit. While one waits, the other
+continues. A scope's id may be any string. A scope that is not a host has only the limits that you configure for it.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ API = "api.toscrape.com"
 
 
 class EndpointManager(ThrottlingManager):
-    """Requests to the API are charged to their endpoint; all others as usual."""
+    """Requests to the API count toward their endpoint. All other requests have the default scopes."""
 
     async def get_scopes(self, request: trawl.Request) -> Scopes:
-        """``api.toscrape.com/fast-endpoint`` for ``https://api.toscrape.com/fast-endpoint?page=3``."""
+        """Return ``api.toscrape.com/fast-endpoint`` for ``https://api.toscrape.com/fast-endpoint?page=3``."""
         url = urlsplit(request.url)
         if url.hostname != API:
             return await super().get_scopes(request)
@@ -26,7 +26,7 @@ class EndpointManager(ThrottlingManager):
 
 
 class Endpoints(trawl.Spider):
-    """Reads pages of both endpoints, and follows what they name on other domains."""
+    """Reads pages of both endpoints."""
 
     name = "endpoints"
     start_urls = [
@@ -43,5 +43,5 @@ class Endpoints(trawl.Spider):
     }
 
     def parse(self, response: trawl.Response) -> dict[str, str]:
-        """What an endpoint answers."""
+        """Return the text of a response of an endpoint."""
         return {"url": response.url, "text": response.text}

@@ -1,10 +1,10 @@
-"""Charge a request to every level of its host: ``a.b.toscrape.com``, ``b.toscrape.com`` and ``toscrape.com``.
+"""Requests count toward every level of their host: ``a.b.toscrape.com``, ``b.toscrape.com`` and ``toscrape.com``.
 
-Use it where a limit holds for a whole site and a tighter one for a part of it. A request is sent when all of its levels
+Use it if a whole site has a limit, and a part of it has a stricter limit. A request is sent when all of its levels
 allow it, and it takes a slot in all of them or in none.
 
-Each level is a host, so each starts from the settings for domains: with the defaults the whole of ``toscrape.com`` gets
-one request at a time. Give the upper levels more in ``THROTTLING_SCOPES``; ``nested_limits.py`` does.
+Each level is a host, so it starts with the settings for domains. With the defaults, the whole of ``toscrape.com`` gets
+one request at a time. Configure more for the upper levels in ``THROTTLING_SCOPES``, as in ``nested_limits.py``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class LevelsManager(ThrottlingManager):
         self._extract = TLDExtract(suffix_list_urls=(), cache_dir=None)
 
     async def get_scopes(self, request: trawl.Request) -> Scopes:
-        """The levels of the host, the widest first; the host where it has none."""
+        """Return the levels of the host, widest first; only the host if it has no levels."""
         name = self._extract(request.url)
         if not name.domain or not name.suffix:
             return await super().get_scopes(request)
@@ -33,12 +33,12 @@ class LevelsManager(ThrottlingManager):
 
 
 class Levels(trawl.Spider):
-    """Takes the titles of pages on three levels of one site."""
+    """Extracts the titles of pages on three levels of one site."""
 
     name = "levels"
     start_urls = ["https://toscrape.com/", "https://b.toscrape.com/", "https://a.b.toscrape.com/"]
     custom_settings = {"THROTTLING_MANAGER": LevelsManager}
 
     def parse(self, response: trawl.Response) -> dict[str, str | None]:
-        """The title of a page."""
+        """Return the title of a page."""
         return {"url": response.url, "title": response.css("title::text").get()}

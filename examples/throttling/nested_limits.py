@@ -1,7 +1,7 @@
-"""Limits within a limit: 24 requests at once to books, 16 to quotes, and no more than 32 to both together.
+"""Limits within a limit: at most 24 requests at once to books, 16 to quotes, and 32 to both together.
 
-Use it where sites share a machine, or an agreement: each may have much while the others are idle, and together they may
-not have more than the whole. The scopes of a request are its own site and the one they share.
+Use it if sites share a machine or an agreement. Each site may get many requests while the others are idle, but all
+sites together must not exceed the common limit. The scopes of a request are its own site and the shared scope.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ SHARED = "toscrape.com"
 
 
 class SharedManager(ThrottlingManager):
-    """The default scopes, and ``toscrape.com`` for every name below it."""
+    """Adds the scope ``toscrape.com`` to the default scopes for every name below it."""
 
     async def get_scopes(self, request: trawl.Request) -> Scopes:
-        """The host, and what it shares with its sisters."""
+        """Return the host, and the scope that it shares with the other hosts."""
         host = await super().get_scopes(request)
         return add_scope(host, SHARED) if isinstance(host, str) and host.endswith(f".{SHARED}") else host
 
@@ -43,5 +43,5 @@ class BooksAndQuotes(trawl.Spider):
     }
 
     def parse(self, response: trawl.Response) -> Iterator[trawl.Request]:
-        """Where to go from a page."""
+        """Yield requests for the links of a page."""
         yield from response.follow_all(css="a")

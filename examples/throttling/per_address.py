@@ -1,12 +1,12 @@
-"""Throttle by server: names that lead to one IP address share its limits.
+"""Throttle by server: names with the same IP address share its limits.
 
-Use it for a broad crawl, where hundreds of shops live on one machine. Two ways:
+Use it for a broad crawl, in which hundreds of shops are on one machine. There are two ways:
 
-- :class:`PerAddress`: the setting ``CONCURRENT_REQUESTS_PER_IP``. The address takes the place of the host.
-- :class:`HostAndAddress`: a manager that charges both, so that a shop keeps its limit and the machine has one besides.
+- :class:`PerAddress`: the setting ``CONCURRENT_REQUESTS_PER_IP``. The address replaces the host as the scope.
+- :class:`HostAndAddress`: a manager that uses both scopes, so that each shop and the machine have their own limits.
 
-Names are looked up when their first request is scheduled, once a crawl, and the request goes to the address that it was
-charged to. A name that does not resolve keeps its host as its scope.
+A name is looked up once per crawl, when its first request is scheduled, and the request goes to the address of its
+scope. If a name does not resolve, the host remains the scope.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from trawl.throttling import Scopes, ThrottlingManager, add_scope
 
 
 class Shops(trawl.Spider):
-    """Takes the titles of the shops' first pages."""
+    """Extracts the titles of the shops' first pages."""
 
     name = "shops"
     start_urls = ["https://books.toscrape.com/", "https://quotes.toscrape.com/"]
 
     def parse(self, response: trawl.Response) -> dict[str, str | None]:
-        """The title of a page."""
+        """Return the title of a page."""
         return {"url": response.url, "title": response.css("title::text").get()}
 
 
 class PerAddress(Shops):
-    """Two requests at once to one address, a delay of 0.5 s between any two, however many names it has.
+    """At most two requests at once to one address, with a delay of 0.5 s, however many names it has.
 
-    An address is configured by itself: ``"THROTTLING_SCOPES": {"192.0.2.7": {"delay": 2.0}}``.
+    You can also configure an address: ``"THROTTLING_SCOPES": {"192.0.2.7": {"delay": 2.0}}``.
     """
 
     name = "per address"
@@ -42,25 +42,25 @@ class PerAddress(Shops):
 
 
 class AddressManager(ThrottlingManager):
-    """The default scopes, and the server's address."""
+    """Adds the server's address to the default scopes."""
 
     def __init__(self, crawl: Any) -> None:
         self._crawl = crawl
 
     @classmethod
     def from_crawler(cls, crawl: object) -> AddressManager:
-        """A manager that can ask the crawl for addresses."""
+        """Return a manager that can get addresses from the crawl."""
         return cls(crawl)
 
     async def get_scopes(self, request: trawl.Request) -> Scopes:
-        """The host, and its address where it has one: ``server:192.0.2.7``."""
+        """Return the host, and its address if it has one: ``server:192.0.2.7``."""
         host = await super().get_scopes(request)
         address = await self._crawl.address_of(host)
         return add_scope(host, f"server:{address}") if address else host
 
 
 class HostAndAddress(Shops):
-    """One request a second to each shop, and four a second to the machine that they share."""
+    """One request per second to each shop, and four per second to the machine that they share."""
 
     name = "host and address"
     custom_settings = {

@@ -1,7 +1,7 @@
-"""Limits for each proxy, beside those of the site: a site is not asked faster because more proxies ask it.
+"""Limits for each proxy in addition to the limits of the site, so that more proxies do not mean a faster pace.
 
-Use it with a pool of proxies, each with a limit of its own. A request is charged to its site and to its proxy; it goes
-when both allow. The proxy of a request is the one that its meta key ``proxy`` names.
+Use it with a pool of proxies that have their own limits. A request counts toward its site and its proxy, and is sent
+when both allow it. The meta key ``proxy`` names the proxy of a request.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ PROXIES = ["http://a.proxy.example:8080", "http://b.proxy.example:8080"]
 
 
 class ProxyManager(ThrottlingManager):
-    """The default scopes, and the proxy's."""
+    """Adds the scope of the proxy to the default scopes."""
 
     async def get_scopes(self, request: trawl.Request) -> Scopes:
-        """The host, and ``proxy:NAME`` where the request goes through one."""
+        """Return the host, and ``proxy:NAME`` if the request uses a proxy."""
         host, proxy = await super().get_scopes(request), request.meta.get("proxy")
         return add_scope(host, f"proxy:{urlsplit(proxy).hostname}") if proxy else host
 
@@ -41,12 +41,12 @@ class Rotating(trawl.Spider):
     }
 
     async def start(self) -> AsyncGenerator[trawl.Request, None]:
-        """The first ten pages of each site, the proxies in turns."""
+        """Yield requests for the first ten pages of each site, through rotating proxies."""
         proxies = cycle(PROXIES)
         for page in range(1, 11):
             for site in self.sites:
                 yield trawl.Request(f"{site}/page/{page}/", meta={"proxy": next(proxies)})
 
     def parse(self, response: trawl.Response) -> dict[str, str | None]:
-        """The title of a page."""
+        """Return the title of a page."""
         return {"url": response.url, "title": response.css("title::text").get()}

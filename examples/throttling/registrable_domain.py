@@ -1,10 +1,10 @@
 """Throttle a site as a whole, whatever its subdomain: ``forums.bbc.co.uk`` counts as ``bbc.co.uk``.
 
-Use it where one organisation answers under many names (blogs, shops, language editions): by default each name is a
-scope of its own, and fifty of them would be asked fifty times as fast.
+Use it if one organization has many names (blogs, shops, language editions). By default, each name is a separate scope,
+so fifty names would get fifty times as many requests.
 
-The Public Suffix List that tldextract brings says where an organisation's own name begins; the network is not touched.
-What has no such name (an address, ``localhost``, ``co.uk`` itself) keeps its host.
+The Public Suffix List in tldextract determines the registrable domain, without network access. Hosts without a
+registrable domain (an address, ``localhost``, ``co.uk`` itself) keep the host as their scope.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class DomainManager(ThrottlingManager):
         self._extract = TLDExtract(suffix_list_urls=(), cache_dir=None)
 
     async def get_scopes(self, request: trawl.Request) -> Scopes:
-        """``bbc.co.uk`` for ``https://forums.bbc.co.uk/``; the host where there is none."""
+        """Return ``bbc.co.uk`` for ``https://forums.bbc.co.uk/``; the host if there is no registrable domain."""
         name = self._extract(request.url)
         if name.domain and name.suffix:
             return f"{name.domain}.{name.suffix}"
@@ -30,7 +30,7 @@ class DomainManager(ThrottlingManager):
 
 
 class Forums(trawl.Spider):
-    """Takes the titles of pages on many names of one site."""
+    """Extracts the titles of pages on many names of one site."""
 
     name = "forums"
     start_urls = ["https://www.bbc.co.uk/", "https://forums.bbc.co.uk/", "https://news.bbc.co.uk/"]
@@ -38,5 +38,5 @@ class Forums(trawl.Spider):
     custom_settings = {"THROTTLING_MANAGER": DomainManager, "DOWNLOAD_DELAY": 1.0}
 
     def parse(self, response: trawl.Response) -> dict[str, str | None]:
-        """The title of a page."""
+        """Return the title of a page."""
         return {"url": response.url, "title": response.css("title::text").get()}

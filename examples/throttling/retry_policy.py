@@ -1,8 +1,8 @@
-"""A scraping API's retry policy: rate-limit answers are repeated without end, other failures a few times.
+"""A scraping API's retry policy: rate-limited requests are repeated without limit, other failures a few times.
 
-Use it where an API's documentation says how to repeat requests. A scope manager decides for its one scope: which
-answers say "slow down", how long to wait after them, and which of them use up a request's retries. Both kinds wait
-longer each time here: 1, 2, 4 ... 60 s after a rate-limit answer, three times as long after another failure.
+Use it if an API's documentation specifies retries. A scope manager decides for its scope which responses mean "slow
+down", how long to wait after them, and which responses count as retries. Here, both kinds wait longer each time: 1, 2,
+4 ... 60 s after a rate-limit response, and three times as long after another failure.
 """
 
 from __future__ import annotations
@@ -18,37 +18,37 @@ FAILED = {500, 520, 521}
 
 
 class ApiRetryPolicy(ThrottlingScopeManager):
-    """What the documentation of the API says of its answers."""
+    """The retry policy in the API's documentation."""
 
     def is_trigger(self, response: trawl.Response | None, exception: Exception | None) -> bool | None:
-        """Both kinds of answer slow the scope down; of exceptions, those that are configured."""
+        """Return True for both kinds of responses. For exceptions, the configuration decides."""
         return None if response is None else response.status in RATE_LIMITED | FAILED
 
     def get_delay(self, response: trawl.Response | None, exception: Exception | None, delay: float) -> float | None:
-        """``delay`` is what backing off would wait; it doubles with every step."""
+        """Return the delay in seconds. ``delay`` is the delay of backoff, which doubles with each step."""
         return delay if self.is_rate_limit(response) else 3.0 * delay
 
     def is_retry(
         self, request: trawl.Request, response: trawl.Response | None, exception: Exception | None
     ) -> bool | None:
-        """Only failures count towards ``RETRY_TIMES``."""
+        """Return True if the response counts toward ``RETRY_TIMES``, which only failures do."""
         return not self.is_rate_limit(response)
 
     def is_rate_limit(self, response: trawl.Response | None) -> bool:
-        """Whether an answer says no more than "not now"."""
+        """Return whether a response only means "not now"."""
         return response is not None and response.status in RATE_LIMITED
 
 
 class Patient(trawl.Spider):
-    """Asks the API for pages, and notes which it could not have."""
+    """Requests pages from the API, and records the failed pages."""
 
     name = "patient"
     custom_settings = {
         "ROBOTSTXT_OBEY": False,
         "RETRY_TIMES": 3,
         "RETRY_HTTP_CODES": sorted(RATE_LIMITED | FAILED),
-        "RETRY_DELAY": 0.0,  # the scope manager says how long to wait
-        "BACKOFF_GIVE_UP_AFTER": 7 * 86_400.0,  # "without end": a week of nothing but refusals
+        "RETRY_DELAY": 0.0,  # the scope manager decides how long to wait
+        "BACKOFF_GIVE_UP_AFTER": 7 * 86_400.0,  # "without limit" means a week of refusals
         "THROTTLING_SCOPES": {
             API: {
                 "concurrency": 4,
@@ -62,14 +62,14 @@ class Patient(trawl.Spider):
     start_urls = [f"https://{API}/?page={page}" for page in range(10)]
 
     async def start(self) -> AsyncGenerator[trawl.Request, None]:
-        """The pages; what can't be had goes to :meth:`failed`."""
+        """Yield requests for the pages. Failures go to :meth:`failed`."""
         for url in self.start_urls:
             yield trawl.Request(url, errback=self.failed)
 
     def parse(self, response: trawl.Response) -> dict[str, str]:
-        """What the API answers."""
+        """Return the text of a response of the API."""
         return {"url": response.url, "text": response.text}
 
     def failed(self, error: trawl.HttpError) -> dict[str, str]:
-        """What it refuses for good."""
+        """Return a record of a page that failed after all retries."""
         return {"url": str(error.request and error.request.url), "failed": str(error)}
