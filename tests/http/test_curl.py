@@ -53,9 +53,9 @@ def test_who_asks() -> None:
 
 
 def test_options_that_are_not_understood_are_told() -> None:
-    with pytest.warns(UserWarning, match="ignored: --proxy"):
+    with pytest.warns(UserWarning, match="ignored options of curl: --proxy"):
         assert Request.from_curl("curl https://a.example/ --proxy=http://p").url == "https://a.example/"
-    with pytest.raises(ValueError, match="not understood: --proxy"):
+    with pytest.raises(ValueError, match="unknown options of curl: --proxy"):
         Request.from_curl("curl https://a.example/ --proxy=http://p", ignore_unknown_options=False)
 
 

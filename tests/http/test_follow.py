@@ -65,7 +65,7 @@ def test_follow_takes_a_selector_of_a_link_or_an_attribute(query: str, url: str)
 
 @pytest.mark.parametrize(
     ("query", "sentence"),
-    [("p", "<p> is not a link"), ("a[name]", "<a> has no href"), ("a", "a list of selectors is many links")],
+    [("p", "<p> is not a link"), ("a[name]", "<a> has no href"), ("a", "a list of selectors has many links")],
 )
 def test_follow_refuses_a_selector_that_is_no_link(query: str, sentence: str) -> None:
     response = page()
@@ -82,7 +82,7 @@ def test_follow_refuses_what_is_no_link_at_all() -> None:
     comment = page("<p><!-- a --></p>").xpath("//comment()")[0]
     with pytest.raises(ValueError, match="is neither an element nor an attribute"):
         page().follow(comment)
-    with pytest.raises(ValueError, match="makes no valid URL"):
+    with pytest.raises(ValueError, match="is not a valid URL"):
         page().follow("http://[")
 
 

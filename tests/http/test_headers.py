@@ -117,7 +117,7 @@ def test_defaults_fill_only_what_is_not_set() -> None:
     ],
 )
 def test_a_value_with_a_control_character_is_refused(put: Callable[[object], object], value: object) -> None:
-    with pytest.raises(ValueError, match="the header 'A' holds a control character"):
+    with pytest.raises(ValueError, match="the header 'A' contains a control character"):
         put(value)
 
 

@@ -83,8 +83,8 @@ def test_what_a_request_makes_on_first_use_stays() -> None:
     [
         ({"method": "GET /\r\n"}, r"'GET /\\r\\n' is not an HTTP method"),
         ({"method": ""}, "'' is not an HTTP method"),
-        ({"headers": {"A": "b\nc"}}, "the header 'A' holds a control character"),
-        ({"base": "b"}, "the link 'http://a.example/' on 'b' makes no valid URL"),
+        ({"headers": {"A": "b\nc"}}, "the header 'A' contains a control character"),
+        ({"base": "b"}, "the link 'http://a.example/' on 'b' is not a valid URL"),
     ],
 )
 def test_a_wrong_value_is_refused_when_the_request_is_made(wrong: dict[str, Any], sentence: str) -> None:

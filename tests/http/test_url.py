@@ -143,7 +143,7 @@ def test_a_link_is_joined_as_ada_joins_it_also_where_ada_is_not_asked(base: str,
 
 def test_a_link_that_makes_no_url_is_refused_by_name() -> None:
     assert not is_joinable("http://a.example/", "http://[")
-    with pytest.raises(ValueError, match=r"the link 'http://\[' on 'http://a.example/' makes no valid URL"):
+    with pytest.raises(ValueError, match=r"the link 'http://\[' on 'http://a.example/' is not a valid URL"):
         join_url("http://a.example/", "http://[")
 
 

@@ -42,8 +42,8 @@ async def ask(url: str, settings: TransportSettings = LIMITS, trusted: ssl.SSLCo
 @pytest.mark.parametrize(
     ("name", "error", "words", "seconds"),
     [
-        ("closes_without_an_answer", ResponseBroken, "closed the connection without an answer", 0),
-        ("closes_in_the_headers", ResponseBroken, "closed the connection without an answer", 0),
+        ("closes_without_an_answer", ResponseBroken, "closed the connection without a response", 0),
+        ("closes_in_the_headers", ResponseBroken, "closed the connection without a response", 0),
         ("closes_in_the_body", ResponseBroken, "body ended early", 0),
         ("closes_in_a_chunk", ResponseBroken, "body ended early", 0),
         ("says_a_length_too_short", ResponseBroken, "more came than its Content-Length of 5 bytes", 0),
@@ -51,8 +51,8 @@ async def ask(url: str, settings: TransportSettings = LIMITS, trusted: ssl.SSLCo
         ("sends_headers_for_ever", ResponseBroken, "its headers have no end", 0),
         ("sends_one_header_for_ever", ResponseBroken, "its headers have no end", 0),
         ("sends_100_000_headers", ResponseBroken, "its headers have no end", 0),
-        ("is_not_http", ResponseBroken, "the answer is not HTTP", 0),
-        ("sends_binary_rubbish", ResponseBroken, "the answer is not HTTP", 0),
+        ("is_not_http", ResponseBroken, "the response is not HTTP", 0),
+        ("sends_binary_rubbish", ResponseBroken, "the response is not HTTP", 0),
         ("resets", ResponseBroken, "the connection broke: Connection reset by peer", 0),
         ("resets_in_the_body", ResponseBroken, "the connection broke: Connection reset by peer", 0),
         ("stalls", ReadTimeout, "nothing came for 20 s", 20),
@@ -179,7 +179,7 @@ async def test_https_to_a_server_that_speaks_plain_http_is_a_failed_handshake(cl
 
     outcome = await ask_a_raw_server(answers_rubbish)
     assert type(outcome.error) is TLSFailed
-    assert "the TLS handshake failed: wrong version number (the server may speak plain http" in str(outcome.error)
+    assert "the TLS handshake failed: wrong version number (the server may use plain HTTP" in str(outcome.error)
 
 
 async def test_a_server_that_closes_in_the_handshake_is_no_connection(clock: MockClock) -> None:

@@ -75,11 +75,11 @@ class Row:
 
 
 TABLE = [
-    Row("closes_without_an_answer", ResponseBroken, "closed the connection without an answer"),
-    Row("closes_in_the_headers", ResponseBroken, "closed the connection without an answer"),
+    Row("closes_without_an_answer", ResponseBroken, "closed the connection without a response"),
+    Row("closes_in_the_headers", ResponseBroken, "closed the connection without a response"),
     Row("closes_in_the_body", ResponseBroken, "body ended early"),
     Row("closes_in_a_chunk", ResponseBroken, "body ended early"),
-    Row("half_closes_without_an_answer", ResponseBroken, "closed the connection without an answer"),
+    Row("half_closes_without_an_answer", ResponseBroken, "closed the connection without a response"),
     Row("half_closes_in_the_body", ResponseBroken, "body ended early"),
     Row("resets", ResponseBroken, "the connection broke: Connection reset by peer"),
     Row("resets_in_the_body", ResponseBroken, "the connection broke: Connection reset by peer"),
@@ -87,8 +87,8 @@ TABLE = [
     Row("says_a_length_too_long", ResponseBroken, "body ended early"),
     Row("says_a_length_that_is_none", ResponseBroken, "Content-Length"),
     Row("says_two_lengths", ResponseBroken, "Content-Length"),
-    Row("is_not_http", ResponseBroken, "the answer is not HTTP"),
-    Row("sends_binary_rubbish", ResponseBroken, "the answer is not HTTP"),
+    Row("is_not_http", ResponseBroken, "the response is not HTTP"),
+    Row("sends_binary_rubbish", ResponseBroken, "the response is not HTTP"),
     Row("changes_the_protocol", ResponseBroken, "another protocol"),
     Row("compresses_badly", ResponseBroken, "its gzip data is broken"),
     Row("compresses_a_hundred_times", ResponseBroken, "its body is compressed 100 times"),
@@ -258,7 +258,7 @@ async def test_a_server_with_tls_at_an_http_url_is_not_http(clock: MockClock, au
     async with talking(b"\x15\x03\x01\x00\x02\x02\x46") as server:  # what OpenSSL says to a plain request
         failed = (await crawled([server.url.replace("https:", "http:")])).only
         assert type(failed.error) is ResponseBroken
-        assert "the answer is not HTTP" in str(failed.error)
+        assert "the response is not HTTP" in str(failed.error)
         await server.all_gone()
 
 

@@ -157,7 +157,7 @@ class Row:
 
 WHOLE = (200, b"hello")
 LEFT = ("ended early", "peer closed connection")
-NO_ANSWER = ("without an answer", "the connection broke")
+NO_ANSWER = ("without a response", "the connection broke")
 TOO_MUCH = ("more came than its Content-Length of 5 bytes",)
 ENDLESS = ("its headers have no end",)
 TABLE = [

@@ -327,7 +327,7 @@ async def test_a_field_that_holds_a_line_end_is_refused(clock: MockClock, name: 
         wire = TransportRouter(LIMITS, ssl_context=authority.client())
         outcome = await ask(wire, Request(server.url))
         assert isinstance(outcome.error, ResponseBroken)
-        assert "holds a line end" in str(outcome.error)
+        assert "contains a line break" in str(outcome.error)
         await wire.aclose()
 
 

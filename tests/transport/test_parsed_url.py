@@ -45,7 +45,7 @@ def test_a_host_field_that_is_a_host_is_sent(host: str) -> None:
     "host", ["b\u00fccher.example", "\u4e2d.example", "a b", "a.example/", "me@a.example", "a:b:c", "::1"]
 )
 def test_a_host_field_that_is_no_host_is_an_error_of_the_request(host: str) -> None:
-    with pytest.raises(RequestInvalid, match="its Host field") as caught:
+    with pytest.raises(RequestInvalid, match="its Host header") as caught:
         fields_of(Request("http://127.0.0.1/", headers={"Host": host}))
     assert not caught.value.is_retryable
 

@@ -46,12 +46,12 @@ def options_of_curl(command: str, *, ignore_unknown_options: bool = True) -> dic
     """
     words = shlex.split(_ANSI_C.sub(_plain, command.replace("\\\n", " ").replace("\\\r\n", " ")))
     if words[:1] != ["curl"]:
-        raise ValueError(f"a curl command begins with 'curl', not {command[:40]!r}")
+        raise ValueError(f"a curl command starts with 'curl', not {command[:40]!r}")
     given, unknown = _parser().parse_known_args(words[1:])
     if unknown:
         if not ignore_unknown_options:
-            raise ValueError(f"options of curl that are not understood: {' '.join(unknown)}")
-        warnings.warn(f"options of curl that are ignored: {' '.join(unknown)}", stacklevel=3)
+            raise ValueError(f"unknown options of curl: {' '.join(unknown)}")
+        warnings.warn(f"ignored options of curl: {' '.join(unknown)}", stacklevel=3)
     url = given.url if _SCHEME.match(given.url) else f"http://{given.url}"
     body = _body(given)
     if given.get and body:

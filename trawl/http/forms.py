@@ -127,7 +127,7 @@ def _clicked(form: Element, wanted: Mapping[str, str | int] | None) -> Element |
         control for control in form.iter() if all(control.get(name) == value for name, value in attributes.items())
     ]
     if len(found) != 1:
-        raise ValueError(f"{len(found)} elements of the form have the clickdata {dict(wanted)!r}: exactly one must")
+        raise ValueError(f"{len(found)} elements of the form have the clickdata {dict(wanted)!r}: exactly one should")
     return found[0]
 
 

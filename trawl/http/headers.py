@@ -279,7 +279,7 @@ def _to_text(name: str, value: object) -> str:
         raise TypeError(f"the header {name!r} must be a str, bytes or a number, not {type(value).__name__}: {value!r}")
     text = str.strip(text, " \t")
     if _FORBIDDEN.search(text):
-        raise ValueError(f"the header {name!r} holds a control character: {text!r}")
+        raise ValueError(f"the header {name!r} contains a control character: {text!r}")
     return text
 
 
@@ -304,7 +304,9 @@ def check_cookie(name: str, value: str) -> None:
         if (found := _UNSENDABLE.search(text)) or (part == "name" and "=" in text):
             # Leave out the value, which may be as secret as a password.
             wrong = found.group() if found else "="
-            advice = "; give path, domain and so on as keys of a mapping, one mapping a cookie" if wrong == ";" else ""
+            advice = (
+                "; give path, domain and so on as keys of a mapping, one mapping per cookie" if wrong == ";" else ""
+            )
             raise ValueError(f"the cookie {name!r:.100} can't be sent: {wrong!r} in its {part}{advice}")
 
 

@@ -166,10 +166,10 @@ class Request:
         "url",
     )
     if not TYPE_CHECKING:
-        flags = Unsupported("only Scrapy's log shows them: put words into meta")
-        encoding = Unsupported("the URL and the body are encoded as the request is made")
-        to_dict = Unsupported("JOB_DIR has a job keep its requests by itself")
-        to_curl = Unsupported("method, url, headers and body are what is sent")
+        flags = Unsupported("only Scrapy's log shows them: put them into meta")
+        encoding = Unsupported("the URL and the body are encoded when the request is created")
+        to_dict = Unsupported("with JOB_DIR, a job stores its requests")
+        to_curl = Unsupported("method, url, headers and body have all that is sent")
 
     def __init__(
         self,
@@ -606,7 +606,7 @@ def _copied(cookies: Any) -> _Cookies:
     """Return a checked copy of a request's cookies."""
     if isinstance(cookies, str | bytes):
         raise TypeError(
-            f"cookies must be a mapping, not {type(cookies).__name__}: put the text of a Cookie header into headers"
+            f"cookies must be a mapping, not {type(cookies).__name__}: put the value of a Cookie header into headers"
         )
     if isinstance(cookies, Mapping):
         for name, value in cookies.items():

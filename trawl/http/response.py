@@ -124,7 +124,7 @@ def _text_of(target: LinkTarget | etree._Element) -> str:
     if isinstance(target, etree._Element):
         return _href_of(target)
     if isinstance(target, SelectorList):
-        raise ValueError("a list of selectors is many links: use follow_all(), or follow one of them")
+        raise ValueError("a list of selectors has many links: use follow_all(), or follow one of them")
     if target is None:
         raise ValueError("there is no link to follow: it is None")
     url = getattr(target, "url", None)

@@ -150,7 +150,7 @@ def join_url(base: str, url: str) -> str:
     except (ValueError, AttributeError, TypeError):
         _check_text(url)
         _check_text(base)
-        raise ValueError(without_passwords(f"the link {url!r} on {base!r} makes no valid URL")) from None
+        raise ValueError(without_passwords(f"the link {url!r} on {base!r} is not a valid URL")) from None
 
 
 @lru_cache(maxsize=_LINKS)

@@ -123,12 +123,12 @@ MAX_TEXT = 200
 """Maximum number of characters kept of another library's error message, which may quote the server."""
 
 _PROTOCOL_WORDS = (
-    ("without sending a response", "the server closed the connection without an answer"),
+    ("without sending a response", "the server closed the connection without a response"),
     ("complete message body", "its body ended early: {cause}"),
     ("Receive buffer too long", "its headers have no end"),
     ("_SWITCH_", "the server changed to another protocol without being asked"),
-    ("illegal", "the answer is not HTTP: {cause}"),
-    ("", "the answer is broken: {cause}"),
+    ("illegal", "the response is not HTTP: {cause}"),
+    ("", "the response is broken: {cause}"),
 )
 """Parts of the parser's messages, and our sentence for each. The first match counts."""
 
@@ -159,7 +159,7 @@ def tls_failure(error: ssl.SSLError) -> DownloadError:
     if isinstance(error, ssl.SSLCertVerificationError):
         return TLSFailed(f"its certificate is refused: {error.verify_message}")
     words = (error.reason or str(error)).lower().replace("_", " ")
-    hint = " (the server may speak plain http: write http://)" if words == "wrong version number" else ""
+    hint = " (the server may use plain HTTP: write http://)" if words == "wrong version number" else ""
     return TLSFailed(f"the TLS handshake failed: {words}{hint}")
 
 

@@ -309,10 +309,10 @@ def _check(answer: httpcore.Response) -> None:
         ResponseBroken: If the status code or a header is invalid.
     """
     if not 200 <= answer.status <= 999:
-        raise ResponseBroken(f"the answer is broken: its status is {answer.status:03}")
+        raise ResponseBroken(f"the response is broken: its status is {answer.status:03}")
     for name, value in answer.headers:
         if _FORBIDDEN.search(name) or _FORBIDDEN.search(value):
-            raise ResponseBroken(f"the answer is broken: the field {name[:50]!r} holds a line end")
+            raise ResponseBroken(f"the response is broken: the header {name[:50]!r} contains a line break")
 
 
 class HttpxTransport:

@@ -368,5 +368,5 @@ def _addresses(
     if found:
         return AddressList(found, lifetime=min(lifetimes))
     if errors and isinstance(errors[0], dns.exception.Timeout | dns.resolver.NoNameservers):
-        raise socket.gaierror(socket.EAI_AGAIN, f"no name server told: {str(errors[0])[:200]}") from errors[0]
-    raise socket.gaierror(socket.EAI_NONAME, f"there is no address of {host!r}")
+        raise socket.gaierror(socket.EAI_AGAIN, f"no name server responded: {str(errors[0])[:200]}") from errors[0]
+    raise socket.gaierror(socket.EAI_NONAME, f"{host!r} has no address")

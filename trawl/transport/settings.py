@@ -120,8 +120,8 @@ class TransportSettings(Struct, frozen=True, kw_only=True, rename="upper"):
         bool,
         Meta(
             description="Treat a body that ends early as an error. If False, the response has the flag `dataloss` and "
-            "the part that came. Meta `download_fail_on_dataloss` overrides it. A body without a length that came over "
-            "TLS and was not ended by TLS's own goodbye (`close_notify`) has the flag in any case: it may be cut."
+            "the received part. Meta `download_fail_on_dataloss` overrides it. A body without a length that came over "
+            "TLS and did not end with TLS's `close_notify` always has the flag, because it may be truncated."
         ),
     ] = True
     download_verify_certificates: Annotated[
@@ -144,15 +144,15 @@ class TransportSettings(Struct, frozen=True, kw_only=True, rename="upper"):
     download_bind_address: Annotated[
         str | tuple[str, int] | None,
         Meta(
-            description="Address of this machine, or address and port, that connections come from, those to proxies "
-            "included. None: the system chooses. Name lookups do not use it. Meta `bindaddress` overrides it."
+            description="Local address, or address and port, of connections, including connections to proxies. "
+            "None: the system chooses. Name lookups do not use it. Meta `bindaddress` overrides it."
         ),
     ] = None
     dns_resolver: Annotated[
         Literal["system", "dnspython"],
         Meta(
-            description="How names are looked up. `system`: by the system, in threads; an answer is kept for a minute. "
-            "`dnspython`: without threads; an answer is kept as long as the name server says; needs the `dns` extra."
+            description="How names are looked up. `system`: by the system, in threads, with a cache of one minute. "
+            "`dnspython`: without threads, with a cache for the TTL of the DNS response; needs the `dns` extra."
         ),
     ] = "system"
     http2_enabled: Annotated[
@@ -162,17 +162,17 @@ class TransportSettings(Struct, frozen=True, kw_only=True, rename="upper"):
         ),
     ] = False
     compression_enabled: Annotated[
-        bool, Meta(description="Ask for compressed bodies and decompress them. If False, bodies stay as sent.")
+        bool, Meta(description="Request compressed bodies and decompress them. If False, bodies stay as sent.")
     ] = True
     warc_file: Annotated[
         str,
         Meta(
             description="Write all traffic to WARC files: `crawl.warc.gz` makes `crawl-00001.warc.gz` and so on; "
-            "existing files are not changed. Empty: write none. Needs the `warc` extra."
+            "existing files are not changed. Empty: no files. Needs the `warc` extra."
         ),
     ] = ""
     warc_max_bytes: Annotated[
-        int, Meta(gt=0, title="bytes", description="Size of a WARC file at which the next one is begun.")
+        int, Meta(gt=0, title="bytes", description="Size of a WARC file at which the next one is started.")
     ] = 1_000_000_000
 
     def __post_init__(self) -> None:

@@ -57,7 +57,7 @@ REAL = "header values are str, which equal their bytes; this needs real bytes: w
         ),
         ("kind = type(response).__name__", "all responses have one class: isinstance(response, HtmlResponse)"),
         ("response.__class__ is Request", "all responses have one class: isinstance(response, HtmlResponse)"),
-        ("scrapy.http.Request.to_dict", "Request has no to_dict, which is Scrapy's: JOB_DIR has a job"),
+        ("scrapy.http.Request.to_dict", "Request has no to_dict, which is Scrapy's: with JOB_DIR, a job"),
         ("self.crawler.engine.slot.inprogress", "engine.slot is not here: it has no counterpart"),
         ("self.crawler.get_extension(int)", "crawler.get_extension is not here: keep a reference"),
         (

@@ -156,7 +156,7 @@ async def test_a_request_that_may_do_something_does_not_go_again(autojump_clock:
     await ask(transport)
     outcome = await ask(transport, Request(URL, method=method))
     assert type(outcome.error) is ResponseBroken
-    assert "closed the connection without an answer" in str(outcome.error)
+    assert "closed the connection without a response" in str(outcome.error)
     assert (servers.opened, servers.left_open) == (1, 0)
 
 

@@ -74,7 +74,7 @@ def wire_fields(request: Request, parsed: ParsedUrl, accept_encoding: str | None
         headers.setdefault("Authorization", "Basic " + _basic(parsed.user_info))
     host = headers.get("Host") or parsed.authority
     if not _HOST.fullmatch(host):
-        raise RequestInvalid(f"its Host field {host!r} is not a host and port in ASCII")
+        raise RequestInvalid(f"its Host header {host!r} is not a host and port in ASCII")
     fields = [(b"Host", host.encode("ascii"))]
     fields += [field for field in headers.to_wire() if field[0].lower().decode("latin-1") not in _FRAMING]
     if request.body or request.method in _BODY_EXPECTED:

@@ -236,7 +236,7 @@ class ResponseParser:
         if self.is_complete:
             return
         if not self.has_head:
-            words = "the server closed the connection without an answer"
+            words = "the server closed the connection without a response"
             raise ResponseBroken(words) if self.has_started else ConnectionClosedError(words)
         if self.length is not None or self._is_chunked:
             raise ResponseBroken("its body ended early: the server closed the connection")
@@ -272,14 +272,14 @@ class ResponseParser:
         elif isinstance(failure.__context__, ResponseBroken):
             raise failure.__context__ from None
         elif self.has_head or self._head is None:
-            raise ResponseBroken(f"the answer is broken: {failure}") from failure
+            raise ResponseBroken(f"the response is broken: {failure}") from failure
         else:
             self._retry_mended(self._head, failure)
 
     def _retry_mended(self, head: bytes, failure: Exception) -> None:
         """Raise an error for bytes that are not HTTP, or wait for all headers if they may be mended."""
         if not head.lstrip(b"\r\n").startswith(_HTTP[: len(head)]):
-            raise ResponseBroken(f"the answer is not HTTP: it begins {head[:50]!r}") from failure
+            raise ResponseBroken(f"the response is not HTTP: it starts with {head[:50]!r}") from failure
         self._refusal = failure
         self._mend(head)
 
@@ -290,9 +290,9 @@ class ResponseParser:
             return
         refusal = self._refusal
         if b"\0" in head[:end]:
-            raise ResponseBroken("the answer is broken: a header holds a NUL") from refusal
+            raise ResponseBroken("the response is broken: a header contains a NUL") from refusal
         if _BLANK_FIRST.match(head.lstrip(b"\r\n")):  # RFC 9112, 2.2: it may be an attempt to hide a header
-            raise ResponseBroken("the answer is broken: a blank before the first header") from refusal
+            raise ResponseBroken("the response is broken: a space before the first header") from refusal
         self._reset(self._is_head)
         self.has_started = True
         self._parser = httptools.HttpResponseParser(self)
@@ -314,10 +314,10 @@ class ResponseParser:
     def on_header(self, name: bytes, value: bytes) -> None:
         """Called for each header and trailer."""
         if name[-1:] == b" ":  # llhttp accepts that if it knows the name, and then ignores the header
-            raise ResponseBroken(f"the answer is broken: Invalid header token: a blank behind {name.rstrip()[:50]!r}")
+            raise ResponseBroken(f"the response is broken: Invalid header token: a space after {name.rstrip()[:50]!r}")
         text = value.rstrip(b" \t")  # llhttp strips only the start
         if b"\t" in value[len(text) :] and name.lower() == b"transfer-encoding":  # llhttp would not recognize chunked
-            raise ResponseBroken(f"its transfer coding {value[:50].decode('latin-1')!r} is not known")
+            raise ResponseBroken(f"its transfer coding {value[:50].decode('latin-1')!r} is unknown")
         self._add((name, text))
 
     def on_headers_complete(self) -> None:
@@ -326,7 +326,7 @@ class ResponseParser:
         status: int = parser.get_status_code()
         if status < 200:
             if status < 100:
-                raise ResponseBroken(f"the answer is broken: its status is {status:03}")
+                raise ResponseBroken(f"the response is broken: its status is {status:03}")
             if status == 101:
                 raise ResponseBroken("the server changed to another protocol without being asked")
             self._is_interim = True
@@ -347,7 +347,7 @@ class ResponseParser:
         lengths, codings = headers.getlist("content-length"), headers.getlist("transfer-encoding")
         if codings:
             if len(codings) > 1 or codings[0].lower() != "chunked":  # other white space than spaces is a part of it
-                raise ResponseBroken(f"its transfer coding {codings[-1][:50]!r} is not known")
+                raise ResponseBroken(f"its transfer coding {codings[-1][:50]!r} is unknown")
             self._is_chunked = True
             # RFC 9112, 6.3, rule 3: both may be an attempt to smuggle in another response.
             self.is_keepable = self.is_keepable and not lengths
@@ -370,7 +370,7 @@ class ResponseParser:
     def on_body(self, piece: bytes) -> None:
         """Called for each chunk of the body."""
         if self._is_interim:  # not allowed (RFC 9110, 15.2); it would become part of the page
-            raise ResponseBroken("the answer is broken: an interim response has a body")
+            raise ResponseBroken("the response is broken: an interim response has a body")
         self._pieces.append(piece)
 
     def on_message_complete(self) -> None:
