@@ -28,7 +28,8 @@ from trawl.compat.hooks import CompatCrawl, CompatHooks, hears_idle, ignore_urls
 from trawl.compat.middleware import Show, adapted
 from trawl.engine import Crawl, CrawlContext, CrawlEnd, EngineSettings, ItemReceiver, Recorder, Watcher, run_crawl
 from trawl.engine.callbacks import without_groups
-from trawl.engine.job import OpenJob, open_job, under_lease
+from trawl.engine.job import open_job
+from trawl.engine.no_job import NoJob
 from trawl.engine.watchers import report_blocked_loop
 from trawl.errors import FeedError
 from trawl.feeds import Feeds, FeedsSettings, open_feeds, with_attributes
@@ -366,7 +367,7 @@ async def crawl_with(
         return wall.to_utc(trio.current_time())
 
     async with (
-        _stored(settings, instance, spider_args or {}, blocking, wall, stats) as (feeds, durable),
+        _stored(settings, instance, spider_args or {}, blocking, wall, stats) as (feeds, job, stored),
         _middleware(settings, instance, blocking, wall_now, stats) as middleware_stack,
         open_archive(wired.warc_file, wired.warc_max_bytes, blocking=blocking, now_utc=wall_now) as archived,
         _common_scopes(throttling) as common,
@@ -381,14 +382,14 @@ async def crawl_with(
             throttling=throttling,
             robots=settings.of(RobotsSettings),
             user_agent=middleware_stack.settings.user_agent,
-            transport=middleware_stack.wire(under_lease(wire, durable)),
+            transport=middleware_stack.wire(job.wire(wire)),
             middleware_stack=middleware_stack,
             blocking=blocking,
-            frontier=durable.frontier if durable else frontier or await _frontier(settings),
+            frontier=stored or frontier or await _frontier(settings),
             pipelines=partial(Pipelines.build, settings.of(PipelinesSettings)),
             hooks=CompatHooks,
             crawl_class=CompatCrawl,
-            receivers=[*([] if durable or feeds.is_empty else [feeds]), *receivers],
+            receivers=[*([] if job.is_durable or feeds.is_empty else [feeds]), *receivers],
             collected=[] if _collects(collect, feeds) else None,
             watchers=[*([heed_signals, report_blocked_loop] if handle_signals else []), *watchers],
             recorder=recorder,
@@ -396,7 +397,7 @@ async def crawl_with(
             seed=seed,
             address_of=whereabouts.address_of,
             guard=guard,
-            open_job=durable,
+            open_job=job,
             mark=_marks(crawler),
             follows_loops=not settings["SCRAPY_COMPAT"],
             common=common,
@@ -483,7 +484,7 @@ async def _stored(
     blocking: Blocking,
     wall: WallClock,
     stats: Stats,
-) -> AsyncGenerator[tuple[Feeds, OpenJob | None], None]:
+) -> AsyncGenerator[tuple[Feeds, NoJob, Frontier | None], None]:
     """Open the feeds, and the job if there is one. They are also closed if another component can't be created."""
     values, job = with_attributes(settings.of(FeedsSettings), spider), settings.of(JobSettings)
     if job.job_dir:
@@ -499,12 +500,12 @@ async def _stored(
             goes_on=hears_idle(spider),
             terms=digests(settings, type(spider), arguments) if job.job_dir.startswith(SCHEMES) else {},
         ) as durable:
-            yield durable.feeds, durable
+            yield durable.feeds, durable, durable.frontier
         return
     async with await open_feeds(
         values, blocking, spider_name=spider.name, started_utc=wall.anchor_utc, stats=stats
     ) as feeds:
-        yield feeds, None
+        yield feeds, NoJob(), None
 
 
 def _guard(settings: Settings, spider: Spider, *, is_real: bool) -> AddressGuard:

@@ -12,6 +12,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trawl.engine.cache_lookup import NoCache
 from trawl.engine.dispatcher import Dispatcher
+from trawl.engine.no_job import Alone
 from trawl.engine.state import State
 
 
@@ -57,6 +58,7 @@ def dispatcher_of(state: State, prefetcher: Prefetcher, *, next_event: float) ->
         start_requests=rest,
         state=state,
         cache_lookup=NoCache(),
+        shared_job=Alone(state),
     )
 
 

@@ -113,7 +113,7 @@ class Admission:
         self._state = context.state
         self._events = context.events
         self._prepare = context.middleware_stack.prepare
-        self._is_durable = context.open_job is not None
+        self._is_durable = context.open_job.is_durable
         self._mark = context.mark
         self._has_warned: bool = False
         self._follows_loops = context.follows_loops

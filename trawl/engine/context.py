@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from trawl.engine.callbacks import Shields
+from trawl.engine.no_job import NoJob
 from trawl.engine.state import State
 from trawl.events import Events
 from trawl.http import fingerprint
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from trawl.engine.fetcher import Recorder
     from trawl.engine.hooks import Hooks
     from trawl.engine.items import ItemReceiver, Processor, Writer
-    from trawl.engine.job import OpenJob
     from trawl.engine.settings import EngineSettings
     from trawl.frontier import Frontier
     from trawl.http import Request
@@ -64,7 +64,7 @@ class CrawlContext:
         seed: All randomness of the run comes from it.
         address_of: Says the address of a host, for limits by address and for managers.
         guard: Says which addresses may be connected to; None: all.
-        open_job: The job, with its frontier; None where the crawl ends with its process.
+        open_job: The job, if the crawl has one.
         mark: Makes the mark by which a request is seen; None: it is always new; empty: it was seen.
         follows_loops: A redirect to a URL of its own chain is followed, for its page may have set a cookie first.
         blocking: How work that blocks is done.
@@ -97,7 +97,7 @@ class CrawlContext:
     address_of: AddressOf
     blocking: Blocking
     guard: AddressGuard | None = None
-    open_job: OpenJob | None = None
+    open_job: NoJob = attrs.field(factory=NoJob)
     mark: Callable[[Request], bytes | None] = fingerprint
     follows_loops: bool = True
     common: CommonScopes | None = None
@@ -112,4 +112,4 @@ class CrawlContext:
     @property
     def writers(self) -> Sequence[Writer]:
         """The tasks that move items on."""
-        return self.receivers if self.open_job is None else [*self.receivers, self.open_job.outbox]
+        return [*self.receivers, *self.open_job.writers]

@@ -196,8 +196,7 @@ class Crawl:
 
     def _paused(self, now: float) -> Reason | None:
         """Say that the server of the job is away, or that the crawl is paused, or the job in a server."""
-        job = self._context.open_job
-        lease = None if job is None else job.job.lease
+        lease = self._context.open_job.lease
         words = "" if lease is None else lease.why(now)
         if not words and self._state.is_paused:
             way_on = "crawl.pause(is_paused=False)" if lease is None else "`trawl job JOB --resume`"
@@ -229,7 +228,7 @@ class Crawl:
 
     def _why_elsewhere(self, host: str) -> Reason | None:
         """Say that another process of the job sends to a host."""
-        session = None if self._context.open_job is None else self._context.open_job.job.session
+        session = self._context.open_job.session
         if session is None or not is_host_like(host) or self._throttle.is_shared(host):
             return None
         part = part_of(f"//{host}")

@@ -27,8 +27,8 @@ from trawl.engine.admission import Admission
 from trawl.engine.cache_lookup import NoCache
 from trawl.engine.callbacks import BATCH
 from trawl.engine.fetcher import ScopeLimiters
+from trawl.engine.no_job import Alone
 from trawl.engine.robots_gate import RobotsGates
-from trawl.engine.shared_job import SharedJobFollower
 from trawl.engine.start_requests import StartRequests
 from trawl.engine.state import RequestTask, State
 from trawl.engine.worker import REQUEST_TASK, Worker
@@ -62,7 +62,7 @@ class Dispatcher:
         start_requests: StartRequests,
         state: State,
         cache_lookup: NoCache,
-        shared_job: SharedJobFollower | None = None,
+        shared_job: Alone,
     ) -> None:
         self._scheduler = scheduler
         self._prefetcher = prefetcher
@@ -105,8 +105,7 @@ class Dispatcher:
 
     def _next_look(self) -> float:
         """Let ``start()`` be read while there is room; return when the scheduler may answer otherwise."""
-        if self._shared_job is not None:
-            self._shared_job.look()
+        self._shared_job.look()
         # look() may have ended the crawl: its job is over.
         if not self._state.goes_on():
             return math.inf
@@ -115,7 +114,7 @@ class Dispatcher:
         self._throttle.warnings.waiting_direct(scheduler.pending_direct)
         if state.is_reading and state.may_page:
             pending, places = state.open - state.page_tasks, scheduler.places - scheduler.in_flight
-            if self._shared_job is not None and not self._shared_job.is_alone and pending < BATCH:
+            if not self._shared_job.is_alone and pending < BATCH:
                 self._start_requests.allow(pending, BATCH)  # much of it is for others, who may have nothing to do
             elif places > 0 and not scheduler.has_ready():
                 self._start_requests.allow(pending, places)

@@ -76,13 +76,12 @@ from trawl.engine.direct import DirectFetcher
 from trawl.engine.dispatcher import Dispatcher
 from trawl.engine.fetcher import Fetcher, ScopeLimiters
 from trawl.engine.hooks import Hooks, IdleRunner
-from trawl.engine.items import ItemSender, JobItems, Processor
-from trawl.engine.job import JobState
+from trawl.engine.items import Processor
 from trawl.engine.leases import Leases
 from trawl.engine.limits import CrawlLimits
+from trawl.engine.no_job import Alone, NoJobState
 from trawl.engine.robots_gate import RobotsGates
 from trawl.engine.script_pages import ScriptPages
-from trawl.engine.shared_job import SharedJobFollower
 from trawl.engine.start_requests import StartRequests
 from trawl.engine.worker import Worker
 from trawl.events import ScopeBackedOff
@@ -115,7 +114,7 @@ class Engine:
         self._backoff_steps: dict[str, int] = {}
         # What decides: the throttle and the scheduler call the three methods below, once all of this is there.
         self._limiters = ScopeLimiters()
-        self.line: Line | None = None if context.open_job is None else context.open_job.job.line
+        self.line: Line | None = context.open_job.line
         # The scopes of a job in a server are shared by processes, in another way.
         common = context.common if self.line is None else None
         self.throttle: Throttle = Throttle(
@@ -128,7 +127,7 @@ class Engine:
             failed=lambda: stats.inc("throttling_errors"),
             common=common,
             holder=self,
-            has_job=context.open_job is not None,
+            has_job=context.open_job.is_durable,
         )
         places, depth_first = settings.concurrent_requests or math.inf, context.scheduler.depth_first
         if self.line is None:
@@ -143,17 +142,16 @@ class Engine:
             state=state,
             scheduler=self.scheduler,
             changed=self._scope_changed,
-            session=None if context.open_job is None else context.open_job.job.session,
+            session=context.open_job.session,
         )
-        self.job_state: JobState | None = None if context.open_job is None else JobState(context, self.throttle)
-        known_robots = None if self.job_state is None else self.job_state.host_state.robots
-        self._gates = RobotsGates(context, self.throttle, self.scheduler, known_robots)
+        self.job_state: NoJobState = context.open_job.make_state(context, self.throttle)
+        self.gates: RobotsGates = RobotsGates(context, self.throttle, self.scheduler, self.job_state.robots)
         # The way in.
         cache = context.middleware_stack.cache
         self.cache_lookup: NoCache = NoCache()
         if cache is not None:
             self.cache_lookup = CacheLookup(cache, limits=self.limits, state=state)
-        admission = Admission(context, self.throttle, self._gates, self.scheduler, self.cache_lookup, self.limits)
+        admission = Admission(context, self.throttle, self.gates, self.scheduler, self.cache_lookup, self.limits)
         prefetcher = Prefetcher(context.frontier, self.scheduler, admission.grant_for, self.cache_lookup)
         self.leases: Leases = Leases(context, admission, prefetcher)
         self.direct: DirectFetcher = DirectFetcher(context, admission, self.scheduler)
@@ -169,8 +167,7 @@ class Engine:
         self.hooks: Hooks = context.hooks(self.crawl, item_check(context.spider, context.settings, stats))
         self.processor: Processor = context.pipelines(self.crawl)
         # What runs: the reader of start(), a worker for each grant, and the dispatcher, which starts it.
-        items = self._item_sender()
-        self.job_items: JobItems | None = items if isinstance(items, JobItems) else None
+        items = self.items = context.open_job.make_items(context, self.processor, self.limits.items)
         fetcher = Fetcher(context, admission, self.scheduler, self.throttle, self._limiters, self.limits)
         layers = context.middleware_stack.middleware(self.crawl, self.throttle.open_at)
         fetch = compose([layer.middleware for layer in layers], fetcher.send)
@@ -191,12 +188,12 @@ class Engine:
             context, self.leases, items, self.job_state, self.hooks.start
         )
         self.idle_runner: IdleRunner = IdleRunner(self.hooks, self.leases, context.shields, state)
-        self.shared_job: SharedJobFollower | None = self._job_follower(admission, prefetcher)
+        self.shared_job: Alone = context.open_job.make_follower(self, admission, prefetcher)
         self.dispatcher: Dispatcher = Dispatcher(
             scheduler=self.scheduler,
             prefetcher=prefetcher,
             throttle=self.throttle,
-            gates=self._gates,
+            gates=self.gates,
             admission=admission,
             limiters=self._limiters,
             worker=worker,
@@ -205,40 +202,6 @@ class Engine:
             cache_lookup=self.cache_lookup,
             shared_job=self.shared_job,
         )
-
-    def _job_follower(self, admission: Admission, prefetcher: Prefetcher) -> SharedJobFollower | None:
-        """Make the follower of a job that several processes share; None: this one has it alone, in a directory."""
-        context, job_state = self.context, self.job_state
-        session = None if context.open_job is None else context.open_job.job.session
-        if session is None or job_state is None:
-            return None
-        shared_job = SharedJobFollower(
-            context,
-            session,
-            job_state=job_state,
-            scheduler=self.scheduler,
-            prefetcher=prefetcher,
-            leases=self.leases,
-            direct=self.direct,
-            gates=self._gates,
-            start_requests=self.start_requests,
-            throttle=self.throttle,
-            cache_lookup=self.cache_lookup,
-        )
-        prefetcher.shut_by(shared_job.is_shut)
-        admission.is_foreign = shared_job.is_foreign
-        return shared_job
-
-    def _item_sender(self) -> ItemSender | JobItems:
-        context, limit, processor = self.context, self.limits.items, self.processor
-        spider, receivers, stats, events = context.spider, context.receivers, context.stats, context.events
-        if context.open_job is None:
-            return ItemSender(processor, spider, receivers, context.collected, stats, limit, events=events)
-        # What goes to another receiver than the job is gone before its page has ended: there each item is checked.
-        at_once, at_end = (limit, None) if receivers else (None, limit)
-        sender = ItemSender(processor, spider, receivers, None, stats, at_once, is_held=True, events=events)
-        job = context.open_job
-        return JobItems(sender, job.outbox, context.frontier, job.job, stats, context.collected, at_end)
 
     def _shared_job_scheduler(self, line: Line, places: float, *, depth_first: bool) -> SharedJobScheduler:
         """The scheduler of a job that other processes may work on as well."""
@@ -265,7 +228,7 @@ class Engine:
         """
         lane = grant.lane
         over = None if lane is None else spent(lane.scopes)
-        return over or self.throttle.refused(grant, now) or self._gates.forbids(grant)
+        return over or self.throttle.refused(grant, now) or self.gates.forbids(grant)
 
     def _why_next(self, grant: Grant, now: float) -> Reason | None:
         scheduler = self.scheduler
@@ -277,8 +240,7 @@ class Engine:
         context = self.context
         if scope.step and self._backoff_steps.get(scope.id) != scope.step:
             self._backoff_steps[scope.id] = scope.step
-            if self.job_state is not None:
-                self.job_state.has_backed_off()
+            self.job_state.has_backed_off()
             if ScopeBackedOff in context.events.wanted:
                 source = getattr(scope.state, "trigger_source", "")
                 context.events.tell(ScopeBackedOff(scope.id, scope.step, scope.delay, scope.concurrency, source))

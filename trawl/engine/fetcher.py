@@ -170,7 +170,7 @@ class Fetcher:
     ) -> None:
         self._transport = context.transport
         self._recorder = context.recorder
-        self._session_lease = None if context.open_job is None else context.open_job.job.lease
+        self._session_lease = context.open_job.lease
         self._events = context.events
         self._stats = context.stats
         self._state = context.state

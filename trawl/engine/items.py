@@ -178,6 +178,9 @@ class ItemSender:
         """The number of items of ``start()`` that an earlier run has stored: none, without a job."""
         return 0
 
+    def begin(self) -> None:
+        """Deliver what an earlier run has left: nothing."""
+
     def of(self, lease: object) -> ItemSender:
         """The writer for the items of one request: this one."""
         return self

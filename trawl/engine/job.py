@@ -22,7 +22,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import msgspec
@@ -32,6 +32,9 @@ from trawl.blocking import Blocking
 from trawl.clock import WallClock
 from trawl.engine.context import CrawlContext
 from trawl.engine.host_state import HostState
+from trawl.engine.items import ItemSender, JobItems, Processor, Writer
+from trawl.engine.limits import ItemLimit
+from trawl.engine.no_job import Alone, NoJob, NoJobState
 from trawl.errors import UsageError
 from trawl.feeds import Feeds, FeedsSettings, open_outbox
 from trawl.frontier import SCHEMES, Frontier, JobSettings
@@ -46,16 +49,20 @@ from trawl.frontier.sections import (
 )
 from trawl.http import Outcome, Request
 from trawl.observe import Stats
+from trawl.robots import RobotsCache
 from trawl.spiders import Spider
 from trawl.throttling import Throttle
 from trawl.throttling.allowance import Allowances
 from trawl.transport import OnSent, Transport
 
 if TYPE_CHECKING:
+    from trawl.engine.admission import Admission
+    from trawl.engine.engine import Engine
     from trawl.feeds.outbox import OutboxWriter
     from trawl.frontier.job import Job, SessionLease
+    from trawl.scheduler import Prefetcher
 
-__all__ = ["INTERVAL", "JobState", "JobTransport", "OpenJob", "open_job", "under_lease"]
+__all__ = ["INTERVAL", "JobState", "JobTransport", "OpenJob", "open_job"]
 
 
 logger: logging.Logger = logging.getLogger("trawl")
@@ -71,7 +78,7 @@ _BYTES_A_SECOND = 500_000.0  # of it, on average, where it is large
 _LATE = 1.0  # seconds that a transaction may take, once it is due
 
 
-class JobState:
+class JobState(NoJobState):
     """Keeps what one crawl has learned in its job.
 
     Args:
@@ -83,9 +90,10 @@ class JobState:
     """
 
     def __init__(self, context: CrawlContext, throttle: Throttle) -> None:
-        assert context.open_job is not None
-        self._job = context.open_job.job
-        self._info = context.open_job.info
+        super().__init__()
+        opened: Any = context.open_job
+        self._job: Job = opened.job
+        self._info: JobInfo = opened.info
         self._keeps_given_up = context.open_job.keeps_given_up
         jars, max_age = context.middleware_stack.jars, context.robots.robotstxt_max_age
         self.host_state: HostState = HostState(self._job, throttle, jars, context.wall, max_age)
@@ -165,7 +173,11 @@ class JobState:
         if self._next_at < math.inf:
             self._due_at = min(self._due_at, self._kept_at + self.host_state.size_bytes / _BYTES_A_SECOND)
 
-    async def run(self) -> None:
+    def begin(self, nursery: trio.Nursery) -> None:
+        """Start the task that has transactions made."""
+        nursery.start_soon(self._run)
+
+    async def _run(self) -> None:
         """Have transactions made when something is due and none comes by itself. Until it is cancelled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._raise_allowances)
@@ -197,6 +209,11 @@ class JobState:
             if trio.current_time() >= (self._due_at if was_wanted else self._next_at):
                 self._is_quiet = not was_wanted
                 await self._job.commit()
+
+    @property
+    def robots(self) -> RobotsCache:
+        """The stored responses to requests for robots.txt."""
+        return self.host_state.robots
 
     @property
     def is_over(self) -> bool:
@@ -257,8 +274,8 @@ class JobState:
             self._keep_ahead()
 
 
-@attrs.frozen
-class OpenJob:
+@attrs.frozen(kw_only=True)
+class OpenJob(NoJob):
     """A job in this run.
 
     Attributes:
@@ -267,7 +284,6 @@ class OpenJob:
         frontier: Its pending requests.
         feeds: Its feeds, open.
         outbox: What copies its items to them.
-        keeps_given_up: Requests of hosts that are given up stay for the next run.
     """
 
     job: Job
@@ -275,7 +291,38 @@ class OpenJob:
     frontier: Frontier
     feeds: Feeds
     outbox: OutboxWriter
-    keeps_given_up: bool
+    is_durable: bool = True
+
+    @property
+    def writers(self) -> Sequence[Writer]:
+        """The task that copies items from the outbox to the feeds."""
+        return (self.outbox,)
+
+    def wire(self, transport: Transport) -> Transport:
+        """Return a transport that sends only while the job belongs to this process."""
+        return transport if self.lease is None else JobTransport(transport, self.lease)
+
+    def make_state(self, context: CrawlContext, throttle: Throttle) -> JobState:
+        """Make what the crawl keeps in its job."""
+        return JobState(context, throttle)
+
+    def make_items(self, context: CrawlContext, processor: Processor, limit: ItemLimit | None) -> JobItems:
+        """Make what takes the items of callbacks into the outbox."""
+        receivers, stats = context.receivers, context.stats
+        # What goes to another receiver than the job is gone before its page has ended: there each item is checked.
+        at_once, at_end = (limit, None) if receivers else (None, limit)
+        sender = ItemSender(
+            processor, context.spider, receivers, None, stats, at_once, is_held=True, events=context.events
+        )
+        return JobItems(sender, self.outbox, context.frontier, self.job, stats, context.collected, at_end)
+
+    def make_follower(self, engine: Engine, admission: Admission, prefetcher: Prefetcher) -> Alone:
+        """Make what follows the other processes of the job."""
+        if self.session is None:
+            return super().make_follower(engine, admission, prefetcher)
+        from trawl.engine.shared_job import SharedJobFollower  # noqa: PLC0415
+
+        return SharedJobFollower(self, self.session, engine, admission, prefetcher)
 
 
 @asynccontextmanager
@@ -323,7 +370,17 @@ async def open_job(
         if given_up:
             logger.info("job %s: %d requests of hosts that were given up are sent again", job.name, given_up)
         async with opened:
-            yield OpenJob(job, info, frontier, opened, outbox, settings.job_keep_given_up)
+            yield OpenJob(
+                job=job,
+                info=info,
+                frontier=frontier,
+                feeds=opened,
+                outbox=outbox,
+                keeps_given_up=settings.job_keep_given_up,
+                line=job.line,
+                session=job.session,
+                lease=job.lease,
+            )
 
 
 def _info_of(job: Job, spider: Spider, now_utc: datetime) -> JobInfo:
@@ -392,12 +449,6 @@ class JobTransport:
     async def aclose(self) -> None:
         """Close all connections."""
         await self._transport.aclose()
-
-
-def under_lease(transport: Transport, opened: OpenJob | None) -> Transport:
-    """Have a transport send under the lease of a job, where it has one."""
-    lease = None if opened is None else opened.job.lease
-    return transport if lease is None else JobTransport(transport, lease)
 
 
 def _tell(job: Job, info: JobInfo, frontier: Frontier, *, goes_on: bool) -> None:

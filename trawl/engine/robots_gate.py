@@ -133,7 +133,7 @@ class RobotsGates:
         self._settings = context.robots
         self._user_agent = context.user_agent
         self._give_up_after = context.throttling.backoff_give_up_after
-        self._is_shared = context.open_job is not None and context.open_job.job.session is not None
+        self._is_shared = context.open_job.session is not None
         self._stats = context.stats
         self._state = context.state
         self._throttle = throttle

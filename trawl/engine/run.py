@@ -84,8 +84,7 @@ async def run_crawl(context: CrawlContext) -> CrawlEnd:
         async with trio.open_nursery() as watching:
             for watcher in watchers:
                 watching.start_soon(watcher, engine.crawl)
-            if engine.job_state is not None:
-                watching.start_soon(engine.job_state.run)
+            engine.job_state.begin(watching)
             if engine.line is not None:
                 watching.start_soon(engine.line.run)
             await _written(context, engine, writing)
@@ -107,7 +106,7 @@ async def run_crawl(context: CrawlContext) -> CrawlEnd:
         await _closing("the frontier", context.frontier.aclose)  # noqa: ASYNC102
         stats = engine.crawl.stats
         stats.set("finish_reason", reason)
-        stats.set("elapsed_seconds", engine.crawl.elapsed if engine.job_state is None else engine.job_state.elapsed)
+        stats.set("elapsed_seconds", engine.job_state.elapsed)
     return CrawlEnd(reason, stats.as_dict(), engine.crawl.elapsed, writing.error)
 
 
@@ -138,7 +137,7 @@ def _begun(context: CrawlContext, engine: Engine) -> list[Watcher]:
     """Begin what runs beside a crawl, and return the tasks that watch it."""
     own = own_watchers(context.engine.watchers, engine.crawl)
     engine.hooks.begin(context.events)
-    others = job_watchers(context.open_job, context.wall)
+    others = job_watchers(context.open_job.session, context.wall)
     given = [contained_watcher(watcher) for watcher in context.watchers]
     return [*others, *given, *limit_watchers(context.engine, engine.limits), *own]
 
@@ -170,38 +169,28 @@ async def _crawl(context: CrawlContext, engine: Engine) -> None:
     state = context.state
     async with trio.open_nursery() as inner:
         try:
-            if engine.job_state is not None:
-                engine.job_state.restore()
-            if engine.job_items is not None:
-                engine.job_items.begin()
+            engine.job_state.restore()
+            engine.items.begin()
             for _ in range(2):  # Trio begins tasks in any order: after two turns every watcher has begun
                 await trio.lowlevel.checkpoint()
             await engine.throttle.begin(trio.current_time())
             engine.leases.restore()
             read_start = partial(inner.start_soon, engine.start_requests.run, engine.dispatcher.between(inner))
-            if engine.shared_job is None:
-                state.reading_began()
-                read_start()
-            else:  # one process of the job reads it, and all are open until the job is over
-                engine.shared_job.begin(read_start)
-                inner.start_soon(engine.shared_job.run)
+            engine.shared_job.begin(inner, read_start)
             state.begin()
             await engine.dispatcher.run(inner)
             while engine.idle_runner.is_wanted:
                 engine.idle_runner.begin()
-                if engine.shared_job is not None:
-                    engine.shared_job.hold()
+                engine.shared_job.hold()
                 inner.start_soon(engine.idle_runner.run)
                 await engine.dispatcher.run(inner)
             state.close()  # no await since the dispatcher looked: what is added later would not be sent
-            if engine.shared_job is not None:
-                engine.shared_job.stop()
+            engine.shared_job.stop()
             await _last_tasks(context, engine, inner)
         finally:
             # Whatever ended this, a crash, a deadline, the caller: nothing shielded may outlive it.
             state.close()
-            if engine.shared_job is not None:
-                engine.shared_job.stop()
+            engine.shared_job.stop()
             context.shields.cancel()
             engine.start_requests.stop()
 
@@ -270,7 +259,7 @@ class _WriterTask:
 
     def _failed(self, error: FeedError) -> None:
         self.error = self.error or error
-        has_job = self._engine.context.open_job is not None
+        has_job = self._engine.context.open_job.is_durable
         logger.error("%s; %s", error, _WITH_JOB if has_job else _WITHOUT_JOB)
         self._engine.crawl.cancel("feed_error")
 
@@ -280,11 +269,10 @@ _WITHOUT_JOB = "what was not written yet is lost: with a job (--job) it is not"
 
 
 def _keep_last_word(engine: Engine, reason: str) -> None:
-    if engine.job_state is not None:
-        try:
-            engine.job_state.last_word(reason)
-        except Exception:
-            logger.exception("what was learned since it was last kept is lost")
+    try:
+        engine.job_state.last_word(reason)
+    except Exception:
+        logger.exception("what was learned since it was last kept is lost")
 
 
 async def _closed(spider: Spider, hooks: Hooks, reason: str) -> None:

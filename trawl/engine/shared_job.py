@@ -12,7 +12,7 @@ task hears what changes, and a second one gives parts back:
 * The crawl is held open while the job is not over: others may find requests for us. Only the job's store knows when
   nothing is left; it is asked while nothing is open here.
 
-The crawl of a job that is not shared has no such object.
+A crawl by itself has an :class:`~trawl.engine.no_job.Alone` instead.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from trawl.engine.job import JobState
+from trawl.engine.no_job import Alone
 from trawl.frontier.parts import (
     ItemsReceived,
     JobFinished,
@@ -36,19 +38,14 @@ from trawl.http import origin_of
 from trawl.scheduler import pending_pages
 
 if TYPE_CHECKING:
-    from trawl.engine.cache_lookup import NoCache
-    from trawl.engine.context import CrawlContext
-    from trawl.engine.direct import DirectFetcher
-    from trawl.engine.job import JobState
-    from trawl.engine.leases import Leases
-    from trawl.engine.robots_gate import RobotsGates
-    from trawl.engine.start_requests import StartRequests
+    from trawl.engine.admission import Admission
+    from trawl.engine.engine import Engine
+    from trawl.engine.job import OpenJob
     from trawl.frontier import LaneKey, ScopeAmounts
     from trawl.frontier.parts import Change
     from trawl.frontier.redis.sessions import JobSession
     from trawl.http import Request
-    from trawl.scheduler import Grant, Prefetcher, Scheduler
-    from trawl.throttling import Throttle
+    from trawl.scheduler import Grant, Prefetcher
 
 __all__ = ["SharedJobFollower"]
 
@@ -56,53 +53,37 @@ LOOK = 0.05
 """Seconds between two looks whether something of a part that is to be given back is still under way."""
 
 
-class SharedJobFollower:
+class SharedJobFollower(Alone):
     """Follows what changes in a job that several processes share.
 
     Args:
-        context: The crawl's state, and its job.
-        session: This process's session of the job.
-        job_state: Has what was learned of hosts.
-        scheduler: Has what waits.
-        prefetcher: Is told of lanes.
-        leases: Gives back.
-        direct: The direct fetches that are under way.
-        gates: The requests for robots.txt that are under way.
-        start_requests: Reads ``start()``.
-        throttle: Knows which scopes are shared.
-        cache_lookup: Has pages that wait for their answers.
+        opened: The job.
+        session: This process's session of it.
+        engine: The crawl.
+        admission: Asks which requests are for other processes.
+        prefetcher: Is told of lanes, and asks which are lost.
     """
 
     def __init__(
-        self,
-        context: CrawlContext,
-        session: JobSession,
-        *,
-        job_state: JobState,
-        scheduler: Scheduler,
-        prefetcher: Prefetcher,
-        leases: Leases,
-        direct: DirectFetcher,
-        gates: RobotsGates,
-        start_requests: StartRequests,
-        throttle: Throttle,
-        cache_lookup: NoCache,
+        self, opened: OpenJob, session: JobSession, engine: Engine, admission: Admission, prefetcher: Prefetcher
     ) -> None:
-        assert context.open_job is not None
-        self._job = context.open_job.job
-        self._outbox = context.open_job.outbox
-        self._state = context.state
-        self._stats = context.stats
+        super().__init__(engine.context.state)
+        assert isinstance(engine.job_state, JobState)
+        self._job = opened.job
+        self._outbox = opened.outbox
+        self._stats = engine.context.stats
         self._session = session
-        self._host_state = job_state.host_state
-        self._scheduler = scheduler
+        self._host_state = engine.job_state.host_state
+        self._scheduler = engine.scheduler
         self._prefetcher = prefetcher
-        self._leases = leases
-        self._direct = direct
-        self._gates = gates
-        self._start_requests = start_requests
-        self._throttle = throttle
-        self._cache_lookup = cache_lookup
+        self._leases = engine.leases
+        self._direct = engine.direct
+        self._gates = engine.gates
+        self._start_requests = engine.start_requests
+        self._throttle = engine.throttle
+        self._cache_lookup = engine.cache_lookup
+        prefetcher.shut_by(self.is_shut)
+        admission.is_foreign = self.is_foreign
         self._losing: dict[int, None] = {}
         self._some_go = trio.Event()
         self._scope = trio.CancelScope()
@@ -110,10 +91,11 @@ class SharedJobFollower:
         self._holds = False
         self._was_idle = False
 
-    def begin(self, read_start: Callable[[], None]) -> None:
+    def begin(self, nursery: trio.Nursery, read_start: Callable[[], None]) -> None:
         """Hold the crawl open, and take note of what has changed so far, which what is pending here shows already.
 
         Args:
+            nursery: Runs the task that follows further changes.
             read_start: Starts the task that reads ``start()``.
         """
         self._read_start = read_start
@@ -127,6 +109,7 @@ class SharedJobFollower:
                 self._begin_start()
         if not self._session.is_alone:
             self._stats.set("shared/joined", True)
+        nursery.start_soon(self._run)
 
     def hold(self) -> None:
         """Keep the crawl from ending until the job is over, again where it was."""
@@ -175,7 +158,7 @@ class SharedJobFollower:
             return False
         return not all(map(self._session.owns, {part_of(origin_of(request.url)), *[part_of(f"//{id}") for id in own]}))
 
-    async def run(self) -> None:
+    async def _run(self) -> None:
         """Follow what changes, until :meth:`stop`.
 
         Raises:

@@ -19,8 +19,8 @@ from trawl.engine.callbacks import BATCH, CallbackOutputs, InvalidOutput, Shield
 from trawl.engine.context import CrawlContext
 from trawl.engine.hooks import StartHook, started_by
 from trawl.engine.items import ItemSender, JobItems
-from trawl.engine.job import JobState
 from trawl.engine.leases import MAX_PENDING, Leases
+from trawl.engine.no_job import NoJobState
 from trawl.errors import CloseSpider, JobError
 from trawl.http import Request
 from trawl.tracebacks import contained, without_own_frames
@@ -46,7 +46,7 @@ class StartRequests:
         context: CrawlContext,
         leases: Leases,
         items: ItemSender | JobItems,
-        job_state: JobState | None,
+        job_state: NoJobState,
         hooks: Sequence[StartHook],
     ) -> None:
         self._events = context.events
@@ -84,7 +84,7 @@ class StartRequests:
         """
         try:
             with contained, self._scope:
-                if self._job_state is None or not self._job_state.is_over:
+                if not self._job_state.is_over:
                     await self._read(grant_ready)
         except Exception as failure:
             self._failed(failure)
@@ -126,10 +126,9 @@ class StartRequests:
                     logger.error(
                         "%r: one output of start() is dropped, the others go on: %s", self._spider, error.told(started)
                     )
-        if self._job_state is not None:
-            # That it has ended, and its items, are one step, which a cancel scope of the user's must not reach.
-            with self._shields.shielded():
-                await self._job_state.end(items.given)
+        # That it has ended, and its items, are one step, which a cancel scope of the user's must not reach.
+        with self._shields.shielded():
+            await self._job_state.end(items.given)
         if self._repeated:
             words = "%r: start() gave %d items fewer than in an earlier run: with a job it is to give them in one order"
             logger.warning(words, self._spider, self._repeated)

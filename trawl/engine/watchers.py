@@ -43,7 +43,6 @@ from trawl.user_files import is_user_file
 
 if TYPE_CHECKING:
     from trawl.clock import WallClock
-    from trawl.engine.job import OpenJob
     from trawl.frontier.redis.sessions import JobSession
 
 __all__ = [
@@ -245,9 +244,8 @@ class Pace:
             yield
 
 
-def job_watchers(opened: OpenJob | None, wall: WallClock) -> list[Watcher]:
+def job_watchers(session: JobSession | None, wall: WallClock) -> list[Watcher]:
     """Return the watchers that speak with those who look at a job; none where there is no job that they could reach."""
-    session = None if opened is None else opened.job.session
     return [] if session is None else [partial(_say, session, wall), partial(_heed, session)]
 
 
