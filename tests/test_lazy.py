@@ -10,6 +10,8 @@ import pytest
 
 import trawl
 
+PACKAGE = Path(trawl.__file__).parent
+
 
 def printed(program: str) -> str:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
@@ -31,6 +33,24 @@ def test_a_crawl_loads_no_extra_and_no_database_before_a_setting_asks_for_it() -
     )
     loaded = printed(program)
     assert not [name for name in ("hishel", "pyarrow", "fsspec", "zstandard", "sqlite3") if f"'{name}'" in loaded]
+
+
+NOT_OF_A_PLAIN_CRAWL = {
+    *("cache.cache", "cli", "compat.classes", "compat.messages", "compat.middleware", "engine.host_state"),
+    *("engine.job", "engine.job_items", "engine.shared_job", "feeds.outbox", "frontier.job", "frontier.job_frontier"),
+    *("frontier.parts", "frontier.redis", "frontier.sections", "frontier.sqlite", "scheduler.shared_job"),
+    *("scrapy_names.imports", "scrapy_names.names", "scrapy_names.settings", "testing", "throttling.allowance"),
+    *("throttling.job_scopes", "transport.warc"),
+}
+
+
+def test_a_plain_crawl_loads_no_code_for_jobs_processes_or_moved_spiders() -> None:
+    program = "class Plain(trawl.Spider):\n    name = 'plain'\ntrawl.run(Plain)\nprint(*sys.modules)"
+    loaded = printed(f"import sys, trawl\n{program}").split()
+    assert not {f"trawl.{name}" for name in NOT_OF_A_PLAIN_CRAWL} & set(loaded)
+    assert {name.replace(".", "/") for name in NOT_OF_A_PLAIN_CRAWL} <= {
+        str(path.relative_to(PACKAGE).with_suffix("")) for path in (*PACKAGE.rglob("*.py"), *PACKAGE.rglob("[!_]*/"))
+    }
 
 
 @pytest.mark.parametrize("name", trawl.__all__)

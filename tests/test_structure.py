@@ -80,7 +80,7 @@ def imports_ever(path: Path) -> set[str]:
         elif isinstance(node, ast.ImportFrom) and node.module:
             found.update(f"{node.module}.{alias.name}" for alias in node.names)
         elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
-            found.update(each.value for each in node.args if isinstance(each, ast.Constant))
+            found.update(str(each.value) for each in node.args if isinstance(each, ast.Constant))
     return found
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from trawl.cli.app import AppendOption
 from trawl.feeds.options import FORMATS
-from trawl.frontier.parts import Counts
+from trawl.frontier.base import Counts
 from trawl.testing.sends import Kind
 from trawl.testing.svg import SHADES
 from trawl.throttling import reasons

@@ -11,11 +11,17 @@ import logging
 import random
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, suppress
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    asynccontextmanager,
+    nullcontext,
+    suppress,
+)
 from datetime import datetime
 from functools import partial
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import trio
@@ -25,18 +31,17 @@ from trawl.blocking import Blocking, ThreadBlocking
 from trawl.cache import CacheSettings
 from trawl.clock import WallClock
 from trawl.compat.hooks import CompatCrawl, CompatHooks, hears_idle, ignore_urls
-from trawl.compat.middleware import Show, adapted
 from trawl.engine import Crawl, CrawlContext, CrawlEnd, EngineSettings, ItemReceiver, Recorder, Watcher, run_crawl
 from trawl.engine.callbacks import without_groups
-from trawl.engine.job import open_job
 from trawl.engine.no_job import NoJob
 from trawl.engine.watchers import report_blocked_loop
 from trawl.errors import FeedError
 from trawl.feeds import Feeds, FeedsSettings, open_feeds, with_attributes
 from trawl.frontier import SCHEMES, Frontier, JobSettings, MemoryFrontier, named_frontier
-from trawl.http import Request, fingerprint, normalize_url
+from trawl.http import Middleware, Request, fingerprint, normalize_url
 from trawl.middleware import MiddlewareSettings, MiddlewareStack, open_middleware_stack
 from trawl.middleware.contact import AdvisingTransport
+from trawl.middleware.factory import Adapt
 from trawl.observe import Stats, came_to_nothing
 from trawl.pipelines import Pipelines, PipelinesSettings
 from trawl.robots import RobotsSettings
@@ -53,7 +58,9 @@ from trawl.throttling.scope_table import CrawlDelays
 from trawl.tracebacks import contained
 from trawl.transport import Transport, TransportRouter, TransportSettings
 from trawl.transport.resolver import CrawlResolver, DnsResolver, Resolve, ThreadResolver
-from trawl.transport.warc import open_archive
+
+if TYPE_CHECKING:
+    from trawl.compat.middleware import Show
 
 __all__ = ["CrawlResult", "OpenCrawl", "crawl", "crawl_with", "open_crawl", "run"]
 
@@ -369,7 +376,7 @@ async def crawl_with(
     async with (
         _stored(settings, instance, spider_args or {}, blocking, wall, stats) as (feeds, job, stored),
         _middleware(settings, instance, blocking, wall_now, stats) as middleware_stack,
-        open_archive(wired.warc_file, wired.warc_max_bytes, blocking=blocking, now_utc=wall_now) as archived,
+        _archive(wired, blocking, wall_now) as archived,
         _common_scopes(throttling) as common,
     ):
         wire = archived(transport or _transport(settings, resolve, whereabouts, guard))
@@ -453,6 +460,17 @@ async def _frontier(settings: Settings) -> Frontier:
     return await named_frontier(named, settings) if named else MemoryFrontier(depth_first=depth_first)
 
 
+def _archive(
+    wired: TransportSettings, blocking: Blocking, now_utc: Callable[[], datetime]
+) -> AbstractAsyncContextManager[Callable[[Transport], Transport]]:
+    """Open the archive of responses; without one, transports stay as they are."""
+    if not wired.warc_file:
+        return nullcontext(lambda transport: transport)
+    from trawl.transport.warc import open_archive  # noqa: PLC0415 - for crawls with an archive
+
+    return open_archive(wired.warc_file, wired.warc_max_bytes, blocking=blocking, now_utc=now_utc)
+
+
 def _middleware(
     settings: Settings, spider: Spider, blocking: Blocking, now_utc: Callable[[], datetime], stats: Stats
 ) -> AbstractAsyncContextManager[MiddlewareStack]:
@@ -471,9 +489,21 @@ def _middleware(
         stats=stats,
         blocking=blocking,
         now_utc=now_utc,
-        adapt=partial(adapted, show=show, inside=[]),
+        adapt=_adapter(show),
         max_body_bytes=settings["DOWNLOAD_MAXSIZE"],
     )
+
+
+def _adapter(show: Show | None) -> Adapt:
+    """Return what makes middleware of objects with Scrapy's methods, in one crawl."""
+    inside: list[Any] = []
+
+    def adapt(middleware: object, spider: object) -> Middleware | None:
+        from trawl.compat.middleware import adapted  # noqa: PLC0415 - for crawls with middleware of their own
+
+        return adapted(middleware, spider, show=show, inside=inside)
+
+    return adapt
 
 
 @asynccontextmanager
@@ -488,6 +518,8 @@ async def _stored(
     """Open the feeds, and the job if there is one. They are also closed if another component can't be created."""
     values, job = with_attributes(settings.of(FeedsSettings), spider), settings.of(JobSettings)
     if job.job_dir:
+        from trawl.engine.job import open_job  # noqa: PLC0415 - for crawls with a job
+
         depth_first = settings.of(SchedulerSettings).depth_first
         async with open_job(
             job,

@@ -12,7 +12,8 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 from sphinx.util.typing import ExtensionMetadata
 
-from trawl.scrapy_names.settings import RENAMED, UNSUPPORTED
+from trawl.scrapy_names.moved import RENAMED
+from trawl.scrapy_names.settings import UNSUPPORTED
 from trawl.settings import definitions
 
 NAMES = Path(__file__).with_name("scrapy-settings.txt")

@@ -189,7 +189,7 @@ def test_a_base_class_elsewhere_counts(tmp_path: Path) -> None:
 
 def test_its_defaults_are_the_weakest_source(monkeypatch: pytest.MonkeyPatch) -> None:
     table = {**MOVED_DEFAULTS, "LOGSTATS_INTERVAL": 7, "LOG_FILE": "moved.log", "RETRY_TIMES": 9}
-    monkeypatch.setattr("trawl.scrapy_names.settings.MOVED_DEFAULTS", table)
+    monkeypatch.setattr("trawl.scrapy_names.moved.MOVED_DEFAULTS", table)
     moved = Layer("custom_settings", {"RETRY_TIMES": 4, "LOG_FILE": None}, is_moved=True)
     settings = load(moved)
     assert (settings["LOGSTATS_INTERVAL"], settings["LOG_FILE"], settings["RETRY_TIMES"]) == (7, None, 4)

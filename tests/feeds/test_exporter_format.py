@@ -25,8 +25,9 @@ from trawl import exporters
 from trawl.blocking import InlineBlocking, ThreadBlocking
 from trawl.compat.messages import HeaderText
 from trawl.errors import FeedError, SettingsError
-from trawl.feeds import Feeds, FeedsSettings, open_feeds, open_outbox
+from trawl.feeds import Feeds, FeedsSettings, open_feeds
 from trawl.feeds.job_item import from_stored, to_stored
+from trawl.feeds.outbox import open_outbox
 from trawl.items import Field, Item
 from trawl.scrapy_names import MOVED_DEFAULTS
 

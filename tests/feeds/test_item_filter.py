@@ -14,7 +14,8 @@ from tests.feeds.fake_job import FakeJob
 from tests.feeds.fakes import STARTED_UTC
 from trawl.blocking import InlineBlocking
 from trawl.errors import ItemLost, SettingsError
-from trawl.feeds import FeedsSettings, open_feeds, open_outbox
+from trawl.feeds import FeedsSettings, open_feeds
+from trawl.feeds.outbox import open_outbox
 from trawl.items import InvalidItem
 
 

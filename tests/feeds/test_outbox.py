@@ -17,10 +17,10 @@ from tests.feeds.fake_job import FakeJob
 from tests.feeds.fakes import READERS, ROWS, STARTED_UTC, FullDisk
 from trawl.blocking import InlineBlocking
 from trawl.errors import FeedError, ItemLost, JobError
-from trawl.feeds import FeedMapping, Feeds, FeedsSettings, open_outbox
+from trawl.feeds import FeedMapping, Feeds, FeedsSettings
 from trawl.feeds.files import TextFile
 from trawl.feeds.job_item import to_stored
-from trawl.feeds.outbox import MAX_BEHIND, OutboxWriter
+from trawl.feeds.outbox import MAX_BEHIND, OutboxWriter, open_outbox
 from trawl.observe import Stats
 
 FORMATS = list(READERS)

@@ -19,7 +19,8 @@ from tests.feeds.fakes import STARTED_UTC, left_in
 from trawl.blocking import InlineBlocking
 from trawl.errors import FeedError, SettingsError
 from trawl.exporters import BaseItemExporter
-from trawl.feeds import FeedMapping, Feeds, FeedsSettings, open_feeds, open_outbox
+from trawl.feeds import FeedMapping, Feeds, FeedsSettings, open_feeds
+from trawl.feeds.outbox import open_outbox
 from trawl.feeds.storages import FileStorage
 from trawl.feeds.writer import FEEDS_CLOSE_GRACE
 

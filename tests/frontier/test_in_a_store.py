@@ -23,7 +23,8 @@ from trawl.blocking import InlineBlocking
 from trawl.clock import WallClock
 from trawl.engine import Crawl
 from trawl.errors import JobError, SettingsError, UsageError
-from trawl.feeds import FeedsSettings, open_outbox
+from trawl.feeds import FeedsSettings
+from trawl.feeds.outbox import open_outbox
 from trawl.frontier import JobSettings
 from trawl.frontier.base import Record
 from trawl.frontier.job_frontier import open_frontier

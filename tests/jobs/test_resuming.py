@@ -19,7 +19,7 @@ import trawl
 from tests.jobs.killing import killed_after
 from tests.jobs.site import Linked, Runs, all_urls, site
 from trawl.blocking import InlineBlocking
-from trawl.engine.items import MAX_ITEMS
+from trawl.engine.job_items import MAX_ITEMS
 from trawl.errors import JobError, UsageError
 from trawl.feeds.storages import FileStorage
 from trawl.frontier.sqlite import open_job

@@ -12,7 +12,8 @@ from trio.testing import MockClock
 import trawl
 from tests.simulated_store import SimulatedStore
 from trawl.http import Fetch, Middleware, Outcome, Request
-from trawl.scheduler import Grant, SharedJobScheduler
+from trawl.scheduler import Grant
+from trawl.scheduler.shared_job import SharedJobScheduler
 from trawl.testing import SimulatedResponse, SimulatedWeb
 
 from .test_shared_scopes import Fleet, cut, store

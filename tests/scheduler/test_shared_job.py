@@ -8,8 +8,8 @@ from math import inf
 import pytest
 
 from trawl.robots import at_once
-from trawl.scheduler import Grant, SharedJobScheduler
-from trawl.scheduler.shared_job import SLACK
+from trawl.scheduler import Grant
+from trawl.scheduler.shared_job import SLACK, SharedJobScheduler
 from trawl.throttling.limits import Limits
 from trawl.throttling.reasons import Reason
 from trawl.throttling.scope import Scope

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from trawl.errors import SettingsError
-from trawl.scrapy_names.settings import RENAMED, UNSUPPORTED
+from trawl.scrapy_names.moved import RENAMED
+from trawl.scrapy_names.settings import UNSUPPORTED
 from trawl.settings import Layer, assignments, load, of_project
 from trawl.settings.values import known
 

@@ -26,9 +26,10 @@ from tests.simulated_store import SimulatedStore
 from trawl.clock import WallClock
 from trawl.errors import JobError, UsageError
 from trawl.frontier import Frontier
+from trawl.frontier.base import Counts
 from trawl.frontier.job_frontier import open_frontier
 from trawl.frontier.lane_cache import Bounds
-from trawl.frontier.parts import HELD, Counts, SessionState, number_in
+from trawl.frontier.parts import HELD, SessionState, number_in
 from trawl.frontier.redis.client import Address, Call, StoreConnectionError, connect
 from trawl.frontier.redis.job import RedisJob
 from trawl.frontier.redis.layout import Keys, key_of

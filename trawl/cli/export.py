@@ -25,7 +25,8 @@ from trawl.cli.logs import Logs, log_layer, run_guarded
 from trawl.cli.worker import rejoining
 from trawl.engine.callbacks import without_groups
 from trawl.errors import UsageError
-from trawl.feeds import FeedsSettings, open_outbox
+from trawl.feeds import FeedsSettings
+from trawl.feeds.outbox import open_outbox
 from trawl.frontier import SCHEMES, JobSettings
 from trawl.frontier.job import Job
 from trawl.frontier.parts import ItemsReceived, JobFinished

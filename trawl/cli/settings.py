@@ -28,7 +28,8 @@ from trawl.cli.view import stdout_console
 from trawl.errors import SettingsError, SpiderNotFound, TrawlError, UsageError
 from trawl.observe import MASK, clipped, printable, without_passwords
 from trawl.passwords import SECRET_NAME
-from trawl.scrapy_names.settings import RENAMED, disabled_by, is_disabled, key_advice, renamed, setting_advice
+from trawl.scrapy_names.moved import RENAMED, disabled_by, is_disabled, renamed
+from trawl.scrapy_names.settings import key_advice, setting_advice
 from trawl.settings import DEFAULT, Layer, Settings, ambient, assignments, definitions, load, of_spider
 from trawl.settings.check import from_json, nearest
 from trawl.settings.load import PART_LISTS

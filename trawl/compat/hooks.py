@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from trawl.compat.middleware import spider_middleware
+from trawl import scrapy_names
 from trawl.engine import Crawl
 from trawl.engine.hooks import Hooks, Store
 from trawl.errors import CloseSpider, DontCloseSpider, TrawlError, WrittenForScrapy
@@ -32,10 +32,11 @@ from trawl.events import Events
 from trawl.http import Response
 from trawl.middleware.factory import entry_name, make_instance
 from trawl.observe import Stats
-from trawl.scrapy_names.imports import hint_of_file, project_files
-from trawl.scrapy_names.names import name_advice
 from trawl.spiders import ItemCheck, Spider
 from trawl.spiders.crawler import IDLE, Crawler, CrawlerEngine, CrawlerSignals, accepted
+
+if TYPE_CHECKING:
+    from trawl.compat.middleware import SpiderMiddleware
 
 __all__ = ["PAUSE", "CompatCrawl", "CompatHooks", "hears_idle", "ignore_urls"]
 
@@ -99,9 +100,15 @@ class CompatHooks(Hooks):
     """
 
     def __init__(self, crawl: Crawl, check: ItemCheck | None) -> None:
-        middleware = spider_middleware(crawl.settings["SPIDER_MIDDLEWARES"], crawl)
-        super().__init__(middleware.outputs, middleware.start, check, sees_refused=middleware.sees_errors)
-        self._middleware = middleware
+        self._middleware: SpiderMiddleware | None = None
+        if chosen := crawl.settings["SPIDER_MIDDLEWARES"]:
+            from trawl.compat.middleware import spider_middleware  # noqa: PLC0415 - for crawls with some
+
+            made = spider_middleware(chosen, crawl)
+            self._middleware = made if made.inputs else None
+            super().__init__(made.outputs, made.start, check, sees_refused=made.sees_errors)
+        else:
+            super().__init__(check=check)
         self._crawl = crawl
         self._spider = crawl.spider
         self._log_counter = _LogCounter(crawl.stats) if crawl.settings["SCRAPY_COMPAT"] else None
@@ -110,7 +117,7 @@ class CompatHooks(Hooks):
         """Pass a response to ``process_spider_input``. Returns the error that it raised, or None."""
         if self._log_counter is not None and response.request is not None:
             self._crawl.stats.max("request_depth_max", response.request.depth)
-        return self._middleware.received(response) if self._middleware.inputs else None
+        return None if self._middleware is None else self._middleware.received(response)
 
     def close(self, spider: Spider, reason: str) -> object:
         """Call ``close`` if a moved spider overrides it, and ``closed`` otherwise."""
@@ -200,7 +207,8 @@ def _check_imports(spider_class: type[Spider]) -> None:
     """
     if not {"scrapy", "twisted"} & sys.modules.keys():
         return
-    hints = [hint for path in project_files(spider_class) if (hint := hint_of_file(path, is_whole=False))]
+    found = [scrapy_names.hint_of_file(path, is_whole=False) for path in scrapy_names.project_files(spider_class)]
+    hints = [hint for hint in found if hint]
     if hints:
         raise WrittenForScrapy("; ".join(map(str, hints)), tuple(place for hint in hints for place in hint.places))
 
@@ -222,7 +230,7 @@ def _make_extensions(crawl: Crawl) -> None:
         if order is None:
             continue
         if isinstance(entry, str) and entry.startswith(_SCRAPYS):
-            why = name_advice(entry.removeprefix(_SCRAPYS))
+            why = scrapy_names.name_advice(entry.removeprefix(_SCRAPYS))
             logger.warning("%s: %s has no effect: %s", SETTING, entry_name(entry), why)
         else:
             make_instance(entry, SETTING, crawl)

@@ -23,11 +23,11 @@ from collections.abc import AsyncIterable, Awaitable, Callable, Mapping
 from contextlib import aclosing, closing, nullcontext
 from pathlib import Path
 from types import FrameType, GeneratorType, TracebackType
-from typing import Any, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 import trio
 
-from trawl.engine.items import CallbackItems, ItemSender
+from trawl.engine.items import ItemSender
 from trawl.engine.limits import Full
 from trawl.errors import ItemLost, JobError
 from trawl.events import Events, ItemScraped
@@ -37,6 +37,9 @@ from trawl.selectors import MixedQuery
 from trawl.spiders.spider import iterate
 from trawl.tracebacks import UserExit, closes_generator, user_frames
 from trawl.user_files import is_user_file
+
+if TYPE_CHECKING:
+    from trawl.engine.job_items import CallbackItems
 
 __all__ = [
     "BATCH",

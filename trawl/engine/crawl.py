@@ -22,7 +22,6 @@ from trawl.engine.leases import MAX_PENDING, Leases
 from trawl.engine.state import current_grant
 from trawl.errors import IgnoreRequest, SettingsError
 from trawl.events import MAX_UNREAD, Event, EventStream, EventT
-from trawl.frontier.parts import part_of
 from trawl.http import Request, Response, host_scope
 from trawl.middleware import Session
 from trawl.middleware.proxies import check_socks
@@ -231,6 +230,8 @@ class Crawl:
         session = self._context.open_job.session
         if session is None or not is_host_like(host) or self._throttle.is_shared(host):
             return None
+        from trawl.frontier.parts import part_of  # noqa: PLC0415 - for jobs that others may work on
+
         part = part_of(f"//{host}")
         if session.owns(part):
             return None

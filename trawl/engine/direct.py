@@ -22,8 +22,7 @@ from trawl.engine.context import CrawlContext
 from trawl.engine.leases import forget_the_last
 from trawl.engine.state import current_grant, in_pipelines
 from trawl.errors import IgnoreRequest, UnsupportedScheme
-from trawl.frontier.parts import part_of
-from trawl.http import FETCHED_SCHEMES, Outcome, Request, Response, origin_of, scheme_of
+from trawl.http import FETCHED_SCHEMES, Outcome, Request, Response, scheme_of
 from trawl.scheduler import Grant, Scheduler
 
 __all__ = ["DirectFetcher"]
@@ -136,12 +135,6 @@ class DirectFetcher:
         """
         is_on_its_way = parent is not None and (parent.is_direct or not parent.task.is_decided)
         return nullcontext() if is_on_its_way else self._room
-
-    def used_parts(self) -> set[int]:
-        """Return the parts of the job to whose hosts one waits for its turn or is on its way."""
-        grants = [waiter.grant for waiter in self._state.waiters if waiter.grant is not None and waiter.outcome is None]
-        origins = {origin_of(grant.request.url) for grant in grants}
-        return {*map(part_of, origins), *[part_of(f"//{id}") for grant in grants for id, _ in grant.scopes]}
 
     def give_up(self) -> None:
         """The crawl sends nothing new: end what waits for direct fetches that have not been sent, its callbacks too."""

@@ -46,8 +46,8 @@ Three questions that are asked first, and the one place that answers each:
   <trawl.engine.items.ItemSender.put>`, or where nothing has to wait its twin ``put_nowait``: pipelines first, then the
   feeds (``trawl.feeds.writer.Feeds``). With a job, the items of a callback wait until its page is acknowledged:
   :meth:`Leases.finish <trawl.engine.leases.Leases.finish>` asks for them (:meth:`CallbackItems.given
-  <trawl.engine.items.CallbackItems.given>`), and ``Frontier.acknowledge`` stores them in the job's outbox, from which
-  the feeds get them (``trawl.feeds.outbox.OutboxWriter``).
+  <trawl.engine.job_items.CallbackItems.given>`), and ``Frontier.acknowledge`` stores them in the job's outbox, from
+  which the feeds get them (``trawl.feeds.outbox.OutboxWriter``).
 
 A request under way is a :class:`~trawl.scheduler.grant.Grant`, which has all else that is known of it. It waits in a
 lane, is granted, and is carried to its end by one task; what that task keeps is its ``task``
@@ -65,6 +65,7 @@ Length: ``Engine.__init__`` is one list of what a crawl is made of; its order is
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -86,13 +87,16 @@ from trawl.engine.start_requests import StartRequests
 from trawl.engine.worker import Worker
 from trawl.events import ScopeBackedOff
 from trawl.middleware import compose
-from trawl.scheduler import Grant, Prefetcher, Scheduler, SharedJobScheduler
+from trawl.scheduler import Grant, Prefetcher, Scheduler
 from trawl.scheduler.reasons import NO_PLACE
 from trawl.scheduler.scheduler import reconsider
 from trawl.spiders import item_check
 from trawl.throttling import Reason, Scope, Throttle
 from trawl.throttling.quota import spent
 from trawl.throttling.shared import Line, Token
+
+if TYPE_CHECKING:
+    from trawl.scheduler.shared_job import SharedJobScheduler
 
 __all__ = ["Engine"]
 
@@ -205,6 +209,8 @@ class Engine:
 
     def _shared_job_scheduler(self, line: Line, places: float, *, depth_first: bool) -> SharedJobScheduler:
         """The scheduler of a job that other processes may work on as well."""
+        from trawl.scheduler.shared_job import SharedJobScheduler  # noqa: PLC0415
+
         throttle, state = self.throttle, self.context.state
         throttle.share_by(line)
         scheduler = SharedJobScheduler(

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import msgspec
 
 from trawl.cookies import Cookie
-from trawl.frontier import Section
 from trawl.frontier.parts import part_of
+from trawl.frontier.sections import Section
 from trawl.robots import RobotsCache, RobotsEntry
 from trawl.throttling.job_scopes import moved, split
 from trawl.throttling.snapshot import QuotaAllowance, ThrottleSnapshot

@@ -32,11 +32,13 @@ from trawl.blocking import Blocking
 from trawl.clock import WallClock
 from trawl.engine.context import CrawlContext
 from trawl.engine.host_state import HostState
-from trawl.engine.items import ItemSender, JobItems, Processor, Writer
+from trawl.engine.items import ItemSender, Processor, Writer
+from trawl.engine.job_items import JobItems
 from trawl.engine.limits import ItemLimit
 from trawl.engine.no_job import Alone, NoJob, NoJobState
 from trawl.errors import UsageError
-from trawl.feeds import Feeds, FeedsSettings, open_outbox
+from trawl.feeds import Feeds, FeedsSettings
+from trawl.feeds.outbox import OutboxWriter, open_outbox
 from trawl.frontier import SCHEMES, Frontier, JobSettings
 from trawl.frontier.sections import (
     JOB_INFO,
@@ -58,7 +60,6 @@ from trawl.transport import OnSent, Transport
 if TYPE_CHECKING:
     from trawl.engine.admission import Admission
     from trawl.engine.engine import Engine
-    from trawl.feeds.outbox import OutboxWriter
     from trawl.frontier.job import Job, SessionLease
     from trawl.scheduler import Prefetcher
 

@@ -30,7 +30,7 @@ import trio
 from trawl.engine.settings import EngineSettings
 from trawl.engine.state import RequestTask, State
 from trawl.errors import CloseSpider
-from trawl.frontier.parts import Counts
+from trawl.frontier.base import Counts
 from trawl.http import Outcome, Replace
 from trawl.passwords import without_passwords
 from trawl.scheduler import Grant, Scheduler

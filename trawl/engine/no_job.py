@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from trawl.engine.admission import Admission
     from trawl.engine.context import CrawlContext
     from trawl.engine.engine import Engine
-    from trawl.engine.items import JobItems, Processor, Writer
+    from trawl.engine.items import Processor, Writer
+    from trawl.engine.job_items import JobItems
     from trawl.engine.limits import ItemLimit
     from trawl.engine.state import State
     from trawl.frontier.job import SessionLease

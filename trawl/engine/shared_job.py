@@ -77,7 +77,6 @@ class SharedJobFollower(Alone):
         self._scheduler = engine.scheduler
         self._prefetcher = prefetcher
         self._leases = engine.leases
-        self._direct = engine.direct
         self._gates = engine.gates
         self._start_requests = engine.start_requests
         self._throttle = engine.throttle
@@ -205,7 +204,7 @@ class SharedJobFollower(Alone):
             await self._some_go.wait()
             while self._losing:
                 await self._put_back()
-                used = {*self._session.leased_parts(), *self._direct.used_parts()}
+                used = {*self._session.leased_parts(), *self._used_parts()}
                 free = self._losing.keys() - used
                 free -= self._gates.let_go(free, part_of)
                 if free:
@@ -213,6 +212,12 @@ class SharedJobFollower(Alone):
                 if self._losing:
                     await trio.sleep(LOOK)
             self._some_go = trio.Event()
+
+    def _used_parts(self) -> set[int]:
+        """Return the parts to whose hosts a direct fetch waits for its turn or is on its way."""
+        grants = [waiter.grant for waiter in self._state.waiters if waiter.grant is not None and waiter.outcome is None]
+        origins = {origin_of(grant.request.url) for grant in grants}
+        return {*map(part_of, origins), *[part_of(f"//{id}") for grant in grants for id, _ in grant.scopes]}
 
     async def _put_back(self) -> None:
         """Put what was leased ahead back where it came from."""

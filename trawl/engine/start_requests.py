@@ -11,19 +11,22 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import trio
 
 from trawl.engine.callbacks import BATCH, CallbackOutputs, InvalidOutput, Shields, advice, leaf_errors
 from trawl.engine.context import CrawlContext
 from trawl.engine.hooks import StartHook, started_by
-from trawl.engine.items import ItemSender, JobItems
+from trawl.engine.items import ItemSender
 from trawl.engine.leases import MAX_PENDING, Leases
 from trawl.engine.no_job import NoJobState
 from trawl.errors import CloseSpider, JobError
 from trawl.http import Request
 from trawl.tracebacks import contained, without_own_frames
+
+if TYPE_CHECKING:
+    from trawl.engine.job_items import JobItems
 
 __all__ = ["StartRequests"]
 

@@ -34,7 +34,6 @@ from trawl.engine.limits import CrawlLimits, ItemLimit
 from trawl.engine.settings import EngineSettings
 from trawl.engine.state import in_steps
 from trawl.errors import IgnoreRequest, SettingsError
-from trawl.frontier.parts import SessionState
 from trawl.middleware.factory import accepts_arguments, entry_name, make_instance
 from trawl.observe import Progress, clipped, speed_between
 from trawl.plugins import load_plugin
@@ -251,6 +250,8 @@ def job_watchers(session: JobSession | None, wall: WallClock) -> list[Watcher]:
 
 async def _say(session: JobSession, wall: WallClock, crawl: Crawl) -> None:
     """Say each second how the crawl goes."""
+    from trawl.frontier.parts import SessionState  # noqa: PLC0415 - for jobs that others may work on
+
     since = wall.to_epoch(crawl.started_at)
     seen: deque[Progress] = deque()
     pace = Pace(SAY_EVERY)

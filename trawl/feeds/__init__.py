@@ -2,7 +2,6 @@
 
 from trawl.feeds.base import End, FeedState, Format, FormatConflict
 from trawl.feeds.options import FORMATS, STANDARD_OUTPUT, FeedOptions, feed_entry, with_attributes
-from trawl.feeds.outbox import open_outbox
 from trawl.feeds.settings import ExportArguments, FeedMapping, FeedsSettings
 from trawl.feeds.to_json import to_json, written_fields
 from trawl.feeds.writer import Feeds, open_feeds
@@ -21,7 +20,6 @@ __all__ = [
     "FormatConflict",
     "feed_entry",
     "open_feeds",
-    "open_outbox",
     "to_json",
     "with_attributes",
     "written_fields",

@@ -52,7 +52,8 @@ from trawl.feeds.job_item import from_stored, to_stored
 from trawl.feeds.options import feed_options, fill_path
 from trawl.feeds.settings import FeedsSettings
 from trawl.feeds.writer import Feeds, WriterWakeup, open_feeds
-from trawl.frontier import OutboxItem, Section
+from trawl.frontier import OutboxItem
+from trawl.frontier.sections import Section
 from trawl.tracebacks import contained
 
 if TYPE_CHECKING:

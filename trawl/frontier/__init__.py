@@ -13,7 +13,6 @@ from trawl.frontier.base import (
     lane_key,
 )
 from trawl.frontier.memory import MemoryFrontier
-from trawl.frontier.sections import Section
 from trawl.frontier.settings import SCHEMES, JobSettings, named_frontier
 
 __all__ = [
@@ -27,7 +26,6 @@ __all__ = [
     "Record",
     "SCHEMES",
     "ScopeAmounts",
-    "Section",
     "SortKey",
     "PushResult",
     "lane_key",

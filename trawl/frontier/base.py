@@ -28,7 +28,7 @@ A cancelled call has either done nothing or everything. If there is a disk, the 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import attrs
 
@@ -38,6 +38,7 @@ from trawl.throttling.scopes import ScopeAmounts
 
 __all__ = [
     "Amounts",
+    "Counts",
     "Frontier",
     "FrontierStatistics",
     "LaneKey",
@@ -372,3 +373,19 @@ class OutboxItem:
 
     position: int
     item: bytes
+
+
+class Counts(NamedTuple):
+    """The counts of all sessions since the first of the current sessions started.
+
+    Attributes:
+        pages: Number of pages, as ``CLOSESPIDER_PAGECOUNT`` counts them.
+        in_flight: Number of requests in flight.
+        items: Number of items.
+        errors: Number of failed callbacks.
+    """
+
+    pages: int = 0
+    in_flight: int = 0
+    items: int = 0
+    errors: int = 0

@@ -25,7 +25,7 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import cache, lru_cache
 from hashlib import blake2b
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import urlsplit
 
 import attrs
@@ -40,7 +40,6 @@ __all__ = [
     "HELD",
     "PARTS",
     "Change",
-    "Counts",
     "ItemsReceived",
     "JobFinished",
     "PartsReceived",
@@ -196,22 +195,6 @@ class ItemsReceived:
     """
 
     end: int
-
-
-class Counts(NamedTuple):
-    """The counts of all sessions since the first of the current sessions started.
-
-    Attributes:
-        pages: Number of pages, as ``CLOSESPIDER_PAGECOUNT`` counts them.
-        in_flight: Number of requests in flight.
-        items: Number of items.
-        errors: Number of failed callbacks.
-    """
-
-    pages: int = 0
-    in_flight: int = 0
-    items: int = 0
-    errors: int = 0
 
 
 Change: TypeAlias = PartsReceived | PartsRequired | RequestsReceived | ItemsReceived | StartReceived | JobFinished

@@ -7,7 +7,6 @@ from trawl.scheduler.prefetcher import Prefetcher
 from trawl.scheduler.reasons import pending_pages
 from trawl.scheduler.scheduler import Refused, Scheduler
 from trawl.scheduler.settings import SchedulerSettings
-from trawl.scheduler.shared_job import SharedJobScheduler
 
 __all__ = [
     "AdmissionRules",
@@ -17,6 +16,5 @@ __all__ = [
     "Lane",
     "Refused",
     "SchedulerSettings",
-    "SharedJobScheduler",
     "pending_pages",
 ]

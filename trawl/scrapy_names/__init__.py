@@ -4,8 +4,9 @@
 module                           content
 ===============================  =======================================================================================
 ``trawl.scrapy_names.names``     places of Scrapy's names in trawl, and advice on missing names
-``trawl.scrapy_names.imports``   changes to the imports of a file, and which spiders are moved
-``trawl.scrapy_names.settings``  Scrapy's settings, renamed or ignored with advice; defaults of moved crawls
+``trawl.scrapy_names.imports``   changes to the imports of a file
+``trawl.scrapy_names.moved``     which spiders are moved, the defaults of their crawls, and renamed settings
+``trawl.scrapy_names.settings``  advice on Scrapy's settings that are ignored
 ===============================  =======================================================================================
 
 The package contains tables and messages for every package that encounters such a name. Its modules are loaded on first
@@ -18,7 +19,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
-    from trawl.scrapy_names.imports import Change, Hint, changes, hint, hint_of_file, is_moved, project_files
+    from trawl.scrapy_names.imports import Change, Hint, changes, hint, hint_of_file, project_files
+    from trawl.scrapy_names.moved import MOVED_DEFAULTS, MOVED_UNUSED, disabled_by, is_disabled, is_moved, renamed
     from trawl.scrapy_names.names import (
         GUIDE,
         MOVED,
@@ -28,27 +30,19 @@ if TYPE_CHECKING:
         place,
         plugin_advice,
     )
-    from trawl.scrapy_names.settings import (
-        MOVED_DEFAULTS,
-        MOVED_UNUSED,
-        disabled_by,
-        is_disabled,
-        is_foreign_setting,
-        key_advice,
-        renamed,
-        setting_advice,
-    )
+    from trawl.scrapy_names.settings import is_foreign_setting, key_advice, setting_advice
 else:
     _HOMES = {
-        **dict.fromkeys(("Change", "Hint", "changes", "hint", "hint_of_file", "is_moved", "project_files"), "imports"),
+        **dict.fromkeys(("Change", "Hint", "changes", "hint", "hint_of_file", "project_files"), "imports"),
         **dict.fromkeys(("GUIDE", "MOVED", "REPLACEMENTS", "class_advice", "name_advice", "place"), "names"),
         "plugin_advice": "names",
+        **dict.fromkeys(("is_foreign_setting", "key_advice", "setting_advice"), "settings"),
     }
 
     def __getattr__(name: str) -> Any:
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(import_module(f"{__name__}.{_HOMES.get(name, 'settings')}"), name)
+        return getattr(import_module(f"{__name__}.{_HOMES.get(name, 'moved')}"), name)
 
 
 __all__ = [

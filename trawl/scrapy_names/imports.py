@@ -1,21 +1,19 @@
-"""The import lines of a file that was written for Scrapy: the necessary changes, and whether its spiders were moved.
+"""The import lines of a file that was written for Scrapy, and the necessary changes to them.
 
 A file is parsed and not run. Lines inside ``try`` and ``if`` are only included on request, because a file that also
 works without Scrapy may have such lines there.
 
-Other packages import these names from :mod:`trawl.compat`.
+Other packages import these names from :mod:`trawl.scrapy_names`.
 """
 
 from __future__ import annotations
 
 import ast
 import os
-import re
 import sys
 import traceback
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from types import ModuleType
 
 import attrs
 
@@ -33,7 +31,7 @@ from trawl.scrapy_names.names import (
 )
 from trawl.user_files import is_user_file
 
-__all__ = ["FACES", "Change", "Hint", "changes", "hint", "hint_of_file", "is_moved", "project_files"]
+__all__ = ["Change", "Hint", "changes", "hint", "hint_of_file", "project_files"]
 
 _OURS = Path(__file__).parents[1]
 _ROOTS = ("scrapy", "trawl", "twisted")
@@ -222,47 +220,6 @@ def _read(path: Path, *, is_whole: bool = True) -> list[Change]:
         return changes(text, is_whole=is_whole) if any(root in text for root in (*_ROOTS, *PLUGINS)) else []
     except (OSError, SyntaxError, ValueError):
         return []
-
-
-FACES = frozenset({"item", "link", "linkextractors", "selector", "utils"})
-"""Modules of trawl that only code written for Scrapy imports.
-
-All code may import ``loader``, ``exporters`` and ``crawler``.
-"""
-
-_NAMES_FACE = re.compile(rf"\btrawl[\s\\]*\.[\s\\]*({'|'.join(sorted(FACES))})\b")
-"""Matches each file that imports one of these modules, and few other files. Only matching files are parsed."""
-
-
-def is_moved(spider_class: type) -> bool:
-    """Return whether a spider's imports show that its file was written for Scrapy.
-
-    The files of its class and of all base classes count, except trawl's own. One must contain ``import trawl as
-    scrapy``, or import from a module in :data:`FACES`. If the setting ``SCRAPY_COMPAT`` is true or false, it decides
-    instead.
-
-    Args:
-        spider_class: The spider's class.
-    """
-    names = dict.fromkeys(kind.__module__ for kind in spider_class.__mro__)
-    modules = (sys.modules.get(name) for name in names if name.partition(".")[0] not in ("trawl", "builtins"))
-    return any(_is_moved(module) for module in modules if module is not None)
-
-
-def _is_moved(module: ModuleType) -> bool:
-    return vars(module).get("scrapy") is sys.modules["trawl"] or _imports_face(getattr(module, "__file__", None))
-
-
-def _imports_face(file: str | None) -> bool:
-    """Return whether a file imports one of :data:`FACES`. The imported names alone do not show their origin."""
-    try:
-        text = Path(file or "").read_text("utf-8")
-        nodes = list(ast.walk(ast.parse(text))) if _NAMES_FACE.search(text) else []
-    except (OSError, SyntaxError, ValueError):  # the code is compiled, in an archive, or typed at a prompt
-        return False
-    sources = {node.module for node in nodes if isinstance(node, ast.ImportFrom) and not node.level}
-    imports = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
-    return any(name and name.startswith("trawl.") and name.split(".")[1] in FACES for name in sources | imports)
 
 
 def project_files(spider_class: type, parts: Iterable[object] = ()) -> list[str]:

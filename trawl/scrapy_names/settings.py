@@ -1,34 +1,18 @@
-"""Advice on Scrapy's settings that trawl does not have, and the defaults of moved crawls.
+"""Advice on Scrapy's settings that trawl does not have.
 
 A moved spider keeps its ``custom_settings``. If a setting has another name in trawl, it is renamed. Other Scrapy
 settings are ignored, with a warning that names the replacement. Settings of trawl are never looked up here, and a name
 that neither Scrapy nor trawl has is refused as a misspelling.
-
-Behavior that would be wrong for a native spider applies only to moved spiders. Most of it is the default of an ordinary
-setting in :data:`MOVED_DEFAULTS`, which :func:`trawl.settings.load` uses below every other source. ``SCRAPY_COMPAT`` is
-one of these settings, so that ``settings["SCRAPY_COMPAT"]`` shows whether a crawl is moved.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
+from trawl.scrapy_names.moved import RENAMED
 from trawl.scrapy_names.names import REPLACEMENTS
 
-__all__ = [
-    "DISABLED",
-    "MOVED_DEFAULTS",
-    "MOVED_UNUSED",
-    "RENAMED",
-    "UNSUPPORTED",
-    "disabled_by",
-    "is_disabled",
-    "is_foreign_setting",
-    "key_advice",
-    "renamed",
-    "setting_advice",
-]
+__all__ = ["UNSUPPORTED", "is_foreign_setting", "key_advice", "setting_advice"]
 
 _PROJECTS = "there are no projects: `trawl crawl FILE.py` finds the spider, `trawl list` lists them"
 _PARTS = REPLACEMENTS["core"]
@@ -169,61 +153,6 @@ UNSUPPORTED: Mapping[str, str] = {
 }
 """Advice by name of the setting."""
 
-_PART_LISTS = ("DOWNLOADER_MIDDLEWARES", "EXTENSIONS", "SPIDER_MIDDLEWARES")
-
-RENAMED: Mapping[str, str] = {"DOWNLOAD_SLOTS": "THROTTLING_SCOPES", "JOBDIR": "JOB_DIR"}
-"""Scrapy's names of settings that mean the same as a setting of trawl, with trawl's name."""
-
-DISABLED: Mapping[str, Mapping[str, object]] = {
-    # In seconds, as in Scrapy's download handlers.
-    "downloadermiddlewares.downloadtimeout.DownloadTimeoutMiddleware": {"DOWNLOAD_TIMEOUT": 10.0},
-    "downloadermiddlewares.httpcompression.HttpCompressionMiddleware": {"COMPRESSION_ENABLED": False},
-    "downloadermiddlewares.robotstxt.RobotsTxtMiddleware": {"ROBOTSTXT_OBEY": False},
-    "extensions.closespider.CloseSpider": dict.fromkeys(
-        (
-            *("CLOSESPIDER_ERRORCOUNT", "CLOSESPIDER_ITEMCOUNT", "CLOSESPIDER_PAGECOUNT", "CLOSESPIDER_TIMEOUT"),
-            "CLOSESPIDER_TIMEOUT_NO_ITEM",
-        ),
-        0,
-    ),
-    "extensions.feedexport.FeedExporter": {"FEEDS": {}},
-    "extensions.logstats.LogStats": {"LOGSTATS_INTERVAL": 0},
-    "extensions.memusage.MemoryUsage": {"MEMUSAGE_LIMIT_MB": 0, "MEMUSAGE_WARNING_MB": 0},
-    "extensions.throttle.AutoThrottle": {"AUTOTHROTTLE_ENABLED": False},
-    "spidermiddlewares.depth.DepthMiddleware": {"DEPTH_LIMIT": 0},
-    "spidermiddlewares.httperror.HttpErrorMiddleware": {"HTTPERROR_ALLOW_ALL": True},
-    "spidermiddlewares.referer.RefererMiddleware": {"REFERER_ENABLED": False},
-    "spidermiddlewares.urllength.UrlLengthMiddleware": {"URLLENGTH_LIMIT": 0},
-}
-"""Scrapy's components that are not middleware in trawl, with the settings that replace None for them.
-
-The names are without ``scrapy.``.
-"""
-
-_EXPORTERS = {
-    "json": "trawl.exporters.JsonItemExporter",
-    "jsonlines": "trawl.exporters.JsonLinesItemExporter",
-    "jsonl": "trawl.exporters.JsonLinesItemExporter",
-    "jl": "trawl.exporters.JsonLinesItemExporter",
-    "csv": "trawl.exporters.CsvItemExporter",
-    "xml": "trawl.exporters.XmlItemExporter",
-    "marshal": "trawl.exporters.MarshalItemExporter",
-    "pickle": "trawl.exporters.PickleItemExporter",
-}
-
-MOVED_DEFAULTS: Mapping[str, object] = {
-    "COOKIES_LIKE_SCRAPY": True,
-    "FEED_EXPORTERS_BASE": _EXPORTERS,
-    "FEED_EXPORT_ENCODING": None,
-    "FILTER_START_URLS": False,
-    "MEDIA_LIKE_SCRAPY": True,
-    "SCRAPY_COMPAT": True,
-}
-"""Defaults of a moved crawl, by name of the setting."""
-
-MOVED_UNUSED: Mapping[str, object] = {"BOT_NAME": "scrapybot", "CONCURRENT_ITEMS": 100}
-"""Scrapy's settings without effect in trawl, with the defaults that a moved crawl reads."""
-
 _PACKED = "a path that ends in .gz or .zst is compressed"
 
 _FEED_KEYS: Mapping[str, str] = {
@@ -245,14 +174,6 @@ def setting_advice(name: str) -> str:
     return UNSUPPORTED.get(name, "")
 
 
-def is_disabled(path: str) -> bool:
-    """Return whether None for a Scrapy component changes a setting of trawl.
-
-    ``path`` is the component's import path.
-    """
-    return path.removeprefix("scrapy.") in DISABLED
-
-
 def key_advice(path: str, key: object) -> str:
     """Return the replacement of a Scrapy key inside a setting; "" if there is no advice on it.
 
@@ -266,50 +187,3 @@ def key_advice(path: str, key: object) -> str:
 def is_foreign_setting(name: str) -> bool:
     """Return whether ``name`` is a Scrapy setting that trawl does not have under this name."""
     return name in UNSUPPORTED or name in RENAMED
-
-
-def renamed(values: Mapping[str, object], decode: Callable[[str], object]) -> Mapping[str, object]:
-    """Return the values of one source under trawl's names.
-
-    A value that the source sets under trawl's name takes precedence.
-
-    Args:
-        values: Settings by name.
-        decode: Decodes a JSON string.
-    """
-    if not RENAMED.keys() & values.keys():
-        return values
-    own = {name: value for name, value in values.items() if name not in RENAMED}
-    for name, ours in RENAMED.items():
-        if name in values and values[name] is not None:
-            value: Any = values[name]
-            own.setdefault(ours, _scopes(value, decode) if name == "DOWNLOAD_SLOTS" else value)
-    return own
-
-
-def disabled_by(values: Mapping[str, object]) -> dict[str, tuple[object, str]]:
-    """Return the settings that None for Scrapy's components changes.
-
-    The values are pairs of the new value and the name of the setting that has the None. As in Scrapy, None takes
-    precedence over the setting. For example, ``ROBOTSTXT_OBEY`` is ignored without ``RobotsTxtMiddleware``.
-
-    Args:
-        values: Settings by name. Lists of components are mappings.
-    """
-    found: dict[str, tuple[object, str]] = {}
-    for name in _PART_LISTS:
-        entries = values.get(name)
-        for entry, number in entries.items() if isinstance(entries, Mapping) else ():
-            root, _, path = entry.partition(".") if isinstance(entry, str) else ("", "", "")
-            if number is None and root in ("scrapy", "trawl"):
-                found |= {setting: (off, name) for setting, off in DISABLED.get(path, {}).items()}
-    return found
-
-
-def _scopes(slots: Any, decode: Callable[[str], object]) -> Any:
-    """Return ``DOWNLOAD_SLOTS`` as scopes. ``randomize_delay`` becomes the scope's jitter."""
-    slots = decode(slots) if isinstance(slots, str) else slots
-    if not isinstance(slots, Mapping) or not all(isinstance(slot, Mapping) for slot in slots.values()):
-        return slots
-    names = {"randomize_delay": "jitter"}
-    return {host: {names.get(key, key): value for key, value in slot.items()} for host, slot in slots.items()}

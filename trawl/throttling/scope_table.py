@@ -26,11 +26,10 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from math import inf
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from trawl.throttling.allowance import Allowances
 from trawl.throttling.backoff import backoff_of
 from trawl.throttling.common import CommonScopes, ScopeHolder, may_be_common
 from trawl.throttling.configuration import check_scope, load_object
@@ -43,6 +42,9 @@ from trawl.throttling.scope import CONFIGURED, Scope
 from trawl.throttling.scopes import host_part, is_address, is_host_like, normal_id
 from trawl.throttling.settings import ThrottlingSettings
 from trawl.throttling.shared import Line, SharedScope, check_shared
+
+if TYPE_CHECKING:
+    from trawl.throttling.allowance import Allowances
 
 __all__ = ["CrawlDelays", "ScopePolicies", "ScopeTable", "ScopeTimers"]
 

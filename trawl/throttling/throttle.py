@@ -25,11 +25,9 @@ import attrs
 from trawl.errors import HostGivenUp
 from trawl.http import host_scope
 from trawl.http.notes import notes_of
-from trawl.throttling.allowance import Allowances
 from trawl.throttling.common import CommonScopes, ScopeHolder, stricter
 from trawl.throttling.config_warnings import ConfigWarnings, WhyNext
 from trawl.throttling.hints import WINDOW_HEADERS
-from trawl.throttling.job_scopes import JobScopes, snapshot_of, with_ahead
 from trawl.throttling.managers import (
     BackoffSignal,
     ManagerCalls,
@@ -73,6 +71,8 @@ from trawl.tracebacks import contained
 if TYPE_CHECKING:
     from trawl.clock import WallClock
     from trawl.http import Outcome, Request, Response
+    from trawl.throttling.allowance import Allowances
+    from trawl.throttling.job_scopes import JobScopes
 
 __all__ = ["Throttle"]
 
@@ -546,6 +546,8 @@ class Throttle:
 
     def snapshot(self, now: float, next_in: float | None = None) -> ThrottleSnapshot:
         """Return what was learned and spent, to be stored; the next one follows in ``next_in`` seconds, if any."""
+        from trawl.throttling.job_scopes import snapshot_of  # noqa: PLC0415 - for crawls with a job
+
         job_scopes = self._job_scopes.values()
         return snapshot_of(self._table, job_scopes, self.given_up.at_utc, self._wall, now, next_in)
 
@@ -565,6 +567,8 @@ class Throttle:
             ahead: What may have been spent since; None: nothing.
             part: The part of the job whose scopes these are, as :attr:`part_of` says; None: the job is not shared.
         """
+        from trawl.throttling.job_scopes import JobScopes, with_ahead  # noqa: PLC0415 - for crawls with a job
+
         if ahead is not None:
             state = with_ahead(state, ahead)
         limit = self.settings.throttling_scope_limit

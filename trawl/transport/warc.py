@@ -308,7 +308,7 @@ class WarcTransport:
 async def open_archive(
     path: str, max_bytes: int, *, blocking: Blocking, now_utc: Callable[[], datetime]
 ) -> AsyncGenerator[Callable[[Transport], Transport], None]:
-    """Provide a function that wraps a transport in a :class:`WarcTransport`. With an empty ``path`` it does nothing.
+    """Provide a function that wraps a transport in a :class:`WarcTransport`.
 
     Leaving the block closes the file.
 
@@ -322,9 +322,6 @@ async def open_archive(
         SettingsError: If warcio is not installed, or the path does not end in .warc or .warc.gz.
         UsageError: If the file can't be created.
     """
-    if not path:
-        yield lambda transport: transport
-        return
     try:
         files = await blocking.run(WarcWriter, path, max_bytes)
     except OSError as error:

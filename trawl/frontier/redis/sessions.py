@@ -32,11 +32,10 @@ import msgspec
 import trio
 
 from trawl.errors import SessionEnded
-from trawl.frontier.base import LaneKey
+from trawl.frontier.base import Counts, LaneKey
 from trawl.frontier.job import HeldLane, Row, Step, StepResult
 from trawl.frontier.parts import (
     Change,
-    Counts,
     ItemsReceived,
     JobFinished,
     PartsReceived,

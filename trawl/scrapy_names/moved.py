@@ -1,0 +1,181 @@
+"""Moved spiders: how they are recognized, the defaults of their crawls, and Scrapy's names of settings.
+
+Behavior that would be wrong for a native spider applies only to moved spiders. Most of it is the default of an ordinary
+setting in :data:`MOVED_DEFAULTS`, which :func:`trawl.settings.load` uses below every other source. ``SCRAPY_COMPAT`` is
+one of these settings, so that ``settings["SCRAPY_COMPAT"]`` shows whether a crawl is moved.
+
+Every crawl loads this module, so it needs none of the tables of advice.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+__all__ = [
+    "DISABLED",
+    "FACES",
+    "MOVED_DEFAULTS",
+    "MOVED_UNUSED",
+    "RENAMED",
+    "disabled_by",
+    "is_disabled",
+    "is_moved",
+    "renamed",
+]
+
+FACES = frozenset({"item", "link", "linkextractors", "selector", "utils"})
+"""Modules of trawl that only code written for Scrapy imports.
+
+All code may import ``loader``, ``exporters`` and ``crawler``.
+"""
+
+_NAMES_FACE = re.compile(rf"\btrawl[\s\\]*\.[\s\\]*({'|'.join(sorted(FACES))})\b")
+"""Matches each file that imports one of these modules, and few other files. Only matching files are parsed."""
+
+
+def is_moved(spider_class: type) -> bool:
+    """Return whether a spider's imports show that its file was written for Scrapy.
+
+    The files of its class and of all base classes count, except trawl's own. One must contain ``import trawl as
+    scrapy``, or import from a module in :data:`FACES`. If the setting ``SCRAPY_COMPAT`` is true or false, it decides
+    instead.
+
+    Args:
+        spider_class: The spider's class.
+    """
+    names = dict.fromkeys(kind.__module__ for kind in spider_class.__mro__)
+    modules = (sys.modules.get(name) for name in names if name.partition(".")[0] not in ("trawl", "builtins"))
+    return any(_is_moved(module) for module in modules if module is not None)
+
+
+def _is_moved(module: ModuleType) -> bool:
+    return vars(module).get("scrapy") is sys.modules["trawl"] or _imports_face(getattr(module, "__file__", None))
+
+
+def _imports_face(file: str | None) -> bool:
+    """Return whether a file imports one of :data:`FACES`. The imported names alone do not show their origin."""
+    try:
+        text = Path(file or "").read_text("utf-8")
+        nodes = list(ast.walk(ast.parse(text))) if _NAMES_FACE.search(text) else []
+    except (OSError, SyntaxError, ValueError):  # the code is compiled, in an archive, or typed at a prompt
+        return False
+    sources = {node.module for node in nodes if isinstance(node, ast.ImportFrom) and not node.level}
+    imports = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    return any(name and name.startswith("trawl.") and name.split(".")[1] in FACES for name in sources | imports)
+
+
+_PART_LISTS = ("DOWNLOADER_MIDDLEWARES", "EXTENSIONS", "SPIDER_MIDDLEWARES")
+
+RENAMED: Mapping[str, str] = {"DOWNLOAD_SLOTS": "THROTTLING_SCOPES", "JOBDIR": "JOB_DIR"}
+"""Scrapy's names of settings that mean the same as a setting of trawl, with trawl's name."""
+
+DISABLED: Mapping[str, Mapping[str, object]] = {
+    # In seconds, as in Scrapy's download handlers.
+    "downloadermiddlewares.downloadtimeout.DownloadTimeoutMiddleware": {"DOWNLOAD_TIMEOUT": 10.0},
+    "downloadermiddlewares.httpcompression.HttpCompressionMiddleware": {"COMPRESSION_ENABLED": False},
+    "downloadermiddlewares.robotstxt.RobotsTxtMiddleware": {"ROBOTSTXT_OBEY": False},
+    "extensions.closespider.CloseSpider": dict.fromkeys(
+        (
+            *("CLOSESPIDER_ERRORCOUNT", "CLOSESPIDER_ITEMCOUNT", "CLOSESPIDER_PAGECOUNT", "CLOSESPIDER_TIMEOUT"),
+            "CLOSESPIDER_TIMEOUT_NO_ITEM",
+        ),
+        0,
+    ),
+    "extensions.feedexport.FeedExporter": {"FEEDS": {}},
+    "extensions.logstats.LogStats": {"LOGSTATS_INTERVAL": 0},
+    "extensions.memusage.MemoryUsage": {"MEMUSAGE_LIMIT_MB": 0, "MEMUSAGE_WARNING_MB": 0},
+    "extensions.throttle.AutoThrottle": {"AUTOTHROTTLE_ENABLED": False},
+    "spidermiddlewares.depth.DepthMiddleware": {"DEPTH_LIMIT": 0},
+    "spidermiddlewares.httperror.HttpErrorMiddleware": {"HTTPERROR_ALLOW_ALL": True},
+    "spidermiddlewares.referer.RefererMiddleware": {"REFERER_ENABLED": False},
+    "spidermiddlewares.urllength.UrlLengthMiddleware": {"URLLENGTH_LIMIT": 0},
+}
+"""Scrapy's components that are not middleware in trawl, with the settings that replace None for them.
+
+The names are without ``scrapy.``.
+"""
+
+_EXPORTERS = {
+    "json": "trawl.exporters.JsonItemExporter",
+    "jsonlines": "trawl.exporters.JsonLinesItemExporter",
+    "jsonl": "trawl.exporters.JsonLinesItemExporter",
+    "jl": "trawl.exporters.JsonLinesItemExporter",
+    "csv": "trawl.exporters.CsvItemExporter",
+    "xml": "trawl.exporters.XmlItemExporter",
+    "marshal": "trawl.exporters.MarshalItemExporter",
+    "pickle": "trawl.exporters.PickleItemExporter",
+}
+
+MOVED_DEFAULTS: Mapping[str, object] = {
+    "COOKIES_LIKE_SCRAPY": True,
+    "FEED_EXPORTERS_BASE": _EXPORTERS,
+    "FEED_EXPORT_ENCODING": None,
+    "FILTER_START_URLS": False,
+    "MEDIA_LIKE_SCRAPY": True,
+    "SCRAPY_COMPAT": True,
+}
+"""Defaults of a moved crawl, by name of the setting."""
+
+MOVED_UNUSED: Mapping[str, object] = {"BOT_NAME": "scrapybot", "CONCURRENT_ITEMS": 100}
+"""Scrapy's settings without effect in trawl, with the defaults that a moved crawl reads."""
+
+
+def is_disabled(path: str) -> bool:
+    """Return whether None for a Scrapy component changes a setting of trawl.
+
+    ``path`` is the component's import path.
+    """
+    return path.removeprefix("scrapy.") in DISABLED
+
+
+def renamed(values: Mapping[str, object], decode: Callable[[str], object]) -> Mapping[str, object]:
+    """Return the values of one source under trawl's names.
+
+    A value that the source sets under trawl's name takes precedence.
+
+    Args:
+        values: Settings by name.
+        decode: Decodes a JSON string.
+    """
+    if not RENAMED.keys() & values.keys():
+        return values
+    own = {name: value for name, value in values.items() if name not in RENAMED}
+    for name, ours in RENAMED.items():
+        if name in values and values[name] is not None:
+            value: Any = values[name]
+            own.setdefault(ours, _scopes(value, decode) if name == "DOWNLOAD_SLOTS" else value)
+    return own
+
+
+def disabled_by(values: Mapping[str, object]) -> dict[str, tuple[object, str]]:
+    """Return the settings that None for Scrapy's components changes.
+
+    The values are pairs of the new value and the name of the setting that has the None. As in Scrapy, None takes
+    precedence over the setting. For example, ``ROBOTSTXT_OBEY`` is ignored without ``RobotsTxtMiddleware``.
+
+    Args:
+        values: Settings by name. Lists of components are mappings.
+    """
+    found: dict[str, tuple[object, str]] = {}
+    for name in _PART_LISTS:
+        entries = values.get(name)
+        for entry, number in entries.items() if isinstance(entries, Mapping) else ():
+            root, _, path = entry.partition(".") if isinstance(entry, str) else ("", "", "")
+            if number is None and root in ("scrapy", "trawl"):
+                found |= {setting: (off, name) for setting, off in DISABLED.get(path, {}).items()}
+    return found
+
+
+def _scopes(slots: Any, decode: Callable[[str], object]) -> Any:
+    """Return ``DOWNLOAD_SLOTS`` as scopes. ``randomize_delay`` becomes the scope's jitter."""
+    slots = decode(slots) if isinstance(slots, str) else slots
+    if not isinstance(slots, Mapping) or not all(isinstance(slot, Mapping) for slot in slots.values()):
+        return slots
+    names = {"randomize_delay": "jitter"}
+    return {host: {names.get(key, key): value for key, value in slot.items()} for host, slot in slots.items()}
