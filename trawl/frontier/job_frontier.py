@@ -335,7 +335,7 @@ class JobFrontier:
         """Return the parts with requests that are leased."""
         return {part_in(cache.number) for cache in self.caches.by_lane.values() if cache.leased}
 
-    def gave_back(self, parts: Collection[int]) -> int:
+    def parts_released(self, parts: Collection[int]) -> int:
         """Forget the lanes of parts without leased requests, and return the number of requests pending in them."""
         pending = 0
         for cache in [cache for cache in self.caches.by_lane.values() if part_in(cache.number) in parts]:

@@ -201,7 +201,7 @@ class JobSession:
             raise ValueError(f"a request of part {min(leased)} is leased")
         if others := parts - self.owned.keys():
             raise ValueError(f"part {min(others)} is not this session's")
-        pending = self._follower.gave_back(parts)
+        pending = self._follower.parts_released(parts)
         for part in parts:
             del self.owned[part]
             self.kept.pop(part, None)
