@@ -1,9 +1,9 @@
-"""Writes the README for package indexes, and compiles the hot modules into the wheel where that is asked for.
+"""Writes the README for package indexes, and compiles the hot modules into the wheel if requested.
 
-``TRAWL_COMPILED=1`` asks for it; the default wheel is pure Python.
+``TRAWL_COMPILED=1`` requests compiled modules. The default wheel is pure Python.
 
-The list of modules, with the reason for each that is left out, is in ``pyproject.toml``. A module is compiled as it
-stands, next to its source: one that mypyc can't compile is left out, and no line is written for mypyc.
+The list of modules is in ``pyproject.toml``, with the reason for each omitted module. A module is compiled unchanged,
+next to its source. Modules that mypyc can't compile are omitted, and no code is written only for mypyc.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 VARIABLE = "TRAWL_COMPILED"
 
-# Whether the types are right is `nox -s types`'s to say; here a library that is not installed has none.
+# `nox -s types` checks the types. Here, libraries that are not installed have no types.
 MYPY = ["--config-file=", "--explicit-package-bases", "--follow-imports=silent", "--ignore-missing-imports"]
 
 
 def is_asked_for() -> bool:
-    """Whether the environment asks for the compiled wheel.
+    """Return whether the environment requests the compiled wheel.
 
     Raises:
-        ValueError: The variable is neither 0 nor 1.
+        ValueError: If the variable is neither 0 nor 1.
     """
     value = os.environ.get(VARIABLE) or "0"
     if value not in {"0", "1"}:
@@ -38,8 +38,8 @@ def is_asked_for() -> bool:
 
 
 def compiled(modules: list[str], folder: Path) -> list[Path]:
-    """The extension modules of these source files, all one library, built in a folder with the sources' layout."""
-    # Only here: the pure build must not need them.
+    """Build and return the extension modules of source files, as one library, in a folder with the same layout."""
+    # Imported here, because the pure build must not need them.
     from mypyc.build import mypycify
     from setuptools import Distribution
     from setuptools.command.build_ext import build_ext
@@ -51,7 +51,7 @@ def compiled(modules: list[str], folder: Path) -> list[Path]:
     )
     if os.name == "posix":
         for extension in extensions:
-            # Nobody else calls the functions inside: calls between modules are direct, and the code is smaller.
+            # No other code calls these functions, so calls between modules are direct, and the code is smaller.
             extension.extra_compile_args.append("-fvisibility=hidden")
     command = build_ext(Distribution({"name": "trawl", "ext_modules": extensions}))
     command.build_temp, command.build_lib = str(work / "objects"), str(folder / "lib")
@@ -60,13 +60,13 @@ def compiled(modules: list[str], folder: Path) -> list[Path]:
     return [Path(output) for output in command.get_outputs()]
 
 
-# With the line that announces it.
+# A picture with the line that introduces it.
 PICTURE = re.compile(r"(?:^[^\n]+:(?:\*\*)?\n\n)?!\[[^]]*\]\((?!https?:)[^)]+\)\n*", re.M)
 LINK = re.compile(r"(?<!!)\[([^]]*)\]\((?!https?:|#)([^)]+)\)")
 
 
 def for_an_index(readme: str, source: str = "") -> str:
-    """The README where the files beside it are not: a package index shows neither their pictures nor what they link to.
+    """Return the README for a package index, which does not have the files that it links to or shows as pictures.
 
     Args:
         readme: As it stands in the repository.
@@ -78,20 +78,20 @@ def for_an_index(readme: str, source: str = "") -> str:
 
 
 class Readme(MetadataHookInterface):
-    """The hook that hatchling calls for what is dynamic in ``pyproject.toml``; its option is ``source``."""
+    """The hook that hatchling calls for dynamic metadata of ``pyproject.toml``. Its option is ``source``."""
 
     def update(self, metadata: dict[str, Any]) -> None:
-        """Add the text that an index shows."""
+        """Add the README for the index."""
         text = (Path(self.root) / "README.md").read_text(encoding="utf-8")
         shown = for_an_index(text, self.config.get("source", ""))
         metadata["readme"] = {"content-type": "text/markdown", "text": shown}
 
 
 class CompiledModules(BuildHookInterface[Any]):
-    """The hook that hatchling calls; its options are ``modules``, ``left-out`` and ``requires``."""
+    """The build hook that hatchling calls. Its options are ``modules``, ``left-out`` and ``requires``."""
 
     def dependencies(self) -> list[str]:
-        """The compiler, and the package's own dependencies: mypyc knows the types of the libraries that it can read."""
+        """Return the compiler, and the package's dependencies, whose types mypyc reads."""
         if not is_asked_for():
             return []
         return [*self.config["requires"], *self.metadata.core.dependencies]
@@ -114,6 +114,6 @@ class CompiledModules(BuildHookInterface[Any]):
         build_data["infer_tag"] = True
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
-        """Remove what the wheel was built from."""
+        """Remove the build files of the wheel."""
         if is_asked_for():
             self._folder.cleanup()

@@ -1,7 +1,7 @@
-"""What is checked, one session each: ``nox`` runs lint, types, tests and docs; ``nox -s NAME`` runs one.
+"""The checks of the project, one session each. ``nox`` runs lint, types, tests and docs, ``nox -s NAME`` runs one.
 
-Each session installs what it needs itself, so that ``pip install nox`` is all that a fresh machine needs; with
-``nox[uv]`` it does so in seconds.
+Each session installs its own dependencies, so a new machine only needs ``pip install nox``. With ``nox[uv]``, the
+installation takes seconds.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ nox.options.default_venv_backend = "uv|virtualenv"
 PYPROJECT = nox.project.load_toml("pyproject.toml")
 CHECKED = ["trawl", "tests", "examples", "benchmarks", "docs", "hatch_build.py", "noxfile.py"]
 PUBLIC_API_SAMPLES = "tests/typing"
-# ASYNC109: `timeout` parameters of the protocols of others. 127: httpx is behind one module. 9: matters of taste.
+# ASYNC109: `timeout` parameters in protocols of other libraries. 127: only one module uses httpx. 9: matters of taste.
 IN_CODE = "--disable=ASYNC109,ASYNC127,ASYNC9"
-# Awaits in finally, and swallowed cancellations; the rest ruff finds, or a test may do. All rules take twice the time.
+# Awaits in finally, and swallowed cancellations. ruff finds the rest, or tests may do it. All rules take twice as long.
 IN_TESTS = "--enable=ASYNC102,ASYNC103,ASYNC104"
 
 FILES_OF_OTHERS = {
@@ -33,34 +33,34 @@ FILES_OF_OTHERS = {
     "github-workflows": [".github/workflows/ci.yml"],
     "readthedocs": [".readthedocs.yaml"],
 }
-"""What the forge and other services read, by the schema that it is held to."""
+"""Files that the forge and other services read, by their schema."""
 
 WHOLE_CRAWLS = ["docs", "examples", "jobs", "mixtures", "net", "promises", "regressions", "soak"]
-"""Folders of tests that replay whole crawls, over and over."""
+"""Folders of tests that replay whole crawls many times."""
 
 COVERING_CRAWLS = ["jobs/test_shared.py", "jobs/test_shared_scopes.py"]
-"""Those of them that prove what nothing else does without a server."""
+"""Tests of whole crawls that cover code which no other test without a server covers."""
 
 UNTRACED = ["scrapy", "servers", "test_lazy", "test_lint", "test_structure"]
-"""Tests that look at the files, or need more than Python."""
+"""Tests that check files, or need more than Python."""
 
 SHORT = ("-m", "not long and not scrapy and not servers and not sweep and not soak")
 
 
 def install(session: nox.Session, group: str, *, project: str = ".[brotli,cache,zstd]", editable: bool = False) -> None:
-    """Install a dependency group, and the project (editable where its files are measured or walked).
+    """Install a dependency group, and the project (editable if its files are measured or walked).
 
-    The groups are read here: the pip of a fresh Python 3.11 does not know ``--group``.
+    The groups are read here, because the pip of a new Python 3.11 does not know ``--group``.
     """
-    # Where it is set, each of a hundred processes that the tests start would compile all that it imports.
+    # If this is set, each of a hundred processes that the tests start compiles all of its imports.
     session.env["PYTHONDONTWRITEBYTECODE"] = ""
     requirements = nox.project.dependency_groups(PYPROJECT, group)
     session.install(*requirements, *(["-e"] if editable else []), project)
 
 
-# The fixtures of a module (a package that is installed) are then made once or twice, and neither core is ever idle.
+# The fixtures of a module (an installed package) are created once or twice, and neither core is idle.
 ON_TWO_CORES = ("-n", "2", "--dist", "worksteal")
-# A server is started once a file, and most of the time is spent waiting.
+# A server is started once per file, and most of the time is spent waiting.
 BY_FILE = ("-n", "3", "--dist", "loadfile")
 
 SERVED = re.compile(r"\bmark\.servers\b")
@@ -72,14 +72,14 @@ CLEANING_UP = re.compile(r"^\s*(finally:|except\*?\s*:|except\b.*(BaseException|
 
 
 def files_with(*patterns: re.Pattern[str], folders: Sequence[str]) -> list[str]:
-    """The Python files in folders in which each pattern is found: flake8-async takes a third of a second a file."""
+    """Return the Python files that match all patterns, because flake8-async takes a third of a second per file."""
     texts = {str(path): path.read_text(encoding="utf-8") for folder in folders for path in Path(folder).rglob("*.py")}
     return sorted(path for path, text in texts.items() if all(pattern.search(text) for pattern in patterns))
 
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Style, asynchronous traps, the floors, spelling, and the news fragments."""
+    """Check style, asynchronous pitfalls, layers of imports, spelling, and the news fragments."""
     install(session, "lint", project=".", editable=True)
     session.run("ruff", "check", *CHECKED)
     session.run("ruff", "format", "--check", *CHECKED)
@@ -96,7 +96,7 @@ def lint(session: nox.Session) -> None:
 
 @nox.session
 def types(session: nox.Session) -> None:
-    """Mypy strict over package, tests and examples; pyright over how complete the public types are."""
+    """Check package, tests and examples with strict mypy, and the completeness of public types with pyright."""
     install(session, "types")
     session.run("mypy")
     session.run("pyright", "--ignoreexternal", "--verifytypes", "trawl")
@@ -104,33 +104,33 @@ def types(session: nox.Session) -> None:
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """The tests that need nothing but Python, on two cores."""
+    """Run the tests that need only Python, on two cores."""
     install(session, "test", editable=True)
     session.run("pytest", *(session.posargs or ON_TWO_CORES))
 
 
 @nox.session(python=["3.12", "3.13"])
 def pythons(session: nox.Session) -> None:
-    """The same tests on the other versions of Python that pyproject.toml names."""
+    """Run the same tests on the other versions of Python that pyproject.toml names."""
     install(session, "test", editable=True)
     session.run("pytest", *(session.posargs or ON_TWO_CORES))
 
 
 @nox.session(python="3.11")
 def lowest(session: nox.Session) -> None:
-    """The same tests with the lowest version of each dependency and extra that pyproject.toml allows: ten minutes."""
+    """Run the same tests with the lowest allowed version of each dependency and extra. Ten minutes."""
     session.install("uv")
     pins = str(Path(session.create_tmp()).resolve() / "lowest.txt")
     lowest_direct = ("--all-extras", "--resolution", "lowest-direct", "--python", "3.11", "--quiet")
     session.run("uv", "pip", "compile", "pyproject.toml", *lowest_direct, "--output-file", pins)
     session.install("-r", pins, *nox.project.dependency_groups(PYPROJECT, "test"), "-e", ".")
-    # What an old version of another package warns of on this Python is not for us to mend.
+    # Old versions of other packages cause warnings on this Python that trawl can't fix.
     session.run("pytest", "-W", "default", *(session.posargs or ON_TWO_CORES))
 
 
 @nox.session
 def extras(session: nox.Session) -> None:
-    """Each extra by itself: with it works what it is for, and without it trawl says what to install. Two minutes."""
+    """Test each extra by itself: its features with it, and the message without it. Two minutes."""
     session.install("uv")
     folder = Path(session.create_tmp()).resolve()
     shutil.rmtree(folder)
@@ -145,7 +145,7 @@ def extras(session: nox.Session) -> None:
 
 @nox.session
 def compiled(session: nox.Session) -> None:
-    """The same tests on the compiled build: installed, and tried from a copy of the checkout without the sources."""
+    """Run the same tests on the installed compiled build, from a copy of the checkout without the sources."""
     session.install(*nox.project.dependency_groups(PYPROJECT, "test"))
     session.install("--no-cache-dir", ".[brotli,cache,zstd]", env={"TRAWL_COMPILED": "1"})
     found = session.run("python", "-I", "-c", "import trawl; print(trawl.__path__[0])", silent=True)
@@ -160,10 +160,10 @@ def compiled(session: nox.Session) -> None:
 
 @nox.session
 def coverage(session: nox.Session) -> None:
-    """Branch coverage of the tests of parts: whole crawls cover the same lines, and take twice as long when traced."""
+    """Measure branch coverage, without whole crawls, which cover the same lines and take twice as long when traced."""
     install(session, "test", editable=True)
-    # Pytest's plugins import trawl before a coverage plugin would start. Coverage starts pytest, and by its patch of
-    # subprocess it starts in each worker before anything else does.
+    # pytest's plugins import trawl before a coverage plugin would start. So coverage starts pytest, and its patch of
+    # subprocess starts it first in each worker.
     parts = (path for path in Path("tests").iterdir() if path.stem not in {*WHOLE_CRAWLS, *UNTRACED, "conftest"})
     paths = [
         *(path for path in parts if path.is_dir() or path.suffix == ".py"),
@@ -178,7 +178,7 @@ def coverage(session: nox.Session) -> None:
 
 @nox.session
 def servers(session: nox.Session) -> None:
-    """The tests against real servers from the system's packages."""
+    """Run the tests with real servers from the system's packages."""
     install(session, "servers", editable=True)
     files = [path for path in files_with(SERVED, folders=["tests"]) if Path(path).name.startswith("test_")]
     session.run("pytest", "-m", "servers", *(session.posargs or (*BY_FILE, *files)))
@@ -186,53 +186,53 @@ def servers(session: nox.Session) -> None:
 
 @nox.session
 def scrapy(session: nox.Session) -> None:
-    """The tests that compare with Scrapy itself, on two cores."""
+    """Run the tests that compare trawl with Scrapy, on two cores."""
     install(session, "scrapy", editable=True)
     session.run("pytest", "-m", "scrapy", *(session.posargs or (*ON_TWO_CORES, "tests/scrapy")))
 
 
 @nox.session
 def sweep(session: nox.Session) -> None:
-    """What the tests prove for a few figures, for whole ranges of them: minutes of computing."""
+    """Run the long forms of tests, for whole ranges of values. Takes minutes."""
     install(session, "test", editable=True)
-    wanted = "(sweep or hypothesis) and not servers and not soak"  # the second: every test of a property
+    wanted = "(sweep or hypothesis) and not servers and not soak"  # hypothesis selects all tests of properties
     long = {"HYPOTHESIS_PROFILE": "sweep"}
     session.run("pytest", "-m", wanted, "-o", "faulthandler_timeout=1800", *session.posargs, env=long)
 
 
 @nox.session
 def stored(session: nox.Session) -> None:
-    """The promises once more, with a job in a server that is simulated: five minutes."""
+    """Run the tests of the promises with a job in a simulated server. Five minutes."""
     install(session, "test", editable=True)
     session.run("pytest", "-p", "tests.promises.in_a_store", "tests/promises", *(session.posargs or ON_TWO_CORES))
 
 
 @nox.session
 def soak(session: nox.Session) -> None:
-    """An hour of crawls through every fault (SOAK_SECONDS), and a million sends over virtual days (SOAK_SENDS)."""
+    """Crawl with every kind of fault for an hour (SOAK_SECONDS), and send a million requests (SOAK_SENDS)."""
     install(session, "test", editable=True)
     session.run("pytest", "-m", "soak", "-s", "-o", "faulthandler_timeout=0", *session.posargs)
 
 
 @nox.session
 def docs(session: nox.Session) -> None:
-    """The documentation; any warning is an error."""
+    """Build the documentation. Any warning is an error."""
     install(session, "docs")
-    # -a: of pages that it does not write anew, Sphinx would leave the declared words out of the search.
+    # -a: otherwise the search index lacks the declared words of pages that Sphinx does not write again.
     strictly = ("-a", "-n", "-W", "--keep-going")
     session.run("sphinx-build", *strictly, "-b", "html", "docs", "docs/_build/html", *session.posargs)
 
 
 @nox.session(name="typing-legacy")
 def typing_legacy(session: nox.Session) -> None:
-    """Samples of the public API under trio-typing's plugin and the last mypy that it works with."""
+    """Check samples of the public API with trio-typing's plugin and the last mypy that supports it."""
     install(session, "typing-legacy", project=".")
     session.run("mypy", "--config-file", f"{PUBLIC_API_SAMPLES}/legacy.ini", PUBLIC_API_SAMPLES)
 
 
 @nox.session
 def release(session: nox.Session) -> None:
-    """Wheel and sdist; each is installed by pip in a fresh environment, from where a crawl is run. A minute."""
+    """Build wheel and sdist, install each with pip in a new environment, and run a crawl there. A minute."""
     session.install("build", "check-jsonschema", "kubernetes-validate", "twine")
     for schema, files in FILES_OF_OTHERS.items():
         session.run("check-jsonschema", "--quiet", "--builtin-schema", f"vendor.{schema}", *files)
@@ -247,7 +247,7 @@ def release(session: nox.Session) -> None:
         fresh = folder / Path(package).name.removeprefix("trawl_crawler-")
         session.run("python", "-m", "venv", str(fresh))
         session.run(str(fresh / "bin" / "pip"), "install", "--quiet", package, external=True)
-        with session.chdir(fresh):  # not here, where `import trawl` would find the checkout
+        with session.chdir(fresh):  # elsewhere, because `import trawl` would find the checkout
             session.run("bin/trawl", "version", external=True)
             session.run(
                 "bin/trawl", "crawl", str(spider), "-s", "CLOSESPIDER_ITEMCOUNT=20", "-O", "a.csv", external=True
@@ -260,6 +260,6 @@ def release(session: nox.Session) -> None:
 
 @nox.session
 def bench(session: nox.Session) -> None:
-    """The benchmarks, against the peers, in one run."""
+    """Run the benchmarks and compare trawl with the peers."""
     install(session, "bench")
     session.run("python", "-m", "benchmarks", *session.posargs)

@@ -1,1 +1,1 @@
-"""How fast, against its peers and its own goals: ``python -m benchmarks``."""
+"""Benchmarks of trawl, compared with other crawlers and with goals: ``python -m benchmarks``."""

@@ -1,4 +1,4 @@
-"""Runs the rows, prints them against their goals, and keeps them as JSON: ``python -m benchmarks [--row NAME]``."""
+"""Runs the rows, prints them with their goals, and stores them as JSON: ``python -m benchmarks [--row NAME]``."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from benchmarks.results import Results
 from benchmarks.rows import ROWS
 
 FIRST = "stream"
-"""What stays in its memory is told by the memory of this process, which no other row has grown yet."""
+"""The first row to run, because it measures the memory of this process before other rows increase it."""
 
 RESULTS = Path(__file__).parent / "results" / "latest.json"
 
 
 def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
-    """What the command line says."""
+    """Return the arguments of the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--row", action="append", choices=sorted(ROWS), help="only this one; may be given again")
     parser.add_argument("--rounds", type=int, default=5, help="the median of so many counts (5)")
@@ -31,9 +31,9 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def main() -> None:
-    """Measure and tell; the exit status is 1 where a goal is missed."""
+    """Measure and print the rows. The exit status is 1 if a goal is missed."""
     given = arguments()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that no nginx is left behind
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that nginx is stopped
     results = Results.read(given.output) if given.row or given.resume else Results()
     with Bench(1 if given.quick else given.rounds, is_quick=given.quick) as bench:
         for name in given.row or sorted(ROWS, key=lambda name: name != FIRST):

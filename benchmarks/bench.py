@@ -1,4 +1,4 @@
-"""What every row is given: how often to measure, and the site, started when it is first asked for."""
+"""The argument of every row: the number of rounds, and the site, which is started on first use."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class Bench:
     """One run of the benchmark.
 
     Attributes:
-        rounds: How often each is measured; the median counts.
-        is_quick: Fewer pages and shorter waits: to see that it runs, not to measure.
-        folder: For feeds and other files; gone at the end.
+        rounds: Number of measurements of each figure. The median counts.
+        is_quick: True for fewer pages and shorter waits, to check that the rows run, not to measure.
+        folder: Folder for feeds and other files, removed at the end.
     """
 
     def __init__(self, rounds: int, *, is_quick: bool = False) -> None:
@@ -50,7 +50,7 @@ class Bench:
         return self._site
 
     def say(self, text: str) -> None:
-        """Tell whoever waits."""
+        """Print a progress message."""
         print(text, file=sys.stderr, flush=True)
 
 
@@ -62,9 +62,9 @@ class Row:
     """One row of the table.
 
     Attributes:
-        name: By which it is run alone.
-        title: What is measured.
-        measure: Measures it.
+        name: Name for ``--row``.
+        title: Description of the measurement.
+        measure: Runs the measurement.
     """
 
     name: str

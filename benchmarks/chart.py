@@ -1,4 +1,4 @@
-"""Lines over two logarithmic axes, as SVG."""
+"""Line charts with two logarithmic axes, as SVG."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WIDTH, HEIGHT = 760.0, 400.0
 LEFT, RIGHT, TOP, BOTTOM = 74.0, 540.0, 54.0, 350.0
 COLOURS = ("#2563eb", "#111827", "#0f766e", "#dc2626")
 LABEL = 17.0
-"""Pixels that two labels are apart."""
+"""Minimum distance between two labels, in pixels."""
 
 
 @attrs.frozen
@@ -24,8 +24,8 @@ class Series:
     """One line.
 
     Attributes:
-        name: Told at its end.
-        points: Its points, from left to right; all above 0.
+        name: Label at the end of the line.
+        points: Points from left to right, all above 0.
     """
 
     name: str
@@ -33,7 +33,7 @@ class Series:
 
 
 class _Axis:
-    """From figures to places, by powers of ten."""
+    """An axis that maps values to positions, by powers of ten."""
 
     def __init__(self, values: Sequence[float], start: float, end: float, *, whole: bool) -> None:
         low, high = math.log10(min(values)), math.log10(max(values))
@@ -42,17 +42,17 @@ class _Axis:
         self._start, self._end = start, end
 
     def at(self, value: float) -> float:
-        """The place of a figure."""
+        """Return the position of a value."""
         share = (math.log10(value) - self.low) / (self.high - self.low)
         return self._start + share * (self._end - self._start)
 
     def powers(self) -> list[float]:
-        """The powers of ten on it."""
+        """Return the powers of ten on the axis."""
         return [10.0**power for power in range(math.ceil(self.low), math.floor(self.high) + 1)]
 
 
 def chart(title: str, x_title: str, y_title: str, series: Sequence[Series]) -> str:
-    """The lines, each with a mark at every point and its name at the end."""
+    """Return a chart of lines, with a mark at every point and the name at the end of each line."""
     xs = sorted({x for each in series for x, _ in each.points})
     across = _Axis(xs, LEFT, RIGHT, whole=False)
     up = _Axis([y for each in series for _, y in each.points], BOTTOM, TOP, whole=True)
@@ -75,7 +75,7 @@ def chart(title: str, x_title: str, y_title: str, series: Sequence[Series]) -> s
 
 
 def _drawn(series: Series, colour: str, across: _Axis, up: _Axis) -> str:
-    """One line with its marks."""
+    """Return a line with its marks."""
     places = [(across.at(x), up.at(y)) for x, y in series.points]
     shapes = [line(x1, y1, x2, y2, stroke=colour, stroke_width=2) for (x1, y1), (x2, y2) in pairwise(places)]
     marks = [f'<circle cx="{number(x)}" cy="{number(y)}" r="4" fill="{colour}"/>' for x, y in places]
@@ -83,7 +83,7 @@ def _drawn(series: Series, colour: str, across: _Axis, up: _Axis) -> str:
 
 
 def _apart(ends: Sequence[tuple[float, float, str]]) -> list[tuple[float, float, str]]:
-    """Labels moved down where they would stand on one another."""
+    """Return the labels, moved down if they would overlap."""
     moved: list[tuple[float, float, str]] = []
     for x, y, name in sorted(ends, key=lambda end: end[1]):
         above = max((other + LABEL for at, other, _ in moved if at == x), default=y)

@@ -1,8 +1,8 @@
-"""What it costs to choose the next request: ``python -m benchmarks.choose``.
+"""Measures the cost of scheduling decisions: ``python -m benchmarks.choose``.
 
 For 10, 1,000 and 50,000 lanes it prints the microseconds of a push and of a grant with its ``sent`` and ``give_back``,
-and the lanes looked at per grant, after the first look at each. The last row is the case that is known to grow: two
-shared scopes that are closed in turn, so that lanes move between two queues.
+and the number of lanes checked per grant, after the first check of each lane. In the last row, the number is known to
+grow: two shared scopes are closed in turn, so that lanes move between two queues.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ Scopes = tuple[tuple[str, float | None], ...]
 
 
 def own(host: int) -> Scopes:
-    """A host and nothing else."""
+    """Return only the scope of the host."""
     return ((f"h{host}", None),)
 
 
 def shared(host: int) -> Scopes:
-    """A host and two scopes that all share."""
+    """Return the scope of the host and two scopes that all hosts share."""
     return ((f"h{host}", None), ("x", None), ("y", None))
 
 
 def seesaw(host: int) -> Scopes:
-    """Two shared scopes; every third lane needs both, the others one of them."""
+    """Return the scope of the host, and both of two shared scopes for every third lane, or one for other lanes."""
     return ((f"h{host}", None), *((("x", None), ("y", None)) if host % 3 == 0 else ((("x", "y")[host % 2], None),)))
 
 
@@ -55,7 +55,7 @@ CASES: dict[str, tuple[Callable[[int], Scopes], dict[str, Limits], Limits]] = {
 def run(
     hosts: int, scopes_of: Callable[[int], Scopes], shared: dict[str, Limits], own: Limits
 ) -> tuple[float, float, float]:
-    """Microseconds a push, microseconds a grant and its end, and looks a grant after the first look at each lane."""
+    """Return microseconds per push and per complete grant, and checks per grant after the first check of each lane."""
     known: dict[str, Scope] = {}
 
     def scope(id: str, now: float) -> Scope:

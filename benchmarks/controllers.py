@@ -1,7 +1,7 @@
-"""Other crawlers' ways to meet a server's limit, each as a small pure model: no clock, no wire.
+"""Small pure models of other crawlers that are limited by a server. They use no clock and no network.
 
-Each is written from its published source, which its docstring names, with that source's defaults. They are models, not
-the programs: they have what decides when a request is sent, and what becomes of a refused one.
+Each model is written from the published source that its docstring names, with the defaults of that source. The models
+are not the programs. They only decide when a request is sent, and what happens to a refused request.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ import attrs
 __all__ = ["MODELS", "Aimd", "Answer", "Aws", "BbrLike", "Controller", "Crawlee", "CrawleeThrottled", "Scrapy"]
 
 LOST = math.inf
-"""In place of the instant at which a refused page is asked for again: never."""
+"""The time of the next attempt for a page that is lost: never."""
 
 
 @attrs.frozen
 class Answer:
-    """What came back.
+    """A response.
 
     Attributes:
-        now: The instant.
-        sent_at: When its request was sent.
+        now: Time of the response.
+        sent_at: Time of the request.
         status: 200, 429 or 503.
-        tries: How often its page was asked for, this time included.
-        retry_after: Seconds that ``Retry-After`` asks for; 0.0 without one.
+        tries: Number of attempts for the page, including this one.
+        retry_after: Seconds in ``Retry-After``; 0.0 without it.
     """
 
     now: float
@@ -39,31 +39,32 @@ class Answer:
 
     @property
     def is_good(self) -> bool:
-        """True if it has the page."""
+        """True if the response contains the page."""
         return self.status == 200
 
 
 class Controller(Protocol):
-    """A way to meet a limit. Instants are seconds since the crawl began."""
+    """A model of a crawler. Times are seconds since the start of the crawl."""
 
     def ready_at(self, now: float, in_flight: int) -> float:
-        """The instant at which the next request may be sent; ``inf``: not before an answer."""
+        """Return the time at which the next request may be sent; ``inf`` if a response must arrive first."""
         ...
 
     def sent(self, now: float) -> None:
-        """Note a send."""
+        """Record a send."""
         ...
 
     def answered(self, answer: Answer) -> float:
-        """Note an answer. Returns when a refused page may be sent again; ``inf``: it is lost."""
+        """Record a response. Returns the time at which a refused page may be sent again; ``inf`` if it is lost."""
         ...
 
 
 class Aws:
-    """The adaptive mode of AWS's SDKs: a token bucket that opens along CUBIC from the rate that was refused.
+    """The adaptive mode of AWS's SDKs: a token bucket whose rate grows along CUBIC from the refused rate.
 
-    Source: botocore, ``retries/{adaptive,throttling,bucket,standard,quota}.py``. Ten callers, as its pool has
-    connections; three tries, while the quota of 500 lasts; ``Retry-After`` is not read (``x-amz-retry-after`` is).
+    Source: botocore, ``retries/{adaptive,throttling,bucket,standard,quota}.py``. It has ten callers, like the
+    connections in its pool, and three attempts while the quota of 500 lasts. ``Retry-After`` is not read
+    (``x-amz-retry-after`` is).
     """
 
     SCALE, BETA, SMOOTHING, BUCKET, LEAST_RATE = 0.4, 0.7, 0.8, 0.5, 0.5
@@ -78,7 +79,7 @@ class Aws:
         self._quota = self.QUOTA
 
     def ready_at(self, now: float, in_flight: int) -> float:
-        """With a token, once it was throttled."""
+        """Return the time of the next token, once the model was throttled."""
         if in_flight >= self.CALLERS:
             return math.inf
         self._fill(now)
@@ -92,7 +93,7 @@ class Aws:
             self._tokens -= 1.0
 
     def answered(self, answer: Answer) -> float:
-        """Move the rate; try a refused one again after a random part of 1, 2, ... seconds."""
+        """Change the rate. A refused request is sent again after a random part of 1, 2, ... seconds."""
         self._measure(answer.now)
         if answer.status == 429:
             self._highest = min(self._measured, self._rate) if self._is_enabled else self._measured
@@ -128,27 +129,27 @@ class Aws:
 
 
 class _Paced:
-    """Sends at even intervals, and repeats what was refused until it is served."""
+    """Sends at even intervals, and repeats refused requests until they are served."""
 
     def __init__(self, rate: float) -> None:
         self.rate: float = rate
         self._sent_at = -math.inf
 
     def ready_at(self, now: float, in_flight: int) -> float:
-        """An interval after the last send."""
+        """Return the time one interval after the last send."""
         return max(now, self._sent_at + 1.0 / self.rate)
 
     def sent(self, now: float) -> None:
-        """Count the interval from here."""
+        """Record the start of the interval."""
         self._sent_at = now
 
 
 class Aimd(_Paced):
-    """Additive increase, multiplicative decrease, with an increase chosen for the limit, which it is told.
+    """Additive increase, multiplicative decrease. The increase is chosen for the limit, which the model knows.
 
     Source: Chiu and Jain, "Analysis of the Increase and Decrease Algorithms for Congestion Avoidance in Computer
-    Networks" (1989). From 1 a second, by a fortieth of the limit a second, to 0.85 at a refusal, once for all that was
-    sent before it.
+    Networks" (1989). The rate starts at 1 per second and grows by a fortieth of the limit per second. A refusal lowers
+    it to 0.85, once for all requests sent before the refusal.
     """
 
     INCREASE, DECREASE = 1.0 / 40.0, 0.85
@@ -159,7 +160,7 @@ class Aimd(_Paced):
         self._at = self._fell_at = 0.0
 
     def answered(self, answer: Answer) -> float:
-        """Rise by the time that passed, or fall."""
+        """Increase the rate by the elapsed time, or decrease it."""
         self.rate += self._step * (answer.now - self._at)
         self._at = answer.now
         if not answer.is_good and answer.sent_at >= self._fell_at:
@@ -170,9 +171,9 @@ class Aimd(_Paced):
 class BbrLike(_Paced):
     """BBR's model of a path, for requests: the pace is the highest delivery rate of ten rounds, times a gain.
 
-    Source: draft-ietf-ccwg-bbr. A round is ten answers; startup with a gain of 2.77 until three rounds brought less
-    than a quarter more, one round of draining, then cycles of 1.25, 0.75 and six rounds of 1; at least 1 a second.
-    Refusals are not heard, as losses are not in its first version; nor is ``Retry-After``.
+    Source: draft-ietf-ccwg-bbr. A round is ten responses. Startup uses a gain of 2.77 until three rounds add less than
+    a quarter each, followed by one round of draining. Then the gains cycle through 1.25, 0.75 and six rounds of 1. The
+    minimum is 1 per second. Refusals are ignored, like losses in BBR's first version, and so is ``Retry-After``.
     """
 
     ROUND, STARTUP, DRAIN = 10, 2.77, 0.5
@@ -186,7 +187,7 @@ class BbrLike(_Paced):
         self._is_starting = True
 
     def answered(self, answer: Answer) -> float:
-        """Measure what a round delivered."""
+        """Measure the rate of delivery of a round."""
         self._answers += 1
         self._good += answer.is_good
         if self._answers >= self.ROUND and answer.now > self._since:
@@ -208,11 +209,11 @@ class BbrLike(_Paced):
 
 
 class Scrapy:
-    """AutoThrottle and the retry middleware, at their defaults.
+    """AutoThrottle and the retry middleware with default settings.
 
-    Source: Scrapy 2.19, ``extensions/throttle.py``, ``downloadermiddlewares/retry.py``. The delay follows the latency,
-    from 5 s on, for one request at once; each interval is drawn between half and one and a half of it; 8 at once; a
-    page has three tries, whatever refused it.
+    Source: Scrapy 2.19, ``extensions/throttle.py``, ``downloadermiddlewares/retry.py``. The delay starts at 5 s and
+    follows the latency, with the target of one request at once. Each interval is random, from half to one and a half
+    of the delay. At most 8 requests are in flight. A page has three attempts, whatever the reason for the refusal.
     """
 
     START, LONGEST, TARGET, AT_ONCE, TRIES = 5.0, 60.0, 1.0, 8, 3
@@ -223,7 +224,7 @@ class Scrapy:
         self._next_at = 0.0
 
     def ready_at(self, now: float, in_flight: int) -> float:
-        """After the interval that was drawn, with a free slot."""
+        """Return the time after the random interval, if there is a free slot."""
         return max(now, self._next_at) if in_flight < self.AT_ONCE else math.inf
 
     def sent(self, now: float) -> None:
@@ -231,7 +232,7 @@ class Scrapy:
         self._next_at = now + self._delay * self._rng.uniform(0.5, 1.5)
 
     def answered(self, answer: Answer) -> float:
-        """Follow the latency; only a page may lower the delay."""
+        """Adjust the delay to the latency. Only a page may lower the delay."""
         target = (answer.now - answer.sent_at) / self.TARGET
         wanted = min(max(target, (self._delay + target) / 2.0), self.LONGEST)
         if answer.is_good or wanted > self._delay:
@@ -240,11 +241,11 @@ class Scrapy:
 
 
 class Crawlee:
-    """The autoscaled pool and rotated sessions, at their defaults.
+    """The autoscaled pool and rotated sessions with default settings.
 
-    Source: Crawlee for Python 1.11, ``_autoscaling/autoscaled_pool.py``, ``crawlers/_basic/_basic_crawler.py``. From 10
-    at once, a twentieth more each 10 s if nine tenths are busy and the machine is not; a 429 means a blocked session,
-    of which a page has ten; a 5xx is tried four times. No delays.
+    Source: Crawlee for Python 1.11, ``_autoscaling/autoscaled_pool.py``, ``crawlers/_basic/_basic_crawler.py``. It
+    starts with 10 requests at once and adds a twentieth every 10 s if nine tenths are busy and the machine is not. A
+    429 means a blocked session, and a page may use ten sessions. A 5xx is attempted four times. There are no delays.
     """
 
     START, MOST, STEP, BUSY, EACH = 10, 100, 0.05, 0.9, 10.0
@@ -255,7 +256,7 @@ class Crawlee:
         self._scaled_at = 0.0
 
     def ready_at(self, now: float, in_flight: int) -> float:
-        """With a free task."""
+        """Return ``now`` if there is a free task."""
         while now >= self._scaled_at + self.EACH:
             self._scaled_at += self.EACH
             if in_flight >= math.floor(self.BUSY * self._at_once):
@@ -263,20 +264,20 @@ class Crawlee:
         return now if in_flight < self._at_once else math.inf
 
     def sent(self, now: float) -> None:
-        """Nothing counts from a send."""
+        """Do nothing, because nothing depends on the time of a send."""
 
     def answered(self, answer: Answer) -> float:
-        """Back into the queue, with another session."""
+        """Put a refused page back into the queue, with another session."""
         tries = self.SESSIONS if answer.status == 429 else self.TRIES
         return LOST if answer.tries >= tries else answer.now
 
 
 class CrawleeThrottled(Crawlee):
-    """The same behind Crawlee's ``ThrottlingRequestManager``, which is asked for by name.
+    """:class:`Crawlee` with ``ThrottlingRequestManager``, which must be selected explicitly.
 
-    Source: Crawlee for Python 1.11, ``request_loaders/_throttling_request_manager.py``. A 429 rests the domain for 2 s,
-    doubled for each further one until as long again went without, at most 60 s; or as long as ``Retry-After`` says. No
-    page is lost to it.
+    Source: Crawlee for Python 1.11, ``request_loaders/_throttling_request_manager.py``. After a 429, the domain pauses
+    for 2 s, or for the time in ``Retry-After``. The pause doubles with each further 429, up to 60 s, until an equally
+    long time without a 429 has passed. No page is lost.
     """
 
     BASE, LONGEST = 2.0, 60.0
@@ -287,11 +288,11 @@ class CrawleeThrottled(Crawlee):
         self._refusals = 0
 
     def ready_at(self, now: float, in_flight: int) -> float:
-        """After the rest."""
+        """Return the time after the pause."""
         return max(super().ready_at(now, in_flight), self._until)
 
     def answered(self, answer: Answer) -> float:
-        """Rest after the first refusal of a burst."""
+        """Pause after the first refusal of a burst."""
         if answer.status != 429:
             return super().answered(answer)
         if answer.now >= self._until:
@@ -309,4 +310,4 @@ MODELS: dict[str, type[Aws | Aimd | BbrLike | Scrapy | Crawlee]] = {
     "Crawlee": Crawlee,
     "Crawlee, throttled": CrawleeThrottled,
 }
-"""By the name that tables have. Each is made with the server's limit, which one of them looks at, and a generator."""
+"""The models by their names in the tables. Each is created with the server's limit and a random generator."""

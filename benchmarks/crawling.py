@@ -1,4 +1,4 @@
-"""Crawls of ours inside the benchmark's own process, watched send by send."""
+"""Runs trawl inside the benchmark's own process, and records each send."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ UNTHROTTLED: dict[str, object] = {
 
 @attrs.frozen
 class Timed:
-    """A crawl and what it took.
+    """A crawl and its duration.
 
     Attributes:
-        result: How it ended.
-        seconds: By the clock.
-        own: Of our process's own time.
+        result: Result of the crawl.
+        seconds: Elapsed seconds.
+        own: Seconds of processor time of this process.
     """
 
     result: CrawlResult
@@ -49,40 +49,40 @@ class Timed:
 
 
 class Sends:
-    """When each host's requests went to the wire; the crawl's recorder."""
+    """The times at which each host's requests were sent. Used as the crawl's recorder."""
 
     def __init__(self) -> None:
         self.times: dict[str, list[float]] = defaultdict(list)
 
     def record(self, grant: Grant, outcome: Outcome | None, now: float) -> None:
-        """Note a send."""
+        """Record a send."""
         if outcome is None:
             self.times[grant.request.url.split("/", 3)[2]].append(now)
 
     def gaps(self) -> list[float]:
-        """Seconds between one send of a host and its next."""
+        """Return the seconds between consecutive sends to a host."""
         return [later - earlier for times in self.times.values() for earlier, later in pairwise(times)]
 
 
 class LoopbackNames:
-    """Names below ``localhost`` are this machine (RFC 6761, 6.3); not every system's resolver knows."""
+    """Resolves names below ``localhost`` to this machine (RFC 6761, 6.3), because some resolvers do not."""
 
     async def __call__(self, host: str, port: int) -> list[Address]:
-        """Loopback, whatever the name."""
+        """Return the loopback address for any name."""
         await trio.lowlevel.checkpoint()
         return [Address(socket.AF_INET, ("127.0.0.1", port))]
 
 
 def loaded(**settings: object) -> Settings:
-    """Unthrottled, but for these."""
+    """Return settings without limits, except for the given settings."""
     return load(Layer("benchmark", {**UNTHROTTLED, **settings}))
 
 
 def timed(spider: type[trawl.Spider], settings: Settings, **more: Any) -> Timed:
-    """Crawl; ``more`` is what :func:`trawl._run.crawl_with` takes.
+    """Run a crawl. ``more`` are arguments of :func:`trawl._run.crawl_with`.
 
-    The garbage collector is as in ``trawl crawl``: else each of its full passes, in which nothing is sent, counts what
-    the benchmark itself has imported, and what the rows before this one have kept.
+    The garbage collector is configured as in ``trawl crawl``. Otherwise its full passes, in which nothing is sent,
+    would also include the objects of the benchmark and of earlier rows.
     """
     began, began_own = time.perf_counter(), time.process_time()
     with short_collections():

@@ -1,4 +1,4 @@
-"""What a row of the benchmark gives: figures, each with its goal, and how they are told."""
+"""The figures of a benchmark row, with their goals, and their presentation."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ class Figure:
     """One figure.
 
     Attributes:
-        name: What was measured.
-        value: The figure.
-        unit: Its unit; ``x`` for a ratio.
-        least: The goal, where it is to be at least this.
-        most: The goal, where it is to be at most this.
-        each: The figures of the single rounds, where there were several.
-        note: What else is to be known.
+        name: Description of the figure.
+        value: Value of the figure.
+        unit: Unit; ``x`` for a ratio.
+        least: Goal for the minimum; None if there is none.
+        most: Goal for the maximum; None if there is none.
+        each: Values of the rounds, if there were several.
+        note: Further information.
     """
 
     name: str
@@ -35,45 +35,45 @@ class Figure:
 
     @property
     def is_reached(self) -> bool | None:
-        """Whether the goal is; None: there is none."""
+        """Whether the goal is reached; None if there is no goal."""
         if self.least is None and self.most is None:
             return None
         return (self.least is None or self.value >= self.least) and (self.most is None or self.value <= self.most)
 
     @property
     def goal(self) -> str:
-        """The goal in words."""
+        """Return the goal in words."""
         if self.least is not None:
             return f">= {shown(self.least)}"
         return "" if self.most is None else f"<= {shown(self.most)}"
 
 
 def shown(value: float) -> str:
-    """Three digits that count, and all before the point."""
+    """Return a value with three significant digits, and all digits before the decimal point."""
     if abs(value) >= 100 or value == int(value):
         return f"{value:,.0f}"
     return f"{value:.1f}" if abs(value) >= 10 else f"{value:.3g}"
 
 
 def median_of(name: str, values: Iterable[float], unit: str = "", **more: Any) -> Figure:
-    """The median of several rounds."""
+    """Return the median of several rounds."""
     each = list(values)
     return Figure(name=name, value=median(each), unit=unit, each=each, **more)
 
 
 def ratio_of(name: str, ours: Iterable[float], theirs: Iterable[float], **more: Any) -> Figure:
-    """The median over the rounds of our figure divided by theirs in the same round: what slows both is not in it."""
+    """Return the median of the ratios within each round, which are not affected if the machine slows both down."""
     return median_of(name, [our / their for our, their in zip(ours, theirs, strict=True)], "x", **more)
 
 
 def half(values: Iterable[float]) -> str:
-    """The smallest and the largest, in words."""
+    """Return the smallest and the largest value, in words."""
     each = list(values)
     return f"{shown(min(each))} to {shown(max(each))}"
 
 
 def table(title: str, figures: Iterable[Figure]) -> str:
-    """The figures of one row, to be printed."""
+    """Return the figures of one row as text."""
     lines = [title]
     for figure in figures:
         reached = {True: "reached", False: "MISSED", None: ""}[figure.is_reached]

@@ -1,7 +1,7 @@
-"""A free host beside throttled ones: ``python -m benchmarks.free_host [--rounds N]``.
+"""Measures a free host next to throttled hosts: ``python -m benchmarks.free_host [--rounds N]``.
 
-The free host takes 0.2 s for a page and is asked for four at a time for 20 s: alone, beside 15 hosts with a delay of
-1 s, and beside 100. What it takes, against its time alone, is what the others cost it.
+The free host takes 0.2 s for a page and gets four requests at a time for 20 s: alone, next to 15 hosts with a delay of
+1 s, and next to 100. The ratio to its time alone shows how much the other hosts slow it down.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["FreeHost", "beside_throttled"]
 
 SLOTS = 4
 LATENCY = 0.2
-"""Seconds that the site takes for a page below ``/free/``."""
+"""Seconds that the server takes for a page below ``/free/``."""
 
 SECONDS = 20.0
 BESIDE = (15, 100)
@@ -31,7 +31,7 @@ FREE = "free.localhost"
 
 
 class Mixed(trawl.Spider):
-    """The free host's pages, and as many of each throttled host's as its delay allows meanwhile, and more."""
+    """Requests the free host's pages, and more pages of each throttled host than its delay allows in that time."""
 
     name = "mixed"
     port = 0
@@ -39,7 +39,7 @@ class Mixed(trawl.Spider):
     throttled = 0
 
     async def start(self) -> AsyncIterator[trawl.Request]:
-        """Ask for all."""
+        """Yield all requests."""
         for number in range(self.pages):
             yield trawl.Request(f"http://{FREE}:{self.port}/free/{number}")
             if number < 1.5 * self.pages * LATENCY / SLOTS:
@@ -47,11 +47,11 @@ class Mixed(trawl.Spider):
                     yield trawl.Request(f"http://throttled-{host}.localhost:{self.port}/small/{number}")
 
     def parse(self, response: trawl.Response) -> None:
-        """Take nothing."""
+        """Ignore the response."""
 
 
 class FreeHost:
-    """Notes the free host's sends and ends, and ends the crawl with the last of them."""
+    """Records when the free host's requests are sent and end, and ends the crawl after the last one."""
 
     def __init__(self, pages: int) -> None:
         self._pages = pages
@@ -61,7 +61,7 @@ class FreeHost:
         self.others = 0
 
     def record(self, grant: Grant, outcome: Outcome | None, now: float) -> None:
-        """Note a send or an end; the crawl's recorder."""
+        """Record a send or an end. The crawl's recorder."""
         if FREE not in grant.request.url:
             self.others += outcome is not None
             return
@@ -70,18 +70,18 @@ class FreeHost:
             self._done.set()
 
     async def watch(self, crawl: Crawl) -> None:
-        """End the crawl with the free host's last page."""
+        """End the crawl after the free host's last page."""
         await self._done.wait()
         crawl.cancel()
 
     @property
     def took(self) -> float:
-        """Seconds from its first send to its last page."""
+        """Return the seconds from the first send to the last page."""
         return self.ended[-1] - self.sent[0]
 
 
 def took(bench: Bench, throttled: int, seconds: float) -> float:
-    """Seconds that the free host takes beside so many throttled ones."""
+    """Return the seconds that the free host takes next to a number of throttled hosts."""
     pages = int(seconds * SLOTS / LATENCY)
     host = FreeHost(pages)
     free = {FREE: {"concurrency": SLOTS, "delay": 0.0, "delay_per_slot": 0.0}}
@@ -99,10 +99,10 @@ def took(bench: Bench, throttled: int, seconds: float) -> float:
 
 
 def beside_throttled(bench: Bench) -> list[Figure]:
-    """Its time beside others against its time alone."""
+    """Return the free host's times next to other hosts, compared with its time alone."""
     seconds = 2.0 if bench.is_quick else SECONDS
     times: dict[int, list[float]] = {throttled: [] for throttled in (0, *BESIDE)}
-    for _ in range(max(1, bench.rounds // 3)):  # a minute each
+    for _ in range(max(1, bench.rounds // 3)):  # each round takes a minute
         for throttled, each in times.items():
             each.append(took(bench, throttled, seconds))
     return [

@@ -1,14 +1,14 @@
-"""The frontier of a job with millions of pending requests: memory, start-up, and how fast requests are taken and given.
+"""Measures the frontier of a job with millions of pending requests: memory, start-up, and speed of operations.
 
 ::
 
     python benchmarks/frontier.py                         5 million on 1,000 lanes
     python benchmarks/frontier.py --pending 1e6 --lanes 50000 --batch 1000
 
-It fills a job, then opens it in a process of its own and measures that. "Taken and given back" is batches of requests
-leased and released, and new ones pushed in their place; a "page" is a request leased, then acknowledged with one new
-request, whose fingerprint was claimed, and an item of 100 bytes, each by a task of its own, as a crawl does it. The
-promises: 5 million on 300 MB, start-up under 5 s, 10,000 a second in batches.
+It fills a job, and then opens it in a separate process and measures that process. "Taken and given back" means that
+batches of requests are leased and released, and new requests are pushed. A "page" means that a request is leased and
+then acknowledged with a new request, whose fingerprint was claimed, and an item of 100 bytes. As in a crawl, each page
+has its own task. The goals are 5 million requests in 300 MB, a start-up under 5 s, and 10,000 per second in batches.
 """
 
 from __future__ import annotations
@@ -35,39 +35,39 @@ from trawl.frontier.sqlite import SqliteJob, open_job
 from trawl.http import Request
 
 FILL = 10_000
-"""Requests that are stored at once while the job is filled."""
+"""Number of requests stored at once while the job is filled."""
 
 
 AHEAD = 32
-"""Requests that a crawl leases ahead of one lane at once."""
+"""Maximum number of requests that a crawl leases from one lane at once."""
 
 
 class Pages:
-    """What a spider would be: its method is the callback."""
+    """Stands in for a spider. Its method is the callback."""
 
     def parse(self, response: object) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 def record(spider: Pages, number: int, lanes: int) -> Record:
-    """A pending request, as a crawl of common pages has it."""
+    """Return a pending request as in a usual crawl."""
     host = f"site{number % lanes}.example"
     request = Request(f"http://{host}/category/{number % 97}/page-{number}.html?ref=list", spider.parse)
     return Record(request, ((host, None),), f"http://{host}", blake2b(b"%d" % number, digest_size=16).digest())
 
 
 async def opened(directory: str, spider: Pages) -> tuple[SqliteJob, JobFrontier]:
-    """An open job and its frontier."""
+    """Return an open job and its frontier."""
     job = await open_job(directory, ThreadBlocking())
     return job, await open_frontier(job, spider, WallClock.started(trio.current_time()))
 
 
 async def fill(directory: str, pending: int, lanes: int) -> None:
-    """Store requests."""
+    """Store requests in the job."""
     spider = Pages()
     job, frontier = await opened(directory, spider)
     began = time.perf_counter()
-    for first in range(frontier.statistics().pending, pending, FILL):  # a job that is filled in part is filled up
+    for first in range(frontier.statistics().pending, pending, FILL):  # a partly filled job is filled up
         records = [record(spider, number, lanes) for number in range(first, min(first + FILL, pending))]
         await frontier.claim_many([each.fingerprint for each in records if each.fingerprint])
         await frontier.push_many(records)
@@ -76,7 +76,7 @@ async def fill(directory: str, pending: int, lanes: int) -> None:
 
 
 async def measure(directory: str, pages: int, batch: int) -> None:
-    """Open a filled job and work on it."""
+    """Open a filled job and measure it."""
     spider = Pages()
     began, cpu = time.perf_counter(), time.process_time()
     job, frontier = await opened(directory, spider)
@@ -105,7 +105,7 @@ async def measure(directory: str, pages: int, batch: int) -> None:
 
 
 async def leased(frontier: JobFrontier, turns: Iterator[LaneKey], batch: int) -> list[Record]:
-    """A batch of requests from lanes in turn."""
+    """Return a batch of requests, leased from lanes in turn."""
     leases: list[Record] = []
     while len(leases) < batch:
         leases += await frontier.lease_many(next(turns), min(AHEAD, batch - len(leases)))
@@ -114,7 +114,7 @@ async def leased(frontier: JobFrontier, turns: Iterator[LaneKey], batch: int) ->
 
 @contextmanager
 def told(what: str, requests: int, job: SqliteJob) -> Iterator[None]:
-    """Say how fast the block went through so many requests."""
+    """Print how many requests per second the block processed."""
     began, cpu, transactions = time.perf_counter(), time.process_time(), job.transactions.committed
     yield
     seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
@@ -125,13 +125,13 @@ def told(what: str, requests: int, job: SqliteJob) -> Iterator[None]:
 
 
 async def page(frontier: JobFrontier, lease: Record, child: Record) -> None:
-    """What a page does to its frontier."""
+    """Do the frontier's work for one page."""
     if child.fingerprint and await frontier.claim_many([child.fingerprint]) == [True]:
         await frontier.acknowledge(lease, [child], [b"i" * 100])
 
 
 def rss() -> float:
-    """The most memory that this process has had, in MB: ``getrusage`` would count its parent's too."""
+    """Return the maximum memory of this process in MB. ``getrusage`` would also count its parent's memory."""
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines())
     return int(status["VmHWM"].split()[0]) / 1024
 

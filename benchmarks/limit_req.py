@@ -1,8 +1,9 @@
-"""How a crawl meets a server's limit: ``python -m benchmarks.limit_req [--svg FILE]``.
+"""Crawls a server with a rate limit: ``python -m benchmarks.limit_req [--svg FILE]``.
 
-It starts an nginx with ``limit_req`` at 5 and at 50 requests a second (``nodelay``, burst 5, 429), and crawls it with
-rampup, and from full speed without: all side by side in one process, in about two minutes. The table shows what nginx
-served and refused; the picture, which ``docs/explanation`` shows, the rate over time with every 429.
+It starts an nginx with ``limit_req`` at 5 and at 50 requests per second (``nodelay``, burst 5, 429). It crawls nginx
+with rampup, and without rampup from full speed. All crawls run at the same time in one process, in about two minutes.
+The table shows the served and refused requests. The picture for ``docs/explanation`` shows the rate over time with
+every 429.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ from tests.servers.nginx import running
 from trawl.testing.rates import Panel, count_rates, draw_rates
 
 WINDOW = 2.0
-"""Seconds over which the rate is counted."""
+"""Number of seconds over which the rate is computed."""
 
 FOUND = 20.0
-"""Seconds from which on the rate is told."""
+"""Seconds after the start from which on the rate is reported."""
 
 TITLE = "Requests a second under limit_req"
 TITLES = {
@@ -35,7 +36,7 @@ TITLES = {
 
 
 def panel(run: Run) -> Panel:
-    """One crawl: what nginx served and refused, and what it allows."""
+    """Return the panel of one crawl, with the requests that nginx served and refused, and its limit."""
     times = [hit.at - run.hits[0].at for hit in run.hits]
     return Panel(
         title=TITLES[run.case.name],
@@ -47,14 +48,14 @@ def panel(run: Run) -> Panel:
 
 
 def settled(run: Run) -> str:
-    """The rate once the limit is found, as a part of what is allowed."""
+    """Return the rate after the limit was found, as a share of the allowed rate."""
     share = run.rate(FOUND, run.took) / run.case.allowed
     refused = sum(at >= FOUND for at in run.refused)
     return f"{share:.0%} of what is allowed and {refused} of the answers 429 from {FOUND:.0f} s on"
 
 
 def main() -> None:
-    """Crawl, tell, draw."""
+    """Crawl, print the table, and draw the picture."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--svg", type=Path, help="write the picture there")
     options, _ = parser.parse_known_args()

@@ -1,7 +1,7 @@
-"""The peers, each from the package index in a virtual environment of its own, made when it is first needed.
+"""The peers. Each is installed from the package index in its own virtual environment on first use.
 
-They are kept below ``~/.cache/trawl-benchmarks``, or where ``TRAWL_BENCHMARKS_CACHE`` says; to have newer ones, delete
-the folder.
+The environments are stored in ``~/.cache/trawl-benchmarks``, or in ``TRAWL_BENCHMARKS_CACHE``. To get newer versions,
+delete the folder.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ __all__ = ["PEERS", "environment_of", "peer_python", "run_script", "version_of"]
 
 ROOT = Path(__file__).parent.parent
 PEERS = {"scrapy": "scrapy>=2.19,<3", "crawlee": "crawlee[parsel]>=1.11", "compiled": str(ROOT)}
-"""What pip is asked for, by the name of the environment; ``compiled`` is this checkout with compiled modules."""
+"""Requirements for pip by the name of the environment. ``compiled`` is this checkout with compiled modules."""
 
 CHILD_WITHIN = 600.0
-"""Seconds that a script may take."""
+"""Maximum number of seconds for a script."""
 
 
 def cache() -> Path:
-    """Where the environments are."""
+    """Return the folder of the environments."""
     given = os.environ.get("TRAWL_BENCHMARKS_CACHE")
     return Path(given).expanduser() if given else Path.home() / ".cache" / "trawl-benchmarks"
 
 
 def peer_python(name: str) -> str:
-    """The Python of a peer's environment; ``trawl`` is this one.
+    """Return the Python of a peer's environment. For ``trawl``, this is the current Python.
 
     Raises:
-        subprocess.CalledProcessError: It could not be installed.
+        subprocess.CalledProcessError: If the peer could not be installed.
     """
     if name not in PEERS:
         return sys.executable
@@ -51,7 +51,7 @@ def peer_python(name: str) -> str:
 
 
 def sources() -> str:
-    """A digest of what the compiled build is made of."""
+    """Return a digest of the sources of the compiled build."""
     digest = hashlib.blake2b()
     for path in [ROOT / "pyproject.toml", ROOT / "hatch_build.py", *sorted((ROOT / "trawl").rglob("*.py"))]:
         digest.update(path.read_bytes())
@@ -59,21 +59,21 @@ def sources() -> str:
 
 
 def environment_of(peer: str) -> dict[str, str]:
-    """Only our own environment sees this checkout: a peer, and the compiled build, run by their script alone."""
+    """Return the variables for a peer's script. Only trawl's own environment imports this checkout."""
     return {"PYTHONPATH": str(ROOT)} if peer not in PEERS else {}
 
 
 def version_of(name: str) -> str:
-    """The version of a peer."""
+    """Return the version of a peer."""
     script = f"import importlib.metadata as m; print(m.version({name!r}))"
     return subprocess.run([peer_python(name), "-c", script], capture_output=True, text=True, check=True).stdout.strip()
 
 
 def run_script(peer: str, script: str, *arguments: str, environment: dict[str, str] | None = None) -> dict[str, Any]:
-    """Run a script of this folder with a peer's Python; what its last line says.
+    """Run a script of this folder with a peer's Python. Returns its last line, parsed.
 
     Raises:
-        RuntimeError: It failed; with what it said.
+        RuntimeError: If the script failed. The message contains its output.
     """
     child = subprocess.run(
         [peer_python(peer), str(Path(__file__).parent / script), *arguments],

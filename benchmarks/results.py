@@ -1,4 +1,4 @@
-"""The figures of a run, kept row by row: a run that was broken off goes on where it was."""
+"""The figures of a run, stored row by row, so that an interrupted run can be resumed."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ SHOWN = ("trio", "httpx", "httptools", "ada-url", "parsel", "lxml", "msgspec")
 
 
 class Results:
-    """Rows and their figures, with the machine that gave them.
+    """Rows with their figures, and the machine on which they were measured.
 
     Attributes:
-        rows: By name: title, rounds, when, the machine, and the figures.
+        rows: By name: title, rounds, time, machine and figures.
     """
 
     def __init__(self, rows: dict[str, Any] | None = None) -> None:
@@ -36,11 +36,11 @@ class Results:
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """What is kept; nothing where there is no file."""
+        """Return the stored results; empty if there is no file."""
         return cls(json.loads(path.read_text(encoding="utf-8"))["rows"]) if path.exists() else cls()
 
     def add(self, row: Row, figures: list[Figure], *, rounds: int) -> None:
-        """Keep a row."""
+        """Add a row."""
         self.rows[row.name] = {
             "title": row.title,
             "rounds": rounds,
@@ -50,7 +50,7 @@ class Results:
         }
 
     def write(self, path: Path) -> None:
-        """Keep all rows, in one step."""
+        """Write all rows to a file in one step."""
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_suffix(".part")
         text = json.dumps({"machine": machine(), "rows": self.rows}, indent=1)
@@ -58,7 +58,7 @@ class Results:
         part.replace(path)
 
     def missed(self) -> list[str]:
-        """The figures that are not what they are to be."""
+        """Return the figures that missed their goals."""
         return [
             f"{name} ({figure['name']})"
             for name, row in self.rows.items()
@@ -68,7 +68,7 @@ class Results:
 
 
 def commit() -> str:
-    """What was measured."""
+    """Return the measured commit; "" if it is unknown."""
     command, folder = ["git", "describe", "--always", "--dirty"], Path(__file__).parent
     try:
         said = subprocess.run(command, capture_output=True, text=True, check=True, cwd=folder)
@@ -79,14 +79,14 @@ def commit() -> str:
 
 @cache
 def machine() -> dict[str, Any]:
-    """Where, and with what."""
+    """Return a description of the machine and the versions."""
     return {
         "cores": len(os.sched_getaffinity(0)),
         "processor": processor(),
         "system": f"{platform.system()} {platform.release().partition('-')[0]}",
         "python": platform.python_version(),
         "versions": {
-            **{peer: version_of(peer) for peer in PEERS if peer != "compiled"},  # its versions are these
+            **{peer: version_of(peer) for peer in PEERS if peer != "compiled"},  # "compiled" has trawl's versions
             "nginx": nginx()[1],
             **{name: found for name in SHOWN if (found := installed(name))},
         },
@@ -94,7 +94,7 @@ def machine() -> dict[str, Any]:
 
 
 def processor() -> str:
-    """Its name, as Linux tells it."""
+    """Return the processor's name, as reported by Linux."""
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
     except OSError:
@@ -104,7 +104,7 @@ def processor() -> str:
 
 
 def installed(name: str) -> str:
-    """The version of a package; empty if it is not there."""
+    """Return the version of a package; "" if it is not installed."""
     try:
         return version(name)
     except PackageNotFoundError:

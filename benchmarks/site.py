@@ -1,4 +1,4 @@
-"""The pages that are crawled, and an nginx with one worker that serves them on loopback, plain and over TLS."""
+"""The crawled pages, and an nginx with one worker that serves them on loopback, plain and over TLS."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ import attrs
 
 PAGES = 5_000
 SMALL_SITES = (300, 900)
-"""Pages of the smaller sites, each linked as the large one is: what the larger takes more is what its pages take."""
+"""Numbers of pages of two small sites. The difference between their costs is the cost of the additional pages."""
 
 LINKS = 10
 SIZE = 5_500
-"""Bytes of a page, about."""
+"""Approximate size of a page in bytes."""
 
 START_WITHIN = 10.0
-"""Seconds."""
+"""Maximum number of seconds for nginx to start."""
 
 SENTENCE = "The sea was quiet that morning, and the boats lay close to the shore with their nets half drawn. "
 
@@ -47,9 +47,9 @@ http {{
 """
 """``/p/N.html`` has ten links, ``/round/R/N.html`` five, so that 40 rounds are 200,000 pages with a million links.
 
-``/300/N.html`` and ``/900/N.html`` have ten links, to pages of their own site.
+``/300/N.html`` and ``/900/N.html`` have ten links to pages of the same site.
 
-A page below ``/free/`` comes in two pieces, the second 0.2 s (20 kB at 100 kB/s) after the first.
+A page below ``/free/`` is sent in two parts, the second 0.2 s after the first (20 kB at 100 kB/s).
 """
 
 
@@ -58,9 +58,9 @@ class Site:
     """A running nginx.
 
     Attributes:
-        port: Of HTTP, at any loopback address.
-        secure_port: Of HTTPS.
-        authority: The file with the authority that has signed its certificate.
+        port: Port of HTTP, at any loopback address.
+        secure_port: Port of HTTPS.
+        authority: File with the authority that signed the certificate.
     """
 
     port: int
@@ -68,18 +68,19 @@ class Site:
     authority: Path
 
     def url(self, path: str = "/p/0.html", *, secure: bool = False) -> str:
-        """The URL of a path."""
+        """Return the URL of a path."""
         return f"https://127.0.0.1:{self.secure_port}{path}" if secure else f"http://127.0.0.1:{self.port}{path}"
 
     def context(self) -> ssl.SSLContext:
-        """What trusts the site."""
+        """Return a context that trusts the site."""
         return ssl.create_default_context(cafile=str(self.authority))
 
 
 def page(number: int, links: int = LINKS, pages: int = PAGES) -> str:
-    """Page ``number`` of ``pages``: a title, links to ``links`` others, and text.
+    """Return page ``number`` of ``pages``, with a title, links to ``links`` other pages, and text.
 
-    All can be reached from the first, which none links to: Scrapy does not count a start URL as seen.
+    All pages can be reached from the first one. No page links to the first one, because Scrapy does not mark start URLs
+    as seen.
     """
     targets = [(number * links + step) % pages or 1 for step in range(1, links + 1)]
     anchors = "\n".join(f'<li><a href="{target}.html">To page {target}</a></li>' for target in targets)
@@ -103,7 +104,7 @@ def write_pages(root: Path) -> None:
 
 
 def nginx() -> tuple[str, str]:
-    """The program and its version."""
+    """Return the path of nginx and its version."""
     binary = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/usr/local/sbin")
     if binary is None:
         raise SystemExit("nginx is not installed: apt-get install nginx-light")
@@ -113,13 +114,13 @@ def nginx() -> tuple[str, str]:
 
 @contextmanager
 def serving() -> Iterator[Site]:
-    """An nginx with the pages, until the block ends."""
-    import trustme  # noqa: PLC0415 - only where a site is served
+    """Run an nginx with the pages until the block ends."""
+    import trustme  # noqa: PLC0415 - only needed to serve a site
 
     binary, _ = nginx()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        folder.chmod(0o755)  # nginx may give its rights up
+        folder.chmod(0o755)  # nginx may drop its privileges
         write_pages(folder / "root")
         authority = trustme.CA()
         certificate = authority.issue_cert("127.0.0.1", "localhost")
@@ -137,14 +138,14 @@ def serving() -> Iterator[Site]:
 
 
 def free_port() -> int:
-    """A port that was free a moment ago."""
+    """Return a port that is currently free."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 def wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
-    """Return when the port is listened on; end the program if it is not."""
+    """Wait until the process listens on the port. End the program if it does not."""
     deadline = time.monotonic() + START_WITHIN
     while process.poll() is None and time.monotonic() < deadline:
         with socket.socket() as probe:

@@ -1,10 +1,10 @@
-"""What a request costs on the wire: ``python -m benchmarks.transport [--pages 4000] [--connections 64] [--tls]``.
+"""Measures the cost of a request: ``python -m benchmarks.transport [--pages 4000] [--connections 64] [--tls]``.
 
-It starts an nginx on loopback with one page of 5.5 kB (or, where there is no nginx, a server of its own in another
-process) and asks for it through three things: the bare loop (Trio streams and httptools, no errors, no limits, no pool:
-the physical reference), ``Http11Transport`` and ``HttpxTransport``. They take turns for several rounds. The table shows
-the medians of requests a second and of our process's own time, each with its ratio to the bare loop, and what no noise
-touches: the task steps and the I/O waits of a request, counted by an instrument in a round of its own.
+It starts an nginx on loopback with one page of 5.5 kB (or its own server in another process if there is no nginx), and
+requests the page in three ways: with the bare loop (Trio streams and httptools without errors, limits or pool, as the
+physical reference), ``Http11Transport`` and ``HttpxTransport``. These take turns for several rounds. The table shows
+the medians of requests per second and of processor time, each with its ratio to the bare loop. It also shows the task
+steps and I/O waits per request, which are not affected by noise. An instrument counts them in a separate round.
 """
 
 from __future__ import annotations
@@ -49,29 +49,29 @@ Ask = Callable[[], Awaitable[None]]
 """Sends one request and reads its response."""
 
 Taken = tuple[float, float]
-"""Seconds by the clock, and of our process's own time."""
+"""Elapsed seconds, and seconds of processor time of this process."""
 
 Bench = Callable[[str, ssl.SSLContext | None, int, int], Awaitable[Taken]]
-"""Asks a URL so many times over so many connections."""
+"""Requests a URL a number of times over a number of connections."""
 
 
 class Steps(trio.abc.Instrument):
-    """Counts what Trio does."""
+    """Counts the steps of Trio."""
 
     def __init__(self) -> None:
         self.steps = self.waits = 0
 
     def before_task_step(self, task: trio.lowlevel.Task) -> None:
-        """A task goes on."""
+        """Count a step of a task."""
         self.steps += 1
 
     def before_io_wait(self, timeout: float) -> None:
-        """The loop asks the system what is ready."""
+        """Count a wait for I/O."""
         self.waits += 1
 
 
 async def timed(asks: list[Ask], pages: int) -> Taken:
-    """Share ``pages`` requests among lasting workers."""
+    """Distribute ``pages`` requests among permanent workers, and return the time."""
     left = pages
 
     async def work(ask: Ask) -> None:
@@ -80,7 +80,7 @@ async def timed(asks: list[Ask], pages: int) -> Taken:
             left -= 1
             await ask()
 
-    async with trio.open_nursery() as nursery:  # warm: every connection is open
+    async with trio.open_nursery() as nursery:  # warm up: open all connections
         for ask in asks:
             nursery.start_soon(ask)
     began, began_own = time.perf_counter(), time.process_time()
@@ -91,23 +91,23 @@ async def timed(asks: list[Ask], pages: int) -> Taken:
 
 
 class Sink:
-    """The least that a protocol of httptools can be."""
+    """The minimal protocol for httptools."""
 
     def __init__(self) -> None:
         self.is_done = False
         self.size = 0
 
     def on_body(self, body: bytes) -> None:
-        """Count it."""
+        """Count the bytes."""
         self.size += len(body)
 
     def on_message_complete(self) -> None:
-        """One response is there."""
+        """Record that the response is complete."""
         self.is_done = True
 
 
 async def bare(url: str, context: ssl.SSLContext | None, pages: int, connections: int) -> Taken:
-    """Trio streams and httptools."""
+    """Measure Trio streams with httptools."""
     host, _, port = url.split("/")[2].partition(":")
     fields = "".join(f"{name}: {value}\r\n" for name, value in HEADERS.items())
     message = f"GET /page HTTP/1.1\r\nHost: {host}:{port}\r\n{fields}\r\n".encode()
@@ -143,7 +143,7 @@ async def bare(url: str, context: ssl.SSLContext | None, pages: int, connections
 
 
 async def through(transport: Transport, url: str, pages: int, connections: int) -> Taken:
-    """A transport."""
+    """Measure a transport."""
 
     async def ask() -> None:
         outcome = await transport.send(Request(url, headers=HEADERS), lambda: None)
@@ -157,19 +157,19 @@ async def through(transport: Transport, url: str, pages: int, connections: int) 
 
 
 async def http11(url: str, context: ssl.SSLContext | None, pages: int, connections: int) -> Taken:
-    """Our own."""
+    """Measure trawl's own transport."""
     settings = TransportSettings(compression_enabled=False)
     return await through(Http11Transport(settings, ssl_context=context), url, pages, connections)
 
 
 async def httpx(url: str, context: ssl.SSLContext | None, pages: int, connections: int) -> Taken:
-    """Over httpx's connections."""
+    """Measure the transport that uses httpx's connections."""
     settings = TransportSettings(compression_enabled=False)
     return await through(HttpxTransport(settings, ssl_context=context), url, pages, connections)
 
 
 def free_port() -> int:
-    """A port that was free a moment ago."""
+    """Return a port that is currently free."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -177,7 +177,7 @@ def free_port() -> int:
 
 @contextmanager
 def serving(tls: bool) -> Iterator[tuple[str, str, ssl.SSLContext | None]]:
-    """A server's name, the page's URL, and what to trust."""
+    """Run a server. Yields its name, the page's URL, and the TLS context."""
     binary = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/usr/local/sbin")
     if binary is None and tls:
         raise SystemExit("TLS is measured with nginx, and there is none")
@@ -187,7 +187,7 @@ def serving(tls: bool) -> Iterator[tuple[str, str, ssl.SSLContext | None]]:
         folder.chmod(0o755)
         (folder / "page").write_bytes(PAGE)
         if tls:
-            import trustme  # noqa: PLC0415 - only for TLS
+            import trustme  # noqa: PLC0415 - only needed for TLS
 
             authority = trustme.CA()
             authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(str(folder / "cert.pem"))
@@ -269,7 +269,7 @@ def main() -> None:
 
 
 def medians(taken: list[Taken]) -> Taken:
-    """The median of each of the two."""
+    """Return the medians of both times."""
     return median(seconds for seconds, _ in taken), median(own for _, own in taken)
 
 

@@ -1,4 +1,4 @@
-"""A wire that costs nothing: what is left is the engine's own."""
+"""A transport without cost, so that only the engine's own time is measured."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ __all__ = ["NullTransport"]
 
 
 class NullTransport:
-    """Answers every request with an empty page, after ``latency`` seconds or at once."""
+    """Responds to every request with an empty page, after ``latency`` seconds or at once."""
 
     def __init__(self, latency: float = 0.0) -> None:
         self._latency = latency
 
     async def send(self, request: Request, on_sent: OnSent) -> Outcome:
-        """Answer. A checkpoint."""
+        """Return an empty page. A checkpoint."""
         began_at = trio.current_time()
         on_sent()
         if self._latency:
@@ -31,4 +31,4 @@ class NullTransport:
         )
 
     async def aclose(self) -> None:
-        """Nothing is open."""
+        """Do nothing, because nothing is open."""

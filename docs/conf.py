@@ -1,4 +1,4 @@
-"""How Sphinx builds the documentation: ``nox -s docs``; any warning is an error."""
+"""The configuration of Sphinx. ``nox -s docs`` builds the documentation, and any warning is an error."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import trawl
 
 sys.path.insert(0, str(Path(__file__).parent / "_ext"))
-sys.path.append(str(Path(__file__).parents[1]))  # docs._ext, which a test imports as well
+sys.path.append(str(Path(__file__).parents[1]))  # for docs._ext, which a test imports as well
 
 project = "trawl"
 author = "The trawl developers"
@@ -40,7 +40,7 @@ copybutton_exclude = ".linenos, .gp, .go"
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
 
-autoclass_content = "both"  # the arguments that the docstring of __init__ tells, too
+autoclass_content = "both"  # include the arguments in the docstring of __init__
 autodoc_typehints = "signature"
 autodoc_member_order = "bysource"
 autodoc_default_options = {"ignore-module-all": True, "members": True, "show-inheritance": True}
@@ -50,12 +50,12 @@ autodoc_type_aliases = {
 }
 python_display_short_literal_types = True
 python_maximum_signature_line_length = 130  # a longer one has a line for each parameter
-autodoc_use_type_comments = False  # there are none, and to look for them takes seconds
+autodoc_use_type_comments = False  # there are none, and searching takes seconds
 napoleon_google_docstring = True
 napoleon_use_ivar = True
 
 nitpick_ignore_regex = [
-    ("py:.*", r"(?!trawl\.).*"),  # other projects: their pages are not fetched, so that a build needs no network
+    ("py:.*", r"(?!trawl\.).*"),  # other projects; their pages are not fetched, so that a build needs no network
     ("py:.*", r"trawl\.([\w.]+\.)?(_\w+|[A-Z][a-z]?|ItemT|EventT)"),  # private names, type variables
 ]
-suppress_warnings = ["ref.python"]  # a bare name in a signature that two modules define: either will do
+suppress_warnings = ["ref.python"]  # two modules define a bare name in a signature; either is right

@@ -1,1 +1,1 @@
-"""The same crawl by each crawler: scripts, each run in a process and an environment of its own."""
+"""The same crawl with each crawler: scripts that run in their own process and environment."""

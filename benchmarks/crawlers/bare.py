@@ -1,7 +1,8 @@
-"""No crawler at all: Trio streams, httptools and parsel over a list of URLs; the physical reference.
+"""The bare loop, the physical reference: Trio streams, httptools and parsel for a list of URLs, without a crawler.
 
-``bare.py URL FEED [--pages N] [--concurrency N] [--authority FILE]``: it asks for ``N.html`` beside the URL, takes the
-title and the links of each, and writes the items at the end. It has no errors, no limits, no frontier, no seen set.
+``bare.py URL FEED [--pages N] [--concurrency N] [--authority FILE]`` requests ``N.html`` next to the URL, extracts the
+title and the links of each page, and writes the items at the end. It handles no errors and has no limits, no frontier
+and no seen set.
 """
 
 from __future__ import annotations
@@ -22,23 +23,23 @@ FIELDS = "Accept: text/html,application/xhtml+xml\r\nAccept-Language: en\r\nUser
 
 
 class Body:
-    """The least that a protocol of httptools can be."""
+    """The minimal protocol for httptools."""
 
     def __init__(self) -> None:
         self.parts: list[bytes] = []
         self.is_done = False
 
     def on_body(self, part: bytes) -> None:
-        """Keep it."""
+        """Store a part of the body."""
         self.parts.append(part)
 
     def on_message_complete(self) -> None:
-        """One response is there."""
+        """Record that the response is complete."""
         self.is_done = True
 
 
 async def opened(host: str, port: int, context: ssl.SSLContext | None) -> trio.abc.Stream:
-    """A connection."""
+    """Return an open connection."""
     stream = await trio.open_tcp_stream(host, port)
     if context is None:
         return stream
@@ -48,7 +49,7 @@ async def opened(host: str, port: int, context: ssl.SSLContext | None) -> trio.a
 async def crawled(
     url: str, feed: str, *, pages: int, concurrency: int = 64, context: ssl.SSLContext | None = None
 ) -> dict[str, float]:
-    """Fetch and parse ``pages`` pages, and tell how long it took."""
+    """Fetch and parse ``pages`` pages. Returns the duration."""
     scheme, _, authority, *_, name = url.split("/")
     folder = url[: -len(name)]
     target = folder[len(f"{scheme}//{authority}") :]
@@ -78,7 +79,7 @@ async def crawled(
     async with trio.open_nursery() as nursery:
         for _ in range(concurrency):
             nursery.start_soon(work, numbers)
-    with open(feed, "wb") as file:  # noqa: ASYNC230 - nothing else runs any more
+    with open(feed, "wb") as file:  # noqa: ASYNC230 - nothing else runs now
         file.write(b"".join(msgspec.json.encode(item) + b"\n" for item in items))  # noqa: ASYNC232
     return {
         "pages": len(items),
@@ -90,7 +91,7 @@ async def crawled(
 
 
 async def main() -> None:
-    """Fetch and tell."""
+    """Fetch the pages and print the result."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("url")
     parser.add_argument("feed")

@@ -1,4 +1,4 @@
-"""What a push and a pop cost in Scrapy's scheduler: ``scrapy_queue.py DOMAINS``; prints one line of JSON."""
+"""Measures a push and a pop in Scrapy's scheduler: ``scrapy_queue.py DOMAINS``. Prints one line of JSON."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from scrapy.crawler import AsyncCrawlerProcess
 
 REQUESTS = 50_000
 POPS = 2_000
-"""At many domains a pop takes a millisecond and more."""
+"""With many domains, a pop takes more than a millisecond."""
 
 TOLD: dict[str, float] = {}
 
 
 class Idle(scrapy.Spider):  # type: ignore[misc]
-    """Asks for nothing: the scheduler is driven by hand, with the downloader of a real crawl behind it."""
+    """Sends no requests. The benchmark calls the scheduler directly, with the downloader of a real crawl."""
 
     name = "idle"
     domains = 0
 
     async def start(self) -> Any:
-        """Measure, then ask for nothing."""
+        """Measure, and yield no requests."""
         await asyncio.sleep(0)
         scheduler = Scheduler.from_crawler(self.crawler)
         scheduler.open(self)
@@ -50,7 +50,7 @@ class Idle(scrapy.Spider):  # type: ignore[misc]
 
 
 def main() -> None:
-    """Measure and tell."""
+    """Measure and print the result."""
     process = AsyncCrawlerProcess({"LOG_LEVEL": "ERROR", "TELNETCONSOLE_ENABLED": False})
     process.crawl(Idle, domains=int(sys.argv[1]))
     process.start()

@@ -1,4 +1,4 @@
-"""The linked pages by Crawlee for Python: ``with_crawlee.py URL FEED``; prints one line of JSON."""
+"""Crawls the linked pages with Crawlee for Python: ``with_crawlee.py URL FEED``. Prints one line of JSON."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from crawlee.crawlers import ParselCrawler
 from crawlee.storage_clients import MemoryStorageClient
 
 FEED_AT_ONCE = 250_000
-"""Items asked of the dataset in one go."""
+"""Number of items read from the dataset at once."""
 
 
 async def crawled(url: str, feed: str) -> dict[str, Any]:
-    """Crawl, and tell how long it took; storage in memory, which is its fastest."""
+    """Crawl with storage in memory, the fastest one. Returns the duration."""
     crawler = ParselCrawler(
         concurrency_settings=ConcurrencySettings(min_concurrency=64, max_concurrency=64, desired_concurrency=64),
         configuration=Configuration(log_level="WARNING", purge_on_start=True),
@@ -38,7 +38,7 @@ async def crawled(url: str, feed: str) -> dict[str, Any]:
     began, began_own = time.perf_counter(), time.process_time()
     statistics = await crawler.run([url])
     items = (await crawler.get_data(limit=FEED_AT_ONCE)).items
-    with open(feed, "w", encoding="utf-8") as file:  # noqa: ASYNC230 - nothing else runs any more
+    with open(feed, "w", encoding="utf-8") as file:  # noqa: ASYNC230 - nothing else runs now
         file.writelines(json.dumps(item) + "\n" for item in items)  # noqa: ASYNC232
     return {
         "pages": statistics.requests_finished,

@@ -1,4 +1,4 @@
-"""The linked pages by Scrapy: ``with_scrapy.py URL FEED``; prints one line of JSON."""
+"""Crawls the linked pages with Scrapy: ``with_scrapy.py URL FEED``. Prints one line of JSON."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ SETTINGS = {
 
 
 class Pages(scrapy.Spider):  # type: ignore[misc]
-    """Each page's title; every link is followed."""
+    """Yields each page's title, and follows every link."""
 
     name = "pages"
 
     def parse(self, response: Any) -> Iterator[Any]:
-        """Take the title, follow the links."""
+        """Yield the title, and requests for the links."""
         yield {"url": response.url, "title": response.css("title::text").get()}
         yield from response.follow_all(css="a")
 
 
 def main() -> None:
-    """Crawl and tell."""
+    """Crawl and print the result."""
     url, feed = sys.argv[1:3]
     process = CrawlerProcess({**SETTINGS, "FEEDS": {feed: {"format": "jsonlines", "overwrite": True}}})
     crawler = process.create_crawler(Pages)

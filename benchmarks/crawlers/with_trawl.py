@@ -1,4 +1,4 @@
-"""The linked pages by trawl: ``with_trawl.py URL FEED [--count] [--slowed N]``; prints one line of JSON."""
+"""Crawls the linked pages with trawl: ``with_trawl.py URL FEED [--count] [--slowed N]``. Prints one line of JSON."""
 
 from __future__ import annotations
 
@@ -29,44 +29,44 @@ SETTINGS: dict[str, object] = {
 
 
 class Steps(trio.abc.Instrument):
-    """Counts what Trio does: no noise touches it."""
+    """Counts the steps of Trio, which are not affected by noise."""
 
     def __init__(self) -> None:
         self.steps = self.waits = 0
 
     def before_task_step(self, task: trio.lowlevel.Task) -> None:
-        """A task goes on."""
+        """Count a step of a task."""
         self.steps += 1
 
     def before_io_wait(self, timeout: float) -> None:
-        """The loop asks the system what is ready."""
+        """Count a wait for I/O."""
         self.waits += 1
 
 
 @attrs.frozen
 class SlowedClock(trio.abc.Clock):
-    """The system's clock, slowed: of ``times`` seconds it shows one.
+    """The system's clock, slowed down by the factor ``times``.
 
-    A program that valgrind runs takes so many times as long. By the system's clock each of its callbacks would be a
-    long one, and the feed's writer be woken for each page, as in no crawl that is not counted.
+    A program under valgrind takes many times as long. On the system's clock, each callback would count as slow, and the
+    feed's writer would wake up for each page, unlike in a normal crawl.
     """
 
     times: float
 
     def start_clock(self) -> None:
-        """Nothing to start."""
+        """Do nothing."""
 
     def current_time(self) -> float:
-        """Seconds, slowed."""
+        """Return the slowed seconds."""
         return time.perf_counter() / self.times
 
     def deadline_to_sleep_time(self, deadline: float) -> float:
-        """The system's seconds until then."""
+        """Return the seconds on the system's clock until the deadline."""
         return (deadline - self.current_time()) * self.times
 
 
 class Pages(trawl.Spider):
-    """Each page's title; every link is followed."""
+    """Yields each page's title, and follows every link."""
 
     name = "pages"
     url = ""
@@ -76,7 +76,7 @@ class Pages(trawl.Spider):
         self.start_urls = [url]
 
     def parse(self, response: trawl.Response) -> Iterator[Any]:
-        """Take the title, follow the links."""
+        """Yield the title, and requests for the links."""
         yield {"url": response.url, "title": response.css("title::text").get()}
         yield from response.follow_all(css="a")
 
@@ -91,7 +91,7 @@ def crawled(
     cache: str = "",
     slowed: float = 1,
 ) -> dict[str, float]:
-    """Crawl, and tell how long it took."""
+    """Crawl. Returns the duration."""
     counts = {"CONCURRENT_REQUESTS": concurrency, "CONCURRENT_REQUESTS_PER_DOMAIN": concurrency}
     kept: dict[str, object] = {"JOB_DIR": job} if job else {}
     if cache:
@@ -113,7 +113,7 @@ def crawled(
 
 
 def main() -> None:
-    """Crawl and tell."""
+    """Crawl and print the result."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("url")
     parser.add_argument("feed")
@@ -123,7 +123,7 @@ def main() -> None:
     parser.add_argument("--cache", default="", help="the folder of an HTTP cache")
     parser.add_argument("--slowed", type=float, default=1, help="the crawl's clock is so many times slower")
     given = parser.parse_args()
-    with short_collections():  # as the command has them
+    with short_collections():  # as in the command
         print(json.dumps(crawled(**vars(given))))
 
 

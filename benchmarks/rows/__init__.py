@@ -1,4 +1,4 @@
-"""The rows, in the order in which they run."""
+"""The rows, in the order of execution."""
 
 from benchmarks import free_host
 from benchmarks.bench import Row

@@ -1,7 +1,7 @@
-"""The Python calls that one request makes inside trawl, and the modules that it passes: free of a machine's noise.
+"""The number of Python calls of one request inside trawl, and of modules involved. Not affected by noise.
 
-Two crawls in memory differ in nothing but the number of pages, so what the longer one calls more often is what a page
-costs: its admission, its way through frontier and scheduler, the send, the callback, one item and one link.
+Two crawls in memory differ only in the number of pages, so the additional calls of the longer crawl are the calls per
+page: for admission, frontier, scheduler, the send, the callback, one item and one link.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ PACKAGE = str(Path(trawl.__file__).parent)
 
 
 class Chain(trawl.Spider):
-    """Each page gives an item and the next page."""
+    """Each page yields an item and the next request."""
 
     name = "chain"
     pages = PAGES
     start_urls = ["http://host.example/0"]  # noqa: RUF012
 
     def parse(self, response: trawl.Response) -> Iterator[Any]:
-        """Give an item, and follow."""
+        """Yield an item and the next request."""
         number = int(response.url.rpartition("/")[2]) + 1
         yield {"number": number}
         if number < self.pages:
@@ -41,7 +41,7 @@ class Chain(trawl.Spider):
 
 
 def calls_of(pages: int) -> Counter[CodeType]:
-    """How often each function of trawl is called, or resumed, in a crawl of so many pages."""
+    """Return how often each function of trawl is called or resumed in a crawl of ``pages`` pages."""
     calls: Counter[CodeType] = Counter()
 
     def note(frame: FrameType, event: str, argument: object) -> None:
@@ -60,8 +60,8 @@ def calls_of(pages: int) -> Counter[CodeType]:
 
 
 def a_request(bench: Bench) -> list[Figure]:
-    """Calls and modules a request."""
-    calls_of(2)  # what the first crawl of a process imports and caches is nobody's
+    """Return calls and modules per request."""
+    calls_of(2)  # the first crawl of a process imports modules and fills caches
     more = calls_of(2 * PAGES)
     more.subtract(calls_of(PAGES))
     a_page = {code: count / PAGES for code, count in more.items() if count > PAGES / 2}

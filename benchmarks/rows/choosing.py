@@ -1,4 +1,4 @@
-"""The next request, with few and with many domains pending: ours, and Scrapy's scheduler in a process of its own."""
+"""Time to find the next request, with few and many domains pending, in trawl and (in another process) in Scrapy."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ __all__ = ["DOMAINS", "SCRAPY_DOMAINS", "looks", "next_request"]
 
 DOMAINS = (10, 1_000, 50_000)
 SCRAPY_DOMAINS = (10, 1_000, 10_000)
-"""At 50,000 its push of all requests alone takes minutes."""
+"""With 50,000 domains, pushing all requests alone takes minutes in Scrapy."""
 
 REQUESTS = 50_000
 AT_ONCE = 10
-"""Requests pushed together: the links of a page."""
+"""Number of requests pushed together, like the links of a page."""
 
 PLACES = 64
 LATENCY = 0.01
@@ -37,7 +37,7 @@ LIMITS = Limits(concurrency=8)
 
 
 class Queue:
-    """All that stands between a request that was found and its turn: frontier, leased heads, lanes and scopes."""
+    """The components between a new request and its send: frontier, leased requests, lanes and scopes."""
 
     def __init__(self) -> None:
         self._known: dict[str, Scope] = {}
@@ -51,7 +51,7 @@ class Queue:
         return self._known[id]
 
     async def push_all(self, requests: list[Request]) -> None:
-        """Claim, store and lease ahead, as many at once as a page has links."""
+        """Claim, store and lease requests, as many at once as a page has links."""
         for start in range(0, len(requests), AT_ONCE):
             some = requests[start : start + AT_ONCE]
             prints = [fingerprint(request) for request in some]
@@ -62,7 +62,7 @@ class Queue:
             await self.prefetcher.refill(lambda: 0.0)
 
     async def pop(self, most: int) -> None:
-        """Choose, send, and give back after a moment, so many times."""
+        """Grant, send and release ``most`` requests."""
         scheduler, prefetcher = self.scheduler, self.prefetcher
         now, on_wire = 0.0, deque[tuple[float, Grant]]()
         while scheduler.grants < most:
@@ -80,12 +80,12 @@ class Queue:
 
 
 def requests_of(domains: int, count: int, name: str) -> list[Request]:
-    """So many requests, domain by domain in turn."""
+    """Return ``count`` requests with rotating domains."""
     return [Request(f"http://host-{number % domains}.example/{name}/{number}") for number in range(count)]
 
 
 async def push_and_pop(domains: int) -> tuple[float, float]:
-    """Microseconds of our own time to push and to pop a request while every domain has some pending."""
+    """Return microseconds of processor time per push and per pop while every domain has pending requests."""
     queue = Queue()
     await queue.push_all(requests_of(domains, max(domains, REQUESTS), "first"))
     requests = requests_of(domains, REQUESTS, "page")
@@ -101,13 +101,13 @@ async def push_and_pop(domains: int) -> tuple[float, float]:
 
 
 def record_of(request: Request, mark: bytes) -> Record:
-    """What admission makes of a request."""
+    """Return the record of a request, as made by admission."""
     origin = origin_of(request.url)
     return Record(request, ((origin.partition("//")[2], None),), origin, mark)
 
 
 def next_request(bench: Bench) -> list[Figure]:
-    """Push and pop at each number of domains; Scrapy's too."""
+    """Return the time per push and pop for each number of domains, for trawl and Scrapy."""
     domains = DOMAINS[:2] if bench.is_quick else DOMAINS
     ours: dict[int, list[tuple[float, float]]] = {count: [] for count in domains}
     theirs: dict[int, list[dict[str, float]]] = {count: [] for count in SCRAPY_DOMAINS[: len(domains)]}
@@ -135,7 +135,7 @@ def next_request(bench: Bench) -> list[Figure]:
 
 
 def looks(bench: Bench) -> list[Figure]:
-    """Lanes looked at for a grant, after the first look at each; no time is measured, so one run is enough."""
+    """Return lanes checked per grant, after the first check of each. One run is enough, as no time is measured."""
     lanes = 5_000 if bench.is_quick else 50_000
     figures = []
     for name, most in (

@@ -1,4 +1,4 @@
-"""The wire by itself at more and more connections: ours, httpx with ours inside, stock httpx, and the bare loop."""
+"""Transports with a growing number of connections: trawl's, httpx with trawl's, stock httpx, and the bare loop."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ CONNECTIONS = (1, 4, 16, 64, 256)
 NAMES = ("the bare loop", "trawl's transport", "httpx with trawl's transport", "stock httpx")
 REQUESTS = 3_000
 SLOW_REQUESTS = {1: 1_000, 4: 1_000, 16: 800, 64: 500, 256: 300}
-"""For stock httpx, whose pool takes the longer the more connections it has."""
+"""Fewer requests for stock httpx, because its pool is slower with more connections."""
 
 
 async def through_httpx(url: str, requests: int, connections: int, *, ours: bool) -> Taken:
-    """Plain httpx, with its own transport or with ours."""
+    """Measure httpx with its own transport or with trawl's."""
     import httpx  # noqa: PLC0415
 
     from trawl.transport import HTTP11Transport  # noqa: PLC0415
@@ -36,7 +36,7 @@ async def through_httpx(url: str, requests: int, connections: int, *, ours: bool
 
 
 def rate(name: str, url: str, count: int, *, part: int) -> float:
-    """Requests a second over so many connections."""
+    """Return requests per second over ``count`` connections."""
     requests = SLOW_REQUESTS[count] if name == "stock httpx" else REQUESTS
     requests = max(requests // part, count)
     if name == "the bare loop":
@@ -54,7 +54,7 @@ def rate(name: str, url: str, count: int, *, part: int) -> float:
 
 
 def connections(bench: Bench) -> list[Figure]:
-    """Requests a second for one page of 5.5 kB, without parsing."""
+    """Return requests per second for one page of 5.5 kB, without parsing."""
     rates: dict[tuple[str, int], list[float]] = {(name, count): [] for count in CONNECTIONS for name in NAMES}
     with serving(False) as (_, url, _):
         for _ in range(bench.rounds):

@@ -1,4 +1,4 @@
-"""What there is to wait for before anything runs: imports, each in a process of its own."""
+"""Time of imports before anything runs, each in a separate process."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ __all__ = ["imports"]
 IMPORT = "import time; began = time.perf_counter(); {}; print(time.perf_counter() - began)"
 WHOLE = "from trawl import Spider, Request, Response, Item, CloseSpider, run"
 REPEAT = 3
-"""An import is short: each round takes it so many times, and the shortest counts."""
+"""Number of measurements per round. An import is short, so the shortest time counts."""
 
 
 def imported(peer: str, what: str, compiled: Path) -> float:
-    """Milliseconds of an import in a fresh process, without Python's own start."""
+    """Return the milliseconds of an import in a new process, without Python's own start."""
     command = [peer_python(peer), "-c", IMPORT.format(what)]
     return min(float(output(command, compiled)) for _ in range(REPEAT)) * 1_000
 
 
 def ended(compiled: Path, *arguments: str) -> float:
-    """Milliseconds of a whole process, Python's own start included."""
+    """Return the milliseconds of a whole process, including Python's own start."""
 
     def once() -> float:
         began = time.perf_counter()
@@ -38,13 +38,13 @@ def ended(compiled: Path, *arguments: str) -> float:
 
 
 def output(command: list[str], compiled: Path) -> str:
-    """What a process prints. Its byte code is kept in a folder of ours, as an installed package has its own."""
+    """Return the output of a process. Its bytecode is cached in a folder, as for an installed package."""
     environment = {**os.environ, "PYTHONPYCACHEPREFIX": str(compiled), "PYTHONDONTWRITEBYTECODE": ""}
     return subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT, env=environment).stdout
 
 
 def imports(bench: Bench) -> list[Figure]:
-    """``import trawl`` against ``import scrapy``, the same with all that a spider's file uses, and the command."""
+    """Return times of ``import trawl`` and ``import scrapy``, of all imports of a spider's file, and of the command."""
     compiled = bench.folder / "compiled"
     ours, theirs, all_of_ours, helps, own = [], [], [], [], []
     for what in (WHOLE, "import trawl.cli"):

@@ -1,6 +1,6 @@
-"""Crawlers before a server's limit, in virtual time: trawl's real engine with ``rampup``, and the models of the others.
+"""Crawlers against a server's limit, in virtual time: trawl's real engine with ``rampup``, and models of others.
 
-All meet the same servers: a token bucket, with the latency and the outages of a law, and more pages than it can serve.
+All crawl the same servers: a token bucket with defined latency and outages, and more pages than it can serve.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ OURS = "trawl"
 CRAWLERS = (OURS, *MODELS)
 SEED = 1
 SPARE = 100
-"""Pages more than the server can serve in the time."""
+"""Number of pages in addition to those that the server can serve in the time."""
 
 SPAN = 10.0
-"""Seconds over which the rate is taken that says that a crawl is back."""
+"""Number of seconds over which the rate is computed to decide that a crawl has recovered."""
 
 BACK = 0.9
-"""The part of the limit at which it is."""
+"""Share of the limit at which a crawl has recovered."""
 
 _UTC = datetime(2025, 1, 1, tzinfo=UTC)
 
@@ -48,12 +48,12 @@ class Server:
     """A server with a token bucket.
 
     Attributes:
-        rate: Requests a second that it allows.
-        burst: What the bucket holds.
-        retry_after: The ``Retry-After`` of a refusal: whole seconds; True: until the next token; None: none.
-        moved: When the limit moves, in seconds, and to what.
-        outages: From when to when everything is answered with 503.
-        latency: Seconds that an answer takes, or the law that draws them.
+        rate: Allowed requests per second.
+        burst: Size of the bucket.
+        retry_after: ``Retry-After`` of a refusal in whole seconds; True for the time of the next token; None for none.
+        moved: Time at which the limit changes, in seconds, and the new limit; None if it does not change.
+        outages: Start and end of each time in which every response is 503.
+        latency: Seconds that a response takes, or the distribution of these seconds.
     """
 
     rate: float
@@ -65,17 +65,17 @@ class Server:
 
     @property
     def limit(self) -> RateLimit:
-        """The limit as the simulated web has it."""
+        """Return the limit for the simulated web."""
         changes = [] if self.moved is None else [self.moved]
         return RateLimit(rate=self.rate, burst=self.burst, retry_after=self.retry_after, changes=changes)
 
     def allows(self, start: float, end: float) -> float:
-        """Requests that it allows between two instants, without the bucket's burst."""
+        """Return the number of requests allowed between two times, without the bucket's burst."""
         edges = sorted({start, end, *(at for at in (self.moved or ())[:1] if start < at < end)})
         return sum(self.rate_at(since) * (until - since) for since, until in pairwise(edges))
 
     def rate_at(self, at: float) -> float:
-        """Requests a second that it allows at an instant."""
+        """Return the requests per second allowed at a time."""
         return self.rate if self.moved is None or at < self.moved[0] else self.moved[1]
 
 
@@ -84,9 +84,9 @@ class Trace:
     """The server's view of a crawl.
 
     Attributes:
-        good: When the pages that it served were asked for.
-        refused: When the requests came that it refused.
-        lost: Pages that were given up.
+        good: Times of the served requests.
+        refused: Times of the refused requests.
+        lost: Number of pages that were given up.
     """
 
     good: Sequence[float]
@@ -94,15 +94,15 @@ class Trace:
     lost: int
 
     def good_between(self, start: float, end: float) -> int:
-        """Pages served from ``start`` until before ``end``."""
+        """Return the number of pages served from ``start`` to before ``end``."""
         return bisect_left(self.good, end) - bisect_left(self.good, start)
 
     def refused_between(self, start: float, end: float) -> int:
-        """Refusals from ``start`` until before ``end``."""
+        """Return the number of refusals from ``start`` to before ``end``."""
         return bisect_left(self.refused, end) - bisect_left(self.refused, start)
 
     def back_after(self, end: float, rate: float, until: float) -> float:
-        """Seconds from ``end`` until ten seconds begin with nine tenths of ``rate``; ``inf``: not before ``until``."""
+        """Return the seconds from ``end`` to the start of ten seconds with nine tenths of ``rate``; ``inf`` if none."""
         starts = [end, *self.good[bisect_left(self.good, end) :]]
         for start in starts:
             if start + SPAN > until:
@@ -113,13 +113,13 @@ class Trace:
 
 
 def run(name: str, server: Server, *, pages: int | None = None, seconds: float = math.inf) -> Trace:
-    """Crawl ``server``, with so many pages or for so many seconds.
+    """Crawl ``server`` with a number of pages or for a number of seconds.
 
     Args:
         name: One of :data:`CRAWLERS`.
-        server: It.
-        pages: Pages that there are; None: more than it can serve in the time.
-        seconds: When to stop.
+        server: The server.
+        pages: Number of pages; None for more than the server can serve in the time.
+        seconds: Time at which to stop.
     """
     if name == OURS:
         enough = pages or math.ceil(server.allows(0.0, seconds) + server.burst) + SPARE
@@ -129,23 +129,23 @@ def run(name: str, server: Server, *, pages: int | None = None, seconds: float =
 
 
 class Pages(trawl.Spider):
-    """So many pages; each gives an item."""
+    """Requests ``pages`` pages and yields an item for each."""
 
     name = "pages"
     pages = 0
 
     async def start(self) -> AsyncIterator[Request]:
-        """All of them."""
+        """Yield all requests."""
         for number in range(self.pages):
             yield Request(f"http://{HOST}/{number}")
 
     def parse(self, response: trawl.Response) -> Any:
-        """Say that it came."""
+        """Return an item with the URL."""
         return {"url": response.url}
 
 
 def crawled(server: Server, pages: int, seconds: float) -> Trace:
-    """By trawl, with ``rampup: True``, from its default of a page a second, jitter on."""
+    """Crawl with trawl and ``rampup: True``, starting at the default of one page per second, with jitter."""
     web = SimulatedWeb()
     web.add_host(HOST, latency=server.latency, limit=server.limit, outages=server.outages)
     settings = {
@@ -161,7 +161,7 @@ def crawled(server: Server, pages: int, seconds: float) -> Trace:
 
 
 def modelled(controller: Controller, server: Server, pages: float, seconds: float) -> Trace:
-    """By a model, event by event; a page that was refused goes before those that were not asked for yet."""
+    """Crawl with a model, event by event. A refused page is sent before new pages."""
     bucket, rng = TokenBucket(server.limit), random.Random(SEED)
     request = Request(f"http://{HOST}/")
     good, refused, lost, now = list[float](), list[float](), 0, 0.0
@@ -195,16 +195,16 @@ def modelled(controller: Controller, server: Server, pages: float, seconds: floa
 
 @attrs.frozen(kw_only=True)
 class Case:
-    """One thing to measure.
+    """One measurement.
 
     Attributes:
-        name: In words.
-        server: It.
-        pages: Pages to crawl; None: it is crawled for ``seconds``.
-        seconds: When to stop.
-        measure: Makes figures of a trace: the value, its unit, and refusals per 100 pages.
-        most: The goal for trawl, where it is to be at most this.
-        least: The goal for trawl, where it is to be at least this.
+        name: Description.
+        server: The server.
+        pages: Number of pages to crawl; None to crawl for ``seconds``.
+        seconds: Time at which to stop.
+        measure: Returns the figures of a trace: the value, its unit, and refusals per 100 pages.
+        most: Goal for trawl's maximum; None if there is none.
+        least: Goal for trawl's minimum; None if there is none.
     """
 
     name: str
@@ -231,17 +231,17 @@ def _lost(trace: Trace) -> str:
 
 
 def seconds_for_all(case: Case, trace: Trace) -> tuple[float, str, str]:
-    """Seconds until the last page came."""
+    """Return the seconds until the last page."""
     note = _per_100(len(trace.refused), len(trace.good)) + _lost(trace)
     return round(trace.good[-1], 1), "s", note
 
 
 SETTLED = 60.0
-"""Seconds after which a crawl has to have found a limit."""
+"""Seconds after which a crawl must have found the limit."""
 
 
 def share(case: Case, trace: Trace) -> tuple[float, str, str]:
-    """The part of the limit that is used, once it is found, or from the instant on at which it moves."""
+    """Return the used share of the limit, after it was found, or after it changed."""
     start, end = case.server.moved[0] if case.server.moved else SETTLED, case.seconds
     good = trace.good_between(start, end)
     note = _per_100(trace.refused_between(start, end), good) + _lost(trace)
@@ -249,7 +249,7 @@ def share(case: Case, trace: Trace) -> tuple[float, str, str]:
 
 
 def back(case: Case, trace: Trace) -> tuple[float, str, str]:
-    """Seconds from the end of the outage until it is back; refusals in it, and in the two minutes after it."""
+    """Return the seconds from the end of an outage to recovery, and the refusals during and two minutes after it."""
     start, end = case.server.outages[0][0], case.server.outages[-1][1]
     during, after = trace.refused_between(start, end), trace.refused_between(end, end + 120.0)
     note = f"{during} + {after} refused" + _lost(trace)
@@ -349,12 +349,12 @@ GROUPS: dict[str, Sequence[Case]] = {
     "Share of the limit in the two minutes after it changes": _moves(),
     "Seconds after an outage until nine tenths of the rate are reached": _outages(),
 }
-"""What is measured, by the headings of the tables."""
+"""The measurements by the headings of their tables."""
 
 CASES = {case.name: case for cases in GROUPS.values() for case in cases}
 
 
 def limits(bench: Bench) -> list[Figure]:
-    """Every case by every crawler; on a virtual clock one round is enough."""
+    """Return the figures of all cases for all crawlers. On a virtual clock one round is enough."""
     names = list(CASES)[:1] if bench.is_quick else list(CASES)
     return [CASES[name].figure(crawler) for name in names for crawler in CRAWLERS]

@@ -1,4 +1,4 @@
-"""What pending requests and seen fingerprints take: memory, by the tracer of Python's allocations, and pauses."""
+"""Memory of pending requests and seen fingerprints, measured with ``tracemalloc``, and garbage collection pauses."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ HOSTS = 100
 PENDING = 200_000
 SEEN = 1_500_000
 PATH = "/catalogue/a-product-with-a-name_{}/index.html"
-"""With its host a URL is about 73 characters, as on books.toscrape.com."""
+"""With its host, a URL has about 73 characters, as on books.toscrape.com."""
 
 SETTINGS = {
     "CONCURRENT_REQUESTS": 0,
     "DOWNLOAD_DELAY": 3_600.0,
     "ROBOTSTXT_OBEY": False,
 }
-"""After the first page of each host nothing goes for an hour."""
+"""After the first page of each host, nothing is sent for an hour."""
 
 
 class Holder(trawl.Spider):
-    """Finds links of many hosts on one page; the first of each host goes, the others may not."""
+    """Finds links to many hosts on one page. Only the first request to each host may be sent."""
 
     name = "holder"
     start_urls = ["http://start.example/"]  # noqa: RUF012
@@ -52,7 +52,7 @@ class Holder(trawl.Spider):
         self.links = pending // hosts
 
     def parse(self, response: trawl.Response) -> Iterator[trawl.Request]:
-        """Find the links."""
+        """Yield requests for the links."""
         if response.url == self.start_urls[0]:
             for number in range(self.links + 1):
                 for host in range(self.hosts):
@@ -60,14 +60,14 @@ class Holder(trawl.Spider):
 
 
 class Measuring:
-    """Reads the tracer when all is pending, and ends the crawl."""
+    """Reads the traced memory when all requests are pending, and ends the crawl."""
 
     def __init__(self) -> None:
         self.traced = 0
         self.pending = 0
 
     async def watch(self, crawl: Crawl) -> None:
-        """Wait for the first pages to be done."""
+        """Wait for the first pages, and measure."""
         await trio.sleep(60)
         gc.collect()
         self.traced = tracemalloc.get_traced_memory()[0]
@@ -76,7 +76,7 @@ class Measuring:
 
 
 def held(hosts: int, pending: int) -> Measuring:
-    """What a crawl holds with ``pending`` requests of so many hosts."""
+    """Return the measurement of a crawl with ``pending`` requests to ``hosts`` hosts."""
     measuring = Measuring()
     crawl = partial(
         crawl_with,
@@ -95,14 +95,14 @@ def held(hosts: int, pending: int) -> Measuring:
 
 
 def bytes_of_pending(hosts: int, pending: int) -> float:
-    """Bytes of one more pending request: what is held with all, less what is held with one of each host."""
-    held(hosts, hosts)  # what is imported and cached once
+    """Return the bytes of a further pending request, from the difference to a crawl with one request per host."""
+    held(hosts, hosts)  # imports modules and fills caches
     without, all_of_them = held(hosts, hosts), held(hosts, pending)
     return (all_of_them.traced - without.traced) / (all_of_them.pending - without.pending)
 
 
 def per_pending(bench: Bench) -> list[Figure]:
-    """A request with its URL, its record, its place in the heap, and its fingerprint."""
+    """Return the memory of a request with its URL, its record, its place in the heap, and its fingerprint."""
     pending = PENDING // 10 if bench.is_quick else PENDING
     few, many = bytes_of_pending(HOSTS, pending), bytes_of_pending(pending // 40, pending // 4)
     return [
@@ -112,7 +112,7 @@ def per_pending(bench: Bench) -> list[Figure]:
 
 
 class Wide(trawl.Spider):
-    """Finds all links on one page: as many of each host, and the next is always of another."""
+    """Finds all links on one page, the same number for each host, with rotating hosts."""
 
     name = "wide"
 
@@ -122,20 +122,20 @@ class Wide(trawl.Spider):
         self.pending = pending
 
     async def start(self) -> AsyncIterator[trawl.Request]:
-        """Ask for the page."""
+        """Yield the request for the page."""
         yield trawl.Request("http://www.start.example/", self.parse_start)
 
     def parse_start(self, response: trawl.Response) -> Iterator[trawl.Request]:
-        """Find the links."""
+        """Yield requests for the links."""
         for number in range(self.pending):
             yield response.follow(f"http://www.shop-{number % self.hosts}.example{PATH.format(number)}", self.parse)
 
     def parse(self, response: trawl.Response) -> None:
-        """Find nothing."""
+        """Ignore the response."""
 
 
 def longest_pause(hosts: int, pending: int, around: AbstractContextManager[None]) -> float:
-    """Milliseconds of our own time that the longest pass of the garbage collector takes in a crawl of :class:`Wide`."""
+    """Return the milliseconds of processor time of the longest garbage collection in a crawl of :class:`Wide`."""
     longest = began = 0.0
 
     def passed(phase: str, info: Mapping[str, int]) -> None:
@@ -164,7 +164,7 @@ def longest_pause(hosts: int, pending: int, around: AbstractContextManager[None]
 
 
 def pauses(bench: Bench) -> list[Figure]:
-    """The longest pass of the garbage collector with a million requests pending."""
+    """Return the longest garbage collection with a million pending requests."""
     pending = 1_000_000 // (50 if bench.is_quick else 1)
     hosts = pending // 50
     command, program = (longest_pause(hosts, pending, around) for around in (short_collections(), nullcontext()))
@@ -175,7 +175,7 @@ def pauses(bench: Bench) -> list[Figure]:
 
 
 async def seen(most: int) -> dict[int, float]:
-    """Bytes of one fingerprint among so many, for each 10,000 up to ``most``."""
+    """Return the bytes per fingerprint for each 10,000 fingerprints up to ``most``."""
     frontier = MemoryFrontier()
     gc.collect()
     tracemalloc.start()
@@ -189,7 +189,7 @@ async def seen(most: int) -> dict[int, float]:
 
 
 def per_seen(bench: Bench) -> list[Figure]:
-    """A fingerprint that was claimed. What holds them doubles now and then, so that the worst of all sizes counts."""
+    """Return the memory of a claimed fingerprint. The container doubles from time to time, so the worst size counts."""
     most = SEEN // 10 if bench.is_quick else SEEN
     taken = trio.run(seen, most)
     least = most // 5

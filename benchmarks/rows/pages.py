@@ -1,4 +1,4 @@
-"""The linked pages, crawled by each crawler in a process of its own; the crawlers take turns, round by round."""
+"""The linked pages, crawled by each crawler in a separate process. The crawlers take turns in each round."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from benchmarks.site import PAGES, SMALL_SITES
 __all__ = ["against_peers", "instructions", "kept", "over_tls"]
 
 SLOWED = 200
-"""How much slower the clock of a counted crawl is: valgrind takes 15 times as long, on a busy machine many more."""
+"""Factor that slows down the clock of a counted crawl. valgrind takes 15 times as long, or more on a busy machine."""
 
 Told = dict[str, Any]
 GOALS = {"scrapy": 14.0, "crawlee": 6.0, "bare": 0.48}
@@ -28,7 +28,7 @@ NAMES = {"scrapy": "Scrapy", "crawlee": "Crawlee", "bare": "the bare loop"}
 
 
 def crawled(bench: Bench, peer: str, url: str, *options: str, environment: dict[str, str] | None = None) -> Told:
-    """One crawl; it has to have found every page."""
+    """Run one crawl. Raises an error if it did not find every page."""
     feed = Path(bench.folder, f"{peer}.jsonl")
     script = {"bare": "crawlers/bare.py", "compiled": "crawlers/with_trawl.py"}.get(peer, f"crawlers/with_{peer}.py")
     told = run_script(peer, script, url, str(feed), *options, environment=environment)
@@ -40,12 +40,12 @@ def crawled(bench: Bench, peer: str, url: str, *options: str, environment: dict[
 
 
 def rates(told: list[Told]) -> list[float]:
-    """Pages a second, round by round."""
+    """Return the pages per second of each round."""
     return [PAGES / one["seconds"] for one in told]
 
 
 def against_peers(bench: Bench) -> list[Figure]:
-    """Ours, pure and compiled, Scrapy's, Crawlee's, and the bare loop's; what Trio did for a page of ours."""
+    """Return the speeds of trawl (pure and compiled), Scrapy, Crawlee and the bare loop, and Trio's steps per page."""
     url = bench.site.url()
     told: dict[str, list[Told]] = {peer: [] for peer in ("trawl", "compiled", *GOALS)}
     for _ in range(bench.rounds):
@@ -69,7 +69,7 @@ def against_peers(bench: Bench) -> list[Figure]:
 
 
 def counted(bench: Bench, url: str) -> list[Figure]:
-    """What Trio does for a page: in a round of its own, because counting takes time."""
+    """Return Trio's steps per page, from a separate round because counting takes time."""
     told = crawled(bench, "trawl", url, "--count")
     return [
         Figure(name="I/O waits", value=told["waits"] / PAGES, unit="a page"),
@@ -78,7 +78,7 @@ def counted(bench: Bench, url: str) -> list[Figure]:
 
 
 def over_tls(bench: Bench) -> list[Figure]:
-    """Ours over TLS against ours without, and against the bare loop over TLS."""
+    """Return the speed over TLS, compared with plain HTTP and with the bare loop over TLS."""
     site = bench.site
     trust = {"SSL_CERT_FILE": str(site.authority)}
     plain, secure, bare = [], [], []
@@ -96,9 +96,9 @@ def over_tls(bench: Bench) -> list[Figure]:
 
 
 def instructions(bench: Bench) -> list[Figure]:
-    """Instructions a page, of ours and of the bare loop: the same on any machine on which nginx answers in time.
+    """Return the instructions per page of trawl and of the bare loop. They are equal on all machines with a fast nginx.
 
-    Counted by valgrind's cachegrind; what two crawls of different length differ in is what a page takes.
+    valgrind's cachegrind counts them. The difference between two crawls of different length is the cost of a page.
     """
     counts = {peer: a_page(bench, peer, peer) for peer in ("trawl", "compiled", "bare")}
     return [
@@ -110,7 +110,7 @@ def instructions(bench: Bench) -> list[Figure]:
 
 
 def kept(bench: Bench) -> list[Figure]:
-    """Instructions a page with a job, into the HTTP cache and out of it, against a plain page."""
+    """Return the instructions per page with a job, and for filling and using the HTTP cache, against a plain page."""
     plain = a_page(bench, "trawl", "plain")
     each = {what: a_page(bench, "trawl", what) / plain for what in ("job", "filling", "cached")}
     return [
@@ -122,9 +122,9 @@ def kept(bench: Bench) -> list[Figure]:
 
 
 def a_page(bench: Bench, peer: str, what: str) -> float:
-    """Thousands of instructions a page of one kind of crawl; more where nginx has no core and answers take time."""
+    """Return thousands of instructions per page of one kind of crawl. A slow nginx increases the number."""
     fewer, more = SMALL_SITES
-    peer_python(peer)  # made once, not by two threads at a time
+    peer_python(peer)  # create the environment once, not in two threads at the same time
     with ThreadPoolExecutor() as pool:
         first, second = pool.map(partial(instructions_of, bench, peer, what), SMALL_SITES)
     a_page = (second - first) / (more - fewer) / 1_000
@@ -133,7 +133,7 @@ def a_page(bench: Bench, peer: str, what: str) -> float:
 
 
 def options_of(bench: Bench, what: str, pages: int) -> list[str]:
-    """Options of the script for one kind of crawl; a cached page is one that the crawl before it has stored."""
+    """Return the script's options for one kind of crawl. The previous crawl stored the cached pages."""
     if what == "bare":
         return ["--pages", str(pages)]
     options = ["--slowed", str(SLOWED)]
@@ -145,7 +145,7 @@ def options_of(bench: Bench, what: str, pages: int) -> list[str]:
 
 
 def instructions_of(bench: Bench, peer: str, what: str, pages: int) -> int:
-    """The instructions of a whole process that crawls ``pages`` pages."""
+    """Return the instructions of a whole process that crawls ``pages`` pages."""
     if shutil.which("valgrind") is None:
         raise SystemExit("valgrind is not installed: apt-get install valgrind")
     feed = Path(bench.folder, f"{what}-{pages}.jsonl")

@@ -1,4 +1,4 @@
-"""The engine's own share of a request, and what a simulated crawl costs."""
+"""The engine's own share of a request, and the cost of a simulated crawl."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ PAGES = 10_000
 
 
 class Null(trawl.Spider):
-    """Asks for many pages of many hosts, and does nothing with them."""
+    """Requests many pages of many hosts, and ignores them."""
 
     name = "null"
     pages = REQUESTS
 
     async def start(self) -> AsyncIterator[trawl.Request]:
-        """Ask."""
+        """Yield the requests."""
         for number in range(self.pages):
             yield trawl.Request(f"http://host-{number % HOSTS}.example/{number // HOSTS}")
 
     def parse(self, response: trawl.Response) -> Iterator[Any] | None:
-        """Take nothing."""
+        """Ignore the response."""
 
 
 def engine(bench: Bench) -> list[Figure]:
-    """A request from ``start()`` to the end of its callback, its making included, on a wire that costs nothing.
+    """Return the time of a request from its creation in ``start()`` to the end of its callback, without a real wire.
 
-    The clock is the real one: what the virtual clock costs is a test's, not a crawl's.
+    It uses the real clock, because only tests use the virtual clock.
     """
     requests = REQUESTS // 10 if bench.is_quick else REQUESTS
     settings = loaded()
@@ -60,29 +60,29 @@ def engine(bench: Bench) -> list[Figure]:
 
 
 class Listed(Null):
-    """An item for each of them."""
+    """Yields an item for each page."""
 
     name = "listed"
 
     def parse(self, response: trawl.Response) -> Iterator[Any]:
-        """Say that it came."""
+        """Yield an item with the URL and the status."""
         yield {"url": response.url, "status": response.status}
 
 
 class Linked(trawl.Spider):
-    """Each page's title; every link is followed."""
+    """Yields each page's title, and follows every link."""
 
     name = "linked"
     start_urls = [f"http://host-{host}.example/0" for host in range(HOSTS)]  # noqa: RUF012
 
     def parse(self, response: trawl.Response) -> Iterator[Any]:
-        """Take the title, follow the links."""
+        """Yield the title, and requests for the links."""
         yield {"url": response.url, "title": response.css("title::text").get()}
         yield from response.follow_all(css="a")
 
 
 def linked_web(pages: int) -> SimulatedWeb:
-    """So many pages on each of the hosts, in a chain with a link back."""
+    """Return a web with ``pages`` pages on each host, in a chain with a link back."""
     web = SimulatedWeb()
     for host in range(HOSTS):
         web.add_host(f"host-{host}.example", latency=0.1)
@@ -93,7 +93,7 @@ def linked_web(pages: int) -> SimulatedWeb:
 
 
 def simulated(bench: Bench) -> list[Figure]:
-    """10,000 pages over 50 hosts in virtual time, with the delay that each host gets by default."""
+    """Return the time of 10,000 pages on 50 hosts in virtual time, with the default delay of each host."""
     pages = PAGES // (10 if bench.is_quick else 1)
     web = linked_web(pages // HOSTS)
     listed, linked, virtual = [], [], []
@@ -113,8 +113,8 @@ def simulated(bench: Bench) -> list[Figure]:
 
 
 def simulated_in(spider_cls: type[trawl.Spider], web: SimulatedWeb, pages: int) -> tuple[float, Simulation]:
-    """Seconds that a simulated crawl takes, and what it did."""
-    began = time.process_time()  # there is nothing to wait for
+    """Return the seconds that a simulated crawl takes, and the simulation."""
+    began = time.process_time()  # a simulation never waits
     run = simulate(spider_cls, web, {"ROBOTSTXT_OBEY": False}, pages=pages)
     seconds = time.process_time() - began
     if len(run.items) != pages:

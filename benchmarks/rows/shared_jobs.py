@@ -1,4 +1,4 @@
-"""Jobs in a server: what a page, a link and a mark cost there, and what several processes come to on one machine."""
+"""Jobs in a server: the cost of a page, a link and a seen mark, and the speed of several processes on one machine."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ __all__ = ["processes", "store"]
 
 HOSTS, PAGES_A_HOST = 240, 10
 PARSING = 0.02
-"""Seconds of the processor that a page's callback takes."""
+"""Seconds of processor time that a page's callback takes."""
 
 PENDING = 50_000
 HOSTS_OF_LINKS = 100
 MARKS = 2_000_000
 AT_ONCE = 1_000
 MODELLED = (8, 64)
-"""Numbers of processes that the model is asked for."""
+"""Numbers of processes for which the model predicts the speed."""
 CONFIRMED = (4, 8)
-"""Numbers of processes by which it is confirmed."""
+"""Numbers of processes for which the prediction is confirmed."""
 
 BUSY = f"""
 import time
@@ -77,10 +77,10 @@ class Busy(trawl.Spider):
 
 
 def processes(bench: Bench) -> list[Figure]:
-    """A spider that computes for 20 ms a page, by one process without a job and by two with a server of their own.
+    """Return the speed of a spider that computes for 20 ms per page, with one process, and with two and their server.
 
-    What more of them come to once they run, with a core each, is computed. To confirm it on few cores, each process
-    stands still for 20 ms a page instead of computing, so that they run side by side as on so many cores.
+    The speed of more processes, with a core each, is computed by a model. To confirm it on few cores, each process
+    sleeps for 20 ms per page instead of computing, so that they run as if each had a core.
     """
     hosts = 8 if bench.is_quick else HOSTS
     folder = bench.folder / "processes"
@@ -105,7 +105,7 @@ def processes(bench: Bench) -> list[Figure]:
 
 
 def _steady(bench: Bench, count: int) -> float:
-    """Pages a second of so many processes that stand still, once they run: a long crawl less a short one."""
+    """Return the pages per second of ``count`` sleeping processes after their start, from a long and a short crawl."""
     few, many = (1, 2) if bench.is_quick else (30, 120)
     (pages, took), (more, longer) = (_crawl(bench, count, hosts * count, "-a", "waits=1") for hosts in (few, many))
     rate = (more - pages) / (longer - took)
@@ -114,7 +114,7 @@ def _steady(bench: Bench, count: int) -> float:
 
 
 def _crawl(bench: Bench, count: int, hosts: int, *options: str) -> tuple[int, float]:
-    """Crawl with so many processes; the pages, and the seconds."""
+    """Crawl with ``count`` processes. Returns the number of pages and the seconds."""
     folder, pages = bench.folder / "processes", 5 if bench.is_quick else PAGES_A_HOST
     names = " ".join([address(number, bench.site.port) for number in range(hosts)])
     words = [
@@ -139,12 +139,12 @@ def _crawl(bench: Bench, count: int, hosts: int, *options: str) -> tuple[int, fl
 
 
 def _model(count: int, steady: Mapping[int, float], full: float) -> float:
-    """What so many processes come to against one, each on a core: they add up until the store's core is full.
+    """Return the predicted speedup with a core per process. Speeds add up until the server's core is busy.
 
     Args:
         count: The number of processes.
-        steady: The pages a second of one process and of two.
-        full: So many processes keep the store's core busy.
+        steady: Pages per second of one process and of two processes.
+        full: Number of processes that keep the server's core busy.
     """
     return min(count * steady[2] / steady[1] / 2.0, full)
 
@@ -155,7 +155,7 @@ def _expected(count: int, steady: Mapping[int, float], full: float) -> Figure:
 
 
 def _confirmed(count: int, steady: Mapping[int, float], full: float) -> Figure:
-    """What so many processes that stand still come to, against what the model makes of two of them."""
+    """Return the speed of ``count`` sleeping processes, compared with the model's prediction."""
     expected, measured = _model(count, steady, full), steady[count] / steady[1]
     note = f"{measured:.2f} x one, where the model says {expected:.2f}"
     name = f"{count} processes: measured against the model"
@@ -163,14 +163,14 @@ def _confirmed(count: int, steady: Mapping[int, float], full: float) -> Figure:
 
 
 def _costs(bench: Bench) -> dict[str, float]:
-    """Microseconds that a linked page takes of a worker's processor, and of the store's."""
+    """Return the microseconds of processor time per linked page, of a worker and of the server."""
     with _storing(bench) as running:
         own = _own(bench, running.url("costs"))
         return {"own": own, "store": _cpu(running) / (PAGES + SMALL_SITES[0]) * 1e6}
 
 
 def store(bench: Bench) -> list[Figure]:
-    """A job in a server against one in a directory, on the linked pages; memory of a pending link and of a mark."""
+    """Return the cost of a job in a server, compared with a job in a directory, and the memory of a link and a mark."""
     more, served, plain = [], [], []
     for number in range(bench.rounds):
         directory = _own(bench, str(bench.folder / f"job-{number}"))
@@ -189,7 +189,7 @@ def store(bench: Bench) -> list[Figure]:
 
 
 def _memory(bench: Bench) -> Iterator[Figure]:
-    """What the server holds: what more links that wait take, less the marks of what was seen; and marks alone."""
+    """Yield the server's memory per pending link without its seen mark, and per seen mark."""
     links, marks = (PENDING // 10, MARKS // 20) if bench.is_quick else (PENDING, MARKS)
     few = links // 10
     held = {}
@@ -211,10 +211,10 @@ FORGET = "for _, key in ipairs(redis.call('KEYS', ARGV[1])) do redis.call('DEL',
 
 
 async def _hold(url: str, links: int) -> None:
-    """Store so many links, of which none may go for an hour."""
+    """Store ``links`` links that may not be sent for an hour."""
 
     async def watch(crawl: Crawl) -> None:
-        while crawl.queued < links:  # noqa: ASYNC110 - nobody is told how many are queued
+        while crawl.queued < links:  # noqa: ASYNC110 - there is no notification for this
             await trio.sleep(0.05)
         crawl.cancel()
 
@@ -232,7 +232,7 @@ def _storing(bench: Bench) -> Iterator[StoreProcess]:
 
 
 def _own(bench: Bench, job: str) -> float:
-    """Microseconds of its own time that a linked page takes: what a large site takes more than a small one."""
+    """Return the microseconds of processor time per linked page, from the difference of a large and a small site."""
     feed = bench.folder / "shared_jobs.jsonl"
     few = SMALL_SITES[0]
     took: list[float] = []
@@ -246,7 +246,7 @@ def _own(bench: Bench, job: str) -> float:
 
 
 def _ask(running: StoreProcess, *words: str | bytes) -> bytes:
-    """Ask the server one thing; its answer as it comes, with its length before it."""
+    """Send a command to the server. Returns its response as received."""
     with socket.create_connection(("127.0.0.1", running.port)) as wire:
         wire.sendall(_command(*words))
         return _answer(wire.makefile("rb"))
@@ -274,13 +274,13 @@ def _used(running: StoreProcess) -> int:
 
 
 def _cpu(running: StoreProcess) -> float:
-    """Seconds of the processor that the server has used in all."""
+    """Return the total seconds of processor time of the server."""
     found = _info(running, "cpu")
     return float(found["used_cpu_sys"]) + float(found["used_cpu_user"])
 
 
 def _mark(running: StoreProcess, count: int) -> None:
-    """Have the server know so many marks, as a job stores them."""
+    """Store ``count`` marks in the server, in the same way as a job."""
     keys = Keys("marks")
     with socket.create_connection(("127.0.0.1", running.port)) as wire:
         answers = wire.makefile("rb")

@@ -1,4 +1,4 @@
-"""200,000 pages streamed through: whether the last are as quick as the first, and what stays in memory."""
+"""A crawl of 200,000 pages: whether the last pages are as fast as the first, and how memory grows."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from trawl.engine import Crawl
 __all__ = ["streamed"]
 
 ROUNDS = 40
-"""Each is the 5,000 pages with five links each, under another path."""
+"""Number of rounds. Each round crawls the 5,000 pages with five links under another path."""
 
 EVERY = 0.25
-"""Seconds between two looks at how far it is."""
+"""Seconds between two measurements."""
 
 
 class Streamed(trawl.Spider):
-    """Each page's title; every link is followed, and from the middle of each round the next is begun."""
+    """Yields each page's title, and follows every link. The middle of each round starts the next round."""
 
     name = "streamed"
     url = ""
@@ -43,7 +43,7 @@ class Streamed(trawl.Spider):
         self.links = 0
 
     def parse(self, response: trawl.Response) -> Iterator[Any]:
-        """Take the title, follow the links."""
+        """Yield the title, and requests for the links."""
         yield {"url": response.url, "title": response.css("title::text").get()}
         for request in response.follow_all(css="a"):
             self.links += 1
@@ -54,14 +54,14 @@ class Streamed(trawl.Spider):
 
 
 class Watching:
-    """Notes every now and then how many pages there are, our own time, and what is in memory."""
+    """Regularly records the number of pages, the processor time and the memory."""
 
     def __init__(self) -> None:
         self.seen: list[tuple[int, float, float, int]] = []
         self.spider: Any = None
 
     async def watch(self, crawl: Crawl) -> None:
-        """Look, until the crawl has ended."""
+        """Measure until the crawl has ended."""
         self.spider = crawl.spider
         while True:
             used = resource.getrusage(resource.RUSAGE_SELF)
@@ -70,23 +70,23 @@ class Watching:
             await trio.sleep(EVERY)
 
     def tenth(self, number: int, pages: int) -> tuple[float, float]:
-        """Pages a second in one of the tenths, and microseconds of our own a page."""
+        """Return the pages per second in one tenth of the crawl, and microseconds of processor time per page."""
         among = [each for each in self.seen if number * pages / 10 <= each[0] <= (number + 1) * pages / 10]
         (first, began, began_own, _), (last, ended, ended_own, _) = among[0], among[-1]
         return (last - first) / (ended - began), (ended_own - began_own) / (last - first) * 1e6
 
     def memory(self, part: float, pages: int) -> int:
-        """Bytes in memory when so much of the pages had come."""
+        """Return the bytes in memory after a share of the pages."""
         return next(each[3] for each in self.seen if each[0] >= part * pages)
 
 
 def resident() -> int:
-    """Bytes of this process that are in memory."""
+    """Return the resident memory of this process in bytes."""
     return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def streamed(bench: Bench) -> list[Figure]:
-    """One run of 200,000 pages: long enough to be its own median."""
+    """Return the figures of one run of 200,000 pages, which is long enough without a median."""
     rounds = 4 if bench.is_quick else ROUNDS
     pages = rounds * PAGES
     watching = Watching()

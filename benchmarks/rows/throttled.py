@@ -1,4 +1,4 @@
-"""Delays and rates on the real clock, over real sockets: what is reached, and that nothing goes early."""
+"""Delays and rates on the real clock, over real sockets: the reached rate, and that nothing is sent early."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ __all__ = ["delays", "rates", "thousand_hosts"]
 HOSTS = 1_000
 DELAY = 1.0
 SECONDS = 20
-"""How long each host is crawled."""
+"""Number of seconds for which each host is crawled."""
 
 DELAYS = (0.1, 0.2, 0.5, 1.0, 2.0)
 
 RATES = {100: 0.99, 400: 0.97}
-"""Requests a second, and the share of them to reach."""
+"""Requests per second, and the share of them to reach."""
 
 EARLY = 1e-6
-"""Seconds that two instants may differ by rounding."""
+"""Maximum difference of two times by rounding, in seconds."""
 
 
 class Pages(trawl.Spider):
-    """Asks one host for many pages, all known from the start."""
+    """Requests many pages of one host, all known from the start."""
 
     name = "pages"
 
@@ -38,16 +38,16 @@ class Pages(trawl.Spider):
         self.pages = pages
 
     async def start(self) -> AsyncIterator[trawl.Request]:
-        """Each page."""
+        """Yield the requests."""
         for number in range(self.pages):
             yield trawl.Request(f"http://{self.host}/small/{number}")
 
     def parse(self, response: trawl.Response) -> None:
-        """Take its status."""
+        """Ignore the response."""
 
 
 class Rounds(trawl.Spider):
-    """Asks each host for page after page, each found on the one before; takes the status of each."""
+    """Requests pages of each host one after the other. Each page leads to the next."""
 
     name = "rounds"
 
@@ -57,23 +57,23 @@ class Rounds(trawl.Spider):
         self.pages = pages
 
     async def start(self) -> AsyncIterator[trawl.Request]:
-        """The first page of each host."""
+        """Yield a request for the first page of each host."""
         for host in self.hosts:
             yield trawl.Request(f"http://{host}/small/0", cb_kwargs={"host": host, "number": 0})
 
     def parse(self, response: trawl.Response, host: str, number: int) -> Iterator[trawl.Request]:
-        """Find the next."""
+        """Yield the request for the next page."""
         if number + 1 < self.pages[host]:
             yield trawl.Request(f"http://{host}/small/{number + 1}", cb_kwargs={"host": host, "number": number + 1})
 
 
 def address(number: int, port: int) -> str:
-    """One of the loopback addresses."""
+    """Return a loopback address."""
     return f"127.{1 + number // 62_500}.{number // 250 % 250}.{1 + number % 250}:{port}"
 
 
 def thousand_hosts(bench: Bench) -> list[Figure]:
-    """1,000 hosts at a delay of 1 s."""
+    """Return the figures of 1,000 hosts with a delay of 1 s."""
     count, pages = (100, 5) if bench.is_quick else (HOSTS, SECONDS)
     hosts = [address(number, bench.site.port) for number in range(count)]
     sends = Sends()
@@ -98,7 +98,7 @@ def thousand_hosts(bench: Bench) -> list[Figure]:
 
 
 def delays(bench: Bench) -> list[Figure]:
-    """One host each at several delays, side by side."""
+    """Return the figures of several delays, each with one host, at the same time."""
     seconds = 3.0 if bench.is_quick else float(SECONDS)
     hosts = {address(number, bench.site.port): delay for number, delay in enumerate(DELAYS)}
     sends = Sends()
@@ -119,7 +119,7 @@ def delays(bench: Bench) -> list[Figure]:
 
 
 def rates(bench: Bench) -> list[Figure]:
-    """One host at a rate, with jitter; and the same bound as in docs/explanation/throttle.md, measured."""
+    """Return the figures of one host with a rate and jitter, and measure the bound of docs/explanation/throttle.md."""
     seconds = 2.0 if bench.is_quick else float(SECONDS)
     figures = []
     for rate, goal in RATES.items():
@@ -133,7 +133,7 @@ def rates(bench: Bench) -> list[Figure]:
         times = sends.times[host]
         reached = (len(times) - 1) / (times[-1] - times[0]) / rate
         figures.append(Figure(name=f"rate {rate}: reached", value=reached, unit="x", least=goal))
-        # Never more than t * rate + 2 sends in t seconds: docs/explanation/throttle.md.
+        # There are at most t * rate + 2 sends in t seconds (docs/explanation/throttle.md).
         surplus = [number - rate * (at - times[0]) for number, at in enumerate(times)]
         most = 1.0 + max(later - least for later, least in zip(surplus, accumulate(surplus, min), strict=True))
         figures.append(Figure(name=f"rate {rate}: most sends beyond t * rate", value=most, unit="sends", most=2.0))

@@ -1,6 +1,6 @@
-"""Directives that make the reference from the package's own docstrings.
+"""Directives that generate the API reference from docstrings.
 
-``public-names``: what a module exports, each with its first sentence. ``api``: all that a package exports, in full.
+``public-names`` lists the names that a module exports, with their first sentences. ``api`` documents all exports fully.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ import trawl
 from docs._ext.api_text import assigned
 
 FIRST = {"Spider", "Request", "Response", "Selector", "Item", "simulate", "SimulatedWeb"}
-SHORT_VALUE = 100  # characters; longer ones are looked up in the source
+SHORT_VALUE = 100  # maximum number of characters of a value that is shown
 TYPES = ("class", "exception", "data", "type", "attribute")
 
 
 def first_sentence(thing: object) -> str:
-    """The first line of a docstring."""
+    """Return the first line of a docstring."""
     return (inspect.getdoc(thing) or "").partition("\n")[0]
 
 
 def is_ours(thing: object) -> TypeGuard[type | FunctionType]:
-    """Whether a class or function is defined in trawl, not only exported by it."""
+    """Return whether a class or function is defined in trawl, and not only exported by it."""
     return isinstance(thing, type | FunctionType) and thing.__module__.partition(".")[0] == "trawl"
 
 
 def exports(module: ModuleType) -> Iterator[str]:
-    """Lines of reStructuredText: what a module exports, each with its first sentence."""
+    """Yield lines of reStructuredText with a module's exports and their first sentences."""
     for name in sorted(module.__all__, key=str.lower):
         thing = getattr(module, name)
         if is_ours(thing):
@@ -55,14 +55,14 @@ def exports(module: ModuleType) -> Iterator[str]:
 
 
 def is_defined_in(module: ModuleType, thing: object) -> TypeGuard[type | FunctionType]:
-    """Whether a module, or a package with a module below it, defines a class or function."""
+    """Return whether a module, or a module of a package, defines a class or function."""
     return is_ours(thing) and f"{thing.__module__}.".startswith(f"{module.__name__}.")
 
 
 def documented(module: ModuleType) -> Iterator[str]:
-    """Lines of reStructuredText: the public names that a module or package defines, each with its docstring.
+    """Yield lines of reStructuredText with the public names of a module or package and their docstrings.
 
-    Those that readers meet first come first, then what else ``import trawl`` gives.
+    The most important names come first, followed by the other names of ``import trawl``.
     """
     yield from (f".. py:currentmodule:: {module.__name__}", "")
     for name in sorted(module.__all__, key=lambda name: (name not in FIRST, name not in trawl.__all__)):
@@ -73,7 +73,7 @@ def documented(module: ModuleType) -> Iterator[str]:
 
 
 def values(module: ModuleType) -> Iterator[str]:
-    """Lines of reStructuredText: the values and aliases that a module exports, and what it has from elsewhere."""
+    """Yield lines of reStructuredText with a module's values and aliases, and the names that it imports."""
     others = []
     for name in sorted(module.__all__, key=str.lower):
         if is_defined_in(module, getattr(module, name)):
@@ -90,7 +90,7 @@ def values(module: ModuleType) -> Iterator[str]:
 
 
 class FromDocstrings(SphinxDirective):
-    """A directive whose argument is a module."""
+    """Base of directives whose argument is a module."""
 
     required_arguments = 1
 
@@ -101,20 +101,20 @@ class FromDocstrings(SphinxDirective):
 
 
 class PublicNames(FromDocstrings):
-    """A list of what a module exports."""
+    """A list of a module's exports."""
 
     def run(self) -> list[nodes.Node]:
-        """The list."""
+        """Return the list."""
         holder = nodes.container()
         self.parse([*exports(importlib.import_module(self.arguments[0]))], holder)
         return list(holder.children)
 
 
 class Api(FromDocstrings):
-    """What a package or a module exports by its ``__all__``, with nothing below that."""
+    """The documentation of the names in ``__all__`` of a package or module."""
 
     def run(self) -> list[nodes.Node]:
-        """The section."""
+        """Return the section."""
         module = importlib.import_module(self.arguments[0])
         section = nodes.section(ids=[nodes.make_id(f"module-{module.__name__}")])
         section += nodes.title("", "", nodes.literal(text=module.__name__))
@@ -124,7 +124,7 @@ class Api(FromDocstrings):
 
 
 def thing_of(name: str) -> object:
-    """What is known as ``trawl.http.request.Request.url``; None if there is no such thing, or it has the value None."""
+    """Return the object with a name such as ``trawl.http.request.Request.url``; None if it does not exist."""
     module, _, rest = name.rpartition(".")
     while module:
         try:
@@ -138,7 +138,7 @@ def thing_of(name: str) -> object:
 
 
 def home_of(thing: object) -> str:
-    """Where a thing of trawl is defined (``trawl.http.request.Request``); "" where that can't be told."""
+    """Return where an object of trawl is defined (``trawl.http.request.Request``); "" if that is unknown."""
     module = getattr(thing, "__module__", None) or ""
     return f"{module}.{getattr(thing, '__qualname__', '')}" if module.partition(".")[0] == "trawl" else ""
 
@@ -147,7 +147,7 @@ _by_last_part: WeakKeyDictionary[BuildEnvironment, Mapping[str, list[str]]] = We
 
 
 def of_last_part(env: BuildEnvironment) -> Mapping[str, list[str]]:
-    """The names of all types and values by the part after the last dot; complete when references are resolved."""
+    """Return the names of all types and values by their last part. Complete when references are resolved."""
     names = _by_last_part.get(env)
     if names is None:
         names = _by_last_part[env] = defaultdict(list)
@@ -161,7 +161,7 @@ _by_home: WeakKeyDictionary[BuildEnvironment, Mapping[str, str]] = WeakKeyDictio
 
 
 def by_home(env: BuildEnvironment) -> Mapping[str, str]:
-    """The public names by where they are defined: ``trawl.http.Request`` by ``trawl.http.request.Request``."""
+    """Return the public names by their definition: ``trawl.http.Request`` by ``trawl.http.request.Request``."""
     names = _by_home.get(env)
     if names is None:
         found = {home_of(thing_of(name)): name for name in env.domains.python_domain.objects}
@@ -171,7 +171,7 @@ def by_home(env: BuildEnvironment) -> Mapping[str, str]:
 
 @cache
 def all_names() -> frozenset[str]:
-    """The names of all that the modules of trawl define: what is not public may be named, but is not linked."""
+    """Return all names that trawl's modules define. Private names may be mentioned, but are not linked."""
     modules = [info.name for info in pkgutil.walk_packages(trawl.__path__, "trawl.") if "__" not in info.name]
     return frozenset(name for module in modules for name in vars(importlib.import_module(module)))
 
@@ -179,10 +179,10 @@ def all_names() -> frozenset[str]:
 def known_elsewhere(
     app: Sphinx, env: BuildEnvironment, node: pending_xref, text: nodes.Element
 ) -> nodes.Element | None:
-    """Resolve a name that is not documented where it is named.
+    """Resolve a name that is not documented in the module that mentions it.
 
-    A package exports it; or a module imports it under TYPE_CHECKING only, and Sphinx looks for it in that module. What
-    trawl has and does not make public is named without a link; what it does not have stays a warning.
+    Either a package exports the name, or a module imports it only under TYPE_CHECKING, and Sphinx looks for it in that
+    module. Private names of trawl are shown without a link. Names that trawl does not have still cause a warning.
     """
     if node.get("refdomain") != "py":
         return None

@@ -1,7 +1,7 @@
-"""What must not stand in the built pages, and what their search must find; a build that breaks it fails.
+"""Checks of the built pages and their search index. A build fails if a check fails.
 
-``sphinx-build`` runs this at its end, on what it has written: it needs no second build. The rules import no Sphinx, so
-that the tests try them on pages of their own.
+``sphinx-build`` runs the checks at its end on the written files, so no second build is needed. The rules do not import
+Sphinx, so that tests can check them with their own pages.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ ANSWERS = {
     "throttling": "howto/delays",
     "user-agent": "howto/headers-and-redirects",
 }
-"""Words that readers search for, and the page that must be found first."""
+"""Search terms, and the page that must be found first."""
 SCORES = re.compile(r"\b(\w+): (-?\d+)")
 
 CODE = re.compile(r"<pre>.*?</pre>", re.S)
@@ -66,12 +66,12 @@ PRIVATE = re.compile(r"\btrawl\.([a-z]+\.)*_\w+")
 
 
 def text_of(html: str) -> str:
-    """What a reader sees of a piece of a page, on one line."""
+    """Return the visible text of a part of a page, on one line."""
     return " ".join(unescape(TAG.sub("", html)).split())
 
 
 def unreadable(html: str) -> list[str]:
-    """Say what a page of the reference shows that is no text for readers: each with what stands around it."""
+    """Return the parts of a reference page that are not readable text, each with its context."""
     html = CODE.sub("", html)
     text = text_of(html)
     found = [
@@ -89,25 +89,25 @@ def unreadable(html: str) -> list[str]:
 
 
 def index_of(text: str) -> dict[str, Any]:
-    """The search index that ``searchindex.js`` holds."""
+    """Return the search index in ``searchindex.js``."""
     index: dict[str, Any] = json.loads(text.removeprefix("Search.setIndex(").removesuffix(")"))
     return index
 
 
 def declared(index: Mapping[str, Any], word: str) -> list[str]:
-    """The pages that declare a word as theirs: each is found before all that does not, for the score of 100.
+    """Return the pages that declare a word. They are found before all other pages, because their score is 100.
 
-    The glossary's terms are declared by Sphinx; ``scorer.js`` takes half of their score away.
+    Sphinx declares the glossary's terms, and ``scorer.js`` halves their score.
     """
     found = [index["docnames"][page] for page, _, is_main in index["indexentries"].get(word, ()) if is_main]
     return [page for page in found if page != "glossary"]
 
 
 def misled(index: Mapping[str, Any], scorer: str) -> list[str]:
-    """Say which words of :data:`ANSWERS` lead elsewhere first.
+    """Return a message for each word of :data:`ANSWERS` that another page is found for first.
 
-    Sphinx's search gives a page that declares the whole query 100 (``searchtools.js``), and ``scorer.js`` says what it
-    gives to all else; one page alone may declare a word, because those with equal scores stand by their titles.
+    Sphinx's search gives a page that declares the whole query a score of 100 (``searchtools.js``). ``scorer.js`` sets
+    all other scores. Only one page may declare a word, because pages with equal scores are sorted by title.
     """
     scores = {name: int(score) for name, score in SCORES.findall(scorer)}
     title, name = scores["title"] + 1, scores["objNameMatch"] + max(scores["0"], scores["1"], scores["objPrioDefault"])
@@ -119,13 +119,13 @@ def misled(index: Mapping[str, Any], scorer: str) -> list[str]:
 
 
 def said(what: str, found: Sequence[str]) -> None:
-    """Fail the build where something was found."""
+    """Fail the build if something was found."""
     if found:
         raise RuntimeError("\n".join([what, *found]))
 
 
 def check_pages(app: Sphinx, exception: Exception | None) -> None:
-    """Fail the build where a page of the reference is not readable, or a search goes astray."""
+    """Fail the build if a reference page is not readable, or a search finds the wrong page first."""
     if exception is not None or app.builder.name != "html":
         return
     pages = sorted(Path(app.outdir, "reference").rglob("*.html"))

@@ -1,6 +1,6 @@
 """Draws the pictures of the first page and of the README: ``python -m docs._ext.first_page``.
 
-``docs/panel.svg`` is the live panel of the README's crawl, and ``docs/limit.svg`` is a crawl that has to find a limit.
+``docs/panel.svg`` shows the live panel of the README's crawl, ``docs/limit.svg`` a crawl that finds a server's limit.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ __all__ = ["PICTURES", "limit_picture", "panel_picture"]
 FOLDER = Path(__file__).parents[1]
 COLUMNS = 64
 SHOWN_AT = 5.0
-"""Seconds after the start of the crawl."""
+"""Seconds after the start of the crawl at which the panel is drawn."""
 FONTS = re.compile(r"@font-face \{.*?\}\s*", re.S)
-"""Fonts that the browser would load from another site."""
+"""Font declarations, for which the browser would load fonts from another site."""
 LIMITED_HOST = "limited.example"
 
 
@@ -79,7 +79,7 @@ def limit_picture() -> str:
 
 
 PICTURES: dict[str, Callable[[], str]] = {"panel.svg": panel_picture, "limit.svg": limit_picture}
-"""What draws each file, by its name in ``docs``."""
+"""The function that draws each file, by the file's name in ``docs``."""
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """The promises of ``docs/reference/promises.toml`` and the tests that name them.
 
-A test names a promise in its name (``test_a08_...``) or in a comment of its own (``# A08``).
+A test names a promise in its name (``test_a08_...``) or in a comment (``# A08``).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def proofs() -> dict[str, list[tuple[str, str]]]:
     found: dict[str, list[tuple[str, str]]] = {}
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
         text = path.read_text(encoding="utf-8")
-        if not CANDIDATE.search(text):  # to parse every file takes seconds
+        if not CANDIDATE.search(text):  # parsing every file would take seconds
             continue
         comments = ids_in_comments(text)
         for name, node in _tests(ast.parse(text), ""):

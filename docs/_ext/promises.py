@@ -1,6 +1,6 @@
-"""The directive ``promises``: every promise with the tests that name it.
+"""The directive ``promises`` shows every promise with the tests that name it.
 
-Each becomes a target of the role ``promise``: :promise:`A08`.
+Each promise is a target of the role ``promise``: :promise:`A08`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from docs._ext.promise_table import TABLE, groups, proofs
 
 
 def entry(number: str, words: str, tests: list[tuple[str, str]]) -> Iterator[str]:
-    """Lines of Markdown: a promise, and its tests by file."""
+    """Yield lines of Markdown with a promise and its tests by file."""
     yield from (f"`````{{promise}} {number}", words, "")
     for file, names in groupby(tests, key=itemgetter(0)):
         yield f"- `{file}`: {', '.join(f'`{name}`' for _, name in names)}"
@@ -27,10 +27,10 @@ def entry(number: str, words: str, tests: list[tuple[str, str]]) -> Iterator[str
 
 
 class Promises(SphinxDirective):
-    """All promises, under a heading for each group."""
+    """All promises, with a heading for each group."""
 
     def run(self) -> list[nodes.Node]:
-        """The sections."""
+        """Return the sections."""
         self.env.note_dependency(str(TABLE))
         tests = proofs()
         sections: list[nodes.Node] = []

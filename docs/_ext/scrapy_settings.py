@@ -1,4 +1,4 @@
-"""The directive ``scrapy-settings``: what becomes of each of Scrapy's settings, from what the code itself does."""
+"""The directive ``scrapy-settings`` lists Scrapy's settings with their meaning in trawl, generated from the code."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NAMES = Path(__file__).with_name("scrapy-settings.txt")
 
 
 def rows() -> Iterator[tuple[str, str]]:
-    """The names of Scrapy's settings, and a few words on each."""
+    """Yield the names of Scrapy's settings with a short description."""
     known = {setting.name for setting in definitions()}
     for name in NAMES.read_text("utf-8").split():
         if name in known:
@@ -32,7 +32,7 @@ def rows() -> Iterator[tuple[str, str]]:
 
 
 def linked(words: str, known: set[str]) -> str:
-    """Words in which each name of a setting is a link to it, and what is in backquotes is code."""
+    """Return text with links for the names of settings, and backquoted parts as code."""
     words = re.sub(r"`([^`]+)`", lambda match: match[1] if match[1] in known else f"``{match[1]}``", words)
     for name in sorted(known & set(re.findall(r"[A-Z][A-Z_]+[A-Z]", words))):
         words = re.sub(rf"(?<![`\w]){name}(?![`\w=])", f":setting:`{name}`", words)
@@ -40,10 +40,10 @@ def linked(words: str, known: set[str]) -> str:
 
 
 class ScrapySettings(SphinxDirective):
-    """A table of all of Scrapy's settings."""
+    """A table of Scrapy's settings."""
 
     def run(self) -> list[nodes.Node]:
-        """The table."""
+        """Return the table."""
         lines = [".. list-table::", "   :header-rows: 1", "   :widths: 40 60", "", "   * - Scrapy", "     - here"]
         for name, words in rows():
             lines += [f"   * - {name}", f"     - {words}"]

@@ -1,6 +1,6 @@
-"""The directives ``settings`` and ``setting-keys``: every setting, from the definitions that the code itself obeys.
+"""The directives ``settings`` and ``setting-keys`` show every setting, generated from the definitions in the code.
 
-Each becomes a target of the role ``setting``: :setting:`DOWNLOAD_DELAY`.
+Each setting is a target of the role ``setting``: :setting:`DOWNLOAD_DELAY`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from trawl.settings import SettingInfo, definitions
 
 
 def shown(value: object) -> str:
-    """A default as it is written on the command line: JSON where it can be."""
+    """Return a default as on the command line, as JSON if possible."""
     if isinstance(value, type):
         return f"{value.__module__}.{value.__qualname__}"
     if isinstance(value, frozenset | set | tuple):
@@ -31,19 +31,19 @@ def shown(value: object) -> str:
 
 
 def kind(setting: SettingInfo) -> str:
-    """What may be given, in words."""
+    """Return the type, unit and range of a setting, in words."""
     unit = f" ({setting.unit})" if setting.unit else ""
     return f"{setting.type}{unit}{f', {setting.range}' if setting.range else ''}"
 
 
 def linked(words: str) -> str:
-    """Words in which each name of a setting is a link to it."""
+    """Return text with links for the names of settings."""
     names = {setting.name for setting in definitions()}
     return " ".join(f":setting:`{word}`" if word in names else word for word in words.split())
 
 
 def keys(setting: SettingInfo, indent: str) -> Iterator[str]:
-    """A list of the keys of a mapping, and of the mappings in it."""
+    """Yield a list of the keys of a mapping, and of the mappings in it."""
     for key in setting.keys:
         absent = f" *Absent:* {linked(key.absent)}." if key.absent else ""
         yield f"{indent}- ``{key.name}``: {kind(key)}. {key.description}{absent}"
@@ -54,7 +54,7 @@ def keys(setting: SettingInfo, indent: str) -> Iterator[str]:
 
 
 def entry(setting: SettingInfo) -> Iterator[str]:
-    """Lines of reStructuredText."""
+    """Yield lines of reStructuredText for a setting."""
     unit = f" {setting.unit}" if setting.unit else ""
     limits = f", {setting.range}" if setting.range else ""
     yield from (f".. setting:: {setting.name}", "", f"   {setting.description}", "")
@@ -64,7 +64,7 @@ def entry(setting: SettingInfo) -> Iterator[str]:
 
 
 def table(setting: SettingInfo, path: str) -> Iterator[str]:
-    """Tables of the keys of a mapping, one for each mapping in it."""
+    """Yield tables of the keys of a mapping, one for each mapping in it."""
     yield from (".. list-table::", "   :header-rows: 1", "   :widths: 18 26 26 30", "")
     yield from ("   * - Key", "     - Type, unit, range", "     - Where it is absent", "     - Meaning")
     for key in setting.keys:
@@ -77,12 +77,12 @@ def table(setting: SettingInfo, path: str) -> Iterator[str]:
 
 
 class SettingKeys(SphinxDirective):
-    """The keys of a setting that is a mapping of names to mappings, as tables; its argument is the setting's name."""
+    """Tables of the keys of a setting that maps names to mappings. The argument is the setting's name."""
 
     required_arguments = 1
 
     def run(self) -> list[nodes.Node]:
-        """The tables."""
+        """Return the tables."""
         name = self.arguments[0]
         setting = next(setting for setting in definitions() if setting.name == name)
         holder = nodes.container()
@@ -92,10 +92,10 @@ class SettingKeys(SphinxDirective):
 
 
 class Settings(SphinxDirective):
-    """All settings, under a heading for each part of the crawler."""
+    """All settings, with a heading for each section."""
 
     def run(self) -> list[nodes.Node]:
-        """The sections."""
+        """Return the sections."""
         sections: list[nodes.Node] = []
         for title, members in groupby(definitions(), key=lambda setting: setting.section):
             section = nodes.section(ids=[nodes.make_id(f"settings-{title}")])

@@ -1,7 +1,7 @@
-"""The directive ``timeline``: Python code that simulates a crawl, shown with the picture of what it sent.
+"""The directive ``timeline`` shows Python code that simulates a crawl, with a picture of its sends.
 
-The code has to leave a simulation under the name ``sim``. It is run when the documentation is built, so that the
-picture is always that of the code above it.
+The code must assign a simulation to the name ``sim``. It runs when the documentation is built, so that the picture
+always belongs to the code above it.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ WIDTH = 900.0
 
 
 class Timeline(SphinxDirective):
-    """A block of code and its picture."""
+    """A block of code and the picture of its simulation."""
 
     has_content = True
-    option_spec = {"start": float, "end": float, "alt": directives.unchanged}  # noqa: RUF012  # docutils has it so
+    option_spec = {"start": float, "end": float, "alt": directives.unchanged}  # noqa: RUF012  # required by docutils
 
     def run(self) -> list[nodes.Node]:
-        """The code, and the picture where the output can have one."""
+        """Return the code, and the picture if the output format supports it."""
         code = "\n".join(self.content)
         picture = drawn(code, float(self.options.get("start", 0.0)), self.options.get("end"))
         shown = nodes.literal_block(code, code, language="python")
@@ -36,9 +36,9 @@ class Timeline(SphinxDirective):
 
 
 def drawn(code: str, start: float, end: float | None) -> str:
-    """The picture of the simulation that a piece of code makes."""
+    """Return the picture of the simulation in a piece of code."""
     namespace: dict[str, Any] = {"__name__": "timeline"}
-    logging.disable(logging.WARNING)  # a crawl that is made to be refused says so
+    logging.disable(logging.WARNING)  # crawls with refusals would log warnings
     try:
         with contextlib.redirect_stdout(io.StringIO()):
             exec(compile(code, "<timeline>", "exec"), namespace)
