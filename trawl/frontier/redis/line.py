@@ -36,7 +36,7 @@ from trawl.frontier.redis.layout import text_of
 from trawl.throttling.reasons import Reason
 from trawl.throttling.shared import SharedLimits, Token
 
-__all__ = ["StoreLine"]
+__all__ = ["SharedScopeClient"]
 
 logger: logging.Logger = logging.getLogger("trawl.frontier")
 
@@ -87,7 +87,7 @@ class _SendRecord:
     intervals: Sequence[float]
 
 
-class StoreLine:
+class SharedScopeClient:
     """The line of a job in a server; :meth:`run` is its task.
 
     Args:
