@@ -138,7 +138,7 @@ async def test_tasks_that_share_a_stream_share_its_events(autojump_clock: MockCl
                 nursery.start_soon(read, stream)
             for n in range(3):
                 await wait_all_tasks_blocked()
-                events.tell(ItemScraped(n, None))
+                events.emit(ItemScraped(n, None))
             await wait_all_tasks_blocked()
             events.is_over = True
             stream.wake()

@@ -329,7 +329,7 @@ class Events:
         """Return True while the stream's block is open."""
         return stream in self._streams
 
-    def tell(self, event: Event) -> None:
+    def emit(self, event: Event) -> None:
         """Pass an event to the readers of its kind, without waiting."""
         for put in self.wanted.get(type(event), ()):
             put(event)

@@ -15,7 +15,7 @@ def the_task() -> RequestTask:
 async def test_a_cancel_ends_the_task_that_takes_cancels() -> None:
     task = the_task()
     with task:
-        task.take_cancels()
+        task.make_cancellable()
         task.cancel()
         await trio.sleep_forever()
     assert task.is_cancelled
@@ -28,7 +28,7 @@ async def test_a_cancel_before_the_task_takes_any_is_kept_until_then() -> None:
     with task:
         await trio.lowlevel.checkpoint()
         reached = True
-        task.take_cancels()
+        task.make_cancellable()
         await trio.sleep_forever()
     assert reached
 
@@ -36,8 +36,8 @@ async def test_a_cancel_before_the_task_takes_any_is_kept_until_then() -> None:
 async def test_a_task_takes_cancels_once() -> None:
     task = the_task()
     with task:
-        task.take_cancels()
-        task.take_cancels()
+        task.make_cancellable()
+        task.make_cancellable()
         task.cancel()
         await trio.sleep_forever()
     await trio.lowlevel.checkpoint()

@@ -53,6 +53,6 @@ async def test_who_waits_wakes_earlier_when_something_may_go_before_its_instant(
     async with trio.open_nursery() as nursery:
         nursery.start_soon(wakeup.wait, 60.0, nursery.cancel_scope)
         await trio.testing.wait_all_tasks_blocked()
-        wakeup.set_by(70.0)
-        wakeup.set_by(7.0)
+        wakeup.wake_at(70.0)
+        wakeup.wake_at(7.0)
     assert trio.current_time() == 7

@@ -43,7 +43,7 @@ class Disk:
             self._spent = {id(self.scope.quota): self.spent}
         self._ahead = self.allowances.ahead()
         if was_asked:
-            self.allowances.kept()
+            self.allowances.confirm()
 
     def set(self, limits: Limits, now: float) -> None:
         """Change the quota, or take it away, while the crawl runs."""

@@ -15,4 +15,4 @@ def test_times_that_were_waited_for_in_vain_count_after_a_minute(asked: float, n
     while at < now:
         timer.asked(at, at + asked, held_until=at + asked)
         at += asked
-    assert timer.waits_in_vain(now) == waits
+    assert timer.unanswered_waits(now) == waits

@@ -211,14 +211,14 @@ class Admission:
             if record is not None:
                 records.append(record)
                 if RequestScheduled in self._events.wanted:
-                    self._events.tell(RequestScheduled(request))
+                    self._events.emit(RequestScheduled(request))
         return records
 
     def _tell_repeated(self, requests: Iterable[Request]) -> None:
         for request in requests:
             if self._tells:
                 logger.debug("%r is dropped: seen before", request)
-            self._events.tell(RequestDropped(request, "dupefilter_filtered"))
+            self._events.emit(RequestDropped(request, "dupefilter_filtered"))
 
     def note_start(self, request: Request) -> None:
         """Take note of a request that the user's own code makes, not that of a page."""
@@ -543,7 +543,7 @@ class Admission:
         if self._tells:
             logger.debug("%r is dropped: %s", request, reason.replace("_", " "))
         if RequestDropped in self._events.wanted:
-            self._events.tell(RequestDropped(request, reason))
+            self._events.emit(RequestDropped(request, reason))
 
 
 def not_before(request: Request) -> float:

@@ -282,7 +282,7 @@ class CallbackOutputs:
             return True  # it is told and counted, and the callback goes on
         self.items += 1
         if ItemScraped in self._events.wanted:
-            self._events.tell(ItemScraped(output, self._source))
+            self._events.emit(ItemScraped(output, self._source))
         return True
 
     async def take(self, output: object) -> None:
@@ -306,7 +306,7 @@ class CallbackOutputs:
                 raise
             self.items += 1
             if finished is not None and ItemScraped in self._events.wanted:
-                self._events.tell(ItemScraped(finished, self._source))
+                self._events.emit(ItemScraped(finished, self._source))
 
     def _full(self) -> list[Request]:
         """Take out the requests that are to be stored now.

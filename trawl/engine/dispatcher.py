@@ -79,19 +79,19 @@ class Dispatcher:
     async def run(self, nursery: trio.Nursery) -> None:
         """Start one task in ``nursery`` for each request that may go; return when none will come or the crawl ends."""
         state = self._state
-        while state.goes_on():
+        while state.is_running():
             await self._grant(nursery, nursery.start_soon)
             until = self._next_look()
             with trio.CancelScope(deadline=until) as alarm:
                 # One scope for many waits, until it has gone off (see Wakeup.wait); then the next one is entered.
-                while state.goes_on():
+                while state.is_running():
                     await state.wakeup.wait(until, alarm)
                     if alarm.cancel_called:
                         break
                     await self._grant(nursery, nursery.start_soon)
                     until = self._next_look()
 
-    def between(self, nursery: trio.Nursery) -> Callable[[], Awaitable[None]] | None:
+    def start_granter(self, nursery: trio.Nursery) -> Callable[[], Awaitable[None]] | None:
         """Return what the reader of ``start()`` calls to grant in its own task; None where a step of that may wait."""
         if self._cache_lookup.has_cache:  # looking up waits
             return None
@@ -107,7 +107,7 @@ class Dispatcher:
         """Let ``start()`` be read while there is room; return when the scheduler may answer otherwise."""
         self._shared_job.look()
         # look() may have ended the crawl: its job is over.
-        if not self._state.goes_on():
+        if not self._state.is_running():
             return math.inf
         now = trio.current_time()
         scheduler, state = self._scheduler, self._state
@@ -136,7 +136,7 @@ class Dispatcher:
         while not state.is_ending:
             if prefetcher.are_wanted or prefetcher.next_due() <= now:
                 await prefetcher.refill(trio.current_time)
-                if not state.goes_on():  # since then
+                if not state.is_running():  # since then
                     return
                 now = trio.current_time()
             self._cache_lookup.start(nursery, self._worker.run)

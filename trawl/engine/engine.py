@@ -249,7 +249,7 @@ class Engine:
             self.job_state.has_backed_off()
             if ScopeBackedOff in context.events.wanted:
                 source = getattr(scope.state, "trigger_source", "")
-                context.events.tell(ScopeBackedOff(scope.id, scope.step, scope.delay, scope.concurrency, source))
+                context.events.emit(ScopeBackedOff(scope.id, scope.step, scope.delay, scope.concurrency, source))
         self._limiters.resize(scope)
         if scope.id in self.throttle.given_up:
             reconsider(self.scheduler, scope, now)  # what pends is refused now, though the server asked for quiet

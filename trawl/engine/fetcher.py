@@ -338,7 +338,7 @@ class Fetcher:
         if is_ready or (scheduler.begins_without_places and scheduler.prepared.is_stirred):
             self._state.wakeup.set()
         else:
-            self._state.wakeup.set_by(self._scheduler.next_event(now))
+            self._state.wakeup.wake_at(self._scheduler.next_event(now))
 
     def _sent_again(self, grant: Grant, now: float) -> bool:
         """Note that it goes again, instead of a send that met a dead connection; True: it must wait for another grant.
@@ -360,7 +360,7 @@ class Fetcher:
     def _count_sent(self, grant: Grant) -> None:
         self._stats.inc("request_count")
         if RequestSent in self._events.wanted:
-            self._events.tell(RequestSent(grant.request, [scope for scope, _ in grant.scopes]))
+            self._events.emit(RequestSent(grant.request, [scope for scope, _ in grant.scopes]))
 
     def parsed(self, grant: Grant, response: Response | None, now: float) -> float:
         """Note that the callback, or the errback, of a grant has ended at ``now``. Returns the seconds that it took."""
@@ -376,7 +376,7 @@ class Fetcher:
         if response is not None:
             response.times = task.times
             if ResponseParsed in self._events.wanted:
-                self._events.tell(ResponseParsed(response))
+                self._events.emit(ResponseParsed(response))
         return seconds
 
     def _time(self, grant: Grant, outcome: Outcome) -> None:
@@ -405,7 +405,7 @@ class Fetcher:
                     "%r: %d, %d bytes; %s", outcome.request, response.status, size, times_words(response.times)
                 )
             if ResponseReceived in self._events.wanted:
-                self._events.tell(ResponseReceived(response))
+                self._events.emit(ResponseReceived(response))
         elif outcome.error is not None:
             self._stats.inc("download_error_count")
             self._stats.inc(f"download_error_count/{type(outcome.error).__name__}")

@@ -100,15 +100,15 @@ class ItemSender:
         collected: Keeps every finished item too, if given.
         stats: Counts ``item_scraped_count``, ``item_lost_count``, ``item_dropped_count`` and ``item_error_count``.
         limit: Lets items through between the pipelines and the receivers; None: all.
-        is_held: Items are held until they are acknowledged, and counted then.
+        is_buffered: Items are buffered until they are acknowledged, and counted then.
         events: Told of items that do not go on.
     """
 
     __slots__ = (
         "_collected",
         "_events",
+        "_is_buffered",
         "_is_direct",
-        "_is_held",
         "_limit",
         "_processor",
         "_receivers",
@@ -126,7 +126,7 @@ class ItemSender:
         stats: Stats,
         limit: ItemLimit | None = None,
         *,
-        is_held: bool = False,
+        is_buffered: bool = False,
         events: Events | None = None,
     ) -> None:
         self._events = Events() if events is None else events
@@ -136,7 +136,7 @@ class ItemSender:
         self._collected = collected
         self._stats = stats
         self._limit = limit
-        self._is_held = is_held
+        self._is_buffered = is_buffered
         self._tells = logger.isEnabledFor(logging.DEBUG)
         # One receiver refuses an item before anything has taken it; of two, the first would have it already.
         self._is_direct = processor.is_empty and len(self._receivers) <= 1 and limit is None
@@ -204,12 +204,12 @@ class ItemSender:
             except DropItem as drop:
                 logger.log(_level(drop), "item dropped: %s (of %s)", drop, page or "start()", extra={"url": page})
                 counts.inc("item_dropped_count")
-                self._events.tell(ItemDropped(item, str(drop)))
+                self._events.emit(ItemDropped(item, str(drop)))
                 return None
             except Exception as error:
                 logger.exception("a pipeline failed on an item of %s", page or "start()", extra={"url": page})
                 counts.inc("item_error_count")
-                self._events.tell(ItemFailed(item, error))
+                self._events.emit(ItemFailed(item, error))
                 return None
             finally:
                 in_pipelines.reset(token)
@@ -233,7 +233,7 @@ class ItemSender:
 
     def tell_lost(self, item: object, error: ItemLost) -> None:
         """Tell of an item that no feed can write."""
-        self._events.tell(ItemFailed(item, error))
+        self._events.emit(ItemFailed(item, error))
 
     def _lost(self, item: object, error: ItemLost) -> None:
         self._stats.inc("item_lost_count")
@@ -242,7 +242,7 @@ class ItemSender:
     def _taken(self, item: object, page: str) -> None:
         if self._tells:
             logger.debug("item of %s: %.1000r", page or "start()", item)
-        if self._is_held:
+        if self._is_buffered:
             return
         self._stats.inc("item_scraped_count")
         if self._collected is not None:

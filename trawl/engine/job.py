@@ -191,7 +191,7 @@ class JobState(NoJobState):
             self._asked = trio.Event()
             self._is_raising = True  # for the next transaction, which is the one that is waited for here
             await self._job.commit()
-            self._throttle.allowed(self._allowances.kept(), trio.current_time())
+            self._throttle.allowed(self._allowances.confirm(), trio.current_time())
 
     def _ask(self) -> None:
         self._asked.set()
@@ -313,7 +313,7 @@ class OpenJob(NoJob):
         # What goes to another receiver than the job is gone before its page has ended: there each item is checked.
         at_once, at_end = (limit, None) if receivers else (None, limit)
         sender = ItemSender(
-            processor, context.spider, receivers, None, stats, at_once, is_held=True, events=context.events
+            processor, context.spider, receivers, None, stats, at_once, is_buffered=True, events=context.events
         )
         return JobItems(sender, self.outbox, context.frontier, self.job, stats, context.collected, at_end)
 

@@ -106,7 +106,7 @@ class Leases:
             return False
         # Before the await: what is about to be stored keeps the crawl from looking idle.
         self._state.admitted(len(records))
-        return self._heard(records, await self._frontier.push_many(records))
+        return self._count_stored(records, await self._frontier.push_many(records))
 
     async def finish(
         self,
@@ -136,7 +136,7 @@ class Leases:
         await trio.lowlevel.checkpoint_if_cancelled()  # here, or a page that is not acknowledged has its items counted
         stored = await self._frontier.acknowledge(lease, records, items(), failure)
         if records:
-            self._heard(records, stored)
+            self._count_stored(records, stored)
         self._state.ended()
 
     async def replace(self, grant: Grant, then: Replace) -> str | None:
@@ -222,7 +222,7 @@ class Leases:
         if leases:
             await self._frontier.release(leases)
 
-    def _heard(self, records: Sequence[Record], stored: PushResult) -> bool:
+    def _count_stored(self, records: Sequence[Record], stored: PushResult) -> bool:
         """Count only those of ``records``, which count as open, that are pending here."""
         here = stored.here
         if here is not records and len(here) < len(records):

@@ -209,7 +209,7 @@ class CrawlLimits:
             if self._state.waiters:
                 self._decide_awaiting(grant)
 
-    def decided(self, grant: Grant, outcome: Outcome | None) -> None:
+    def count_outcome(self, grant: Grant, outcome: Outcome | None) -> None:
         """Say what became of a grant: a page, or none after all. Safe to call twice.
 
         A page is a whole response, of any status, that is neither a redirect nor to be tried again. What a

@@ -175,7 +175,7 @@ async def _crawl(context: CrawlContext, engine: Engine) -> None:
                 await trio.lowlevel.checkpoint()
             await engine.throttle.begin(trio.current_time())
             engine.leases.restore()
-            read_start = partial(inner.start_soon, engine.start_requests.run, engine.dispatcher.between(inner))
+            read_start = partial(inner.start_soon, engine.start_requests.run, engine.dispatcher.start_granter(inner))
             engine.shared_job.begin(inner, read_start)
             state.begin()
             await engine.dispatcher.run(inner)

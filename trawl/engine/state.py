@@ -38,7 +38,7 @@ class Wakeup:
         """Say that something changed."""
         self._event.set()
 
-    def set_by(self, at: float) -> None:
+    def wake_at(self, at: float) -> None:
         """Say that something may go at the instant ``at``: who waits now wakes then, and not before."""
         waiting = self._waiting
         if waiting is None:
@@ -169,7 +169,7 @@ class RequestTask:
     ) -> bool:
         return self._scope is not None and bool(self._scope.__exit__(kind, error, trace))
 
-    def take_cancels(self) -> None:
+    def make_cancellable(self) -> None:
         """Let :meth:`cancel` interrupt it from now on: what follows may ask for a direct fetch, or is one.
 
         Most pages never do, and a scope costs more than all else that is done for them at once. Scopes are left in the
@@ -403,7 +403,7 @@ class State:
         """Return when :meth:`end` was called. A checkpoint."""
         await self._ending.wait()
 
-    def goes_on(self) -> bool:
+    def is_running(self) -> bool:
         """Tell if something is open and may be sent, or may be added: the crawl is neither over nor ending."""
         return (self.open > 0 or self.keepers > 0) and self.reason is None
 

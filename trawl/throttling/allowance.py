@@ -154,7 +154,7 @@ class Allowances:
         for allowance in self._promised:
             allowance.promise()
 
-    def kept(self) -> list[str]:
+    def confirm(self) -> list[str]:
         """Let be spent what is stored by now; gives the scopes that were closed for want of it."""
         self.until = self.promised_until
         closed = []

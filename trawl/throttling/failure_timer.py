@@ -131,7 +131,7 @@ class FailureTimer:
         """Return True if a request was refused before the time that was named, and ``until`` names the same time."""
         return now < self._named_until and until <= self._named_until + _SAME
 
-    def waits_in_vain(self, now: float) -> int:
+    def unanswered_waits(self, now: float) -> int:
         """The times that were asked for, all obeyed, without a good answer after any: 0 in the first minute.
 
         A limit tells when it has room again, or has it within a minute, by which most are counted.

@@ -433,7 +433,7 @@ def trigger(
         state.trigger_source = what
     # A 503 may say when to come back in an outage, too; if that is waited for and it goes on, it was one. A 429 speaks
     # of a limit, unless what it says was waited for several times, and for longer than limits take.
-    waits = failure_timer.waits_in_vain(now)
+    waits = failure_timer.unanswered_waits(now)
     is_limit = outcome.response is not None and outcome.response.status == TOO_MANY_REQUESTS and waits < OUTAGE
     rampup = state.rampup
     if is_new and rampup is not None and state.backoff is not None and state.backoff.outage is not None:

@@ -342,7 +342,7 @@ class ScopeState:
             due = min(due, self.rampup.due_at)
         return due
 
-    def is_beyond_hope(self, scope: Scope, now: float) -> bool:
+    def should_give_up(self, scope: Scope, now: float) -> bool:
         """Return True if it gave no good answer for so long that it is given up (B20).
 
         What was not asked can't answer: if requests were pending and it was open for half of that time, but another

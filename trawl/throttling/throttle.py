@@ -439,7 +439,7 @@ class Throttle:
             factor = lengthened(scope, state, self._seed) if signal.delay else 1.0
             at, advice = grant.granted_at, self.warnings.backoff_advice
             trigger(scope, state, signal, outcome, now, step=step, granted_at=at, factor=factor, advice=advice)
-        if state.is_beyond_hope(scope, now):  # it was the last try
+        if state.should_give_up(scope, now):  # it was the last try
             self._give_up(scope, now)
 
     # -- time
@@ -458,7 +458,7 @@ class Throttle:
         has_moved = False
         self._now = max(self._now, now)
         for scope in self._timers.passed(now):
-            if scope.state.is_beyond_hope(scope, now):
+            if scope.state.should_give_up(scope, now):
                 self._give_up(scope, now)
                 has_moved = True
             elif scope.state.settle(scope, now):
