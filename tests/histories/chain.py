@@ -1,4 +1,4 @@
-"""A server with a replica that can take its place: of this there is a replica too, as it must have one then."""
+"""A server, its replica that can replace it, and a replica of that replica, which it needs after a failover."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tests.servers.stores import StoreProcess, running_store
 __all__ = ["Chain", "chain"]
 
 PATIENCE = 20.0
-"""Seconds within which a replica has caught up."""
+"""Maximum seconds for a replica to catch up."""
 
 OPTIONS = ("--min-replicas-to-write", "1", "--repl-diskless-sync-delay", "0", "--replica-serve-stale-data", "yes")
 
 
 class Chain:
-    """Three servers: the first, its replica, and the replica of that."""
+    """Three servers: the first, its replica, and the replica of the replica."""
 
     def __init__(self, stores: list[StoreProcess]) -> None:
         self._stores = stores
@@ -29,11 +29,11 @@ class Chain:
 
     @property
     def port(self) -> int:
-        """Where the first listens."""
+        """The port of the first server."""
         return self._stores[0].port
 
     def fail_over(self, lag: float) -> None:
-        """Kill the first while its replica is behind by so many seconds; that one takes its place."""
+        """Kill the first server while its replica is ``lag`` seconds behind. The replica replaces it."""
         first, second, third = self._stores
         second.stop()
         time.sleep(lag)
@@ -45,17 +45,17 @@ class Chain:
         self._stores = [second, third, first]
 
     def kill(self) -> None:
-        """Kill the first, which :meth:`start` starts again."""
+        """Kill the first server. :meth:`start` starts it again."""
         self._stores[0].kill()
 
     def start(self) -> None:
-        """Start it again."""
+        """Start the first server again."""
         self._stores[0].start()
 
 
 @contextmanager
 def chain(folder: Path) -> Iterator[Chain]:
-    """Three servers whose files are in ``folder``, until the block ends."""
+    """Run three servers with files in ``folder`` while the block runs."""
     with ExitStack() as stack:
         stores = []
         for name in ("first", "second", "third"):

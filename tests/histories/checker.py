@@ -1,6 +1,7 @@
-"""What a history must have kept, as seen from outside: by the site's log, the store's keys and the exported records.
+"""Checks from outside whether a history kept its promises: by the site's log, the store's keys and the exported records.
 
-It shares no code with what it judges: it reads values, and counts. Its keys' names are those of the documented form.
+The checker shares no code with trawl. It reads values and counts them. The names of the keys follow the documented
+form.
 """
 
 from __future__ import annotations
@@ -21,25 +22,25 @@ from tests.histories.world import DELAY, SCOPES, scopes_of
 __all__ = ["Found", "check", "early", "over_quota", "read_keys", "read_records", "together"]
 
 SLACK = 0.005
-"""Seconds by which two requests may come in nearer to each other than they were sent."""
+"""Seconds by which two requests may arrive closer together than they were sent."""
 
 
 @attrs.frozen(kw_only=True)
 class Found:
-    """What was found.
+    """The findings of the checker.
 
     Attributes:
         pages: Pages of the site.
-        fetched: Requests that the site saw.
-        seconds: From the first of them to the last.
-        lost: Pages that no record is of.
-        twice: Records that are there more than once, each as often as it is too often.
-        unknown: Records of what is no page of the site.
-        early: Requests to a host before its delay was over.
-        early_shared: Requests of a shared scope before its delay was over.
-        over: Requests of a shared scope over its quota.
-        most: The most requests that a host had at once.
-        left: Keys of the store that hold what a finished job has not any more.
+        fetched: Requests that the site received.
+        seconds: Seconds from the first request to the last.
+        lost: Pages without a record.
+        twice: Superfluous records.
+        unknown: Records of URLs that are not pages of the site.
+        early: Requests to a host before its delay had passed.
+        early_shared: Requests of a shared scope before its delay had passed.
+        over: Requests of a shared scope beyond its quota.
+        most: Maximum number of simultaneous requests to a host.
+        left: Keys of the store that should be empty after the job has finished.
     """
 
     pages: int
@@ -56,19 +57,19 @@ class Found:
 
     @property
     def is_clean(self) -> bool:
-        """Whether everything was kept."""
+        """Whether there are no violations."""
         wrong = self.lost or self.twice or self.unknown or self.early or self.early_shared or self.over or self.left
         return not wrong and self.most <= 1
 
 
 def check(urls: set[str], hits: Sequence[Hit], records: Sequence[str], keys: Mapping[str, int]) -> Found:
-    """Count what was not kept.
+    """Count the violations.
 
     Args:
-        urls: All pages, each to be once in the records.
-        hits: What the site saw.
-        records: The URLs of the exported records, in their order.
-        keys: How much the store's keys hold, by what comes after the job's name.
+        urls: All pages. Each must be in the records once.
+        hits: The requests that the site received.
+        records: The URLs of the exported records, in order.
+        keys: The sizes of the store's keys, by the part of the key after the job's name.
     """
     counts = Counter(records)
     by_host: dict[str, list[float]] = defaultdict(list)
@@ -98,12 +99,12 @@ def check(urls: set[str], hits: Sequence[Hit], records: Sequence[str], keys: Map
 
 
 def early(instants: Iterable[float], delay: float) -> int:
-    """Count the instants that follow another within less than the delay."""
+    """Count the times that follow another time by less than the delay."""
     return sum(later - sooner < delay - SLACK for sooner, later in pairwise(sorted(instants)))
 
 
 def over_quota(instants: Iterable[float], quota: int, window: float) -> int:
-    """Count the instants that no windows allow: whatever lasts less than ``k`` windows touches ``k + 1`` at most."""
+    """Count the times beyond the quota. A span shorter than ``k`` windows touches at most ``k + 1`` windows."""
     times = sorted(instants)
     count = 0
     for last, at in enumerate(times):
@@ -113,7 +114,7 @@ def over_quota(instants: Iterable[float], quota: int, window: float) -> int:
 
 
 def together(hits: Iterable[Hit]) -> int:
-    """Return the most requests that one host was answering at once."""
+    """Return the maximum number of requests that one host handled at once."""
     changes: dict[str, list[tuple[float, int]]] = defaultdict(list)
     for hit in hits:
         changes[hit.host] += [(hit.at, 1), (hit.until, -1)]
@@ -132,7 +133,7 @@ def read_records(path: Path) -> list[str]:
 
 
 def read_keys(port: int, job: str) -> dict[str, int]:
-    """Ask a store how much is left of a job in the keys that are empty when it is over."""
+    """Return the sizes of the keys in a store that must be empty after a job has finished."""
     with socket.create_connection(("127.0.0.1", port)) as connection, connection.makefile("rwb") as wire:
         left = {name: _ask(wire, count, f"{{{job}}}:{name}") for name, count in _EMPTY.items()}
         left["start"] = int(_ask(wire, "HGET", f"{{{job}}}:job", "start") != b"done")
@@ -143,7 +144,7 @@ _EMPTY = {"q": "ZCARD", "a": "ZCARD", "u": "ZCARD", "n": "HLEN", "i": "XLEN", "f
 
 
 def _ask(wire: Any, *words: str) -> Any:
-    """Send a command; its answer, a number or bytes."""
+    """Send a command. Returns the reply, a number or bytes."""
     wire.write(b"*%d\r\n" % len(words) + b"".join([b"$%d\r\n%s\r\n" % (len(word), word.encode()) for word in words]))
     wire.flush()
     answer = wire.readline().rstrip()

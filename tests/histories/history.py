@@ -1,7 +1,7 @@
-"""A history: a shared job on real stores, whose workers, stores and wires are killed, stopped and cut at random.
+"""A history: a shared job on real stores, with random faults of workers, stores and connections.
 
-Workers are ``trawl`` commands in processes of their own, each behind a wire of its own. One has the feed; it is killed
-and started like the others.
+Workers are ``trawl`` commands in separate processes, and each connects through its own proxy. One worker writes the
+feed. It is killed and started like the others.
 """
 
 from __future__ import annotations
@@ -31,30 +31,30 @@ from tests.servers.stores import StoreProcess
 __all__ = ["FAULTS", "History", "run_history"]
 
 PATIENCE = 120.0
-"""Seconds in which a job must come to its end once no more is done to it."""
+"""Maximum seconds for the job to finish after the last fault."""
 
 LOST = 100_000
-"""Bytes that a store which does not wait for its disk loses at the most."""
+"""Maximum bytes that a store loses if it does not wait for its disk."""
 
 JOB = "history"
 FEEDS = 0
-"""The worker that has the feed."""
+"""Number of the worker that writes the feed."""
 
 
 @attrs.frozen(kw_only=True)
 class History:
-    """What is to happen.
+    """The plan of a history.
 
     Attributes:
         hosts: The addresses of the site.
-        pages: The pages of each.
-        workers: How many there are at first, besides the one that has the feed.
-        faults: How many things happen, and which.
-        pause: Seconds between two of them, on average.
-        seed: Of the random numbers.
-        networks: Where each worker has a network of its own; None: all are in that of this machine.
-        settings: More settings of the crawl, ``NAME=VALUE``.
-        exports: ``trawl export`` has the feed, and sends nothing itself; False: a crawl has it.
+        pages: Number of pages of each host.
+        workers: Number of workers at the start, in addition to the worker that writes the feed.
+        faults: The kinds of faults, with their number.
+        pause: Average seconds between two faults.
+        seed: The seed of the random numbers.
+        networks: The workers' own networks; None if all use the network of this machine.
+        settings: Further settings of the crawl, ``NAME=VALUE``.
+        exports: Whether ``trawl export`` writes the feed, without sending requests. Otherwise, a crawl writes it.
     """
 
     hosts: Sequence[str]
@@ -85,7 +85,7 @@ class Workers:
         self._last = FEEDS
 
     async def start(self, number: int | None = None) -> None:
-        """Start one; None: one more. A checkpoint."""
+        """Start the worker with this number, or a new worker if ``number`` is None. A checkpoint."""
         if number is None:
             self._last += 1
             number = self._last
@@ -116,37 +116,37 @@ class Workers:
             )
 
     async def end(self, number: int, how: int) -> None:
-        """Send a signal that ends one, and wait for its end. A checkpoint."""
+        """Send a signal that ends a worker, and wait for its end. A checkpoint."""
         process = self.processes.pop(number)
         process.send_signal(how)
-        await trio.to_thread.run_sync(process.wait)  # the site, which is timed, goes on
+        await trio.to_thread.run_sync(process.wait)  # the site must continue, because its times are measured
 
     def kill_all(self) -> None:
-        """Kill all that are left."""
+        """Kill all running workers."""
         for process in self.processes.values():
             process.kill()
             process.wait()
 
     def said(self, number: int) -> str:
-        """What a worker has written last."""
+        """Return the last output of a worker."""
         return (self._folder / f"log-{number}").read_text(encoding="utf-8")[-3000:]
 
     def alive(self) -> list[int]:
-        """Those that have not ended."""
+        """Return the numbers of the running workers."""
         return [number for number, process in self.processes.items() if process.poll() is None]
 
     async def until_begun(self, site: Site) -> None:
-        """Return when the site was asked for some pages. A checkpoint."""
+        """Wait until the site has received some requests. A checkpoint."""
         with trio.fail_after(PATIENCE):
             while len(site.hits) < 10:  # noqa: ASYNC110 - processes tell nobody
                 assert self.alive(), self.said(self._last)
                 await trio.sleep(0.05)
 
     async def keep_up(self) -> None:
-        """Start those again that end with status 1: the store was away when they began.
+        """Restart workers that end with status 1, because the store was unreachable at their start.
 
         Raises:
-            AssertionError: One has ended in another way.
+            AssertionError: If a worker ends in another way.
         """
         while True:
             await trio.sleep(0.1)
@@ -158,14 +158,14 @@ class Workers:
                     await self.start(number)
 
     async def until_all_ended(self) -> None:
-        """Return when all have ended, with status 0. A checkpoint."""
+        """Wait until all workers have ended with status 0. A checkpoint."""
         while any(process.poll() != 0 for process in self.processes.values()):  # noqa: ASYNC110 - keep_up() starts more
             await trio.sleep(0.1)
 
 
 @attrs.frozen(kw_only=True)
 class Stage:
-    """What faults are made of."""
+    """The objects that faults act on."""
 
     workers: Workers
     store: StoreProcess | Chain
@@ -174,20 +174,20 @@ class Stage:
 
 
 async def run_history(history: History, folder: Path, store: StoreProcess | Chain) -> tuple[Found, Counter[str]]:
-    """Let a history happen. Returns what was found, and how often which fault was made.
+    """Run a history. Returns the findings, and the number of faults by kind.
 
     Args:
-        history: What happens.
-        folder: Where the workers run.
-        store: Where the job is.
+        history: The plan.
+        folder: The working directory of the workers.
+        store: The store of the job.
 
     Raises:
-        TooSlowError: The job did not come to its end.
+        TooSlowError: If the job did not finish in time.
     """
     done: Counter[str] = Counter()
     async with serving(history.hosts, history.pages) as site, _workers(history, folder, site, store.port) as workers:
         stage = Stage(workers=workers, store=store, rng=random.Random(history.seed), networks=history.networks)
-        if not history.exports:  # who exports needs a job that is there
+        if not history.exports:  # an export needs an existing job
             await workers.start(FEEDS)
         for _ in range(history.workers):
             await workers.start()
@@ -222,26 +222,26 @@ async def _workers(history: History, folder: Path, site: Site, port: int) -> Asy
 
 
 async def _kill(stage: Stage) -> None:
-    """Kill any worker, and start one in its place."""
+    """Kill a random worker, and start a new worker."""
     number = stage.rng.choice(stage.workers.alive())
     await stage.workers.end(number, signal.SIGKILL)
     await stage.workers.start(number)
 
 
 async def _leave(stage: Stage) -> None:
-    """Have a worker leave, but not the last: nobody would end the job."""
+    """Stop a worker, but not the last, which must finish the job."""
     others = [number for number in stage.workers.alive() if number != FEEDS]
     if len(others) > 1:
         await stage.workers.end(stage.rng.choice(others), signal.SIGTERM)
 
 
 async def _join(stage: Stage) -> None:
-    """Have one more worker join."""
+    """Start one more worker."""
     await stage.workers.start()
 
 
 async def _stop(stage: Stage) -> None:
-    """Freeze a worker: for less than a lease, or for longer."""
+    """Freeze a worker, for less or more than a lease."""
     process = stage.workers.processes[stage.rng.choice(stage.workers.alive())]
     process.send_signal(signal.SIGSTOP)
     await trio.sleep(stage.rng.uniform(0.3, 2.0) * LEASE)
@@ -249,7 +249,7 @@ async def _stop(stage: Stage) -> None:
 
 
 async def _cut(stage: Stage) -> None:
-    """Refuse a worker the store: for less than a lease, or for longer."""
+    """Refuse a worker's connections to the store, for less or more than a lease."""
     wire = stage.workers.wires[stage.rng.choice(stage.workers.alive())]
     wire.cut()
     await trio.sleep(stage.rng.uniform(0.1, 2.0) * LEASE)
@@ -257,7 +257,7 @@ async def _cut(stage: Stage) -> None:
 
 
 async def _stall(stage: Stage) -> None:
-    """Let nothing through between a worker and the store, though both are connected."""
+    """Block all data between a worker and the store, without closing the connection."""
     wire = stage.workers.wires[stage.rng.choice(stage.workers.alive())]
     wire.stall()
     await trio.sleep(stage.rng.uniform(0.1, 2.0) * LEASE)
@@ -265,7 +265,7 @@ async def _stall(stage: Stage) -> None:
 
 
 async def _slow(stage: Stage) -> None:
-    """Put the store far away from a worker for a while."""
+    """Add latency between a worker and the store for a while."""
     wire = stage.workers.wires[stage.rng.choice(stage.workers.alive())]
     wire.delay = stage.rng.uniform(0.01, 0.3)
     await trio.sleep(stage.rng.uniform(0.1, 1.0) * LEASE)
@@ -273,7 +273,7 @@ async def _slow(stage: Stage) -> None:
 
 
 async def _pull(stage: Stage) -> None:
-    """Pull out a worker's cable to the store: what is on it is lost, and neither end knows."""
+    """Disconnect a worker's network link to the store. Data in transit is lost, and neither end notices."""
     assert stage.networks is not None
     number = stage.rng.choice(stage.workers.alive())
     stage.networks.pull(number)
@@ -282,7 +282,7 @@ async def _pull(stage: Stage) -> None:
 
 
 async def _drop(stage: Stage) -> None:
-    """End all connections to the store, so that answers are lost."""
+    """End all connections to the store, so that replies are lost."""
     for _ in range(5):
         for wire in stage.workers.wires.values():
             wire.drop()
@@ -290,14 +290,14 @@ async def _drop(stage: Stage) -> None:
 
 
 async def _kill_the_store(stage: Stage) -> None:
-    """Kill the store, and start it again from its file."""
+    """Kill the store, and restart it from its file."""
     await trio.to_thread.run_sync(stage.store.kill)
     await trio.sleep(stage.rng.uniform(0.0, 1.0))
     await trio.to_thread.run_sync(stage.store.start)
 
 
 async def _cut_the_power(stage: Stage) -> None:
-    """Cut the power of the store: of what it has not answered yet, its file has a part."""
+    """Cut the power of the store. Its file keeps a part of the data that it has not confirmed yet."""
     assert isinstance(stage.store, StoreProcess)
     for wire in stage.workers.wires.values():
         wire.mute()
@@ -310,14 +310,14 @@ async def _cut_the_power(stage: Stage) -> None:
 
 
 async def _lose(stage: Stage) -> None:
-    """Cut the power of a store that has answered what it had not on its disk yet."""
+    """Cut the power of a store that has confirmed data before writing it to disk."""
     assert isinstance(stage.store, StoreProcess)
     lost = min(stage.store.written // 2, LOST)
     await trio.to_thread.run_sync(stage.store.cut_power, stage.store.written - lost, stage.rng)
 
 
 async def _fail_over(stage: Stage) -> None:
-    """Kill the store while its replica is behind; that one takes its place."""
+    """Kill the store while its replica lags behind. The replica replaces it."""
     assert isinstance(stage.store, Chain)
     workers = stage.workers
     await trio.to_thread.run_sync(stage.store.fail_over, stage.rng.uniform(0.0, 0.5))
@@ -342,4 +342,4 @@ FAULTS: Mapping[str, Callable[[Stage], Awaitable[None]]] = {
     "lose": _lose,
     "fail over": _fail_over,
 }
-"""What may happen, by name."""
+"""The kinds of faults by name."""

@@ -1,12 +1,12 @@
-"""Networks of their own for the workers of a history: namespaces of Linux.
+"""Separate networks for the workers of a history, as Linux network namespaces.
 
-Each has a cable to the site and one to the store. The site and the store are on this machine's side of two bridges. A
-cable that is pulled out loses what is on it, which no proxy does: the kernels at both ends know nothing of it, and send
-again what was not acknowledged, for minutes. Only the store's cables are pulled: a request that is late on its way to
-the site would look early there.
+Each namespace has a link to the site and a link to the store. The site and the store are on this machine's side of two
+bridges. Disconnecting a link loses the data in transit, which a proxy can't do. The kernels at both ends do not notice
+it, and retransmit for minutes. Only links to the store are disconnected, because a request that reaches the site late
+would make the next request look early.
 
-The addresses are those for tests of devices (RFC 2544, 198.18.0.0/15), so that no real network is hidden. One process
-at a time has them: a second waits. What a killed process left is removed by the next.
+The addresses are reserved for benchmark tests (RFC 2544, 198.18.0.0/15), so that no real network is hidden. One process
+at a time uses them, and a second process waits. If a process is killed, the next process removes its networks.
 """
 
 from __future__ import annotations
@@ -23,56 +23,59 @@ from secrets import token_hex
 __all__ = ["Networks", "networks", "why_not"]
 
 SITE, STORE = "198.18", "198.19"
-"""What the addresses of two networks begin with."""
+"""Prefixes of the addresses in the two networks."""
 
 GATE = "0.1"
-"""What this machine's address in each ends with."""
+"""Suffix of this machine's address in each network."""
 
 OURS = re.compile(r"tw[0-9a-f]{6}(-\d+|[ab])")
-"""A namespace of a worker, or a bridge."""
+"""Names of namespaces and bridges."""
 
 
 class Networks:
-    """Two bridges, and a namespace for each worker that asks for one, with a cable to both.
+    """Two bridges, and a namespace with a link to both for each worker that needs one.
 
     Attributes:
-        store: This machine's address for the workers' way to the store.
+        store: This machine's address at which workers reach the store.
         hosts: Addresses of this machine for the hosts of a site.
     """
 
     def __init__(self, hosts: int) -> None:
         self.store = f"{STORE}.{GATE}"
         self.hosts = [f"{SITE}.7.{number}" for number in range(1, hosts + 1)]
-        self._name = f"tw{token_hex(3)}"  # of an interface: at most 15 bytes
+        self._name = f"tw{token_hex(3)}"  # names of interfaces have at most 15 bytes
         self._made: dict[int, str] = {}
 
     def build(self) -> None:
-        """Make the bridges; any address of the site's is this machine's."""
+        """Create the bridges. All addresses of the site belong to this machine."""
         for number, (end, net) in enumerate((("a", SITE), ("b", STORE))):
-            # One without an address of its own takes the least of its cables' whenever one comes or goes. Then workers
-            # send to the one that it had before, for a minute, and what is sent again arrives that late: early.
+            # A bridge without its own address takes the lowest address of its links whenever a link comes or goes.
+            # Workers would then send to the old address for a minute, and retransmitted requests would arrive late.
             _ip("link", "add", self._name + end, "address", f"02:00:00:00:00:{number:02x}", "type", "bridge")
             _ip("addr", "add", f"{net}.{GATE}/16", "dev", self._name + end)
             _ip("link", "set", self._name + end, "up")
         _ip("route", "add", "local", f"{SITE}.7.0/24", "dev", f"{self._name}a")
 
     def remove(self) -> None:
-        """Remove all of it."""
+        """Remove the bridges and namespaces."""
         _remove([*self._made.values()], [f"{self._name}a", f"{self._name}b"])
 
     def command(self, number: int) -> list[str]:
-        """Return what runs a command in the network of a worker, which is made if it is not there."""
+        """Return the prefix of a command that runs in a worker's network.
+
+        The network is created if it does not exist.
+        """
         if number not in self._made:
             self._made[number] = f"{self._name}-{number}"
             self._make(number, self._made[number])
         return ["ip", "netns", "exec", self._made[number]]
 
     def pull(self, number: int) -> None:
-        """Pull out a worker's cable to the store."""
+        """Disconnect a worker's link to the store."""
         _ip("link", "set", f"{self._name}b{number}", "down")
 
     def plug(self, number: int) -> None:
-        """Put it in again."""
+        """Connect a worker's link to the store again."""
         _ip("link", "set", f"{self._name}b{number}", "up")
 
     def _make(self, number: int, space: str) -> None:
@@ -88,8 +91,8 @@ class Networks:
 
 @contextmanager
 def networks(hosts: int) -> Iterator[Networks]:
-    """Networks for a site of so many hosts, until the block ends."""
-    # The lock lasts as long as this process, and holds for all that see the same interfaces.
+    """Yield networks for a site with this number of hosts while the block runs."""
+    # The lock lasts as long as this process, and applies to all processes that see the same interfaces.
     with open("/proc/self/ns/net") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         _remove_leftovers()
@@ -102,7 +105,7 @@ def networks(hosts: int) -> Iterator[Networks]:
 
 
 def why_not() -> str:
-    """Return why there can be no namespaces here; "": there can."""
+    """Return why namespaces can't be created here; "" if they can."""
     if shutil.which("ip") is None:
         return "network namespaces need the command ip (iproute2)"
     probe = f"tw{token_hex(3)}"
@@ -120,7 +123,7 @@ def _remove_leftovers() -> None:
 
 
 def _remove(spaces: Iterable[str], bridges: Iterable[str]) -> None:
-    """Remove what is there of it: a build that failed has made a part."""
+    """Remove the existing namespaces and bridges. A failed build has created only some of them."""
     for space in spaces:
         subprocess.run(["ip", "netns", "del", space], check=False)
     for bridge in bridges:

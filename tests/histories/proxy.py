@@ -1,4 +1,4 @@
-"""A wire between a worker and its store that can be cut, stalled and slowed."""
+"""A proxy between a worker and its store that can cut, stall and slow the connection."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ class Wire:
     """A TCP proxy of one worker.
 
     Attributes:
-        port: Where it listens.
-        address: On which address.
-        target: The store's port. What is connected stays.
-        delay: Seconds that each piece is late, in both directions.
-        is_cut: Nobody gets through: what comes is refused.
+        port: The port on which it listens.
+        address: The address on which it listens.
+        target: The store's port. A change does not affect open connections.
+        delay: Seconds of delay for each chunk, in both directions.
+        is_cut: Whether new connections are refused.
     """
 
     def __init__(self, target: int, address: str = "127.0.0.1") -> None:
@@ -31,31 +31,31 @@ class Wire:
         self._ends: set[trio.CancelScope] = set()
 
     def cut(self) -> None:
-        """End what is connected, and refuse what comes, until :meth:`mend`."""
+        """End all connections, and refuse new connections until :meth:`mend`."""
         self.is_cut = True
         self.drop()
 
     def drop(self) -> None:
-        """End what is connected."""
+        """End all connections."""
         for scope in self._ends:
             scope.cancel()
 
     def stall(self) -> None:
-        """Keep what is connected, and let nothing through, until :meth:`mend`."""
+        """Keep the connections, but pass no data until :meth:`mend`."""
         self._flows = trio.Event()
 
     def mute(self) -> None:
-        """Let no answer of the store through, until :meth:`mend`."""
+        """Pass no replies of the store until :meth:`mend`."""
         self._answers = trio.Event()
 
     def mend(self) -> None:
-        """Let everything through, at once."""
+        """Pass all data again, without delay."""
         self.is_cut, self.delay = False, 0.0
         self._flows.set()
         self._answers.set()
 
     async def serve(self, task_status: trio.TaskStatus[None]) -> None:
-        """Pass on what comes. Does not return."""
+        """Accept connections and pass their data. Does not return."""
         (listener,) = await trio.open_tcp_listeners(0, host=self.address)
         self.port = listener.socket.getsockname()[1]
         task_status.started()
@@ -67,7 +67,7 @@ class Wire:
         try:
             far = await trio.open_tcp_stream("127.0.0.1", self.target)
         except OSError:
-            return  # the store is away
+            return  # the store is unreachable
         async with far, trio.open_nursery() as nursery:
             self._ends.add(nursery.cancel_scope)
             nursery.start_soon(self._pass, near, far, nursery.cancel_scope, False)
@@ -86,6 +86,6 @@ class Wire:
                     await self._answers.wait()
                 await sink.send_all(data)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
-            pass  # one end is gone
+            pass  # one end has closed
         finally:
             scope.cancel()

@@ -1,7 +1,7 @@
-"""The site of the histories: many hosts, each an address of its own, and what each was asked when.
+"""The site of the histories: many hosts with their own addresses, and a log of the requests with their times.
 
-It runs in the test's process, on its Trio. The instants are the kernel's, of when a request came in: a busy machine
-that lets the site wait does not change them.
+The site runs in the Trio loop of the test's process. The kernel records the arrival times of requests, so they are
+correct even if a busy machine makes the site wait.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.histories.world import World
 __all__ = ["Hit", "Site", "serving"]
 
 LATENCY = 0.02
-"""Seconds that a page takes."""
+"""Seconds that a response takes."""
 
 SO_TIMESTAMPING = 37
 _SOFTWARE = (1 << 3) | (1 << 4)  # SOF_TIMESTAMPING_RX_SOFTWARE, SOF_TIMESTAMPING_SOFTWARE
@@ -29,13 +29,13 @@ _SOFTWARE = (1 << 3) | (1 << 4)  # SOF_TIMESTAMPING_RX_SOFTWARE, SOF_TIMESTAMPIN
 
 @attrs.frozen
 class Hit:
-    """A request as the site saw it.
+    """A request that the site received.
 
     Attributes:
-        at: When it came in; seconds since 1970.
-        until: When its answer was written, or its connection was gone.
-        host: Whom it asked.
-        path: For what.
+        at: Arrival time, in seconds since the epoch.
+        until: Time at which its response was written or its connection closed, in seconds since the epoch.
+        host: The number of the requested host.
+        path: The requested path.
     """
 
     at: float
@@ -45,11 +45,11 @@ class Hit:
 
 
 class Site:
-    """A world that is served.
+    """The server of a world.
 
     Attributes:
-        world: What it holds.
-        hits: What it was asked.
+        world: The pages.
+        hits: The received requests.
     """
 
     def __init__(self, world: World) -> None:
@@ -58,7 +58,7 @@ class Site:
         self._failed: set[tuple[int, str]] = set()
 
     async def listen(self, host: int, listener: trio.socket.SocketType) -> None:
-        """Answer the connections of one host. Does not return."""
+        """Serve the connections of one host. Does not return."""
         async with trio.open_nursery() as nursery:
             while True:
                 connection, _ = await listener.accept()
@@ -78,7 +78,7 @@ class Site:
                         head, _, text = text.partition(b"\r\n\r\n")
                         await self._answer(host, head.split(b" ", 2)[1].decode("ascii"), at, connection)
             except OSError:
-                return  # it was killed
+                return  # the client was killed
 
     async def _answer(self, host: int, path: str, at: float, connection: trio.socket.SocketType) -> None:
         try:
@@ -102,7 +102,7 @@ class Site:
 
 
 def _stamp(beside: Sequence[tuple[int, int, bytes]]) -> float:
-    """When what was read came in, as the kernel says; now where it does not."""
+    """Return the arrival time from the kernel, or the current time if the kernel has none."""
     for level, kind, data in beside:
         if (level, kind) == (socket.SOL_SOCKET, SO_TIMESTAMPING):
             seconds, nanoseconds = struct.unpack_from("qq", data)
@@ -112,7 +112,7 @@ def _stamp(beside: Sequence[tuple[int, int, bytes]]) -> float:
 
 @asynccontextmanager
 async def serving(hosts: Sequence[str], pages: int) -> AsyncIterator[Site]:
-    """A site on these addresses of this machine, all on one port."""
+    """Serve a site on these addresses of this machine, all on the same port."""
     port, listeners = 0, []
     try:
         for host in hosts:

@@ -1,4 +1,4 @@
-"""The spider of the histories: it follows all links, and names the shared scopes that a page needs."""
+"""The spider of the histories. It follows all links, and names the shared scopes of each page."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Linked(trawl.Spider):
         self.start_urls = [start]
 
     def parse(self, response: Response) -> Iterator[Any]:
-        """Give the page as an item, and follow its links."""
+        """Yield the page as an item, and follow its links."""
         yield {"url": response.url}
         for request in response.follow_all(css="a"):
             url = urlsplit(request.url)

@@ -1,4 +1,4 @@
-"""What the site of the histories holds, and what limits a crawl of it is to keep: known to site, spider and checker."""
+"""The pages of the site of the histories and the limits of its crawl, for the site, the spider and the checker."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import attrs
 __all__ = ["ACCOUNT", "DELAY", "LEASE", "SCOPES", "SLOW", "World", "scopes_of"]
 
 DELAY = 0.2
-"""Seconds between two sends to one host, whoever sends."""
+"""Minimum seconds between two sends to a host, from all workers together."""
 
 LEASE = 3.0
 """Seconds of a session's lease."""
@@ -33,15 +33,15 @@ def scopes_of(path: str) -> Sequence[str]:
 
 @attrs.frozen
 class World:
-    """Hosts with as many pages each.
+    """Hosts that have the same number of pages.
 
-    Page ``n`` of a host leads to two more of it, and to page ``n`` of two others. Some lead to a redirect as well
-    (``/r/n``), whose target is a page of the next host (``/t/n``) that nothing else leads to.
+    Page ``n`` of a host links to two further pages of the host and to page ``n`` of two other hosts. Some pages also
+    link to a redirect (``/r/n``), whose target is a page of the next host (``/t/n``) that has no other link.
 
     Attributes:
-        hosts: Their addresses.
-        pages: How many each has.
-        port: Where all of them listen.
+        hosts: The addresses of the hosts.
+        pages: Number of pages of each host.
+        port: The port of all hosts.
     """
 
     hosts: Sequence[str]
@@ -50,22 +50,22 @@ class World:
 
     @property
     def start(self) -> str:
-        """The URL of the first page."""
+        """Return the URL of the first page."""
         return self.url(0, "/0")
 
     @property
     def urls(self) -> set[str]:
-        """The URLs of all pages that are not redirects."""
+        """Return the URLs of all pages that are not redirects."""
         numbers = [f"/{page}" for page in range(self.pages)]
         numbers += [f"/t/{page}" for page in range(self.pages) if _has_redirect(page)]
         return {self.url(host, path) for host in range(len(self.hosts)) for path in numbers}
 
     def url(self, host: int, path: str) -> str:
-        """The URL of a page."""
+        """Return the URL of a page."""
         return f"http://{self.hosts[host % len(self.hosts)]}:{self.port}{path}"
 
     def links(self, host: int, path: str) -> list[str]:
-        """The URLs that a page leads to."""
+        """Return the URLs in the links of a page."""
         if not path[1:].isdecimal():
             return []
         page = int(path[1:])
@@ -74,11 +74,11 @@ class World:
         return [*found, self.url(host, f"/r/{page}")] if _has_redirect(page) else found
 
     def target(self, host: int, path: str) -> str | None:
-        """The URL that a page redirects to; None: it does not."""
+        """Return the URL to which a page redirects; None if it does not redirect."""
         return self.url(host + 1, f"/t/{path[3:]}") if path.startswith("/r/") else None
 
     def fails_first(self, path: str) -> bool:
-        """Whether a page's first answer is that the server failed."""
+        """Return whether a page's first response is a server error."""
         return path[1:].isdecimal() and int(path[1:]) % 19 == 7
 
 

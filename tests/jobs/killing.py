@@ -1,9 +1,9 @@
-"""Kills and cancels at every step of a crawl: what a SIGKILL would leave on the disk at each, and what a cancel does.
+"""Simulates a SIGKILL and a cancellation at every step of a crawl.
 
-A kill leaves what is on the disk and nothing else. So one run is watched, and whenever its files have changed between
-two steps of its tasks, they are copied; each copy is then resumed as another process would. With inline blocking work
-a write to the disk lies within one step; that a step can be cut in its middle is for the database (SQLite's promise)
-and for the feeds (``tests/feeds``) to bear.
+A kill leaves only the files on the disk. So one run is watched, and its files are copied whenever they have changed
+between two steps of its tasks. Each copy is then resumed as by another process. With inline blocking work, a write to
+the disk happens within one step. A kill in the middle of a step is covered by SQLite's guarantees and by
+``tests/feeds``.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ __all__ = ["Canceller", "Photographer", "killed_after", "put_back"]
 
 
 class Photographer(trio.abc.Instrument):
-    """Copies a folder at each step after which it is not as it was.
+    """Copies a folder after each step that changes it.
 
     Attributes:
-        pictures: The copies, in order, each with the number of sends before it.
-        steps: Steps seen.
+        pictures: The copies in order, each with the number of sends before it.
+        steps: Number of steps so far.
     """
 
     def __init__(self, folder: Path, album: Path) -> None:
@@ -35,7 +35,7 @@ class Photographer(trio.abc.Instrument):
         self.steps = 0
 
     def after_task_step(self, task: trio.lowlevel.Task) -> None:
-        """Take a picture if something has changed."""
+        """Copy the folder if it has changed."""
         self.steps += 1
         print_ = self._print()
         if print_ == self._last:
@@ -46,7 +46,7 @@ class Photographer(trio.abc.Instrument):
         self.pictures.append(picture)
 
     def _print(self) -> bytes:
-        """What the files hold; the shared memory of the WAL says nothing that the WAL does not."""
+        """Return a digest of the files, without the shared memory of the WAL, which has no further data."""
         digest = hashlib.blake2b()
         for path in sorted(self._folder.rglob("*")):
             if path.is_file() and not path.name.endswith("-shm"):
@@ -55,13 +55,13 @@ class Photographer(trio.abc.Instrument):
 
 
 def put_back(picture: Path, folder: Path) -> None:
-    """Make the folder what it was when the picture was taken."""
+    """Restore the folder from a copy."""
     shutil.rmtree(folder)
     shutil.copytree(picture, folder)
 
 
 async def killed_after(runs: Runs, seconds: float, album: Path) -> None:
-    """Run for so long; what a kill leaves then is what the next run finds."""
+    """Run for some seconds, and leave the files for the next run as after a kill."""
     folder = runs.directory.parent
     with trio.CancelScope() as scope:
         async with trio.open_nursery() as nursery:
@@ -81,8 +81,8 @@ class Canceller(trio.abc.Instrument):
     """Cancels a scope at one step of one program.
 
     Attributes:
-        steps: Steps seen.
-        scope: What is cancelled.
+        steps: Number of steps so far.
+        scope: The cancel scope.
     """
 
     def __init__(self, at: int) -> None:
@@ -91,7 +91,7 @@ class Canceller(trio.abc.Instrument):
         self.scope: trio.CancelScope = trio.CancelScope()
 
     def before_task_step(self, task: trio.lowlevel.Task) -> None:
-        """Cancel, if it is time."""
+        """Cancel the scope at the chosen step."""
         self.steps += 1
         if self.steps == self._at:
             self.scope.cancel()

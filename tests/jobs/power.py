@@ -1,10 +1,10 @@
-"""Power cuts: a disk that keeps of each file and folder only what was synced, as the worst one may.
+"""Simulates power cuts with a disk that keeps only synced data, as the worst disk may.
 
-What a program has written is in the system's memory until a disk takes it. Two calls have it there for sure: ``fsync``
-of a file its content, ``fsync`` of a folder the names in it. So both are listened to, and so is SQLite, which syncs by
-itself: with ``synchronous = FULL`` at each commit, and otherwise at a checkpoint only, which closing a database is too.
-(It syncs the folder when it makes a log.) What a cut leaves is then made of what was synced, and of nothing else; or,
-because a system also writes when it likes, with all that was written below some of the folders.
+Written data is in the system's memory until the disk stores it. Two calls guarantee that: ``fsync`` of a file for its
+content, and ``fsync`` of a folder for the names in it. The simulation records both calls. It also records the syncs of
+SQLite: at each commit with ``synchronous = FULL``, and otherwise only at a checkpoint, including the one that closes a
+database. SQLite also syncs the folder when it creates a log. A cut then leaves only synced data. Because a system may
+also write earlier, some cuts keep all written data below some of the folders.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ SYNCED_AT_COMMIT = 2  # the value of FULL
 
 
 class Disk:
-    """What of a folder is on the disk itself, from now on.
+    """Records which data of a folder is on the disk.
 
     Args:
-        folder: Looked at with all that is in it; what is there already is on the disk.
-        monkeypatch: Takes the listening away again.
+        folder: The folder, including its content. Existing data counts as synced.
+        monkeypatch: Removes the patches at the end.
     """
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,11 +38,11 @@ class Disk:
         self._names: dict[int, dict[str, int]] = {}
         self._contents: dict[int, bytes] = {}
         self._is_folder: set[int] = set()
-        self._held: dict[int, int] = {}  # a descriptor of each inode: its number can't be another file's meanwhile
+        self._held: dict[int, int] = {}  # an open descriptor per inode, so that no other file gets its number
         for path in (folder, *folder.rglob("*")):
             self._sync(path)
 
-        def fsync(descriptor: Any) -> None:  # the real disk need not be waited for
+        def fsync(descriptor: Any) -> None:  # do not wait for the real disk
             number = os.fstat(descriptor if isinstance(descriptor, int) else descriptor.fileno()).st_ino
             for path in (folder, *folder.rglob("*")):
                 if path.stat().st_ino == number:
@@ -52,13 +52,13 @@ class Disk:
         monkeypatch.setattr(sqlite3, "connect", self._connected(sqlite3.connect))
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Close the files."""
         for descriptor in self._held.values():
             os.close(descriptor)
         self._held.clear()
 
     def left(self, into: Path, latest: Iterable[str] = ()) -> None:
-        """Make ``into`` what a cut leaves now; of the entries named ``latest`` all that was ever written."""
+        """Write the files that a cut would leave now to ``into``. Entries named in ``latest`` keep all written data."""
         self._build(self.folder, into)
         for name in latest:
             shutil.rmtree(into / name, ignore_errors=True)
@@ -127,15 +127,15 @@ class Disk:
 
 
 class Cuts(trio.abc.Instrument):
-    """Takes a picture of what a cut leaves at each step of a task after which it would leave something else.
+    """Copies the files that a cut would leave, after each step of a task that changes them.
 
     Args:
-        disk: What is cut off.
-        album: Where the pictures go.
-        latest: Sets of entries that have reached the disk as they were written, each for pictures of its own.
+        disk: The simulated disk.
+        album: The folder for the copies.
+        latest: Sets of entries whose written data has reached the disk. Each set gets its own copies.
 
     Attributes:
-        pictures: In order, each once.
+        pictures: The copies in order, without duplicates.
     """
 
     def __init__(self, disk: Disk, album: Path, latest: Iterable[Iterable[str]] = ((),)) -> None:
@@ -147,7 +147,7 @@ class Cuts(trio.abc.Instrument):
         album.mkdir()
 
     def after_task_step(self, task: trio.lowlevel.Task) -> None:
-        """Take the pictures of this step."""
+        """Make the copies for this step."""
         for names in self._latest:
             picture = self._album / f"{len(self.pictures):04}"
             self._disk.left(picture, names)

@@ -1,4 +1,4 @@
-"""A small linked site, a spider with one item a page, and runs of it that share a job."""
+"""A small linked site, a spider with one item per page, and runs of the spider that share a job."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ START_UTC = datetime(2025, 1, 1, tzinfo=UTC)
 
 
 class Linked(trawl.Spider):
-    """Follows all links and gives one item a page."""
+    """Follows all links and yields one item per page."""
 
     name = "linked"
     start_urls: Sequence[str] = ("http://a.example/",)
@@ -39,7 +39,7 @@ class Linked(trawl.Spider):
 
 
 def site(pages: int, *, latency: float = 0.1, **host: Any) -> SimulatedWeb:
-    """A tree of ``pages`` pages, each linked to two more and back to the first."""
+    """Return a tree of ``pages`` pages. Each page links to two further pages and back to the first."""
     web = SimulatedWeb()
     web.add_host("a.example", latency=latency, **host)
     for number in range(pages):
@@ -52,11 +52,11 @@ class Runs:
     """Runs of one spider that share a job and a feed, one after the other.
 
     Attributes:
-        directory: The job's.
-        feed: The feed's file.
-        sent: How often each URL was sent, in all runs.
-        times: When what was sent in the last run, in seconds since that run began.
-        now_utc: When the next run begins.
+        directory: The job's directory.
+        feed: The file of the feed.
+        sent: Number of sends of each URL in all runs.
+        times: Times of the sends in the last run, in seconds since its start.
+        now_utc: Start time of the next run.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Runs:
         stop_after: float | None = None,
         **more: Any,
     ) -> CrawlResult:
-        """One run; a shutdown comes ``stop_after`` seconds after it began. A checkpoint."""
+        """Run the spider once, with a shutdown ``stop_after`` seconds after the start. A checkpoint."""
         began_at, self.times = trio.current_time(), []
         started_utc = self.now_utc
 
@@ -112,20 +112,20 @@ class Runs:
             self.now_utc = started_utc + timedelta(seconds=trio.current_time() - began_at)
 
     def down(self, seconds: float) -> None:
-        """Let time pass in which nothing runs."""
+        """Let time pass between two runs."""
         self.now_utc += timedelta(seconds=seconds)
 
     @property
     def items(self) -> list[Any]:
-        """What stands in the feed (jsonl)."""
+        """Return the items in the feed (jsonl)."""
         return [json.loads(line) for line in self.feed.read_text(encoding="utf-8").splitlines()]
 
     @property
     def urls(self) -> list[str]:
-        """The URLs of the items in the feed, sorted by their number."""
+        """Return the URLs of the items in the feed, sorted by their number."""
         return sorted([item["url"] for item in self.items], key=lambda url: (len(url), url))
 
 
 def all_urls(pages: int) -> list[str]:
-    """The URLs of a site, sorted as :attr:`Runs.urls` is."""
+    """Return the URLs of a site, sorted like :attr:`Runs.urls`."""
     return sorted([f"http://a.example/{number or ''}" for number in range(pages)], key=lambda url: (len(url), url))

@@ -1,4 +1,4 @@
-"""The inside of a middleware's world: answers given in order, requests kept."""
+"""A fake transport for tests of middleware, with responses in a given order and a list of the requests."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def now_utc() -> datetime:
 
 
 class Web:
-    """Answers one request after another; the last answer is repeated."""
+    """Returns the responses one after another. The last response is repeated."""
 
     def __init__(self, *answers: Answer) -> None:
         self._answers = list(answers)
@@ -40,5 +40,5 @@ class Web:
         return answer(request)
 
     async def through(self, middleware: Sequence[Middleware], request: Request) -> Outcome:
-        """What becomes of a request that passes ``middleware``."""
+        """Send a request through ``middleware``, and return the outcome."""
         return await compose(middleware, self.fetch)(request)
