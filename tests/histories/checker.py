@@ -1,4 +1,4 @@
-"""Checks from outside whether a history kept its promises: by the site's log, the store's keys and the exported records.
+"""Checks from outside whether a history kept its promises, by the site's log, the store's keys and the records.
 
 The checker shares no code with trawl. It reads values and counts them. The names of the keys follow the documented
 form.

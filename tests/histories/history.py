@@ -49,7 +49,7 @@ class History:
         hosts: The addresses of the site.
         pages: Number of pages of each host.
         workers: Number of workers at the start, in addition to the worker that writes the feed.
-        faults: The kinds of faults, with their number.
+        faults: The names of the faults, in order.
         pause: Average seconds between two faults.
         seed: The seed of the random numbers.
         networks: The workers' own networks; None if all use the network of this machine.

@@ -34,7 +34,7 @@ class Hit:
     Attributes:
         at: Arrival time, in seconds since the epoch.
         until: Time at which its response was written or its connection closed, in seconds since the epoch.
-        host: The number of the requested host.
+        host: The requested host.
         path: The requested path.
     """
 

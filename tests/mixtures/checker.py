@@ -1,7 +1,7 @@
-"""Says what a mixture's sends broke. Reads only the sends, the items and what was told; knows only the configuration.
+"""Finds violations in the sends of a mixture. It knows only the configuration, the sends, the items and the reports.
 
-Each check is a necessary condition that holds whatever the crawler's inner state is. What can't be known from outside
-(how far a backoff has recovered, what AutoThrottle found) is bounded from the safe side.
+Each check is a necessary condition that does not depend on the crawler's inner state. Values that can't be known from
+outside, such as the recovery of a backoff or the result of AutoThrottle, are bounded on the safe side.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ __all__ = ["overdrawn", "violations"]
 
 EPSILON = 1e-6
 MAX_WAIT = 5.0
-"""Seconds for which a request waits at most for its instant, when its middleware has run."""
+"""Maximum seconds that a request waits for its send time after its middleware has run."""
 WINDOW = 60.0
 """``THROTTLING_WINDOW``'s default."""
 
 
 def violations(mixture: Mixture, trace: Trace) -> list[str]:
-    """Every rule that was broken, as a sentence; empty where all hold."""
+    """Return a sentence for each violated rule."""
     checker = _Checker(mixture, trace)
     return [
         *checker.ended(),
@@ -48,9 +48,11 @@ class _Checker:
         self.trace = trace
         self.sends = trace.sends
         self.connect = max(site.connect for site in mixture.sites.values())
-        # What a request may take from when it begins to when it is sent, waits for its place or its instant included.
+        # Maximum time from the start of a request's middleware to its send, including waits for places and its send
+        # time.
         self.way = self.connect + (0.0 if mixture.awaits is None else mixture.awaits[1] + MAX_WAIT)
-        # One that its middleware turns to another host is on its way until then, and not sent, or much later.
+        # A request that its middleware redirects to another host holds places until then, and is sent much later or
+        # never.
         self.ends_unsent = mixture.awaits is not None and any(step.kind == "rewrite" for step in mixture.steps)
         self.of_scope: dict[str, list[tuple[Send, float]]] = defaultdict(list)
         for send in self.sends:
@@ -64,7 +66,7 @@ class _Checker:
         return self.mixture.steps[int(number)] if number.isdigit() else None
 
     def scopes_of(self, url: str) -> Mapping[str, float | None]:
-        """What a send of this URL is to be charged to."""
+        """Return the scopes that a send of this URL must be charged to."""
         host, _, path = url.partition("//")[2].partition("/")
         step = self.step_of(url)
         if step is None or (step.kind == "direct" and path.startswith("end/")):
@@ -77,11 +79,11 @@ class _Checker:
         return scope in self.mixture.sites
 
     def configs(self, scope: str, now: float) -> list[Mapping[str, Any]]:
-        """The scope's keys, defaults filled in, at ``now``; several where a change falls on that instant or may."""
+        """Return the scope's keys with defaults at ``now``. If a change may happen at that time, return several."""
         settings, found = self.mixture.settings, list[Mapping[str, Any]]()
         instants = [now]
         if any(abs(now - began) < self.connect + EPSILON for began in self.trace.began[1:]):
-            instants.append(0.0)  # a run that begins again takes up the changes as it begins
+            instants.append(0.0)  # a new run applies the changes at its start
         for config in [each for instant in instants for each in self.mixture.config_at(scope, instant)]:
             whole: dict[str, Any] = {"concurrency": math.inf, "delay": 0.0, "delay_per_slot": 0.0, "jitter": False}
             if self.is_host(scope):
@@ -96,18 +98,18 @@ class _Checker:
         return found
 
     def around(self, scope: str, now: float) -> list[Mapping[str, Any]]:
-        """The same, with what was in force while a connection that ends at ``now`` may have been made."""
+        """Return the same, including keys that applied while a connection ready at ``now`` was being opened."""
         early = [each.at for each in self.mixture.changes if now - self.connect - EPSILON <= each.at <= now]
         return [
             config for instant in [now, *(at - 2 * EPSILON for at in early)] for config in self.configs(scope, instant)
         ]
 
     def moves(self, scope: str) -> bool:
-        """Whether rampup moves the scope's limits both ways."""
+        """Return whether rampup moves the scope's limits in both directions."""
         return "rampup" in self.mixture.scope_settings.get(scope, {})
 
     def crawl_delay(self, scope: str, at: float) -> float:
-        """The delay that robots.txt asks for in force for a host's scope at ``at``; 0.0: none."""
+        """Return the delay in seconds that robots.txt sets for a host's scope at ``at``; 0.0 if there is none."""
         site = self.mixture.sites.get(scope)
         if site is None or site.crawl_delay is None:
             return 0.0
@@ -116,7 +118,7 @@ class _Checker:
         return site.crawl_delay if self.robots_read(scope) <= at - EPSILON else 0.0
 
     def robots_read(self, host: str) -> float:
-        """When the host's robots.txt was there first."""
+        """Return the time at which the host's robots.txt was first available."""
         url = f"http://{host}/robots.txt"
         return min((send.finished for send in self.sends if send.url == url and send.status == 200), default=math.inf)
 
@@ -135,7 +137,7 @@ class _Checker:
                 continue
             wanted = {scope: 1.0 if amount is None else amount for scope, amount in self.scopes_of(send.url).items()}
             charged = dict(send.scopes)
-            if send.url.endswith("/robots.txt"):  # it goes the way of a request that waits for it, in its session
+            if send.url.endswith("/robots.txt"):  # it uses the scopes of a request that waits for it
                 charged = {scope: amount for scope, amount in charged.items() if not scope.startswith("session:")}
             if charged != wanted:
                 yield f"{send.time:.3f} {send.url} charged to {dict(send.scopes)}, not {wanted}"
@@ -164,13 +166,13 @@ class _Checker:
                 least = 0.0 if self.moves(scope) else min(_least(config) for config in self.around(scope, send.time))
                 wish = min(self.crawl_delay(scope, before.time), self.crawl_delay(scope, send.time))
                 if any("rate" in each for each in self.around(scope, send.time)):
-                    least = 0.0  # it may be late by its way to the wire, which is made up for: see below
-                # The first that user code responds to started as early as one that has to connect.
+                    least = 0.0  # a late send may be made up for: see below
+                # The first request that user code answers starts as early as one that must connect.
                 early = self.connect if USER_CODE in (send.error, before.error) else 0.0
                 if gap < max(least, wish) - early - EPSILON:
                     yield f"{scope}: {gap:.6f} s before {send.time:.3f}, at least {least:g}, robots.txt {wish:g}"
             for (before, _), (_, _), (send, _) in zip(sends, sends[1:], sends[2:], strict=False):
-                # By one interval at once: that of three sends holds one whole one.
+                # At most one interval may be shortened, so the span of three sends contains one complete interval.
                 least = 0.0 if self.moves(scope) else min(_least(config) for config in self.around(scope, send.time))
                 if send.time - before.time < least - EPSILON:
                     yield f"{scope}: {send.time - before.time:.6f} s for three sends until {send.time:.3f}"
@@ -179,7 +181,7 @@ class _Checker:
             yield from self._within_rate(scope, [send.time for send, _ in sends])
 
     def _within_rate(self, scope: str, times: Sequence[float]) -> Iterator[str]:
-        """A rate is a ceiling: t seconds hold at most t * rate + 2 sends."""
+        """Check that t seconds contain at most t * rate + 2 sends."""
         configs = [list(self.mixture.config_at(scope, at))[-1] for at in (0.0, *self._changed(scope))]
         rates = [float(config["rate"]) for config in configs if config.get("rate") is not None]
         if self.moves(scope) or len(rates) < len(configs):
@@ -196,7 +198,7 @@ class _Checker:
     def _rested(self, scope: str, sends: Sequence[tuple[Send, float]]) -> Iterator[str]:
         latest: dict[int, float] = {}
         for send, _ in sends:
-            if send.error == USER_CODE:  # it is not told which slot it had
+            if send.error == USER_CODE:  # its slot is unknown
                 continue
             slot = send.slots.get(scope, 0)
             config = self.configs(scope, send.time)[0]
@@ -217,18 +219,18 @@ class _Checker:
                     continue
                 inside = [(s.time, amount) for s, amount in sends if since + EPSILON < s.time < until - EPSILON]
                 window = float(config.get("window", WINDOW))
-                # a window that ran when the quota was changed goes on: any send before may have begun it
+                # a window that was running when the quota changed continues, and any earlier send may have started it
                 ends = [-math.inf]
                 if since > 0:
                     ends += [since + window, *(s.time + window for s, _ in sends if since - window < s.time <= since)]
-                # what may have been sent at a kill may begin one with the run after it
+                # a send at the time of a kill may start a window in the next run
                 again = [self.trace.began[1:][:number] for number in range(len(self.trace.began))]
                 again += [[began] for began in self.trace.began[2:]]
                 found = [list(overdrawn(scope, inside, config, end, begun)) for end in ends for begun in again]
                 yield from min(found, key=len)
 
     def held(self) -> Iterator[str]:
-        """After an answer that says "slow down": no send for the first step's delay, nor for what the answer asks."""
+        """Check that no send follows a trigger within the first step's delay or the requested time."""
         for scope, sends in self.of_scope.items():
             for answer in self.triggers(scope):
                 wish = self._retry_after(answer)
@@ -237,7 +239,7 @@ class _Checker:
                 ]
                 is_first = not any(each.finished > answer.time - EPSILON for each in others) and not self.moves(scope)
                 if any(answer.finished <= kill + EPSILON and answer.finished > kill - 2.5 for kill in self.trace.kills):
-                    continue  # what was heard in the two seconds before a kill may be forgotten
+                    continue  # responses in the two seconds before a kill may be forgotten
                 step = 0.0
                 if is_first and not any(abs(change.at - answer.finished) < 2 for change in self.mixture.changes):
                     base = min(config["delay"] for config in self.around(scope, answer.finished))
@@ -249,7 +251,10 @@ class _Checker:
                         yield f"{scope}: sent at {send.time:.3f}, {since:.3f} s after {answer.url} said 429 ({asked})"
 
     def _retry_after(self, answer: Send) -> float:
-        """What an answer asked for, in seconds; the less of the two where page and host may have refused it."""
+        """Return the seconds that a response requested.
+
+        If page or host may have refused it, return the smaller value.
+        """
         limit, step = self.mixture.sites[answer.host].limit, self.step_of(answer.url)
         wishes = [] if limit is None else [float(limit[2] or 0.0)]
         if "/busy/" in answer.url and step is not None:
@@ -277,7 +282,7 @@ class _Checker:
                 yield f"step {step.number} ({step.kind}, {step.end}) delivered {found[step.number]} times, not {wanted}"
 
     def never_idle(self) -> Iterator[str]:
-        """A plain page of a quiet host goes as soon as the limits that can be known let it."""
+        """Check that a plain page of a quiet host is sent as soon as the known limits allow it."""
         quiet = {host for host in self.mixture.sites if self._is_quiet(host)}
         if self.trace.kills:
             return
@@ -289,7 +294,7 @@ class _Checker:
             asked.add(step.number)
             if send.url != step.url or step.delay or step.kind == "rewrite" or step.session or step.scopes is not None:
                 continue
-            # What a middleware awaits comes after what held the request, which knows of no end of it beforehand.
+            # The time that middleware awaits is added after the limits, because it is not known in advance.
             latest = self._may_go(send, step, index) + self.mixture.awaited(step.url)
             if send.time > latest + self.connect + EPSILON:
                 yield f"{send.url} sent at {send.time:.3f}, might have gone at {latest:.3f}"
@@ -311,7 +316,7 @@ class _Checker:
         )
 
     def _may_go(self, send: Send, step: Step, index: int) -> float:
-        """The latest instant at which something that can be known held a plain page of a quiet host."""
+        """Return the latest time until which a known limit held a plain page of a quiet host."""
         config = self.configs(send.host, send.time)[0]
         site = self.mixture.sites[send.host]
         asked_at = 0.0 if step.parent is None else self._given_at(step.parent)
@@ -333,19 +338,19 @@ class _Checker:
         latest.append(_full_until(self._on_their_way(earlier), cap, send.time))
         most = self.mixture.settings["CONCURRENT_REQUESTS"] or math.inf
         latest.append(_full_until(self._on_their_way(self.sends[:index]), most, send.time))
-        # what is connecting now is on its way too, and is sent a moment later
+        # requests that are connecting also hold places, and are sent a moment later
         latest.append(_full_until(self._on_their_way(self.sends), most, send.time))
-        if self.mixture.awaits is not None:  # the middleware of as many runs as there are places
+        if self.mixture.awaits is not None:  # middleware runs for as many requests as there are places
             running = [(s.time - self.connect - self.mixture.awaited(s.url), s.time) for s in self.sends]
             latest.append(_full_until(running, most, send.time - self.mixture.awaited(step.url)))
         return max(latest)
 
     def _on_their_way(self, sends: Sequence[Send]) -> list[tuple[float, float]]:
-        """Return from when, at the earliest, until when each of the sends had its places."""
+        """Return the earliest start and the end of the time in which each send held its places."""
         return [(send.time - self.connect, send.finished) for send in sends]
 
     def _given_at(self, parent: int) -> float:
-        """When the callback of a step gave its requests."""
+        """Return the time at which the callback of a step yielded its requests."""
         return max(send.finished for send in self.sends if (step := self.step_of(send.url)) and step.number == parent)
 
     def told_truly(self) -> Iterator[str]:
@@ -378,7 +383,7 @@ class _Checker:
             if pending < look.count:
                 return f"{pending} pending requests have that scope at the most"
         if reason.limit in ("places", "concurrency"):
-            # What connects at a kill is never sent; when a scope of it backs off meanwhile, long after.
+            # A request that is connecting at a kill is never sent. If its scope backs off, it is sent much later.
             until = now + self.way + EPSILON
             cut = any(now <= kill <= until for kill in self.trace.kills)
             refused = any(now <= s.finished <= until for scope in self.of_scope for s in self.triggers(scope))
@@ -399,13 +404,13 @@ class _Checker:
         ):
             sends = [s for s, _ in self.of_scope[reason.scope]]
             later = [s.time for s in sends if s.time > now]
-            ahead = look.in_flight - sum(s.time <= now < s.finished for s in sends)  # those wait at the wire
+            ahead = look.in_flight - sum(s.time <= now < s.finished for s in sends)  # these wait at their connections
             early = [time for time in later[max(ahead, 0) :] if now + self.way + EPSILON < time < look.until - EPSILON]
             return f"sent at {early[0]:.3f}, before {look.until:.3f}" if early else ""
         return ""
 
     def _unsettled(self, scope: str, since: float, until: float) -> bool:
-        """Whether the limits of a scope may have moved in between."""
+        """Return whether the limits of a scope may have changed in this period."""
         return (
             any(since <= change.at <= until for change in self.mixture.changes if change.scope == scope)
             or self.moves(scope)
@@ -415,12 +420,12 @@ class _Checker:
         )
 
     def _pending(self, scope: str, now: float) -> int:
-        """How many requests with this scope may be pending at ``now``, at the most."""
+        """Return the maximum number of requests with this scope that may be pending at ``now``."""
         count = 0
         for step in self.mixture.steps:
             done = [s.finished for s in self.sends if (each := self.step_of(s.url)) and each.number == step.number]
             leads_on = step.kind in ("redirect", "replace", "rewrite")
-            if done and max(done) < now - EPSILON and not (leads_on and step.end == "no"):  # it may still be refused
+            if done and max(done) < now - EPSILON and not (leads_on and step.end == "no"):  # it may still be disallowed
                 continue
             count += any(scope in self.scopes_of(url) for url in (step.url, step.target))
             count += step.kind == "direct" and scope == step.to
@@ -446,10 +451,10 @@ def _least(config: Mapping[str, Any]) -> float:
 def overdrawn(
     scope: str, sends: Sequence[tuple[float, float]], config: Mapping[str, Any], ends: float, begun: Sequence[float]
 ) -> Iterator[str]:
-    """Say where a quota was overdrawn, if the window that runs at the first of these sends is over at ``ends``.
+    """Yield a sentence for each send beyond a quota, if the window of the first send ends at ``ends``.
 
-    At each of the instants ``begun`` one may begin: a run that was killed may not have stored when its own began. What
-    was spent in a window that runs then counts on in that one.
+    A window may also start at each of the times ``begun``, because a killed run may not have stored the start of its
+    window. The amount used in a running window then counts in the new window.
     """
     quota, window = float(config["quota"]), float(config.get("window", WINDOW))
     spent: list[tuple[float, float]] = []
@@ -462,7 +467,7 @@ def overdrawn(
         if config.get("sliding"):
             spent = [each for each in spent if each[0] + window > at + EPSILON]
         elif at >= ends - EPSILON:
-            spent, ends = [], at + window  # a window begins with the first that costs
+            spent, ends = [], at + window  # a window starts with the first send that is charged
         total = sum(each[1] for each in spent)
         if total + amount > quota + EPSILON and (total > EPSILON or amount <= quota):
             yield f"{scope}: {total + amount:g} of a quota of {quota:g} spent at {at:.3f}"
@@ -470,7 +475,7 @@ def overdrawn(
 
 
 def _full_until(busy: Sequence[tuple[float, float]], cap: float, until: float) -> float:
-    """Return the last instant, at most ``until``, at which ``cap`` may have been busy, each from one to the other."""
+    """Return the last time, at most ``until``, at which ``cap`` of the periods in ``busy`` may have overlapped."""
     if cap == math.inf:
         return 0.0
     ends = sorted({min(ended, until) for began, ended in busy if began <= until})

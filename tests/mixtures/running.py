@@ -1,4 +1,4 @@
-"""Runs a mixture on a virtual clock, through its kills, and keeps what went over the wire."""
+"""Runs a mixture on a virtual clock, including its kills, and records the sends."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = ["Look", "Trace", "run_mixture"]
 
 START_UTC = datetime(2025, 1, 1, tzinfo=UTC)
 USER_CODE = "user code"
-"""In the place of the error of what user code did instead of the wire."""
+"""Marks requests that user code handled instead of the transport, in the field for the error."""
 
 LONGEST = 20_000.0
 """Virtual seconds after which a mixture counts as stuck."""
@@ -36,15 +36,15 @@ LONGEST = 20_000.0
 
 @attrs.frozen
 class Look:
-    """What the crawl told at one instant.
+    """A report of the crawl at one time.
 
     Attributes:
-        at: When, in seconds since the first run began.
-        scope: The scope that was asked about; "": it is a group of ``crawl.waiting()``.
-        count: How many requests wait, for a group.
-        reason: What is told.
-        until: When that is over, in seconds since the first run began.
-        in_flight: How many requests of the reason's scope have a place, sent or not.
+        at: The time, in seconds since the start of the first run.
+        scope: The scope of the report; "" for a group of ``crawl.waiting()``.
+        count: Number of waiting requests in a group.
+        reason: The reported reason.
+        until: The reported end of the wait, in seconds since the start of the first run.
+        in_flight: Number of requests in the reason's scope that hold a place, sent or not.
     """
 
     at: float
@@ -57,16 +57,16 @@ class Look:
 
 @attrs.define
 class Trace:
-    """All runs of a mixture, on one scale of time: seconds since the first run began.
+    """All runs of a mixture. Times are seconds since the start of the first run.
 
     Attributes:
-        sends: What went over the wire, in order; what a kill cut off ends at the kill.
-        items: The items that were delivered.
-        looks: What was told while it ran.
-        kills: When it was killed.
-        began: When each run began.
-        reason: How the last run ended.
-        failed: The URLs that user code has failed for, or done something else with.
+        sends: The sends in order. Sends that a kill interrupted end at the kill.
+        items: The delivered items.
+        looks: The reports during the runs.
+        kills: Times of the kills.
+        began: Start times of the runs.
+        reason: The reason why the last run ended.
+        failed: The URLs for which user code failed or did something else.
     """
 
     sends: list[Send] = attrs.Factory(list)
@@ -79,7 +79,7 @@ class Trace:
 
 
 class Killer(trio.abc.Instrument):
-    """Copies a folder at one step of Trio's tasks, as a SIGKILL would leave it, and cancels the run."""
+    """Copies a folder at one step of Trio's tasks, in the state that a SIGKILL would leave, and cancels the run."""
 
     def __init__(self, at: int, folder: Path, copy: Path) -> None:
         self._at = at
@@ -90,7 +90,7 @@ class Killer(trio.abc.Instrument):
         self.killed_at: float | None = None
 
     def after_task_step(self, task: trio.lowlevel.Task) -> None:
-        """Count, and kill when it is time."""
+        """Count the step, and kill at the chosen step."""
         self._steps += 1
         if self._steps == self._at:
             self.killed_at = trio.current_time()
@@ -99,7 +99,7 @@ class Killer(trio.abc.Instrument):
 
 
 def spider_of(mixture: Mixture) -> type[trawl.Spider]:
-    """The spider that makes the mixture's requests."""
+    """Return the spider that makes the mixture's requests."""
 
     def request_of(spider: trawl.Spider, step: Step) -> Request:
         meta: dict[str, Any] = {}
@@ -132,9 +132,9 @@ def spider_of(mixture: Mixture) -> type[trawl.Spider]:
 
 
 def turns_elsewhere(mixture: Mixture, asked: list[Send], failed: set[str]) -> Callable[[Fetch], Fetch]:
-    """A middleware that leads to another host's page, before the send or after it, and awaits something before.
+    """Return a middleware that switches to another host's page, before or after the send, and awaits before the send.
 
-    What it does itself instead of the wire is added to ``asked``, as a send; ``failed`` are those that it failed for.
+    Requests that it handles itself are added to ``asked`` as sends. URLs for which it fails are added to ``failed``.
     """
 
     def middleware(fetch: Fetch) -> Fetch:
@@ -172,7 +172,7 @@ def turns_elsewhere(mixture: Mixture, asked: list[Send], failed: set[str]) -> Ca
 
 
 def asked_of_user_code(request: Request, does: str, entered_at: float) -> Send:
-    """What user code is asked for, and does now, as a send of this run."""
+    """Return a request that user code handles as a send of this run."""
     host = request.url.split("/")[2]
     return Send(
         time=entered_at,
@@ -189,10 +189,10 @@ def asked_of_user_code(request: Request, does: str, entered_at: float) -> Send:
 
 
 def run_mixture(mixture: Mixture, folder: Path) -> Trace:
-    """Run it to its end, through its kills.
+    """Run a mixture to its end, including its kills.
 
     Raises:
-        trio.TooSlowError: It did not come to an end.
+        trio.TooSlowError: If it does not end.
     """
     trace = Trace()
     web, start = mixture.web(), 0.0
@@ -217,7 +217,7 @@ def run_mixture(mixture: Mixture, folder: Path) -> Trace:
 async def _one_run(
     mixture: Mixture, web: Any, live: Path, copy: Path, kill: int | None, start: float, trace: Trace
 ) -> float | None:
-    """One run; returns the seconds after which it was killed, or None."""
+    """Make one run. Returns the seconds after which it was killed, or None."""
     begun_at = trio.current_time()
     trace.began.append(start)
     asked: list[Send] = []
@@ -239,7 +239,7 @@ async def _one_run(
 
     async def change(crawl: Any) -> None:
         for each in mixture.changes:
-            if each.at < start:  # a change is the program's, which makes it again when it starts again
+            if each.at < start:  # the program makes its changes again when it restarts
                 crawl.throttling.set(each.scope, **each.limits)
                 continue
             await trio.sleep_until(begun_at + each.at - start)
@@ -288,7 +288,7 @@ async def _one_run(
 
 
 def attrs_of(send: Send, start: float, finished: float) -> Send:
-    """The same send on the scale of all runs."""
+    """Return the send with times relative to the first run."""
     return Send(
         time=send.time + start,
         finished=finished + start,

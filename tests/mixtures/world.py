@@ -1,7 +1,7 @@
-"""A seed's mixture: sites, limits, requests of every kind, changes while the crawl runs, and kills.
+"""The mixture of a seed: sites, limits, requests of every kind, changes while the crawl runs, and kills.
 
-All of it is drawn before anything runs, so that the checker knows what each URL is to be charged to, what its limits
-are at each instant and what must come of it, without asking the crawler.
+Everything is drawn before the crawl runs. So the checker knows the scopes of each URL, the limits at each time and the
+expected result, without help of the crawler.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ NAMED = ("api", "cost", "users")
 
 @attrs.frozen(kw_only=True)
 class Site:
-    """One host, as its server is.
+    """One host and its server.
 
     Attributes:
         name: Its name.
         latency: Seconds from a send to the last byte.
         connect: Seconds that a new connection takes.
-        crawl_delay: What its robots.txt asks for, in seconds; None: nothing.
-        limit: Requests a second and burst that it bears; None: any.
+        crawl_delay: The ``Crawl-delay`` in its robots.txt, in seconds; None if there is none.
+        limit: The server's limit as requests per second and burst; None if there is none.
         config: Its entry in ``THROTTLING_SCOPES``.
     """
 
@@ -48,18 +48,18 @@ class Step:
 
     Attributes:
         number: Its number, in its URL.
-        host: The host that it is for.
-        parent: The step whose callback gives it; None: ``start()`` does.
-        kind: What becomes of it: ``page``, ``redirect``, ``replace``, ``rewrite``, ``flaky``, ``busy``, ``direct`` or
+        host: Its host.
+        parent: The step whose callback yields it; None if ``start()`` does.
+        kind: What happens to it: ``page``, ``redirect``, ``replace``, ``rewrite``, ``flaky``, ``busy``, ``direct`` or
             ``no``.
-        to: The host that a redirect, a middleware or a direct fetch leads to.
-        end: The kind of path there: ``end``, or ``no``, which robots.txt forbids.
-        scopes: ``throttling_scopes`` of its meta; None: the manager decides.
-        session: Its session; "": none.
+        to: The target host of a redirect, a middleware or a direct fetch.
+        end: The kind of path there: ``end``, or ``no``, which robots.txt disallows.
+        scopes: ``throttling_scopes`` of its meta; None if the manager decides.
+        session: Its session; "" if it has none.
         priority: Its priority.
         delay: ``delay`` of its meta, in seconds.
-        times: How often it is answered with 429 first.
-        retry_after: What these answers ask for, in seconds; None: nothing.
+        times: Number of 429 responses before a good response.
+        retry_after: ``Retry-After`` of these responses, in seconds; None if there is none.
     """
 
     number: int
@@ -77,12 +77,12 @@ class Step:
 
     @property
     def url(self) -> str:
-        """The URL that the spider asks for."""
+        """The URL that the spider requests."""
         return f"http://{self.host}/{self.kind}/{self.number}"
 
     @property
     def target(self) -> str:
-        """The URL that a redirect, a middleware or a direct fetch leads to."""
+        """The target URL of a redirect, a middleware or a direct fetch."""
         return f"http://{self.to}/{self.end}/{self.number}"
 
 
@@ -91,9 +91,9 @@ class Change:
     """New limits for a scope while the crawl runs.
 
     Attributes:
-        at: When, in seconds since the first run began.
+        at: Time of the change, in seconds since the start of the first run.
         scope: The scope's id.
-        limits: What ``crawl.throttling.set`` is given.
+        limits: The arguments of ``crawl.throttling.set``.
     """
 
     at: float
@@ -102,7 +102,7 @@ class Change:
 
 
 class Mixture:
-    """What one seed gives.
+    """The mixture of one seed.
 
     Args:
         seed: The seed.
@@ -114,9 +114,10 @@ class Mixture:
         settings: The settings that do not name a scope.
         steps: The requests.
         changes: Changes of limits, in order.
-        kills: The steps of Trio's tasks at which a run is killed, one a run; none: it is not, and there is no job.
+        kills: The steps of Trio's tasks at which a run is killed, one per run. If empty, there is no kill and no job.
         down: Seconds between a kill and the next run.
-        awaits: Between these, in seconds, is what a middleware awaits before it sends a request; None: nothing.
+        awaits: Minimum and maximum seconds that a middleware awaits before it sends a request; None if it does not
+            await.
     """
 
     def __init__(self, seed: int) -> None:
@@ -138,7 +139,7 @@ class Mixture:
         }
         self.steps: list[Step] = [_step(number, names, draw) for number in range(draw.randrange(8, 36))]
         is_plain = draw.random() < 0.25
-        if is_plain:  # each request has the scope of its host alone: how soon each might go is known
+        if is_plain:  # each request has only the scope of its host, so its earliest send time is known
             self.steps = [attrs.evolve(step, scopes=None, session="") for step in self.steps]
             self.sites = {name: attrs.evolve(site, limit=None) for name, site in self.sites.items()}
         ids = [*names, *NAMED]
@@ -153,12 +154,13 @@ class Mixture:
         self.awaits: tuple[float, float] | None = draw.choice([None, None, (0.1, 0.1), (0.0, 1.0), (0.1, 8.0)])
         if is_plain:
             self.awaits = None
-        # Where it awaits before sends too, its requests enter it early, and what it does itself comes so much early.
+        # If middleware awaits before sends, requests enter it early, and requests that it handles itself would be
+        # early.
         may = self.awaits is None and not is_plain
         self.has_user_code: bool = may and random.Random(f"user code:{seed}").random() < 0.8
 
     def user_code(self, url: str) -> str:
-        """What a middleware does with a request: ``responds``, ``fails`` once, ``ignores``; "": sends it."""
+        """Return the action of a middleware: ``responds``, ``fails`` once, ``ignores``; "" if it sends the request."""
         kind = url.split("/")[3]
         if not self.has_user_code or kind not in ("page", "end"):
             return ""
@@ -166,11 +168,11 @@ class Mixture:
         return draw.choice(["", "", "responds", "fails", "ignores" if kind == "page" else "responds"])
 
     def awaited(self, url: str) -> float:
-        """Seconds that a middleware awaits before it sends the request for ``url``."""
+        """Return the seconds that a middleware awaits before it sends the request for ``url``."""
         return 0.0 if self.awaits is None else random.Random(f"awaits:{self.seed}:{url}").uniform(*self.awaits)
 
     def user_code_takes(self, url: str) -> float:
-        """Seconds that it takes for that."""
+        """Return the seconds that a middleware takes to handle the request itself."""
         draw = random.Random(f"user code takes:{self.seed}:{url}")
         return draw.choice([0.0, 0.0, draw.uniform(0.0, 3.0)])
 
@@ -180,7 +182,10 @@ class Mixture:
         return {**{site.name: site.config for site in self.sites.values()}, **self.named}
 
     def config_at(self, scope: str, now: float) -> Iterator[Mapping[str, Any]]:
-        """The scope's own keys in force at ``now``; where a change falls on that instant, before it and after it."""
+        """Yield the scope's own keys at ``now``.
+
+        If a change happens at that time, yield the keys before and after it.
+        """
         config: dict[str, Any] = dict(self.scope_settings.get(scope, {}))
         for change in self.changes:
             if change.scope != scope or change.at > now + 1e-9:
@@ -195,7 +200,7 @@ class Mixture:
         yield config
 
     def web(self) -> SimulatedWeb:
-        """The sites; a server remembers what it was asked, also from one run to the next."""
+        """Return the web of the sites. A server remembers its requests, even from one run to the next."""
         web = SimulatedWeb()
         asked: Counter[str] = Counter()
 

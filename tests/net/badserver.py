@@ -1,12 +1,12 @@
-"""A web server on loopback that misbehaves in one named way, for tests of whatever talks to it.
+"""A web server on loopback that misbehaves in one named way, for tests of clients.
 
     async with serving(BEHAVIOURS["resets"]) as server:
         ...  # ask for server.url
         await server.all_gone()
 
-A behaviour is an async function that gets the connection and the request's head, once a request; when it returns, the
-connection is kept for the next request if it said ``keep``, else it is closed. Nothing sleeps in real time: what stalls
-waits until the client has gone. ``clock`` is a fixture to import: a virtual clock that waits for the loopback.
+A behavior is an async function that is called with the connection for each request. When it returns, the connection is
+closed, unless ``is_kept`` is set. Nothing sleeps in real time: a behavior that stalls waits until the client has closed
+the connection. Import the fixture ``clock``, a virtual clock that waits for the loopback interface.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MEGABYTE = 1024 * 1024
 
 @pytest.fixture
 def clock() -> MockClock:
-    """A clock that jumps when nothing has happened for 20 ms: longer than loopback takes."""
+    """Return a clock that jumps when nothing has happened for 20 ms, which is longer than loopback takes."""
     return MockClock(autojump_threshold=0.02)
 
 
@@ -44,12 +44,12 @@ class Connection:
     """One connection as the server sees it.
 
     Attributes:
-        stream: To answer on.
-        head: The request line and fields of the present request.
-        body: The body of the present request.
-        number: Connections to this server before it.
-        requests: Requests on this connection so far, the present one included.
-        is_kept: Set it, and the connection takes another request.
+        stream: The stream for the response.
+        head: The request line and headers of the current request.
+        body: The body of the current request.
+        number: Number of earlier connections to this server.
+        requests: Number of requests on this connection so far, including the current one.
+        is_kept: Whether the connection stays open for another request.
     """
 
     stream: trio.abc.Stream
@@ -60,14 +60,14 @@ class Connection:
     is_kept: bool = False
 
     async def send(self, data: bytes) -> None:
-        """Send ``data``; a client that has gone is none of our business."""
+        """Send ``data``. Raises :class:`Gone` if the client has closed the connection."""
         try:
             await self.stream.send_all(data)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             raise Gone from None
 
     async def answer(self, body: bytes = b"", status: str = "200 OK", *fields: str) -> None:
-        """Send a proper answer and keep the connection."""
+        """Send a correct response and keep the connection."""
         lines = [f"HTTP/1.1 {status}", f"Content-Length: {len(body)}", *fields]
         await self.send("\r\n".join([*lines, "", ""]).encode("latin-1") + body)
         self.is_kept = True
@@ -88,15 +88,15 @@ class Gone(Exception):
 
 @attrs.define
 class BadServer:
-    """A server that is running.
+    """A running server.
 
     Attributes:
-        url: Its address, with a path of ``/``.
-        port: Where it listens, on 127.0.0.1.
-        connected: Connections so far.
+        url: Its URL, with the path ``/``.
+        port: Its port on 127.0.0.1.
+        connected: Number of connections so far.
         heads: The heads of the requests so far.
         bodies: The bodies of the requests so far.
-        open: Connections that are open.
+        open: Number of open connections.
     """
 
     port: int
@@ -112,13 +112,13 @@ class BadServer:
         return f"{self.scheme}://127.0.0.1:{self.port}/"
 
     async def all_gone(self) -> None:
-        """Return when every connection has been closed by the client; fail after 5 (virtual) seconds."""
+        """Wait until the client has closed every connection. Fails after 5 (virtual) seconds."""
         with trio.fail_after(5):
             while self.open:
                 await self._changed.wait()
 
     def moved(self, by: int) -> None:
-        """Count a connection that came or went."""
+        """Count an opened or closed connection."""
         self.open += by
         self.connected += by > 0
         self._changed.set()
@@ -126,7 +126,7 @@ class BadServer:
 
 
 async def read_request(stream: trio.abc.Stream) -> tuple[bytes, bytes] | None:
-    """The head and body of the next request; None if the client has gone."""
+    """Return the head and body of the next request; None if the client has closed the connection."""
     head = b""
     while b"\r\n\r\n" not in head:
         try:
@@ -152,7 +152,7 @@ async def read_request(stream: trio.abc.Stream) -> tuple[bytes, bytes] | None:
 
 @contextmanager
 def deaf_port() -> Iterator[int]:
-    """A port of 127.0.0.1 that is taken, so that nobody else gets it, and at which nobody listens."""
+    """Yield a port of 127.0.0.1 that is bound, so that no other process gets it, but on which no process listens."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         port: int = taken.getsockname()[1]
@@ -193,14 +193,14 @@ async def serving(behaviour: Behaviour, tls: ssl.SSLContext | None = None) -> As
             nursery.cancel_scope.cancel()
 
 
-# What servers do wrong. Each function is one row of BEHAVIOURS.
+# Misbehavior of servers. Each function is one row of BEHAVIOURS.
 
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
 async def _endless(connection: Connection, beginning: bytes, piece: bytes) -> None:
-    """Send ``piece`` again and again, until the client has gone."""
+    """Send ``piece`` repeatedly until the client closes the connection."""
     await connection.send(beginning)
     while True:
         await connection.send(piece)
@@ -211,7 +211,7 @@ async def is_fine(connection: Connection) -> None:
 
 
 async def closes_without_an_answer(connection: Connection) -> None:
-    """Returns at once: the connection is closed."""
+    """Return at once, so that the connection is closed."""
     await trio.lowlevel.checkpoint()
 
 
@@ -396,7 +396,7 @@ def _bomb(coding: str, compressed: bytes) -> Behaviour:
 
 
 def zeros(coding: str, size: int) -> bytes:
-    """``size`` zero bytes, compressed; small and quick to make."""
+    """Return ``size`` zero bytes, compressed. The result is small and fast to create."""
     if coding == "br":
         packed: bytes = importlib.import_module("brotli").compress(bytes(size), quality=5)
         return packed
@@ -408,10 +408,10 @@ def zeros(coding: str, size: int) -> bytes:
 
 
 DRIP = 15.0
-"""Seconds between two drops."""
+"""Seconds between two bytes."""
 
 BOMB_BYTES = 16 * MEGABYTE
-"""What each bomb would become."""
+"""Decompressed size of each bomb, in bytes."""
 
 BEHAVIOURS: dict[str, Behaviour] = {
     behaviour.__name__: behaviour
@@ -454,26 +454,29 @@ BEHAVIOURS: dict[str, Behaviour] = {
         is_larger_than_it_may_be,
     )
 }
-"""By name, for tables of tests."""
+"""The behaviors by name, for tables of tests."""
 
 
 def bomb(coding: str) -> Behaviour:
-    """A server whose small body would become ``BOMB_BYTES``."""
+    """Return a server behavior with a small body that decompresses to ``BOMB_BYTES``."""
     return _bomb(coding, zeros(coding, BOMB_BYTES))
 
 
 @attrs.frozen
 class Authority:
-    """A certificate authority of the test's own, and contexts for both ends."""
+    """A certificate authority for a test, with TLS contexts for both ends."""
 
     ca: trustme.CA = attrs.Factory(trustme.CA)
 
     def server(self, *names: str, **options: Any) -> ssl.SSLContext:
-        """The context of a server with a certificate for ``names``; trustme's options (``not_after``) are taken."""
+        """Return the context of a server with a certificate for ``names``.
+
+        ``options`` are trustme's, such as ``not_after``.
+        """
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.ca.issue_cert(*(names or ("127.0.0.1",)), **options).configure_cert(context)
         return context
 
     def client(self) -> ssl.SSLContext:
-        """The context of a client that trusts this authority and no other."""
+        """Return the context of a client that trusts only this authority."""
         return ssl.create_default_context(cadata=self.ca.cert_pem.bytes().decode("ascii"))

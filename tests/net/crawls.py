@@ -1,4 +1,4 @@
-"""Crawls over the real transport, for tests of what servers, names and networks do wrong."""
+"""Crawls over the real transport, for tests of faulty servers, names and networks."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ AT_ONCE = {
     "DOWNLOAD_MAXSIZE": 200_000,
     "REDIRECT_MAX_TIMES": 5,
 }
-"""Settings of a crawl that waits for nothing but its servers, and sends each request once."""
+"""Settings of a crawl without delays that sends each request once."""
 
 
 @attrs.frozen
 class Failed:
-    """What an errback got.
+    """A failure that an errback received.
 
     Attributes:
-        url: Of the request.
+        url: The URL of the request.
         error: The error.
-        after: Seconds since the crawl began.
+        after: Seconds since the start of the crawl.
     """
 
     url: str
@@ -52,12 +52,12 @@ class Failed:
 
 @attrs.define
 class Run:
-    """What came of a crawl.
+    """The result of a crawl.
 
     Attributes:
-        result: How it ended.
-        pages: The URLs that were answered, with the seconds since the crawl began.
-        failed: What errbacks got.
+        result: The crawl's result.
+        pages: The URLs with a response, with the seconds since the start of the crawl.
+        failed: The failures that errbacks received.
     """
 
     result: trawl.CrawlResult
@@ -66,7 +66,7 @@ class Run:
 
     @property
     def only(self) -> Failed:
-        """The one failure of a crawl that has one and nothing else."""
+        """Return the only failure of a crawl without other results."""
         assert self.pages == []
         (failed,) = self.failed
         return failed
@@ -79,7 +79,7 @@ async def crawled(
     resolve: Resolve | None = None,
     spider: type[trawl.Spider] = trawl.Spider,
 ) -> Run:
-    """Crawl ``urls``, each of them once; they are given by ``start()``, so that they may be private."""
+    """Crawl each of ``urls`` once. ``start()`` yields them, so that they may be private addresses."""
     began = trio.current_time()
     pages: list[tuple[str, float]] = []
     failed: list[Failed] = []

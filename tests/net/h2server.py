@@ -1,4 +1,4 @@
-"""A small HTTP/2 server on loopback (RFC 9113), on the ``h2`` library: each stream gets what a function says."""
+"""A small HTTP/2 server on loopback (RFC 9113), based on the ``h2`` library. A function responds to each stream."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ GONE = (trio.BrokenResourceError, trio.ClosedResourceError)
 
 @attrs.define
 class Exchange:
-    """One stream as the server sees it.
+    """One stream of the server.
 
     Attributes:
-        fields: The request's, pseudo-fields among them.
-        number: Streams on this connection before it.
-        body: The request's.
-        connection: h2's.
-        stream_id: h2's.
-        stream: What is under it.
-        lock: Whose turn it is to send.
+        fields: The request's headers, including pseudo-headers.
+        number: Number of earlier streams on this connection.
+        body: The request's body.
+        connection: The h2 connection.
+        stream_id: The h2 stream id.
+        stream: The stream below the connection.
+        lock: Lock for sending.
     """
 
     fields: dict[str, str]
@@ -41,19 +41,19 @@ class Exchange:
     body: bytes = b""
 
     async def flush(self) -> None:
-        """Send what h2 has ready."""
+        """Send the pending output of h2."""
         async with self.lock:
             await self.stream.send_all(self.connection.data_to_send())
 
     async def answer(self, body: bytes = b"", status: str = "200", *fields: tuple[str, str], ends: bool = True) -> None:
-        """Send a proper answer."""
+        """Send a correct response."""
         self.connection.send_headers(self.stream_id, [(":status", status), *fields])
         while len(body) > (room := min(self.connection.local_flow_control_window(self.stream_id), 16_000)):
             self.connection.send_data(self.stream_id, body[:room])
             body = body[room:]
             await self.flush()
             if not room:
-                return  # the client takes no more: what tests of limits want
+                return  # the client accepts no more data, as tests of limits expect
         self.connection.send_data(self.stream_id, body, end_stream=ends)
         await self.flush()
 
@@ -63,13 +63,13 @@ Answers = Callable[[Exchange], Awaitable[None]]
 
 @attrs.define
 class H2Server:
-    """A server that is running.
+    """A running server.
 
     Attributes:
-        port: Where it listens, on 127.0.0.1.
-        connected: Connections so far.
-        open: Connections that are open.
-        protocols: What ALPN chose for each.
+        port: Its port on 127.0.0.1.
+        connected: Number of connections so far.
+        open: Number of open connections.
+        protocols: The protocol that ALPN selected for each connection.
         asked: The requests so far.
     """
 
@@ -84,7 +84,7 @@ class H2Server:
         return f"https://127.0.0.1:{self.port}/"
 
     async def all_gone(self) -> None:
-        """Return when every connection has been closed by the client; fail after 5 (virtual) seconds."""
+        """Wait until the client has closed every connection. Fails after 5 (virtual) seconds."""
         with trio.fail_after(5):
             while self.open:  # noqa: ASYNC110
                 await trio.sleep(0.01)
@@ -102,7 +102,7 @@ async def converse(stream: trio.abc.Stream, answers: Answers, server: H2Server) 
             try:
                 events = connection.receive_data(data)
             except h2.exceptions.ProtocolError:
-                break  # it has gone away, or speaks something else
+                break  # the client has closed the connection, or uses another protocol
             for event in events:
                 if isinstance(event, h2.events.RequestReceived):
                     fields = {str(name): str(value) for name, value in event.headers}
@@ -121,7 +121,7 @@ async def converse(stream: trio.abc.Stream, answers: Answers, server: H2Server) 
 
 
 async def received(stream: trio.abc.Stream) -> bytes:
-    """What came; empty when the client has gone."""
+    """Return received bytes; empty when the client has closed the connection."""
     try:
         return bytes(await stream.receive_some(65_536))
     except GONE:
@@ -129,7 +129,7 @@ async def received(stream: trio.abc.Stream) -> bytes:
 
 
 async def answered(answers: Answers, exchange: Exchange) -> None:
-    """Answer one stream; a client that has gone is none of our business."""
+    """Respond to one stream. Errors of a closed connection are ignored."""
     with suppress(*GONE, h2.exceptions.ProtocolError):
         await answers(exchange)
 

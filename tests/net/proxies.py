@@ -1,4 +1,4 @@
-"""A small proxy on loopback: forwards, opens tunnels (CONNECT), speaks SOCKS5; and notes what it was told."""
+"""A small proxy on loopback with forwarding, tunnels (CONNECT) and SOCKS5, which records its requests."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ GONE = (trio.BrokenResourceError, trio.ClosedResourceError)
 
 @attrs.define
 class LoopbackProxy:
-    """A proxy that is running.
+    """A running proxy.
 
     Attributes:
-        port: Where it listens, on 127.0.0.1.
-        names: Whom it knows besides addresses: names and the ports that they stand for.
-        user: The credentials that it wants, ``user:password``; empty for none.
-        answer: What it answers instead of doing anything; empty for doing its work.
-        asked: What it was asked for: ``CONNECT host:port``, ``GET url``, ``SOCKS host:port``.
-        heads: The heads of HTTP requests that it has read itself.
-        open: Connections that are open.
-        connected: Connections so far.
+        port: Its port on 127.0.0.1.
+        names: Known host names with their ports.
+        user: The required credentials, ``user:password``; empty for none.
+        answer: The response to all requests; empty for normal operation.
+        asked: The requests: ``CONNECT host:port``, ``GET url`` or ``SOCKS host:port``.
+        heads: The heads of the HTTP requests that it has read.
+        open: Number of open connections.
+        connected: Number of connections so far.
     """
 
     port: int
@@ -41,11 +41,11 @@ class LoopbackProxy:
     connected: int = 0
 
     def url(self, scheme: str = "http", user: str = "") -> str:
-        """How it is written."""
+        """Return the proxy URL."""
         return f"{scheme}://{user + '@' if user else ''}127.0.0.1:{self.port}"
 
     async def all_gone(self) -> None:
-        """Return when every connection has been closed; fail after 5 (virtual) seconds."""
+        """Wait until every connection is closed. Fails after 5 (virtual) seconds."""
         with trio.fail_after(5):
             while self.open:  # noqa: ASYNC110
                 await trio.sleep(0.01)
@@ -115,7 +115,7 @@ class LoopbackProxy:
         await stream.send_all(received)
 
     async def _socks(self, stream: trio.abc.Stream, greeting: bytes) -> None:
-        """RFC 1928; with a name and password RFC 1929."""
+        """Serve a SOCKS5 connection (RFC 1928), with user name and password if required (RFC 1929)."""
         method = 2 if self.user else 0
         if method not in greeting[2:]:
             await stream.send_all(b"\x05\xff")
@@ -176,7 +176,7 @@ async def proxying(tls: ssl.SSLContext | None = None, **options: Any) -> AsyncGe
     """Run a proxy while the block runs.
 
     Args:
-        tls: The context of a proxy that is spoken to over TLS; None: it is not.
+        tls: The context of a proxy with TLS; None for a proxy without TLS.
         options: Attributes of :class:`LoopbackProxy`.
     """
     (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")

@@ -1,4 +1,4 @@
-"""What the tests of the promises share: a spider made of a list of requests, a web made of names, exact pacing."""
+"""Shared code of the promise tests: spiders, webs, and settings for exact pacing."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ FREE: dict[str, Any] = {
     "DOWNLOAD_DELAY": 0.0,
     "DOWNLOAD_DELAY_PER_SLOT": 0.0,
 }
-"""No jitter, no delay, no robots.txt."""
+"""Settings without jitter, delays and robots.txt."""
 
 EXACT: dict[str, Any] = {**FREE, "DOWNLOAD_DELAY": 1.0}
-"""The same with a second between any two sends to a host."""
+"""The same settings with one second between any two sends to a host."""
 
 Call = Callable[[trawl.Spider, trawl.Response], Any]
 
 
 def page(url: str, scopes: object = None, **options: Any) -> trawl.Request:
-    """A request whose meta names ``scopes``, if there are any; further options are the request's."""
+    """Return a request with ``scopes`` in its meta, if there are any. ``options`` are arguments of the request."""
     meta = {**options.pop("meta", {}), **({} if scopes is None else {"throttling_scopes": scopes})}
     return trawl.Request(url, meta=meta, **options)
 
@@ -47,7 +47,7 @@ def page(url: str, scopes: object = None, **options: Any) -> trawl.Request:
 def spider_of(
     requests: Callable[[], Iterable[trawl.Request]], parse: Call | None = None, **attributes: Any
 ) -> type[trawl.Spider]:
-    """A spider that starts with ``requests()``; ``parse`` is called with the spider and each response."""
+    """Return a spider that starts with ``requests()`` and calls ``parse`` with the spider and each response."""
 
     class Listed(trawl.Spider):
         name = "listed"
@@ -65,7 +65,7 @@ def spider_of(
 
 
 def found_at_once(requests: Callable[[], Iterable[trawl.Request]]) -> type[trawl.Spider]:
-    """A spider whose first page, ``http://start.example/``, gives all of ``requests()`` in one step."""
+    """Return a spider whose first page, ``http://start.example/``, yields all of ``requests()`` in one step."""
 
     def parse(spider: trawl.Spider, response: trawl.Response) -> Iterator[trawl.Request]:
         if response.url == "http://start.example/":
@@ -75,7 +75,7 @@ def found_at_once(requests: Callable[[], Iterable[trawl.Request]]) -> type[trawl
 
 
 def a_web(*hosts: str, **options: Any) -> SimulatedWeb:
-    """A web with these hosts, all alike, and ``start.example``."""
+    """Return a web with these hosts, which have the same options, and with ``start.example``."""
     web = SimulatedWeb()
     for host in hosts:
         web.add_host(host, **options)
@@ -84,7 +84,7 @@ def a_web(*hosts: str, **options: Any) -> SimulatedWeb:
 
 
 def answering(*answers: SimulatedResponse, latency: float = 0.1, host: str = "a.example") -> SimulatedWeb:
-    """A web with one host that gives these answers in turn, and 200 afterwards."""
+    """Return a web with one host that sends these responses in turn, and then status code 200."""
     left = iter(answers)
     web = SimulatedWeb()
     web.add_host(host, latency=latency, handler=lambda request: next(left, SimulatedResponse()))
@@ -97,20 +97,20 @@ def crawled(
     settings: dict[str, Any],
     **more: Any,
 ) -> Simulation:
-    """What a spider of these requests did on this web."""
+    """Run a spider with these requests on this web."""
     return simulate(spider_of(requests), web, settings={**settings, **more})
 
 
 def shown(sim: Simulation) -> list[tuple[float, str]]:
-    """Time and path of each send, ``start.example`` left out."""
+    """Return time and path of each send, without sends to ``start.example``."""
     return [(send.time, send.url.split("/", 3)[3]) for send in sim.sends if send.host != "start.example"]
 
 
 def times(sim: Simulation) -> list[float]:
-    """When each send went to the wire, ``start.example`` left out."""
+    """Return the time of each send, without sends to ``start.example``."""
     return [send.time for send in sim.sends if send.host != "start.example"]
 
 
 def statuses(sim: Simulation) -> list[int | None]:
-    """The status of each send."""
+    """Return the status code of each send."""
     return [send.status for send in sim.sends]

@@ -1,8 +1,9 @@
-"""The promises with a job in a server: each simulated crawl has one, in a store of its own that is simulated.
+"""Runs the promise tests with a job in a server: each simulated crawl has a job in its own simulated store.
 
-For ``nox -s stored``: ``pytest -p tests.promises.in_a_store tests/promises``. A token of a shared scope, and a
-request that waits in the store for its time, come a few microseconds late, because a server's clock counts these: that
-is left out. What is different by design is named here, and told in ``docs/explanation/shared-jobs.md``.
+``nox -s stored`` uses it: ``pytest -p tests.promises.in_a_store tests/promises``. A server's clock counts in
+microseconds, so tokens of shared scopes and delayed requests arrive a few microseconds late. The plug-in removes this
+difference. The tests that differ by design are listed here, and ``docs/explanation/shared-jobs.md`` explains the
+differences.
 """
 
 from __future__ import annotations
@@ -88,17 +89,17 @@ DIFFERENT: dict[str, str] = {
     "test_i11_the_same_for_all_that_wait": TOLD,
     "test_i11_the_time_between_two_sends_is_put_down_to_the_limit_that_opened_last": TOLD,
 }
-"""Why a test that holds for a crawl in memory does not here, by its name; some of its cases may."""
+"""Reasons why tests of crawls in memory fail with a store, by name of the test. Some of their cases may pass."""
 
 AS_THEY_ARE = {
     "test_c03_without_a_window_it_is_forty_answers_at_the_rate_in_force",
     "test_c04_c05_after_a_refusal_steps_close_in_on_the_refused_rate_and_then_search_past_it",
 }
-"""Tests in whose crawls nothing is late, and some time is near to a hundredth of a second by itself."""
+"""Tests without late times, in whose crawls some times are close to a hundredth of a second anyway."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Expect of those that are different to fail."""
+    """Mark the tests that differ as expected failures."""
     names = {str(getattr(item, "originalname", item.name)) for item in items}
     if unknown := (DIFFERENT.keys() | AS_THEY_ARE) - names:
         raise pytest.UsageError(f"no such tests: {sorted(unknown)}; take them out, or run all of tests/promises")
@@ -110,7 +111,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(autouse=True)
 def in_a_store(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
-    """Give each simulated crawl that has no job one in a store of its own."""
+    """Give each simulated crawl without a job a job in its own store."""
     numbers = count()
 
     def load_with_a_job(*layers: Layer) -> Settings:
@@ -133,7 +134,7 @@ def in_a_store(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) 
 
 
 def _punctual(at: float) -> float:
-    """Return the hundredth of a second that a time was a little late for; other times as they are."""
+    """Round a time that is slightly later than a hundredth of a second. Other times are returned unchanged."""
     due = round(at, 2)
     return due if -1e-9 < at - due < LATE else rounded(at)
 

@@ -1,4 +1,4 @@
-"""A spider of given requests, webs of one line, and the settings without jitter: for the rows about pace."""
+"""Spiders from given requests, short webs, and settings without jitter, for the tests of pace."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ __all__ = ["EXACT", "SPACED", "A", "B", "changes", "crawl", "in_turn", "pages", 
 A, B = "a.example", "b.example"
 
 EXACT: dict[str, Any] = {"RANDOMIZE_DOWNLOAD_DELAY": False, "BACKOFF_JITTER": 0, "ROBOTSTXT_OBEY": False}
-"""The defaults, but no jitter and no robots.txt: 1.0 s between sends, 1.0 s between the sends of a slot."""
+"""The default settings without jitter and robots.txt: 1.0 s between sends, 1.0 s between the sends of a slot."""
 
 SPACED: dict[str, Any] = {**EXACT, "DOWNLOAD_DELAY_PER_SLOT": 0.0}
-"""The same without a delay per slot."""
+"""The same settings without a delay per slot."""
 
 Handler = Callable[[trawl.Request], SimulatedResponse]
 
 
 def web_of(*hosts: str, **options: Any) -> SimulatedWeb:
-    """A web of hosts that all have the same options; ``a.example`` unless others are named."""
+    """Return a web of hosts with the same options; by default, only ``a.example``."""
     web = SimulatedWeb()
     for host in hosts or (A,):
         web.add_host(host, **options)
@@ -31,12 +31,12 @@ def web_of(*hosts: str, **options: Any) -> SimulatedWeb:
 
 
 def pages(count: int, host: str = A, first: int = 0) -> list[str]:
-    """The addresses of ``count`` pages of a host: ``/0``, ``/1``, ..."""
+    """Return the URLs of ``count`` pages of a host: ``/0``, ``/1``, ..."""
     return [f"http://{host}/{number}" for number in range(first, first + count)]
 
 
 def in_turn(*statuses: int, then: int = 200) -> Handler:
-    """A handler that answers with these statuses, one a request, and with ``then`` after them."""
+    """Return a handler that responds with these status codes, one per request, and then with ``then``."""
     rest = iter(statuses)
     return lambda request: SimulatedResponse(next(rest, then))
 
@@ -49,7 +49,7 @@ def crawl(
     errors: Literal["raise", "collect"] = "raise",
     **attributes: Any,
 ) -> Simulation:
-    """Run a spider that asks for these pages; each gives one item: its address."""
+    """Run a spider that requests these pages. Each page yields one item, its URL."""
     requests = list(urls)
 
     class Pages(trawl.Spider):
@@ -68,12 +68,12 @@ def crawl(
 
 
 def sends_of(sim: Simulation, path: str) -> list[float]:
-    """When the page at ``path`` was sent."""
+    """Return the times of the sends of the page at ``path``."""
     return [send.time for send in sim.sends if send.url.endswith(path)]
 
 
 def changes(times: Iterable[float]) -> list[tuple[float, float]]:
-    """When the gap between sends changed, and to what: (the earlier send, the gap)."""
+    """Return the changes of the gap between sends, as pairs of the earlier send and the gap."""
     made: list[tuple[float, float]] = []
     for earlier, later in pairwise(times):
         gap = round(later - earlier, 7)
@@ -83,7 +83,7 @@ def changes(times: Iterable[float]) -> list[tuple[float, float]]:
 
 
 def running_spider(urls: Iterable[str]) -> Any:
-    """A spider of these pages; its ``running`` is the one that crawls, for middleware that is a function."""
+    """Return a spider of these pages. Its attribute ``running`` is the running instance, for middleware functions."""
 
     class Pages(trawl.Spider):
         name = "pages"

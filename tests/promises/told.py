@@ -1,7 +1,7 @@
-"""Random crawls that say at many instants what their requests wait for, and a model that knows whether that is so.
+"""Random crawls that report at many times why their requests wait, and a model that checks the reports.
 
-The model reads the sends alone: which scopes each request has, what it was configured to, and when others of these
-scopes went and came back.
+The model uses only the sends: the scopes and limits of each request, and the start and end of the other sends in these
+scopes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Limits = dict[str, dict[str, Any]]
 
 @attrs.frozen
 class Look:
-    """What was told at one instant: the reason of each request, and the groups."""
+    """The reports at one time: the reason of each request, and the groups."""
 
     at: float
     why: dict[str, Any]
@@ -37,7 +37,7 @@ class Look:
 
 @attrs.frozen
 class Case:
-    """A crawl to be made: its requests with their scopes and amounts, and all limits, before and after a change."""
+    """The plan of a crawl: its requests with their scopes and amounts, and all limits before and after a change."""
 
     seed: int
     requests: dict[str, dict[str, float | None]]
@@ -49,14 +49,14 @@ class Case:
     robots: float
 
     def limits(self, scope: str, at: float) -> dict[str, Any]:
-        """What a scope is configured to at an instant."""
+        """Return the configuration of a scope at a time."""
         limits = {"delay": 0.0, "delay_per_slot": 0.0, "concurrency": inf, "window": 60.0, "sliding": False}
         later = self.change.get(scope, {}) if at >= self.change_at else {}
         return {**limits, **self.before.get(scope, {}), **later}
 
 
 def random_case(seed: int) -> Case:
-    """A case of this number."""
+    """Return the case of this number."""
     chance = random.Random(seed)
     before = {scope: _limits(chance) for scope in SCOPES}
     before |= {host: {"concurrency": chance.choice([1, 4]), "delay": chance.choice([0.0, 0.5])} for host in HOSTS}
@@ -134,7 +134,7 @@ class _Looking(trawl.Spider):
 
 
 def run_case(case: Case, **settings: Any) -> tuple[Simulation, list[Look]]:
-    """Make the crawl of a case; what it sent, and what it told."""
+    """Run the crawl of a case. Returns its sends and its reports."""
 
     class Looking(_Looking):
         pass
@@ -157,7 +157,7 @@ def run_case(case: Case, **settings: Any) -> tuple[Simulation, list[Look]]:
 
 
 def contradictions(case: Case, sim: Simulation, looks: list[Look]) -> list[str]:
-    """What was told and is not so."""
+    """Return the wrong reports, as sentences."""
     model = _Model(case, sim)
     wrong = [f"{look.at:.3f}: {words}" for look in looks for words in model.wrong(look)]
     for row in sim.report:
@@ -179,7 +179,7 @@ class _Model:
         self.sent_at = {send.url: send.time for send in self.sends}
 
     def has_limit(self, scope: str, limit: str) -> bool:
-        """Whether a scope is ever configured to have a limit."""
+        """Return whether the configuration of a scope ever includes a limit."""
         if limit == "gate":
             return self.case.robots > 0.0
         either = [self.case.limits(scope, at) for at in (0.0, inf)]
@@ -187,7 +187,7 @@ class _Model:
         return any(limits.get(limit, absent[limit]) != absent[limit] for limits in either)
 
     def wrong(self, look: Look) -> list[str]:
-        """What was told in one look and is not so."""
+        """Return the wrong reports at one time."""
         now = look.at
         pending = {url for url in look.why if self.sent_at.get(url, inf) > now}
         words = [f"{url} was sent, and waits for {why}" for url, why in look.why.items() if why and url not in pending]
@@ -258,10 +258,10 @@ class _Model:
 
 
 def misaccounted(seed: int) -> tuple[float, str]:
-    """How far the waiting of one scope is from what its sends tell, as a part of the crawl, and in words.
+    """Return the error in a scope's waiting times as a share of the crawl's duration, and as a sentence.
 
-    All its requests are pending from the start, so all the time between two sends is waiting for the limit that opened
-    last. Where two open at once either may be named.
+    All its requests are pending from the start, so the time between two sends is always spent waiting for the limit
+    that opened last. If two limits open at once, either may be named.
     """
     chance = random.Random(seed)
     limits = {key: value for key, value in _limits(chance).items() if key != "concurrency" or value > 1}
@@ -302,7 +302,7 @@ def misaccounted(seed: int) -> tuple[float, str]:
 
 
 def _opened(before: list[Any], limits: dict[str, Any], send: Any) -> dict[str, float]:
-    """When each limit let the next request through that was sent, by those that were sent before it."""
+    """Return the time at which each limit allowed the next send, according to the earlier sends."""
     last = before[-1].time
     opened = {"delay": last + limits.get("delay", 0.0)}
     ends = sorted(each.finished for each in before if each.finished > last)
