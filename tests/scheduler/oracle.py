@@ -1,7 +1,7 @@
-"""A second opinion: the rules of throttling said again, slowly, over all that is pending.
+"""A slow second implementation of the throttling rules, over all pending requests.
 
-It keeps its own account of who is in flight, what was sent when, and which slot did it. From that it says which lanes
-could go, by reading every limit of every scope. The chooser must agree at every step of a random history.
+It keeps its own record of the requests in flight, the send times and the slots. It derives which lanes can send by
+reading every limit of every scope. The scheduler must agree at every step of a random history.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NAMES = "abcdefgh"
 
 
 class Account:
-    """What happened to one scope."""
+    """The events of one scope."""
 
     def __init__(self) -> None:
         self.connecting: set[Grant] = set()
@@ -62,7 +62,7 @@ class History:
         self.corrected: set[str] = set()
         self.seed = seed
 
-    # -- the rules, again
+    # -- the rules
 
     def is_open(self, grant: Grant, index: int) -> bool:
         name = grant.scopes[index][0]
@@ -83,7 +83,7 @@ class History:
         )
 
     def planned(self, name: str) -> float:
-        """When the next request would go to the wire, by the delay alone."""
+        """Return the time of the next send according to the delay alone."""
         scope, account = self.rig.scope(name), self.accounts[name]
         at = account.last_sent + scope.delay
         if not account.connecting:
@@ -92,7 +92,7 @@ class History:
         return inf if is_too_far or not scope.lead else max(at, account.planned + scope.delay)
 
     def is_withheld(self, grant: Grant, claimant: Lane | None) -> bool:
-        """Whether a claim keeps it: the claimant's scope has a limit it could be in the way of, and it is later."""
+        """Return whether a claim withholds a later grant that could use up a limit of the claimant's scope."""
         lane = grant.lane
         if claimant is None or lane is None or lane is claimant or not claimant.queue or lane.rank() < claimant.rank():
             return False
@@ -104,7 +104,7 @@ class History:
         return False
 
     def is_kept_off(self, grant: Grant) -> bool:
-        """Whether a quota is kept for a larger amount, which would have to wait longer if this one went."""
+        """Return whether a quota is reserved for a larger amount, which would wait longer if this grant were sent."""
         for index, (name, _) in enumerate(grant.scopes):
             scope, now = self.rig.scope(name), self.rig.now
             queue = self.rig.scheduler.queues.scope_queues.get(scope.id)
@@ -123,7 +123,7 @@ class History:
         return False
 
     def heads(self, *, pages: bool) -> list[Grant]:
-        """The best pending grant of each lane whose gate is open."""
+        """Return the best pending grant of each lane whose gate is open."""
         best: dict[object, Grant] = {}
         for grant in self.pushed:
             if not grant.is_pending or grant.not_before > self.rig.now or (not pages and not grant.is_direct):
@@ -136,7 +136,7 @@ class History:
         return list(best.values())
 
     def eligible(self, *, pages: bool) -> list[Grant]:
-        """The grants that could go now, were it for limits alone."""
+        """Return the grants that the limits alone would allow now."""
         if len(self.in_flight) >= self.rig.scheduler.places:
             return []
         return [
@@ -153,7 +153,7 @@ class History:
         )
         return (-grant.priority, -shares[0] if shares else 0.0, self.sign * grant.request)
 
-    # -- what happens
+    # -- the events
 
     def step(self) -> None:
         rng, chance = self.random, self.random.random()
@@ -201,7 +201,7 @@ class History:
             return
         now = self.rig.now
         if grant.lane is not None and grant.lane.opens_at(grant, now) > now:
-            return  # it waits at the wire
+            return  # it waits at its connection
         self.rig.sent(grant)
         for index, (name, slot) in enumerate(self._taken(grant)):
             account, scope = self.accounts[name], self.rig.scope(name)
@@ -220,7 +220,7 @@ class History:
             del self.accounts[name].busy[slot]
             self.accounts[name].connecting.discard(grant)
         self.rig.give_back(grant)
-        self.rig.give_back(grant)  # twice is once
+        self.rig.give_back(grant)  # the second call has no effect
 
     def move_limits(self) -> None:
         rng, rig = self.random, self.rig
@@ -252,7 +252,7 @@ class History:
         rig.scheduler.changed(scope, rig.now)
 
     def settle(self, *, pages: bool) -> None:
-        """Let go what may go, each time asking the second opinion before and after."""
+        """Grant all requests that can be granted, and compare with the rules before and after each grant."""
         rig, scheduler = self.rig, self.rig.scheduler
         while True:
             could = self.eligible(pages=pages)
@@ -273,7 +273,7 @@ class History:
         assert scheduler.in_flight == len(self.in_flight)
 
     def _check(self, granted: Grant, could: list[Grant], withheld: set[Grant]) -> None:
-        """The one that goes could go, and nobody better could who was not withheld."""
+        """Check that the granted request was allowed, and that no better request was allowed and not withheld."""
         assert granted in could, f"{granted} is early at {self.rig.now}, or not the first of its lane"
         claimant = self.rig.scheduler.queues.claims.claimant
         for other in could:
@@ -298,7 +298,7 @@ class History:
         return [] if grant.is_exempt else [(id, slot) for (id, _), slot in zip(grant.scopes, grant.slots, strict=True)]
 
     def drain(self) -> None:
-        """Nothing changes any more: all that is pending goes."""
+        """Grant all pending requests without further changes."""
         rig = self.rig
         rig.scheduler.places = max(rig.scheduler.places, 1)
         for origin in "pq":
@@ -325,7 +325,7 @@ class History:
         self.check_quotas()
 
     def check_quotas(self) -> None:
-        """Where nothing was corrected, no window holds more than the quota, but for single amounts above it (F05)."""
+        """Check that no window exceeds the quota without corrections, except for single amounts above it (F05)."""
         for name, account in self.accounts.items():
             quota = self.rig.scope(name).quota
             if quota is None or not quota.window or name in self.corrected:

@@ -1,4 +1,4 @@
-"""A crawl without a wire: drives a chooser as the engine does, by hand or until all is sent."""
+"""A crawl without a transport. It drives a scheduler as the engine does, step by step or until everything is sent."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from trawl.throttling.scope import Scope
 
 
 class Send(NamedTuple):
-    """One send: when, which, and in which slots."""
+    """One send: its time, label and slots."""
 
     time: float
     label: object
@@ -25,7 +25,7 @@ class Send(NamedTuple):
 
 
 class Rig:
-    """A chooser with its scopes, a clock that is a number, and a wire that is a heap of things to come."""
+    """A scheduler with its scopes, a number as the clock, and a heap of future events as the network."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Rig:
         return nlargest(most, at_once(self.scheduler.waiting_in_steps(lambda: now)), key=itemgetter(0))
 
     def push(self, label: object, *scopes: str, not_before: float = 0.0, **options: Any) -> Grant:
-        """Push a grant; a scope is an id, or ``id=amount``."""
+        """Push a grant. A scope is an id or ``id=amount``."""
         named = []
         for scope in sorted(scopes):
             id, _, amount = scope.partition("=")
@@ -68,13 +68,13 @@ class Rig:
         return grant
 
     def grant(self, **options: Any) -> Grant | None:
-        """The next grant granted now; what is refused is kept aside."""
+        """Return the next request that is granted now. Refused requests are stored separately."""
         while isinstance(granted := self.scheduler.grant(self.now, **options), Refused):
             self.refused.append(granted)
         return granted
 
     def grant_all(self, **options: Any) -> list[object]:
-        """The labels of all that goes now; each is sent at once."""
+        """Grant and send all requests that can be sent now. Returns their labels."""
         labels = []
         while (grant := self.grant(**options)) is not None:
             self.sent(grant)
@@ -90,13 +90,13 @@ class Rig:
         self.scheduler.give_back(grant, self.now)
 
     def give_back_all(self) -> None:
-        """Have all that was sent by hand come back."""
+        """Release the places of all requests that were sent step by step."""
         for grant in self._by_hand:
             self.give_back(grant)
         self._by_hand.clear()
 
     def at(self, time: float, happening: Callable[[], None]) -> None:
-        """Have something happen later."""
+        """Schedule an event."""
         self._count += 1
         heappush(self._wire, (time, self._count, happening))
 
@@ -108,7 +108,7 @@ class Rig:
         most: float = inf,
         stop: Callable[[], bool] = lambda: False,
     ) -> list[Send]:
-        """Send until nothing is left, ``until`` is past, ``most`` were sent, or ``stop`` says so after a choice."""
+        """Send until no request is left, ``until`` has passed, ``most`` were sent, or ``stop`` returns True."""
         while len(self.sends) < most:
             while (grant := self.grant()) is not None:
                 self._start(grant, latency, connect)
@@ -150,10 +150,10 @@ class Rig:
 
     @property
     def times(self) -> list[float]:
-        """When sends were, rounded to the microsecond."""
+        """The times of the sends, rounded to the microsecond."""
         return [round(send.time, 6) for send in self.sends]
 
     @property
     def labels(self) -> list[object]:
-        """What was sent, in order."""
+        """The labels of the sends, in order."""
         return [send.label for send in self.sends]

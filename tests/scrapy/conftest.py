@@ -1,4 +1,7 @@
-"""Comparisons with Scrapy itself, which only ``nox -s scrapy`` installs: without it nothing here is collected."""
+"""Fixtures for comparisons with Scrapy, which only ``nox -s scrapy`` installs.
+
+Without Scrapy, no tests are collected.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,12 @@ import pytest
 
 from tests.scrapy.site import Site
 
-# What is under projects/ is run, never collected: one of them is called as people call their tests.
+# Projects are run and never collected, although one is named like a test.
 collect_ignore_glob = ["projects/*", *([] if find_spec("scrapy") else ["test_*.py"])]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what is in this folder."""
+    """Mark the tests in this folder."""
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker("scrapy")
@@ -23,6 +26,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture
 def site() -> Iterator[Site]:
-    """The sites of ``.example``, on loopback."""
+    """Serve the sites of ``.example`` on loopback."""
     with Site() as site:
         yield site

@@ -1,4 +1,4 @@
-"""Run a project under Scrapy as it was written, move a copy as the guide says, run that under trawl, and compare."""
+"""Runs a project under Scrapy, moves a copy as the guide describes, runs the copy under trawl, and compares."""
 
 from __future__ import annotations
 
@@ -19,30 +19,31 @@ from trawl.scrapy_names import changes
 HERE = Path(__file__).parent
 PROJECTS = HERE / "projects"
 QUICK = ("-s", "DOWNLOAD_DELAY=0", "-s", "DOWNLOAD_DELAY_PER_SLOT=0", "-s", "AUTOTHROTTLE_ENABLED=false")
-"""The pace of a test; nothing else is set beside the project."""
+"""Settings for the pace of a test. No other settings are added to the project's."""
 NOTES = ".urls"
-"""The folder in which trawl's media pipelines keep what they know of each URL."""
+"""The folder in which trawl's media pipelines store data about each URL."""
 AT_MOST = 60.0
-"""Seconds for one crawl."""
+"""Maximum seconds for one crawl."""
 
 
 @attrs.frozen(kw_only=True)
 class Project:
-    """A project as it was written for Scrapy, and what is expected of it.
+    """A project written for Scrapy, and its expected results.
 
     Attributes:
         name: The file or folder in ``projects``, without ``.py``.
-        spider: The spider's name; "" for a file of its own.
-        script: The file that is run by Python itself; "" where Scrapy's command runs it.
-        arguments: Further words for both commands.
+        spider: The spider's name; "" for a single file.
+        script: The file that Python runs directly; "" if Scrapy's command runs the project.
+        arguments: Further arguments for both commands.
         feed: The feed that ``-O`` writes; "" for none.
-        files: Files in the project's folder that both write alike; those that end in ``.jsonl`` in any order of lines.
-        headers: Request headers that are compared.
-        told: What trawl says before its first request, each with the file and line before it; nothing is asked then.
-        edits: What a person changes then: file, text, and the text instead. The project runs with them.
-        warned: Differences that `trawl check` and the first lines of `trawl crawl` tell, each with file and line.
-        differs: The reason why other records come, for a project that is told so; "": the same.
-        requests_differ: The reason why not the same is asked; "": it is the same.
+        files: Files in the project's folder that must be equal. Files that end in ``.jsonl`` may differ in the order of
+            lines.
+        headers: Request headers to compare.
+        told: Errors that trawl reports before its first request, each with file and line. No request is sent then.
+        edits: Changes that a person makes after these errors: file, text, and replacement. The project runs with them.
+        warned: Differences that `trawl check` and the first lines of `trawl crawl` report, each with file and line.
+        differs: The reason why the records differ; "" if they are equal.
+        requests_differ: The reason why the requests differ; "" if they are equal.
     """
 
     name: str
@@ -60,20 +61,20 @@ class Project:
 
     @property
     def is_folder(self) -> bool:
-        """Whether it is a project with settings, not one file."""
+        """Whether it is a project with settings and not a single file."""
         return (PROJECTS / self.name).is_dir()
 
 
 @attrs.frozen
 class Run:
-    """What one crawl did.
+    """The result of one crawl.
 
     Attributes:
         status: The exit status.
-        records: The records of the feed, each as JSON with sorted keys; a feed that is not JSON lines as it is.
+        records: The records of the feed, each as JSON with sorted keys. A feed in another format is unchanged.
         asked: Method, host, path, body and compared headers of each request.
-        files: The files that the project names, by name; None for one that is not there.
-        said: Standard output and error.
+        files: The content of the files that the project names, by name; None for a missing file.
+        said: Standard output and standard error.
     """
 
     status: int
@@ -93,7 +94,7 @@ def under_scrapy(project: Project, folder: Path, site: Site) -> Run:
         "scrapy_as_before",
         *(("crawl", project.spider) if project.spider else ("runspider", f"{project.name}.py")),
     ]
-    quiet = ("-s", "TELNETCONSOLE_ENABLED=False", "-s", "REMOTE_CONTROL_ENABLED=False")  # no ports of their own
+    quiet = ("-s", "TELNETCONSOLE_ENABLED=False", "-s", "REMOTE_CONTROL_ENABLED=False")  # so that Scrapy opens no ports
     return _run(project, folder, site, [*words, *QUICK, *quiet, *_feed(project), *project.arguments])
 
 
@@ -112,7 +113,7 @@ def under_trawl(project: Project, folder: Path, site: Site, *, is_edited: bool =
 
 
 def checked(project: Project, folder: Path, site: Site) -> str:
-    """Move a copy of the project, and return what `trawl check` says of it."""
+    """Move a copy of the project, and return the output of `trawl check`."""
     _copy(project, folder)
     move(folder, site)
     done = _call(
@@ -122,9 +123,9 @@ def checked(project: Project, folder: Path, site: Site) -> str:
 
 
 def move(folder: Path, site: Site) -> None:
-    """Change the imports as `trawl check` says, and put the settings into pyproject.toml.
+    """Change the imports as `trawl check` reports, and write the settings to pyproject.toml.
 
-    A line that names something trawl lacks is left as it is: what to write instead is for a person to decide.
+    A line with a name that trawl does not have is not changed, because a person must choose the replacement.
     """
     for path in folder.rglob("*.py"):
         text = path.read_text("utf-8")

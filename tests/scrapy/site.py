@@ -1,7 +1,7 @@
-"""The sites that the projects crawl: one server on loopback that answers for each host under ``.example``.
+"""The sites that the projects crawl: one server on loopback for all hosts under ``.example``.
 
-What it answers depends on the request, and for :func:`flaky` on how often the same was asked before; a :class:`Site` is
-made anew for each crawl.
+A response depends on the request, and for :func:`flaky` also on the number of equal requests before it. Each crawl has
+a new :class:`Site`.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ OLD = (
     ("Caf\u00e9 d\u00e9j\u00e0 vu", "latin-1"),
     ("\u00dcber M\u00fcnchen", "utf-8"),
 )
-"""Headings and codecs of pages that name no charset."""
+"""Headings and codecs of pages that declare no charset."""
 ROBOTS = "User-agent: *\nDisallow: /private/\n"
 
 
 @attrs.frozen
 class Asked:
-    """A request as the server saw it.
+    """A request that the server received.
 
     Attributes:
-        path: With the query, as it was sent.
-        headers: By their names in small letters.
-        before: How often the same method and path was asked before.
+        path: The path with the query, as sent.
+        headers: The headers, by lower-case name.
+        before: Number of earlier requests with the same method and path.
     """
 
     method: str
@@ -59,19 +59,19 @@ class Asked:
 
     @property
     def form(self) -> dict[str, list[str]]:
-        """The values of each name in a form that was sent."""
+        """The values of each name in the form in the body."""
         return parse_qs(self.body.decode(), keep_blank_values=True)
 
     @property
     def cookies(self) -> dict[str, str]:
-        """Name to value."""
+        """The cookies by name."""
         pairs = (pair.strip().partition("=") for pair in self.headers.get("cookie", "").split(";"))
         return {name: value for name, _, value in pairs if name}
 
 
 @attrs.frozen
 class Answer:
-    """What the server answers."""
+    """A response of the server."""
 
     body: str | bytes = ""
     type: str = HTML
@@ -93,7 +93,7 @@ def to(place: str, status: int = 302, *headers: tuple[str, str]) -> Answer:
 
 
 def books(asked: Asked) -> Answer:
-    """A shop: 24 books on four pages, each with a tracking parameter, a fragment, duplicates; images; a search."""
+    """Respond as a shop: 24 books with tracking parameters, fragments and duplicates; images; a search."""
     path = urlsplit(asked.path).path
     name = path.rstrip("/").rpartition("/")[2]
     if path == "/":
@@ -131,7 +131,7 @@ def books(asked: Asked) -> Answer:
 
 
 def title(n: int) -> str:
-    """The title of a book."""
+    """Return the title of a book."""
     return f"{TITLES[n % len(TITLES)]} {n}"
 
 
@@ -168,14 +168,14 @@ def _book(n: int) -> Answer:
 
 
 def picture(n: int) -> bytes:
-    """A PNG of ``10 + n`` by 20 pixels."""
+    """Return a PNG of ``10 + n`` by 20 pixels."""
     file = BytesIO()
     Image.new("RGB", (10 + n, 20), (n * 9 % 256, 80, 120)).save(file, "PNG")
     return file.getvalue()
 
 
 def news(asked: Asked) -> Answer:
-    """A paper: sitemaps (one gzipped), articles in several encodings, feeds, canonical and fragment links."""
+    """Respond as a newspaper: sitemaps, articles in several encodings, feeds, canonical and fragment links."""
     path = urlsplit(asked.path).path
     host = asked.host
     if path == "/sitemap_index.xml":
@@ -253,7 +253,7 @@ def _article(n: int) -> Answer:
 
 
 def forum(asked: Asked) -> Answer:
-    """A forum: a login with a token and a cookie, threads for each account, a form with many kinds of fields."""
+    """Respond as a forum: a login with a token and a cookie, threads, a form with many kinds of fields."""
     path, cookies = urlsplit(asked.path).path, asked.cookies
     if path == "/login" and asked.method == "GET":
         form = (
@@ -286,7 +286,7 @@ def forum(asked: Asked) -> Answer:
 
 
 def api(asked: Asked) -> Answer:
-    """An API: cursors, infinite scroll, posts of JSON, a token, basic authentication."""
+    """Respond as an API: cursors, infinite scroll, JSON in POST requests, a token, basic authentication."""
     path, query = urlsplit(asked.path).path, asked.query
     if path == "/token":
         return Answer(json.dumps({"access_token": "abc", "expires": 60}), JSON)
@@ -319,7 +319,7 @@ def api(asked: Asked) -> Answer:
 
 
 def flaky(asked: Asked) -> Answer:
-    """Pages that fail: once, always, by redirects, slowly never."""
+    """Respond with pages that fail: once, always, or with redirects."""
     path = urlsplit(asked.path).path
     if path == "/":
         links = "".join(
@@ -342,7 +342,7 @@ def flaky(asked: Asked) -> Answer:
     if path == "/moved":
         links = "".join(f'<a href="{each}">x</a>' for each in ("/hop/2", "/wall", "/to/echo", "/refresh/echo"))
         return Answer(page("Moved", links))
-    if path == "/wall":  # a cookie first, then the page under the same URL
+    if path == "/wall":  # set a cookie first, then return the page at the same URL
         return (
             Answer(page("In", "<h1>In</h1>")) if "wall" in asked.cookies else to("/wall", 302, ("Set-Cookie", "wall=1"))
         )
@@ -364,7 +364,7 @@ def flaky(asked: Asked) -> Answer:
 
 
 def splash(asked: Asked) -> Answer:
-    """Splash's HTTP API as far as its documentation tells it: render.html and render.json, by GET and by POST."""
+    """Respond as Splash's HTTP API, according to its documentation: render.html and render.json, with GET and POST."""
     path = urlsplit(asked.path).path
     said: Mapping[str, Any] = json.loads(asked.body) if asked.method == "POST" else asked.query
     if asked.method == "POST" and asked.headers.get("content-type") != JSON:
@@ -382,7 +382,7 @@ def splash(asked: Asked) -> Answer:
 
 
 def files(asked: Asked) -> Answer:
-    """Documents to download."""
+    """Respond with documents to download."""
     path = urlsplit(asked.path).path
     if path == "/":
         links = "".join(f'<li><a class="doc" href="/docs/report-{n}.pdf?v={n}">Report {n}</a></li>' for n in range(4))
@@ -400,11 +400,11 @@ HOSTS: Mapping[str, Callable[[Asked], Answer]] = {
     "books": books, "news": news, "forum": forum, "api": api, "flaky": flaky, "files": files,
     "splash": splash,
 }  # fmt: skip
-"""The last label before ``.example`` to what answers."""
+"""The functions that respond, by the last label before ``.example``."""
 
 
 class Site(ThreadingHTTPServer):
-    """The server; ``with`` runs it in a thread.
+    """The server. ``with`` runs it in a thread.
 
     Attributes:
         asked: The requests so far.
@@ -428,12 +428,12 @@ class Site(ThreadingHTTPServer):
         self.server_close()
 
     def forget(self) -> None:
-        """Begin anew, for another crawl."""
+        """Reset the state for another crawl."""
         with self._lock:
             self.asked, self._counts = [], Counter()
 
     def hear(self, asked: Asked) -> Asked:
-        """Remember a request; the same with its count."""
+        """Record a request, and return it with its count."""
         key = (asked.method, asked.host, asked.path)
         with self._lock:
             asked = attrs.evolve(asked, before=self._counts[key])
@@ -442,7 +442,7 @@ class Site(ThreadingHTTPServer):
         return asked
 
     def answer(self, asked: Asked) -> Answer:
-        """Answer as the host of the request does."""
+        """Return the response of the request's host."""
         path = urlsplit(asked.path).path
         if path == "/robots.txt":
             return Answer(f"{ROBOTS}Sitemap: http://{asked.host}/sitemap_index.xml\n", "text/plain")
@@ -451,7 +451,7 @@ class Site(ThreadingHTTPServer):
 
 
 class Handler(BaseHTTPRequestHandler):
-    """One connection, kept alive."""
+    """Handles one persistent connection."""
 
     protocol_version = "HTTP/1.1"
     server: Site
@@ -460,7 +460,7 @@ class Handler(BaseHTTPRequestHandler):
         """Answer."""
         host = self.headers.get("Host", "")
         path = self.path
-        if path.startswith("http://"):  # asked as a proxy
+        if path.startswith("http://"):  # a request to a proxy
             parts = urlsplit(path)
             host, path = parts.netloc, path.split(parts.netloc, 1)[1] or "/"
         headers = {name.lower(): value for name, value in self.headers.items()}

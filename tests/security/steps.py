@@ -1,7 +1,7 @@
-"""The longest step of any task, in seconds of CPU: how long others wait for one that does not give way.
+"""Measures the longest step of any task, in seconds of CPU time, because other tasks wait during a step.
 
-CPU and not wall time, and of this thread, held against a piece of work that is measured then and there: a machine that
-is busy with other things makes both longer. What it lengthens at one moment it does not at each of several tries.
+The CPU time of this thread is compared with a reference computation that is measured at the same time, because a busy
+machine makes both slower. Several attempts exclude a temporary slowdown.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from lxml import etree
 __all__ = ["TRIES", "Steps", "is_short"]
 
 TRIES = 3
-"""How often what takes too long is tried again."""
+"""Number of attempts if a step takes too long."""
 
 MOST = 50
-"""Pieces of work that a step may take: it took hundreds to thousands."""
+"""Maximum duration of a step, in reference computations. Faulty steps took hundreds to thousands."""
 
 _PIECE = b"<r>" + b"<a b=''/>" * 10_000 + b"</r>"
 
 
 def is_short(seconds: float) -> bool:
-    """Whether a step took about as long as it should, as fast as this machine is now."""
+    """Return whether a step was short enough for the current speed of this machine."""
     begun = time.thread_time()
     etree.fromstring(_PIECE)
     sum(number for number in range(100_000))
@@ -31,11 +31,11 @@ def is_short(seconds: float) -> bool:
 
 
 class Steps(trio.abc.Instrument):
-    """Watches a run from ``trio.lowlevel.add_instrument()`` on.
+    """Measures the steps of a run. Start it with ``trio.lowlevel.add_instrument()``.
 
     Attributes:
-        longest: Of the longest step so far, in seconds of CPU.
-        count: Steps so far.
+        longest: CPU seconds of the longest step so far.
+        count: Number of steps so far.
     """
 
     def __init__(self) -> None:
@@ -47,6 +47,6 @@ class Steps(trio.abc.Instrument):
         self._begun = time.thread_time()
 
     def after_task_step(self, task: trio.lowlevel.Task) -> None:
-        if self._begun is not None:  # else it is the one that the instrument was added in
+        if self._begun is not None:  # otherwise this is the step in which the instrument was added
             self.longest = max(self.longest, time.thread_time() - self._begun)
             self.count += 1

@@ -1,4 +1,4 @@
-"""A server on loopback that answers some pages at once and holds the others back until it is told to answer them."""
+"""A server on loopback that responds to some requests at once and delays the others until it is released."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ ANSWER = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: %d\r\n\
 
 
 class Holding:
-    """What was asked for, and how much of it is answered.
+    """A running server.
 
     Attributes:
-        url: Where it listens, without a path.
-        asked: The paths asked for, in order.
+        url: Its URL without a path.
+        asked: The requested paths, in order.
     """
 
     def __init__(self, at_once: float) -> None:
@@ -30,17 +30,17 @@ class Holding:
         self._arrived = trio.Condition()
 
     def release(self) -> None:
-        """Answer what is held, and all that comes."""
+        """Respond to the delayed requests and to all further requests."""
         self._released.set()
 
     async def until_asked(self, times: int) -> None:
-        """Return when so many requests have come. A checkpoint."""
+        """Wait until this number of requests has arrived. A checkpoint."""
         async with self._arrived:
             while len(self.asked) < times:
                 await self._arrived.wait()
 
     async def converse(self, stream: trio.SocketStream) -> None:
-        """Answer the requests of one connection."""
+        """Respond to the requests of one connection."""
         text = b""
         try:
             while read := await stream.receive_some():
@@ -52,7 +52,7 @@ class Holding:
                         await self._released.wait()
                     await stream.send_all(ANSWER)
         except trio.BrokenResourceError:
-            return  # the crawl has gone
+            return  # the crawl has closed the connection
 
     async def _note(self, path: str) -> None:
         async with self._arrived:
@@ -62,7 +62,7 @@ class Holding:
 
 @asynccontextmanager
 async def serving(at_once: float = math.inf) -> AsyncIterator[Holding]:
-    """A server that answers the first ``at_once`` requests and holds the others back."""
+    """Run a server that responds to the first ``at_once`` requests and delays the others."""
     server = Holding(at_once)
     async with trio.open_nursery() as nursery:
         listeners = await nursery.start(trio.serve_tcp, server.converse, 0)

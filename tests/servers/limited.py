@@ -1,8 +1,8 @@
-"""nginx with ``limit_req``, and crawls of it: what nginx's access log tells of a crawl that met the limit.
+"""nginx with ``limit_req``, and crawls of it, judged by nginx's access log.
 
-Names decide the limit: ``five-*.localhost`` allows 5 requests a second, ``fifty-*.localhost`` 50. Each name has a
-bucket of its own, so that crawls may run side by side. ``nodelay`` and ``burst=5`` mean: six at once after a pause,
-then one each 1/rate seconds, and 429 at once to whatever comes sooner.
+The host name selects the limit: ``five-*.localhost`` allows 5 requests per second, and ``fifty-*.localhost`` allows 50.
+Each name has its own bucket, so that crawls can run at the same time. ``nodelay`` and ``burst=5`` allow six requests at
+once after a pause, and then one request every 1/rate seconds. Earlier requests get a 429 at once.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ HTTP = """
     limit_req_status 429;
     limit_req_log_level info;
 """
-"""Directives of the http block. An empty key is not limited."""
+"""Directives of the http block. Requests with an empty key are not limited."""
 
 SEED = 2
-"""Of what the crawls draw: what differs from run to run is only what the machine adds."""
+"""The seed of the crawls' random numbers, so that runs differ only because of the machine."""
 
 SERVER = """
         limit_req zone=five burst=5 nodelay;
@@ -40,22 +40,22 @@ SERVER = """
         location / { try_files /page.html =404; }
         location = /robots.txt { }
 """
-"""Directives of the server block: the same page under every path, and no robots.txt."""
+"""Directives of the server block: the same page for every path, and no robots.txt."""
 
 
 def write_page(root: Path) -> None:
-    """Put the one page where nginx finds it."""
+    """Write the page to nginx's root folder."""
     (root / "page.html").write_text("<!doctype html><title>a page</title><p>One of many.\n", encoding="utf-8")
 
 
 @attrs.frozen(kw_only=True)
 class Case:
-    """A crawl to make.
+    """The plan of a crawl.
 
     Attributes:
-        name: Its host's name, without ``.localhost``; begins with ``five`` or ``fifty``.
-        pages: How many there are to get.
-        settings: Of the crawl.
+        name: Its host name without ``.localhost``. Starts with ``five`` or ``fifty``.
+        pages: Number of pages to crawl.
+        settings: The settings of the crawl.
     """
 
     name: str
@@ -64,12 +64,12 @@ class Case:
 
     @property
     def allowed(self) -> float:
-        """Requests a second that the server allows."""
+        """Requests per second that the server allows."""
         return 50.0 if self.name.startswith("fifty") else 5.0
 
 
 RAMPED = ("five-rampup", "fifty-rampup")
-"""The crawls with rampup, as the documentation advises it: switched on, and everything else left as it is."""
+"""The crawls with rampup, with all other settings at their defaults, as the documentation advises."""
 
 FULL_SPEED = {"DOWNLOAD_DELAY": 0.0, "DOWNLOAD_DELAY_PER_SLOT": 0.0, "CONCURRENT_REQUESTS_PER_DOMAIN": 8}
 
@@ -81,17 +81,17 @@ CASES = [
     ),
     *(Case(name=f"{name}-plain", pages=100, settings=FULL_SPEED) for name in ("five", "fifty")),
 ]
-"""What is crawled: with rampup from below, and from full speed without."""
+"""The crawls: with rampup, which starts slowly, and without it at full speed."""
 
 
 @attrs.frozen(kw_only=True)
 class Run:
-    """A crawl that was made.
+    """A finished crawl.
 
     Attributes:
-        case: Which.
-        result: What trawl says of it.
-        hits: What nginx says of it, in order.
+        case: The plan.
+        result: The crawl's result.
+        hits: The requests in nginx's access log, in order.
     """
 
     case: Case
@@ -100,28 +100,28 @@ class Run:
 
     @property
     def lost(self) -> set[str]:
-        """Pages that gave no item."""
+        """Pages without an item."""
         return {f"/{n}" for n in range(self.case.pages)} - {item["path"] for item in self.result.items or ()}
 
     @property
     def refused(self) -> list[float]:
-        """When nginx answered 429, in seconds since the first hit."""
+        """Times of the 429 responses, in seconds since the first request."""
         return [hit.at - self.hits[0].at for hit in self.hits if hit.status == 429]
 
     @property
     def took(self) -> float:
-        """Seconds from the first hit to the last."""
+        """Seconds from the first request to the last."""
         return self.hits[-1].at - self.hits[0].at
 
     def rate(self, start: float, end: float) -> float:
-        """Pages a second that nginx served after one instant and up to another, in seconds since the first hit."""
+        """Return the pages per second that nginx served between two times, in seconds since the first request."""
         begun = self.hits[0].at
         served = [hit for hit in self.hits if hit.status == 200 and start < hit.at - begun <= end]
         return len(served) / (end - start)
 
 
 class Numbered(trawl.Spider):
-    """Pages by number; each gives its path."""
+    """Requests pages by number. Each yields its path."""
 
     name = "numbered"
     host = ""
@@ -136,7 +136,7 @@ class Numbered(trawl.Spider):
 
 
 async def crawl_all(nginx: Nginx, cases: Sequence[Case]) -> dict[str, Run]:
-    """Make all crawls, side by side in one process. A checkpoint; cancelling cancels them."""
+    """Run all crawls at the same time in one process. A checkpoint. Cancelling it cancels the crawls."""
     results: dict[str, CrawlResult] = {}
 
     async def make(case: Case) -> None:

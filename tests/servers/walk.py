@@ -1,4 +1,4 @@
-"""Which pages a tree of HTML files holds, found without any part of trawl: a yardstick for crawls of it."""
+"""Finds the pages of a tree of HTML files without trawl, as a reference for crawls of the tree."""
 
 from __future__ import annotations
 
@@ -12,11 +12,14 @@ BASE = "http://walk.invalid/"
 
 
 LINK = re.compile(r"""<a\s[^>]*?\bhref=["']([^"']*)["']""", re.IGNORECASE)
-"""An ``a`` element and its target, as Sphinx writes them. ``html.parser`` finds the same, five times slower."""
+"""Matches an ``a`` element and its target, as Sphinx writes them.
+
+``html.parser`` finds the same links five times slower.
+"""
 
 
 def reachable(root: Path, start: str = "index.html") -> set[str]:
-    """The paths (``/library/os.html``) of the ``.html`` files that links lead to from ``start``."""
+    """Return the paths (``/library/os.html``) of the ``.html`` files that are reachable from ``start``."""
     found: set[str] = set()
     missing: set[str] = set()
     todo = [f"/{start}"]
@@ -37,7 +40,7 @@ def reachable(root: Path, start: str = "index.html") -> set[str]:
 
 
 def read(file: Path) -> str | None:
-    """The text of a page, which may be kept compressed beside its place; None if there is none."""
+    """Return the text of a page, which may be stored compressed; None if the page does not exist."""
     packed = file.with_name(f"{file.name}.gz")
     if file.is_file():
         return file.read_text(encoding="utf-8")

@@ -1,6 +1,6 @@
-"""Limits measured on the wire: each ruler is told of what enters it and what is sent, and says what passed its limit.
+"""Measures limits at the transport. Each ruler receives the requests that enter and the sends, and reports violations.
 
-They know the configuration and the clock, and nothing of the engine: what it says of itself is not asked.
+Rulers know the configuration and the clock. They do not use any report of the engine.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from typing import Any
 __all__ = ["NEARLY", "Ruler"]
 
 NEARLY = 1e-6
-"""Seconds that floating point may be off after days."""
+"""Tolerance in seconds for floating-point errors after days."""
 
 
 class Ruler:
-    """One scope's limits: places, delay, rest of slots, quota, and what servers have asked for.
+    """Measures the limits of one scope: places, delay, delay per slot, quota, and server hints.
 
     Args:
-        id: The scope.
-        config: Its entry in ``THROTTLING_SCOPES``; all that limits it is there.
+        id: The scope's id.
+        config: Its entry in ``THROTTLING_SCOPES``, which has all of its limits.
     """
 
     def __init__(self, id: str, config: Mapping[str, Any]) -> None:
@@ -46,18 +46,18 @@ class Ruler:
         self._held_until = -math.inf
 
     def enter(self) -> None:
-        """A request takes a place."""
+        """Record that a request takes a place."""
         self._inside += 1
         self.most = max(self.most, self._inside)
         if self._inside > self._places:
             self._passed(f"{self._inside} at once, {self._places:g} allowed")
 
     def leave(self) -> None:
-        """It gives the place back."""
+        """Record that a request releases its place."""
         self._inside -= 1
 
     def sent(self, now: float) -> None:
-        """A request goes to the wire."""
+        """Record a send."""
         self.sends += 1
         if now - self._last < self._delay - NEARLY:
             self._passed(f"{now - self._last:.6f} s after the last at {now:.3f}, delay {self._delay:g}")
@@ -71,12 +71,15 @@ class Ruler:
             self._passed(f"sent at {now:.3f}, asked to wait until {self._held_until:.3f}")
 
     def hold(self, now: float, seconds: float) -> None:
-        """A server asked to be left alone for so long; what is sent in the same instant may have been sent before."""
+        """Record a hold that a server requested.
+
+        Sends at the same time are allowed, because they may have been earlier.
+        """
         if now + seconds > self._held_until:
             self._held_since, self._held_until = now, now + seconds
 
     def is_empty(self) -> bool:
-        """Whether all have left."""
+        """Return whether all places are released."""
         return self._inside == 0
 
     def _spend(self, now: float) -> None:

@@ -1,4 +1,4 @@
-"""One crawl of the soak: run, measured on the wire and where its items go, and held to every promise at its end."""
+"""Runs one soak crawl, measures its sends and items, and checks every promise at its end."""
 
 from __future__ import annotations
 
@@ -32,23 +32,25 @@ __all__ = ["Report", "soak"]
 
 PLACES = 64
 SEEN_BYTES = 2 * (49 + 53)
-"""What a fingerprint that was seen takes at the most: 49 bytes of its own, 53 of its set, which may just have doubled;
-a redirected page has two."""
+"""Maximum bytes for a seen fingerprint: 49 bytes for the value and 53 in its set, which may just have doubled.
+
+A redirected page has two fingerprints.
+"""
 SLACK = 12 * MEBIBYTE
-"""What a process of Python may hold more at one time than at another, without a leak: its arenas are not given back."""
+"""Bytes by which the memory of a Python process may vary without a leak, because its arenas are not released."""
 DROPPED = ("robots_forbidden", "refused", "pages_filtered")
 
 
 @attrs.frozen
 class Report:
-    """What a soak did.
+    """The result of a soak crawl.
 
     Attributes:
-        pages: Pages asked for.
-        sends: Sends, of all kinds.
-        virtual: Seconds on the virtual clock.
-        real: Seconds that it took.
-        held: MiB held at the end of each third of its pages.
+        pages: Number of requested pages.
+        sends: Number of sends of all kinds.
+        virtual: Duration in seconds on the virtual clock.
+        real: Duration in real seconds.
+        held: Memory in MiB after each third of the pages.
         stats: The crawl's statistics.
     """
 
@@ -69,18 +71,18 @@ class Report:
 
 
 class Nothing(list[SendRecord]):
-    """A send_log's rows that keeps none: a million sends would be half a gigabyte."""
+    """Rows of a send log that stores nothing, because a million sends would take half a gigabyte."""
 
     def append(self, row: SendRecord) -> None:
         """Forget it."""
 
 
 class Watched:
-    """A transport that measures what passes it.
+    """A transport that measures its requests.
 
     Args:
-        inner: The simulated wire.
-        world: Whose limits are to hold.
+        inner: The simulated transport.
+        world: The world with the limits to check.
     """
 
     def __init__(self, inner: SimulatedTransport, world: World) -> None:
@@ -94,7 +96,7 @@ class Watched:
         self.all = Ruler("all", {"concurrency": PLACES})
 
     async def send(self, request: Request, on_sent: OnSent) -> Outcome:
-        """Send, with a ruler for each scope, and one for all."""
+        """Send a request, and measure it with a ruler for each scope and one for the whole crawl."""
         rulers = [self.rulers[scope] for scope in self.scopes_of(request)]
         self.check(request)
 
@@ -126,24 +128,24 @@ class Watched:
         return outcome
 
     def scopes_of(self, request: Request) -> set[str]:
-        """What a request is to be charged to."""
+        """Return the scopes to which a request must be charged."""
         if request.meta_get("dont_throttle"):
             return set()
         named = request.meta_get("throttling_scopes")
         return set(named) if named else {host_scope(request.url)}
 
     def check(self, request: Request) -> None:
-        """What is private is let go only where the rules that were read last allow it."""
+        """Check that a private page is only sent if the latest rules allow it."""
         if "/private/" in request.url and "/private/" in self.rules.get(host_scope(request.url), ""):
             self.world.wrong(f"{request.url} was sent at {trio.current_time():.3f}, and is disallowed")
 
     async def aclose(self) -> None:
-        """Close the wire."""
+        """Close the transport."""
         await self.inner.aclose()
 
 
 class Items:
-    """A sink that takes each item once."""
+    """A receiver that accepts each item once."""
 
     def __init__(self, spider_of: Callable[[], Soak]) -> None:
         self._spider_of = spider_of
@@ -151,13 +153,13 @@ class Items:
         self._closed = trio.Event()
 
     def put_nowait(self, item: Any, page: str = "") -> None:
-        """Take an item; every hundredth time there is no room."""
+        """Accept an item. Every hundredth call reports a full buffer."""
         if (self.count + 1) % 100 == 0:
             raise trio.WouldBlock
         self._take(item)
 
     async def put(self, item: Any, page: str = "") -> None:
-        """Take an item in a while."""
+        """Accept an item after a wait."""
         await trio.sleep(0.02)
         self._take(item)
 
@@ -169,23 +171,23 @@ class Items:
         spider.ends[number] |= GIVEN
 
     async def write(self) -> None:
-        """Wait for the end."""
+        """Wait for the end of the crawl."""
         await self._closed.wait()
 
     def close(self) -> None:
-        """No more come."""
+        """Record that no more items will arrive."""
         self._closed.set()
 
 
 class Memory:
-    """What the process held when each third of the pages had been asked for."""
+    """The memory of the process after each third of the pages."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self.held: list[float] = []
 
     async def watch(self, crawl: Crawl) -> None:
-        """Look now and then."""
+        """Measure the memory from time to time."""
         thirds = [self._world.most * part // 3 for part in (1, 2, 3)]
         for third in thirds:
             while self._world.issued < third:  # noqa: ASYNC110 - the spider is not to know that it is measured
@@ -194,7 +196,7 @@ class Memory:
 
 
 def settings(world: World, seed: int) -> Any:
-    """Everything that is configured."""
+    """Return the settings of the crawl."""
     values = {
         "CONCURRENT_REQUESTS": PLACES,
         "CONCURRENT_CALLBACKS": 30,
@@ -204,7 +206,7 @@ def settings(world: World, seed: int) -> Any:
         "RANDOMIZE_DOWNLOAD_DELAY": False,
         "REFERER_ENABLED": seed % 2 == 0,
         "RETRY_TIMES": 3,
-        "BACKOFF_JITTER": 0,  # so that spacing may be measured to the microsecond
+        "BACKOFF_JITTER": 0,  # so that spacing can be measured to the microsecond
     }
     return load(Layer("soak", values))
 
@@ -213,7 +215,7 @@ def soak(seed: int, *, most: int, pace: float = 1.0) -> Report:
     """Crawl ``most`` pages, and check everything.
 
     Raises:
-        AssertionError: A promise was not kept; the sentences say which.
+        AssertionError: If a promise was violated. The message has a sentence for each violation.
     """
     world = World(seed, most=most, pace=pace)
     begun = time.perf_counter()
@@ -234,7 +236,7 @@ class _Run:
     result: CrawlResult
 
     def report(self, real: float) -> Report:
-        """What it did, once all is found right."""
+        """Return the report after all checks have passed."""
         wrong = [*self.limits(), *self.account(), *self.rest(), *self.flatness()]
         assert not wrong, "\n".join(wrong)
         return Report(
@@ -242,7 +244,7 @@ class _Run:
         )
 
     def limits(self) -> list[str]:
-        """No limit was passed, and each was made use of."""
+        """Return violations of limits, and limits that were never used."""
         rulers = [*self.wire.rulers.values(), self.wire.all]
         budgets = {scope: config["pages"] for scope, config in self.world.scopes.items() if "pages" in config}
         pages = self.spider.pages
@@ -253,7 +255,7 @@ class _Run:
         ]
 
     def account(self) -> list[str]:
-        """Nothing lost, nothing twice."""
+        """Return counts that do not match, because requests or items were lost or duplicated."""
         world, spider, stats = self.world, self.spider, self.result.stats
         ends = spider.ends[1 : world.issued + 1]
         called, erred = sum(end & CALLED > 0 for end in ends), sum(end & ERRED > 0 for end in ends)
@@ -273,7 +275,7 @@ class _Run:
         return [*world.violations, *(f"{what}: {values}" for what, values in equal.items() if len(set(values)) > 1)]
 
     def rest(self) -> list[str]:
-        """At the end nothing is left anywhere."""
+        """Return data that is left at the end."""
         scheduler, throttle = self.crawl._scheduler, self.crawl._throttle
         statistics = self.frontier.statistics()
         scopes = list(throttle._table)
@@ -293,7 +295,7 @@ class _Run:
         return [f"{count} {what}" for what, count in left.items() if count]
 
     def flatness(self) -> list[str]:
-        """What the process holds grows by the fingerprints that were seen, and by nothing else."""
+        """Return a violation if the memory grows by more than the seen fingerprints."""
         held = self.memory.held
         if len(held) < 3:
             return ["the memory was not measured"]

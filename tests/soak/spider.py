@@ -1,4 +1,4 @@
-"""A spider whose callbacks are of every kind, and do what users' callbacks do: fail, wait, fetch, give rubbish."""
+"""A spider with all kinds of callbacks, which fail, wait, fetch and yield wrong values like users' callbacks."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from trawl.http import Request, Response, host_of, host_scope
 __all__ = ["CALLED", "ERRED", "GIVEN", "Soak"]
 
 CALLED, ERRED, GIVEN = 1, 2, 4
-"""What became of a page: its callback was called, its errback was, its item came out."""
+"""Events of a page: its callback was called, its errback was called, its item was delivered."""
 
 
 class Soak(trawl.Spider):
-    """Asks for pages as long as there are any, and keeps account of what became of each.
+    """Requests all pages, and records the result of each.
 
     Args:
         world: The web.
@@ -43,7 +43,7 @@ class Soak(trawl.Spider):
             yield page
 
     def page(self) -> Request | None:
-        """A request for a page that nobody has asked for."""
+        """Return a request for a page that was not requested yet."""
         number = self.world.next_page()
         if number is None:
             return None
@@ -58,7 +58,7 @@ class Soak(trawl.Spider):
         return Request(url, self.callback_of(draw), errback=self.erred, meta=meta, priority=(draw % 7 == 0) * 5)
 
     def callback_of(self, draw: int) -> Any:
-        """One of four kinds."""
+        """Return one of four kinds of callbacks."""
         return (self.generates, self.generates_asynchronously, self.returns, self.returns_asynchronously)[draw % 4]
 
     def generates(self, response: Response, **kwargs: Any) -> Any:
@@ -70,7 +70,7 @@ class Soak(trawl.Spider):
         number = self.called(response)
         await self.take_time(number)
         for output in self.outputs(response, number):
-            with trio.move_on_after(0.01):  # a user's scope around a yield is no business of the engine's
+            with trio.move_on_after(0.01):  # a cancel scope of user code around a yield must not affect the engine
                 yield output
         if 310 <= self.world.draw(number) < 320:
             async with trio.open_nursery() as nursery:
@@ -87,7 +87,7 @@ class Soak(trawl.Spider):
         return list(self.outputs(response, number))
 
     def called(self, response: Response) -> int:
-        """Note that a page's callback was called: once, and with what it should get."""
+        """Record the call of a page's callback, which must happen once and with the right response."""
         number = self.number_of(response.request)
         self.came(response)
         if self.ends[number]:
@@ -98,18 +98,18 @@ class Soak(trawl.Spider):
         return number
 
     def came(self, response: Response) -> None:
-        """Note a page that came, for the budgets of its scopes."""
+        """Record a received page, for the budgets of its scopes."""
         request: Any = response.request
         if not request.meta_get("dont_throttle"):
             self.pages.update(request.meta_get("throttling_scopes") or {host_scope(request.url)})
 
     def number_of(self, request: Any) -> int:
-        """The number of the page that a request, or the redirect that came of it, is for."""
+        """Return the number of the page that a request or its redirect is for."""
         path, _, wanted = request.url.partition("?for=")
         return int(wanted or path.rsplit("/", 1)[1])
 
     def outputs(self, response: Response, number: int) -> Iterator[Any]:
-        """An item, what follows, and what was there already."""
+        """Yield an item, new requests and duplicates."""
         yield {"number": number}
         draw = self.world.draw(number)
         for _ in range(5 if 330 <= draw < 340 else draw % 2):
@@ -124,7 +124,7 @@ class Soak(trawl.Spider):
             yield Request("mailto:a@a.example")
 
     async def take_time(self, number: int) -> None:
-        """What some callbacks do first: wait, or fetch something."""
+        """Wait or fetch a page, as some callbacks do first."""
         draw = self.world.draw(number)
         if 160 <= draw < 180:
             await trio.sleep(draw - 155)
@@ -138,13 +138,13 @@ class Soak(trawl.Spider):
                 return
 
     def may_fail(self, number: int) -> None:
-        """What some callbacks do last."""
+        """Raise an error, as some callbacks do last."""
         if 100 <= self.world.draw(number) < 130:
             self.failures += 1
             raise LookupError(f"page {number} has no title")
 
     def erred(self, error: Any) -> Any:
-        """Note that a page came to nothing, once; go on with another."""
+        """Record that a page failed once, and continue with another page."""
         number = self.number_of(error.request)
         if isinstance(error, HttpError):
             self.came(error.response)

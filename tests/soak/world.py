@@ -1,7 +1,7 @@
-"""A web that goes wrong in every way there is, by a seed, and keeps account of each page that is asked of it.
+"""A web with all kinds of faults, drawn from a seed, that records the requests for each page.
 
-Pages are numbers. What is wrong with a page follows from its number, so that nothing has to be remembered of it but a
-byte: what was asked, what was answered, what became of it.
+Pages are numbers. The fault of a page depends only on its number, so the web stores only one byte per page: its
+requests, its responses and its result.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from trawl.testing import LogNormal, Outage, SimulatedResponse, SimulatedWeb, Un
 __all__ = ["World"]
 
 TRIES, FINAL = 0, 1
-"""What the web notes of a page: how often it was asked for, and whether it has given its last word."""
+"""Data that the web stores per page: the number of requests, and whether its final response was sent."""
 
 SHARED = "api"
 HOUR = 3600.0
 
 
 class World(SimulatedWeb):
-    """The web, and the account of its pages.
+    """The web and the record of its pages.
 
     Args:
-        seed: Of everything.
-        most: Pages that the spider may ask for.
-        pace: What delays, windows and outages are multiplied by: 1.0 is a crawl at full load.
-        hosts: How many.
+        seed: The seed of all random values.
+        most: Maximum number of pages that the spider may request.
+        pace: Factor for delays, windows and outages. 1.0 is a crawl at full load.
+        hosts: Number of hosts.
 
     Attributes:
-        issued: Pages that were asked for.
-        scopes: The configuration, for ``THROTTLING_SCOPES``.
-        violations: What should not have happened.
+        issued: Number of requested pages.
+        scopes: The configuration for ``THROTTLING_SCOPES``.
+        violations: A sentence for each violation.
     """
 
     def __init__(self, seed: int, *, most: int, pace: float = 1.0, hosts: int = 40) -> None:
@@ -91,7 +91,7 @@ class World(SimulatedWeb):
         )
 
     def _outages(self, rng: random.Random) -> list[Outage]:
-        """Some in every hour: most of seconds, a few longer than a crawler's patience."""
+        """Return several outages per hour. Most last seconds, and a few exceed the crawler's patience."""
         outages: list[Outage] = []
         at = rng.uniform(0.0, HOUR / 6)
         while at < 24 * HOUR * self.pace:
@@ -106,18 +106,18 @@ class World(SimulatedWeb):
     # -- the spider's side
 
     def next_page(self) -> int | None:
-        """The number of a page that nobody has asked for yet; None when there are no more."""
+        """Return the number of a page that was not requested yet; None if there is none."""
         if self.issued >= self.most:
             return None
         self.issued += 1
         return self.issued
 
     def draw(self, number: int) -> int:
-        """What is peculiar about a page: a number below a thousand."""
+        """Return the number below a thousand that selects the fault of a page."""
         return zlib.crc32(b"%d:%d" % (self.seed, number)) % 1000
 
     def url(self, number: int) -> str:
-        """Where a page is."""
+        """Return the URL of a page."""
         name = self._names[zlib.crc32(b"%d" % number) % len(self._names)]
         folder = "private" if self.draw(number) % 25 == 0 else "p"
         return f"http://{name}/{folder}/{number}"
@@ -125,11 +125,11 @@ class World(SimulatedWeb):
     # -- the servers' side
 
     def connect_error(self, request: Request) -> type[DownloadError] | None:
-        """One connection in a hundred can't be had."""
+        """Return an error for one connection in a hundred."""
         return self._rng.choices([None, ConnectFailed, ConnectTimeout], [985, 10, 5])[0]
 
     def page_at(self, url: str) -> SimulatedResponse | None:
-        """robots.txt, whose rules change four times an hour."""
+        """Return robots.txt, whose rules change four times an hour."""
         if not url.endswith("/robots.txt"):
             return None
         origin = url.removesuffix("/robots.txt")
@@ -140,7 +140,7 @@ class World(SimulatedWeb):
         return SimulatedResponse(404 if not rules else 200, rules, {"Content-Type": "text/plain"})
 
     def answer(self, request: Request) -> SimulatedResponse:
-        """What a host answers, which depends on the page and on how often it was asked for."""
+        """Return the response of a host, which depends on the page and the number of its requests."""
         parts = request.url.split("/")
         number = int(parts[4].partition("?")[0])
         if parts[3] == "direct":
@@ -177,6 +177,6 @@ class World(SimulatedWeb):
         return SimulatedResponse(body=b"<title>%d</title>" % number)
 
     def wrong(self, what: str) -> None:
-        """Note what should not have happened."""
+        """Record a violation."""
         if len(self.violations) < 20:
             self.violations.append(what)

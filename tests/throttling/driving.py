@@ -1,4 +1,4 @@
-"""A crawl in a page of pure Python: one throttle, one simulated server, a clock that jumps to the next event."""
+"""A minimal crawl in pure Python: one throttle, one simulated server, and a clock that jumps to the next event."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ START_UTC = datetime(2025, 1, 1, tzinfo=UTC)
 
 
 def throttle_of(**given: Any) -> Throttle:
-    """A throttle at instant 0.0; settings by their field names, exact unless they say otherwise."""
+    """Return a throttle at time 0.0, without jitter by default. Settings are given by their field names."""
     own = {key: given.pop(key) for key in ("crawl", "changed", "resolve", "seed") if key in given}
     if "manager" in given:
         given["throttling_manager"] = _class_of(given.pop("manager"))
@@ -42,7 +42,7 @@ def throttle_of(**given: Any) -> Throttle:
 
 
 def _class_of(manager: Any) -> type:
-    """The class of a manager; of an object, one that makes this very object."""
+    """Return the class of a manager. For an object, return a class that creates this object."""
     if isinstance(manager, type):
         return manager
     return type("Made", (type(manager),), {"from_crawler": classmethod(lambda cls, crawl: manager)})
@@ -57,7 +57,7 @@ def sent_grant(
     *,
     is_exempt: bool = False,
 ) -> Grant:
-    """A request that was granted and sent at ``now``."""
+    """Return a request that was granted and sent at ``now``."""
     grant = Grant(request, scopes, is_exempt=is_exempt)
     grant.steps, grant.slots, grant.granted_at, grant.sent_at = steps, slots, now, now
     return grant
@@ -65,7 +65,7 @@ def sent_grant(
 
 @attrs.frozen
 class Answer:
-    """What the simulated server says."""
+    """A response of the simulated server."""
 
     status: int = 200
     headers: Mapping[str, str] = attrs.field(factory=dict)
@@ -75,7 +75,7 @@ class Answer:
 
 @attrs.frozen
 class Send:
-    """One send of a drive; status 0 where there was no response."""
+    """One send of a drive. The status is 0 if there was no response."""
 
     time: float
     url: str
@@ -85,7 +85,7 @@ class Send:
 
 @attrs.define
 class Bucket:
-    """A server with a token bucket, full at first; refused requests take nothing."""
+    """A server with a token bucket that is full at the start. Refused requests take no tokens."""
 
     rate: float
     burst: float = 5.0
@@ -103,7 +103,7 @@ class Bucket:
 
 
 def grant_of(throttle: Throttle, request: Request, now: float = 0.0) -> Grant:
-    """A request that takes its scopes and is sent at ``now``."""
+    """Return a grant that takes its scopes and is sent at ``now``."""
     charges = throttle.resolver.of_nowait(request)
     assert charges is not None
     throttle.admitted(request, charges)
@@ -132,7 +132,7 @@ def answer(
     headers: Mapping[str, str] | None = None,
     error: DownloadError | None = None,
 ) -> Outcome:
-    """Let the throttle hear the end of a send, and give its places back."""
+    """Pass the end of a send to the throttle, and release its places."""
     outcome = outcome_of(grant, now, status, headers, error)
     assert throttle.record_outcome_nowait(grant, outcome, now)
     give_back(throttle, grant, now)
@@ -146,7 +146,7 @@ def outcome_of(
     headers: Mapping[str, str] | None = None,
     error: DownloadError | None = None,
 ) -> Outcome:
-    """What became of a send."""
+    """Return the outcome of a send."""
     request, sent_at = grant.request, grant.sent_at or 0.0
     response = None if error else Response(request.url, status, Headers(headers or {}), b"", request)
     return Outcome(
@@ -156,16 +156,19 @@ def outcome_of(
 
 
 def give_back(throttle: Throttle, grant: Grant, now: float) -> None:
-    """Free the places of a send."""
+    """Release the places of a send."""
     for (id, amount), slot in zip(grant.scopes, grant.slots, strict=False):
         scope = throttle.scope(id, now)
-        if scope.full:  # as a lane does: whoever goes next has waited for this
+        if scope.full:  # as in a lane: the next request has waited for this
             scope.waits.opened(now, scope.full)
         scope.give(slot, amount=1.0 if amount is None else amount)
 
 
 class Drive:
-    """Sends requests, oldest first, as early as their scopes allow; what is excused, or retried, goes to the back."""
+    """Sends requests, oldest first, as early as their scopes allow.
+
+    Excused and retried requests go to the end of the queue.
+    """
 
     def __init__(
         self,
@@ -187,7 +190,7 @@ class Drive:
         self._flying: list[tuple[float, int, Grant, Answer]] = []
 
     def push(self, *requests: Request) -> None:
-        """Queue requests: their scopes are asked for here, once."""
+        """Queue requests, and determine their scopes once."""
         for request in requests:
             charges = self.throttle.resolver.of_nowait(request)
             assert charges is not None
@@ -195,7 +198,7 @@ class Drive:
             self._pending.append((request, charges))
 
     def run(self, until: float = math.inf) -> None:
-        """Run to the end of the queue, or to an instant."""
+        """Run to the end of the queue or until a time."""
         while self.now <= until:
             at = self._send_what_may_go()
             if self.endless is None and not self._pending and not self._flying:
@@ -207,11 +210,14 @@ class Drive:
                 self._hear(*heapq.heappop(self._flying)[2:])
 
     def _send_what_may_go(self) -> float:
-        """Send what may go now; the instant at which the next one may, as far as the scopes know."""
+        """Send all requests that can be sent now.
+
+        Returns the time of the next possible send according to the scopes.
+        """
         earliest = math.inf
         if self.endless is not None and self.sends and self.sends[-1].url != self.endless.url:
             earliest = self._try(self.endless.replace(), self.throttle.resolver.of_nowait(self.endless) or ())
-            if earliest > self.now:  # what was refused went to the back of its equals
+            if earliest > self.now:  # refused requests went to the end of the queue
                 return earliest
         waiting, self._pending = self._pending, []
         for request, charges in waiting:

@@ -1,6 +1,6 @@
-"""What a scope promises, said a second time: every send is remembered, and each limit is looked up in all of them.
+"""A second implementation of a scope, which stores every send and computes each limit from all sends.
 
-Nothing here is fast, and nothing is shared with the scope. Instants are multiples of ``TICK``, so that sums are exact.
+The model is slow and shares no code with the scope. Times are multiples of ``TICK``, so that sums are exact.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["AMOUNTS", "LIMITS", "STEPS", "TICK", "Flight", "Model", "Play"]
 
 TICK = 0.25
 HORIZON = 80
-"""Ticks after which no limit of ``LIMITS`` holds any more."""
+"""Number of ticks after which no limit of ``LIMITS`` applies."""
 
 AMOUNTS = st.sampled_from([0.0, 0.5, 1.0, 2.0, 8.0])
 _TIMES = st.sampled_from([0.0, 0.0, TICK, 0.5, 1.0, 2.5])
@@ -52,7 +52,7 @@ STEPS = st.lists(
     ),
     max_size=40,
 )
-"""What may happen to a scope: time passes, a request takes it, goes to the wire or ends, a limit moves."""
+"""Events of a scope: time passes, a request takes the scope, is sent or ends, or a limit changes."""
 
 
 @attrs.define(eq=False)
@@ -66,7 +66,7 @@ class Flight:
 
 @attrs.define
 class Model:
-    """A scope by its history."""
+    """A model of a scope, based on its history."""
 
     concurrency: float
     delay: float
@@ -79,7 +79,7 @@ class Model:
     sends: list[tuple[float, int, float]] = attrs.Factory(list)
 
     def lets(self, limit: str, now: float, amount: float) -> bool:
-        """Whether one limit lets a request through at ``now``, if nothing else happens until then."""
+        """Return whether one limit allows a request at ``now``, if nothing else happens until then."""
         if limit == "concurrency":
             return len(self.flights) < self.concurrency
         if limit == "hint":
@@ -93,7 +93,7 @@ class Model:
         return not amount or not used or used + amount <= self.quota
 
     def opens(self, now: float, amount: float) -> dict[str, float]:
-        """When each limit lets a request through, ``inf``: not before somebody else moves."""
+        """Return the time at which each limit allows a request; ``inf`` if another request must end first."""
         found = {}
         for limit in ("concurrency", "hint", "delay", "delay_per_slot", "quota"):
             ticks = (now + tick * TICK for tick in range(HORIZON))
@@ -101,7 +101,7 @@ class Model:
         return found
 
     def spent(self, now: float) -> float:
-        """What is charged in the window at ``now``."""
+        """Return the amount charged in the window at ``now``."""
         if self.sliding:
             return sum(amount for at, _, amount in self.sends if at + self.window > now)
         spent, ends_at = 0.0, -inf
@@ -122,7 +122,7 @@ class Model:
 
 
 class Play:
-    """A scope and its model, to which the same happens."""
+    """A scope and its model, which receive the same events."""
 
     def __init__(self, limits: Limits) -> None:
         self.now = 0.0
@@ -132,7 +132,7 @@ class Play:
         )
 
     def step(self, what: str, value: Any) -> Flight | None:
-        """Let one thing happen; the request that took the scope, if one asked and could."""
+        """Apply one event. Returns the request that took the scope, or None."""
         model = self.model
         unsent = [flight for flight in model.flights if flight.sent_at is None]
         if what == "pass":
@@ -156,18 +156,18 @@ class Play:
         return None
 
     def take(self, amount: float) -> Flight:
-        """Let a request take the scope."""
+        """Take the scope for a request."""
         flight = Flight(self.scope.take(self.now, amount), amount)
         self.model.flights.append(flight)
         return flight
 
     def send(self, flight: Flight) -> None:
-        """Let a request go to the wire."""
+        """Send a request."""
         flight.sent_at = self.now
         self.scope.sent(flight.slot, self.now, flight.amount)
         self.model.sends.append((self.now, flight.slot, flight.amount))
 
     def end(self, flight: Flight) -> None:
-        """Let a request end, on the wire or not."""
+        """End a request, sent or not."""
         self.scope.give(flight.slot, was_sent=flight.sent_at is not None, amount=flight.amount)
         self.model.flights.remove(flight)

@@ -1,4 +1,4 @@
-"""A sink in memory, which notes what it is asked for."""
+"""A sink in memory that records its calls."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ __all__ = ["NotingSink"]
 
 @attrs.define
 class NotingSink:
-    """Takes a body, and may do something before each write.
+    """Receives a body, and can await a function before each write.
 
     Attributes:
-        before: Awaited before each write.
-        begun: How many bodies have begun.
-        discarded: How many were discarded.
-        written: The sizes of the writes of the present body.
-        content: What was written of the present body.
+        before: Function to await before each write.
+        begun: Number of started bodies.
+        discarded: Number of discarded bodies.
+        written: The sizes of the writes of the current body.
+        content: The written part of the current body.
     """
 
     before: Callable[[], Awaitable[object]] = trio.lowlevel.checkpoint

@@ -1,4 +1,4 @@
-"""How users type their spiders and programs: checked by mypy, and by the last mypy that trio-typing works with."""
+"""Typed spiders and programs as users write them. Checked by mypy, and by the last mypy that supports trio-typing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Book:
 
 
 class Books(trawl.Spider):
-    """All four kinds of callback."""
+    """A spider with all four kinds of callbacks."""
 
     name = "books"
     start_urls = ["https://books.toscrape.com/"]
@@ -74,7 +74,7 @@ class Books(trawl.Spider):
 
 
 class OnlyBooks(trawl.Spider[Book]):
-    """A spider that says what its items are, and is held to it."""
+    """A spider with a type for its items, which mypy checks."""
 
     name = "only books"
 
@@ -87,14 +87,14 @@ class OnlyBooks(trawl.Spider[Book]):
 
 
 class NotOnlyBooks(OnlyBooks):
-    """One whose annotation is refused."""
+    """A spider whose annotation mypy refuses."""
 
     async def parse(self, response: trawl.Response) -> AsyncIterator[dict[str, str]]:  # type: ignore[override]
         yield {"title": "x"}
 
 
 class ByRules(trawl.CrawlSpider[Book]):
-    """A spider of another kind."""
+    """A crawl spider with a type for its items."""
 
     name = "by rules"
     rules = (trawl.Rule(trawl.LinkExtractor(allow="/book/"), callback="parse_book"),)
@@ -104,7 +104,7 @@ class ByRules(trawl.CrawlSpider[Book]):
 
 
 def program() -> str:
-    """A program that is not asynchronous."""
+    """Run a crawl in a synchronous program."""
     result = trawl.run(Books, settings={"DOWNLOAD_DELAY": 0.1}, shelf="top")
     assert_type(result, trawl.CrawlResult)
     assert_type(result.elapsed, float)
@@ -113,7 +113,7 @@ def program() -> str:
 
 
 async def side_by_side() -> None:
-    """Two crawls in one Trio program, with a time limit from outside."""
+    """Run two crawls in one Trio program, with a timeout around them."""
     with trio.move_on_after(60) as scope:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(trawl.crawl, Books)
@@ -122,7 +122,7 @@ async def side_by_side() -> None:
 
 
 async def streaming() -> int:
-    """Items while they come."""
+    """Read items while the crawl runs."""
     count = 0
     async with trawl.open_crawl(Books, settings={"CONCURRENT_REQUESTS": 4}) as crawl:
         async for item in crawl:

@@ -1,6 +1,6 @@
-"""``python -m scrapy_as_before``: Scrapy's command, with ``start_requests()`` called as it was until 2.18.
+"""``python -m scrapy_as_before``: Scrapy's command, which calls ``start_requests()`` as Scrapy did until 2.18.
 
-Most projects are of that time, and trawl calls it.
+Most projects were written for these versions, and trawl calls the method too.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Loaded by each crawl's process: names under ``.example`` lead to the test's site, and no other name leads anywhere.
+"""Loaded by each crawl's process. Names under ``.example`` resolve to the test's site, and no other name resolves.
 
-So the text of a project can name its sites as real projects do, without a port.
+So a project can name its sites without a port, as real projects do.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 SITE = ("127.0.0.1", int(os.environ["SITE_PORT"]))
 ADDRESS = "93.184.215.14"
-"""What names lead to: an address that is not a private one, at which nothing is ever asked."""
+"""The address of all names. It is not a private address, and no request is ever sent to it."""
 
 _getaddrinfo, _gethostbyname = socket.getaddrinfo, socket.gethostbyname
 _connect, _connect_ex = socket.socket.connect, socket.socket.connect_ex

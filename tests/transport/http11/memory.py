@@ -1,4 +1,4 @@
-"""Servers in memory: what they send is a script, read in exactly the pieces that it has."""
+"""Servers in memory whose output is a script. The client reads exactly the chunks of the script."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ from trawl.transport.http11.pool import Origin
 __all__ = ["CLOSES", "RESETS", "STALLS", "Script", "Servers", "transport_to"]
 
 CLOSES = b"(closes)"
-"""A piece that means: the server closes."""
+"""A chunk that closes the connection."""
 
 STALLS = b"(stalls)"
-"""A piece that means: the server says nothing more."""
+"""A chunk after which the server sends nothing more."""
 
 RESETS = b"(resets)"
-"""A piece that means: the connection breaks."""
+"""A chunk that breaks the connection."""
 
 Script = Iterable[bytes | float]
-"""The pieces that one connection reads; a number is that many seconds of silence."""
+"""The chunks that one connection reads. A number is a pause in seconds."""
 
 
 @attrs.define
 class Servers:
-    """Scripted connections, one after another; the last script is for all that follow.
+    """Scripted connections, one after another. The last script is used for all further connections.
 
     Attributes:
-        scripts: What each connection reads.
-        send_hook: Called after the client has sent something.
-        sent: What the client has sent on each connection.
-        opened: Connections so far.
-        closed: Those that the client has closed.
-        cut: Those of them that it has cut, with what was not sent.
-        sites: Whom they were opened to.
-        quiet: Whether nothing comes on idle connections.
-        connect_seconds: How long it takes to connect.
+        scripts: The script of each connection.
+        send_hook: Called after the client has sent data.
+        sent: The data that the client has sent on each connection.
+        opened: Number of connections so far.
+        closed: Number of connections that the client has closed.
+        cut: Number of these that the client has closed without sending pending data.
+        sites: The origins of the connections.
+        quiet: Whether idle connections receive no data.
+        connect_seconds: Seconds that opening a connection takes.
     """
 
     scripts: list[Script]
@@ -56,7 +56,7 @@ class Servers:
 
     @property
     def left_open(self) -> int:
-        """Connections that the client has not closed."""
+        """Return the number of connections that the client has not closed."""
         return self.opened - self.closed
 
     async def connect(self, origin: Origin) -> NetworkStream:
@@ -71,7 +71,7 @@ class Servers:
 
         async def give_next() -> None:
             nonlocal due
-            await trio.sleep_until(due)  # again after a cancel, as long as before
+            await trio.sleep_until(due)  # after a cancellation, wait until the same time again
             while isinstance(piece := next(pieces, CLOSES), float):
                 due = trio.current_time() + piece
                 await trio.sleep_until(due)
@@ -105,5 +105,5 @@ class Servers:
 
 
 def transport_to(servers: Servers, settings: TransportSettings | None = None) -> Http11Transport:
-    """A transport whose every connection is one of ``servers``."""
+    """Return a transport that connects only to ``servers``."""
     return Http11Transport(settings or TransportSettings(), connect=servers.connect)
