@@ -4,9 +4,9 @@ Theory of operation. One long task, which :mod:`trawl.frontier.redis.startup` st
 submit steps and reads and wait. Steps and reads that are submitted during a round trip are sent with the next one, and
 the steps become one step of the session::
 
-    other sessions ◄────── share.lua, when it is due: :mod:`trawl.frontier.redis.sessions` reads ────────────────► next,
-    in the same round trip steps of many tasks ──► one numbered step ──► apply.lua ──► ok: memory is updated in the
-    order of the steps
+    other sessions ◄────── share.lua, when it is due: :mod:`trawl.frontier.redis.sessions`
+    reads ────────────────► next, in the same round trip
+    steps of many tasks ──► one numbered step ──► apply.lua ──► ok: memory is updated in the order of the steps
 
 Steps are numbered consecutively. If a response is lost, the same step is sent again under the same number, and the
 server applies it only once. If the server has a lower number, it has lost steps, because it was restarted from an older

@@ -2,8 +2,8 @@
 
 Theory of operation. Two tasks, each with its own connection, start when a shared scope is first used::
 
-    ask, sent, given back, limits ──► one round trip at a time ──► line.lua ──► who opens a scope serves its line
-    tokens, limits of others     ◄── news of this session, a stream that is read as it comes
+    ask, sent, given back, limits ──► one round trip at a time ──► line.lua ──► the call that opens a scope serves its line
+    tokens, limits of others     ◄── news of this session, a stream that is read continuously
 
 Only durations cross between machines. A token holds the time to wait, counted from its arrival. A send is reported with
 its age, so the server dates it to the arrival of the report minus that age, and never before the send. If the reply to
@@ -88,7 +88,7 @@ class _SendRecord:
 
 
 class SharedScopeClient:
-    """The line of a job in a server; :meth:`run` is its task.
+    """The client of a job for the scopes that its processes share. :meth:`run` is its task.
 
     Args:
         address: Address of the job.

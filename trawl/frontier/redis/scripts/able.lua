@@ -1,6 +1,6 @@
--- Try each command that the scripts use, so that none of them stops half way because its user may not run one.
--- KEYS 1 a key that nothing else uses: nothing of it stays
--- Returns {command, what the server says} of the first that is refused; {}: none is
+-- Try each command that the scripts use, so that no script stops in the middle because its user must not run one.
+-- KEYS 1 a key for this script only, deleted at the end
+-- Returns {command, error of the server} for the first refused command; {} if none is refused
 local tries = {
   {'DEL'}, {'EXISTS'},
   {'HSET', 'f', '1'}, {'HGET', 'f'}, {'HMGET', 'f'}, {'HGETALL'}, {'HINCRBY', 'f', '1'}, {'HDEL', 'f'}, {'DEL'},

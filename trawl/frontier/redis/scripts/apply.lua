@@ -1,20 +1,20 @@
--- Apply one numbered step of a session: all of it, once.
+-- Apply one numbered step of a session completely and only once.
 -- KEYS 1 head  2 deadlines  3 sessions  4 owners  5 queue  6 arrivals  7 items  8 kept  9 kept of parts  10 failed
 --      11 orders with spilled items  12... marks and spilled items
--- ARGV 1 session  2 number of the step  3 the last arrival that it has heard
---      4 position up to which the feeds have the items; '': it does not export
---      5 lanes, of each of which the first request is asked for  then operations, each a letter:
---      E key: a request ends                         F key, time, reason: it ends as failed
---      A key and record: add a request               N KEYS, mark, key and record: add one that was not seen before
---      S KEYS, mark: a fingerprint is seen           M old key, new key: move one
---      I item: for the outbox                        P KEYS, order, item: spill an item
+-- ARGV 1 session  2 number of the step  3 the last arrival that it has received
+--      4 position of the last item in the feeds; '' if it does not export
+--      5 lanes whose first requests to return  then operations, each a letter:
+--      E key: a request ends                         F key, time, reason: a request ends as failed
+--      A key and record: add a request               N KEYS, mark, key and record: add a request if it is new
+--      S KEYS, mark: mark a fingerprint as seen      M old key, new key: move a request
+--      I item: add to the outbox                     P KEYS, order, item: spill an item
 --      T KEYS, order: spilled items into the outbox  U KEYS, session and order: remove spilled items
---      K name, value and D name: what is kept        Q failed, key and record: queue one that failed again
---      V part, value: what is kept of a part         G part, value: that, and give it back
+--      K name, value and D name: kept values         Q failed, key and record: queue a failed request again
+--      V part, value: kept values of a part          G part, value: kept values of a part, which is released
 --      B: start() was read to its end
--- Returns {'ok', last position, numbers of the N that were seen, from 0,
---          {key of the first of each lane; ''...}, {arrived...}, how many sessions are there} or {'fenced'} or
--- {'behind', number of the last step}. A step that was applied before is not applied again: 'again' stands for 'ok'.
+-- Returns {'ok', last position, numbers of the N operations that were seen, from 0,
+--          {key of the first request of each lane; ''...}, {arrivals...}, number of sessions} or {'fenced'} or
+-- {'behind', number of the last step}. A step that was applied before is not repeated, and returns 'again' for 'ok'.
 local ARRIVALS = 1000
 local head, deadlines, sessions, owners, queue, arrivals, items, _, values, failed, orders = unpack(KEYS)
 local session, number = ARGV[1], tonumber(ARGV[2])

@@ -1,7 +1,7 @@
--- Read what a job says of its form; a new one is made.
+-- Read the format of a job, or create a new job.
 -- KEYS 1 head
--- ARGV 1 whether to make it  then names and values
--- Returns names and values; none where there is no job
+-- ARGV 1 whether to create it  then names and values
+-- Returns names and values; empty if there is no job
 if ARGV[1] == '1' and redis.call('EXISTS', KEYS[1]) == 0 then
   for at = 2, #ARGV, 2 do redis.call('HSET', KEYS[1], ARGV[at], ARGV[at + 1]) end
   local time = redis.call('TIME')

@@ -1,13 +1,13 @@
--- Begin a session.
+-- Start a session.
 -- KEYS 1 head  2 deadlines  3 sessions
 -- ARGV 1 name of the process  2 length of the lease in microseconds  3 whether it takes parts
---      4 its terms: what all that work on the job must have in common
--- Returns {session, microseconds since the job began, {name of an earlier session that works, its terms...},
---          microseconds since the first of those that work now began}
+--      4 its terms: settings that all processes of the job must share
+-- Returns {session, microseconds since the job started, {name of an earlier session that works, its terms...},
+--          microseconds since the first of the current sessions started}
 local time = redis.call('TIME')
 local head = redis.call('HMGET', KEYS[1], 'begun', 'latest', 'ahead', 'run', 'first')
 local now = time[1] * 1000000 + time[2] + (head[3] or 0)
-if now < tonumber(head[2] or '0') then now = tonumber(head[2]) end -- the time of a job never goes back
+if now < tonumber(head[2] or '0') then now = tonumber(head[2]) end -- the time of a job never decreases
 local others = {}
 local deadlines = redis.call('ZRANGE', KEYS[2], 0, -1, 'WITHSCORES')
 for at = 1, #deadlines, 2 do
@@ -18,7 +18,7 @@ for at = 1, #deadlines, 2 do
     others[#others + 1] = notes[3] or ''
   end
 end
--- Another server, or a new start of it, may have forgotten sessions that live: their numbers are not given again.
+-- Another or a restarted server may have forgotten live sessions, so don't use their numbers again.
 local another = head[4] and head[4] ~= (string.match(redis.call('INFO', 'server'), 'run_id:(%w+)') or '')
 local session = string.format('%.0f', redis.call('HINCRBY', KEYS[1], 'sessions', another and 1001 or 1))
 redis.call('ZADD', KEYS[2], string.format('%.0f', now + ARGV[2]), session)
@@ -26,7 +26,7 @@ redis.call('HSET', KEYS[3], session .. ' name', ARGV[1], session .. ' works', AR
 local first = head[5] or now
 if ARGV[3] == '0' then
   redis.call('HINCRBY', KEYS[1], 'guests', 1)
-elseif #others == 0 then -- what earlier ones have counted is over
+elseif #others == 0 then -- the counts of earlier sessions are obsolete
   first = now
   redis.call('HSET', KEYS[1], 'first', string.format('%.0f', now))
   redis.call('HDEL', KEYS[1], 'counts')

@@ -1,9 +1,9 @@
--- Read the first requests between two keys, of each of several lanes. A session must have heard of all that arrived: if
--- there is much, it gets that alone, and asks again.
+-- Read the first requests between two keys for each of several lanes. A session must receive all arrivals first: if
+-- there are many, it gets only these, and reads again.
 -- KEYS 1 queue  2 arrivals
--- ARGV 1 session; '': none  2 the last arrival that it has heard  then of each: the first key, what all keys are below,
---      the greatest number
--- Returns {{arrived...}, {how many there are, and these, of each lane...}}
+-- ARGV 1 session; '' for none  2 the last arrival that it has received  then for each lane: the first key, an upper
+--      bound of its keys, the maximum number
+-- Returns {{arrivals...}, {number of requests, requests, for each lane...}}
 local ARRIVALS = 1000
 local found, arrived = {}, {}
 if ARGV[1] ~= '' then

@@ -1,29 +1,29 @@
--- The line of the shared scopes: who asks gets a token when all scopes of the ask are open at once, or stands in line.
+-- The line of the shared scopes: an ask gets a token when all its scopes are open at once, or waits in line.
 -- KEYS 1 scopes  2 line  3 asks  4 asks by session  5 sessions  6 deadlines of tokens  7 openings  8 numbers
---      9 the beginning of the key of each session's news
--- ARGV 1 session  2 the last news that it has heard  3 life of a session, 4 of a token, in microseconds
+--      9 the prefix of the key of each session's news
+-- ARGV 1 session  2 the last news that it has received  3 life of a session, 4 of a token, in microseconds
 --      then operations; ids have no spaces, times are microseconds:
---      A number, priority, lead, n, n times scope and amount: ask, for a request that takes so long to the wire
---      S number, age, n, n intervals: was sent, so long ago
---      F number: its place is free                               U number: it is not wanted, or was not used
---      L scope, version, concurrency, delay, least interval, hold, quota, window, state: limits, if the version stands
+--      A number, priority, lead, n, n times scope and amount: ask, for a request with this lead time
+--      S number, age, n, n intervals: the request was sent, this time ago
+--      F number: its place is free                               U number: the ask or its unused token is not needed
+--      L scope, version, concurrency, delay, least interval, hold, quota, window, state: limits, if the version matches
 --      C scope, amount, number: more was used; a number counts once
---      M scope, amount: so much of the quota is left
---      W number: what is in its way?                             X: the session ends
--- Returns {now, is the session new or was it silent, microseconds until something opens, of each ask that waits:
---          number, how many are before it, scope, limit, microseconds or -1}
+--      M scope, amount: remaining amount of the quota
+--      W number: why does it wait?                               X: the session ends
+-- Returns {now, is the session new or was it silent, microseconds until something opens, for each waiting ask:
+--          number, number of asks before it, scope, limit, microseconds or -1}
 -- News: t number, w microseconds to wait, d deadline: a token;  l scope, v version, a age, s state: limits of another
 --
--- An ask waits in the line of the one scope that stands in its way. Who opens a scope gives the token to the first in
--- its line, ahead of the time if that is known: a token says how long to wait. A scope with a delay is closed from a
--- token until that is sent, but not to asks of the same session, which spaces its own sends. Such an ask goes before
--- others, but for PASSES times at most. So many tokens are not sent yet as the way to the server and the lead take.
--- An ask of several scopes that was passed so often claims them: nothing that is behind it gets a token of theirs.
+-- An ask waits in the line of the one scope that blocks it. The call that opens a scope gives a token to the first ask
+-- in its line, in advance if the time is known, because a token says how long to wait. A scope with a delay is closed
+-- from a token until its send, except to asks of the same session, which spaces its own sends. Such an ask may pass
+-- others, at most PASSES times. The number of unsent tokens covers the way to the server and the lead time.
+-- An ask of several scopes that was passed so often reserves them: no ask behind it gets a token of these scopes.
 local AHEAD, IDLE, PASSES, MOST, SILENT, CLAIM = 5000000, 50000, 8, 64, 5000000, 30000000
 local time = redis.call('TIME')
 local clock = redis.call('HMGET', KEYS[8], 'latest', 'ahead')
 local now = time[1] * 1000000 + time[2] + (clock[2] or 0)
-if now < tonumber(clock[1] or '0') then -- it was set back: the time goes on from where it was
+if now < tonumber(clock[1] or '0') then -- it was set back: continue from the latest time
   redis.call('HSET', KEYS[8], 'ahead', string.format('%.0f', tonumber(clock[1]) - now + (clock[2] or 0)))
   now = tonumber(clock[1])
 end
@@ -123,9 +123,9 @@ end
 
 local function news(session, ...) redis.call('XADD', KEYS[9] .. session, '*', unpack({...})) end
 
--- when a scope lets an ask through, and the limit that opens last
+-- when a scope admits an ask, and the limit that opens last
 local function opens(s, a, amount)
-  if s.v == 0 then return inf, 'line' end -- nobody has said its limits
+  if s.v == 0 then return inf, 'line' end -- its limits are unknown
   if s.c > 0 and s.f >= s.c then return inf, 'concurrency' end
   local at, limit = now, ''
   if s.h > at then at, limit = s.h, 'backoff' end
@@ -145,7 +145,7 @@ end
 
 local function is_tight(s) return s.d > 0 or s.q > 0 or (s.c > 0 and s.c - s.f <= 1) end
 
--- when all scopes of an ask are open, which opens last and by which limit, and whether another would idle till then
+-- when all scopes of an ask are open, which scope and limit open last, and whether another would idle until then
 local function look(a)
   local till, id, limit = now, a.ids[1], ''
   local is_behind = claimant and claimant.key ~= a.key and rank(a) > rank(claimant)
@@ -198,7 +198,7 @@ local function is_here(session)
   return heard and now - tonumber(heard) <= SILENT
 end
 
--- the next of a line: its first, or the first of equal priority of the session that the scope was given to last
+-- the next ask of a line: the first, or the first of equal priority of the session that got the scope last
 local function pick(s, members)
   local head = false
   for at, member in ipairs(members) do
@@ -249,7 +249,7 @@ local function serve(s)
   todo[s.id] = true
 end
 
--- a token was sent at an instant, or counts as such
+-- a token was sent at a time, or counts as sent
 local function sent(a, at, intervals)
   for each, id in ipairs(a.ids) do
     local s = scope(id)
@@ -282,7 +282,7 @@ end
 
 claimant = ask_of(redis.call('HGET', KEYS[8], 'claim') or '')
 
--- tokens whose time is over, and who was silent for too long: it may use a token until its time is over
+-- expired tokens, and sessions that were silent for too long, whose tokens are valid until they expire
 for _, key in ipairs(redis.call('ZRANGEBYSCORE', KEYS[6], '-inf', text(now), 'LIMIT', 0, 100)) do
   local a = ask_of(key)
   sent(a, a.deadline)
@@ -342,7 +342,7 @@ while at <= count do
     local sent_at = now - tonumber(ARGV[at + 2])
     if a and a.state == 'G' then
       sent(a, sent_at, intervals)
-    elseif a and a.state == 'S' then -- its write has ended later
+    elseif a and a.state == 'S' then -- its write ended later
       for each, id in ipairs(a.ids) do
         local s = scope(id)
         s.n, s.dirty = math.max(s.n, sent_at + math.max(tonumber(intervals[each]), s.l)), true

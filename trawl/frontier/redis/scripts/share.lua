@@ -1,22 +1,22 @@
--- Hear of a job, take part in it, and leave it: renew a session, end those that are past their deadlines, take free
--- parts, with a survey of their lanes in the same step, so that nothing is counted twice.
+-- Receive the news of a job, take part in it, and leave it: renew a session, end sessions past their deadlines, take
+-- free parts, and survey their lanes in the same step, so that nothing is counted twice.
 -- KEYS 1 head  2 deadlines  3 sessions  4 owners  5 queue  6 arrivals  7 kept of parts
--- ARGV 1 session  2 how many takings it has heard of  3 length of the lease in microseconds; '': it is not renewed
---      4 whether it takes parts  5 whether it wants to export  6 whether it asks if all is over
---      7 the last arrival that it has heard  8 what it says of itself; '': as before
---      9 '', or it leaves: 'clean', or 'unclean' where it is not known what it sent last
---      10 whether the server was away from it since it last heard
---      11 whether it has had nothing to do for a while: it takes free parts with something pending beyond its share
---      12 its pages, requests in flight, items and errors; '': it does not count
---      13 the state of ownership that it has heard of
--- Returns {'ok', takings, last arrival, {arrived...}, is there more, sessions that work, parts too many, who reads
---          start(), whether all is over, last item, exporter, its name, microseconds of its lease,
---          {part; with '!' where its last owner is gone...}, {what is kept of it...},
---          {how many requests a lane has, its first one...}, what all are to do,
---          how many others have had nothing to do for a while, where no part is free,
---          what all together have counted, those included that are gone,
---          the state of ownership, which is another one after each change; {who owns each part; '': nobody...} and
---          {session, name of its process...} where that is news} or {'fenced'} or {'behind'}
+-- ARGV 1 session  2 number of the last taking that it has received  3 lease in microseconds; '' to leave it unchanged
+--      4 whether it takes parts  5 whether it wants to export  6 whether it asks if the job is finished
+--      7 the last arrival that it has received  8 its own report; '' if unchanged
+--      9 '' if it stays; 'clean' if it leaves, or 'unclean' if its last sends are unknown
+--      10 whether the server was unreachable since the last response
+--      11 whether it was idle for a while, so that it takes free parts with pending requests beyond its share
+--      12 its pages, requests in flight, items and errors; '' if it does not count
+--      13 the state of ownership that it knows
+-- Returns {'ok', takings, last arrival, {arrivals...}, is there more, sessions that work, parts too many, the session
+--          that reads start(), is the job finished, last item, exporter, its name, microseconds of its lease,
+--          {part, with '!' if its owner did not release it...}, {its kept values...},
+--          {number of requests in a lane, its first request...}, what all sessions should do,
+--          number of other sessions that were idle for a while, if no part is free,
+--          counts of all sessions, including ended ones,
+--          the state of ownership, which is new after each change; {owner of each part; '' for none...} and
+--          {session, name of its process...} if they are new} or {'fenced'} or {'behind'}
 local LANES, ARRIVALS = 500, 1000
 local head, deadlines, sessions, owners, queue, arrivals, values = unpack(KEYS)
 local session = ARGV[1]
@@ -36,7 +36,7 @@ local starved = redis.call('HGET', sessions, session .. ' starves') == '1'
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2] + (h[11] or 0)
 local function number(value) return string.format('%.0f', value) end
-if now < tonumber(h[4] or '0') then -- the clock was set back: the time of the job goes on from where it was
+if now < tonumber(h[4] or '0') then -- the clock was set back: continue the time of the job from its latest value
   redis.call('HSET', head, 'ahead', number(tonumber(h[4]) - now + (h[11] or 0)))
   now = tonumber(h[4])
 end
@@ -45,16 +45,16 @@ if ARGV[3] ~= '' then
   redis.call('HSET', head, 'latest', number(now))
   if ARGV[8] ~= '' then redis.call('HSET', sessions, session .. ' says', ARGV[8]) end
 end
--- Asked here: a session does not notice when its client has connected again to a new start.
+-- Check it here, because a session does not notice if its client has reconnected to a restarted server.
 local run = string.match(redis.call('INFO', 'server'), 'run_id:(%w+)') or ''
 local since, length = tonumber(h[3] or '0'), tonumber(ARGV[3]) or 0
 if h[2] ~= run or ARGV[10] == '1' or (length > 0 and now - tonumber(h[4] or now) > length) then
-  -- Another server, or a new start of it, may know older renewals; one that was away could not hear any; and where nobody
-  -- renewed for a lease, the machine of all of them slept. Nobody is late for one lease.
+  -- Another or a restarted server may have older renewals, an unreachable one could not receive any, and if no session
+  -- renewed for a whole lease, the machine slept. So no session is late for one lease.
   if h[2] then
     since = now
     redis.call('HSET', head, 'since', number(now))
-    if h[2] ~= run then redis.call('HINCRBY', head, 'sessions', 1000) end -- it may have forgotten some that live
+    if h[2] ~= run then redis.call('HINCRBY', head, 'sessions', 1000) end -- it may have forgotten live ones
   end
   redis.call('HSET', head, 'run', run)
 end
@@ -96,7 +96,7 @@ local function forget(gone, is_clean)
     starving = redis.call('HINCRBY', head, 'starving', -1)
   end
   local its = redis.call('HGET', sessions, gone .. ' counts')
-  if its then count(its, (string.gsub(its, ' %-?%d+', ' 0', 1))) end -- nothing of it is in flight any more
+  if its then count(its, (string.gsub(its, ' %-?%d+', ' 0', 1))) end -- it has no requests in flight now
   for _, what in ipairs({'name', 'works', 'terms', 'parts', 'step', 'takings', 'arrived', 'says', 'starves', 'counts'}) do
     redis.call('HDEL', sessions, gone .. ' ' .. what)
   end
@@ -132,7 +132,7 @@ end
 local working = redis.call('ZCARD', deadlines) - (redis.call('HGET', head, 'guests') or 0)
 local fair = working > 0 and math.ceil(parts / working) or parts
 local taken, kept, lanes, more = {}, {}, {}, 0
-local function edge(part) -- a lane's first ten bits are its part
+local function edge(part) -- the first ten bits of a lane are its part
   if part == parts then return '+' end
   return string.char(math.floor(part / 4), part % 4 * 64)
 end
@@ -154,7 +154,7 @@ local function survey(part)
     after = past
   end
 end
-if takings == said + 1 then -- the answer was lost: what was taken then is told as it is now
+if takings == said + 1 then -- the response was lost: repeat the taking in its current state
   for token in string.gmatch(remembered, '%S+') do
     taken[#taken + 1] = token
     survey(tonumber(string.match(token, '%d+')))

@@ -1,6 +1,6 @@
--- Read what a job has, without taking part in it.
+-- Read the state of a job, without joining it.
 -- KEYS 1 head  2 deadlines  3 sessions  4 queue  5 items  6 kept  7 failed  8 spilled
--- Returns {{what the head says...}, requests, items, failed, {name, value...}, {session, microseconds of its lease...},
+-- Returns {{the head...}, requests, items, failed, {name, value...}, {session, microseconds of its lease...},
 --          {'SESSION WHAT', value...}, {session and order of a request with spilled items...}}
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2] + (redis.call('HGET', KEYS[1], 'ahead') or 0)

@@ -1,7 +1,7 @@
--- List lanes in the order of their numbers.
+-- List lanes, ordered by number.
 -- KEYS 1 queue
--- ARGV 1 what the first is above  2 the greatest number of lanes
--- Returns of each: how many requests it has, and its first
+-- ARGV 1 lower bound of the first  2 the maximum number of lanes
+-- Returns for each: the number of its requests, and the first
 local found, after = {}, ARGV[1]
 for _ = 1, tonumber(ARGV[2]) do
   local first = redis.call('ZRANGE', KEYS[1], '(' .. after, '+', 'BYLEX', 'LIMIT', 0, 1)[1]
