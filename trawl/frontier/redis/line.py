@@ -2,7 +2,7 @@
 
 Theory of operation. Two tasks, each with its own connection, start when a shared scope is first used::
 
-    ask, sent, given back, limits ──► one round trip at a time ──► line.lua ──► the call that opens a scope serves its line
+    ask, sent, released, limits   ──► one round trip at a time ──► line.lua ──► serves the lines of open scopes
     tokens, limits of others     ◄── news of this session, a stream that is read continuously
 
 Only durations cross between machines. A token holds the time to wait, counted from its arrival. A send is reported with
