@@ -6,12 +6,11 @@ import os
 import re
 import socket
 import struct
-from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
+from tests.other_user import another_user_has
 from trawl.cli.local_server import FOLDER
 from trawl.cli.server_files import COMMANDS, check_contents, check_files
 from trawl.errors import JobError
@@ -299,23 +298,9 @@ def test_a_file_of_another_user_is_refused(
         listener.bind("socket")
     (folder / "socket").chmod(0o700)
     check_files(folder)
-    _another_user_has(tmp_path / place, monkeypatch)
+    another_user_has(tmp_path / place, monkeypatch)
     with pytest.raises(JobError, match=r"belongs to another user \(uid 4242\)"):
         check_files(folder)
-
-
-def _another_user_has(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def changed(call: Callable[[Path], os.stat_result]) -> Callable[[Path], os.stat_result]:
-        def status_of(each: Path) -> os.stat_result:
-            status = call(each)
-            if os.path.abspath(each) != os.path.abspath(path):
-                return status
-            return os.stat_result([*status[:4], 4242, *status[5:]])
-
-        return status_of
-
-    system = SimpleNamespace(lstat=changed(os.lstat), stat=changed(os.stat), geteuid=os.geteuid)
-    monkeypatch.setattr("trawl.frontier.own_files.os", system)
 
 
 @pytest.mark.parametrize("place", PLACES)

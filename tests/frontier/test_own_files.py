@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import sqlite3
 import struct
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from tests.abandoning import abandon
 from tests.feeds.fakes import opened as open_feed
+from tests.other_user import OTHER_USER, another_user_has
 from trawl.blocking import InlineBlocking
 from trawl.cache.store import Store
 from trawl.errors import FeedError, JobError
@@ -32,7 +35,7 @@ def job(tmp_path: Path) -> Path:
 
 
 def opened(directory: Path) -> None:
-    SqliteJob(directory, InlineBlocking())
+    abandon(SqliteJob(directory, InlineBlocking()))
 
 
 def journal_of(job: Path, name: bytes) -> bytes:
@@ -93,6 +96,53 @@ def test_a_file_that_leads_to_another_is_refused_and_nothing_is_written(
         opened(job)
     assert other.read_bytes() == before
     assert (tmp_path / "job").is_dir()
+
+
+CALLS: list[Callable[[Path], object]] = [opened, inspect_job, lambda job: requeue_failed(job, datetime.now(UTC))]
+PLACES = [".", "job.db", "job.db-wal", "job.db-shm", "job.db-journal", LOCK_NAME]
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("bits", [0o020, 0o002])
+def test_a_job_that_others_may_write_is_refused_and_left_as_it_is(job: Path, place: str, bits: int) -> None:
+    path = job / place
+    path.touch(0o600)
+    path.chmod(path.stat().st_mode | bits)
+    before = (job / "job.db").read_bytes(), path.stat().st_mode
+    for call in CALLS if place != LOCK_NAME else CALLS[::2]:  # who only reads takes no lock
+        with pytest.raises(JobError, match=r"can be written by other users: .*`chmod -R go-w"):
+            call(job)
+    assert ((job / "job.db").read_bytes(), path.stat().st_mode) == before
+    path.chmod(path.stat().st_mode & ~bits)
+    assert inspect_job(job).pending == 0
+    opened(job)
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_job_of_another_user_is_refused(job: Path, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    (job / place).touch(0o600)
+    another_user_has(job / place, monkeypatch)
+    for call in CALLS if place != LOCK_NAME else CALLS[::2]:
+        with pytest.raises(JobError, match=rf"belongs to another user \(uid {OTHER_USER}\)"):
+            call(job)
+
+
+def test_a_new_job_in_a_directory_that_others_may_write_is_for_its_owner_only(tmp_path: Path) -> None:
+    directory = tmp_path / "job"
+    directory.mkdir()
+    directory.chmod(0o777)
+    opened(directory)
+    assert directory.stat().st_mode & 0o777 == 0o700
+
+
+def test_with_any_umask_a_job_that_trawl_made_is_opened_again(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        for _ in range(2):
+            opened(tmp_path / "job")
+        assert inspect_job(tmp_path / "job").pending == 0
+    finally:
+        os.umask(before)
 
 
 def test_a_lock_that_is_held_is_for_its_owner_only(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ class JobLock:
         except OSError as error:
             raise job_error(directory, error) from error
         try:
-            check_file(directory, path, is_private=False)
+            check_file(directory, path)
             self._take(directory)
         except BaseException:
             self.release()

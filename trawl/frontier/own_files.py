@@ -89,7 +89,7 @@ def _shared(status: os.stat_result, kind: int) -> str:
 
 
 def _open(status: os.stat_result, job: Path) -> str:
-    if status.st_uid != os.geteuid():
+    if status.st_uid not in (0, os.geteuid()):  # root may change any file anyway
         return f"belongs to another user (uid {status.st_uid}): run this as that user, or copy the job"
     if status.st_mode & _OTHERS_WRITE:
         return f"can be written by other users: if you trust its content, run `chmod -R go-w {job}`"

@@ -40,7 +40,7 @@ from trawl.frontier.base import OutboxItem
 from trawl.frontier.errors import DATABASE_ERRORS, damage_error, job_error
 from trawl.frontier.job import Job, Outbox, Row, Snapshot, Step, StepResult, as_is
 from trawl.frontier.lock import LOCK_NAME, JobLock
-from trawl.frontier.own_files import close_to_others
+from trawl.frontier.own_files import check_directory, close_to_others
 from trawl.frontier.parts import HELD
 from trawl.frontier.tables import (
     DATABASE_NAME,
@@ -284,6 +284,7 @@ def _make(directory: Path) -> None:
         raise UsageError(f"job {directory}: it contains other files ({min(strangers)}): give a new or empty directory")
     _tell_of_empty(directory / DATABASE_NAME)
     close_to_others(directory, is_empty=not names)
+    check_directory(directory)
 
 
 def _tell_of_empty(database: Path) -> None:

@@ -28,7 +28,7 @@ from trawl.file_sync import check_journal
 from trawl.frontier.base import OutboxItem
 from trawl.frontier.errors import malformed
 from trawl.frontier.job import AT_ONCE, LAST_ORDER, READ_BYTES, HeldLane, Row, Snapshot, Step, wall_time
-from trawl.frontier.own_files import check_file
+from trawl.frontier.own_files import check_directory, check_file
 from trawl.frontier.parts import HELD
 from trawl.frontier.record_format import repack, requeued_row, unpack
 
@@ -165,13 +165,14 @@ def connect_to_read(directory: Path) -> sqlite3.Connection:
 
 
 def _look_at_file(directory: Path) -> None:
-    """Raise an error for a file that SQLite would overwrite, or that would make SQLite write or delete another file.
+    """Raise an error for a file that others may write, that SQLite would overwrite, or that leads it to another file.
 
     SQLite treats an empty file, or a file of a few bytes, as a new database, and deletes its log.
     """
     database, log = directory / DATABASE_NAME, _log_of(directory)
+    check_directory(directory)
     for ending in ("", "-wal", "-shm", "-journal"):
-        check_file(directory, directory / f"{DATABASE_NAME}{ending}", is_private=False)
+        check_file(directory, directory / f"{DATABASE_NAME}{ending}")
     try:
         check_journal(database)
     except OSError as error:
