@@ -185,6 +185,8 @@ def test_a_log_can_be_switched_off(logs: Logs, stream: io.StringIO) -> None:
         ),
         (ObserveSettings(log_file="x", log_encoding="utf-99"), "can't write the log file 'x': unknown encoding"),
         (ObserveSettings(log_format="%(nonsense"), "LOG_FORMAT is not a valid format"),
+        (ObserveSettings(log_format="%(nonsense)s"), "LOG_FORMAT is not a valid format: .*'nonsense'"),
+        (ObserveSettings(log_format="%(message)d"), "LOG_FORMAT is not a valid format"),
     ],
 )
 def test_a_log_that_cannot_be_written_is_refused(

@@ -326,8 +326,10 @@ class Logs:
             handler.setFormatter(JsonFormatter(_NAME.get, self._job_of, self._shows))
             return handler
         try:
-            handler.setFormatter(SafeFormatter(shape, time_shape, shows_all=self.is_debug))
-        except ValueError as error:
+            formatter = SafeFormatter(shape, time_shape, shows_all=self.is_debug)
+            formatter.format(logging.makeLogRecord({"name": "trawl", "msg": "", "levelname": "INFO"}))
+            handler.setFormatter(formatter)
+        except (ValueError, TypeError) as error:
             handler.close()
             raise UsageError(f"LOG_FORMAT is not a valid format: {error}") from error
         return handler

@@ -126,20 +126,36 @@ def adapted(middleware: object, spider: object, *, show: Show | None, inside: li
 
 
 def _with_spider(method: _Method | None, taken: int, spider: object) -> _Method | None:
-    """Return a method that is called with ``taken`` arguments, and also with the spider if it accepts it."""
+    """Return a method that is called with ``taken`` arguments, and also with the spider if it accepts it.
+
+    Raises:
+        SettingsError: If it accepts neither.
+    """
     if method is None:
         return None
     try:
         signature = inspect.signature(method)
     except ValueError:  # the callable has no signature
         return method
-    if "spider" in signature.parameters:
-        return lambda *arguments: method(*arguments, spider=spider)
+    named = {"spider": spider} if "spider" in signature.parameters else {}
+    if not named and _binds(signature, taken + 1):
+        return lambda *arguments: method(*arguments, spider)
     try:
-        signature.bind(*[None] * (taken + 1))
+        signature.bind(*[None] * taken, **named)
+    except TypeError as error:
+        name = getattr(method, "__qualname__", repr(method))
+        setting = "DOWNLOADER_MIDDLEWARES" if name.rpartition(".")[2] in _METHODS else SETTING
+        given = "one argument" if taken == 1 else f"{taken} arguments"
+        raise SettingsError(f"{setting}: {name} has to take {given} (and the spider): {error}", setting) from error
+    return (lambda *arguments: method(*arguments, spider=spider)) if named else method
+
+
+def _binds(signature: inspect.Signature, arguments: int) -> bool:
+    try:
+        signature.bind(*[None] * arguments)
     except TypeError:
-        return method
-    return lambda *arguments: method(*arguments, spider)
+        return False
+    return True
 
 
 async def _before(method: _Method, request: Request, name: str) -> Outcome | None:

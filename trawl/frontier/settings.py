@@ -6,7 +6,7 @@ Only the package imports this module. ``trawl.settings`` imports the settings of
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal, cast
 
 from msgspec import Meta, Struct
@@ -15,8 +15,9 @@ from trawl.errors import SettingsError
 from trawl.frontier.base import Frontier
 from trawl.plugins import load_plugin
 from trawl.throttling.configuration import load_object
+from trawl.tracebacks import user_code
 
-__all__ = ["SCHEMES", "JobSettings", "named_frontier"]
+__all__ = ["SCHEMES", "JobSettings", "frontier_function", "named_frontier"]
 
 SETTING = "FRONTIER"
 
@@ -25,6 +26,25 @@ SCHEMES = ("redis://", "rediss://", "redis+unix://")
 
 PLUGINS = "trawl.frontiers"
 """Group of entry points for frontiers."""
+
+
+def frontier_function(value: object) -> Callable[[Mapping[str, Any]], Any]:
+    """Return the function that ``FRONTIER`` names.
+
+    Raises:
+        SettingsError: If there is no such function, or it does not take the settings.
+    """
+    is_name = isinstance(value, str) and "." not in value
+    make: Any = load_plugin(PLUGINS, str(value)) if is_name else load_object(value, SETTING)
+    if not callable(make):
+        raise SettingsError(f"{SETTING} must be a function of the settings, not {value!r}", SETTING)
+    try:
+        inspect.signature(make).bind(None)
+    except TypeError as error:
+        raise SettingsError(f"{SETTING}: {value!r} has to take the settings: {error}", SETTING) from error
+    except ValueError:  # it has no signature
+        pass
+    return make  # type: ignore[no-any-return]
 
 
 async def named_frontier(value: object, settings: Mapping[str, Any]) -> Frontier:
@@ -37,13 +57,11 @@ async def named_frontier(value: object, settings: Mapping[str, Any]) -> Frontier
     Raises:
         SettingsError: If there is no such function, or it does not return a frontier.
     """
-    is_name = isinstance(value, str) and "." not in value
-    make: Any = load_plugin(PLUGINS, str(value)) if is_name else load_object(value, SETTING)
-    if not callable(make):
-        raise SettingsError(f"{SETTING} must be a function of the settings, not {value!r}", SETTING)
-    made = make(settings)
-    if inspect.isawaitable(made):
-        made = await made
+    make = frontier_function(value)
+    with user_code(f"{SETTING}: {value!r} failed"):
+        made = make(settings)
+        if inspect.isawaitable(made):
+            made = await made
     if not hasattr(made, "push_many") or not hasattr(made, "acknowledge"):
         raise SettingsError(f"{SETTING}: {value!r} returned {made!r}, which is not a frontier", SETTING)
     return cast("Frontier", made)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Mapping
 
-from trawl.errors import SettingsError, UsageError
+from trawl.errors import SettingsError
 from trawl.http import Fetch, Middleware, Outcome, Request, host_of, normalize_url, origin_of, scheme_of
 from trawl.middleware.settings import AuthConfig
 
@@ -29,18 +29,16 @@ def load_credentials(config: Mapping[str, AuthConfig], spider: object) -> Creden
 
     Raises:
         SettingsError: If a key is not an origin or domain, or an entry has neither a user nor a token, or both.
-        UsageError: If the spider has a user or password but no ``http_auth_domain``.
+        SettingsError: If the spider has a user or password but no ``http_auth_domain``.
     """
     found = {_place(key, f"HTTP_AUTH[{key!r}]"): _field(value, key) for key, value in config.items()}
     user, password = getattr(spider, "http_user", "") or "", getattr(spider, "http_pass", "") or ""
     if user or password:
         domain = getattr(spider, "http_auth_domain", None)
         if not domain:
-            raise UsageError("http_user and http_pass need http_auth_domain: the domain or origin that they are for")
-        try:
-            found[_place(domain, "http_auth_domain")] = basic(user, password)
-        except SettingsError as error:
-            raise UsageError(str(error)) from error
+            words = "http_user and http_pass need http_auth_domain: the domain or origin that they are for"
+            raise SettingsError(words, "http_auth_domain")
+        found[_place(domain, "http_auth_domain")] = basic(user, password)
     return found
 
 

@@ -224,15 +224,22 @@ def make_instance(entry: object, setting: str, crawl: object) -> Any:
         raise SettingsError(f"{setting}: {entry_name(entry)} can't be made: {error}", setting) from error
 
 
-def load_function(value: object, setting: str) -> Any:
+def load_function(value: object, setting: str, *arguments: str) -> Any:
     """Return the function that a setting names, or None for an empty setting.
 
+    Args:
+        value: The setting.
+        setting: Its name.
+        arguments: The names of the arguments of the function.
+
     Raises:
-        SettingsError: If the path does not exist, or the object can't be called.
+        SettingsError: If the path does not exist, or the object can't be called with so many arguments.
     """
     if value is None or value == "":
         return None
     found = load_object(value, setting)
     if not callable(found):
         raise SettingsError(f"{setting} must be a function or the import path of one, not {value!r}", setting)
+    if not accepts_arguments(found, len(arguments)):
+        raise SettingsError(f"{setting}: {entry_name(found)} has to take {', '.join(arguments)}", setting)
     return found

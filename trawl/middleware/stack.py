@@ -56,7 +56,7 @@ __all__ = [
 
 def default_header_fields(settings: MiddlewareSettings) -> Headers:
     """Return ``DEFAULT_REQUEST_HEADERS`` and ``USER_AGENT``. A ``User-Agent`` in the first takes precedence."""
-    fields = Headers({name: value for name, value in settings.default_request_headers.items() if value is not None})
+    fields = _own_fields(settings)
     if _user_agent_of(settings):
         fields["User-Agent"] = settings.user_agent
     return fields
@@ -149,8 +149,15 @@ class MiddlewareEntry:
 
 
 def _headers(context: MiddlewareContext) -> Middleware | None:
-    fields = {name: value for name, value in context.settings.default_request_headers.items() if value is not None}
-    return default_headers(Headers(fields)) if fields else None
+    fields = _own_fields(context.settings)
+    return default_headers(fields) if fields else None
+
+
+def _own_fields(settings: MiddlewareSettings) -> Headers:
+    try:
+        return Headers({name: value for name, value in settings.default_request_headers.items() if value is not None})
+    except ValueError as error:
+        raise SettingsError(f"DEFAULT_REQUEST_HEADERS: {error}", "DEFAULT_REQUEST_HEADERS") from error
 
 
 def _user_agent(context: MiddlewareContext) -> Middleware | None:
@@ -162,7 +169,7 @@ def _user_agent(context: MiddlewareContext) -> Middleware | None:
 def _retry(context: MiddlewareContext) -> Middleware | None:
     if not context.settings.retry_enabled:
         return None
-    predicate = load_function(context.settings.retry_predicate, "RETRY_PREDICATE")
+    predicate = load_function(context.settings.retry_predicate, "RETRY_PREDICATE", "request", "response", "error")
     return retry(context.settings, context.rng, predicate=predicate, stats=context.stats)
 
 
@@ -221,7 +228,7 @@ def layers(context: MiddlewareContext) -> list[MiddlewareEntry]:
 
     Raises:
         SettingsError: If an entry of ``DOWNLOADER_MIDDLEWARES`` does not exist or is not middleware.
-        UsageError: If the spider's credentials are not complete.
+        SettingsError: If the credentials of the spider are not complete.
     """
     orders, own = split_setting(context.settings.downloader_middlewares, BUILT_IN, context.spider)
     context = attrs.evolve(context, removed=frozenset(name for name, order in orders.items() if order is None))
@@ -315,7 +322,7 @@ class MiddlewareStack:
         """
         if self.settings.rotating_proxy_list:
             transport = ProxyFailureTransport(transport, self.settings.rotating_proxy_ban_codes)
-        detector = load_function(self.settings.soft_block_detector, "SOFT_BLOCK_DETECTOR")
+        detector = load_function(self.settings.soft_block_detector, "SOFT_BLOCK_DETECTOR", "response")
         return transport if detector is None else SoftBlockTransport(transport, detector)
 
 

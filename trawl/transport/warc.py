@@ -109,17 +109,20 @@ class _Head:
         """Do nothing, because the bytes exist already."""
 
 
-def warc_writer() -> Any:
-    """Return warcio's writer of records.
+def warc_writer(path: str) -> tuple[Any, str]:
+    """Return warcio's writer of records, and the ending of the files named after ``path``.
 
     Raises:
-        SettingsError: If warcio is not installed.
+        SettingsError: If warcio is not installed, or the path does not end in .warc or .warc.gz.
     """
     try:
         from warcio.warcwriter import WARCWriter  # type: ignore[import-untyped]  # noqa: PLC0415 - an extra
     except ImportError as error:
         raise SettingsError("WARC_FILE needs the extra warc: pip install 'trawl-crawler[warc]'", "WARC_FILE") from error
-    return WARCWriter
+    ending = next((ending for ending in (".warc.gz", ".warc") if Path(path).name.endswith(ending)), "")
+    if not ending:
+        raise SettingsError(f"WARC_FILE must end in .warc.gz or .warc, not {path!r}", "WARC_FILE")
+    return WARCWriter, ending
 
 
 class WarcWriter:
@@ -132,11 +135,7 @@ class WarcWriter:
             SettingsError: If warcio is not installed, or the path does not end in .warc or .warc.gz.
             OSError: If the first file can't be created.
         """
-        self._writes: Any = warc_writer()
-        name = Path(path).name
-        self._ending = next((ending for ending in (".warc.gz", ".warc") if name.endswith(ending)), "")
-        if not self._ending:
-            raise SettingsError(f"WARC_FILE must end in .warc.gz or .warc, not {path!r}", "WARC_FILE")
+        self._writes, self._ending = warc_writer(path)
         self._base = path.removesuffix(self._ending)
         self._max_bytes = max_bytes
         self._number = 0

@@ -66,6 +66,20 @@ class ScopeManager:
     pass
 
 
+class TakesNothing:
+    def process_request(self):
+        pass
+
+
+class TakesTooMuch:
+    def process_spider_input(self, response, spider, more):
+        pass
+
+
+def of_one(response):
+    return False
+
+
 async def not_middleware(request):
     return request
 
@@ -140,6 +154,32 @@ def test_every_class_that_a_crawl_refuses_is_told_at_once(capsys: pytest.Capture
     for line, start in zip(lines, starts, strict=True):
         assert line.startswith(start)
     assert list(Path().iterdir()) == [Path("made_parts.py")] or not Path("x.own").exists()
+
+
+def test_functions_and_methods_that_take_other_arguments_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    settings = """{
+        "DOWNLOADER_MIDDLEWARES": {TakesNothing: 1}, "SPIDER_MIDDLEWARES": {TakesTooMuch: 1},
+        "RETRY_PREDICATE": of_one, "SOFT_BLOCK_DETECTOR": of_one, "FRONTIER": Manager,
+    }"""
+    assert [line.partition(":")[0] for line in checked(settings, capsys, name="made_arguments")] == [
+        "RETRY_PREDICATE", "DOWNLOADER_MIDDLEWARES", "SPIDER_MIDDLEWARES", "FRONTIER",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("settings", "more", "sentence"),
+    [
+        ('{"WARC_FILE": "x.txt"}', "", "WARC_FILE must end in .warc.gz or .warc"),
+        ('{"JOB_DIR": "redis://h"}', "", "job redis://h: a part is missing or wrong"),
+        ('{"DEFAULT_REQUEST_HEADERS": {"A b": "x"}}', "", "DEFAULT_REQUEST_HEADERS: 'A b' is not a header name"),
+        ("{}", "    http_user = 'me'", "http_user and http_pass need http_auth_domain"),
+    ],
+)
+def test_settings_that_a_crawl_refuses_only_when_it_opens_what_they_name_are_told(
+    settings: str, more: str, sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    [line] = checked(settings, capsys, more, "made_opened")
+    assert line.startswith(sentence)
 
 
 def test_parts_that_work_are_made_and_nothing_is_opened(capsys: pytest.CaptureFixture[str]) -> None:

@@ -25,7 +25,8 @@ from trawl.feeds import FeedsSettings
 from trawl.feeds.feed import Feed, refuse_for_job
 from trawl.feeds.options import feed_options
 from trawl.feeds.storages import store_of
-from trawl.frontier.redis.client import check_installed
+from trawl.frontier.redis.client import Address, check_installed
+from trawl.frontier.settings import frontier_function
 from trawl.middleware.factory import accepts_arguments
 from trawl.settings import Layer, Settings, ambient, load, of_spider
 from trawl.settings.load import PART_LISTS
@@ -97,11 +98,14 @@ def _opened(settings: Settings) -> Iterator[Callable[[], object]]:
     if transport.dns_resolver == "dnspython":
         yield DnsResolver
     if transport.warc_file:
-        yield warc_writer
+        yield partial(warc_writer, transport.warc_file)
     if cache.httpcache_enabled:
         yield partial(make_policy, cache)
     if "://" in settings["JOB_DIR"]:
+        yield partial(Address.parse, settings["JOB_DIR"])
         yield check_installed
+    if settings["FRONTIER"]:
+        yield partial(frontier_function, settings["FRONTIER"])
 
 
 def _refusal(spider: type[Spider], layers: Sequence[Layer], parts: Mapping[str, object]) -> Exception | None:
