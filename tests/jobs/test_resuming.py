@@ -381,9 +381,9 @@ async def test_what_cannot_be_read_of_what_was_learned_is_left_out_with_a_warnin
     await job.aclose()
     assert (await runs.run()).reason == "finished"
     assert runs.urls == all_urls(7)
-    assert "'throttle' is left out: it is of version 999" in caplog.text
+    assert "'throttle' is ignored: it is of version 999" in caplog.text
     for name in ("statistics", "robots", "cookies"):
-        assert f"{name!r} is left out: it can't be read" in caplog.text
+        assert f"{name!r} is ignored: it can't be read" in caplog.text
 
 
 async def test_a_note_that_cannot_be_read_is_an_error(tmp_path: Path, autojump_clock: MockClock) -> None:
