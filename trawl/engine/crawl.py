@@ -247,7 +247,10 @@ class Crawl:
         return self._scheduler.why_host(subject, now)
 
     def report(self) -> Sequence[ScopeReport]:
-        """Report for each scope its requests and what limited them, the busiest first."""
+        """Report for each scope its requests and what limited them, the busiest first.
+
+        For the end of a crawl: with 10,000 scopes it blocks the event loop for 60 to 100 ms.
+        """
         return self._throttle.report(trio.current_time())
 
     @overload
