@@ -104,7 +104,7 @@ ROWS: dict[str, list[Case]] = {
     "another status that `handle_httpstatus_list` contains": [
         case(answering(status), meta={"handle_httpstatus_list": [status]}, others=30) for status in (404, 503)
     ],
-    "no response: timeout, unknown host name, connection refused, broken off": [
+    "no response: timeout, unknown host name, connection refused or broken": [
         *[
             case(failing(broken(error)), error, others=30)
             for error in (ConnectFailed, ConnectTimeout, ReadTimeout, DownloadTimeout, ResponseBroken, TLSFailed)
@@ -128,7 +128,7 @@ ROWS: dict[str, list[Case]] = {
         case(failing(SimulatedResponse(), robots=broken(ReadTimeout)), HostGivenUp),
         case(lambda web: web.add_host(A, connect_error=ConnectFailed), ConnectFailed),
     ],
-    "forbidden by robots.txt, outside `allowed_domains`, seen before": [
+    "disallowed by robots.txt, outside `allowed_domains`, or seen before": [
         case(failing(SimulatedResponse(), robots="User-agent: *\nDisallow: /")),
         case(answering(200), url="http://b.example/{}"),
         case(answering(200), url="http://a.example/first#{}"),
@@ -144,7 +144,7 @@ ENDS = {"callback": "callback", "the callback": "callback", "neither": "neither"
 
 def table() -> dict[str, str]:
     """The table of the guide: what happened, and where it goes."""
-    text = GUIDE.read_text(encoding="utf-8").partition("## Which end it is")[2].partition("\n\nBefore ")[0]
+    text = GUIDE.read_text(encoding="utf-8").partition("## Callback or errback")[2].partition("\n\nBefore ")[0]
     lines = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| ")]
     return {what.strip(): where.strip() for what, where in lines[1:]}
 
