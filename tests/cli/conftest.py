@@ -1,4 +1,4 @@
-"""What the tests of commands share."""
+"""Fixtures for the tests of commands."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ from trio.testing import MockClock
 
 @pytest.fixture
 def virtual_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run commands on a clock whose waits take no time: only for those without a thread, socket or process."""
+    """Run commands on a virtual clock. Use it only for commands without threads, sockets and processes."""
     monkeypatch.setattr(trio, "run", partial(trio.run, clock=MockClock(autojump_threshold=0.0)))

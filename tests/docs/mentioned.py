@@ -36,7 +36,7 @@ MESSAGES = ("trawl", "benchmarks", "docs", "examples", "noxfile.py", "hatch_buil
 
 
 def inline(text: str) -> Iterator[str]:
-    """Yield the commands that are literals in a text."""
+    """Yield the commands that are literals in a string."""
     for _, command in INLINE.findall(text):
         yield " ".join(command.split())
 

@@ -59,7 +59,7 @@ class _Checker:
             for scope, amount in self.scopes_of(send.url).items():
                 self.of_scope[scope].append((send, 1.0 if amount is None else amount))
 
-    # what is known beforehand
+    # values known before the run
 
     def step_of(self, url: str) -> Step | None:
         number = url.rpartition("/")[2]
