@@ -1,4 +1,4 @@
-"""The pages of the site of the histories and the limits of its crawl, for the site, the spider and the checker."""
+"""The pages and the limits of the histories' site, which the site, the spider and the checker share."""
 
 from __future__ import annotations
 

@@ -2,9 +2,9 @@
 
 Written data is in the system's memory until the disk stores it. Two calls guarantee that: ``fsync`` of a file for its
 content, and ``fsync`` of a folder for the names in it. The simulation records both calls. It also records the syncs of
-SQLite: at each commit with ``synchronous = FULL``, and otherwise only at a checkpoint, including the one that closes a
-database. SQLite also syncs the folder when it creates a log. A cut then leaves only synced data. Because a system may
-also write earlier, some cuts keep all written data below some of the folders.
+SQLite. With ``synchronous = FULL``, SQLite syncs at each commit, and otherwise only at a checkpoint, for example when a
+database is closed. SQLite also syncs the folder when it creates a log. A cut then leaves only synced data. Because a
+system may also write earlier, some cuts keep all written data below some of the folders.
 """
 
 from __future__ import annotations

@@ -88,7 +88,7 @@ def _run(arguments: Sequence[str] | None, words: Sequence[str], crawl_with: Craw
 def _open_closed_streams() -> None:
     """Open the null device for each closed standard stream.
 
-    Otherwise, a file could get its number and the printed text.
+    Otherwise, the next opened file would get the stream's number, and output would be written to that file.
 
     A feed to a closed standard output is still refused: see :func:`trawl.feeds.storages.open_standard_output`.
     """

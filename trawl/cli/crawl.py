@@ -1,7 +1,7 @@
 """The command ``trawl crawl``.
 
-Without a live panel, progress is a line of the log each minute. A Scrapy project whose ``settings.py`` is not converted
-is reported: trawl does not read that file, and its pipelines would not run.
+Without a live panel, progress is logged once per minute. A Scrapy project whose ``settings.py`` is not converted is
+reported, because trawl does not read that file and its pipelines would not run.
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ class CrawlEntry:
         settings: The settings, including the settings of the command line.
         arguments: ``-a NAME=VALUE``.
         layers: The layers that the settings were loaded from.
-        shown_name: The spider's name if the command runs several crawls; else "".
+        shown_name: The spider's name if the command runs several crawls; otherwise "".
         crawl: The running crawl; None before its start.
         result: Its result; None if the crawl has not finished.
         error_status: The exit status of the error that ended the crawl before it had a result.

@@ -1,7 +1,7 @@
 """The command ``trawl demo``: serves the site of :mod:`trawl.testing.demo` to this machine, until it is stopped.
 
-Only the command imports this. The server is the one of Python's standard library, with a thread per connection that
-ends with the process. Do not expose it to an open network.
+Only the command imports this. It uses the HTTP server of Python's standard library, with a thread per connection that
+ends with the process. Do not expose the server to an open network.
 """
 
 from __future__ import annotations

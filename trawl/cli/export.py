@@ -1,4 +1,4 @@
-"""The command ``trawl export``: copies the items of a job in a server to feeds, each once, as a crawl with feeds does.
+"""The command ``trawl export``: copies the items of a job in a server to feeds, each item once, as a crawl does.
 
 The command joins the job as a session that takes no hosts. The job stores the position of each feed, so the command can
 be killed and run again. Only one process at a time may export, and ``trawl crawl`` with feeds counts as one. If other

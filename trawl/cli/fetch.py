@@ -192,7 +192,7 @@ def _fetched(entry: CrawlEntry, request: Request, crawl_with: CrawlWith) -> tupl
 
 
 def exchange_lines(response: Response, reports: Sequence[ScopeReport]) -> Iterator[str]:
-    """Yield the lines of ``--headers``: redirects, request, response, sizes and times, and what delayed it."""
+    """Yield the lines of ``--headers``: redirects, request, response, sizes, times, and the limits that delayed it."""
     request = response.request
     assert request is not None
     urls: Sequence[str] = response.meta.get("redirect_urls", ())

@@ -64,7 +64,7 @@ _SCRAPY = {
     "-t": _FORMAT,
     "-v": _VERBOSE,
 }
-"""Scrapy's commands and options that trawl lacks, and what to use instead."""
+"""Scrapy's commands and options that trawl does not have, with their replacements."""
 
 
 def examples(*lines: str) -> str:
@@ -87,7 +87,7 @@ def _sentence(error: Any, typed: str) -> str:
 
 
 def _advice(name: str, context: Any) -> str:
-    """Return what to use instead of Scrapy's ``name``; "" if this command has nothing like it."""
+    """Return the replacement of Scrapy's ``name``; "" if this command has none."""
     advice = _SCRAPY.get(name, "")
     named = re.search(r"(?<!\S)(--[a-z-]+|-[oO])\b", advice)
     command = getattr(context, "command", None)
@@ -135,7 +135,7 @@ class Group(TyperGroup):
     """The commands of ``trawl``. Commands of other packages are loaded when they are called."""
 
     def make_context(self, *args: Any, **extra: Any) -> Any:
-        """Read what was typed before the command's name."""
+        """Parse the options before the command's name."""
         with _errors_in_one_line():
             return super().make_context(*args, **extra)
 

@@ -47,7 +47,7 @@ EVERY = 1.0
 _COLUMNS = ("session", "process", "since", "hosts", "pages", "rate", "items", "in flight", "queued", "errors")
 _WIDE_ONLY = ("session", "since", "in flight")
 WIDE = 100
-"""Terminals with at least so many columns get the whole table."""
+"""Terminals with at least this many columns get the whole table."""
 
 _REASONS = 10  # maximum number of reasons shown for waiting requests
 
@@ -61,13 +61,13 @@ def job_command(
     has_workers: bool = False,
     has_reasons: bool = False,
 ) -> None:
-    """Show a job, or change or export its requests.
+    """Show a job, queue its failed requests again, export its requests, or command its processes.
 
     Args:
         job: The job's directory, or its address in a server.
         requeues: Queue its failed requests again.
-        exports: Print its pending requests as JSON, one to a line.
-        wish: The command for its processes: ``pause``, ``stop``, or "" to continue; None: no command.
+        exports: Print its pending requests as JSON, one per line.
+        wish: The command for its processes: ``pause``, ``stop``, or "" to continue; None for no command.
         has_workers: Show its processes.
         has_reasons: Show why their requests wait.
     """

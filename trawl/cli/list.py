@@ -38,7 +38,7 @@ class Found:
 def list_command(places: Sequence[str]) -> int:
     """Print the name and target of each spider in ``places``. Returns the exit status.
 
-    Files that can't be parsed are reported on standard error. So is the case that there is no spider.
+    Files that can't be parsed, and an empty result, are reported on standard error.
     """
     missing = [place for place in places if not Path(place).exists()]
     for place in missing:

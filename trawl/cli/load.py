@@ -1,7 +1,7 @@
 """Loads the spider given as ``FILE.py``, ``FILE.py:CLASS``, ``MODULE``, ``MODULE:CLASS`` or by its name.
 
-A spider's name is looked up as ``trawl list`` does, below the working directory, and wins over a folder or module of
-the same name. Also here: the values of ``-o``, ``-O`` and ``-a``.
+A spider's name is searched below the working directory, as in ``trawl list``, and takes precedence over a folder or
+module with the same name. The module also parses the values of ``-o``, ``-O`` and ``-a``.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _path_and_format(text: str) -> tuple[str, str]:
 
 
 def spider_arguments(texts: Iterable[str]) -> dict[str, str]:
-    """Return the spider's arguments from ``-a NAME=VALUE``; the last value of a name wins.
+    """Return the spider's arguments from ``-a NAME=VALUE``; the last value of a name counts.
 
     Raises:
         UsageError: If an argument has no ``=``, or its name is not a Python identifier.

@@ -99,14 +99,14 @@ class Repeats(logging.Filter):
 
 def _can_repeat(record: logging.LogRecord) -> bool:
     if record.name != "trawl" and not record.name.startswith("trawl."):
-        return False  # a user's entries are never left out
+        return False  # entries of user code are never left out
     return record.levelno >= logging.WARNING or record.name in _PER_REQUEST
 
 
 def _kind_of(record: logging.LogRecord) -> tuple[object, ...]:
     error = record.exc_info[1] if record.exc_info else None
     text: object = record.msg
-    if text == "%s":  # the text itself was made elsewhere
+    if text == "%s":  # the message was formatted before
         argument = record.args[0] if isinstance(record.args, tuple) and record.args else record.args
         text = type(argument) if isinstance(argument, BaseException) else record.getMessage()
     return (record.name, record.levelno, text, type(error), None if error is None else _line_of(error.__traceback__))
@@ -118,7 +118,7 @@ def _line_of(found: TracebackType | None) -> tuple[str, int] | None:
 
 
 def _summary(last: logging.LogRecord, count: int) -> logging.LogRecord:
-    """Return the entry that stands for ``count`` entries, the last of which is given."""
+    """Return an entry that reports ``count`` entries and contains the last of them."""
     record = copy.copy(last)
     error = record.exc_info[1] if record.exc_info else None
     text = record.getMessage() if error is None else f"{record.getMessage()}: {described(error)}"

@@ -273,7 +273,7 @@ class StatsFile:
         path: Its path; ``-`` for standard output.
 
     Raises:
-        UsageError: The file's folder does not exist or can't be written to, or the path is a folder.
+        UsageError: If the file's folder does not exist or can't be written to, or the path is a folder.
     """
 
     def __init__(self, path: str) -> None:

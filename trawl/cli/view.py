@@ -248,7 +248,7 @@ class Panels:
             return
 
     def _redraw(self, live: Live) -> Generator[None, None, None]:
-        """Draw the panels of now. Yields after each step."""
+        """Update the panels and draw them. Yields after each step."""
         for crawl, seen in list(self._shown):
             now = yield from self._progress(crawl)
             while len(seen) > 1 and now.at - seen[1].at > SMOOTHING:

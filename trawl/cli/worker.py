@@ -319,7 +319,7 @@ class WorkerPool:
                     leading.shutdown(socket.SHUT_WR)
 
     def progress(self, crawl: Crawl) -> Generator[None, None, Progress]:
-        """Find the progress of all processes as one. Yields after each step, and returns as :func:`progress_of`."""
+        """Compute the total progress of all processes, like :func:`progress_of`. Yields after each step."""
         ours = yield from progress_of(crawl)
         theirs = [part for worker in self._workers for part in (worker.before, worker.progress)]
         return together([ours, *theirs])

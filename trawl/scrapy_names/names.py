@@ -2,7 +2,7 @@
 
 Keys are dotted names without ``scrapy.``. Most names are in a module of the same name in trawl, and :data:`MOVED` lists
 the other names. :data:`REPLACEMENTS` has advice on names that trawl does not have. Advice on a module applies to
-everything below it that has no own entry. Names that trawl has are never looked up there.
+everything below it that does not have its own entry. Names that trawl has are never looked up there.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ TWISTED: Mapping[str, str] = {
     "web._newclient.ResponseFailed": "ResponseBroken",
     "web._newclient.ResponseNeverReceived": "ResponseBroken",
 }
-"""Twisted's errors for which Scrapy errbacks check, without ``twisted.``, with the name in ``trawl.exceptions``."""
+"""Twisted's errors that Scrapy errbacks check, without ``twisted.``, with the name in ``trawl.exceptions``."""
 
 _ASYNC = "write `async def`, and `await` instead of `yield`; return the value"
 _THREAD = "`await trio.to_thread.run_sync(function, *arguments)` in an async def"

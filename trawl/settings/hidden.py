@@ -1,7 +1,7 @@
 """Settings without effect: pairs of settings in which one setting hides the other.
 
-A setting is reported only if the user has set it. A hidden default is intended. The command ``trawl check``, the first
-lines of a crawl's log and the summary at its end contain the same sentences.
+A setting is reported only if the user has set it, because a hidden default does no harm. The command ``trawl check``,
+the first lines of a crawl's log and the summary at its end contain the same sentences.
 
 Theory of operation. Most pairs are rows of two tables: a switch that turns other settings off (:data:`_SWITCHES`), and
 a number that is limited by another number (:data:`_CAPS`). The delays of a host need more than a row, because two

@@ -173,7 +173,7 @@ def all_authors() -> Mapping[str, Author]:
 
 @cache
 def all_books() -> Mapping[str, Book]:
-    """Return the books in the order of the lists, by the part of the path of their pages."""
+    """Return the books in the order of the lists, by the variable part of their page's path."""
     books = [Book(*row) for row in _rows("demo_books.tsv")]
     return {book.slug: book for book in books}
 

@@ -331,7 +331,7 @@ class FrontierContract:
         self.on(first, second)
 
     def test_c1_a_successor_is_there_when_it_is_opened_again_and_its_predecessor_is_not(self) -> None:
-        """A kill between a redirect and its target loses neither and doubles neither."""
+        """A kill between a redirect and its target neither loses nor duplicates a request."""
         if not self.is_durable:
             return
 

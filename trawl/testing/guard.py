@@ -94,7 +94,7 @@ def guarded() -> Iterator[Guard]:
 
     Raises:
         NotSimulated: At the end of the block, if a use was refused, even if user code has caught the error.
-        Exception: The error that the guard ended with.
+        Exception: If a handler's error ended the crawl.
     """
     _install_hook()
     guard = Guard()

@@ -2,7 +2,7 @@
 
 Theory of operation: a bucket holds at most ``burst`` tokens and is full when the run starts. ``rate`` tokens are added
 each second. A request takes one token. If there is no whole token, the request is refused and takes nothing. Each run
-creates its own buckets. The headers have the dialects that throttling parses, in seconds rounded up.
+creates its own buckets. The headers use the dialects that throttling parses. Times are in seconds, rounded up.
 """
 
 from __future__ import annotations

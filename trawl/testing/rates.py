@@ -122,7 +122,7 @@ def count_rates(
         window: The length of a window in seconds.
 
     Raises:
-        ValueError: The window is not more than 0.
+        ValueError: If the window is not more than 0.
     """
     if not window > 0.0:
         raise ValueError(f"window must be more than 0 seconds, not {window!r}")
@@ -264,7 +264,7 @@ def check_picture_name(path: str | Path) -> None:
 
     Raises:
         ValueError: If the name ends in neither ``.svg`` nor ``.png``.
-        ImportError: It is a PNG, and the extra ``png`` is not installed.
+        ImportError: If the file is a PNG and the extra ``png`` is not installed.
     """
     kind = Path(path).suffix.lower()
     if kind not in (".svg", ".png"):
@@ -283,7 +283,7 @@ def write_picture(picture: str, path: str | Path) -> None:
 
     Raises:
         ValueError: If the name ends in neither ``.svg`` nor ``.png``.
-        ImportError: It is a PNG, and the extra ``png`` is not installed.
+        ImportError: If the file is a PNG and the extra ``png`` is not installed.
         OSError: If the file can't be written.
     """
     check_picture_name(path)

@@ -200,15 +200,15 @@ class Simulation:
         """Draw the sends, with a track for each scope and a row for each slot. Returns the picture as SVG text.
 
         Args:
-            path: A file to write it to.
-            title: The heading; None: the spider's name.
+            path: A file to write the picture to; None for no file.
+            title: The heading; None for the spider's name.
             start: The first second to show.
-            end: The last second to show; None: all.
-            scopes: The scopes to show, in this order; None: all, the most used at the top.
+            end: The last second to show; None for the end of the crawl.
+            scopes: The scopes to show, in this order. None shows all scopes, the most used at the top.
             width: Width in pixels.
 
         Raises:
-            OSError: The file can't be written.
+            OSError: If the file can't be written.
         """
         told = self.title if title is None else title
         picture = draw(self.sends, self.stretches, title=told, width=width, start=start, end=end, scopes=scopes)
@@ -236,9 +236,9 @@ class Simulation:
         Args:
             path: A file to write the picture to: SVG, or PNG if its name ends in ``.png`` (light, two pixels for one);
                 None for no file.
-            title: The heading; None: the spider's name.
+            title: The heading; None for the spider's name.
             start: The first second to show.
-            end: The last second to show; None: all.
+            end: The last second to show; None for the end of the crawl.
             scopes: The scopes to show, in this order. None shows the 12 busiest scopes and the number of the others.
             window: Seconds of a window. None selects the window of :meth:`rates` for the busiest scope shown.
             width: Width in pixels.
@@ -431,7 +431,8 @@ class ErrorCollector(logging.Handler):
         handlers = [*logging.getLogger("trawl").handlers, *logging.getLogger().handlers]
         last = logging.lastResort
         is_alone = handlers[0] is self and all(isinstance(handler, ErrorCollector) for handler in handlers)
-        # Without handlers, Python would print warnings. Print them, because the program did not add this handler.
+        # Python prints the warnings of a program without log handlers. Do the same, because the program did not add
+        # this one.
         if is_alone and last is not None and record.levelno >= last.level:
             last.handle(record)
         if record.levelno < logging.ERROR or _collecting.get() is not self:

@@ -273,8 +273,8 @@ def draw(
         title: The heading.
         width: Width in pixels.
         start: The first second to show.
-        end: The last second to show; None: the end of the last send.
-        scopes: The scopes to show, in this order; None: all, the most used at the top.
+        end: The last second to show; None for the end of the last send.
+        scopes: The scopes to show, in this order. None shows all scopes, the most used at the top.
     """
     shown_until = max([send.finished for send in sends], default=1.0) if end is None else end
     if shown_until <= start:

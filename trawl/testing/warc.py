@@ -2,9 +2,9 @@
 
 The parser and decoders of the real transport read the responses, so that a replay produces the same bytes as the crawl:
 non-ASCII header values, repeated headers, chunks and compressed bodies. Some other archivers store a body without the
-chunked framing or compression that its headers declare. Such files are read as far as possible. A response that ended
-early with an error has it in its record, and fails again. Without an error, ``WARC-Truncated`` gives the flag of the
-response.
+chunked framing or compression that its headers declare. Such files are read as far as possible. If a response ended
+early with an error, its record contains the error, and the replay fails in the same way. Without an error,
+``WARC-Truncated`` sets the flag of the response.
 """
 
 from __future__ import annotations

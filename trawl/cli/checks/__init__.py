@@ -46,7 +46,7 @@ __all__ = [
 def check_spider(
     spider: type[Spider], *, is_moved: bool = False, settings: Settings | None = None
 ) -> list[CheckMessage]:
-    """Return every error in a spider's class, by line.
+    """Return every error in a spider's class, sorted by line.
 
     Args:
         spider: The class.
@@ -67,7 +67,7 @@ def check_spider(
 
 
 def check_work(spider: type[Spider]) -> list[CheckMessage]:
-    """Return the errors that keep a spider from sending requests or that lose its outputs, by line."""
+    """Return the errors that keep a spider from sending requests or lose its outputs, sorted by line."""
     source = SpiderSource(spider)
     return sorted({*check_starts(spider, source), *check_outputs(spider, source, callbacks_of(spider, source))})
 

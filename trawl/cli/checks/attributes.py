@@ -68,9 +68,9 @@ def _gives_no_start(spider: type[Spider]) -> bool:
 
 
 def _is_forgotten(spider: type[Spider], source: SpiderSource, used: set[str]) -> bool:
-    """Return True if start URLs seem to be forgotten.
+    """Return True if start URLs are missing by mistake.
 
-    They are not if the spider sets them, or other code may set them.
+    An empty list is intended, and code that names the attribute may set it.
     """
     urls = _urls_of(spider)
     return not source.is_own(urls) and not used & {urls, "spider_idle", "setattr", "__dict__"}

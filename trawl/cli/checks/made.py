@@ -92,7 +92,7 @@ def check_made(spider: type[Spider]) -> Iterator[str]:
 
 
 def _opened(settings: Settings) -> Iterator[Callable[[], object]]:
-    """Yield what fails if a setting needs an extra, or a name server, that is missing. Opens no files."""
+    """Yield functions that raise if a setting needs a missing extra or name server. Opens no files."""
     transport, cache = settings.of(TransportSettings), settings.of(CacheSettings)
     yield partial(TransportRouter, transport)
     if transport.dns_resolver == "dnspython":
@@ -153,7 +153,7 @@ async def _wrong_feeds(spider: type[Spider], settings: Settings) -> list[Excepti
         try:
             for options in feed_options(values, spider_name=spider.name, started_utc=now):
                 Feed(options, started_utc=now)
-                Feed(attrs.evolve(options, batch_items=0, batch_bytes=0), started_utc=now)  # a batch's file
+                Feed(attrs.evolve(options, batch_items=0, batch_bytes=0), started_utc=now)  # the file of a batch
                 if options.is_remote:
                     store_of(options)
                 if settings["JOB_DIR"]:
