@@ -153,4 +153,4 @@ def test_a_job_in_a_directory_is_refused_as_such(tmp_path: Path, capsys: pytest.
     for words in (["top"], ["job", "--why"]):
         assert main([*words, str(tmp_path)]) == 2
         told = capsys.readouterr().err
-        assert told.startswith(f"trawl: job {tmp_path}: it is in a directory, and one process has it: `trawl job ")
+        assert told.startswith(f"trawl: job {tmp_path}: it is in a directory, so one process works on it: `trawl job ")

@@ -137,7 +137,7 @@ def test_what_has_no_import_path_is_a_comment_with_its_line_and_what_to_write(
     table = tomllib.loads(said)["tool"]["trawl"]
     assert table == {"SCRAPY_COMPAT": True, "own": {"DUMPS": "json.dumps"}}
     comments = [line for line in said.splitlines() if line.startswith("# is left out")]
-    write = "it has no import path; write it as a function or class of a module, and its path here"
+    write = "it has no import path; define it in a module, and write its import path here"
     assert comments == [
         f"# is left out (line 2): {write}",
         f"# is left out (line 3): {write}",

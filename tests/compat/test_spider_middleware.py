@@ -256,5 +256,5 @@ def test_close_of_another_spider_is_its_own_affair() -> None:
 @pytest.mark.parametrize("root", ["scrapy", "trawl"])
 def test_to_take_out_what_marks_start_requests_is_refused(root: str) -> None:
     entries = {f"{root}.spidermiddlewares.start.StartSpiderMiddleware": None}
-    with pytest.raises(SettingsError, match="StartSpiderMiddleware can't be taken out: start requests always have"):
+    with pytest.raises(SettingsError, match="StartSpiderMiddleware can't be removed: start requests always have"):
         simulate(One, SimulatedWeb(), settings={"SPIDER_MIDDLEWARES": entries})

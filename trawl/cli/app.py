@@ -285,7 +285,7 @@ def job(
     job: Annotated[str, typer.Argument(metavar="JOB", help="The directory or address given to --job.")],
     requeue_failed: Annotated[bool, typer.Option("--requeue-failed", help="Queue failed requests again.")] = False,
     export_pending: Annotated[
-        bool, typer.Option("--export-pending", help="Print the pending requests as JSON, one to a line.")
+        bool, typer.Option("--export-pending", help="Print the pending requests as JSON, one per line.")
     ] = False,
     workers: Annotated[bool, typer.Option("--workers", help="Show the processes of a job in a server.")] = False,
     why: Annotated[bool, typer.Option("--why", help="Show what their requests wait for.")] = False,
@@ -497,7 +497,7 @@ def parse(
     url: UrlArgument,
     spider: Annotated[str, typer.Option("--spider", metavar="SPIDER", help=_SPIDER_HELP)],
     callback: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The callback; by default the one for start URLs.")
+        str | None, typer.Option(metavar="NAME", help="The callback; by default the callback for start URLs.")
     ] = None,
     depth: Annotated[int, typer.Option(min=1, metavar="N", help="Follow requests to this depth, in pages.")] = 1,
     meta: Annotated[str | None, typer.Option(metavar="JSON", help="The request's meta.")] = None,
@@ -569,7 +569,7 @@ def demo(
 
 new: typer.Typer = typer.Typer(
     name="new",
-    help="Start a project or a spider, with a test on a virtual clock.",
+    help="Create a project or a spider, with a test on a virtual clock.",
     no_args_is_help=True,
     rich_markup_mode=None,
     epilog=examples("trawl new project books", "trawl new spider quotes 127.0.0.1:8765"),

@@ -26,7 +26,7 @@ _LEVEL = "use --log-level LEVEL"
 _VERBOSE = "`trawl version` shows the version, `trawl crawl SPIDER --log-level DEBUG` more messages"
 _FORMAT = "the file's extension gives the format, or FILE:FORMAT does"
 _RULES = "name the callback with --callback NAME"
-_PRINTS = "items and requests are printed one to a line"
+_PRINTS = "items and requests are printed one per line"
 
 _TyperException: Any = getattr(typer, "TyperException", typer.BadParameter.__mro__[2])
 """The base class of typer's usage errors, which has no public name before typer 0.28."""

@@ -22,7 +22,7 @@ PLUGINS = "trawl.commands"
 COMMANDS: dict[str, dict[str, str]] = {
     "Start": {
         "demo": "Serve a site of quotes and books on this machine to try spiders on, until Ctrl-C",
-        "new": "Start a project or a spider, with a test on a virtual clock",
+        "new": "Create a project or a spider, with a test on a virtual clock",
     },
     "Crawl": {
         "crawl": "Run a spider, or several at the same time that share the limits of a site",

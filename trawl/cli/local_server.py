@@ -342,8 +342,8 @@ def refuse_directory(address: str) -> None:
         if not Path(address).exists():
             raise UsageError(f"job {address}: there is no job in this directory")
         raise UsageError(
-            f"job {address}: it is in a directory, and one process has it: `trawl job {address}` shows its state, the"
-            " log of its crawl what it waits for, and Ctrl-C or SIGTERM stops it"
+            f"job {address}: it is in a directory, so one process works on it: `trawl job {address}` shows its state,"
+            " the log of its crawl shows what it waits for, and Ctrl-C or SIGTERM stops it"
         )
 
 

@@ -249,7 +249,7 @@ def _value(value: object) -> str:
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, _NAMED) and "<" in _path(value):  # <lambda>, <locals>
-        raise TypeError("it has no import path; write it as a function or class of a module, and its path here")
+        raise TypeError("it has no import path; define it in a module, and write its import path here")
     if isinstance(value, PurePath | _NAMED):
         return _value(_path(value))
     if isinstance(value, Mapping):

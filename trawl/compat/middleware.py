@@ -271,8 +271,8 @@ def check_start_kept(setting: Mapping[Any, float | None]) -> None:
     for entry, order in setting.items():
         if order is None and isinstance(entry, str) and entry.partition(".")[2] == _START:
             raise SettingsError(
-                f"{SETTING}: {entry} can't be taken out: start requests always have meta is_start_request; remove the"
-                " entry, and take the key out of request.meta in a middleware where that matters",
+                f"{SETTING}: {entry} can't be removed: start requests always have meta is_start_request; remove the"
+                " entry, and delete the key from request.meta in a middleware if necessary",
                 SETTING,
             )
 

@@ -134,7 +134,7 @@ def _check_elsewhere(entry: str, known: Mapping[str, str], order: float | None, 
         raise SettingsError(f"{SETTING}: {entry!r} is not built in; use one of {', '.join(names)}", SETTING)
     if order is None and entry.endswith(".OffsiteMiddleware") and getattr(spider, "allowed_domains", None):
         raise SettingsError(
-            f"{SETTING}: {entry} can't be taken out: requests to other sites are dropped as allowed_domains says; "
+            f"{SETTING}: {entry} can't be removed: requests to other sites are dropped as allowed_domains says; "
             "remove allowed_domains from the spider, or set meta allow_offsite",
             SETTING,
         )

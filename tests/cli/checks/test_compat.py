@@ -331,7 +331,7 @@ def test_a_check_tells_that_what_marks_start_requests_can_not_be_taken_out(
     )
     file.write_text(body, "utf-8")
     assert main(["check", str(file)]) == 1
-    assert f"SPIDER_MIDDLEWARES: {entry} can't be taken out" in capfd.readouterr().out
+    assert f"SPIDER_MIDDLEWARES: {entry} can't be removed" in capfd.readouterr().out
 
 
 TRIO = "asyncio does not work in a crawl, which runs on Trio; use"
