@@ -1,6 +1,6 @@
 """A simulated server of jobs in this process. It runs the same Lua scripts on plain data structures, on the run clock.
 
-This makes kills, latency, lost replies and a server that returns with an older state deterministic.
+With it, tests of kills, latency, lost replies and restarts from an older state are deterministic.
 """
 
 from __future__ import annotations

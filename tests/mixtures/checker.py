@@ -219,7 +219,7 @@ class _Checker:
                     continue
                 inside = [(s.time, amount) for s, amount in sends if since + EPSILON < s.time < until - EPSILON]
                 window = float(config.get("window", WINDOW))
-                # a window that was running when the quota changed continues, and any earlier send may have started it
+                # a running window continues after a change of the quota, and any earlier send may have started it
                 ends = [-math.inf]
                 if since > 0:
                     ends += [since + window, *(s.time + window for s, _ in sends if since - window < s.time <= since)]

@@ -17,7 +17,10 @@ TRIES = 3
 """Number of attempts if a step takes too long."""
 
 MOST = 50
-"""Maximum duration of a step, in reference computations. Faulty steps took hundreds to thousands."""
+"""Maximum duration of a step, as a multiple of the reference computation.
+
+Faulty steps took hundreds to thousands of it.
+"""
 
 _PIECE = b"<r>" + b"<a b=''/>" * 10_000 + b"</r>"
 

@@ -1,10 +1,10 @@
 """A local server: the Redis or Valkey server of a single job, which the command starts and stops.
 
 Theory of operation. The server listens on a Unix socket in the job's directory and nowhere else, and writes each step
-to its append-only file before the step counts. The server must stop when no process works on the job any more, even if
-the command was killed and could not stop it. Linux can send a signal to the children of a process that dies, but other
-systems can't, and the workers still need the server to release their requests. So the server stops with a *lifeline*, a
-pipe that the command and its workers hold open::
+to its append-only file before it confirms the step. The server must stop when no process works on the job any more,
+even if the command was killed and could not stop it. Linux can send a signal to the children of a process that dies,
+but other systems can't, and the workers still need the server to release their requests. So the server stops with a
+*lifeline*, a pipe that the command and its workers hold open::
 
     command ──┐
     worker 1 ─┼── write end of a pipe ──► a shell that waits for its end ──► SIGTERM to the server

@@ -53,8 +53,8 @@ class Repeats(logging.Filter):
     """Lets the first entry of a kind pass and counts the others.
 
     Args:
-        log: Logs the line that reports the others.
-        name_of: Returns the spider's name that an entry belongs to; spiders are counted apart.
+        log: Logs the report about the counted entries.
+        name_of: Returns the name of the spider to which an entry belongs. Each spider is counted separately.
     """
 
     def __init__(self, log: Callable[[logging.LogRecord, str], None], name_of: Callable[[], str]) -> None:

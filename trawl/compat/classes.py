@@ -324,7 +324,7 @@ def marks(crawler: Crawler, *, has_job: bool) -> Callable[[Request], bytes | Non
     """Return the function that makes seen marks. A mark of None means always new; an empty mark means already seen.
 
     Args:
-        crawler: The crawl. Its ``request_fingerprinter`` is replaced according to the setting.
+        crawler: The crawl. ``REQUEST_FINGERPRINTER_CLASS`` replaces its ``request_fingerprinter``.
         has_job: Whether a job stores requests and marks between runs.
 
     Raises:

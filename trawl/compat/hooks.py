@@ -93,7 +93,7 @@ class CompatHooks(Hooks):
 
     Args:
         crawl: The crawl. Its spider's ``crawler`` has the signals.
-        check: Hook that checks the items last; None if they are not checked.
+        check: Hook that checks the items after all other hooks; None if they are not checked.
 
     Raises:
         SettingsError: If an entry of ``SPIDER_MIDDLEWARES`` can't be imported or created, or is not a hook.

@@ -127,7 +127,7 @@ MOVED_UNUSED: Mapping[str, object] = {"BOT_NAME": "scrapybot", "CONCURRENT_ITEMS
 
 
 def is_disabled(path: str) -> bool:
-    """Return whether None for a Scrapy component changes a setting of trawl.
+    """Return whether trawl replaces a disabled Scrapy component (None) with a setting.
 
     ``path`` is the component's import path.
     """

@@ -1,4 +1,4 @@
-"""A simulated web: a description of hosts and pages, also from WARC files.
+"""A simulated web: hosts and pages that the test describes or WARC files contain.
 
 Each run creates its own transport from the web, with full buckets, no open connections and new random generators. So a
 web serves any number of runs, and all of them get the same responses.
