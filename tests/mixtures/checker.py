@@ -475,7 +475,7 @@ def overdrawn(
 
 
 def _full_until(busy: Sequence[tuple[float, float]], cap: float, until: float) -> float:
-    """Return the last time, at most ``until``, at which ``cap`` of the periods in ``busy`` may have overlapped."""
+    """Return the last time up to ``until`` at which ``cap`` of the periods in ``busy`` may have overlapped."""
     if cap == math.inf:
         return 0.0
     ends = sorted({min(ended, until) for began, ended in busy if began <= until})

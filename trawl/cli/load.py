@@ -296,7 +296,7 @@ def _import_errors(name: str) -> Iterator[None]:
         if said := hint(error):
             raise WrittenForScrapy(str(said), said.places) from error
         lines = user_frames(error)
-        # The innermost line in the spider's own file helps more than the line in another file that raised.
+        # A line in the spider's own file helps more than one elsewhere, even if the error was raised elsewhere.
         last = next((line for line in reversed(lines) if Path(line.filename).name == Path(name).name), None)
         last = last or (lines[-1] if lines else None)
         where = f"{Path(last.filename).name}, line {last.lineno}" if last else name

@@ -493,7 +493,7 @@ _OF_THE_END = ("finish_reason", "start_time", "finish_time")
 
 
 def together(parts: Sequence[Progress]) -> Progress:
-    """Return the sum of the progress of several processes, at the time of the first."""
+    """Return the progress of several processes added up; its time is that of the first one."""
     waiting = [words for part in sorted(parts, key=lambda part: -part.held) for words in part.waiting]
     names = ("pages", "items", "queued", "in_flight", "errors", "held")
     sums = {name: sum([getattr(part, name) for part in parts]) for name in names}

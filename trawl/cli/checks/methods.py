@@ -55,7 +55,7 @@ _LATER = (Awaitable, Coroutine)
 
 
 def check_annotations(spider: type[Spider], source: SpiderSource, callbacks: Iterable[str]) -> Iterator[CheckMessage]:
-    """Report annotations that do not fit the kind of callback, or that name items of another type than the spider's."""
+    """Report annotations that do not fit the kind of callback, or whose item type differs from the spider's."""
     items = item_type_of(spider)
     for name in callbacks:
         function = inspect.getattr_static(spider, name)
