@@ -1,4 +1,4 @@
-"""Presents several sessions of a job in a server as one frontier, for the contract of frontiers.
+"""Presents several sessions that share a job on a server as one frontier, to test it with the frontier contract.
 
 Each call goes to the session that can handle it. New requests go to the session that joined first, and leases go to the
 owner of the part. A call returns when the job is *settled*: each session has received the records that other sessions
