@@ -118,7 +118,7 @@ class Feed:
                 self.file.open()
 
     def locate(self, state: FeedState | None = None) -> None:
-        """Find the position to continue at, without changing anything.
+        """Find the position at which to continue, without changing anything.
 
         Args:
             state: The state recorded after a sync. None means the end of the last whole record, or the start if the
@@ -311,7 +311,7 @@ class Feed:
             self.file.close()
 
     def abandon(self) -> None:
-        """Close it before it was started, and remove a file that was created for it."""
+        """Close a feed that was not started, and remove a file that was created for it."""
         if self._files:
             self.file.abandon()
 

@@ -117,7 +117,10 @@ class FeedFile(ABC):
 
     @abstractmethod
     def locate(self, state: FeedState | None) -> None:
-        """Find the position to continue at, like :meth:`trawl.feeds.feed.Feed.locate`, without changing anything."""
+        """Find the position at which to continue, without changing anything.
+
+        See :meth:`trawl.feeds.feed.Feed.locate`.
+        """
 
     @abstractmethod
     def start(self) -> None:
@@ -172,7 +175,7 @@ class FeedFile(ABC):
 
     @abstractmethod
     def abandon(self) -> None:
-        """Close it before it was started, and remove a file that was created for it."""
+        """Close a file that was not started, and remove it if it was created for this feed."""
 
 
 class TextFile(FeedFile):

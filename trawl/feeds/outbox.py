@@ -14,12 +14,13 @@ before its position is recorded, a batch is synced before the next one starts, a
 before anything is written to it.
 
 A feed is identified by its absolute path. If no feed had that path, it is identified by its path from the job's
-directory, so that a job can be moved or copied together with its feeds. If a file has neither path, and a file that the
-job wrote is missing, it may be that file. Then it is refused, because items beyond the recorded byte would be written
-twice. A copy of a feed that was made before the job was copied lacks records, so it is refused too.
+directory, so that a job can be moved or copied together with its feeds. If an unknown file is at the path of a feed,
+and a file of the job is missing, the unknown file may be the missing one. Then it is refused, because items beyond the
+recorded byte would be written twice. A copy of a feed that was made before the job was copied lacks records, so it is
+refused too.
 
-Standard output, a pipe and a device can't be cut. After a kill, they get the items of a batch that was written but not
-recorded twice. No items are lost.
+Standard output, a pipe and a device can't be cut. After a kill, a batch that was written but not recorded is written to
+them again. No items are lost.
 
 Items beyond the limit of a run (``CLOSESPIDER_ITEMCOUNT``) enter the outbox too, and are *withheld*: not copied. The
 position of the first one is saved in the same transaction, so that the next run knows which items were not counted.

@@ -50,7 +50,7 @@ class SqliteTable(TableFile):
     errors: tuple[type[Exception], ...] = (OSError, FormatConflict, sqlite3.Error)
 
     def __init__(self, options: FeedOptions) -> None:
-        """Create a feed to the table ``table`` of a file.
+        """Create a feed for the table ``table`` of a file.
 
         A new table has columns for the feed's fields from the start.
         """
@@ -340,7 +340,7 @@ class ParquetTable(TableFile):
         self._beside.open("wb").close()
 
     def locate(self, state: FeedState | None) -> None:
-        """Do nothing, because the file always starts at its start."""
+        """Do nothing, because a Parquet file is always written from its start."""
 
     def start(self) -> None:
         """Do nothing. The file at the destination stays until the new one is complete."""
@@ -454,7 +454,7 @@ class ParquetTable(TableFile):
 
 
 def _readable(value: int) -> int:
-    """Return a number that can be written as a string, because it is if its column has no common type.
+    """Return a number unchanged. It must be convertible to a string, which its column may need.
 
     Raises:
         ValueError: If it has more digits than Python converts to a string.

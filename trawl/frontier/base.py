@@ -20,9 +20,11 @@ backend can write it in one transaction.
 The frontier of a job stores items too, in an *outbox*. The items of a request enter the outbox in the step that
 acknowledges the request, each at the next position. The writer of the feeds reads the outbox from the position that the
 feeds have reached, and records the new position with the job (:mod:`trawl.frontier.job`). If the process is killed
-between the two, no item is repeated, because the feeds are first truncated to the recorded position.
+between a write and this record, no item is repeated, because the next process first truncates the feeds to the recorded
+position.
 
-A cancelled call has either done nothing or everything. If there is a disk, the changes are on it when a call returns.
+A cancelled call has either done nothing or everything. If the frontier stores on disk, the changes are on the disk when
+a call returns.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ TAIL_BYTES = 1 << 20
 """Bytes of the last items that are kept in memory."""
 
 SAFE = 0.9
-"""The fraction of a lease that is used. The clocks of two machines differ in speed by far less than the rest."""
+"""The fraction of a lease that is used. The rest is a margin for two machines whose clocks run at different speeds."""
 
 READ_BYTES = 1 << 20
 """Bytes after which a read of items stops."""

@@ -247,7 +247,7 @@ class JobFrontier:
         """Move records out of the lanes in which they were held."""
         for number, record in zip(from_lanes, records, strict=True):
             held = self._held.get(number)
-            if held is not None:  # its part was not released during the step
+            if held is not None:  # else its part was released during the step
                 self._held[number] = attrs.evolve(held, count=held.count - 1)
                 self.caches.place(self._cache_of(record.lane), _key(record), record)
         for number, first in due.items():
@@ -292,7 +292,7 @@ class JobFrontier:
         if self._job.failure is None:
             await self._job.commit()
 
-    # Called by the job; the last five only if it is shared.
+    # Called by the job: gained() always, the others only if the job is shared.
 
     def gained(self, lanes: Sequence[tuple[int, Row]], held: Sequence[HeldLane]) -> list[LaneKey]:
         """Add lanes left by earlier processes or other sessions, and return their keys."""

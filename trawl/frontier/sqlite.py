@@ -263,7 +263,8 @@ def _prepare(connection: sqlite3.Connection) -> bool:
     connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")  # nothing is written until a commit
     connection.execute("ROLLBACK")
     if connection.execute("SELECT 1 FROM spilled LIMIT 1").fetchone():
-        connection.execute("DELETE FROM spilled")  # their requests are pending again, and will yield these items again
+        # The requests of these items are pending again, and will yield them again.
+        connection.execute("DELETE FROM spilled")
     is_older: bool = version < SCHEMA_VERSION
     return is_older
 

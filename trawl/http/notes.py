@@ -38,8 +38,8 @@ class RequestNotes(msgspec.Struct, frozen=True, kw_only=True):
             none.
         needs_new_connection: Whether it met a dead connection, and must not be sent on another kept one.
         bypasses_cache: Whether only the server may respond, because a cached response was refused or can't be read.
-        vouched: The private addresses that start requests had allowed when it was found: ``all``, ``host`` for its
-            host's addresses, or "" for none. A run that does not read ``start()`` reads this instead.
+        vouched: The private addresses that start requests had allowed by the time this request was found: ``all``,
+            ``host`` for its host's addresses, or "" for none. A run that does not read ``start()`` reads this instead.
     """
 
     refused_at: float | None = None

@@ -494,8 +494,8 @@ class Request:
         """Return a copy of this request with ``changes``. Headers, meta and cb_kwargs are copied.
 
         Args:
-            cls: The class of the new request, which calls its constructor. None for the same class, where a subclass's
-                own attributes are copied without calling its constructor.
+            cls: The class of the new request, whose constructor is called. None for the same class. Then a subclass's
+                own attributes are copied, and its constructor is not called.
             changes: Keyword arguments of :class:`Request`, and of ``cls``.
 
         Raises:

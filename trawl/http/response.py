@@ -1,4 +1,4 @@
-"""The response that a callback gets, and following its links."""
+"""The response that a callback receives, with methods for following its links."""
 
 from __future__ import annotations
 

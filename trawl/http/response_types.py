@@ -9,7 +9,7 @@ other attributes for every page. ``isinstance(response, HtmlResponse)`` still wo
 checks the content, like a virtual subclass. (The rejected alternative is a class by content type for each response. It
 would slow down every page, and a spider that gets a plain ``Response`` would have to check it before it selects.)
 
-Only the package's ``__init__`` imports this module. The response below it knows no kinds.
+Only the package's ``__init__`` imports this module. The module of the response, below it, does not know these kinds.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def kind_of(response: Response) -> Kind:
 
 
 class _ByContent(type):
-    """Metaclass of classes whose instances are all responses of some kinds, with any class."""
+    """Metaclass of classes that count every response of some kinds as an instance, even of another class."""
 
     kinds: frozenset[str] = frozenset()
 

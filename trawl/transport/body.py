@@ -117,7 +117,7 @@ class Body:
         return self._through(chunk, 0)
 
     async def give_way(self, piece: bytes) -> None:
-        """Let other tasks run if enough work was done since the last time, with a checkpoint.
+        """Execute a checkpoint if enough work was done since the last one.
 
         Args:
             piece: The chunk that :meth:`decoded` has just yielded.
@@ -180,7 +180,7 @@ class ResponseLimits:
 
     Attributes:
         max_bytes: Maximum bytes of a body, as sent and after decompression; 0 for no limit.
-        warn_bytes: Bytes above which a body is logged; 0 for no log.
+        warn_bytes: Size in bytes above which a body is logged; 0 for no log.
         is_strict: Whether a body that ended early is an error.
         decodes: Whether compressed bodies are decompressed.
         truncates: Whether a body that is too large is cut at ``max_bytes`` instead of being an error.

@@ -76,7 +76,7 @@ class RequestTrace:
 
     This is httpcore's ``trace``.
 
-    The ``CONNECT`` that httpcore sends to a proxy before is not the request.
+    A ``CONNECT`` that httpcore sends to a proxy first does not count as the request.
 
     Attributes:
         is_new: Whether a connection was opened for it.
@@ -165,7 +165,7 @@ class RequestTrace:
 
 
 class _ResponseReader:
-    """Reads one response to its end, after its headers.
+    """Reads the body of one response, after its headers were read.
 
     Args:
         request: The request of the response.

@@ -104,7 +104,7 @@ class _Pipeline:
 
     def __init__(self) -> None:
         self.steps: list[_QueueEntry[Any]] = []
-        self.new: list[tuple[int, int]] = []  # rows stored only if their marks are new, as numbers of step and row
+        self.new: list[tuple[int, int]] = []  # (step, row) indexes of rows to store only if their marks are new
         self.readings: list[_QueueEntry[Any]] = []
         self.calls: list[Call] | None = None  # set once, because a repetition sends the same calls
         self._waiting: list[trio.lowlevel.Task] = []
@@ -114,7 +114,7 @@ class _Pipeline:
     async def ended(self) -> None:
         """Wait until the round trip is done or the job has ended. A checkpoint."""
         task = trio.lowlevel.current_task()
-        while not self._is_done:  # woken when the server goes away, it waits again, and a pending cancel is delivered
+        while not self._is_done:  # when the server goes away, wait again, so that a pending cancel is delivered
             self._waiting.append(task)
             try:
                 await trio.lowlevel.wait_task_rescheduled(self._cancelled)
@@ -240,7 +240,7 @@ class RedisJob(Job):
 
         def hear(answer: list[Any]) -> None:
             found, at = [], 0
-            if not answer:  # more arrivals came first than one call returns; the caller reads again
+            if not answer:  # more arrivals than one call returns; the caller reads again
                 return
             for _ in wanted:
                 found.append([row_of(member) for member in answer[at + 1 : at + 1 + answer[at]]])

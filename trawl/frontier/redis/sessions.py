@@ -8,7 +8,7 @@ requests that arrived from other sessions. A lost response never makes anything 
 * Takings of parts have their own numbers, separate from the steps. The script repeats a taking that this session has
   not confirmed, in its current state.
 * Arrivals are numbered, and kept until a later call confirms them. The survey of a part contains the requests that
-  arrived before it. The number of the last arrival at that time separates the two.
+  arrived before it. The number of the last arrival at that time shows which requests it contains.
 * A read of lanes also returns all earlier arrivals, so it never contains a request that memory does not know.
 
 A part stops being ours as soon as it is released here, although the step that records this comes later. Requests that
@@ -273,13 +273,13 @@ class JobSession:
         return self._polled_at + POLL if self._is_idle or not self.is_alone else math.inf
 
     def order(self) -> int:
-        """Return the next arrival order. It is unique among sessions, and grows with time in all of them alike."""
+        """Return the next arrival order. It is unique among sessions, and in all of them it grows with time."""
         now = self._began + int(trio.current_time() * 1e6)
         self._last_order = max(self._last_order + 1, now)
         return self._last_order << _SESSION_BITS | self.number % (1 << _SESSION_BITS)
 
     def work_for(self, job: RedisJob) -> None:
-        """Set the job, which is open now, to notify of changes."""
+        """Set the open job that this session notifies of changes."""
         self._job = job
 
     def follow(self, follower: JobFrontier) -> None:

@@ -95,7 +95,7 @@ async def open_job(
         terms: Settings that all processes of the job must share, as digests by name.
 
     Raises:
-        JobError: If another process exports the items, and this one should.
+        JobError: If another process exports the items, but this process should.
         JobUnavailable: If the server can't be reached, or can't provide ``durability`` now.
         UsageError: If coredis is not installed, the server's configuration does not suit, or other processes work on
             the job with other settings.
@@ -169,7 +169,7 @@ async def _open(server: StoreServer, address: Address, options: _SessionOptions)
     if refused:
         command, words = map(text_of, refused)
         raise JobError(f"job {address.shown}: the server refuses {command}: {refusal_words(words)}", address.shown)
-    await server.read_stream(keys.tried, "0", 0.0)  # check now that the user may; shared scopes need it
+    await server.read_stream(keys.tried, "0", 0.0)  # check that the user may do this, because shared scopes need it
     try:
         check_head((await server.run([("head", [keys.head], [1, *head])]))[0], address)
         session = await _join(server, address, keys, options)
