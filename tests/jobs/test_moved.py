@@ -126,7 +126,7 @@ async def test_a_feed_that_is_moved_without_its_job_is_refused_and_both_stay_as_
     before = elsewhere.read_bytes()
     runs = Runs(old, site(PAGES), settings=FREE)
     with pytest.raises(
-        FeedError, match=f"^feed {elsewhere}: .*{old}/items.jsonl, which it wrote, is gone.* move it back"
+        FeedError, match=f"^feed {elsewhere}: .*{old}/items.jsonl, is missing.* move it back"
     ):
         await runs.run(FEEDS={str(elsewhere): {"overwrite": overwrite}})
     assert elsewhere.read_bytes() == before

@@ -390,9 +390,8 @@ def _located(
         for old, state in missing:
             if _size(destination, state):
                 raise FeedError(
-                    f"feed {destination}: job {job} does not know this file, and {old}, which it wrote, is gone: if it"
-                    f" was moved, move it back, or the job's directory with it; if not, give a file that is not there"
-                    f" yet",
+                    f"feed {destination}: job {job} does not know this file, and its file {old} is missing: if that was"
+                    f" moved, move it back, or move the job's directory too; otherwise use a file that does not exist",
                     destination,
                 )
     return found

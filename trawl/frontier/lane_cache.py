@@ -222,7 +222,7 @@ class LaneCaches:
             return
         ahead = max(1, min(self._at_hand, self._in_all // max(1, len(self.by_lane))))
         caches = [cache, *self._others(cache)]
-        limits = [ahead + each.leased + 1 for each in caches]  # the additional record is the first uncached one
+        limits = [ahead + each.leased + 1 for each in caches]  # one more, to find where the uncached ones start
         limits[0] += wanted
         for each in caches:
             each.reading = trio.Event()

@@ -3,8 +3,8 @@
 ``synchronous`` is NORMAL, not FULL. With a write-ahead log, this means that a transaction was written to the operating
 system when its commit returns, so killing the process loses nothing. A power cut or a kernel crash can lose the last
 transactions as a whole, but never a part of one and never an earlier one. Pages fetched in those seconds are then
-fetched again. FULL would prevent that, but add one ``fsync`` to each commit, which takes 1 to 10 ms on common disks. It
-is FULL only for commits that data outside of the database relies on.
+fetched again. FULL would prevent that, but add one ``fsync`` to each commit, which takes 1 to 10 ms on common disks.
+Only commits that other files depend on use FULL.
 
 The content of a job's directory is not trusted. The schema must be exactly ours (a trigger or a view would run with our
 commands), functions in a schema are off, and no extension can be loaded.

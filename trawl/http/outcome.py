@@ -82,7 +82,7 @@ class Outcome:
         started_at: Start of connecting, or of the send on a reused connection.
         sent_at: Time of the send; None if it was not sent.
         first_byte_at: Time at which the headers were read; None if they were not.
-        ended_at: Time at which the body was read, or of the error.
+        ended_at: Time at which the body was read or the error occurred.
         is_cached: Whether it was served from a cache, so that no request was sent.
         is_heard: Whether the throttle has processed it. Set by the engine.
         is_trigger: Whether the response asked to slow down, so that the request is sent again, with any status code.

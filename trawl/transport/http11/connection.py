@@ -132,7 +132,7 @@ class Connection:
         requests: Number of requests sent so far, including the current one.
         idle_since: Event loop time, in seconds, at which it became idle.
         received: The bytes of the current response so far, for an archive; None without an archive.
-        broken: The system error when sending the request failed; None if it has not. The server may still have
+        broken: The system error that ended sending the request; None if sending did not fail. The server may still have
             responded, because a server that refuses a body responds and closes while the body is being sent.
     """
 

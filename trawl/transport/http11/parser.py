@@ -332,7 +332,7 @@ class ResponseParser:
             self._is_interim = True
             self.is_invited = self.is_invited or status == 100
             return
-        if len(self.fields) > MAX_FIELDS:  # within one read; otherwise bytes are counted
+        if len(self.fields) > MAX_FIELDS:  # limits one read; several are limited in bytes
             raise ResponseBroken(f"its headers have no end: more than {MAX_FIELDS} fields")
         self._add = self.trailers.append
         self.status = status
