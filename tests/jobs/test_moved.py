@@ -125,9 +125,7 @@ async def test_a_feed_that_is_moved_without_its_job_is_refused_and_both_stay_as_
     (old / "items.jsonl").rename(elsewhere)
     before = elsewhere.read_bytes()
     runs = Runs(old, site(PAGES), settings=FREE)
-    with pytest.raises(
-        FeedError, match=f"^feed {elsewhere}: .*{old}/items.jsonl, is missing.* move it back"
-    ):
+    with pytest.raises(FeedError, match=f"^feed {elsewhere}: .*{old}/items.jsonl is missing.* move it back"):
         await runs.run(FEEDS={str(elsewhere): {"overwrite": overwrite}})
     assert elsewhere.read_bytes() == before
     elsewhere.rename(old / "items.jsonl")
