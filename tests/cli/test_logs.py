@@ -7,17 +7,19 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 import trio
 from rich.console import Console
 
+import trawl
 from trawl.cli.logs import Logs, is_expected
 from trawl.engine.callbacks import CallbackOutputs, Shields, consume
 from trawl.errors import DownloadError, UsageError
 from trawl.http import Request
 from trawl.observe import ObserveSettings
+from trawl.tracebacks import UserExit, contained
 
 logger = logging.getLogger("test.logs")
 PLAIN = "%(levelname)s %(message)s"
@@ -63,6 +65,22 @@ def test_an_expected_error_is_one_line(stream: io.StringIO) -> None:
         logger.error("given up", exc_info=error)  # as the engine does
     line = re.sub(r"line \d+", "line N", stream.getvalue())
     assert line == "ERROR given up: GET http://a.example/: timed out (test_logs.py, line N)\n"
+
+
+@pytest.mark.usefixtures("logs")
+def test_a_traceback_starts_at_the_users_code_also_if_that_calls_exit(stream: io.StringIO, tmp_path: Path) -> None:
+    own = tmp_path / "own_exit.py"
+    own.write_text("def parse():\n    exit()\n")
+    made: dict[str, Any] = {}
+    exec(compile(own.read_text(), str(own), "exec"), made)
+    crawl = {"__name__": "trawl.crawl", "parse": made["parse"], "contained": contained}  # as in a module of trawl
+    exec(compile("def call():\n    with contained:\n        parse()", trawl.__file__, "exec"), crawl)
+    try:
+        crawl["call"]()  # type: ignore[operator]
+    except UserExit as error:
+        logger.error("it failed", exc_info=error.with_traceback(error.__traceback__ and error.__traceback__.tb_next))
+    lines = stream.getvalue().splitlines()
+    assert next(line.strip() for line in lines if "File " in line).startswith(f'File "{own}", line 2')
 
 
 def test_an_expected_error_has_its_traceback_at_debug(logs: Logs, stream: io.StringIO) -> None:

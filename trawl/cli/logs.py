@@ -33,7 +33,7 @@ from trawl.errors import PartLoadError, SpiderLoadError, TrawlError, UsageError
 from trawl.observe import ObserveSettings, printable
 from trawl.settings import Layer, load
 from trawl.shutdown import Signals
-from trawl.tracebacks import user_frames, user_traceback
+from trawl.tracebacks import user_frames, user_traceback, without_own_frames
 from trawl.user_files import is_user_file
 
 __all__ = [
@@ -106,7 +106,9 @@ class SafeFormatter(logging.Formatter):
     def formatException(
         self, ei: tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
     ) -> str:
-        """Format a traceback. Line ends are kept, and other control characters are escaped."""
+        """Format a traceback from its first line of user code on. Line ends are kept, other controls are escaped."""
+        if ei[1] is not None and not self._shows_all:
+            ei = (ei[0], ei[1], without_own_frames(ei[1]))
         return printable(super().formatException(ei), keeps_lines=True)
 
 
