@@ -12,7 +12,7 @@ from lxml import etree
 
 from trawl.http import Response, canonicalize_url, host_of, join_url, normalize_url, scheme_of
 from trawl.http.content import with_legacy_query
-from trawl.selectors import MixedQuery, check_mixed, css_to_xpath
+from trawl.selectors import MixedQuery, check_mixed, check_silent, css_to_xpath
 
 if TYPE_CHECKING:
     from lxml.etree import _Element as Element
@@ -286,6 +286,7 @@ def _compiled(name: str, patterns: Patterns) -> tuple[re.Pattern[str], ...]:
 
 
 def _path(query: str) -> etree.XPath:
+    check_silent(query, "restrict_css=...")
     try:
         return etree.XPath(query, namespaces=_NAMESPACES)
     except etree.XPathSyntaxError as error:

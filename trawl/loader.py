@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import parsel
@@ -17,6 +18,12 @@ except ImportError as _missing:
     raise UsageError("trawl.loader needs the extra loaders: pip install 'trawl-crawler[loaders]'") from _missing
 
 __all__ = ["ItemLoader"]
+
+
+def _named(error: MixedQuery, method: str) -> MixedQuery:
+    """Return the error of a method: ``add_css``, for example."""
+    act = method.partition("_")[0]
+    return error.named(f"{act}_css(...)", f"{act}_xpath(...)")
 
 
 class ItemLoader(itemloaders.ItemLoader):
@@ -57,13 +64,35 @@ class ItemLoader(itemloaders.ItemLoader):
         try:
             return super()._get_cssvalues(*arguments, **options)
         except MixedQuery as error:
-            raise error.named("add_css(...)", "add_xpath(...)") from None
+            raise _named(error, sys._getframe(1).f_code.co_name) from None
 
     def _get_xpathvalues(self, *arguments: Any, **options: Any) -> list[Any]:
         try:
             return super()._get_xpathvalues(*arguments, **options)
         except MixedQuery as error:
-            raise error.named("add_css(...)", "add_xpath(...)") from None
+            raise _named(error, sys._getframe(1).f_code.co_name) from None
+
+    def nested_css(self, css: str, **context: Any) -> Any:
+        """Return a loader of the same item for the part of the page that ``css`` selects.
+
+        Raises:
+            MixedQuery: If ``css`` is XPath.
+        """
+        try:
+            return super().nested_css(css, **context)
+        except MixedQuery as error:
+            raise _named(error, "nested_css") from None
+
+    def nested_xpath(self, xpath: str, **context: Any) -> Any:
+        """Return a loader of the same item for the part of the page that ``xpath`` selects.
+
+        Raises:
+            MixedQuery: If ``xpath`` is CSS.
+        """
+        try:
+            return super().nested_xpath(xpath, **context)
+        except MixedQuery as error:
+            raise _named(error, "nested_css") from None
 
     def _get_item_field_attr(self, field_name: str, key: Any, default: Any = None) -> Any:
         """Return the declaration in an item's :class:`trawl.items.Field`: ``input_processor``, ``output_processor``."""

@@ -31,6 +31,7 @@ __all__ = [
     "SelectorList",
     "SelectorType",
     "check_mixed",
+    "check_silent",
     "css_to_xpath",
     "find_links",
     "is_query_error",
@@ -86,7 +87,7 @@ class MixedQuery(SelectorError, ValueError):
         return MixedQuery(self.query, self.language, css if self.language == "CSS" else xpath)
 
 
-_OF_XPATH = re.compile(r"/|@|\(\)|^\.")  # an XPath query that fails as CSS has one of these
+_OF_XPATH = re.compile(r"/|@|(?<![:\w-])[\w-]+\(|^\.")  # an XPath query that fails as CSS has one of these
 
 _COMPOUND = r"[A-Za-z*][\w-]*(?:\.[A-Za-z_-][\w-]*)*"
 
@@ -112,6 +113,16 @@ def check_mixed(query: object, expected: str, instead: str = "") -> None:
             raise MixedQuery(query, "XPath", instead) from None
     elif _is_css(query):
         raise MixedQuery(query, "CSS", instead) from None
+
+
+def check_silent(query: str, instead: str = "") -> None:
+    """Raise an error if a query is XPath that selects nothing in HTML, and is CSS too.
+
+    Raises:
+        MixedQuery: If it is.
+    """
+    if _SILENT.fullmatch(query):
+        check_mixed(query, "XPath", instead)
 
 
 def is_query_error(error: BaseException) -> bool:
@@ -191,8 +202,8 @@ class Selector(parsel.Selector):
             try:
                 if (evaluate := _compiled(query)) is not None:
                     found = evaluate(self.root)
-                    if (not found or found is True) and _SILENT.fullmatch(query):
-                        check_mixed(query, "XPath")
+                    if not found or found is True:
+                        check_silent(query)
                     return SelectorList(_wrapped(found if type(found) is list else [found], query))
             except (etree.XPathError, TypeError):
                 pass  # not XPath, or the root is a string; parsel raises the right error below
@@ -204,8 +215,8 @@ class Selector(parsel.Selector):
             raise
         # parsel returns "0" and "1" for false and true
         is_silent = len(selected) <= 1 and self.type == "html" and selected.getall() in ([], ["0"], ["1"])
-        if is_silent and _SILENT.fullmatch(str(query)):  # parsel also accepts None and lists
-            check_mixed(query, "XPath")
+        if is_silent:
+            check_silent(str(query))  # parsel also accepts None and lists
         return selected
 
     def css(self, query: str) -> SelectorList[Self]:
