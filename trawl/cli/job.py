@@ -278,7 +278,7 @@ async def _show_top(url: str, console: Console, look: Callable[[str], JobReport]
 
 def _drawn(report: JobReport, width: int, away: str = "") -> Group:
     words = f"{report.name}: {number_words(report.pending)} pending, {number_words(report.seen)} seen, "
-    words += f"{number_words(report.failed)} failed, {number_words(report.items)} items wait for the feeds"
+    words += f"{number_words(report.failed)} failed or given up, {number_words(report.items)} items wait for the feeds"
     parts: list[Text | Table] = [Text(printable(words), style="bold")]
     if away:
         parts.append(Text(printable(away), style="red"))
