@@ -190,8 +190,7 @@ def test_what_waits_in_a_users_middleware_is_queued_still_and_not_in_flight() ->
     web = SimulatedWeb()
     web.add_host("a.example", latency=2.0)
     assert simulate(Counts, web, FREE).stats["request_count"] == 2
-    # The first of its host has a place: its middleware may respond. It is sent, the fetch has begun, it is sent.
-    assert seen == [(0, 1), (0, 1), (0, 0), (0, 1)]
+    assert seen == [(1, 0), (0, 1), (0, 0), (0, 1)]  # prepared, sent, the fetch is prepared, it is sent
 
 
 def test_what_is_queued_counts_pages_only_whatever_else_is_on_its_way() -> None:

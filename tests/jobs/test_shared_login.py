@@ -122,10 +122,10 @@ def assert_nothing_is_kept(fleet: Fleet) -> None:
         scheduler: Any = crawl._scheduler
         assert isinstance(scheduler, SharedJobScheduler)
         assert not scheduler._tokens
-        assert not scheduler.begun
+        assert not scheduler.ahead
         assert not [asker for asker in scheduler._asks if isinstance(asker, Grant)]
         assert len(scheduler._by_number) == len(scheduler._asks)
-        assert scheduler.in_flight == scheduler.begun == len(scheduler.prepared) == 0
+        assert scheduler.in_flight == scheduler.ahead == scheduler.preparing == 0
 
 
 @pytest.mark.parametrize("crawls", [1, 2])

@@ -141,7 +141,7 @@ def test_f05_an_amount_above_the_quota_goes_when_nothing_is_spent() -> None:
     sim = spent([25, 1, 1], {"quota": 10, "window": 60.0})
     assert shown(sim) == [(0.0, "0"), (60.0, "1"), (60.0, "2")]
     sim = crawled(
-        costing([1, 25, 1]),
+        lambda: [each.replace(meta={**each.meta, "delay": 0.05 * n}) for n, each in enumerate(costing([1, 25, 1])())],
         a_web("a.example", latency=0.1),
         FREE,
         THROTTLING_SCOPES={"api": {"quota": 10, "window": 60.0, "concurrency": 1}},

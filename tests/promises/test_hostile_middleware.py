@@ -153,10 +153,10 @@ def check(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = {url.split("/")[4] for url, _ in Pages.requests if url.split("/")[3] not in LOST}
     assert wanted <= {item["number"] for item in sim.items}
     ((scheduler, asked_of),) = schedulers
-    assert (scheduler.pending, scheduler.begun, scheduler.in_flight, len(scheduler.prepared)) == (0, 0, 0, 0)
+    assert (scheduler.pending, scheduler.ahead, scheduler.preparing, scheduler.in_flight) == (0, 0, 0, 0)
     for scope in asked_of.values():
-        left = (scope.begun, scope.prepared, scope.elsewhere, scope.begun_amount, scope.unsent, scope.reserved)
-        assert (*left, scope.in_flight) == (0,) * 7
+        left = (scope.ahead, scope.prepared, scope.ahead_amount, scope.unsent, scope.reserved)
+        assert (*left, scope.in_flight) == (0,) * 6
     assert sim.most_in_flight() <= places
     for name, limit in limits.items():
         assert sim.most_in_flight(name) <= limit.get("concurrency", 1e9 if limit.get("rate") or name in "xy" else 1)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from math import inf
+from typing import Any
 
 from tests.scheduler.rig import Rig
 from trawl.http import Request
 from trawl.robots import at_once
+from trawl.scheduler.grant import Grant
 from trawl.scheduler.reasons import STEP_LANES
 from trawl.scheduler.scope_queue import PASSES
 from trawl.throttling.limits import Limits
@@ -68,81 +70,104 @@ def test_a_request_without_a_place_says_so() -> None:
     assert rig.waiting(0.0, 5) == [(1, reason)]
 
 
-def test_a_request_that_has_begun_says_which_scope_it_waits_for() -> None:
-    rig = Rig({"a": Limits(concurrency=1), "b": Limits(delay=9.0)})
-    rig.scheduler.begins_without_places = True
+def preparing(rig: Rig, *grants: Grant) -> None:
+    """Have the middleware of these start, in this order; it is known to await something."""
+    rig.scheduler.awaits = True
+    for grant in grants:
+        assert grant.lane is not None
+        for scope in grant.lane.scopes:
+            scope.preparation = 1.0
+        assert rig.grant() is grant
+        grant.task = object()
+
+
+def behind_user_code(limits: dict[str, Limits] | None = None, **options: Any) -> Rig:
+    rig = Rig(limits, **options)
+    rig.scheduler.has_user_code = True
+    return rig
+
+
+def test_a_prepared_request_says_which_scope_it_waits_for() -> None:
+    rig = behind_user_code({"a": Limits(concurrency=1), "b": Limits(delay=9.0)})
     first, second = rig.push(0, "a"), rig.push(1, "a")
-    assert rig.grant() is first
-    assert rig.grant() is second
+    preparing(rig, first, second)
     assert rig.scheduler.why(second, 0.0) is None  # its middleware runs
-    assert rig.scheduler.place(first, 0.0)
-    assert not rig.scheduler.place(second, 0.0)
+    assert not rig.scheduler.prepared(first, 0.0)  # another is being prepared: it may go before
+    assert not rig.scheduler.prepared(second, 0.0)
+    assert rig.grant() is first
+    assert rig.grant() is None
     assert rig.scheduler.why(second, 0.0) == Reason("a", "concurrency", inf, "configuration")
     assert rig.scheduler.why(second.request, 0.0) == Reason("a", "concurrency", inf, "configuration")
     early = rig.push(2, "b")
-    assert rig.grant() is early
-    rig.scope("b").last_sent = 0.0
-    rig.scope("b").connect, rig.scope("b").lead = 1.0, 8.0  # its middleware takes the rest
-    assert not rig.scheduler.place(early, 2.0)
+    preparing(rig, early)
+    rig.scope("b").last_sent, rig.scope("b").lead = 0.0, 1.0
+    assert not rig.scheduler.prepared(early, 2.0)
     assert rig.scheduler.why(early, 2.0) == Reason("b", "delay", 9.0, "configuration")
-    rig.scope("b").unsent = 1  # another has its place, and goes at that instant
-    assert rig.scheduler.why(early, 8.5) == Reason("b", "delay", 18.0, "configuration")
 
 
-def test_a_request_that_has_begun_says_that_no_place_is_free() -> None:
-    rig = Rig(places=1)
-    rig.scheduler.begins_without_places = True
+def test_one_that_is_prepared_alone_has_its_places_at_once() -> None:
+    rig = behind_user_code()
+    grant = rig.push(0, "a")
+    preparing(rig, grant)
+    assert rig.scheduler.ahead == rig.scheduler.preparing == rig.scope("a").ahead == 1
+    assert rig.scheduler.prepared(grant, 1.0)
+    assert grant.has_places
+    assert grant.prepared_for == 1.0
+    assert rig.scheduler.ahead == rig.scheduler.preparing == rig.scope("a").ahead == 0
+
+
+def test_a_prepared_request_says_that_no_place_is_free() -> None:
+    rig = behind_user_code(places=1)
     first, second = rig.push(0, "a"), rig.push(1, "b")
-    assert rig.grant() is first
-    assert rig.scheduler.place(first, 0.0)
-    assert rig.grant() is second
-    assert not rig.scheduler.place(second, 0.0)
+    preparing(rig, first)
+    assert rig.scheduler.prepared(first, 0.0)
+    preparing(rig, second)
+    assert not rig.scheduler.prepared(second, 0.0)
     assert rig.scheduler.why(second, 0.0) == Reason("", "places", inf, "CONCURRENT_REQUESTS")
 
 
-def test_a_request_that_has_begun_says_that_callbacks_run() -> None:
-    rig = Rig()
-    rig.scheduler.begins_without_places = True
+def test_a_prepared_request_says_that_callbacks_run() -> None:
+    rig = behind_user_code()
     grant = rig.push(0, "a")
-    assert rig.grant() is grant
-    assert not rig.scheduler.place(grant, 0.0, pages=False)
-    assert rig.scheduler.take_places(0.0, pages=False) == []
+    preparing(rig, grant)
+    assert not rig.scheduler.prepared(grant, 0.0, pages=False)
+    assert rig.grant(pages=False) is None
     reason = Reason("", "callbacks", inf, "CONCURRENT_CALLBACKS")
     assert rig.scheduler.why(grant, 0.0) == reason
     assert rig.waiting(0.0, 5) == [(1, reason)]
     assert rig.scheduler.why("a", 0.0) is None  # it is no limit of the scope's
-    assert rig.scheduler.take_places(1.0) == [grant]
+    assert rig.grant() is grant
     assert rig.scheduler.why(grant, 1.0) is None
 
 
-def test_a_request_that_has_begun_says_that_one_of_several_scopes_goes_first() -> None:
-    rig = Rig({"x": Limits(concurrency=2), "y": Limits(concurrency=1)})
-    rig.scheduler.begins_without_places = True
+def test_a_prepared_request_says_that_one_of_several_scopes_goes_first() -> None:
+    rig = behind_user_code({"x": Limits(concurrency=2), "y": Limits(concurrency=1)})
     one, holder = rig.push("one", "x"), rig.push("y", "y")
     both, kept = rig.push("both", "x", "y"), rig.push("kept", "x")
     for grant in (one, holder, both):
-        assert rig.grant() is grant
-        assert rig.scheduler.place(grant, 0.0) == (grant is not both)
-    assert rig.scheduler.take_places(0.0) == []
-    rig.scheduler.prepared._passes[both] = PASSES
-    assert rig.grant() is kept
-    assert not rig.scheduler.place(kept, 0.0)
-    assert rig.scheduler.take_places(0.0) == []
+        preparing(rig, grant)
+        assert rig.scheduler.prepared(grant, 0.0) == (grant is not both)
+    rig.scope("x").grants += PASSES  # others have passed it
+    preparing(rig, kept)
+    assert both.lane is not None
+    rig.scheduler.queues.make_ready(both.lane, 0.0)
+    assert not rig.scheduler.prepared(kept, 0.0)
+    assert rig.grant() is None
     assert rig.scheduler.why(kept, 0.0) == Reason("x", "claim", inf, "a request of several scopes goes first")
     assert rig.scheduler.why(both, 0.0) == Reason("y", "concurrency", inf, "configuration")
 
 
-def test_what_waits_behind_a_request_that_has_begun_waits_for_the_same() -> None:
-    rig = Rig({"b": Limits(delay=9.0)})
-    rig.scheduler.begins_without_places = True
+def test_what_waits_behind_a_prepared_request_waits_for_the_same() -> None:
+    rig = behind_user_code({"b": Limits(delay=9.0)})
     first, second = rig.push(0, "b"), rig.push(1, "b")
-    assert rig.grant() is first
+    preparing(rig, first)
     rig.scope("b").last_sent = 0.0
-    rig.scope("b").lead = 8.0  # what its middleware takes
+    rig.scope("b").preparation = 8.0
     behind = Reason("b", "middleware")
     assert rig.grant() is None
-    assert rig.scheduler.why(second, 1.0) == behind
-    assert not rig.scheduler.place(first, 1.0)
+    assert rig.scheduler.why(second, 9.5) == behind
+    assert not rig.scheduler.prepared(first, 1.0)
+    assert rig.grant() is None
     reason = Reason("b", "delay", 9.0, "configuration")
     assert [rig.scheduler.why(subject, 1.0) for subject in (first, second, "b")] == [reason] * 3
     assert rig.waiting(1.0, 5) == [(2, reason)]
@@ -152,26 +177,26 @@ def test_what_waits_behind_a_request_that_has_begun_waits_for_the_same() -> None
 
 
 def test_nobody_is_told_that_it_waits_for_a_scope_of_those_before_it_alone() -> None:
-    rig = Rig({"a": Limits(pages=1), "x": Limits(concurrency=1)})
-    rig.scheduler.begins_without_places = True
+    rig = behind_user_code({"a": Limits(concurrency=1), "x": Limits(concurrency=1)})
     busy, both = rig.push(0, "x"), rig.push(1, "a", "x")
-    behind = rig.push(2, "a")
+    behind = [rig.push(number, "a") for number in range(2, 5)]
     for grant in (busy, both):
-        assert rig.grant() is grant
-        assert rig.scheduler.place(grant, 0.0) == (grant is busy)
-    assert rig.scheduler.take_places(0.0) == []
+        preparing(rig, grant)
+        assert rig.scheduler.prepared(grant, 0.0) == (grant is busy)
+    preparing(rig, *behind[:2])
     assert rig.grant() is None
     assert rig.scheduler.why(both, 0.0) == Reason("x", "concurrency", inf, "configuration")
-    assert rig.scheduler.why(behind, 0.0) == Reason("a", "middleware")
+    assert rig.scheduler.why(behind[2], 0.0) == Reason("a", "middleware")
 
 
-def test_a_host_under_another_name_is_explained_by_what_has_begun_too() -> None:
-    rig = Rig({"site": Limits(concurrency=1)})
-    rig.scheduler.begins_without_places = True
+def test_a_host_under_another_name_is_explained_by_what_is_prepared_too() -> None:
+    rig = behind_user_code({"site": Limits(concurrency=1)})
     first, second = (rig.push(Request(f"http://a.example/{number}"), "site") for number in range(2))
-    for grant in (first, second):
-        assert rig.grant() is grant
-        assert rig.scheduler.place(grant, 0.0) == (grant is first)
+    preparing(rig, first, second)
+    assert not rig.scheduler.prepared(first, 0.0)
+    assert not rig.scheduler.prepared(second, 0.0)
+    assert rig.grant() is first
+    assert rig.grant() is None
     assert rig.scheduler.why_host("a.example", 0.0) == Reason("site", "concurrency", inf, "configuration")
     assert rig.scheduler.why_host("b.example", 0.0) is None
 

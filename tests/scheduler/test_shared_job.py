@@ -201,29 +201,30 @@ def test_a_quota_is_corrected_in_the_store() -> None:
 
 
 def prepared(rig: Rig) -> Grant:
-    """A grant that has begun, without a token, and whose middleware has run at 2.0."""
-    rig.scheduler.begins_without_places = True
+    """A grant, without a token, whose middleware has run at 2.0."""
+    rig.scheduler.has_user_code = True
     grant = rig.push("a", "host", "proxy")
     assert rig.at(0.0) == "a"
     assert rig.line.take() == []
-    assert not rig.scheduler.place(grant, 2.0)
+    grant.task = object()
+    assert not rig.scheduler.prepared(grant, 2.0)
     return grant
 
 
-def test_a_grant_that_has_begun_asks_for_its_token_when_its_middleware_is_done() -> None:
+def test_a_prepared_grant_asks_for_its_token_when_its_middleware_has_run() -> None:
     rig = Rig(host=Limits(), proxy=Limits(concurrency=1))
     grant = prepared(rig)
     assert rig.line.take() == [("ask", 1, [("proxy", 1.0)], 3)]
     rig.token(1, 2.1, at=2.5)
-    assert rig.scheduler.take_places(2.1) == []
-    assert rig.scheduler.take_places(2.5) == [grant]
+    assert rig.at(2.1) is None
+    assert rig.at(2.5) == "a"
     assert rig.scopes["proxy"].in_flight == 1
     rig.scheduler.sent(grant, 2.6)
     rig.scheduler.give_back(grant, 2.9)
     assert [told[:2] for told in rig.line.take()] == [("sent", 1), ("given back", 1)]
 
 
-def test_a_grant_that_has_begun_says_that_it_waits_for_its_token() -> None:
+def test_a_prepared_grant_says_that_it_waits_for_its_token() -> None:
     rig = Rig(host=Limits(concurrency=1), proxy=Limits(concurrency=1))
     grant = prepared(rig)
     in_line = Reason("proxy", "delay", inf, "2 before it in line")
@@ -234,48 +235,29 @@ def test_a_grant_that_has_begun_says_that_it_waits_for_its_token() -> None:
     assert rig.scheduler.why("proxy", 2.0) == in_line
     assert at_once(rig.scheduler.waiting_in_steps(lambda: 2.0)) == [(2, in_line)]
     rig.token(1, 2.1, at=2.5)
-    assert rig.scheduler.take_places(2.1) == []
+    assert rig.at(2.1) is None
     assert rig.scheduler.why(grant, 2.1) == in_line
-    rig.scopes["host"].in_flight = 1
-    assert rig.scheduler.why(grant, 2.1) == Reason("host", "concurrency", inf, "configuration")
-    rig.scopes["host"].in_flight = 0
-    rig.scheduler.places = 0
-    assert rig.scheduler.why(grant, 2.5) == Reason("", "places", inf, "CONCURRENT_REQUESTS")
 
 
-def test_a_grant_that_waits_for_its_token_leaves_the_line_when_it_ends() -> None:
+def test_a_prepared_grant_leaves_the_line_for_tokens_when_it_ends() -> None:
     rig = Rig(host=Limits(), proxy=Limits())
     grant = prepared(rig)
     rig.scheduler.give_back(grant, 3.0)
     assert [told[:2] for told in rig.line.take()] == [("ask", 1), ("drop", 1)]
-    assert rig.scopes["proxy"].begun == rig.scopes["host"].begun == rig.scheduler.begun == 0
+    assert rig.scopes["proxy"].ahead == rig.scopes["host"].ahead == rig.scheduler.ahead == 0
 
 
-def test_a_token_that_a_prepared_grant_cannot_use_is_given_back_after_its_slack() -> None:
-    rig = Rig(host=Limits(concurrency=1), proxy=Limits())
-    prepared(rig)
-    rig.scheduler.places = 0  # all of them are taken
+def test_a_response_of_user_code_waits_for_a_token_and_is_told_as_a_send() -> None:
+    rig = Rig(host=Limits(), proxy=Limits(concurrency=1))
+    rig.scheduler.has_user_code = True
+    grant = rig.push("a", "host", "proxy")
+    assert rig.at(0.0) == "a"
+    grant.task = object()
+    assert rig.scheduler.needs_token(grant)
+    assert not rig.scheduler.prepared(grant, 2.0)
     rig.token(1, 2.1)
-    assert rig.scheduler.take_places(2.1) == []
-    assert rig.scheduler.next_event(2.1) == pytest.approx(2.1 + SLACK)
-    rig.line.take()
-    rig.at(2.1 + SLACK)
-    assert rig.line.take() == [("drop", 1)]
-    rig.scheduler.places = 10
-    rig.scheduler.take_places(3.0)
-    assert [told[:2] for told in rig.line.take()] == [("ask", 2)]
-
-
-def test_a_prepared_grant_whose_token_has_lost_its_time_asks_for_another() -> None:
-    rig = Rig(host=Limits(), proxy=Limits(delay=10.0))
-    grant = prepared(rig)
-    rig.line.take()
-    rig.token(1, 2.1, at=2.5, until=4.0)
-    rig.scheduler.places = 0  # all of them are taken until the token is of no use
-    rig.scheduler.take_places(4.0)
-    assert rig.line.take() == [("drop", 1)]
-    rig.scheduler.places = 10
-    assert rig.scheduler.take_places(4.0) == []
-    assert [told[:2] for told in rig.line.take()] == [("ask", 2)]
-    rig.token(2, 4.1)
-    assert rig.scheduler.take_places(4.1) == [grant]
+    assert rig.at(2.1) == "a"
+    rig.scheduler.responded(grant, 2.2)
+    rig.scheduler.give_back(grant, 2.2)
+    assert [told[:2] for told in rig.line.take()] == [("ask", 1), ("sent", 1), ("given back", 1)]
+    assert rig.scopes["host"].last_sent == grant.sent_at == 2.1

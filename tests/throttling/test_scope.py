@@ -219,20 +219,68 @@ def test_a_backed_off_delay_is_named_as_what_it_is() -> None:
     assert scope.reason(1.0) == Reason("a", "backoff", 4.0, "backoff step 2")
 
 
-def test_the_instant_told_behind_one_that_connects_is_not_later_than_it_may_be() -> None:
-    scope = Scope("s", Limits(delay=0.5))
-    scope.begins_without_places = True
-    for _ in range(3):
-        scope.begin()
-    slot = scope.take(0.0, has_begun=True)
-    scope.sent(slot, 0.3, granted_at=0.0)  # a new connection
-    scope.give(slot)
-    slot = scope.take(0.9, has_begun=True)
-    # By the plan it is at the wire at 1.2, and the third takes its place for 1.7.
-    assert scope.place_at(0.9) == pytest.approx(1.4)
-    assert scope.reason(0.9, has_begun=True).until == pytest.approx(1.4)
-    scope.sent(slot, 0.9, granted_at=0.9)  # it has found an open connection
-    assert scope.opens_at(scope.take(1.3, has_begun=True), 1.3) == pytest.approx(1.4)
+def test_what_is_prepared_where_user_code_may_respond_is_spaced_as_sends_are() -> None:
+    # A22
+    scope = Scope("s", Limits(delay=1.0, concurrency=4))
+    scope.caution = inf  # user code has responded
+    for number in range(3):
+        assert scope.prepares_at(float(number)) <= number
+        scope.add_ahead()
+        scope.start_preparing(float(number))
+        assert scope.prepares_at(float(number)) == number + 1.0
+    assert scope.gate(2.5) == 3.0  # one that user code lets through waits behind the others too
+    scope.drop_ahead()
+    scope.release(0.0)
+    assert scope.gate(2.5) == 3.0
+    slot = scope.take(1.0)  # the response to the second, which has come by now
+    scope.sent(slot, 1.0, granted_at=1.0)
+    assert scope.prepares_at(2.5) == 3.0
+    scope.drop_ahead()
+    scope.release(2.0)
+    assert scope.gate(2.5) == 2.0
+
+
+def test_no_more_are_prepared_than_a_careful_scope_has_slots_quota_and_pages_left() -> None:
+    # A22
+    for limits in (
+        Limits(concurrency=2),
+        Limits(quota=2, window=10.0),
+        Limits(pages=2),
+        Limits(concurrency=2, delay_per_slot=1.0),
+    ):
+        scope = Scope("s", limits)
+        scope.caution = 1.0
+        for _ in range(2):
+            assert scope.prepares_at(0.0) <= 0.0
+            scope.add_ahead()
+            scope.start_preparing(0.0)
+        assert scope.prepares_at(0.0) == inf
+
+
+def test_a_slot_for_each_that_is_ahead_has_to_have_rested() -> None:
+    # A22
+    scope = Scope("s", Limits(concurrency=3, delay_per_slot=10.0))
+    scope.caution = inf
+    for at in (0.0, 4.0):
+        slot = scope.take(at)
+        scope.sent(slot, at, granted_at=at)
+        scope.give(slot)
+    for opens_at in (-inf, 10.0, 14.0):
+        assert scope.prepares_at(5.0) == opens_at
+        scope.add_ahead()
+
+
+def test_a_scope_is_careful_until_user_code_has_let_enough_through() -> None:
+    # A22
+    scope = Scope("s", Limits())
+    scope.caution = 2.0
+    assert not scope.let_through_one(0.0)
+    assert scope.is_careful
+    assert scope.let_through_one(0.0)
+    assert not scope.is_careful
+    scope.responded()
+    assert not scope.let_through_one(0.0)
+    assert scope.is_careful
 
 
 def test_only_more_than_contention_shuts_a_scope() -> None:

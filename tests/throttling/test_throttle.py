@@ -602,12 +602,14 @@ def test_b20_a_scope_that_its_own_refusals_keep_silent_is_given_up_all_the_same(
     assert A in throttle.given_up
 
 
-@pytest.mark.parametrize(("begun", "is_given_up"), [(0, True), (1, False)])
-def test_b20_time_in_which_what_began_was_kept_from_its_send_does_not_count(*, begun: int, is_given_up: bool) -> None:
+@pytest.mark.parametrize(("ahead", "is_given_up"), [(0, True), (1, False)])
+def test_b20_time_in_which_what_was_prepared_was_kept_from_its_send_does_not_count(
+    *, ahead: int, is_given_up: bool
+) -> None:
     throttle = throttle_of()
     send(throttle, 0.0, 503)
-    for _ in range(begun):
-        throttle.scope(A, 0.0).begin()
+    for _ in range(ahead):
+        throttle.scope(A, 0.0).add_ahead()
     throttle.tick(1802.0)
     assert (A in throttle.given_up) is is_given_up
 

@@ -122,7 +122,22 @@ def adapted(middleware: object, spider: object, *, show: Show | None, inside: li
 
         return send
 
-    return around
+    return _Adapted(around, may_respond=before is not None)
+
+
+class _Adapted:
+    """The middleware that an object with Scrapy's methods becomes.
+
+    Attributes:
+        may_respond: It has ``process_request``, which may return a response.
+    """
+
+    def __init__(self, middleware: Middleware, *, may_respond: bool) -> None:
+        self._middleware = middleware
+        self.may_respond: bool = may_respond
+
+    def __call__(self, fetch: Fetch) -> Fetch:
+        return self._middleware(fetch)
 
 
 def _with_spider(method: _Method | None, taken: int, spider: object) -> _Method | None:

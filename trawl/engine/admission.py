@@ -362,7 +362,7 @@ class Admission:
             return
         if grant.waiter is not None and (parent := grant.waiter.parent) is not None:
             parent.has_fetched = True
-            self._scheduler.step_back(parent, trio.current_time())
+            self._scheduler.fetches(parent, trio.current_time())
             self._limits.decide_early(parent, grant)
         if not grant.passes_gate:
             self._gates.ensure(grant.origin, grant.request)

@@ -129,7 +129,7 @@ class Crawl:
         Direct fetches and requests for robots.txt are not among them.
         """
         scheduler = self._scheduler
-        return self._state.queued + scheduler.begun - scheduler.begun_direct  # these are not sent yet
+        return self._state.queued + scheduler.ahead  # these are not sent yet
 
     @property
     def is_idle(self) -> bool:

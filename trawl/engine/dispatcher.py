@@ -17,7 +17,7 @@ Only the engine uses it: the loop stands apart from the objects that it runs.
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from contextvars import copy_context
 from functools import partial
 
@@ -35,6 +35,7 @@ from trawl.engine.worker import REQUEST_TASK, Worker
 from trawl.errors import DownloadError
 from trawl.robots import MAX_STEPS
 from trawl.scheduler import Grant, Prefetcher, Refused, Scheduler
+from trawl.scheduler.reasons import prepared_grants
 from trawl.throttling import Throttle
 
 __all__ = ["Dispatcher"]
@@ -100,7 +101,7 @@ class Dispatcher:
 
     def let_go(self) -> None:
         """The crawl sends nothing new: let those go on without a place that are prepared and wait for one."""
-        for grant in self._scheduler.prepared:
+        for grant in prepared_grants(self._scheduler):
             grant.task.places.set()
 
     def _next_look(self) -> float:
@@ -143,9 +144,6 @@ class Dispatcher:
             # In the loop: what was leased above may have closed further gates.
             for origin, pause in self._gates.unasked():
                 start_soon(self._admission.ask_robots, origin, pause)
-            if scheduler.begins_without_places:
-                scheduler.step_back_late(now)
-                self._resume(scheduler.take_places(now, pages=state.may_page))
             if self._gates.steps >= MAX_STEPS:  # lookups in rules were long: other tasks run first
                 self._gates.steps = 0
                 await trio.lowlevel.checkpoint()
@@ -155,6 +153,9 @@ class Dispatcher:
                 return
             if isinstance(verdict, Refused):
                 grant = verdict.grant
+                if grant.task is not None:  # it was prepared: it ends unsent, and is vetted again with its next grant
+                    grant.task.places.set()
+                    continue
                 state.task_began(is_page=grant.is_page)
                 start_soon(self._worker.refuse, grant, verdict.reason, self._failure_of(grant, verdict.reason))
                 self._gone(grant)
@@ -164,20 +165,16 @@ class Dispatcher:
                     return
                 continue
             grant = verdict
-            grant.task = RequestTask(grant.request)
-            state.task_began(is_page=grant.is_page)
             # It raises where the scheduler has granted a place that there is not: the check on its counters.
             if grant.has_places:
                 self._limiters.take(grant)
+            if grant.task is not None:  # it was prepared before, and waits at its send
+                grant.task.places.set()
+                continue
+            grant.task = RequestTask(grant.request)
+            state.task_began(is_page=grant.is_page)
             start_soon(self._worker.run, grant, name=REQUEST_TASK)
             self._gone(grant)
-
-    def _resume(self, prepared: Iterable[Grant]) -> None:
-        """Let requests go on that waited for their places, with them or without."""
-        for grant in prepared:
-            if grant.has_places:
-                self._limiters.take(grant)
-            grant.task.places.set()
 
     def _failure_of(self, grant: Grant, reason: str) -> DownloadError | None:
         """Return the error for which the host of a grant was given up; None if it is refused for another reason."""

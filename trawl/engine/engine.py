@@ -10,12 +10,12 @@ store     It is put into the frontier, or takes the place of the one      :mod:`
           that it follows from
 lease     The first few of each lane are leased from the frontier; what   :mod:`trawl.scheduler.prefetcher`,
           the cache can answer leaves the queue here                      :mod:`trawl.engine.cache_lookup`
+prepare   Only with user code before the send: when the scheduler says    :mod:`trawl.engine.worker`
+          so, the dispatcher starts the task, which takes the request
+          through the middleware; it holds nothing
 decide    The scheduler grants what may be sent now, or says not before   :mod:`trawl.engine.dispatcher` asks
-          when; the dispatcher starts one task for each grant             :mod:`trawl.scheduler.scheduler`
-begin     The task takes the request through the middleware; where that   :mod:`trawl.engine.worker`
-          has users' own, it has no places yet
-place     If so, it asks for its places now, and waits for them           :meth:`Scheduler.place
-                                                                          <trawl.scheduler.scheduler.Scheduler.place>`
+          when; the dispatcher starts one task for each grant, or lets    :mod:`trawl.scheduler.scheduler`
+          the task continue that has prepared it
 send      The transport sends it, once                                    :mod:`trawl.engine.fetcher`
 hear      The throttle hears of the answer, then the places are free      :meth:`Fetcher.send
           again                                                           <trawl.engine.fetcher.Fetcher.send>`
@@ -36,8 +36,7 @@ Three questions that are asked first, and the one place that answers each:
 * A scope's delay is decided in :meth:`Scope.gate <trawl.throttling.scope.Scope.gate>`: the instant before which it lets
   nothing through. How many seconds that delay has is put together in :meth:`ScopeState.apply
   <trawl.throttling.policy.ScopeState.apply>`, from what is configured and what the server did. The scheduler asks each
-  scope of a request, and takes the latest. It asks again where a request takes its places later
-  (:meth:`Scope.place_at <trawl.throttling.scope.Scope.place_at>`), and at the wire
+  scope of a request, and takes the latest. It is asked again at the wire
   (:meth:`Scope.opens_at <trawl.throttling.scope.Scope.opens_at>`). A delay of the request's own (meta ``delay``, a
   retry's) comes before that: the frontier does not lease the page earlier; a direct fetch waits for it in the
   scheduler.
@@ -89,7 +88,7 @@ from trawl.events import ScopeBackedOff
 from trawl.middleware import compose
 from trawl.scheduler import Grant, Prefetcher, Scheduler
 from trawl.scheduler.reasons import NO_PLACE
-from trawl.scheduler.scheduler import reconsider
+from trawl.scheduler.scheduler import CAUTION, reconsider
 from trawl.spiders import item_check
 from trawl.throttling import Reason, Scope, Throttle
 from trawl.throttling.quota import spent
@@ -165,15 +164,15 @@ class Engine:
         self.throttle.make_managers(self.crawl)
         has_middleware = bool(context.middleware_stack.settings.downloader_middlewares)
         # Users' own, which may await and fetch, and respond.
-        self.scheduler.has_middleware = has_middleware
-        self.scheduler.begins_without_places = has_middleware or self.throttle.asks_manager
-        self.scheduler.stepped_back = self._limiters.give_back
+        self.scheduler.has_user_code = has_middleware or self.throttle.asks_manager
         self.hooks: Hooks = context.hooks(self.crawl, item_check(context.spider, context.settings, stats))
         self.processor: Processor = context.pipelines(self.crawl)
         # What runs: the reader of start(), a worker for each grant, and the dispatcher, which starts it.
         items = self.items = context.open_job.make_items(context, self.processor, self.limits.items)
         fetcher = Fetcher(context, admission, self.scheduler, self.throttle, self._limiters, self.limits)
         layers = context.middleware_stack.middleware(self.crawl, self.throttle.open_at)
+        if has_middleware:
+            self.scheduler.caution = CAUTION if any(layer.may_respond for layer in layers) else 1
         fetch = compose([layer.middleware for layer in layers], fetcher.send)
         self.script_pages: ScriptPages = ScriptPages()
         worker = Worker(

@@ -5,14 +5,14 @@ What the middleware hands on is compared with what was granted; where it needs s
 
 From the grant to the wire there is no await but the connection's, and no delay is longer for it: a scope with spacing
 grants a request earlier by the time that others took to the wire, and the request waits there, connected, for its
-instant. What a user's middleware awaits comes before that: where there is one the requests of the crawl begin without
-places, and get them here (:meth:`~trawl.scheduler.scheduler.Scheduler.place`). A scope that was closed
-meanwhile, by a refusal (D01, B03), a much longer delay, a lower quota or concurrency (I12), is still obeyed: the
-request is not sent, gives its places back, and waits for another grant, while the connection is left to the next
-request. So does one whose old connection was dead, where its scopes count sends: going again is another send. When the
-body has been read, the throttle hears the outcome first and the places are given back second, in one step without a
-send between, so that the request which takes the place already obeys the backoff; both come before any callback, so
-that a callback may wait for a direct fetch at concurrency 1.
+instant. What a user's middleware awaits comes before that: where there is one, requests are prepared without places,
+and get them here (:meth:`~trawl.scheduler.scheduler.Scheduler.prepared`). A scope that was closed meanwhile, by a
+refusal (D01, B03), a much longer delay, a lower quota or concurrency (I12), is still obeyed: the request is not sent,
+gives its places back, and waits for another grant, while the connection is left to the next request. So does one whose
+old connection was dead, where its scopes count sends: going again is another send. When the body has been read, the
+throttle hears the outcome first and the places are given back second, in one step without a send between, so that the
+request which takes the place already obeys the backoff; both come before any callback, so that a callback may wait for
+a direct fetch at concurrency 1.
 
 Beside the scheduler's counters, the places of a scope are a lock of Trio's. The scheduler decides; a scope's
 :class:`trio.CapacityLimiter` would raise if the scheduler were wrong, and is what Trio's introspection shows. It is
@@ -149,6 +149,7 @@ class Fetcher:
         "_events",
         "_limiters",
         "_limits",
+        "_may_respond",
         "_recorder",
         "_scheduler",
         "_session_lease",
@@ -179,6 +180,7 @@ class Fetcher:
         self._throttle = throttle
         self._limiters = limiters
         self._limits = limits
+        self._may_respond = bool(context.middleware_stack.settings.downloader_middlewares)
         self._tells = logger.isEnabledFor(logging.DEBUG)
 
     async def send(self, request: Request) -> Outcome:
@@ -204,8 +206,6 @@ class Fetcher:
             self._count(grant, outcome)
             return outcome
         write = _Write(self._sent, grant)
-        if self._scheduler.has_middleware:
-            self._scheduler.reached(grant, trio.current_time())
         try:
             if not grant.has_places and not await self._places(grant):
                 return self._held(grant, Outcome(request))
@@ -226,26 +226,25 @@ class Fetcher:
     async def respond(self, grant: Grant, outcome: Outcome) -> None:
         """Hear what user code made of a request that was not sent, as if the wire had responded. May wait.
 
-        It counts as sent when the request entered the middleware, for which it has its places. One without waits for
-        them now, and counts from then. What comes of a send, or of the cache, was heard already.
+        It counts as sent when the request entered the middleware. One that needs a token of the job's store waits for
+        that now, and counts from then. What comes of a send, or of the cache, was heard already.
         """
         task: RequestTask = grant.task
         then = outcome.then
         is_put_off = (
             isinstance(then, Replace) and then.delay > 0.0 and outcome.response is None
         )  # until a proxy is ready
-        if task.is_used or not grant.is_under_way or is_put_off or not self._scheduler.has_middleware:
+        if task.is_used or not grant.is_under_way or is_put_off or not self._may_respond:
             return
         task.is_used = task.is_responded = True
-        if not grant.has_places:
+        if self._scheduler.needs_token(grant):
             grant.has_fetched = True  # so it waits as long as it takes
             await self._places(grant)
         now = trio.current_time()
-        outcome.started_at = outcome.sent_at = at = grant.granted_at
+        outcome.started_at = outcome.sent_at = grant.granted_at
         outcome.ended_at = now
-        if grant.has_places:
-            self._scheduler.responded(grant, at, now)
-            self._state.wakeup.set()
+        self._scheduler.responded(grant, now)
+        self._state.wakeup.set()
         await self._hear(grant, outcome)
 
     async def _hear(self, grant: Grant, outcome: Outcome) -> None:
@@ -282,16 +281,18 @@ class Fetcher:
         return outcome
 
     async def _places(self, grant: Grant) -> bool:
-        """Give a grant its places whose middleware has run, or wait for them; False: it gets none, and is not sent.
+        """Wait for the places of a grant whose middleware has run; False: it gets none, and is not sent. A checkpoint.
 
-        That is where the crawl is ending, or a scope was closed for longer than a request waits at the wire. A
-        checkpoint only if it waits.
+        That is where the crawl is ending, or a scope was closed for longer than a request waits at the wire.
         """
         if self._state.is_ending:
             return False
-        if self._scheduler.place(grant, trio.current_time(), pages=self._state.may_page):
-            self._limiters.take(grant)
-            return True
+        now = trio.current_time()
+        if self._scheduler.prepared(grant, now, pages=self._state.may_page):
+            if grant.has_places:
+                self._limiters.take(grant)
+            self._look_later(now)  # fewer are ahead: another may be prepared
+            return grant.has_places
         grant.task.places = places = trio.Event()
         self._state.wakeup.set()
         await places.wait()
@@ -304,7 +305,7 @@ class Fetcher:
         now = trio.current_time() if now is None else now
         if self._recorder is not None and grant.sent_at is not None and not grant.task.is_responded:
             self._recorder(grant, outcome, now)
-        if grant.has_places:
+        if grant.has_places and not grant.task.is_responded:
             self._limiters.give_back(grant)
         self._scheduler.give_back(grant, now)
         if self._state.is_reading:  # each free place may be a permit for start(): the dispatcher looks now
@@ -334,8 +335,7 @@ class Fetcher:
     def _look_later(self, now: float) -> None:
         """Have the dispatcher look when something may go; at once where somebody became ready, who has no timer."""
         scheduler = self._scheduler
-        is_ready = scheduler.queues.ready and scheduler.in_flight < scheduler.places
-        if is_ready or (scheduler.begins_without_places and scheduler.prepared.is_stirred):
+        if (scheduler.queues.ready and scheduler.in_flight < scheduler.places) or scheduler.preparations.ready:
             self._state.wakeup.set()
         else:
             self._state.wakeup.wake_at(self._scheduler.next_event(now))

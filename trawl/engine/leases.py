@@ -152,6 +152,12 @@ class Leases:
         if not grant.is_page:
             await self._replace_direct(grant, then)
             return None
+        if then.reason == "held" and grant.sent_at is None and then.request is grant.request:
+            # Nothing has become of it: as if it had not been granted, it keeps its place in its lane.
+            self._count(grant, then)
+            await self._frontier.release([grant.lease])
+            self._stored([grant.lease])
+            return None
         successor = await self._admission.successor(grant, then)
         if isinstance(successor, str):
             return successor

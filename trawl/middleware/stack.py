@@ -147,6 +147,11 @@ class MiddlewareEntry:
     order: float
     middleware: Middleware
 
+    @property
+    def may_respond(self) -> bool:
+        """True for one with Scrapy's ``process_request``, which may return a response instead of sending anything."""
+        return getattr(self.middleware, "may_respond", False) is True
+
 
 def _headers(context: MiddlewareContext) -> Middleware | None:
     fields = _own_fields(context.settings)

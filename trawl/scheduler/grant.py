@@ -17,8 +17,8 @@ __all__ = ["DIRECT", "PAGE", "PASSING", "Grant", "LaneId", "amounts_of"]
 DIRECT, PASSING, PAGE = range(3)
 """Kinds of lanes. Exempt pages are in the lane of those that need no scope."""
 
-LaneId: TypeAlias = "LaneKey | tuple[LaneKey, int]"
-"""The frontier's key for a lane of pages; with the kind for the others."""
+LaneId: TypeAlias = "LaneKey | tuple[Any, ...]"
+"""The frontier's key for a lane of pages; with the kind for direct fetches, and apart for what is prepared."""
 
 
 def amounts_of(scopes: ScopeAmounts) -> Amounts:
@@ -62,18 +62,21 @@ class Grant:
         found_at: When it was found, on the run clock; unless it is given, when it was pushed first.
         pushed_at: When it was pushed last.
         not_before: The instant before which it does not go, as it was pushed last; 0.0: at once.
-        granted_at: When it was granted its places; while it has none, when it began, or began to wait for them. A wait
-            at the wire is left out.
+        granted_at: When it was granted its places; before that, when its preparation started, or ended. A wait at
+            the wire is left out.
         left_by: Why it was left though its scopes were open, before it was granted; None: it was not.
         held_by: Which of its scopes opened last before it was granted, and the limit; None: it has one scope or none.
         prepared_for: Seconds for which its middleware ran before it asked for its places; 0.0: it had them from the
             beginning.
+        prepared_for: Seconds for which it was prepared: its middleware ran; 0.0: no user code runs before its send.
         throttled: Seconds for which it was first in its line and could not have gone with a free place: see
             :class:`trawl.http.Times`. Known when it is granted.
         sent_at: When it went to the wire; None if it did not (yet).
         is_page: It is a page of the frontier; False for what a waiter waits for: a direct fetch, or robots.txt.
         is_pending: Pushed, and neither granted, refused nor withdrawn.
-        is_under_way: It has begun, or was granted, and has not given back; it may have no places yet.
+        is_under_way: It is being prepared, is prepared or was granted, and has not given back.
+        is_prepared: Its middleware has run, or no user code runs before its send: it needs nothing but its places.
+        is_ahead: Its scopes count it as ahead; not while it is overdue.
         has_places: It is in flight: it has its places.
         has_fetched: Its middleware has fetched something for it before its send, which it would fetch again for
             another grant: it waits for its places as long as it takes.
@@ -87,11 +90,13 @@ class Grant:
         "has_fetched",
         "has_places",
         "held_by",
+        "is_ahead",
         "is_direct",
         "is_diverted",
         "is_exempt",
         "is_page",
         "is_pending",
+        "is_prepared",
         "is_under_way",
         "is_vetted",
         "lane",
@@ -166,6 +171,8 @@ class Grant:
         self.is_vetted: bool = False
         self.is_under_way: bool = False
         self.has_places: bool = False
+        self.is_prepared: bool = True
+        self.is_ahead: bool = False
         self.has_fetched: bool = False
         self.prepared_for: float = 0.0
         self.task: Any = None  # the engine's own: the scheduler knows neither Trio nor what is above it
@@ -210,6 +217,11 @@ class Grant:
         """Seconds that it waited, from when it was found, for others and not for a scope; known when it is granted."""
         found_at = self.granted_at if self.found_at is None else self.found_at
         return self.granted_at - found_at - self.throttled - self.prepared_for
+
+    @property
+    def is_preparing(self) -> bool:
+        """True while its middleware runs before its send."""
+        return self.is_under_way and not self.has_places and not self.is_pending
 
     def amount(self, index: int) -> float:
         """The amount that it is expected to use of its scope number ``index``; 1.0 where none is named."""

@@ -99,6 +99,9 @@ class Lane:
         scopes: Its scopes, sorted by id: no policy iterates a set.
         origin: The origin whose gate its grants wait for.
         kind: DIRECT, PASSING or PAGE: what its grants are.
+        prepares: True if its grants wait to be prepared: user code is yet to run for them; False: for their places.
+        was_prepared: True if user code has run for its grants.
+        elsewhere: How many of these its scopes do not count as ahead, because they wait for another of its scopes.
         queue: A heap of its grants.
         turn: When it last came to the end of the line: lanes of equal priority take turns.
         version: Moves whenever the lane goes elsewhere, so that what heaps remember of it goes stale.
@@ -117,6 +120,7 @@ class Lane:
         "asks",
         "bases",
         "closed_before",
+        "elsewhere",
         "held",
         "id",
         "is_claiming",
@@ -125,11 +129,13 @@ class Lane:
         "kind",
         "origin",
         "passed_at",
+        "prepares",
         "queue",
         "ready_at",
         "scopes",
         "turn",
         "version",
+        "was_prepared",
         "where",
     )
 
@@ -151,6 +157,9 @@ class Lane:
         self.is_starving: bool = False
         self.is_kept_for: bool = False
         self.passed_at: int = -1
+        self.prepares: bool = False
+        self.was_prepared: bool = False
+        self.elsewhere: int = 0
 
     __hash__: ClassVar[Any] = object.__hash__  # a compiled class that has an order inherits none
 
@@ -163,9 +172,9 @@ class Lane:
         return self.queue[0][3]
 
     @property
-    def is_guarded(self) -> bool:
-        """True if its grants have their places before their middleware runs: all its scopes are guarded."""
-        return bool(self.scopes) and all(scope.is_guarded for scope in self.scopes)
+    def is_careful(self) -> bool:
+        """True if user code may respond to its grants: they are prepared at the pace at which they could be sent."""
+        return any(scope.is_careful for scope in self.scopes)
 
     def rank(self) -> Rank:
         """Its rank among lanes, by its best grant."""
@@ -177,6 +186,8 @@ class Lane:
             order = grant.order
         grant.lane = self
         heappush(self.queue, (-grant.priority, -grant.share, order, grant))
+        if self.elsewhere:
+            self.wait_elsewhere(1)
         return self.queue[0][3] is grant
 
     def drop_head(self) -> None:
@@ -198,6 +209,8 @@ class Lane:
         self.version += 1
         self.where = where
         self.closed_before = where.closed_for(now)
+        if self.was_prepared:
+            self.wait_elsewhere(sum(item[3].is_pending for item in self.queue))
         if isinstance(where, OriginGate):
             for scope in self.scopes:
                 scope.wait_at_gate(now)
@@ -205,6 +218,8 @@ class Lane:
     def leave(self, now: float) -> None:
         """Count for how long what it waited for was closed, if it waited; to be called before it goes elsewhere."""
         where = self.where
+        if self.elsewhere:
+            self.wait_elsewhere(-self.elsewhere)
         if where is not None and not isinstance(where, str):
             self.held += max(0.0, where.closed_for(now) - self.closed_before)
             if isinstance(where, OriginGate):
@@ -227,86 +242,74 @@ class Lane:
 
     def grant(self, grant: Grant, now: float) -> None:
         """Take each of its scopes for ``grant``, which was its first."""
+        if grant.is_ahead:
+            self.count_no_more(grant)
         if self.held or grant.not_before:
             self._count_held(grant, now)
         self._take(grant, now)
 
-    def begin(self, grant: Grant, now: float) -> None:
-        """Begin ``grant``, which was its first, without a place."""
+    def prepare(self, grant: Grant, now: float) -> None:
+        """Start to prepare ``grant``, which was its first: its middleware runs, and it holds nothing."""
         if self.held or grant.not_before:
             self._count_held(grant, now)
         grant.granted_at = now
+        # What waits for a direct fetch may be ahead of it: so that is not counted, unless it may count as a send.
+        if self.kind == PAGE or self.is_careful:
+            self.count_ahead(grant)
+            for scope in self.scopes:
+                if scope.is_careful:
+                    scope.start_preparing(now)
+
+    def count_ahead(self, grant: Grant) -> None:
+        """Have its scopes count ``grant`` as ahead."""
+        grant.is_ahead = True
         for scope, amount in self._amounts(grant):
-            scope.begin(amount)
+            scope.add_ahead(amount)
 
-    def begin_no_more(self, grant: Grant) -> None:
-        """Note that ``grant``, which has begun, ends without its places."""
+    def count_no_more(self, grant: Grant) -> None:
+        """Have its scopes count ``grant`` as ahead no more: it gets its places, ends without, or is overdue."""
+        grant.is_ahead = False
         for scope, amount in self._amounts(grant):
-            scope.begin_no_more(amount)
+            scope.drop_ahead(amount)
 
-    def wait_for_places(self, grant: Grant, now: float) -> None:
-        """Note that ``grant``, which has begun, waits for its places from ``now`` on."""
-        grant.prepared_for = now - grant.granted_at
-        grant.granted_at = now
-        for scope in self.scopes:
-            scope.prepared += 1
+    def responded(self, grant: Grant) -> None:
+        """Take each of its scopes for ``grant``, to which user code responded, from when its preparation started.
 
-    def wait_no_more(self) -> None:
-        """Note that one of its grants waits for its places no more."""
-        for scope in self.scopes:
-            scope.prepared -= 1
-
-    def place_at(self, grant: Grant, now: float) -> tuple[float, tuple[Scope, ...]]:
-        """Return the instant from which ``grant``, which has begun, may have its places, and the scope that opens last.
-
-        ``inf``: only a give-back helps; ``-inf``, and no scope: none keeps it from them.
+        One that needed a token has them already.
         """
-        at: float = -inf
-        last: tuple[Scope, ...] = ()
-        for scope, amount in self._amounts(grant):
-            if (opens_at := scope.place_at(now, amount)) > at:
-                at, last = opens_at, (scope,)
-        return at, last
-
-    def begins_at(self, grant: Grant, now: float) -> float:
-        """Return the instant from which another one like ``grant`` may begin; ``inf``: only a give-back helps."""
-        return max([scope.gate(now, amount) for scope, amount in self._amounts(grant)], default=-inf)
-
-    def step_back(self, grant: Grant) -> None:
-        """Take the places of ``grant`` away, whose middleware runs: it begins without them."""
-        for slot, (scope, amount) in zip(grant.slots, self._amounts(grant), strict=False):
-            scope.step_back(slot, grant.granted_at, amount)
-        grant.slots = ()
-
-    def reached(self, grant: Grant, now: float) -> list[Scope]:
-        """Note that ``grant`` comes to the wire. Returns the scopes that are guarded no more."""
-        if grant.has_places:  # as if it had them from now on: the time before is that of its middleware
-            grant.prepared_for = now - grant.granted_at
-            grant.granted_at = now
-        return [scope for scope in self.scopes if scope.reached(grant.prepared_for)]
-
-    def responded(self, grant: Grant, at: float) -> None:
-        """Tell its scopes that user code has responded to ``grant``, which counts as sent at ``at``."""
-        self.sent(grant, at, self.opens_at(grant, at))
         for scope in self.scopes:
             scope.responded()
+        if not grant.has_places:
+            if grant.is_ahead:
+                self.count_no_more(grant)
+            self._take(grant, grant.granted_at)
 
-    def place(self, grant: Grant, now: float) -> None:
-        """Take each of its scopes for ``grant``, which has begun."""
-        grant.throttled += now - grant.granted_at
-        self._take(grant, now, has_begun=True)
+    def wait_elsewhere(self, n: int) -> None:
+        """Have only the scope that its grants wait for count ``n`` more of them as ahead."""
+        if self.kind < PAGE:
+            return
+        self.elsewhere += n
+        for scope, ask in zip(self.scopes, self.asks, strict=True):
+            if scope is getattr(self.where, "scope", None):
+                scope.prepared += n
+            else:
+                scope.ahead -= n
+                scope.ahead_amount -= n * (1.0 if ask is None else ask)
 
     def _count_held(self, grant: Grant, now: float) -> None:
         """Tell ``grant`` for how long it could not have gone with a free place."""
         held = self.held
+        self.held = 0.0
+        if self.was_prepared:
+            grant.throttled += min(held, now - grant.granted_at)
+            return
         if grant.not_before:
             began_at = grant.pushed_at if grant.found_at is None else grant.found_at
             held += max(0.0, grant.not_before - began_at)
-        self.held = 0.0
         waited = now if grant.found_at is None else now - grant.found_at
         grant.throttled = min(held, waited)  # it may have come before one that was held here longer
 
-    def _take(self, grant: Grant, now: float, *, has_begun: bool = False) -> None:
+    def _take(self, grant: Grant, now: float) -> None:
         grant.granted_at = now
         grant.has_places = True
         scopes = self.scopes
@@ -316,11 +319,11 @@ class Lane:
             scope = scopes[0]
             grant.steps = (scope.step,)
             amount = grant.scopes[0][1]
-            grant.slots = (scope.take(now, 1.0 if amount is None else amount, has_begun=has_begun),)
+            grant.slots = (scope.take(now, 1.0 if amount is None else amount),)
         else:
             grant.steps = tuple([scope.step for scope in scopes])
             amounts = self._amounts(grant)
-            grant.slots = tuple([scope.take(now, amount, has_begun=has_begun) for scope, amount in amounts])
+            grant.slots = tuple([scope.take(now, amount) for scope, amount in amounts])
             if scopes:
                 last = max(scopes, key=_opened_at)
                 grant.held_by = last, last.waits.opened_by
@@ -344,7 +347,7 @@ class Lane:
     def forget_lead(self) -> None:
         """Have its scopes grant nothing early until they have measured again."""
         for scope in self.scopes:
-            scope.lead = scope.connect = 0.0
+            scope.lead = 0.0
 
     def sent(self, grant: Grant, now: float, due_at: float = -inf) -> None:
         """Tell its scopes that ``grant`` went to the wire; all of them had let it through from ``due_at`` on.
@@ -353,7 +356,7 @@ class Lane:
         """
         draw: float | None = None
         for slot, scope, (_, amount) in zip(grant.slots, self.scopes, grant.scopes, strict=False):
-            scope.sent(slot, now, 1.0 if amount is None else amount, grant.granted_at, due_at, grant.prepared_for)
+            scope.sent(slot, now, 1.0 if amount is None else amount, grant.granted_at, due_at)
             if scope.jitter != EXACT and len(self.scopes) > 1 and scope.delay + scope.delay_per_slot > 0.0:
                 draw = scope.draw(draw)
 

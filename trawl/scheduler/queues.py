@@ -98,9 +98,20 @@ class LaneQueues:
         keeping: The queues of quotas that are kept for a lane.
     """
 
-    __slots__ = ("_bound", "_tiebreak", "_timer_bound", "_timers", "claims", "keeping", "ready", "scope_queues")
+    __slots__ = (
+        "_bound",
+        "_prepares",
+        "_tiebreak",
+        "_timer_bound",
+        "_timers",
+        "claims",
+        "keeping",
+        "ready",
+        "scope_queues",
+    )
 
-    def __init__(self) -> None:
+    def __init__(self, *, prepares: bool = False) -> None:
+        self._prepares = prepares
         self.ready: list[Ticket] = []
         self.scope_queues: dict[str, ScopeQueue] = {}
         self.claims: ClaimQueue = ClaimQueue()
@@ -114,7 +125,7 @@ class LaneQueues:
         """Return the queue of ``scope``, made when it is first needed."""
         queue = self.scope_queues.get(scope.id)
         if queue is None:
-            queue = self.scope_queues[scope.id] = ScopeQueue(scope)
+            queue = self.scope_queues[scope.id] = ScopeQueue(scope, prepares=self._prepares)
         return queue
 
     def close_queue(self, scope: Scope) -> None:
@@ -133,7 +144,7 @@ class LaneQueues:
 
     def enter(self, lane: Lane, now: float, after: Scope | None = None) -> None:
         """Have ``lane`` looked at: at the next choice, or when its turn comes at each of its quotas after that one."""
-        scope = lane.quota_after(after)
+        scope = lane.quota_after(after) if lane.kind >= PAGE or not self._prepares else None
         if scope is None:
             self.make_ready(lane, now)
             return
@@ -214,10 +225,15 @@ class LaneQueues:
         if queue.claim is not None:
             self._doubt(queue, now)
         # By the least amount: while that does not fit, none does.
-        until = scope.gate(now, queue.least if scope.quota is not None else 1.0)
+        until = queue.gate(now, queue.least if scope.quota is not None else 1.0)
         if until > now:
             queue.close(now)
             self._arm(queue, until)
+            # What was prepared for an instant that is far away by now is looked at, to be put back.
+            if scope.ahead and not self._prepares and scope.is_far(until, now):
+                for lane in queue.lanes():
+                    if lane.was_prepared:
+                        self.make_ready(lane, now)
             return
         queue.open(now)
         if queue.passed:
@@ -317,9 +333,6 @@ class LaneQueues:
             # W holds already: the woken lane is ready and no worse than the best that waits.
             if ready is not None and queue.ticket(ready) <= ticket:
                 return ready
-            # Direct fetches rank before pages, so behind this one there is none.
-            if scope.begins_without_places and lane.kind == PAGE and scope.begins_at(now, lane.amount_in(scope)) == inf:
-                return ready
             if queue.claim is not None and queue.withholds(lane):
                 # One that a quota is kept from would come back at once, and be made ready again, for ever.
                 if queue.claim.where is queue and (scope.quota is None or queue.fits_at(queue.claim, now) <= now):
@@ -355,7 +368,7 @@ class LaneQueues:
                     heappop(peers)
                 elif peer is best or peer.share_in(scope) <= best.share_in(scope):
                     break
-                elif scope.gate(now, peer.amount_in(scope)) > now:
+                elif self.queue_of(scope).gate(now, peer.amount_in(scope)) > now:
                     self.enter(peer, now)  # it does not fit: it waits at its quota
                 else:
                     best = peer

@@ -43,19 +43,18 @@ NO_PLACE = Reason("", "places", inf, "CONCURRENT_REQUESTS")
 NO_PAGES = Reason("", "callbacks", inf, "CONCURRENT_CALLBACKS")
 """No page can go until a callback has ended."""
 
-NO_BEGINNING = Reason("", "middleware", inf, "CONCURRENT_REQUESTS")
-"""No page can begin until one that has begun has its places, or has ended."""
+NO_PREPARATION = Reason("", "middleware", inf, "CONCURRENT_REQUESTS")
+"""No page can be prepared until the middleware of another has run, or it has ended."""
 
-_OF_ALL = (NO_PLACE, NO_PAGES, NO_BEGINNING)
+_OF_ALL = (NO_PLACE, NO_PAGES, NO_PREPARATION)
 """What holds up every request alike, and is no limit of a scope's."""
 
 
 def why(scheduler: Scheduler, subject: object, now: float) -> Reason | None:
     """Explain why a pending grant, its request, a lane of pages, or a scope (by its id) waits; None: it does not.
 
-    A grant behind others of its lane waits for what the first of them waits for; a prepared one waits for its places. A
-    request is searched for among all that wait. A scope that is open waits for what its requests wait for; one that is
-    not in use for nothing.
+    A grant behind others of its lane waits for what the first of them waits for. A request is searched for among all
+    that wait. A scope that is open waits for what its requests wait for; one that is not in use for nothing.
     """
     if isinstance(subject, str):
         return _why_scope(scheduler, subject, now)
@@ -63,8 +62,6 @@ def why(scheduler: Scheduler, subject: object, now: float) -> Reason | None:
         lane = scheduler.lanes.get(subject)
         return None if lane is None else _Reasons(scheduler, now).why(lane)
     grant = subject if isinstance(subject, Grant) else _grant_of(scheduler, subject)
-    if grant is not None and grant in scheduler.prepared:
-        return _Reasons(scheduler, now).why_prepared(grant)
     if grant is None or not grant.is_pending:
         return None
     if grant.lane is None:
@@ -80,11 +77,6 @@ def why_host(scheduler: Scheduler, host: str, now: float) -> Reason | None:
             reason = reasons.why(lane)
             if reason is not None and reason not in _OF_ALL:
                 return reason
-    for grant in scheduler.prepared:
-        if _is_for(grant, host):
-            reason = reasons.why_prepared(grant)
-            if reason is not None and reason not in _OF_ALL:
-                return reason
     return None
 
 
@@ -94,14 +86,23 @@ def _is_for(grant: Grant, host: str) -> bool:
 
 def why_next(scheduler: Scheduler, grant: Grant, now: float) -> Reason | None:
     """Explain why the next grant in the lane of ``grant`` waits; None: there is none, or nothing holds it up."""
-    lane = None if grant.lane is None else scheduler.lanes.get(grant.lane.id)
+    lane = None
+    if grant.lane is not None:  # the next one is prepared, or waits for that
+        lane = scheduler.lanes.get(grant.lane.id) or scheduler.lanes.get(grant.lane_id)
     return None if lane is None else _Reasons(scheduler, now).why(lane)
 
 
 def pending_pages(scheduler: Scheduler) -> list[Grant]:
     """Every page that waits, in no promised order: at the end of a crawl they are given back."""
     lined = [ticket[-1] for lane in scheduler.lanes.values() for ticket in lane.queue]
-    return [grant for grant in [*lined, *scheduler.later.pending()] if grant.is_pending and not grant.is_direct]
+    pending = [grant for grant in [*lined, *scheduler.later.pending()] if grant.is_pending and not grant.is_direct]
+    return [grant for grant in pending if grant.task is None]
+
+
+def prepared_grants(scheduler: Scheduler) -> list[Grant]:
+    """Every grant that is prepared, and waits for its places."""
+    lined = [ticket[-1] for lane in scheduler.lanes.values() if lane.was_prepared for ticket in lane.queue]
+    return [grant for grant in lined if grant.is_pending]
 
 
 STEP_LANES = 200
@@ -135,20 +136,9 @@ def waiting_in_steps(
         reason = reasons.why(lane)
         if reason is not None:
             size = len(lane.queue)
-            if stored and lane.kind == PAGE:
+            if stored and lane.kind == PAGE and not lane.was_prepared:
                 size += stored(cast("LaneKey", lane.id))
             groups[reason] = groups.get(reason, 0) + size
-    # One that has begun is counted with those behind it, which wait for the same but a moment longer.
-    yield
-    alike = {(reason.scope, reason.limit): reason for reason in groups} if scheduler.prepared else {}
-    yield
-    for number, grant in enumerate(list(scheduler.prepared), 1):
-        if number % STEP_LANES == 0:
-            yield
-            reasons.now = clock()
-        if grant in scheduler.prepared and (reason := reasons.why_prepared(grant)) is not None:
-            reason = alike.setdefault((reason.scope, reason.limit), reason)
-            groups[reason] = groups.get(reason, 0) + 1
     later = scheduler.later.pending()
     if later:
         first_at = min([grant.not_before for grant in later])
@@ -183,8 +173,8 @@ class _Reasons:
             return where.why(self.now)
         if isinstance(where, TokenQueue):
             return where.reason()
-        if where is READY and scheduler.is_full():
-            return scheduler.full_by()  # what its scopes say is looked at when a place is free
+        if where is READY and (full_by := scheduler.full_by(lane)) is not None:
+            return full_by  # what its scopes say is looked at when a place is free
         last: Scope | None = None
         opens_at = self.now
         for scope in lane.scopes:
@@ -194,9 +184,7 @@ class _Reasons:
         if last is not None:
             return self._of_scope(last, lane.amount_in(last))
         if isinstance(where, ScopeQueue) and where.withholds(lane):
-            # Where requests begin without a place, a full scope is open, and its places are what is waited for.
-            full = where.scope.full
-            return self._of_scope(where.scope, lane.amount_in(where.scope)) if full else _claimed(where.scope)
+            return _claimed(where.scope)
         if isinstance(where, ScopeQueue) and where.saves(lane, self.now):
             return Reason(where.scope.id, "quota", where.kept_until(self.now), "a larger amount goes first")
         return self._of_all(lane)
@@ -204,47 +192,23 @@ class _Reasons:
     def _of_all(self, lane: Lane) -> Reason | None:
         """Explain why a lane waits whose scopes are open."""
         where = lane.where
-        if self._scheduler.is_full():
-            return self._scheduler.full_by()
-        if isinstance(where, ScopeQueue) and lane.kind == PAGE and where.scope.begun:
-            return self._of_begun(where.scope)
+        if (full_by := self._scheduler.full_by(lane)) is not None:
+            return full_by
+        if lane.prepares and lane.kind == PAGE and isinstance(where, ScopeQueue):
+            return self._of_preparation(where.scope)
         return NO_PAGES if lane.kind == PAGE and self._scheduler.left_by is NO_PAGES else None
 
-    def why_prepared(self, grant: Grant) -> Reason | None:
-        """Explain why a grant that has begun has no places: the last of its scopes to open, a token, or what holds all.
-
-        None: it gets them now.
-        """
-        scheduler, lane, now = self._scheduler, grant.lane, self.now
-        assert lane is not None
-        if (token_queue := scheduler.token_queue_of(grant, now)) is not None:
-            return token_queue.reason()
-        at, last = lane.place_at(grant, now)
-        if at > now:
-            return _reason(scheduler, last[0], now, grant.amount(lane.scopes.index(last[0])), has_begun=True)
-        if scheduler.in_flight >= scheduler.places:
-            return NO_PLACE
-        if not grant.is_direct and not scheduler.places_pages:
-            return NO_PAGES
-        kept = scheduler.prepared.kept_in(grant)
-        return None if kept is None else _claimed(kept)
-
-    def _of_begun(self, scope: Scope) -> Reason:
-        """Explain why no other request of ``scope`` begins: others run their middleware, or wait for their places."""
-        if scope.begun == scope.prepared:
-            if self._of_prepared is None:
-                self._of_prepared = {}
-                for grant in self._scheduler.prepared:
-                    reason = self.why_prepared(grant)
-                    if reason is None or grant.lane is None:
-                        continue
-                    for each in grant.lane.scopes:
-                        # Not what it waits for in another scope, which those behind it here may not need.
-                        if reason.scope in ("", each.id):
-                            self._of_prepared.setdefault(each, reason)
-            if (reason := self._of_prepared.get(scope)) is not None:
-                return reason
-        return Reason(scope.id, "middleware")
+    def _of_preparation(self, scope: Scope) -> Reason:
+        """Explain why no other page of ``scope`` is prepared: one that is waits, or the middleware of others runs."""
+        if self._of_prepared is None:
+            self._of_prepared = {}
+            for lane in self._scheduler.lanes.values():
+                reason = self.why(lane) if lane.was_prepared else None
+                for each in lane.scopes if reason is not None else ():
+                    # Not what it waits for in another scope, which those behind it here may not need.
+                    if reason is not None and reason.scope in ("", each.id):
+                        self._of_prepared.setdefault(each, reason)
+        return self._of_prepared.get(scope) or Reason(scope.id, "middleware")
 
     def _of_scope(self, scope: Scope, amount: float) -> Reason:
         key = (scope.id, amount if scope.quota is not None else 1.0)
@@ -258,9 +222,9 @@ def _claimed(scope: Scope) -> Reason:
     return Reason(scope.id, "claim", inf, "a request of several scopes goes first")
 
 
-def _reason(scheduler: Scheduler, scope: Scope, now: float, amount: float, *, has_begun: bool = False) -> Reason:
+def _reason(scheduler: Scheduler, scope: Scope, now: float, amount: float) -> Reason:
     """Explain why a scope is closed, and name the other crawls that it is shared with."""
-    reason = scope.reason(now, amount, has_begun=has_begun)
+    reason = scope.reason(now, amount)
     others = [holder.name for holder in scope.holders if holder is not scheduler.holder]
     return attrs.evolve(reason, shared_with=tuple(others)) if others and reason.limit else reason
 
@@ -275,12 +239,6 @@ def _why_scope(scheduler: Scheduler, scope_id: str, now: float) -> Reason | None
                 if reason.limit:
                     return reason
                 others = others or reasons.why(lane)
-    for grant in scheduler.prepared:
-        if grant.lane is not None and any(scope.id == scope_id for scope in grant.lane.scopes):
-            prepared = reasons.why_prepared(grant)
-            if prepared is not None and prepared.scope == scope_id:
-                return prepared
-            others = others or prepared
     return None if others in _OF_ALL else others
 
 
@@ -289,5 +247,4 @@ def _grant_of(scheduler: Scheduler, request: object) -> Grant | None:
         for item in lane.queue:
             if item[3].request is request:
                 return item[3]
-    others = [*scheduler.prepared, *scheduler.later.pending()]
-    return next((grant for grant in others if grant.request is request), None)
+    return next((grant for grant in scheduler.later.pending() if grant.request is request), None)

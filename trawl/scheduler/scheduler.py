@@ -10,35 +10,33 @@ The order: direct fetches before pages, then by priority, then lanes in turn, an
 :mod:`trawl.scheduler.queues` tells how lanes wait and are woken, :mod:`trawl.scheduler.scope_queue` how requests of
 several scopes are kept from starving.
 
-Where a user's own code runs before the send, a grant has two steps: :meth:`Scheduler.grant` begins it, and its
-middleware runs; then it asks for its places (:meth:`~Scheduler.place`), and gets them at once, or by
-:meth:`~Scheduler.take_places` at its instant less the time to connect. So what a middleware awaits holds nothing, and
-keeps nothing from going that it may wait for: others' pages only begin later for it.
+Where a user's own code runs before the send, a request is in two lanes, one after the other. In the first it waits to
+be *prepared*, which takes nothing: its middleware runs. Then it waits for its places (:meth:`~Scheduler.prepared`) in
+the second, as any other does in its only one. So what a middleware awaits holds nothing, and keeps nothing from going:
+it only puts off the preparation of other pages.
 
-A middleware that responds itself has asked the server by then. So in a guarded scope (:meth:`Scope.guard`) a grant has
-its places when it begins, and a response counts as sent at that instant (:meth:`~Scheduler.responded`). It loses them
-again (:meth:`~Scheduler.step_back`) if its middleware fetches something, or takes long: others may be waiting for what
-it waits for.
+A middleware that responds itself may have asked the server as soon as its request came to it. So while that may be, a
+scope is *careful* (:attr:`Scope.is_careful`): its requests are prepared at the pace at which they could be sent, and
+such a response counts as sent when the preparation started (:meth:`~Scheduler.responded`).
 
 Length: one object decides over all lanes and places; what could stand apart (queues, starvation, explanations) does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
-from heapq import heappop
+from collections.abc import Callable, Generator
+from heapq import heappop, heappush
 from itertools import count
 from math import inf
 from typing import TYPE_CHECKING
 
 from trawl.scheduler.grant import DIRECT, PAGE, PASSING, Grant, LaneId
 from trawl.scheduler.lanes import READY, Lane, OriginGate, Refused
-from trawl.scheduler.prepared import PreparedQueue
 from trawl.scheduler.queues import BACKOFF_PATIENCE, LaneQueues, LaterQueue
 from trawl.scheduler.reasons import (
-    NO_BEGINNING,
     NO_PAGES,
     NO_PLACE,
+    NO_PREPARATION,
     ReasonCount,
     StoredCount,
     waiting_in_steps,
@@ -46,8 +44,8 @@ from trawl.scheduler.reasons import (
     why_host,
     why_next,
 )
-from trawl.scheduler.scope_queue import PASSES, ScopeQueue, TokenQueue
-from trawl.throttling.scope import MAX_LEAD, MAX_PREPARATION
+from trawl.scheduler.scope_queue import PASSES, ScopeQueue
+from trawl.throttling.scope import MAX_LEAD, MIN_LEAD
 
 if TYPE_CHECKING:
     from trawl.frontier import LaneKey, SortKey
@@ -55,7 +53,13 @@ if TYPE_CHECKING:
     from trawl.throttling.reasons import Reason
     from trawl.throttling.scope import Scope
 
-__all__ = ["Refused", "Scheduler", "reconsider"]
+__all__ = ["CAUTION", "Refused", "Scheduler", "reconsider"]
+
+CAUTION = 16
+"""Requests of a scope that user code lets through before it is taken to respond to none.
+
+Where it was made to send, as a function around ``fetch``, and never responded, one is enough.
+"""
 
 
 def reconsider(scheduler: Scheduler, scope: Scope, now: float) -> None:
@@ -63,10 +67,11 @@ def reconsider(scheduler: Scheduler, scope: Scope, now: float) -> None:
 
     Without it they would be refused when the scope opens, which a backoff may put off for minutes.
     """
-    queue = scheduler.queues.scope_queues.get(scope.id)
-    for lane in queue.lanes() if queue is not None else ():
-        lane.head.is_vetted = False
-        scheduler.queues.make_ready(lane, now)
+    for queues in (scheduler.queues, scheduler.preparations):
+        queue = queues.scope_queues.get(scope.id)
+        for lane in queue.lanes() if queue is not None else ():
+            lane.head.is_vetted = False
+            queues.make_ready(lane, now)
 
 
 class Scheduler:
@@ -83,21 +88,17 @@ class Scheduler:
         pending: Grants that wait.
         pending_direct: Those of them that are direct.
         in_flight: Those that were granted their places, and have not given them back.
-        begins_without_places: Grants begin without their places: what their middleware awaits is awaited before they
-            take them. May be set.
-        has_middleware: Users' middleware runs before the send, which may respond instead of the wire. May be set.
-        entered: Those that have places while their middleware runs, each with the instant at which it loses them.
-        stepped_back: Told of a grant that is about to lose its places.
-        begun: Those that have begun, and have no places yet.
-        begun_direct: Those of them that are direct.
-        prepared: Those of them that wait for their places.
-        places_pages: True if prepared pages were given places when places were taken last; False: only direct fetches
-            were.
-        pages_left: No page begins without places while so many grants have begun or are in flight: no more pages are
-            wanted. ``inf``: any number are. May be set.
+        has_user_code: A user's own code runs before each send: requests are prepared before they wait for their places.
+            May be set.
+        awaits: User code was seen to await something before a send.
+        caution: Requests of a scope that user code lets through before it is taken to respond to none. May be set.
+        ahead: Pages that are being prepared, or are prepared and have no places yet.
+        preparing: Those of them whose middleware runs.
+        pages_left: No page is prepared while so many are ahead or in flight; ``inf``: any number may be. May be set.
         grants: The number ever granted.
         looks: Lanes ever looked at.
-        queues: The ready and the waiting lanes, for explanations and tests, to be read only; so are the next three.
+        queues: The ready and the waiting lanes, for explanations and tests, to be read only; so are the next four.
+        preparations: The same of the lanes whose grants wait to be prepared.
         lanes: The lanes that have something pending.
         later: What waits for a time of its own.
         closed: The closed gates, by origin.
@@ -109,16 +110,16 @@ class Scheduler:
         "_next_order",
         "_next_turn",
         "_now",
+        "_overdue",
         "_scope_of",
         "_sign",
         "_vet",
-        "begins_without_places",
-        "begun",
-        "begun_direct",
+        "ahead",
+        "awaits",
+        "caution",
         "closed",
-        "entered",
         "grants",
-        "has_middleware",
+        "has_user_code",
         "holder",
         "in_flight",
         "lanes",
@@ -129,10 +130,9 @@ class Scheduler:
         "pending",
         "pending_direct",
         "places",
-        "places_pages",
-        "prepared",
+        "preparations",
+        "preparing",
         "queues",
-        "stepped_back",
     )
 
     def __init__(
@@ -147,24 +147,23 @@ class Scheduler:
         self.pending: int = 0
         self.pending_direct: int = 0
         self.in_flight: int = 0
-        self.begun: int = 0
-        self.begun_direct: int = 0
-        self.prepared: PreparedQueue = PreparedQueue()
-        self.places_pages: bool = True
+        self.ahead: int = 0
+        self.preparing: int = 0
         self.pages_left: float = inf
         self.grants: int = 0
         self.looks: int = 0
         self._scope_of = scope_of
-        self.begins_without_places: bool = False
-        self.has_middleware: bool = False
-        self.entered: dict[Grant, float] = {}
-        self.stepped_back: Callable[[Grant], None] = _ignore
+        self.has_user_code: bool = False
+        self.awaits: bool = False
+        self.caution: int = 0
         self._vet = vet
         self._sign = -1 if depth_first else 1
         self._next_order = count(1).__next__
         self._next_turn = count(1).__next__
         self._now = -inf
+        self._overdue: list[tuple[float, int, Grant]] = []  # when each takes much longer than others did
         self.queues: LaneQueues = LaneQueues()
+        self.preparations: LaneQueues = LaneQueues(prepares=True)
         self.lanes: dict[LaneId, Lane] = {}
         self.later: LaterQueue = LaterQueue()
         self.closed: dict[str, OriginGate] = {}
@@ -182,6 +181,7 @@ class Scheduler:
         if grant.is_pending or grant.is_under_way:
             raise ValueError(f"{grant!r} is here already")
         grant.pushed(now, not_before)
+        grant.is_prepared = not self.has_user_code
         self.pending += 1
         self.pending_direct += grant.is_direct
         order = self._sign * self._next_order()
@@ -193,39 +193,46 @@ class Scheduler:
     def grant(self, now: float, *, pages: bool = True) -> Grant | Refused | None:
         """The best grant that may go at ``now``, with a place and its scopes taken; None when there is none.
 
-        Where grants begin without their places, it is the best that may begin. With ``pages`` false only direct grants
-        go. A :class:`Refused` comes out instead of a grant that may not go.
+        Or the best that may be prepared: it has no task yet, and no places. With ``pages`` false only direct grants go.
+        A :class:`Refused` comes out instead of a grant that may not go.
         """
-        is_full = self.is_full() if self.begins_without_places else self.in_flight >= self.places
-        if is_full and not self._may_begin_direct():
-            self.left_by = self.full_by() if self.queues.ready else None
+        is_full, preparations = self.in_flight >= self.places, self.preparations
+        if is_full and not self.has_user_code:
+            self.left_by = NO_PLACE if self.queues.ready else None
             return None
         self._now = now
         self.queues.advance(now)
+        if self._overdue:
+            self._count_overdue(now)
+        if preparations.scope_queues:
+            preparations.advance(now)
         if self.later.next_at() <= now:
             for grant, order in self.later.due(now):
                 self._line_up(grant, order, now)
-        ready = self.queues.ready
-        while ready:
-            ticket = ready[0]
-            lane = ticket[5]
-            # Stale: the lane has gone elsewhere since.
-            if ticket[4] != lane.version:
+        queues, no_pages = self.queues, NO_PLACE if is_full else None if pages else NO_PAGES
+        left_by: Reason | None = None
+        while True:
+            ready = queues.ready
+            while ready:
+                ticket = ready[0]
+                lane = ticket[5]
+                # Stale: the lane has gone elsewhere since.
+                if ticket[4] != lane.version:
+                    heappop(ready)
+                    continue
+                # Direct fetches rank before pages, so behind this one there is none. They need a place, but not to
+                # be prepared.
+                if no_pages is not None and (ticket[0] or (is_full and queues is not preparations)):
+                    left_by = left_by or no_pages
+                    break
                 heappop(ready)
-                continue
-            # Direct fetches rank before pages, so behind this one there is none.
-            if ticket[0] and (is_full or not pages):
-                self.left_by = self.full_by() if is_full else NO_PAGES
+                self.looks += 1
+                if (verdict := self._look(lane, now)) is not None:
+                    return verdict
+            if queues is preparations or not preparations.ready:
+                self.left_by = left_by
                 return None
-            if self.in_flight >= self.places and self.has_middleware and lane.is_guarded:
-                self.left_by = NO_PLACE
-                return None
-            heappop(ready)
-            self.looks += 1
-            if (verdict := self._look(lane, now)) is not None:
-                return verdict
-        self.left_by = None
-        return None
+            queues, no_pages = preparations, self.preparing_full_by() or (None if pages else NO_PAGES)
 
     def sent(self, grant: Grant, now: float, due_at: float = -inf) -> None:
         """Note that ``grant`` went to the wire at ``now``, and might have gone at ``due_at``. Safe to call twice."""
@@ -238,48 +245,10 @@ class Scheduler:
         lane.sent(grant, now, due_at)
         self._wake(lane, now)
 
-    def reached(self, grant: Grant, now: float) -> None:
-        """Note that ``grant`` comes to the wire: users' middleware has run, and has not responded."""
-        lane = grant.lane
-        assert lane is not None
-        self.entered.pop(grant, None)
-        if lane.kind != PASSING:  # robots.txt says nothing of the pages
-            for scope in lane.reached(grant, now):
-                self.changed(scope, now)
-
-    def responded(self, grant: Grant, at: float, now: float) -> None:
-        """Note that user code responded to ``grant``, which has its places, so it counts as sent at ``at``."""
-        lane = grant.lane
-        assert lane is not None
-        self.entered.pop(grant, None)
-        grant.sent_at, self._now = at, now
-        lane.responded(grant, at)
-        self._wake(lane, now)
-
-    def step_back(self, grant: Grant, now: float) -> None:
-        """Take the places of ``grant`` away if its middleware runs: it asks for them again when that has run."""
-        if self.entered.pop(grant, None) is None:
-            return
-        self.stepped_back(grant)
-        lane = grant.lane
-        assert lane is not None
-        grant.has_places = False
-        self.in_flight -= 1
-        self.begun += 1
-        self.begun_direct += grant.is_direct
-        lane.step_back(grant)
-        self._wake(lane, now)
-
-    def step_back_late(self, now: float) -> None:
-        """Take the places away of those whose middleware has run for long."""
-        for grant in [grant for grant, until in self.entered.items() if until <= now]:
-            self.step_back(grant, now)
-
     def give_back(self, grant: Grant, now: float) -> None:
         """Give the places of ``grant`` back: its body is read, or it failed. Safe to call twice."""
         if not grant.is_under_way:
             return
-        self.entered.pop(grant, None)
         grant.is_under_way = False
         self._now = now
         lane = grant.lane
@@ -289,117 +258,107 @@ class Scheduler:
             self.in_flight -= 1
             lane.give_back(grant, now)
         else:
-            self.begun -= 1
-            self.begun_direct -= grant.is_direct
-            self._wait_no_more(grant)
-            lane.begin_no_more(grant)
+            if grant.is_pending:
+                self.withdraw(grant, now)
+            else:
+                self.preparing -= grant.is_page
+                for scope in lane.scopes:
+                    scope.release(grant.granted_at)
+            self._ahead_no_more(grant)
         self._wake(lane, now)
 
-    # -- places of what has begun without
-
-    def place(self, grant: Grant, now: float, *, pages: bool = True) -> bool:
-        """Give ``grant``, which has begun and is about to be sent, its places, or have it wait for them.
-
-        Returns True if it has them; False: :meth:`take_places` says when it goes on.
-        """
+    def prepared(self, grant: Grant, now: float, *, pages: bool = True) -> bool:
+        """Have ``grant``, whose middleware has run, wait for its places; True: it is decided, as the only one."""
         lane = grant.lane
         assert lane is not None
-        lane.wait_for_places(grant, now)
-        self.prepared.add(grant, self._group_key(grant))
-        # Behind those that wait already: they are looked at in their order.
-        if len(self.prepared) > 1 or self.in_flight >= self.places or not (pages or grant.is_direct):
+        self._note_prepared(grant, lane, now)
+        grant.is_prepared = grant.is_pending = True
+        grant.is_vetted = False
+        self.pending += 1
+        self.pending_direct += grant.is_direct
+        self._line_up(grant, self._sign * self._next_order(), now)
+        ready = self.queues.ready
+        if self.preparing or len(ready) != 1 or self.in_flight >= self.places or not (pages or grant.is_direct):
             return False
-        if self._objection(grant, now) is not None or self._place_at(lane, grant, now)[0] > now:
+        if (lane := ready[0][5]).where is not READY or lane.head is not grant:
             return False
-        self._place(grant, now)
-        return True
+        heappop(ready)
+        self.looks += 1
+        return self._look(lane, now) is not None
 
-    def take_places(self, now: float, *, pages: bool = True) -> list[Grant]:
-        """Take the places of prepared grants that are free; returns the grants that go on, with places or without.
+    def needs_token(self, grant: Grant) -> bool:
+        """Return True if a response to ``grant`` by user code needs a token of the job's store to count: here never."""
+        return False
 
-        Direct fetches first, then who came first. One whose instant has not come waits for it; a page that is not to go
-        for long, or at all, goes on without places, and is not sent; but one whose middleware has fetched something
-        waits as long as it takes. With ``pages`` false only direct grants get theirs.
-        """
-        self.places_pages = pages
-        going: list[Grant] = []
-        while self.in_flight < self.places and (grants := self.prepared.to_look(now)):
-            for grant in grants:
-                if self.in_flight >= self.places or not (pages or grant.is_direct):
-                    return going
-                if self._goes_on(grant, now):
-                    going.append(grant)
-        return going
-
-    def _goes_on(self, grant: Grant, now: float) -> bool:
-        """Give ``grant`` its places, if they are free, or let it go without; False: it waits."""
-        lane, prepared = grant.lane, self.prepared
+    def responded(self, grant: Grant, now: float) -> None:
+        """Count what user code responded to ``grant`` as sent when its preparation started, or when its token came."""
+        lane = grant.lane
         assert lane is not None
-        if prepared.kept_in(grant) is not None:
-            prepared.wait_for_place(grant)
-            return False
-        if self._objection(grant, now) is None:
-            at, last = self._place_at(lane, grant, now)
-            if at <= now:
-                self._place(grant, now)
-                return True
-            if at == inf:
-                self._wake_behind(prepared.wait_for_place(grant, last), now)
-                return False
-            # By when another one may begin: else what is sent back might begin again at once.
-            is_closed = now + MAX_LEAD < lane.begins_at(grant, now) < inf
-            if grant.is_direct or grant.has_fetched or not is_closed:
-                self._wake_behind(prepared.wait_until(grant, at, last), now)
-                return False
-        self._wait_no_more(grant)
-        self._wake(lane, now)  # those behind it
-        return True
+        if grant.is_pending or not grant.is_under_way:  # the crawl ends
+            return
+        if not grant.has_places:
+            self.preparing -= grant.is_page
+            self.ahead -= grant.is_page
+            self.in_flight += 1
+        self.caution = CAUTION
+        lane.responded(grant)
+        self.sent(grant, grant.granted_at)
+        self._now = now
+        self._wake(lane, now)
 
-    def _group_key(self, grant: Grant) -> object:
-        """Return what prepared grants have in common that wait for the same, however long; None: a group of its own."""
-        return grant.lane_id, grant.has_fetched
+    def fetches(self, grant: Grant, now: float) -> None:
+        """Note that the middleware of ``grant`` fetches something: that is not to wait until it has run."""
+        lane = grant.lane
+        if lane is not None and grant.is_ahead and grant.is_preparing and lane.is_careful:
+            lane.count_no_more(grant)
+            for scope in lane.scopes:
+                self._wake_preparations(scope, now)
 
-    def _place_at(self, lane: Lane, grant: Grant, now: float) -> tuple[float, tuple[Scope, ...]]:
-        """Return the instant for the places of a prepared ``grant``, and what opens last (:meth:`Lane.place_at`)."""
-        return lane.place_at(grant, now)
+    def _note_prepared(self, grant: Grant, lane: Lane, now: float) -> None:
+        started_at, grant.granted_at = grant.granted_at, now
+        grant.prepared_for = now - started_at
+        self.awaits |= grant.prepared_for > MIN_LEAD
+        self.preparing -= grant.is_page
+        for scope in lane.scopes:
+            scope.release(started_at)
+            if lane.kind != PASSING and scope.let_through_one(grant.prepared_for):
+                self._let_direct_go(scope, now)
+        if lane.kind == PAGE and not grant.is_ahead:
+            lane.count_ahead(grant)
 
-    def token_queue_of(self, grant: Grant, now: float) -> TokenQueue | None:
-        """Return the ask whose token a prepared ``grant`` waits for; None: it needs none, or waits for something else.
+    def _let_direct_go(self, scope: Scope, now: float) -> None:
+        """Have direct fetches prepared at once that had to wait for ``scope``, which is careful no more."""
+        queue = self.preparations.scope_queues.get(scope.id)
+        for lane in queue.lanes() if queue is not None else ():
+            if lane.kind < PAGE:
+                self.preparations.make_ready(lane, now)
+        self._wake_preparations(scope, now)
 
-        A plain scheduler asks for no tokens.
-        """
-        return None
+    def _ahead_no_more(self, grant: Grant) -> None:
+        self.ahead -= grant.is_page
+        if grant.is_ahead:
+            assert grant.lane is not None
+            grant.lane.count_no_more(grant)
 
-    def _place(self, grant: Grant, now: float) -> None:
-        assert grant.lane is not None
-        self.prepared.passed(grant)
-        self._wait_no_more(grant)
-        self.begun -= 1
-        self.begun_direct -= grant.is_direct
-        self.in_flight += 1
-        waited_from = grant.granted_at
-        grant.lane.place(grant, now)
-        if waited_from < now and all(scope.waits.opened_at < now for scope in grant.lane.scopes):
-            grant.left_by = NO_PLACE if self.places_pages else NO_PAGES
-        self._wake(grant.lane, now)
+    def _count_overdue(self, now: float) -> None:
+        """Count no longer as ahead what takes much longer in its middleware than others did: it may hang."""
+        while self._next_overdue() <= now:
+            grant = heappop(self._overdue)[2]
+            assert grant.lane is not None
+            grant.lane.count_no_more(grant)
+            for scope in grant.lane.scopes:
+                self._wake_preparations(scope, now)
 
-    def _wake_behind(self, scopes: Sequence[Scope], now: float) -> None:
-        """Wake those that may begin in ``scopes``, because a prepared grant waits for another scope of its own."""
-        for scope in scopes:
-            if (queue := self.queues.scope_queues.get(scope.id)) is not None:
-                self.queues.wake(queue, now)
-            self._tell_holders(scope, now)
+    def _next_overdue(self) -> float:
+        overdue = self._overdue
+        while overdue and not (overdue[0][2].is_ahead and overdue[0][2].is_preparing):
+            heappop(overdue)
+        return overdue[0][0] if overdue else inf
 
     def _tell_holders(self, scope: Scope, now: float) -> None:
         for holder in scope.holders:
             if holder is not self.holder:
                 holder.opened(scope, now)
-
-    def _wait_no_more(self, grant: Grant) -> None:
-        if grant in self.prepared:
-            self.prepared.discard(grant)
-            assert grant.lane is not None
-            grant.lane.wait_no_more()
 
     # -- what is pending, taken out again
 
@@ -410,6 +369,8 @@ class Scheduler:
         now = self._now if now is None else now
         self._leave(grant)
         lane = grant.lane
+        if lane is not None and lane.elsewhere:
+            lane.wait_elsewhere(-1)
         # One further behind stays in the heap: it is dropped when it comes to the front.
         if lane is not None and lane.queue[0][3] is grant:
             lane.drop_head()
@@ -436,27 +397,31 @@ class Scheduler:
 
     def opened(self, scope: Scope, now: float) -> bool:
         """Note that another crawl, which holds ``scope`` too, gave a place back or sent. True: a lane waits for it."""
-        self.prepared.stir(scope)
-        queue = self.queues.scope_queues.get(scope.id)
-        if queue is not None:
-            self.queues.wake(queue, now)
-        self.queues.check_kept(scope, now)
-        return queue is not None or scope.prepared > 0
+        is_awaited = False
+        for queues in (self.queues, self.preparations):
+            queue = queues.scope_queues.get(scope.id)
+            if queue is not None:
+                is_awaited = True
+                queues.wake(queue, now)
+            queues.check_kept(scope, now)
+        return is_awaited
 
     def changed(self, scope: Scope, now: float) -> None:
         """Note that limits of ``scope`` moved: its waiting lanes are looked at again at once (I12, P13)."""
         self._now = now
-        self.prepared.stir(scope)
         if scope.quota is not None and scope.quota.is_late:
             scope.quota.is_late = False
-            self.queues.line_up_anew(scope, self.lanes.values(), now)
-        queue = self.queues.scope_queues.get(scope.id)
-        if queue is not None:
-            # It was woken under the old limits, and those aside were set aside under them (-1: look through all).
-            queue.woken = None
-            queue.refills = -1
-            self.queues.wake(queue, now)
-        self.queues.check_kept(scope, now)
+            for queues in (self.queues, self.preparations):
+                lanes = [lane for lane in self.lanes.values() if self._queues_of(lane) is queues]
+                queues.line_up_anew(scope, lanes, now)
+        for queues in (self.queues, self.preparations):
+            queue = queues.scope_queues.get(scope.id)
+            if queue is not None:
+                # It was woken under the old limits, and those aside were set aside under them (-1: look through all).
+                queue.woken = None
+                queue.refills = -1
+                queues.wake(queue, now)
+            queues.check_kept(scope, now)
 
     def gate_of(self, origin: str) -> OriginGate | None:
         """The closed gate of ``origin``; None when it is open."""
@@ -467,16 +432,17 @@ class Scheduler:
         gate = self.closed.setdefault(origin, OriginGate(origin))
         if reason is not None:
             gate.reason = reason
-        claimant = self.queues.claims.claimant
-        if claimant is not None and claimant.origin == origin and claimant.kind != PASSING:
-            self.queues.end_claim(claimant, self._now)
+        for queues in (self.queues, self.preparations):
+            claimant = queues.claims.claimant
+            if claimant is not None and claimant.origin == origin and claimant.kind != PASSING:
+                queues.end_claim(claimant, self._now)
 
     def open_gate(self, origin: str, now: float) -> None:
         """Let what waits for ``origin`` go on, in the order of coming. Safe to call when it is open."""
         self._now = now
         gate = self.closed.pop(origin, None)
         for lane in gate.waiting() if gate is not None else ():
-            self.queues.enter(lane, now)
+            self._queues_of(lane).enter(lane, now)
 
     def waiting_at(self, origin: str) -> list[Grant]:
         """Return the grants that wait for the gate of ``origin``, the highest priority first."""
@@ -490,39 +456,32 @@ class Scheduler:
 
         While no place is free it is ``inf``: a deadline that has passed would make the caller spin.
         """
-        if not self.begins_without_places:
-            return inf if self.in_flight >= self.places else min(self.queues.next_timer(), self.later.next_at())
-        places_at = self.prepared.next_at() if self.in_flight < self.places else inf
-        places_at = min(places_at, next(iter(self.entered.values()), inf))
-        if self.is_full() and not self._may_begin_direct():
-            return places_at
-        return min(places_at, self.queues.next_timer(), self.later.next_at())
+        is_full = self.in_flight >= self.places
+        if not self.has_user_code:
+            return inf if is_full else min(self.queues.next_timer(), self.later.next_at())
+        places_at = inf if is_full else self.queues.next_timer()
+        return min(places_at, self.preparations.next_timer(), self._next_overdue(), self.later.next_at())
 
-    def is_full(self) -> bool:
-        """Return True if no page may go, or begin, because no place is free.
+    def preparing_full_by(self) -> Reason | None:
+        """Return why no page may be prepared, whatever its scopes say; None: one may.
 
-        Where they begin without, the middleware of as many may run as there are places; those that wait for an instant
-        of their own run none, and may be many. While all places are taken none begins that would have to wait behind
-        another.
+        The middleware of as many may run as there are places. While all places are taken none is prepared that would
+        have to wait behind another, or whose middleware awaits nothing, as far as is known.
         """
         is_taken = self.in_flight >= self.places
-        if not self.begins_without_places:
-            return is_taken
-        if self.begun - len(self.prepared) >= self.places or self.in_flight + self.begun >= self.pages_left:
-            return True
-        return is_taken and bool(self.prepared)
+        if self.preparing >= self.places or self.in_flight + self.ahead >= self.pages_left:
+            return NO_PLACE if is_taken else NO_PREPARATION
+        return NO_PLACE if is_taken and (not self.awaits or self.ahead > self.preparing) else None
 
-    def full_by(self) -> Reason:
-        """Return why no page may go, or begin, where :meth:`is_full` says so."""
-        return NO_PLACE if self.in_flight >= self.places else NO_BEGINNING
-
-    def _may_begin_direct(self) -> bool:
-        """Return True if a direct fetch may begin though no page may: those that have begun may wait for it."""
-        return self.begins_without_places and self.pending_direct > 0
+    def full_by(self, lane: Lane) -> Reason | None:
+        """Return why nothing in ``lane`` may go, or be prepared, whatever its scopes say; None: it may."""
+        if lane.prepares:
+            return self.preparing_full_by() if lane.kind == PAGE else None
+        return NO_PLACE if self.in_flight >= self.places else None
 
     def has_ready(self) -> bool:
         """Return False if it is certain that no lane waits to be looked at now."""
-        return bool(self.queues.ready)
+        return bool(self.queues.ready or self.preparations.ready)
 
     def buffered(self, lane: LaneKey) -> int:
         """Count the pages that wait in a lane; those that were pushed with a later time are not among them yet."""
@@ -555,29 +514,34 @@ class Scheduler:
     # -- inside
 
     def _line_up(self, grant: Grant, order: int, now: float) -> None:
-        lane = self.lanes.get(grant.lane_id)
+        lane_id = grant.lane_id if grant.task is None else ("prepared", grant.lane_id)
+        lane = self.lanes.get(lane_id)
         if lane is None:
             scope_of = self._scope_of
             scopes = () if grant.is_exempt else tuple([scope_of(id, now) for id, _ in grant.scopes])
-            if self.has_middleware:
-                for scope in scopes:
-                    scope.guard()
-            elif self.begins_without_places:
-                for scope in scopes:
-                    scope.begins_without_places = True
             kind = PAGE if not grant.is_direct else PASSING if grant.passes_gate else DIRECT
-            lane = self.lanes[grant.lane_id] = Lane(grant.lane_id, scopes, grant.origin, kind)
+            lane = self.lanes[lane_id] = Lane(lane_id, scopes, grant.origin, kind)
+            lane.prepares = not grant.is_prepared
+            lane.was_prepared = grant.task is not None
+            if lane.prepares and self.caution:
+                for scope in scopes:
+                    if scope.caution < 0.0:
+                        scope.caution = self.caution
             lane.need(tuple([amount for _, amount in grant.scopes]) if lane.scopes else (), now)
             lane.add(grant, order)
             lane.take_turn(self._next_turn())
             if not (self.closed and self._waits_at_gate(lane, now)):
-                self.queues.enter(lane, now)
+                (self.preparations if lane.prepares else self.queues).enter(lane, now)
         # At a gate its rank does not matter: all lanes go on when that opens.
         elif lane.add(grant, order) and not isinstance(lane.where, OriginGate):
-            self.queues.enter(lane, now)  # a better head: to be looked at again
+            queues = self.preparations if lane.prepares else self.queues
+            queues.enter(lane, now)  # a better head: to be looked at again
             # It went to the queue of its quota; if another scope had woken it, the next lane is woken there (W).
             if lane.where is not READY:
-                self.queues.wake_next(lane, now)
+                queues.wake_next(lane, now)
+
+    def _queues_of(self, lane: Lane) -> LaneQueues:
+        return self.preparations if lane.prepares else self.queues
 
     def _waits_at_gate(self, lane: Lane, now: float) -> bool:
         """Return True if the gate of a lane's origin is closed; the lane then waits there."""
@@ -591,8 +555,8 @@ class Scheduler:
         return True
 
     def _look(self, lane: Lane, now: float) -> Grant | Refused | None:
-        """Grant a ready lane's best grant, or send the lane to wait."""
-        queues = self.queues
+        """Grant or prepare a ready lane's best grant, or send the lane to wait."""
+        queues = self.preparations if lane.prepares else self.queues
         if self.closed and self._waits_at_gate(lane, now):
             queues.end_claim(lane, now)
             if lane.is_kept_for:
@@ -604,10 +568,17 @@ class Scheduler:
         is_vetted = grant.is_vetted
         if not is_vetted and (reason := self._objection(grant, now)) is not None:
             return self._refuse(lane, grant, reason, now)
-        queue, until = self._obstacle(lane, grant, now)
+        # A callback, or a middleware, waits for a direct fetch: at once, unless its preparation may count as a send.
+        is_free = lane.prepares and lane.kind < PAGE and not lane.is_careful
+        queue, until = (None, now) if is_free else self._obstacle(lane, grant, now)
         if queue is not None:
+            if lane.was_prepared and lane.kind == PAGE and not grant.has_fetched and queue.scope.is_far(until, now):
+                return self._refuse(lane, grant, "held", now)
             queues.block(lane, queue, until, now)
             queues.wake_next(lane, now)
+            if lane.elsewhere:  # its other scopes do not count it as ahead any more
+                for scope in lane.scopes:
+                    self._wake_preparations(scope, now)
             return None
         if is_vetted and (reason := self._objection(grant, now)) is not None:  # rules may have changed while it waited
             return self._refuse(lane, grant, reason, now)
@@ -620,7 +591,12 @@ class Scheduler:
     def _refuse(self, lane: Lane, grant: Grant, reason: str, now: float) -> Refused:
         self._leave(grant)
         lane.drop_head()
+        if lane.was_prepared:
+            grant.is_under_way = False
+            self._ahead_no_more(grant)
         self._settle(lane, now)
+        if lane.was_prepared:
+            self._wake(lane, now)
         return Refused(grant, reason)
 
     def _obstacle(self, lane: Lane, grant: Grant, now: float) -> tuple[ScopeQueue | None, float]:
@@ -631,34 +607,30 @@ class Scheduler:
         """
         at: ScopeQueue | None = None
         worst = now
-        is_contention, may_claim, scope_queues = True, len(lane.scopes) > 1, self.queues.scope_queues
+        queues = self.preparations if lane.prepares else self.queues
+        is_contention, may_claim, scope_queues = True, len(lane.scopes) > 1, queues.scope_queues
         for index, scope in enumerate(lane.scopes):
             amount = 1.0 if scope.quota is None else grant.amount(index)
-            # It may be in common with another crawl, whose grants begin without.
-            self.begins_without_places |= scope.begins_without_places
-            until = scope.gate(now, amount)
+            until = scope.prepares_at(now, amount) if lane.prepares else scope.gate(now, amount)
             if until > now:
                 if may_claim and scope.is_shut(now, amount, BACKOFF_PATIENCE):
                     is_contention = False
                 if until > worst:
                     worst = until
-                    at = self.queues.queue_of(scope)
+                    at = queues.queue_of(scope)
             elif scope_queues and (queue := scope_queues.get(scope.id)) is not None and queue.keeps_off(lane, now):
                 is_contention = is_contention and not queue.saves(lane, now)
                 at = at or queue
-            elif scope.begins_without_places and lane.kind == PAGE and (until := scope.begins_at(now, amount)) > now:
-                if worst < until < inf:
-                    worst, at = until, None
-                at = at or self.queues.queue_of(scope)
         if at is not None and may_claim:
             if not is_contention:
-                self.queues.end_claim(lane, now)
+                queues.end_claim(lane, now)
             elif not lane.is_claiming and lane.passes() >= PASSES:
-                self.queues.claim(lane)
+                queues.claim(lane)
         return at, worst
 
     def _take(self, lane: Lane, grant: Grant, now: float) -> Grant:  # noqa: PLR0912 - each call costs at each grant
-        queues, scope_queues = self.queues, self.queues.scope_queues
+        queues = self.preparations if lane.prepares else self.queues
+        scope_queues = queues.scope_queues
         # Before the head goes: the rank that this grant had is compared with the claimant's.
         rank = lane.rank() if queues.claims.claimant is not None else None
         self._leave(grant)
@@ -667,16 +639,20 @@ class Scheduler:
         lane.where = None
         self.grants += 1
         # It was ready before this instant, and no place or no callback was free then.
-        grant.left_by = self.left_by if lane.ready_at < now else None
-        if self.begins_without_places and not (self.has_middleware and lane.is_guarded):
-            self.begun += 1
-            self.begun_direct += grant.is_direct
-            lane.begin(grant, now)
+        grant.left_by = (self.left_by if lane.ready_at < now else None) or (
+            grant.left_by if lane.was_prepared else None
+        )
+        if lane.prepares:
+            self.preparing += grant.is_page
+            self.ahead += grant.is_page
+            lane.prepare(grant, now)
+            if grant.is_ahead:
+                at = now + max([scope.patience for scope in lane.scopes], default=MAX_LEAD)
+                heappush(self._overdue, (at, self.grants, grant))
         else:
             self.in_flight += 1
+            self.ahead -= lane.was_prepared and grant.is_page
             lane.grant(grant, now)
-            if self.has_middleware:
-                self.entered[grant] = now + MAX_PREPARATION
         grant.is_under_way = True
         if grant.is_exempt:
             # It takes none of its scopes, but its answer may be a trigger for them (B19).
@@ -701,7 +677,17 @@ class Scheduler:
                 queues.wake(queue, now)
             if queues.keeping:
                 queues.check_kept(scope, now)
+            if queues is not self.preparations and self.preparations.scope_queues:
+                self._wake_preparations(scope, now)
         return grant
+
+    def _wake_preparations(self, scope: Scope, now: float) -> None:
+        preparations = self.preparations
+        if (queue := preparations.scope_queues.get(scope.id)) is not None:
+            queue.refills = -1  # fewer are ahead: what was too much beside them may do
+            preparations.wake(queue, now)
+        if preparations.keeping:
+            preparations.check_kept(scope, now)
 
     def _wake(self, lane: Lane, now: float) -> None:
         queues, scope_queues = self.queues, self.queues.scope_queues
@@ -710,8 +696,8 @@ class Scheduler:
                 queues.wake(queue, now)
             if queues.keeping:
                 queues.check_kept(scope, now)
-            if scope.prepared:
-                self.prepared.stir(scope)
+            if self.preparations.scope_queues:
+                self._wake_preparations(scope, now)
             if scope.holders:
                 self._tell_holders(scope, now)
 
@@ -722,7 +708,7 @@ class Scheduler:
 
     def _settle(self, lane: Lane, now: float) -> None:
         """Put a lane that has lost its head where it belongs, and wake others instead: its rank has changed."""
-        queues = self.queues
+        queues = self._queues_of(lane)
         was_kept_for = lane.is_kept_for
         if was_kept_for:
             queues.let_go(lane)
@@ -736,15 +722,11 @@ class Scheduler:
 
     def _retire(self, lane: Lane, now: float) -> None:
         """Forget an empty lane, and the queues that are no longer needed."""
-        queues = self.queues
+        queues = self.preparations if lane.prepares else self.queues
         lane.need_no_more(now)
         del self.lanes[lane.id]
         queues.end_claim(lane, now)
         for scope in lane.scopes:
             # A scope in common counts other crawls' lanes too, which are in their own queues.
-            if not scope.lanes or (scope.holders and not queues.is_needed(scope)):
+            if not scope.lanes or ((scope.holders or self.has_user_code) and not queues.is_needed(scope)):
                 queues.close_queue(scope)
-
-
-def _ignore(grant: Grant) -> None:
-    """Hear of a grant that loses its places; nobody else does."""

@@ -35,7 +35,6 @@ from trawl.scheduler.lanes import READY
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from trawl.scheduler.grant import Grant
     from trawl.scheduler.lanes import Lane
     from trawl.throttling.reasons import Reason
     from trawl.throttling.scope import Scope
@@ -105,8 +104,13 @@ ROOM_TO_GROW = 64
 class ScopeQueue:
     """The lanes that wait for one scope.
 
+    Args:
+        scope: The scope.
+        prepares: Lanes wait here to have a grant prepared; False: for its places.
+
     Attributes:
         scope: The scope.
+        gate: Says when it lets an amount through.
         waiters: A heap of the waiting lanes.
         aside: A heap of the lanes that need more than is left, each with the instant at which it will.
         refills: The quota's counter of refills when ``aside`` was last looked through.
@@ -126,6 +130,7 @@ class ScopeQueue:
         "armed",
         "aside",
         "claim",
+        "gate",
         "kept_for",
         "least",
         "passed",
@@ -137,8 +142,9 @@ class ScopeQueue:
         "woken",
     )
 
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: Scope, *, prepares: bool = False) -> None:
         self.scope: Scope = scope
+        self.gate: Callable[[float, float], float] = scope.prepares_at if prepares else scope.gate
         self.waiters: list[Ticket] = []
         self.aside: list[tuple[float, Ticket]] = []
         self.refills: int = -1
@@ -219,9 +225,7 @@ class ScopeQueue:
         ``inf`` if that one waits for something else.
         """
         scope = self.scope
-        at = scope.gate(now, lane.amount_in(scope))
-        if scope.begins_without_places and lane.kind == PAGE:
-            at = max(at, scope.begins_at(now, lane.amount_in(scope)))
+        at = self.gate(now, lane.amount_in(scope))
         if at > now:
             # Once for each of its versions: each look would add another ticket.
             if lane.passed_at != lane.version:
@@ -295,31 +299,21 @@ class TokenQueue(ScopeQueue):
         lane: The lane.
         number: The number of the ask.
         why: Explains what such an ask waits for.
-        grant: The prepared grant of the lane that asks; None: the lane does, for its first.
 
     Attributes:
         lane: The lane.
-        grant: The prepared grant that asks; None: the lane does.
         number: The number of the ask.
         token: The token, when it has come.
     """
 
-    __slots__ = ("_why", "grant", "lane", "number", "token")
+    __slots__ = ("_why", "lane", "number", "token")
 
-    def __init__(
-        self, scope: Scope, lane: Lane, number: int, why: Callable[[int], Reason], grant: Grant | None = None
-    ) -> None:
+    def __init__(self, scope: Scope, lane: Lane, number: int, why: Callable[[int], Reason]) -> None:
         super().__init__(scope)
         self.lane: Lane = lane
-        self.grant: Grant | None = grant
         self.number: int = number
         self.token: Token | None = None
         self._why = why
-
-    @property
-    def asker(self) -> Lane | Grant:
-        """The one that asks: a prepared grant, or the lane."""
-        return self.lane if self.grant is None else self.grant
 
     def add(self, lane: Lane) -> None:
         """Let the lane wait here: its token wakes it."""

@@ -14,8 +14,7 @@ a hold)::
 A token that is not used within ``SLACK`` seconds, because an own scope has closed meanwhile or no place is free, is
 given back; the lane asks again when it is looked at next.
 
-Where requests begin without their places, a lane needs no token for that: each of its requests asks for one when its
-middleware has run, in the same way.
+Nothing needs a token to be prepared: what is prepared asks for one, in the same way.
 
 Imported by the package's ``__init__`` alone: the engine makes it in place of the plain one, for a job in a server.
 """
@@ -66,7 +65,7 @@ class SharedJobScheduler(Scheduler):
     ) -> None:
         super().__init__(scope_of, places=places, depth_first=depth_first, vet=vet)
         self._line = line
-        self._asks: dict[Lane | Grant, TokenQueue] = {}
+        self._asks: dict[Lane, TokenQueue] = {}
         self._by_number: dict[int, TokenQueue] = {}
         self._tokens: dict[Grant, Token] = {}
         self._timers: list[tuple[float, int, TokenQueue]] = []
@@ -81,22 +80,13 @@ class SharedJobScheduler(Scheduler):
             return
         offset = max([scope.offset() for scope in token_queue.lane.scopes if isinstance(scope, SharedScope)])
         token_queue.token = token = attrs.evolve(token, at=token.at + offset)
-        if token_queue.grant is None:
-            self._arm(token_queue, max(now, token.at - _lead(token_queue.lane)))
-        else:
-            self.prepared.look(token_queue.grant)
-            self._arm(token_queue, min(max(now, token.at) + SLACK, token.until))
+        self._arm(token_queue, max(now, token.at - _lead(token_queue.lane)))
 
     def grant(self, now: float, *, pages: bool = True) -> Grant | Refused | None:
         """The best grant that may go at ``now``; None when there is none."""
         # First: a lane whose token may go now is among those that are chosen from.
         self._advance(now)
         return super().grant(now, pages=pages)
-
-    def take_places(self, now: float, *, pages: bool = True) -> list[Grant]:
-        """Take the places of prepared grants that are free; one whose token was given back asks again."""
-        self._advance(now)
-        return super().take_places(now, pages=pages)
 
     def sent(self, grant: Grant, now: float, due_at: float = -inf) -> None:
         """Note that ``grant`` went to the wire at ``now``, and tell the line of it."""
@@ -110,9 +100,6 @@ class SharedJobScheduler(Scheduler):
 
     def give_back(self, grant: Grant, now: float) -> None:
         """Give the places of ``grant`` back, and tell the line of it."""
-        token_queue = self._asks.get(grant)
-        if token_queue is not None:  # it ends before it has its token
-            self._drop(token_queue)
         token = self._tokens.pop(grant, None)
         super().give_back(grant, now)
         if token is None:
@@ -129,19 +116,15 @@ class SharedJobScheduler(Scheduler):
         following = super().next_event(now)
         return min(following, self._timers[0][0]) if self._timers else following
 
-    def token_queue_of(self, grant: Grant, now: float) -> TokenQueue | None:
-        """Return the ask whose token a prepared ``grant`` waits for; None: a scope of its own, or something else."""
-        lane, token_queue = grant.lane, self._asks.get(grant)
-        if lane is None or token_queue is None or self._own_place_at(lane, grant, now) is not None:
-            return None
-        token = token_queue.token
-        return token_queue if token is None or token.at - _lead(lane) > now else None
+    def needs_token(self, grant: Grant) -> bool:
+        """Return True if a response to ``grant`` by user code needs a token of the job's store to count."""
+        return grant.lane is not None and _first_shared(grant.lane) is not None
 
     # -- inside
 
     def _obstacle(self, lane: Lane, grant: Grant, now: float) -> tuple[ScopeQueue | None, float]:
         """Return what ``lane`` has to wait for, and until when: its own scopes, a token, or the shared scopes."""
-        if self.begins_without_places or _first_shared(lane) is None:
+        if lane.prepares or _first_shared(lane) is None:
             return super()._obstacle(lane, grant, now)
         # Its own scopes first: a token holds for a short time, which would pass while one of them is closed.
         for index, scope in enumerate(lane.scopes):
@@ -171,53 +154,15 @@ class SharedJobScheduler(Scheduler):
         while timers and timers[0][0] <= now:
             self._passed(heappop(timers)[2], now)
 
-    def _group_key(self, grant: Grant) -> object:
-        """Return what those have in common that wait for the same; each that needs a token waits for its own."""
-        lane = grant.lane
-        return None if lane is not None and _first_shared(lane) is not None else super()._group_key(grant)
-
-    def _place_at(self, lane: Lane, grant: Grant, now: float) -> tuple[float, tuple[Scope, ...]]:
-        """Return the instant for the places of a prepared grant, which needs a token as well."""
-        first = _first_shared(lane)
-        if first is None:
-            return super()._place_at(lane, grant, now)
-        if (own := self._own_place_at(lane, grant, now)) is not None:
-            return own
-        token_queue = self._asks.get(grant)
-        if token_queue is not None and token_queue.token is not None and token_queue.token.until <= now:
-            self._drop(token_queue)
-            token_queue = None
-        if token_queue is None:
-            token_queue = self._ask(lane, grant, is_prepared=True)
-        token = token_queue.token
-        if token is None:
-            return inf, (first,)
-        at, last = super()._place_at(lane, grant, now)
-        token_at = token.at - _lead(lane)
-        return (at, last) if at > token_at else (token_at, (first,))
-
-    def _own_place_at(self, lane: Lane, grant: Grant, now: float) -> tuple[float, tuple[Scope, ...]] | None:
-        """Return the first scope of this process's own that is closed, and its instant; None: all of them are open."""
-        for index, scope in enumerate(lane.scopes):  # before the shared ones, as in _obstacle()
-            if not isinstance(scope, SharedScope) and (at := scope.place_at(now, grant.amount(index))) > now:
-                return at, (scope,)
-        return None
-
-    def _place(self, grant: Grant, now: float) -> None:
-        super()._place(grant, now)
-        token_queue = self._asks.pop(grant, None)
-        if token_queue is not None:
-            self._use(grant, token_queue)
-
-    def _ask(self, lane: Lane, grant: Grant, *, is_prepared: bool = False) -> TokenQueue:
+    def _ask(self, lane: Lane, grant: Grant) -> TokenQueue:
         wanted = [
             (scope.id, grant.amount(index)) for index, scope in enumerate(lane.scopes) if isinstance(scope, SharedScope)
         ]
         number = self._line.ask(wanted, grant.priority, _lead(lane))
         first = _first_shared(lane)
         assert first is not None
-        token_queue = TokenQueue(first, lane, number, self._line.why, grant if is_prepared else None)
-        self._asks[token_queue.asker] = self._by_number[number] = token_queue
+        token_queue = TokenQueue(first, lane, number, self._line.why)
+        self._asks[lane] = self._by_number[number] = token_queue
         return token_queue
 
     def _use(self, grant: Grant, token_queue: TokenQueue) -> None:
@@ -230,7 +175,7 @@ class SharedJobScheduler(Scheduler):
             scope.tokens[slot] = token
 
     def _drop(self, token_queue: TokenQueue) -> None:
-        del self._asks[token_queue.asker]
+        del self._asks[token_queue.lane]
         del self._by_number[token_queue.number]
         self._line.drop(token_queue.number)
 
@@ -241,16 +186,6 @@ class SharedJobScheduler(Scheduler):
         """Have the lane of a token looked at whose time has come, or give the token back after its slack."""
         token, lane = token_queue.token, token_queue.lane
         if self._by_number.get(token_queue.number) is not token_queue or token is None:
-            return
-        grant = token_queue.grant
-        if grant is not None:
-            if now < token.until:
-                at, last = self._place_at(lane, grant, now)
-                if now < at < token.until and isinstance(last[0], SharedScope):  # as below
-                    self._arm(token_queue, min(at + SLACK, token.until))
-                    return
-            self._drop(token_queue)
-            self.prepared.look(grant)
             return
         where = lane.where
         if where is token_queue:
@@ -281,7 +216,7 @@ class SharedJobScheduler(Scheduler):
 def _lead(lane: Lane) -> float:
     """Return the seconds from the places of a request of a lane to its send: it takes so long to the wire."""
     shared = [scope for scope in lane.scopes if isinstance(scope, SharedScope)]
-    return max([scope.connect if scope.begins_without_places else scope.lead for scope in shared])
+    return max([scope.lead for scope in shared])
 
 
 def _first_shared(lane: Lane) -> SharedScope | None:

@@ -13,11 +13,10 @@ Name               Content                                                   Mad
 ``ScopeSnapshot``  What a job stores of a scope                              ``scope_snapshot`` of job_scopes
 =================  ========================================================  =======================================
 
-A scope says in :meth:`Scope.gate` when a request may go, and at two later steps once more: in
-:meth:`Scope.place_at` when one that began without a place takes it, and in :meth:`Scope.opens_at` when it may be
-written. (A request's own time, ``meta["delay"]`` or a retry's, comes before: the frontier or the scheduler waits for
-it.) Policies only change the limits that these read, in :meth:`ScopeState.apply
-<trawl.throttling.policy.ScopeState.apply>`.
+A scope says in :meth:`Scope.gate` when a request may go, and once more in :meth:`Scope.opens_at` when it may be
+written; where user code runs before, it says in :meth:`Scope.prepares_at` when that may start. (A request's own time,
+``meta["delay"]`` or a retry's, comes before: the frontier or the scheduler waits for it.) Policies only change the
+limits that these read, in :meth:`ScopeState.apply <trawl.throttling.policy.ScopeState.apply>`.
 """
 
 from trawl.throttling.backoff import Backoff

@@ -105,12 +105,18 @@ class Slots:
         """Return the instant at which a taken slot will have rested, as drawn when it was taken."""
         return self._rested_at[number - 1]
 
-    def ready_at(self, max_slots: float, rest: float) -> float:
-        """The instant at which a slot will have rested, if no busy one is given back before; ``-inf`` for at once."""
+    def ready_at(self, max_slots: float, rest: float, ahead: int = 0) -> float:
+        """The instant at which a slot will have rested, if no busy one is given back before; ``-inf`` for at once.
+
+        So many others are ``ahead``, for one of the slots each.
+        """
         self._arrange(max_slots, rest)
-        if len(self._busy) < max_slots or (self._free and rest <= 0.0):
+        free = self._free
+        if len(self._busy) + ahead < max_slots or (len(free) > ahead and rest <= 0.0):
             return -inf
-        return self._free[0][0] + rest if self._free else inf
+        if ahead:
+            free = sorted(free)[int(ahead - max(max_slots - len(self._busy), 0)) :]
+        return free[0][0] + rest if free else inf
 
     def take(self, now: float, max_slots: float, rest: float) -> int:
         """Occupy a slot that has rested at ``now``, or a new one. Returns its number."""

@@ -351,7 +351,7 @@ class ScopeState:
         failure_timer, after = self.failure_timer, self.policy.give_up_after
         if failure_timer is None or failure_timer.due_at(after) > now:
             return False
-        is_unasked = (scope.lanes or scope.begun) and not scope.in_flight
+        is_unasked = (scope.lanes or scope.ahead) and not scope.in_flight
         return not (is_unasked and failure_timer.unasked(now, at_least=after / 2.0))
 
     def settle(self, scope: Scope, now: float) -> bool:

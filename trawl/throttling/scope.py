@@ -16,11 +16,10 @@ closed from a take until that request is sent, or fails before it was. ::
         ▲                     │ give, never sent: nothing was used
         └─────────────────────┘
 
-Where a user's own code runs before the send, a request *begins* first, which takes nothing: :meth:`Scope.gate` says
-when it may begin, so that it is there at its instant, and :meth:`Scope.begins_at` when enough pages have begun. When
-that code has run the request takes the scope: :meth:`Scope.place_at` says when. But that code may respond itself, and
-then the server was asked when it started. So the scope is *guarded* at first: its requests take it before that code
-runs. Once that code has awaited something before a send, they take it after that; once it has responded, never again.
+Where a user's own code runs before the send, a page is *prepared* first, which takes nothing: :meth:`Scope.prepares_at`
+says when, so that it is prepared at its instant, and that enough are ahead of it. When that code has run it is a
+request like any other. But that code may respond itself. While it may, the scope is careful: a preparation starts only
+when a request could be sent, beside what is ahead, and counts as one until it is known that it is none.
 
 The answer is an instant: at or before ``now`` means go, later means not before then, ``inf`` means that only another
 request's *sent* or *give* can help. Policies, hints and the user change a limit by setting the attributes in force and
@@ -56,7 +55,7 @@ from trawl.throttling.reasons import LimitName, MinCounter, Reason, Waits
 if TYPE_CHECKING:
     from trawl.throttling.common import ScopeHolder
 
-__all__ = ["CONFIGURED", "MAX_LEAD", "Scope"]
+__all__ = ["CONFIGURED", "MAX_LEAD", "MIN_LEAD", "Scope"]
 
 logger: logging.Logger = logging.getLogger("trawl.throttling")
 
@@ -64,14 +63,14 @@ MAX_LEAD = 5.0
 """Seconds. A request is granted at most so much before it may be sent, and waits at the wire for at most so long."""
 
 MAX_PREPARATION = 30.0
-"""Seconds. A request begins at most so much before it may be sent, where it begins without a place."""
+"""Seconds. A page is prepared at most so much before it may be granted."""
 
 MIN_LEAD = 0.0001
 """Seconds. Below it the way to the wire is not worth an earlier grant: of a delay of 0.1 s it is a thousandth."""
 
 QUICK, PATIENT = 32.0, 512.0
-"""The part of the difference by which a lead becomes shorter with each send: where requests hold places meanwhile, and
-where they hold none."""
+"""The part of the difference by which a lead, and a preparation, become shorter each time: what is prepared too early
+holds nothing."""
 
 MAX_AHEAD = 64
 """Maximum number of requests of a scope with a delay that are on their way to the wire at once."""
@@ -97,25 +96,24 @@ class Scope:
         floor: The part of ``delay`` that is somebody else's wish (robots.txt) or backing off: no interval is drawn
             shorter than it. Seconds; 0.0 for none.
         jitter: The range of the factor for both delays, now.
-        lead: Seconds that a request takes from its grant to the wire, or from its beginning where it begins without a
-            place, as measured: with spacing it is granted, or begins, so much earlier; with a quota it begins so.
-        connect: Seconds that a request which began without a place takes from its place to the wire, as measured.
+        lead: Seconds that a request takes from its grant to the wire, as measured: with spacing it is granted so much
+            earlier.
+        preparation: Seconds that the middleware of a page takes before its send, as measured: it is prepared so much
+            earlier.
         quota: The quota, or None.
         pages: The page budget, or None.
         in_flight: Requests that have taken a place and not given it back.
-        is_guarded: User code may respond to its requests instead of the wire, so they take it before that code runs.
-        is_passed: User code has let one through to the wire.
-        is_responded: User code has responded to one.
-        begins_without_places: Requests begin without a place.
-        begun: Requests that have begun and have no place yet: their middleware runs, or they wait for the place.
-        prepared: Those of them that wait for the place.
-        elsewhere: Those of these that have a place here when another scope lets them.
-        begun_amount: The amount that those that have begun are expected to use.
+        ahead: Requests that are being prepared and not overdue, or are prepared and wait for this scope.
+        prepared: The pages among them that are prepared.
+        ahead_amount: The amount that those that are ahead are expected to use.
         unsent: Requests that have a place and are not on the wire yet.
         reserved: The amount these are expected to use, also without a quota: one may be set before they are sent.
         step: The number of backoff steps; each send remembers the one it was granted under (B19).
         grants: The number of times it was taken.
         last_sent: The instant of the latest send; ``-inf`` before the first.
+        last_prepared: When the latest preparation started that may count as a send yet; ``-inf``: there is none.
+        caution: Requests that user code is yet to let through before it is taken to respond to none; ``inf`` once it
+            has responded to one; -1: there is none, as far as is known.
         held_until: No send before this instant, whatever the delays say.
         hold_reason: The reason of that hold.
         hint: The longest hold that a server has asked for; None: none has.
@@ -143,17 +141,15 @@ class Scope:
         "_seed",
         "_slots",
         "_stream",
-        "begins_without_places",
-        "begun",
-        "begun_amount",
+        "ahead",
+        "ahead_amount",
+        "caution",
         "concurrency",
         "concurrency_source",
-        "connect",
         "delay",
         "delay_limit",
         "delay_per_slot",
         "delay_source",
-        "elsewhere",
         "floor",
         "floor_source",
         "gated",
@@ -164,15 +160,14 @@ class Scope:
         "holders",
         "id",
         "in_flight",
-        "is_guarded",
-        "is_passed",
-        "is_responded",
         "jitter",
         "lanes",
+        "last_prepared",
         "last_sent",
         "lead",
         "limits",
         "pages",
+        "preparation",
         "prepared",
         "quota",
         "quota_source",
@@ -186,21 +181,18 @@ class Scope:
     def __init__(self, id: str, limits: Limits, *, seed: int | str = 0) -> None:
         self.id: str = id
         self.in_flight: int = 0
-        self.is_guarded: bool = False
-        self.is_passed: bool = False
-        self.is_responded: bool = False
-        self.begins_without_places: bool = False
-        self.begun: int = 0
+        self.ahead: int = 0
         self.prepared: int = 0
-        self.elsewhere: int = 0
-        self.begun_amount: float = 0.0
+        self.ahead_amount: float = 0.0
         self.unsent: int = 0
         self.reserved: float = 0.0
         self.step: int = 0
         self.grants: int = 0
         self.last_sent: float = -inf
+        self.last_prepared: float = -inf
+        self.caution: float = -1.0
         self.lead: float = 0.0
-        self.connect: float = 0.0
+        self.preparation: float = 0.0
         self.held_until: float = -inf
         self.hold_reason: Reason | None = None
         self.hint: Reason | None = None
@@ -254,12 +246,12 @@ class Scope:
     # -- the decision
 
     def gate(self, now: float, amount: float = 1.0) -> float:
-        """Decide when a request of ``amount`` may go, or begin where it begins without a place.
+        """Decide when a request of ``amount`` may go.
 
         Returns:
             The earliest instant; at or before ``now``: it may go; ``inf``: only a give-back or a send helps.
         """
-        if self.in_flight >= self.concurrency and not self.begins_without_places:
+        if self.in_flight >= self.concurrency:
             return inf
         # When one of those under way has ended, the scheduler is told, and asks again.
         if self.pages is not None and self.pages.is_awaited:
@@ -267,29 +259,23 @@ class Scope:
         at = self.held_until
         if self.delay > 0.0:
             at = max(at, self._spaced_at() - self.lead)
-        # Where no slot is free, one that begins without waits for it when it is there.
-        if self.delay_per_slot > 0.0 and ((rested := self._slot_ready_at()) < inf or not self.begins_without_places):
-            at = max(at, rested - self.lead)
+        if self.delay_per_slot > 0.0:
+            at = max(at, self._slot_ready_at() - self.lead)
         if self.quota is not None:
             refilled = self.quota.ready_at(now, amount)
             # For the account of waits: when it goes, the quota tells nothing of this instant any more.
             if now < refilled < inf:
                 self.waits.refills[amount] = refilled
-            at = max(at, refilled if not self.begins_without_places else refilled - self.lead)
+            at = max(at, refilled)
         return at
 
-    def reason(self, now: float, amount: float = 1.0, *, has_begun: bool = False) -> Reason:
-        """Explain the answer of :meth:`gate`, or of :meth:`place_at` if the request ``has_begun``.
-
-        Its ``limit`` is empty if the scope is open at ``now``.
-        """
+    def reason(self, now: float, amount: float = 1.0) -> Reason:
+        """Explain the answer of :meth:`gate`; its ``limit`` is empty if the scope is open at ``now``."""
         if limit := self.full:
             return Reason(self.id, limit, inf, self.concurrency_source if limit == "concurrency" else self.quota_source)
         refilled = -inf if self.quota is None else self.quota.ready_at(now, amount)
-        lead = self.connect if has_begun else self.lead
+        lead = self.lead
         limit, at = self._last_to_open(refilled, lead)
-        if has_begun:
-            at = self.place_at(now, amount)  # behind those that have a place and are not sent, too
         if at <= now:
             return Reason(self.id, "", at, "")
         if refilled == at:
@@ -304,8 +290,6 @@ class Scope:
         if self.unsent and self.delay > 0.0 and until < inf and limit != "delay_per_slot":
             # A plan: the one before it may come to the wire sooner than usual.
             until = min(until, max(self.last_sent + self.interval(), now) + self.unsent * self.shortest)
-            if self.is_responded:  # the next draw may be shorter
-                until = min(until, max(self.last_sent, self._planned) + self.shortest)
         return Reason(self.id, limit, until, source)
 
     @property
@@ -315,13 +299,10 @@ class Scope:
             return "concurrency"
         return "pages" if self.pages is not None and self.pages.is_awaited else ""
 
-    def is_tight(self, begun: int | None = None) -> bool:
-        """Return True if one more could be in another's way: it has spacing or a quota, or one place is left.
-
-        ``begun`` is how many of those that have begun take a place before; None: all of them.
-        """
+    def is_tight(self) -> bool:
+        """Return True if one more could be in another's way: it has spacing or a quota, or one place is left."""
         return (
-            self.concurrency - self.in_flight - (self.begun if begun is None else begun) <= 1
+            self.concurrency - self.in_flight <= 1
             or self.delay > 0.0
             or self.delay_per_slot > 0.0
             or self.quota is not None
@@ -393,7 +374,7 @@ class Scope:
         """Return True if forgetting it loses nothing that matters at ``now``, its policies' state left out."""
         return (
             not self.in_flight
-            and not self.begun
+            and not self.ahead
             and not self.lanes
             and self.held_until <= now
             and (self.quota is None or not self.quota.spent(now))
@@ -404,7 +385,7 @@ class Scope:
 
     def need(self, amount: float | None, now: float) -> None:
         """Count a lane that needs it from ``now`` on, with the amount that its requests name; None: none."""
-        if not self.lanes and not self.begun:
+        if not self.lanes and not self.ahead:
             self.waits.needed_at = now
         self.lanes += 1
         if amount is not None:
@@ -454,132 +435,141 @@ class Scope:
 
     # -- the life of a request
 
-    def begin(self, amount: float = 1.0) -> None:
-        """Count a request that begins without a place: it holds nothing, and a few others that begin wait behind it."""
-        self.grants += 1
-        self.begun += 1
-        self.begun_amount += amount
+    def add_ahead(self, amount: float = 1.0) -> None:
+        """Count a request as ahead: its middleware runs, or has run, and it waits here; it holds nothing."""
+        self.ahead += 1
+        self.ahead_amount += amount
 
-    def begin_no_more(self, amount: float = 1.0) -> None:
+    def drop_ahead(self, amount: float = 1.0) -> None:
         """Count it no more: it takes the scope, or ends before."""
-        self.begun -= 1
+        self.ahead -= 1
         # Exactly 0.0 where none is left: a sum of floats keeps a rest.
-        self.begun_amount = self.begun_amount - amount if self.begun else 0.0
+        self.ahead_amount = self.ahead_amount - amount if self.ahead else 0.0
 
-    def guard(self) -> None:
-        """Have its requests take it before user code runs, which may respond, unless that is known to await and send.
+    @property
+    def is_careful(self) -> bool:
+        """True if user code may respond to its requests: each may count as sent when its preparation starts."""
+        return self.caution > 0.0
 
-        One that several processes need is not guarded: its token is only good for a moment.
+    def start_preparing(self, now: float) -> None:
+        """Note that a preparation starts at ``now`` which may count as a send."""
+        if self.ahead > 1:  # the one before may have used the draw
+            self._drawn = None
+        self.last_prepared = now
+
+    def release(self, started_at: float) -> None:
+        """Note that the preparation that started at that instant counts as no send.
+
+        If it was the latest, those before it keep nothing off either: it started an interval behind them.
         """
-        if not self.is_guarded and not self.begins_without_places:
-            self.is_guarded, self.lead = True, 0.0
+        if self.last_prepared == started_at:
+            self.last_prepared = -inf
 
-    def reached(self, awaited: float) -> bool:
-        """Note that user code let a request through to the wire, after so many seconds.
-
-        Returns True if the scope is guarded no more.
-        """
-        self.is_passed = True
-        return awaited > MIN_LEAD and self.unguard()
-
-    def unguard(self) -> bool:
-        """Have its requests take it when user code has run, unless that has responded. Returns True if that is new."""
-        if not self.is_guarded or self.is_responded:
+    def let_through_one(self, took: float) -> bool:
+        """Learn from a request that user code let through in so many seconds. True: it is careful no more."""
+        if took > MIN_LEAD or self.preparation:
+            self.preparation = _followed(self.preparation, min(took, MAX_PREPARATION), PATIENT)
+        if self.caution <= 0.0:
             return False
-        self.is_guarded, self.begins_without_places = False, True
-        return True
+        self.caution -= 1.0
+        return self.caution == 0.0
 
     def responded(self) -> None:
-        """Note that user code has responded to a request instead of the wire."""
-        self.is_guarded = self.is_responded = True
-        self.begins_without_places = False
-        self.lead = self.connect = 0.0
+        """Note that user code responded to a request: it may do so again."""
+        self.caution = inf
 
-    def step_back(self, slot: int, granted_at: float, amount: float = 1.0) -> None:
-        """Free the place of a request whose user code runs; later ones count from when that started."""
-        self.last_sent = max(self.last_sent, granted_at)
-        self.give(slot, was_sent=False, amount=amount)
-        if self.pages is not None:
-            self.pages.under_way -= 1
-        self.begin(amount)
-        self.unguard()
+    @property
+    def patience(self) -> float:
+        """Seconds for which a preparation keeps others from starting: it may hang, or work as a browser does."""
+        return MAX_PREPARATION if self.is_careful else MAX_LEAD + self.early
 
-    def begins_at(self, now: float, amount: float = 1.0) -> float:
-        """Decide when a page of ``amount`` may begin without a place, which :meth:`gate` lets through.
+    @property
+    def early(self) -> float:
+        """Seconds by which a page is prepared before it may be granted."""
+        return self.preparation + self.lead
 
-        When as many have begun as may go soon, one more would only get old. That is one more than there are places, so
+    def prepares_at(self, now: float, amount: float = 1.0) -> float:
+        """Decide when a page of ``amount`` may be prepared, so that its middleware has run at its instant.
+
+        When as many are ahead as may go soon, one more would only get old. That is one more than there are places, so
         that one whose middleware hangs keeps no other from the only one; with a delay, or a rest of its slots, as many
-        as come to the wire within a lead; of a quota what one window lets through; and none that waits behind another
-        for a place.
+        as are sent within the time that it takes to the wire; of a quota what one window lets through; and none that
+        waits behind another for a place.
 
         Returns:
-            The earliest instant; at or before ``now``: it may now; ``inf``: another has to get its places, or to end.
+            The earliest instant; at or before ``now``: it may now; ``inf``: another has to be sent, or to end.
         """
-        begun, concurrency = self.begun - self.elsewhere, self.concurrency
-        if self.in_flight + begun >= concurrency:
-            if self.prepared > self.elsewhere and self.in_flight >= concurrency:
+        ahead, quota = self.ahead, self.quota
+        if self.pages is not None and (self.pages.is_awaited or self.pages.is_awaited_with(ahead)):
+            return inf
+        is_careful = self.is_careful
+        at = self._careful_at() if is_careful else self._early_at()
+        if quota is None or amount <= 0.0:
+            return at
+        refilled = quota.ready_at(now, amount)
+        if now < refilled < inf:  # as in gate()
+            self.waits.refills[amount] = refilled
+        if ahead:
+            if amount + self.ahead_amount > quota.quota:
                 return inf
-            if self.delay_per_slot > 0.0:
-                rest = self.delay_per_slot * (self.jitter[0] + self.jitter[1]) / 2.0
-                if begun and self._is_covered(rest / concurrency):
-                    return inf
-            elif self.delay <= 0.0 and begun > concurrency:
+            refilled = quota.ready_at(now, amount + self.ahead_amount)
+        return max(at, refilled if is_careful else refilled - self.early)
+
+    def _early_at(self) -> float:
+        """Return when a page may be prepared, quota and page budget left out, to have it prepared at its instant."""
+        ahead, concurrency, early = self.ahead, self.concurrency, self.early
+        at, is_full = self.held_until, self.in_flight + self.ahead >= self.concurrency
+        if is_full and (self.preparation <= 0.0 or (self.prepared > 0 and self.in_flight >= concurrency)):
+            return inf
+        if self.delay > 0.0:
+            if self.unsent + ahead and self._is_covered(self.unsent + ahead, self.shortest):
                 return inf
-        if not self.begun:
-            return now
-        if begun and self.delay > 0.0 and self._is_covered(self.usual):
-            return inf
-        if self.pages is not None and self.pages.is_awaited_with(self.begun):
-            return inf
-        if (quota := self.quota) is None or amount <= 0.0:
-            return now
-        wanted = amount + self.begun_amount
-        # Two may begin though only one fits: its middleware may hang.
-        return inf if begun > 1 and wanted > quota.quota else quota.ready_at(now, wanted) - self.lead
-
-    def _is_covered(self, interval: float) -> bool:
-        """Return True if as many are on their way as are sent within a lead, one each ``interval`` seconds."""
-        ahead = self.unsent + self.begun - self.elsewhere
-        covered = ahead * interval
-        is_enough = covered >= self.lead if self.jitter == EXACT else covered > self.lead  # the next may be short
-        return self.lead <= 0.0 or is_enough or ahead >= MAX_AHEAD
-
-    def place_at(self, now: float, amount: float = 1.0) -> float:
-        """Decide when a request that began without a place may take the scope, to be at the wire at its instant.
-
-        Returns:
-            The earliest instant; at or before ``now``: it may now; ``inf``: only a give-back helps.
-        """
-        if self.in_flight >= self.concurrency or (self.pages is not None and self.pages.is_awaited):
-            return inf
-        at = -inf
-        if self.delay > 0.0:  # behind those that have a place and are not at the wire
-            at = self._placed_for()
+            at = max(at, self._next_at() - early)
         if self.delay_per_slot > 0.0:
-            at = max(at, self._slot_ready_at())
-        at = max(self.held_until, at - self.connect)
-        return at if self.quota is None else max(at, self.quota.ready_at(now, amount))
+            rest = self.delay_per_slot * (self.jitter[0] + self.jitter[1]) / 2.0
+            if is_full and ahead and self._is_covered(self.unsent + ahead, rest / concurrency):
+                return inf
+            if (rested := self._slot_ready_at()) < inf:
+                at = max(at, rested - early)
+        elif self.delay <= 0.0 and ahead > concurrency:
+            return inf
+        return at
 
-    def take(self, now: float, amount: float = 1.0, *, has_begun: bool = False) -> int:
-        """Take the scope for a request that :meth:`gate` lets through, or :meth:`place_at` if it ``has_begun``.
+    def _careful_at(self) -> float:
+        """Return when a request may be prepared, quota and page budget left out, if that may count as a send.
 
-        Returns the number of its slot, from 1.
+        As :meth:`gate` does, beside what is ahead. Until it is known that user code responds, one at a time: else it
+        would lose half of a rate if it only awaits something.
         """
+        at = self.held_until
+        if self.in_flight + self.ahead >= self.concurrency:
+            return inf
+        if self.delay > 0.0:
+            if self.unsent or self.prepared or (self.ahead and self.caution < inf):
+                return inf
+            at = max(at, self._next_at())
+        return at if self.delay_per_slot <= 0.0 else max(at, self._slot_ready_at(self.ahead))
+
+    def is_far(self, at: float, now: float) -> bool:
+        """Return True if ``at`` is so far away that what is prepared for it is prepared again later."""
+        return now + MAX_LEAD + self.early < at < inf
+
+    def _is_covered(self, ahead: int, interval: float) -> bool:
+        """Return True if as many are ahead as are sent until one that is prepared now is there."""
+        covered, early = ahead * interval, self.early
+        is_enough = covered >= early if self.jitter == EXACT else covered > early  # the next may be short
+        return early <= 0.0 or is_enough or ahead >= MAX_AHEAD
+
+    def take(self, now: float, amount: float = 1.0) -> int:
+        """Take the scope for a request that :meth:`gate` lets through. Returns the number of its slot, from 1."""
         limit, opened_at = self._last_to_open(self.waits.refilled(now, amount) if self.waits.refills else -inf, 0.0)
         self.waits.taken(now, limit, opened_at)
         if limit == "quota":
             self._refilled_at = opened_at
-        if has_begun:
-            self.begin_no_more(amount)
-            if self.delay > 0.0:
-                self._planned = max(now + self.connect, self._placed_for())
-        else:
-            self.grants += 1
-            # Before it counts as unsent, which _spaced_at() looks at.
-            if self.is_responded:
-                self._planned = now  # it may count from here
-            elif self.lead > 0.0 and self.delay > 0.0:
-                self._planned = max(now + self.lead, self._spaced_at())
+        self.grants += 1
+        # Before it counts as unsent, which _spaced_at() looks at.
+        if self.lead > 0.0 and self.delay > 0.0:
+            self._planned = max(now + self.lead, self._spaced_at())
         self.unsent += 1
         self.reserved += amount
         if self.pages is not None:
@@ -587,7 +577,7 @@ class Scope:
         if self.quota is not None:
             self.quota.reserve(amount)
         self.in_flight += 1
-        at = now + (self.connect if has_begun else self.lead)
+        at = now + self.lead
         if self._slots is not None:
             return self._slots.take(at, self.concurrency, self._rest())
         # The only slot, and it has rested: the scope's own times do for it.
@@ -615,7 +605,7 @@ class Scope:
         # Both have passed; they are part of the answer because lateness counts from it (:meth:`_late_by`).
         at = max(self.held_until, self._refilled_at)
         if self.delay > 0.0:
-            at = max(at, self.last_sent + self.interval())
+            at = max(at, self._next_at())
         return max(at, self._rested_at(slot)) if self.delay_per_slot > 0.0 else at
 
     def sent(
@@ -625,35 +615,27 @@ class Scope:
         amount: float = 1.0,
         granted_at: float = inf,
         due_at: float = -inf,
-        prepared_for: float = 0.0,
     ) -> None:
         """Note that the request in ``slot`` went to the wire: spacing, rest and the quota's window count from here.
 
-        Its other scopes, holds and quotas let it through from ``due_at`` on. Before it was granted its middleware ran
-        for ``prepared_for`` seconds.
+        Its other scopes, holds and quotas let it through from ``due_at`` on.
         """
         self.unsent -= 1
         took = now - granted_at
-        is_early = self.delay + self.delay_per_slot > 0.0 or (self.begins_without_places and self.quota is not None)
-        if (
-            is_early
-            and (self.is_passed or not self.is_guarded)
-            and not self.is_responded
-            and (took + prepared_for > MIN_LEAD or self.lead)
-        ):
-            if not self.begins_without_places:
-                self.lead = _followed(self.lead, min(took, MAX_LEAD), QUICK)
-            else:
-                self.connect = _followed(self.connect, min(took, MAX_LEAD), QUICK)
-                self.lead = _followed(self.lead, min(took + prepared_for, MAX_PREPARATION), PATIENT)
+        is_responded = took <= 0.0 and self.caution == inf
+        if self.delay + self.delay_per_slot > 0.0 and (took > MIN_LEAD or self.lead) and not is_responded:
+            self.lead = _followed(self.lead, min(took, MAX_LEAD), QUICK)
         # Exactly 0.0 where none is left: a sum of floats keeps a rest.
         self.reserved = self.reserved - amount if self.unsent else 0.0
         self.waits.sent(now, self.last_sent)
         # Before last_sent moves: it is late against the interval that ends with this send.
         if self.limits.is_rate:  # what user code responded late was not late itself
-            self._behind = self.offset() if self.is_responded and took <= 0.0 else self._behind_at(now, due_at)
+            self._behind = self.offset() if is_responded else self._behind_at(now, due_at)
         self.last_sent = max(self.last_sent, now)
-        self._drawn = None
+        if self.last_prepared <= now:  # else what was prepared since has used it
+            self._drawn = None
+            if self.last_prepared == now:
+                self.last_prepared = -inf
         if self._slots is not None:
             self._slots.sent(slot, now)
         if self.quota is not None:
@@ -828,19 +810,16 @@ class Scope:
         as far ahead as one more can be on its way.
         """
         if not self.unsent:
-            return self.last_sent + self.interval()
-        if self.is_responded:
-            return max(self.last_sent + self.interval(), self._planned + (self.grid_step or self.interval()))
+            return self._next_at()
         step = self.shortest
         if self.lead <= 0.0 or self.unsent * step > self.lead or self.unsent >= MAX_AHEAD:
             return inf
-        return max(self.last_sent + self.interval(), self._planned + step)
+        return max(self._next_at(), self._planned + step)
 
-    def _placed_for(self) -> float:
-        """Return the instant planned for the send of the next that takes its place, by spacing alone."""
+    def _next_at(self) -> float:
+        """Return the instant of the next send by spacing alone, behind the sends and what may count as one yet."""
         at = self.last_sent + self.interval()
-        # Also behind one that came to its place late: two in the same instant would keep places for a whole delay.
-        return max(at + self.unsent * self.shortest, self._planned + self.shortest) if self.unsent else at
+        return at if self.last_prepared == -inf else max(at, self.last_prepared + (self.grid_step or self.interval()))
 
     def _rested_at(self, slot: int) -> float:
         """Return the instant at which a taken slot will have rested, by the draw at its grant; 0: none is taken."""
@@ -850,11 +829,11 @@ class Scope:
             return self.last_sent + self._rest()
         return max(self._slots.rested_at(slot), self._slots.last_sent(slot) + self.delay_per_slot * self.jitter[0])
 
-    def _slot_ready_at(self) -> float:
+    def _slot_ready_at(self, ahead: int = 0) -> float:
         if self._slots is not None:
-            return self._slots.ready_at(self.concurrency, self._rest())
+            return self._slots.ready_at(self.concurrency, self._rest(), ahead)
         # A second slot may be opened; or the only one is busy, which gate() has said.
-        if self.concurrency > 1 or self.in_flight:
+        if self.concurrency - ahead > 1 or self.in_flight:
             return -inf
         return self.last_sent + self._rest()
 

@@ -164,6 +164,7 @@ class SharedScope(Scope):
     def __init__(self, id: str, limits: Limits, line: Line, *, seed: int | str = 0) -> None:
         super().__init__(id, limits, seed=seed)
         self.tokens: dict[int, Token] = {}
+        self.caution = 0.0  # a token is only good for a moment: what user code responds waits for one
         self._line = line
 
     def apply_limits(self, limits: Limits, now: float = -inf) -> None:
@@ -195,19 +196,14 @@ class SharedScope(Scope):
             return at
         return inf if token.until <= now else max(at, token.at)
 
-    def guard(self) -> None:
-        """Have its requests begin without a place: a token is only good for a moment."""
-        self.begins_without_places = True
+    def prepares_at(self, now: float, amount: float = 1.0) -> float:
+        """Decide when a page of ``amount`` may be prepared: not while one waits for its token, maybe for long."""
+        return inf if self.delay <= 0.0 and self.prepared > 0 else super().prepares_at(now, amount)
 
     def responded(self) -> None:
-        """Change nothing: its requests begin without a place."""
+        """Change nothing: what user code responds waits for a token."""
 
-    def begins_at(self, now: float, amount: float = 1.0) -> float:
-        """Decide when a page of ``amount`` may begin: not while one waits for its token, maybe for long."""
-        is_behind = self.delay <= 0.0 and self.prepared > self.elsewhere
-        return inf if is_behind else super().begins_at(now, amount)
-
-    def is_tight(self, begun: int | None = None) -> bool:
+    def is_tight(self) -> bool:
         """Return False: the store's line says who goes first, and a claim of this process would keep tokens waiting."""
         return False
 

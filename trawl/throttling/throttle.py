@@ -589,7 +589,7 @@ class Throttle:
         """
 
         def is_gone(scope: Scope) -> bool:
-            is_used = scope.in_flight or scope.begun or scope.lanes
+            is_used = scope.in_flight or scope.ahead or scope.lanes
             return self.part_of(scope.id) in parts and not is_used and not self.is_shared(scope.id)
 
         gone = [scope for scope in self._table if is_gone(scope)]
