@@ -132,10 +132,11 @@ class Engine:
             holder=self,
             has_job=context.open_job.is_durable,
         )
+        self._vet = context.open_job.vet(self._refusal)
         places, depth_first = settings.concurrent_requests or math.inf, context.scheduler.depth_first
         if self.line is None:
             self.scheduler: Scheduler = Scheduler(
-                self.throttle.scope, places=places, depth_first=depth_first, vet=self._refusal
+                self.throttle.scope, places=places, depth_first=depth_first, vet=self._vet
             )
         else:
             self.scheduler = self._shared_job_scheduler(self.line, places, depth_first=depth_first)
@@ -175,7 +176,7 @@ class Engine:
             self.scheduler.caution = CAUTION if any(layer.may_respond for layer in layers) else 1
         fetch = compose([layer.middleware for layer in layers], fetcher.send)
         self.script_pages: ScriptPages = ScriptPages()
-        worker = Worker(
+        worker = context.open_job.worker_class(Worker)(
             context,
             fetch,
             layers,
@@ -212,9 +213,7 @@ class Engine:
 
         throttle, state = self.throttle, self.context.state
         throttle.share_by(line)
-        scheduler = SharedJobScheduler(
-            throttle.scope, line=line, places=places, depth_first=depth_first, vet=self._refusal
-        )
+        scheduler = SharedJobScheduler(throttle.scope, line=line, places=places, depth_first=depth_first, vet=self._vet)
 
         def came(token: Token) -> None:
             scheduler.came(token, trio.current_time())

@@ -12,6 +12,8 @@ transaction is made at once. Cookies go with the next transaction, as long as th
 must not outlive it.
 
 The last word is kept when the crawl has ended.
+
+Length: what a job is for the engine, with its state, is one idea.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -30,6 +32,7 @@ import trio
 
 from trawl.blocking import Blocking
 from trawl.clock import WallClock
+from trawl.engine.callback_deaths import CallbackDeaths
 from trawl.engine.context import CrawlContext
 from trawl.engine.host_state import HostState
 from trawl.engine.items import ItemSender, Processor, Writer
@@ -60,8 +63,10 @@ from trawl.transport import OnSent, Transport
 if TYPE_CHECKING:
     from trawl.engine.admission import Admission
     from trawl.engine.engine import Engine
+    from trawl.engine.no_job import Vet
+    from trawl.engine.worker import Worker
     from trawl.frontier.job import Job, SessionLease
-    from trawl.scheduler import Prefetcher
+    from trawl.scheduler import Grant, Prefetcher
 
 __all__ = ["INTERVAL", "JobState", "JobTransport", "OpenJob", "open_job"]
 
@@ -96,6 +101,7 @@ class JobState(NoJobState):
         self._job: Job = opened.job
         self._info: JobInfo = opened.info
         self._keeps_given_up = context.open_job.keeps_given_up
+        self._deaths: CallbackDeaths = opened.deaths
         jars, max_age = context.middleware_stack.jars, context.robots.robotstxt_max_age
         self.host_state: HostState = HostState(self._job, throttle, jars, context.wall, max_age)
         self._statistics = statistics_section(self._job)
@@ -132,6 +138,8 @@ class JobState(NoJobState):
             statistics.pop("given_up_count", None)
         self._stats.restore(statistics)
         self._stats.set("job_run_count", self._info.runs)
+        if self._deaths.counted:
+            self._stats.inc("process_death_count", self._deaths.counted)
         self.host_state.restore(now, asks_given_up=is_new and self._keeps_given_up)
         self._throttle.spend_by(self._allowances)
         # Last: an earlier transaction would store the throttle as it is before it is restored.
@@ -285,6 +293,7 @@ class OpenJob(NoJob):
         frontier: Its pending requests.
         feeds: Its feeds, open.
         outbox: What copies its items to them.
+        deaths: The pages whose callbacks have ended a process.
     """
 
     job: Job
@@ -292,6 +301,7 @@ class OpenJob(NoJob):
     frontier: Frontier
     feeds: Feeds
     outbox: OutboxWriter
+    deaths: CallbackDeaths
     is_durable: bool = True
 
     @property
@@ -317,6 +327,21 @@ class OpenJob(NoJob):
         )
         return JobItems(sender, self.outbox, context.frontier, self.job, stats, context.collected, at_end)
 
+    def worker_class(self, plain: type[Worker]) -> Callable[..., Worker]:
+        """Return the class of a worker that records which callbacks run."""
+        from trawl.engine.job_worker import JobWorker  # noqa: PLC0415
+
+        return partial(JobWorker, self.deaths)
+
+    def vet(self, refusal: Vet) -> Vet:
+        """Return a function that also refuses a page whose callback has ended too many processes."""
+        deaths = self.deaths
+
+        def vetted(grant: Grant, now: float) -> str | None:
+            return deaths.refusal(grant) or refusal(grant, now)
+
+        return vetted
+
     def make_follower(self, engine: Engine, admission: Admission, prefetcher: Prefetcher) -> Alone:
         """Make what follows the other processes of the job."""
         if self.session is None:
@@ -337,6 +362,7 @@ async def open_job(
     depth_first: bool,
     stats: Stats,
     goes_on: bool,
+    callbacks: int,
     terms: Mapping[str, str],
 ) -> AsyncGenerator[OpenJob, None]:
     """Hold a job for one run; leaving the block writes what was kept, and gives the job free for the next process.
@@ -350,6 +376,7 @@ async def open_job(
         depth_first: The newest of equals goes first.
         stats: Where ``feed_item_errors`` is counted.
         goes_on: The crawl may go on when nothing is pending: its hook ``idle`` gives requests.
+        callbacks: Number of callbacks that may run at the same time.
         terms: What this process must have in common with others that work on it, as digests by name.
 
     Raises:
@@ -360,28 +387,32 @@ async def open_job(
     from trawl.frontier.job_frontier import open_frontier  # noqa: PLC0415
 
     async with _opened(settings, blocking, exports=bool(feeds.feeds), terms=terms) as job:
-        now_utc = wall.to_utc(trio.current_time())
-        info = _info_of(job, spider, now_utc)
-        given_up = await job.requeue_given_up(now_utc.timestamp()) if settings.job_keep_given_up else 0
-        frontier = await open_frontier(job, spider, wall, depth_first=depth_first)
-        opened, outbox = await open_outbox(
-            feeds, blocking, job, spider_name=spider.name, started_utc=info.begun_utc, stats=stats
-        )
-        _tell(job, info, frontier, goes_on=goes_on)
-        if given_up:
-            logger.info("job %s: %d requests of hosts that were given up are sent again", job.name, given_up)
-        async with opened:
-            yield OpenJob(
-                job=job,
-                info=info,
-                frontier=frontier,
-                feeds=opened,
-                outbox=outbox,
-                keeps_given_up=settings.job_keep_given_up,
-                line=job.line,
-                session=job.session,
-                lease=job.lease,
+        with closing(CallbackDeaths(job)) as deaths:
+            now_utc = wall.to_utc(trio.current_time())
+            info = _info_of(job, spider, now_utc)
+            if job.directory is not None:
+                await deaths.open(job.directory, callbacks, blocking)
+            given_up = await job.requeue_given_up(now_utc.timestamp()) if settings.job_keep_given_up else 0
+            frontier = await open_frontier(job, spider, wall, depth_first=depth_first)
+            opened, outbox = await open_outbox(
+                feeds, blocking, job, spider_name=spider.name, started_utc=info.begun_utc, stats=stats
             )
+            _tell(job, info, frontier, goes_on=goes_on)
+            if given_up:
+                logger.info("job %s: %d requests of hosts that were given up are sent again", job.name, given_up)
+            async with opened:
+                yield OpenJob(
+                    job=job,
+                    info=info,
+                    frontier=frontier,
+                    feeds=opened,
+                    outbox=outbox,
+                    keeps_given_up=settings.job_keep_given_up,
+                    line=job.line,
+                    session=job.session,
+                    lease=job.lease,
+                    deaths=deaths,
+                )
 
 
 def _info_of(job: Job, spider: Spider, now_utc: datetime) -> JobInfo:

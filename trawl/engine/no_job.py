@@ -7,7 +7,7 @@ neither of the two modules.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 import trio
@@ -22,15 +22,19 @@ if TYPE_CHECKING:
     from trawl.engine.job_items import JobItems
     from trawl.engine.limits import ItemLimit
     from trawl.engine.state import State
+    from trawl.engine.worker import Worker
     from trawl.frontier.job import SessionLease
     from trawl.frontier.redis.sessions import JobSession
     from trawl.robots import RobotsCache
-    from trawl.scheduler import Prefetcher
+    from trawl.scheduler import Grant, Prefetcher
     from trawl.throttling import Throttle
     from trawl.throttling.shared import Line
     from trawl.transport import Transport
 
-__all__ = ["Alone", "NoJob", "NoJobState"]
+__all__ = ["Alone", "NoJob", "NoJobState", "Vet"]
+
+Vet: TypeAlias = "Callable[[Grant, float], str | None]"
+"""Returns why a pending grant may not be sent at all at an event loop time; None if it may."""
 
 
 @attrs.frozen(kw_only=True)
@@ -68,6 +72,14 @@ class NoJob:
         """Make what takes the items of callbacks."""
         receivers, events = context.receivers, context.events
         return ItemSender(processor, context.spider, receivers, context.collected, context.stats, limit, events=events)
+
+    def worker_class(self, plain: type[Worker]) -> Callable[..., Worker]:
+        """Return the class of the worker: ``plain``."""
+        return plain
+
+    def vet(self, refusal: Vet) -> Vet:
+        """Return a function that says why a grant may not be sent at all: ``refusal``."""
+        return refusal
 
     def make_follower(self, engine: Engine, admission: Admission, prefetcher: Prefetcher) -> Alone:
         """Make what follows the other processes of the job."""

@@ -63,9 +63,15 @@ class Replace:
 
 @attrs.frozen
 class Drop:
-    """The request ends without a callback. This is an expected end, counted under its reason."""
+    """The request ends without a callback. This is an expected end, counted under its reason.
+
+    Attributes:
+        reason: The statistic that counts it.
+        failure: Why a job lists the request among its failed requests; None if it does not.
+    """
 
     reason: str
+    failure: str | None = None
 
 
 @attrs.define

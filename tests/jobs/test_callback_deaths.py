@@ -1,0 +1,309 @@
+"""A page whose callback ends the process does not stop a job: it fails after three deaths, and the rest is crawled."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+import trawl
+from tests.jobs.killing import put_back
+from tests.jobs.site import Linked, Runs, all_urls, site
+from trawl._run import CrawlResult
+from trawl.frontier.inspect import failures, inspect_job, requeue_failed
+from trawl.http import Response
+
+FAST = {"ROBOTSTXT_OBEY": False, "DOWNLOAD_DELAY": 0.0, "CONCURRENT_REQUESTS_PER_DOMAIN": 16}
+REASON = "its callback ended the process 3 times"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The folder of the job and its feed."""
+    made = tmp_path / "whole"
+    made.mkdir()
+    return made
+
+
+class Killer:
+    """Ends a run as a death of the process does: it copies the files of the job, and the run ends without a word."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.album = folder.parent / "album"
+        self.scope = trio.CancelScope()
+
+    def die(self) -> None:
+        """End the run. A second call does nothing."""
+        if not self.album.exists():
+            shutil.copytree(self._folder, self.album)
+        self.scope.cancel()
+
+
+class Deadly(Linked):
+    """A spider whose callback ends the process on some pages."""
+
+    poison: ClassVar[Sequence[str]] = ("http://a.example/3",)
+    killer: ClassVar[Killer]
+
+    def parse(self, response: Response, **kwargs: Any) -> Any:
+        yield from super().parse(response)
+        if response.url in self.poison:
+            self.killer.die()
+
+
+async def run_or_die(runs: Runs, spider: type[Deadly]) -> CrawlResult | None:
+    """Run once. Returns None if the process died: only its files are left then, as they were at that time."""
+    folder = runs.directory.parent
+    killer = spider.killer = Killer(folder)
+    runs.spider = spider
+    result = None
+    with killer.scope:
+        result = await runs.run()
+    if not killer.album.exists():
+        return result
+    put_back(killer.album, folder)
+    shutil.rmtree(killer.album)
+    return None
+
+
+async def runs_to_the_end(runs: Runs, spider: type[Deadly], most: int = 20) -> tuple[int, CrawlResult]:
+    """Run until the process survives. Returns the number of deaths and the result of the last run."""
+    for deaths in range(most):
+        if (result := await run_or_die(runs, spider)) is not None:
+            return deaths, result
+    raise AssertionError(f"{most} deaths")
+
+
+def failed(runs: Runs) -> Mapping[str, str]:
+    return {each.url: each.reason for each in failures(runs.directory, 100)}
+
+
+async def test_a_page_fails_after_three_deaths_and_all_else_is_crawled(
+    folder: Path, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    runs = Runs(folder, site(15), settings=FAST)
+    deaths, result = await runs_to_the_end(runs, Deadly)
+    assert deaths == 3
+    assert result.reason == "finished"
+    assert failed(runs) == {"http://a.example/3": REASON}
+    # Its own links come only from its callback.
+    assert runs.urls == [url for url in all_urls(15) if url.rpartition("/")[2] not in ("3", "7", "8")]
+    assert runs.sent["http://a.example/3"] == 3
+    said = [record.getMessage() for record in caplog.records if "died" in record.getMessage()]
+    assert [line.partition(" died ")[2] for line in said] == [
+        f"in the callback of http://a.example/3 (death {n} of 3)" for n in (1, 2, 3)
+    ]
+    assert result.stats["process_death_count"] == 3
+    assert result.stats["fatal_callback_count"] == 1
+    assert sorted(path.name for path in runs.directory.iterdir()) == ["job.db", "lock"]
+
+
+async def test_a_requeued_page_is_sent_again_and_may_kill_three_times_more(
+    folder: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = Runs(folder, site(15), settings=FAST)
+    await runs_to_the_end(runs, Deadly)
+    assert requeue_failed(runs.directory, datetime.now(UTC)) == 1
+    assert (await runs_to_the_end(runs, Deadly))[0] == 3
+    assert failed(runs) == {"http://a.example/3": REASON}
+    requeue_failed(runs.directory, datetime.now(UTC))
+
+    monkeypatch.setattr(Deadly, "poison", ())
+    assert (await runs_to_the_end(runs, Deadly))[0] == 0
+    assert failed(runs) == {}
+    assert runs.urls == all_urls(15)
+
+
+async def test_the_first_page_may_be_the_one_that_kills(folder: Path, autojump_clock: MockClock) -> None:
+    class First(Deadly):
+        poison = ("http://a.example/",)
+
+    runs = Runs(folder, site(3), settings=FAST)
+    assert (await runs_to_the_end(runs, First))[0] == 3
+    assert failed(runs) == {"http://a.example/": REASON}
+
+
+async def test_callbacks_that_wait_beside_the_cause_are_not_blamed(folder: Path, autojump_clock: MockClock) -> None:
+    class Waits(Deadly):
+        poison = ("http://a.example/3", "http://a.example/9", "http://a.example/12")
+
+        async def parse(self, response: Response, **kwargs: Any) -> Any:
+            for output in Linked.parse(self, response):
+                yield output
+            number = int(response.url.rpartition("/")[2] or 0)
+            await trio.sleep(0.3 * (number % 7))
+            if response.url in self.poison:
+                self.killer.die()
+
+    runs = Runs(folder, site(31), settings=FAST)
+    _, result = await runs_to_the_end(runs, Waits, 40)
+    assert failed(runs) == dict.fromkeys(Waits.poison, REASON)
+    assert result.reason == "finished"
+    lost = {3, 7, 8, 15, 16, 17, 18, 9, 19, 20, 12, 25, 26}
+    assert runs.urls == [url for url in all_urls(31) if int(url.rpartition("/")[2] or 0) not in lost]
+
+
+async def test_callbacks_that_wait_for_one_another_do_so_also_after_a_death(
+    folder: Path, autojump_clock: MockClock
+) -> None:
+    met: list[str] = []
+
+    class Meeting(Deadly):
+        """Two pages whose callbacks wait for each other; a third one kills once."""
+
+        start_urls = ("http://a.example/1", "http://a.example/2")
+        events: ClassVar[list[trio.Event]] = []
+
+        async def parse(self, response: Response, **kwargs: Any) -> Any:
+            here = int(response.url[-1]) - 1
+            self.events[here].set()
+            await self.events[1 - here].wait()
+            met.append(response.url)
+            if len(met) == 1:
+                self.killer.die()
+            yield {"url": response.url}
+
+    runs = Runs(folder, site(3), settings=FAST)
+    for _ in range(2):
+        Meeting.events = [trio.Event(), trio.Event()]
+        result = await run_or_die(runs, Meeting)
+    assert result is not None
+    assert result.reason == "finished"
+    assert runs.urls == ["http://a.example/1", "http://a.example/2"]
+
+
+async def test_an_errback_that_kills_counts_as_well(folder: Path, autojump_clock: MockClock) -> None:
+    class Errback(Deadly):
+        async def start(self) -> Any:
+            yield trawl.Request("http://a.example/missing", errback=self.failed)
+            yield trawl.Request("http://a.example/1")
+
+        def failed(self, failure: Any) -> None:
+            self.killer.die()
+
+    web = site(2)
+    web.add_page("http://a.example/missing", status=404)
+    runs = Runs(folder, web, Errback, settings=FAST)
+    assert (await runs_to_the_end(runs, Errback))[0] == 3
+    assert failed(runs) == {"http://a.example/missing": REASON}
+
+
+async def test_pages_that_are_wanted_twice_are_told_apart(folder: Path, autojump_clock: MockClock) -> None:
+    class Twice(Deadly):
+        async def start(self) -> Any:
+            for number in range(2):
+                yield trawl.Request("http://a.example/1", dont_filter=True, cb_kwargs={"number": number})
+
+        def parse(self, response: Response, number: int = 0, **kwargs: Any) -> Any:
+            if number:
+                self.killer.die()
+            yield {"url": response.url}
+
+    runs = Runs(folder, site(2), Twice, settings=FAST)
+    assert (await runs_to_the_end(runs, Twice))[0] == 3
+    assert len(failed(runs)) == 1
+    assert runs.urls == ["http://a.example/1"]
+
+
+async def test_deaths_outside_of_callbacks_count_for_no_page(folder: Path, autojump_clock: MockClock) -> None:
+    class Slow(Deadly):
+        poison = ()
+
+    web = site(7, latency=1.0)
+    runs = Runs(folder, web, settings={**FAST, "CONCURRENT_REQUESTS_PER_DOMAIN": 1})
+    for _ in range(5):
+        album = folder.parent / "between"
+        with trio.CancelScope() as scope:
+
+            async def kill(crawl: Any, scope: trio.CancelScope = scope, album: Path = album) -> None:
+                await trio.sleep(1.5)
+                shutil.copytree(folder, album)
+                scope.cancel()
+
+            runs.spider = Slow
+            await runs.run([kill])
+        put_back(album, folder)
+        shutil.rmtree(album)
+    assert (await runs_to_the_end(runs, Slow))[1].reason == "finished"
+    assert failed(runs) == {}
+
+
+async def test_a_shutdown_or_a_cancel_in_a_callback_is_no_death(folder: Path, autojump_clock: MockClock) -> None:
+    class Long(Deadly):
+        async def parse(self, response: Response, **kwargs: Any) -> Any:
+            yield {"url": response.url}
+            await trio.sleep(1000)
+
+    async def cancel(crawl: Any) -> None:
+        await trio.sleep(5)
+        crawl.cancel()
+
+    runs = Runs(folder, site(1), Long, settings=FAST)
+    for _ in range(4):
+        await runs.run([cancel])
+    assert failed(runs) == {}
+    assert inspect_job(runs.directory).pending == 1
+    assert not [name for name in inspect_job(runs.directory).kept if name.startswith("deaths.")]
+
+
+async def test_a_crawl_goes_on_if_the_file_can_not_be_written(
+    folder: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "pwrite", full)
+    monkeypatch.setattr("trawl.frontier.lock.JobLock._take", lambda *_: None)
+    runs = Runs(folder, site(3), settings=FAST)
+    result = await runs.run()
+    assert result.reason == "finished"
+    assert "will not be found" in caplog.text
+
+
+PROGRAM = """
+import ctypes, sys, trio, trawl
+from trawl._run import crawl_with
+from trawl.settings import Layer, load
+from trawl.testing import SimulatedWeb
+
+class Deadly(trawl.Spider):
+    name = "deadly"
+    start_urls = ["http://a.example/1", "http://b.example/2", "http://c.example/3"]
+
+    def parse(self, response):
+        yield {"url": response.url}
+        if response.url == "http://b.example/2":
+            ctypes.string_at(0)
+
+async def main():
+    web = SimulatedWeb()
+    for url in Deadly.start_urls:
+        web.add_page(url)
+    settings = {"JOB_DIR": sys.argv[1], "ROBOTSTXT_OBEY": False}
+    print((await crawl_with(Deadly, load(Layer("test", settings)), transport=web.transport())).reason)
+
+trio.run(main)
+"""
+
+
+def test_a_segmentation_fault_in_a_callback_does_not_stop_a_job(tmp_path: Path) -> None:
+    runs = [
+        subprocess.run(
+            [sys.executable, "-c", PROGRAM, str(tmp_path / "job")], timeout=120, check=False, capture_output=True
+        )
+        for _ in range(4)
+    ]
+    assert [run.returncode for run in runs] == [-signal.SIGSEGV] * 3 + [0]
+    assert runs[-1].stdout == b"finished\n"
+    assert {each.url: each.reason for each in failures(tmp_path / "job", 10)} == {"http://b.example/2": REASON}

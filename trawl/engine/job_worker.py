@@ -1,0 +1,57 @@
+"""The worker of a crawl with a job: it records which callbacks run, for the process that opens the job after a death.
+
+A module of its own, because only a crawl with a job loads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from trawl.engine.callback_deaths import FATAL, CallbackDeaths
+from trawl.engine.callbacks import Callback, CallbackOutputs
+from trawl.engine.worker import Worker
+from trawl.errors import DownloadError
+from trawl.http import Drop, Outcome
+from trawl.scheduler import Grant
+
+__all__ = ["JobWorker"]
+
+
+class JobWorker(Worker):
+    """The worker of a crawl with a job.
+
+    Args:
+        deaths: Records which callbacks run.
+        parts: The arguments of :class:`~trawl.engine.worker.Worker`.
+    """
+
+    __slots__ = ("_deaths",)
+
+    def __init__(self, deaths: CallbackDeaths, *parts: Any) -> None:
+        super().__init__(*parts)
+        self._deaths = deaths
+
+    def _refusal(self, grant: Grant, reason: str, failure: DownloadError | None) -> Outcome:
+        if reason == FATAL:
+            return Outcome(grant.request, then=Drop(reason, self._deaths.give_up(grant)))
+        return super()._refusal(grant, reason, failure)
+
+    async def _run(
+        self,
+        grant: Grant,
+        callback: Callback | None,
+        default: str,
+        argument: object,
+        cb_kwargs: Mapping[str, object] | None,
+        outputs: CallbackOutputs,
+    ) -> None:
+        deaths, slot = self._deaths, None
+        try:
+            if deaths.has_suspects:
+                await deaths.turn(grant.lease)
+            slot = deaths.begin(grant.lease)
+            await super()._run(grant, callback, default, argument, cb_kwargs, outputs)
+            deaths.survived(grant.lease)
+        finally:
+            deaths.end(grant.lease, slot)
