@@ -175,6 +175,26 @@ async def test_while_the_store_is_away_nothing_is_sent_after_the_lease_and_then_
     assert "secret" not in caplog.text
 
 
+async def test_a_store_that_does_not_respond_is_reported_as_that(
+    tmp_path: Path, autojump_clock: MockClock, store: SimulatedStore
+) -> None:
+    runs = Runs(tmp_path, site(40), settings={**EXACT, "DOWNLOAD_DELAY": 1.0})
+    said: list[str] = []
+
+    async def stall(crawl: Crawl) -> None:
+        await trio.sleep(5.0)
+        latency, store.latency = store.latency, 60.0
+        for seconds in (LEASE, 10.0):
+            await trio.sleep(seconds)
+            said.append(crawl.waiting()[0].reason.text(trio.current_time()))
+        store.latency = latency
+
+    assert (await runs.run([stall])).reason == "finished"
+    assert len(said) == 2
+    assert all(words.startswith("store (it has not responded for ") and "scopes" not in words for words in said)
+    assert said[1].endswith("nothing is sent)")
+
+
 async def test_what_is_on_the_wire_when_the_lease_ends_is_cut_off_and_sent_again(
     tmp_path: Path, autojump_clock: MockClock, store: SimulatedStore
 ) -> None:

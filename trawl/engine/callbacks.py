@@ -208,6 +208,7 @@ class CallbackOutputs:
         failure: Why the request counts as failed; None: it does not.
         has_query_error: True if a selector raised the error of the callback.
         is_cut: It gave an item more than the crawl is to deliver, and was cut off there.
+        waited: Seconds for which the callback waited until requests were stored; 0 without a job.
     """
 
     __slots__ = (
@@ -224,6 +225,7 @@ class CallbackOutputs:
         "items",
         "latest",
         "requests",
+        "waited",
     )
 
     def __init__(
@@ -247,6 +249,7 @@ class CallbackOutputs:
         self.failure: str | None = None
         self.has_query_error: bool = False
         self.is_cut: bool = False
+        self.waited: float = 0.0
 
     @property
     def _page(self) -> str:
@@ -293,7 +296,10 @@ class CallbackOutputs:
         """
         await trio.lowlevel.checkpoint()
         if isinstance(output, Request):
+            began_at = trio.current_time()
             await self._store.push(self._full(), depth=self._depth, source=self._source)
+            if self._sender.is_lasting:
+                self.waited += trio.current_time() - began_at
             self.requests.append(output)
         else:
             try:

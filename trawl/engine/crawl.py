@@ -28,6 +28,7 @@ from trawl.middleware.proxies import check_socks
 from trawl.observe import Stats
 from trawl.robots import at_once
 from trawl.scheduler import Scheduler
+from trawl.scheduler.reasons import NO_PAGES
 from trawl.spiders import Spider, Waiting
 from trawl.throttling import Reason, ScopeReport, Throttle
 from trawl.throttling.scopes import is_host_like, normal_id
@@ -185,6 +186,10 @@ class Crawl:
         if paused is not None:
             return WaitingCount(self.queued, 1), [Waiting(self.queued, paused)]
         groups = yield from self._scheduler.waiting_in_steps(trio.current_time, self._frontier.pending_in)
+        if (storing := self._storing(trio.current_time())) is not None:
+            blocked = [count for count, reason in groups if self._is_blocked_by_store(reason)]
+            groups = [group for group in groups if not self._is_blocked_by_store(group[1])]
+            groups.append((len(self._context.open_job.storing) + sum(blocked), storing))
         held = self._frontier.statistics().held
         if held:
             groups.append((held, Reason("", "not_before", self._frontier.next_due(), "the request's own delay")))
@@ -194,13 +199,30 @@ class Crawl:
         return count, [Waiting(count, reason) for count, reason in largest]
 
     def _paused(self, now: float) -> Reason | None:
-        """Say that the server of the job is away, or that the crawl is paused, or the job in a server."""
-        lease = self._context.open_job.lease
+        """Return the reason if the job's server does not respond, the crawl is ending, or it is paused."""
+        lease, ending = self._context.open_job.lease, self._state.reason
         words = "" if lease is None else lease.why(now)
+        if ending is not None and ending != "finished":
+            storing = self._storing(now)
+            others = [words] if words else [] if storing is None else [storing.source]
+            return Reason("", "ending", math.inf, "; ".join([ending, *others]))
         if not words and self._state.is_paused:
             way_on = "crawl.pause(is_paused=False)" if lease is None else "`trawl job JOB --resume`"
             words = f"paused, until {way_on}"
         return Reason("", "store", math.inf, words) if words else None
+
+    def _storing(self, now: float) -> Reason | None:
+        """Return the reason of pages that wait for their step to be stored; None if there are none."""
+        opened = self._context.open_job
+        if not (count := len(opened.storing)):
+            return None
+        pages = "1 page waits for its step" if count == 1 else f"{count} pages wait for their steps"
+        return Reason("", "store", math.inf, f"{pages} to be stored; {opened.step_words(now)}")
+
+    def _is_blocked_by_store(self, reason: Reason | None) -> bool:
+        """Return whether no page can be sent only because pages whose callbacks have ended are not stored yet."""
+        state = self._state
+        return reason is NO_PAGES and state.callbacks - state.finishing < state.most_callbacks
 
     def why(self, subject: Request | str) -> Reason | None:
         """Explain the wait of a pending request, a scope (by its id) or a host: scope, limit, until when, its source.
@@ -217,13 +239,18 @@ class Crawl:
             scope_id = normal_id(subject)
             reason = self._why_scope_or_host(scope_id, now) or self._why_elsewhere(scope_id)
             return reason if reason is not None or "://" not in subject else self.why(host_scope(subject))
+        if any(request is subject for request in self._context.open_job.storing):
+            return self._storing(now)
         reason = self._scheduler.why(subject, now)
         if reason is not None:
-            return reason
+            return self._storing(now) if self._is_blocked_by_store(reason) else reason
         if (until := self._frontier.held_until(subject)) is not None:
             return Reason("", "not_before", until, "the request's own delay")
         lane = self._frontier.lane_of(subject)
-        return self._why_elsewhere(host_scope(subject.url)) if lane is None else self._scheduler.why(lane, now)
+        if lane is None:
+            return self._why_elsewhere(host_scope(subject.url))
+        reason = self._scheduler.why(lane, now)
+        return self._storing(now) if self._is_blocked_by_store(reason) else reason
 
     def _why_elsewhere(self, host: str) -> Reason | None:
         """Say that another process of the job sends to a host."""

@@ -102,6 +102,9 @@ class ItemSender:
         limit: Lets items through between the pipelines and the receivers; None: all.
         is_buffered: Items are buffered until they are acknowledged, and counted then.
         events: Told of items that do not go on.
+
+    Attributes:
+        waited: Seconds for which a callback waited until items were stored: always 0.
     """
 
     __slots__ = (
@@ -115,6 +118,7 @@ class ItemSender:
         "_spider",
         "_stats",
         "_tells",
+        "waited",
     )
 
     def __init__(
@@ -137,6 +141,7 @@ class ItemSender:
         self._stats = stats
         self._limit = limit
         self._is_buffered = is_buffered
+        self.waited: float = 0.0
         self._tells = logger.isEnabledFor(logging.DEBUG)
         # One receiver refuses an item before anything has taken it; of two, the first would have it already.
         self._is_direct = processor.is_empty and len(self._receivers) <= 1 and limit is None

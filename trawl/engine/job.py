@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, closing
 from datetime import datetime
 from functools import partial
@@ -303,6 +303,15 @@ class OpenJob(NoJob):
     outbox: OutboxWriter
     deaths: CallbackDeaths
     is_durable: bool = True
+
+    @property
+    def storing(self) -> Collection[Request]:
+        """Requests that have ended or are replaced by a step that is not stored yet."""
+        return self.job.storing.values()
+
+    def step_words(self, now: float) -> str:
+        """Return the durations of the job's steps in words."""
+        return self.job.step_times.text(now)
 
     @property
     def writers(self) -> Sequence[Writer]:

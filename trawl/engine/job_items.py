@@ -16,7 +16,7 @@ how many ``start()`` has given so far: a later run, which reads it from its begi
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from typing import TYPE_CHECKING
 
 import trio
@@ -93,9 +93,21 @@ class CallbackItems:
 
     Attributes:
         position: Of ``start()``: how many items it gave, those included that an earlier run has stored.
+        waited: Seconds for which the callback waited until items were stored, or written to the feeds.
     """
 
-    __slots__ = ("_bytes", "_count", "_counts", "_finished", "_items", "_job_items", "_lease", "_spilled", "position")
+    __slots__ = (
+        "_bytes",
+        "_count",
+        "_counts",
+        "_finished",
+        "_items",
+        "_job_items",
+        "_lease",
+        "_spilled",
+        "position",
+        "waited",
+    )
 
     def __init__(self, job_items: JobItems, lease: Record | None) -> None:
         self._job_items = job_items
@@ -106,6 +118,7 @@ class CallbackItems:
         self._count = 0
         self._counts: dict[str, float] = {}  # a page that comes again after a kill is counted once
         self._spilled = 0
+        self.waited: float = 0.0
         self.position: int = 0 if lease is not None else START_ITEMS.read(job_items.job) or 0
 
     @property
@@ -147,7 +160,7 @@ class CallbackItems:
         job_items = self._job_items
         limit = job_items.limit
         try:
-            await job_items.store.room()
+            await self._timed(job_items.store.room())
         except FeedError:
             await trio.sleep_forever()  # noqa: ASYNC120 - the writer has failed, and that is about to cancel the crawl
         finished = await job_items.sender.put(item, page, self)
@@ -158,7 +171,7 @@ class CallbackItems:
             limit.check_page(self._count + 1, self._lease.request.url)
         self._hold(finished, page)
         if self._is_full:
-            await self._spill()
+            await self._timed(self._spill())
         return finished
 
     def given(self) -> Sequence[bytes]:
@@ -202,6 +215,12 @@ class CallbackItems:
         self._count += 1
         if job_items.collected is not None:
             self._finished.append(item)
+
+    async def _timed(self, waiting: Awaitable[None]) -> None:
+        """Wait for the store or the feeds, and add up how long that took."""
+        began_at = trio.current_time()
+        await waiting
+        self.waited += trio.current_time() - began_at
 
     async def _spill(self) -> None:
         items, self._items, self._bytes = self._items, [], 0

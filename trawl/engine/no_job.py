@@ -6,7 +6,7 @@ neither of the two modules.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from trawl.engine.worker import Worker
     from trawl.frontier.job import SessionLease
     from trawl.frontier.redis.sessions import JobSession
+    from trawl.http import Request
     from trawl.robots import RobotsCache
     from trawl.scheduler import Grant, Prefetcher
     from trawl.throttling import Throttle
@@ -54,6 +55,15 @@ class NoJob:
     line: Line | None = None
     session: JobSession | None = None
     lease: SessionLease | None = None
+
+    @property
+    def storing(self) -> Collection[Request]:
+        """Requests that have ended or are replaced by a step that is not stored yet."""
+        return ()
+
+    def step_words(self, now: float) -> str:
+        """Return the durations of the job's steps in words."""
+        return ""
 
     @property
     def writers(self) -> Sequence[Writer]:

@@ -224,6 +224,7 @@ class State:
         tasks: Requests that were granted and whose task has not ended.
         page_tasks: Those of them that are pages; the others, robots.txt and direct fetches, are not in ``open``.
         callbacks: Callbacks that run now.
+        finishing: Those of them that have ended and wait until that is stored.
         most_callbacks: At so many, no further page is sent.
         is_paused: No page is sent.
         is_reading: Requests come from ``start()``, or from receivers of ``spider_idle``, and more may come.
@@ -241,6 +242,7 @@ class State:
         "_low",
         "_room",
         "callbacks",
+        "finishing",
         "is_begun",
         "is_over",
         "is_paused",
@@ -257,6 +259,7 @@ class State:
 
     def __init__(self, most_callbacks: int) -> None:
         self.most_callbacks: int = most_callbacks
+        self.finishing: int = 0
         self.is_paused: bool = False
         self.is_reading: bool = False
         self.is_begun: bool = False

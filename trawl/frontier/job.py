@@ -42,12 +42,14 @@ from trawl.throttling.shared import Line
 if TYPE_CHECKING:
     from trawl.frontier.job_frontier import JobFrontier
     from trawl.frontier.redis.sessions import JobSession
+    from trawl.http import Request
 
 __all__ = [
     "AT_ONCE",
     "LAST_ORDER",
     "READ_BYTES",
     "SAFE",
+    "SLOW",
     "HeldLane",
     "Job",
     "Outbox",
@@ -57,6 +59,7 @@ __all__ = [
     "Snapshot",
     "Step",
     "StepResult",
+    "StepTimes",
     "as_is",
     "hash_of",
     "wall_time",
@@ -69,6 +72,9 @@ AT_ONCE = 1000
 
 LAST_ORDER = 1 << 62
 """Largest arrival order, half of the range of 64 bits."""
+
+SLOW = 1.0
+"""Seconds after which a store that has not responded is named as the reason of a wait."""
 
 TAIL_BYTES = 1 << 20
 """Bytes of the last items that are kept in memory."""
@@ -230,6 +236,37 @@ class Outbox:
             self._tail_bytes -= len(self._tail.popleft().item)
 
 
+class StepTimes:
+    """The durations of a job's steps.
+
+    Attributes:
+        last: Seconds that the last step took.
+        began_at: Event loop time, in seconds, at which the current step was started; None if there is none.
+    """
+
+    __slots__ = ("began_at", "last")
+
+    def __init__(self) -> None:
+        self.last: float = 0.0
+        self.began_at: float | None = None
+
+    def begin(self, now: float) -> None:
+        """Record that a step starts. A repetition belongs to the same step."""
+        if self.began_at is None:
+            self.began_at = now
+
+    def end(self, now: float) -> None:
+        """Record that the current step has ended."""
+        if self.began_at is not None:
+            self.last, self.began_at = now - self.began_at, None
+
+    def text(self, now: float) -> str:
+        """Return the durations in words."""
+        current = 0.0 if self.began_at is None else now - self.began_at
+        still = f", and this one has taken {current:.1f} s so far" if current >= max(SLOW, self.last) else ""
+        return f"the last step took {self.last:.2g} s{still}"
+
+
 class SessionLease:
     """The time for which this process surely owns a job and its places in shared scopes.
 
@@ -237,10 +274,12 @@ class SessionLease:
         until: Event loop time, in seconds, at which the lease may end.
         away_since: Event loop time, in seconds, since which the server does not respond; None while it responds.
         away_reason: Why it does not respond, as a message.
+        asked_at: Event loop time, in seconds, of the first call that it has not answered; None if there is none.
     """
 
     def __init__(self) -> None:
         self.until: float = -math.inf
+        self.asked_at: float | None = None
         self.away_since: float | None = None
         self.away_reason: str = ""
         self._job_until = -math.inf
@@ -269,9 +308,14 @@ class SessionLease:
 
     def why(self, now: float) -> str:
         """Return why nothing is stored or sent now; "" if nothing is wrong."""
-        if self.away_since is None:
-            return "" if now < self.until else "nothing is sent: it does not answer for the shared scopes"
         sends = "nothing is sent" if now >= self.until else f"nothing is sent after {self.until - now:.0f} s"
+        if self.away_since is None:
+            waited = 0.0 if self.asked_at is None else now - self.asked_at
+            if waited >= SLOW:
+                return f"it has not responded for {waited:.0f} s, {sends}"
+            if now >= self._job_until:
+                return "nothing is sent until the lease is renewed"
+            return "" if now < self.until else "nothing is sent: it does not respond about the shared scopes"
         return f"away for {now - self.away_since:.0f} s, {sends}: {self.away_reason}"
 
     async def hold(self, call: Callable[[], Any]) -> Any:
@@ -320,6 +364,8 @@ class Job:
         line: Client for the scopes that processes of the job share; None if this is the only process.
         outbox: Items that the feeds have not written yet.
         session: This process's session; None if the job belongs to one process, like a job in a directory.
+        step_times: The durations of its steps.
+        storing: Requests that have ended or are replaced by a step that is not stored yet, by arrival order.
     """
 
     name: str
@@ -335,6 +381,8 @@ class Job:
         self.name: str = name
         self.is_new: bool = is_new
         self.outbox: Outbox = outbox
+        self.step_times: StepTimes = StepTimes()
+        self.storing: dict[int, Request] = {}
         self._kept = kept
         self._kept_of: dict[int, dict[str, bytes]] = {}
         self._changed: dict[str, bytes | None] = {}

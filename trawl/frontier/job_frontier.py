@@ -156,7 +156,11 @@ class JobFrontier:
             return self._stored(outputs, rows, written) if outputs else _NONE_STORED
 
         step = Step(ended=known[2], failed=failed, rows=rows, marks=marks, items=items, is_spilled=is_spilled)
-        return await self._job.apply(step, applied)
+        self._job.storing[order] = lease.request
+        try:
+            return await self._job.apply(step, applied)
+        finally:
+            del self._job.storing[order]
 
     async def replace(self, lease: Record, record: Record) -> bool:
         """Replace a leased record with ``record``, which is leased at once. A checkpoint.
@@ -182,7 +186,11 @@ class JobFrontier:
             self._leased[record.order] = cache, self._now_epoch(), rows[0][:4]
             return True
 
-        return await self._job.apply(Step(ended=known[2], rows=rows, marks=marks, is_successor=True), applied)
+        self._job.storing[order] = lease.request
+        try:
+            return await self._job.apply(Step(ended=known[2], rows=rows, marks=marks, is_successor=True), applied)
+        finally:
+            del self._job.storing[order]
 
     async def release(self, leases: Iterable[Record]) -> None:
         """Release leases. Each record returns to its old place in its lane. Leases that have ended are skipped.

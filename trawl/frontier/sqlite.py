@@ -38,7 +38,7 @@ from trawl.errors import JobError, UsageError
 from trawl.file_sync import make_folder
 from trawl.frontier.base import OutboxItem
 from trawl.frontier.errors import DATABASE_ERRORS, damage_error, job_error
-from trawl.frontier.job import Job, Outbox, Row, Snapshot, Step, StepResult, as_is
+from trawl.frontier.job import Job, Outbox, Row, Snapshot, Step, StepResult, StepTimes, as_is
 from trawl.frontier.lock import LOCK_NAME, JobLock
 from trawl.frontier.own_files import check_directory, close_to_others
 from trawl.frontier.parts import HELD
@@ -110,6 +110,7 @@ class SqliteJob(Job):
         self.last_error: str = self._lock.last_error
         self.row_counts: RowCounts = RowCounts()
         self.transactions: Transactions = Transactions(self._connection, blocking, directory, self._in_transaction)
+        self.step_times: StepTimes = self.transactions.times
         self._blocking = blocking
         self._stored_start = start
         self._stored_end = end
@@ -345,6 +346,7 @@ class Transactions:
     Attributes:
         committed: Number of committed transactions.
         failure: The error that ended writing; None if there is none.
+        times: The durations of the transactions.
     """
 
     def __init__(
@@ -362,6 +364,7 @@ class Transactions:
         self._running: _Transaction | None = None
         self.committed: int = 0
         self.failure: JobError | None = None
+        self.times: StepTimes = StepTimes()
 
     async def execute(
         self,
@@ -414,6 +417,7 @@ class Transactions:
                 await self._running.ended()
             self.check()
             self._open, self._running = None, transaction
+            self.times.begin(trio.current_time())
             beside = self._beside() if transaction.is_writing else None
             await self._blocking.run(self._transact, transaction.steps, beside, transaction.is_synced)
             for step in transaction.steps:
@@ -427,6 +431,7 @@ class Transactions:
                 self._open = None
             if self._running is transaction:
                 self._running = None
+                self.times.end(trio.current_time())
             transaction.end()
 
     def _broken(self, error: BaseException) -> JobError:

@@ -202,6 +202,7 @@ _WORDS: Mapping[str, str] = {
     "claim": "a request of several scopes goes first",
     "places": "CONCURRENT_REQUESTS are under way",
     "callbacks": "CONCURRENT_CALLBACKS are running",
+    "ending": "the crawl is ending",
     "middleware": "requests before it are in their middleware",
     "not_before": "the request's own delay",
     "line": "the line of a shared scope",

@@ -510,6 +510,10 @@ class RedisJob(Job):
         if pipeline is not None and pipeline.calls is None:
             pipeline.calls = self._calls(pipeline)
         began = trio.current_time()
+        if self.lease.asked_at is None:
+            self.lease.asked_at = began
+        if pipeline is not None and pipeline.steps:
+            self.step_times.begin(began)
         renews = began >= self._renew_at
         calls: list[Call] = []
         looks = began >= self._next_look
@@ -518,12 +522,14 @@ class RedisJob(Job):
         if pipeline is not None and pipeline.calls is not None:
             calls += pipeline.calls
         answers = await server.run(calls, self._replicas)
+        self.lease.asked_at = None
         told = answers.pop(0) if looks else None
         if pipeline is None:
             self._hear_session(told)
         else:
             self._running = pipeline
             self._hear(pipeline, answers, told)
+            self.step_times.end(trio.current_time())
         if renews:
             self._renewed(began)
         if pipeline is not None:
