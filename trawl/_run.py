@@ -23,19 +23,17 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-import attrs
 import trio
 
 from trawl.address_guard import MAX_NAMES, AddressGuard
 from trawl.blocking import Blocking, ThreadBlocking
 from trawl.cache import CacheSettings
 from trawl.clock import WallClock
-from trawl.compat.hooks import CompatCrawl, CompatHooks, hears_idle, ignore_urls
-from trawl.engine import Crawl, CrawlContext, CrawlEnd, EngineSettings, ItemReceiver, Recorder, Watcher, run_crawl
+from trawl.compat.hooks import CompatHooks, hears_idle, ignore_urls
+from trawl.engine import Crawl, CrawlContext, CrawlResult, EngineSettings, ItemReceiver, Recorder, Watcher, run_crawl
 from trawl.engine.callbacks import without_groups
 from trawl.engine.no_job import NoJob
 from trawl.engine.watchers import report_blocked_loop
-from trawl.errors import FeedError
 from trawl.feeds import Feeds, FeedsSettings, open_feeds, with_attributes
 from trawl.frontier import SCHEMES, Frontier, JobSettings, MemoryFrontier, named_frontier
 from trawl.http import Middleware, Request, fingerprint, normalize_url
@@ -65,26 +63,6 @@ if TYPE_CHECKING:
 __all__ = ["CrawlResult", "OpenCrawl", "crawl", "crawl_with", "open_crawl", "run"]
 
 logger: logging.Logger = logging.getLogger("trawl")
-
-
-@attrs.frozen
-class CrawlResult:
-    """The result of a crawl.
-
-    Attributes:
-        reason: ``finished``, ``shutdown``, ``cancelled``, ``start_error``, ``feed_error`` or a CloseSpider reason.
-        stats: Statistics by key.
-        elapsed: Duration in seconds, by the event loop's clock.
-        items: The items in the order in which they were finished; None if the crawl has feeds, because a crawl that
-            writes its items keeps none in memory.
-        error: The error of a feed, if the reason is ``feed_error``; else None.
-    """
-
-    reason: str
-    stats: Mapping[str, Any]
-    elapsed: float
-    items: list[Any] | None = None
-    error: FeedError | None = None
 
 
 def run(spider: type[Spider], settings: Mapping[str, object] | None = None, **spider_args: Any) -> CrawlResult:
@@ -322,7 +300,7 @@ async def crawl_with(
     seed: int | None = None,
     now_utc: datetime | None = None,
     recorder: Recorder | None = None,
-    run: Callable[[CrawlContext], Awaitable[CrawlEnd]] = run_crawl,
+    run: Callable[[CrawlContext], Awaitable[CrawlResult]] = run_crawl,
 ) -> CrawlResult:
     """Run a spider with replaceable components, for :func:`crawl`, the command and the simulator. A checkpoint.
 
@@ -395,7 +373,6 @@ async def crawl_with(
             frontier=stored or frontier or await _frontier(settings),
             pipelines=partial(Pipelines.build, settings.of(PipelinesSettings)),
             hooks=CompatHooks,
-            crawl_class=CompatCrawl,
             receivers=[*([] if job.is_durable or feeds.is_empty else [feeds]), *receivers],
             collected=[] if _collects(collect, feeds) else None,
             watchers=[*([heed_signals, report_blocked_loop] if handle_signals else []), *watchers],
@@ -410,8 +387,7 @@ async def crawl_with(
             common=common,
         )
         with contained:  # exit() in user code must never end the process with success
-            ended = await without_groups(run(context))
-    return CrawlResult(ended.reason, ended.stats, ended.elapsed, context.collected, ended.feed_error)
+            return await without_groups(run(context))
 
 
 def _marks(crawler: Crawler) -> Callable[[Request], bytes | None]:

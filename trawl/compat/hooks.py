@@ -33,12 +33,12 @@ from trawl.http import Response
 from trawl.middleware.factory import entry_name, make_instance
 from trawl.observe import Stats
 from trawl.spiders import ItemCheck, Spider
-from trawl.spiders.crawler import IDLE, Crawler, CrawlerEngine, CrawlerSignals, accepted
+from trawl.spiders.crawler import IDLE, Crawler, accepted
 
 if TYPE_CHECKING:
     from trawl.compat.middleware import SpiderMiddleware
 
-__all__ = ["PAUSE", "CompatCrawl", "CompatHooks", "hears_idle", "ignore_urls"]
+__all__ = ["PAUSE", "CompatHooks", "hears_idle", "ignore_urls"]
 
 logger: logging.Logger = logging.getLogger("trawl.engine")
 admission_logger: logging.Logger = logging.getLogger("trawl.admission")
@@ -62,30 +62,6 @@ PAUSE = 5.0
 SETTING = "EXTENSIONS"
 
 _SCRAPYS = "scrapy."
-
-
-class CompatCrawl(Crawl):
-    """A running crawl with the attributes that classes written for Scrapy expect of their ``crawler``."""
-
-    @property
-    def engine(self) -> CrawlerEngine:
-        """The engine of ``spider.crawler``."""
-        crawler: Crawler = self.spider.crawler
-        return crawler.engine
-
-    @property
-    def signals(self) -> CrawlerSignals:
-        """The signals of ``spider.crawler``."""
-        crawler: Crawler = self.spider.crawler
-        return crawler.signals
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            """Return another attribute of ``spider.crawler``, because middleware and spiders must share one crawler."""
-            if name.startswith("_"):  # the object is incomplete, or a protocol looks for the name
-                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-            return getattr(self.spider.crawler, name)
 
 
 class CompatHooks(Hooks):

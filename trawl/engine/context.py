@@ -55,7 +55,6 @@ class CrawlContext:
         frontier: Where pending requests are kept.
         pipelines: Makes the item pipelines for the crawl.
         hooks: Makes the hooks of the crawl, the check of its items included.
-        crawl_class: The class of the running crawl.
         receivers: Where finished items go.
         collected: Keeps finished items too, if given.
         watchers: Tasks that look at the running crawl; an exception of one is logged, and the crawl continues.
@@ -87,7 +86,6 @@ class CrawlContext:
     frontier: Frontier
     pipelines: Callable[[Crawl], Processor]
     hooks: Callable[[Crawl, ItemCheck | None], Hooks]
-    crawl_class: type[Crawl]
     receivers: Sequence[ItemReceiver]
     collected: list[object] | None
     watchers: Sequence[Watcher]

@@ -10,7 +10,7 @@ from datetime import datetime
 from heapq import nlargest
 from itertools import islice
 from operator import itemgetter
-from typing import Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import trio
 
@@ -117,6 +117,14 @@ class Crawl:
             except ValueError as error:
                 raise SettingsError(f"SESSIONS[{name!r}]: {error}", "SESSIONS") from error
             check_socks([config.get("proxy", "")], f"SESSIONS[{name!r}]")
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Return another attribute of ``spider.crawler``, because middleware and spiders must share one crawler."""
+            if name.startswith("_"):  # the object is incomplete, or a protocol looks for the name
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            return getattr(self.spider.crawler, name)
 
     @property
     def elapsed(self) -> float:

@@ -160,7 +160,7 @@ class Engine:
         self.leases: Leases = Leases(context, admission, prefetcher)
         self.direct: DirectFetcher = DirectFetcher(context, admission, self.scheduler)
         # The crawl as users see it, and then their own classes: a manager may ask everything of it when it is made.
-        self.crawl: Crawl = context.crawl_class(context, self.scheduler, self.throttle, self.direct, self.leases)
+        self.crawl: Crawl = Crawl(context, self.scheduler, self.throttle, self.direct, self.leases)
         context.spider.bind(self.crawl)  # which is older than its crawl: the settings are read by its attributes
         self.throttle.make_managers(self.crawl)
         has_middleware = bool(context.middleware_stack.settings.downloader_middlewares)

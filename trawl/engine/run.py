@@ -37,7 +37,7 @@ from trawl.scheduler import pending_pages
 from trawl.spiders import Spider
 from trawl.tracebacks import contained
 
-__all__ = ["CrawlEnd", "run_crawl", "try_crawl"]
+__all__ = ["CrawlResult", "run_crawl", "try_crawl"]
 
 logger: logging.Logger = logging.getLogger("trawl.engine")
 
@@ -49,23 +49,26 @@ CLOSE_STEP_GRACE = 10.0
 
 
 @attrs.frozen
-class CrawlEnd:
-    """The end of a crawl.
+class CrawlResult:
+    """The result of a crawl.
 
     Attributes:
         reason: ``finished``, ``shutdown``, ``cancelled``, ``start_error``, ``feed_error`` or a CloseSpider reason.
-        stats: The statistics as they stood at the end.
-        elapsed: Seconds on the run clock.
-        feed_error: What went wrong with a feed, if that is the reason.
+        stats: Statistics by key.
+        elapsed: Duration in seconds, by the event loop's clock.
+        items: The items in the order in which they were finished; None if the crawl has feeds, because a crawl that
+            writes its items keeps none in memory.
+        error: The error of a feed, if the reason is ``feed_error``; else None.
     """
 
     reason: str
     stats: Mapping[str, Any]
     elapsed: float
-    feed_error: FeedError | None
+    items: list[Any] | None = None
+    error: FeedError | None = None
 
 
-async def run_crawl(context: CrawlContext) -> CrawlEnd:
+async def run_crawl(context: CrawlContext) -> CrawlResult:
     """Run a crawl to its end. A checkpoint; cancelling drops what is in flight and ends the feeds on whole records."""
     engine: Engine | None = None
     try:
@@ -107,10 +110,10 @@ async def run_crawl(context: CrawlContext) -> CrawlEnd:
         stats = engine.crawl.stats
         stats.set("finish_reason", reason)
         stats.set("elapsed_seconds", engine.job_state.elapsed)
-    return CrawlEnd(reason, stats.as_dict(), engine.crawl.elapsed, writing.error)
+    return CrawlResult(reason, stats.as_dict(), engine.crawl.elapsed, context.collected, writing.error)
 
 
-async def try_crawl(context: CrawlContext) -> CrawlEnd:
+async def try_crawl(context: CrawlContext) -> CrawlResult:
     """Make all that a crawl is made of, user classes and scope managers included, and close it again. A checkpoint.
 
     Nothing is sent, ``start()`` is not read, and no pipeline is opened.
@@ -130,7 +133,7 @@ async def try_crawl(context: CrawlContext) -> CrawlEnd:
             engine.leave()
         await _closing("the transport", context.transport.aclose)  # noqa: ASYNC102 - shielded and limited
         await _closing("the frontier", context.frontier.aclose)  # noqa: ASYNC102
-    return CrawlEnd("tried", {}, 0.0, None)
+    return CrawlResult("tried", {}, 0.0)
 
 
 def _begun(context: CrawlContext, engine: Engine) -> list[Watcher]:
