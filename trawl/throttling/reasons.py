@@ -188,6 +188,7 @@ LimitName = Literal[
     "middleware",
     "not_before",
     "line",
+    "ending",
 ]
 """What can hold a request back."""
 
