@@ -64,6 +64,13 @@ class One(trawl.Spider):
 
 
 @pytest.mark.usefixtures("virtual_clock")
+@pytest.mark.parametrize("command", ["job", "top", "export"])
+def test_the_address_of_no_job_is_refused(command: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main([command, "https://me:HUSH@a.example/job"]) == 2
+    err = capfd.readouterr().err
+    assert err.endswith("must be a directory, or start with redis://, rediss://, redis+unix://; not https://\n")
+
+
 def test_no_line_ends_with_blanks_in_a_pipe(capfd: pytest.CaptureFixture[str]) -> None:
     web = SimulatedWeb()
     web.add_host("a.example")

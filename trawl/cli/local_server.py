@@ -44,7 +44,7 @@ import trio
 from trawl.cli.server_files import check_contents, check_files
 from trawl.errors import JobError, UsageError
 from trawl.file_sync import make_folder
-from trawl.frontier import SCHEMES
+from trawl.frontier import SCHEMES, JobSettings
 from trawl.frontier.errors import job_error
 from trawl.frontier.lock import LOCK_NAME, JobLock, read_owner
 from trawl.frontier.own_files import check_file, close_to_others
@@ -322,6 +322,7 @@ def with_server(job: str, act: Callable[[str], T]) -> T:
 
     If the job has a local server, run ``act`` in a thread while the server runs.
     """
+    JobSettings(job_dir=job)  # refuses other URLs
     if job.startswith(SCHEMES) or not has_server(Path(job)):
         return act(job)
 
