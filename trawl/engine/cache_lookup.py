@@ -1,11 +1,11 @@
-"""Requests that are answered without the wire: looked up before they are lined up, so that they wait for nobody.
+"""Requests that need no send: the cache is searched before they enter a lane.
 
-A cache's answer costs the server nothing, so it takes no place, waits for no scope and asks no robots.txt. That has to
-be known before a request stands in a lane, behind others that do wait; and looking up takes time, so it has to be done
-while the request holds nothing. Before a grant is pushed to the scheduler (by :class:`~trawl.scheduler.Prefetcher`; as
-a redirect or a retry; as a direct fetch), :class:`CacheLookup` is asked. What is answered stands here until the
-dispatcher starts it, a bounded number at once; its task passes the middleware like any other, down to where the wire
-would be.
+A cached response costs the server nothing, so it takes no place, waits for no scope and needs no robots.txt. The crawl
+must know this before the request enters a lane, where it would wait behind other requests. A lookup takes time, so it
+must happen while the request holds nothing. :class:`CacheLookup` is called before a grant is pushed to the scheduler:
+by :class:`~trawl.scheduler.Prefetcher`, and for redirects, retries and direct fetches. Requests with a stored response
+stay here until the dispatcher starts them, a bounded number at a time. Their tasks run the middleware as usual, but the
+stored response replaces the send.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 __all__ = ["MAX_AT_ONCE", "MAX_READY", "CacheLookup", "NoCache"]
 
 MAX_AT_ONCE = 16
-"""Pages that are answered without the wire at once, their callbacks included."""
+"""Number of pages that are processed at the same time without a send, including their callbacks."""
 
 MAX_READY = 64
-"""Pages that wait for that; while it are so many, no more are leased from the frontier."""
+"""Number of such pages that may wait to start. At this number, no more requests are leased from the frontier."""
 
 
 class NoCache:
-    """The lookup of a crawl without a cache: every request is sent, and nothing waits here."""
+    """Lookup of a crawl without a cache: every request is sent, and no request waits here."""
 
     __slots__ = ()
 
@@ -42,15 +42,15 @@ class NoCache:
 
     @property
     def is_full(self) -> bool:
-        """False: nothing waits here."""
+        """False, because no request waits here."""
         return False
 
     async def aside(self, records: Sequence[Record]) -> Sequence[Record]:
-        """Return ``records``: all have to be sent."""
+        """Return ``records``, because all of them must be sent."""
         return records
 
     async def took(self, grant: Grant) -> bool:
-        """Return False: the grant has to be pushed to the scheduler."""
+        """Return False, because the grant must be pushed to the scheduler."""
         return False
 
     def start(self, nursery: trio.Nursery, run: Callable[[Grant], Awaitable[None]]) -> None:
@@ -61,17 +61,17 @@ class NoCache:
         return []
 
     def take_out(self, goes: Callable[[Grant], bool]) -> list[Grant]:
-        """Take out nothing."""
+        """Remove nothing, and return no pages."""
         return []
 
 
 class CacheLookup(NoCache):
-    """Requests that are answered without the wire.
+    """Requests whose response is in the cache.
 
     Args:
-        cache: Says which those are.
-        limits: Says whether another page may be had.
-        state: Its wakeup wakes the dispatcher.
+        cache: cache: The cache to search.
+        limits: limits: The limits of the crawl, which decide if another page may start.
+        state: state: The state of the crawl; its wakeup wakes the dispatcher.
     """
 
     has_cache = True
@@ -85,16 +85,16 @@ class CacheLookup(NoCache):
         self._pages: deque[tuple[Grant, Responder]] = deque()
         self._direct: deque[tuple[Grant, Responder]] = deque()
         self._running = 0
-        # What is answered here takes no place, and whoever asks a grant for its lane's scopes finds none.
+        # Requests with a stored response take no place, so their lane has no scopes.
         self._nowhere = Lane(((), ""), ())
 
     @property
     def is_full(self) -> bool:
-        """True if no more pages are to be looked up for now."""
+        """True if no more pages should be looked up for now."""
         return len(self._pages) >= MAX_READY
 
     async def aside(self, records: Sequence[Record]) -> Sequence[Record]:
-        """Those of ``records`` that have to be sent. Cancelling loses the leases of all of them, as leasing does."""
+        """Return the records that must be sent. Cancelling loses the leases of all ``records``, as leasing does."""
         answers = await self._cache.find([record.request for record in records])
         missed = []
         for record, answer in zip(records, answers, strict=True):
@@ -105,7 +105,7 @@ class CacheLookup(NoCache):
         return missed
 
     async def took(self, grant: Grant) -> bool:
-        """Take a grant that is answered here. Returns False if it has to be pushed to the scheduler."""
+        """Take a grant whose response is stored. Returns False if the grant must be pushed to the scheduler."""
         if grant.passes_gate or self._state.is_ending:
             return False
         answer = (await self._cache.find([grant.request]))[0]
@@ -116,20 +116,20 @@ class CacheLookup(NoCache):
         return True
 
     def start(self, nursery: trio.Nursery, run: Callable[[Grant], Awaitable[None]]) -> None:
-        """Start the tasks of as many as may be answered now; direct fetches are waited for, and always may."""
+        """Start as many tasks as the limits allow now. Direct fetches always start, because callbacks wait for them."""
         while self._direct:
             self._start(*self._direct.popleft(), nursery, run)
         while self._pages and self._running < MAX_AT_ONCE and self._state.may_page and self._limits.may_page:
             self._start(*self._pages.popleft(), nursery, run)
 
     def pending(self) -> list[Grant]:
-        """The pages that were not started, for the end of a crawl; they are no longer here."""
+        """Remove and return the pages that were not started, at the end of a crawl."""
         grants = [grant for grant, _ in self._pages]
         self._pages.clear()
         return grants
 
     def take_out(self, goes: Callable[[Grant], bool]) -> list[Grant]:
-        """Take out the pages that were not started and of which ``goes`` says so."""
+        """Remove and return the pages that were not started and for which ``goes`` returns True."""
         gone = [grant for grant, _ in self._pages if goes(grant)]
         if gone:
             self._pages = deque([page for page in self._pages if page[0] not in gone])
@@ -146,7 +146,7 @@ class CacheLookup(NoCache):
         task.responder = answer
         if grant.is_page:
             self._running += 1
-            # Before it runs: no place bounds how many of these pages are under way.
+            # Count the page before its task runs, because no place bounds the number of these pages.
             self._limits.answered(grant)
         self._state.task_began(is_page=grant.is_page)
         nursery.start_soon(self._run, grant, run)

@@ -1,19 +1,19 @@
-"""Calls a spider's callbacks, of all four kinds, and takes what they give: items to their writer, requests in batches.
+"""Calls a spider's callbacks, of all four kinds, and routes their outputs: items to the sender, requests in batches.
 
-A callback is a function, a generator, an async function or an async generator. Two things may not leak from it:
+A callback is a function, a generator, an async function or an async generator. Two things must not leak from it:
 
-* *Its cancel scopes.* With ``with trio.move_on_after(1): yield item`` the user's scope is open while the engine routes
-  the item. If the engine awaited there, the user's deadline would cancel the engine's await, and the crawl with it. So
-  an output is taken without waiting where that can be done, and otherwise under a shielded scope of the engine's own
-  (:class:`Shields`), which the engine cancels when the crawl is cancelled.
-* *Its exception groups.* A nursery that is open across a ``yield`` wraps what it raises, together with
-  ``GeneratorExit``. :func:`leaf_errors` unwraps that.
+* *Its cancel scopes.* With ``with trio.move_on_after(1): yield item``, the user's scope is open while the engine routes
+  the item. If the engine awaited there, the user's deadline would cancel the engine's await, and the crawl with it. The
+  engine therefore takes an output without waiting if it can. Otherwise it waits in its own shielded scope
+  (:class:`Shields`), which it cancels when the crawl is cancelled.
+* *Its exception groups.* A nursery that is open across a ``yield`` wraps the errors it raises, together with
+  ``GeneratorExit``. :func:`leaf_errors` unwraps them.
 
-Some errors of callbacks name neither the line to change nor the change: an argument that is missing, a forgotten
-``await``, a generator that is yielded instead of what it gives, a library of asyncio. :func:`advice` adds both.
+Some errors of callbacks name neither the faulty line nor the fix: a missing argument, a forgotten ``await``, a
+generator that is yielded instead of its outputs, an asyncio library. :func:`advice` adds both.
 
-Requests are held until the callback has ended, and stored with its acknowledgement; those of a callback that gives many
-are stored on the way (:class:`CallbackOutputs`).
+Requests are held until the callback has ended, and stored with its acknowledgement. If a callback yields many requests,
+they are stored while it runs (:class:`CallbackOutputs`).
 """
 
 from __future__ import annotations
@@ -58,12 +58,13 @@ __all__ = [
 T = TypeVar("T")
 
 BATCH = 100
-"""Requests of one callback that are held before they are stored (C4), and items that it gives before others may run:
-a callback may yield a million, or never end."""
+"""Number of requests of one callback that are held before they are stored. Also the number of items that a callback
+yields before other tasks may run. A callback may yield a million outputs, or never end."""
 
 MAX_UNFILTERED = 10_000
-"""Requests with ``dont_filter`` that one callback holds to its end, with a job: stored before, they would be stored
-again when a kill has the callback run anew, for nothing tells that they were. Beyond it they are."""
+"""Number of requests with ``dont_filter`` that one callback of a job holds until it ends. If they were stored earlier
+and a kill made the callback run again, nothing would show that they are stored, so they would be stored twice. Beyond
+this number they are stored early."""
 
 ASYNCIO = (
     "a crawl runs on Trio, where asyncio does not work: use trio.sleep() and Trio's other functions instead, or a"
@@ -78,7 +79,7 @@ ASYNC_FOR = "an async generator is read with `async for`"
 
 
 class InvalidOutput(Exception):
-    """A callback, or ``start()``, gave what is neither a request nor an item; the user gets :meth:`told`."""
+    """A callback or ``start()`` yielded an object that is neither a request nor an item. The user sees :meth:`told`."""
 
     def __init__(self, output: object) -> None:
         super().__init__(
@@ -87,7 +88,7 @@ class InvalidOutput(Exception):
         )
 
     def told(self, result: object) -> TypeError:
-        """The error for the user, with the line of ``result``, the generator that gave it and is not closed yet."""
+        """Return the error for the user, with the line of ``result``, the open generator that yielded the object."""
         frame = frame_of(result)
         if frame is None or not is_user_file(frame.f_code.co_filename):
             return TypeError(str(self))
@@ -99,7 +100,7 @@ def _raised(error: TypeError) -> None:
 
 
 def frame_of(result: Any) -> FrameType | None:
-    """The innermost frame at which a generator has stopped, of any kind; None where there is none."""
+    """Return the innermost frame at which a generator of any kind is suspended; None if there is none."""
     while (inner := getattr(result, "gi_yieldfrom", None)) is not None and hasattr(inner, "gi_frame"):
         result = inner
     frame: FrameType | None = getattr(result, "gi_frame", None) or getattr(result, "ag_frame", None)
@@ -107,11 +108,11 @@ def frame_of(result: Any) -> FrameType | None:
 
 
 def advice(error: BaseException, callback: Callable[..., object] | None) -> str:
-    """Advise on an error of a callback, with the file and the line; "" where its own words and place suffice.
+    """Return advice on an error of a callback, with file and line; "" if the error explains itself.
 
     Args:
-        error: What it raised.
-        callback: The method, or function, that was called.
+        error: error: The error that the callback raised.
+        callback: callback: The method or function that was called.
     """
     frames = user_frames(error)
     if not frames and callback is not None:
@@ -135,26 +136,26 @@ def advice(error: BaseException, callback: Callable[..., object] | None) -> str:
 
 
 def _uncallable(callback: Callable[..., object]) -> str:
-    """Give the place of a callback that takes no response; "" for one that does."""
+    """Return the location of a callback that accepts no response; "" if it accepts one."""
     try:
         inspect.signature(callback).bind_partial(None)
     except TypeError:
         name = getattr(callback, "__name__", "it")
         first = "self, " if hasattr(callback, "__self__") else ""
         return f"{_place_of(callback)}: {name}() is called with the response: def {name}({first}response)"
-    except ValueError:  # a function of C
+    except ValueError:  # a function written in C
         return ""
     return ""
 
 
 def _place_of(callback: Callable[..., object]) -> str:
-    """``FILE:LINE`` where a callback is written; "" where that is not known."""
+    """Return ``FILE:LINE`` of a callback's definition; "" if unknown."""
     code = getattr(inspect.unwrap(getattr(callback, "__func__", callback)), "__code__", None)
     return f"{Path(code.co_filename).name}:{code.co_firstlineno}" if code is not None else ""
 
 
 def _absent(callback: Callable[..., object], error: BaseException) -> str:
-    """Give the place of a spider that has no ``parse()``; "" for any other error."""
+    """Return the location of a spider without ``parse()``; "" for any other error."""
     kind = type(getattr(callback, "__self__", None))
     if not isinstance(error, NotImplementedError) or not is_user_file(file := inspect.getsourcefile(kind) or ""):
         return ""
@@ -175,19 +176,19 @@ class OutputReceiver(Protocol):
     """Takes a callback's outputs."""
 
     def take_nowait(self, output: object) -> bool:
-        """Take one output if that needs no waiting; False when it does. Raises ``InvalidOutput`` for what is none."""
+        """Take one output if that needs no waiting, or return False. Raises ``InvalidOutput`` for other objects."""
         ...
 
     async def take(self, output: object) -> None:
-        """Take one output, waiting for room."""
+        """Take one output, and wait for room."""
         ...
 
 
 class RequestStore(Protocol):
-    """Stores requests that a callback has given before it has ended."""
+    """Stores requests that a callback has yielded before it has ended."""
 
     async def push(self, requests: list[Request], *, depth: int, source: Response | None = None) -> object:
-        """Take in requests found at ``depth``, on ``source``."""
+        """Store requests found at ``depth``, on the page ``source``."""
         ...
 
 
@@ -195,19 +196,19 @@ class CallbackOutputs:
     """The outputs of one callback.
 
     Args:
-        sender: Where items go.
-        store: Where requests go that are too many to be held.
-        depth: Of its requests, in links.
-        source: The response that the callback was given.
-        events: Told of its items.
+        sender: sender: Receives the items.
+        store: store: Receives requests while the callback runs, if it yields too many to hold.
+        depth: depth: Depth of its requests, in links.
+        source: source: The response that was passed to the callback.
+        events: events: Receives an event for each item.
 
     Attributes:
-        requests: Those that are not stored yet; the end of the callback stores them with its acknowledgement.
-        items: How many items it gave so far.
-        latest: The latest item; None before the first.
-        failure: Why the request counts as failed; None: it does not.
-        has_query_error: True if a selector raised the error of the callback.
-        is_cut: It gave an item more than the crawl is to deliver, and was cut off there.
+        requests: requests: Requests that are not stored yet. They are stored with the callback's acknowledgement.
+        items: items: Number of items so far.
+        latest: latest: The latest item; None before the first.
+        failure: failure: Reason why the request counts as failed; None if it does not.
+        has_query_error: has_query_error: True if a selector raised the callback's error.
+        is_cut: is_cut: True if the callback was stopped because it yielded one item more than the crawl may deliver.
         waited: Seconds for which the callback waited until requests were stored; 0 without a job.
     """
 
@@ -242,7 +243,7 @@ class CallbackOutputs:
         self._depth = depth
         self._source = source
         self.requests: list[Request] = []
-        self._kept = 0  # of these, the first so many have ``dont_filter`` and stay until the end
+        self._kept = 0  # number of requests at the front with ``dont_filter``, which stay until the end
         self._lost = 0
         self.items: int = 0
         self.latest: object = None
@@ -257,14 +258,14 @@ class CallbackOutputs:
 
     @property
     def source(self) -> Response | None:
-        """The response that the callback was given."""
+        """The response that was passed to the callback."""
         return self._source
 
     def take_nowait(self, output: object) -> bool:
-        """Take one output if that needs no waiting; False when it does.
+        """Take one output if that needs no waiting; returns False if it does.
 
         Raises:
-            InvalidOutput: It is neither a request nor an item.
+            InvalidOutput: InvalidOutput: If the output is neither a request nor an item.
         """
         if isinstance(output, Request):
             if len(self.requests) - self._kept >= BATCH:
@@ -277,22 +278,22 @@ class CallbackOutputs:
             raise InvalidOutput(output)
         self.latest = output
         try:
-            # Each hundredth takes the way that is a checkpoint: others run beside a callback without an end.
+            # Every BATCH items, use the path with a checkpoint, so that other tasks run beside an endless callback.
             if (self.items + self._lost) % BATCH == BATCH - 1 or not self._sender.put_nowait(output, self._page):
                 return False
         except ItemLost:
             self._lost += 1
-            return True  # it is told and counted, and the callback goes on
+            return True  # the loss is logged and counted, and the callback continues
         self.items += 1
         if ItemScraped in self._events.wanted:
             self._events.emit(ItemScraped(output, self._source))
         return True
 
     async def take(self, output: object) -> None:
-        """Take one output, waiting for room. Always a checkpoint.
+        """Take one output, and wait for room. Always a checkpoint.
 
         Raises:
-            Full: It is an item more than the crawl is to deliver.
+            Full: Full: If the crawl has delivered all items that its limit allows.
         """
         await trio.lowlevel.checkpoint()
         if isinstance(output, Request):
@@ -315,9 +316,9 @@ class CallbackOutputs:
                 self._events.emit(ItemScraped(finished, self._source))
 
     def _full(self) -> list[Request]:
-        """Take out the requests that are to be stored now.
+        """Remove and return the requests that must be stored now.
 
-        With a job those with ``dont_filter`` stay. They are not looked at again: a callback may give thousands.
+        With a job, requests with ``dont_filter`` stay. Later calls skip them, because a callback may yield thousands.
         """
         if not self._sender.is_lasting or len(self.requests) >= MAX_UNFILTERED:
             full, self.requests, self._kept = self.requests, [], 0
@@ -331,10 +332,10 @@ class CallbackOutputs:
 class Shields:
     """Shielded cancel scopes that one owner can cancel all at once.
 
-    A cancelled shield swallows the cancellation: who leaves one asks :attr:`is_cancelled`.
+    A cancelled shield swallows the cancellation, so check :attr:`is_cancelled` after leaving a shield.
 
     Attributes:
-        is_cancelled: Nothing is protected any more.
+        is_cancelled: is_cancelled: True if nothing is protected any more.
     """
 
     __slots__ = ("_open", "is_cancelled")
@@ -344,11 +345,11 @@ class Shields:
         self.is_cancelled: bool = False
 
     def shielded(self) -> _Shield:
-        """Protect what is awaited inside from every cancel scope but :meth:`cancel`: a context manager."""
+        """Return a context manager that protects its body from every cancellation except :meth:`cancel`."""
         return _Shield(self._open, is_cancelled=self.is_cancelled)
 
     def cancel(self) -> None:
-        """Cancel what is open and what will be opened."""
+        """Cancel all open shields and all shields that are opened later."""
         self.is_cancelled = True
         for scope in self._open:
             scope.cancel()
@@ -379,27 +380,27 @@ class _Shield:
 async def consume(
     result: object, receiver: OutputReceiver, shields: Shields, refused: Callable[[TypeError], object] = _raised
 ) -> None:
-    """Give ``receiver`` every output of what a callback returned. Cancelling closes the callback's generator.
+    """Pass every output of a callback to ``receiver``. Cancelling closes the callback's generator.
 
     Args:
-        result: What it returned.
-        receiver: Takes the outputs.
-        shields: Keep what is awaited for an output from being cancelled by the callback's own scopes.
-        refused: Called with the error for each output that is neither a request nor an item; the next one is taken
-            then, unless it raises the error, as by default.
+        result: result: The return value of the callback.
+        receiver: receiver: Takes the outputs.
+        shields: shields: Protect the receiver's waiting from the callback's own cancel scopes.
+        refused: refused: Called with the error for each output that is neither a request nor an item. Unless it raises
+            the error, as by default, the next output follows.
 
     Raises:
-        Exception: Whatever the callback, or ``refused``, raises.
+        Exception: Exception: Any error of the callback or of ``refused``.
     """
     if result is None:
         return
-    if type(result) is GeneratorType:  # as most are; the questions below take longer than to ask for an output
+    if type(result) is GeneratorType:  # the most common kind; the checks below take longer than fetching an output
         await _consume(result, receiver, shields, refused)
         return
     if inspect.isawaitable(result):
         result = await result
     if isinstance(result, AsyncIterable):
-        # An iterable that is no generator has nothing to close.
+        # An iterable that is not a generator has nothing to close.
         async with aclosing(cast("Any", result)) if hasattr(result, "aclose") else nullcontext(result) as outputs:
             async for output in outputs:
                 try:
@@ -426,14 +427,14 @@ async def _consume(
 async def _take(output: object, receiver: OutputReceiver, shields: Shields) -> None:
     with shields.shielded():
         await receiver.take(output)
-    if shields.is_cancelled:  # the crawl is: hear of it here, a generator that never awaits would not
+    if shields.is_cancelled:  # the crawl is cancelled: raise it here, because a generator may never await
         await trio.lowlevel.checkpoint()
 
 
 def leaf_errors(error: BaseException) -> list[BaseException]:
-    """The errors inside (nested) exception groups, without the ``GeneratorExit`` that closing a generator adds.
+    """Return the errors inside (nested) exception groups, without the ``GeneratorExit`` that closing a generator adds.
 
-    Of a :class:`~trawl.tracebacks.UserExit` it is what was raised.
+    For a :class:`~trawl.tracebacks.UserExit`, return the error that user code raised.
     """
     if not isinstance(error, BaseExceptionGroup):
         return leaf_errors(error.raised) if isinstance(error, UserExit) else [error]
@@ -441,15 +442,15 @@ def leaf_errors(error: BaseException) -> list[BaseException]:
 
 
 async def without_groups(running: Awaitable[T]) -> T:
-    """Await ``running``; raise a single error, for example of ``open_spider``, without the nurseries' groups."""
+    """Await ``running``. If it raises a single error, raise that error without the exception groups of nurseries."""
     try:
         return await running
     except BaseExceptionGroup as group:
         found = leaf_errors(group)
         is_one = len(found) == 1 or (found and all(isinstance(error, JobError) for error in found))
-        if not is_one:  # of JobErrors each task that meets it has one
+        if not is_one:  # each task that meets a JobError raises its own copy
             raise
-    # Outside of the handler, so that it does not have the group as its context.
+    # Raise outside the handler, so that the group does not become the context.
     raise found[0]
 
 
@@ -457,10 +458,10 @@ Callback = Callable[..., object]
 
 
 def named(spider: object, callback: Callback | str | None, default: str) -> Callback:
-    """The callback to call: itself, the spider's method of that name, or the spider's ``default`` method.
+    """Return the callback to call: the function, the spider's method of that name, or the spider's ``default`` method.
 
     Raises:
-        AttributeError: The spider has no such method.
+        AttributeError: AttributeError: If the spider has no such method.
     """
     if callback is None:
         return cast("Callback", getattr(spider, default))
@@ -470,5 +471,5 @@ def named(spider: object, callback: Callback | str | None, default: str) -> Call
 
 
 def call(callback: Callback, argument: object, cb_kwargs: Mapping[str, object] | None) -> object:
-    """Call the callback with this response or error."""
+    """Call the callback with a response or an error."""
     return callback(argument, **cb_kwargs) if cb_kwargs else callback(argument)

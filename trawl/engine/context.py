@@ -1,4 +1,4 @@
-"""The context of one crawl: its settings, its statistics, its clocks, and the parts that it is given."""
+"""The context of one crawl: its settings, statistics, clocks and components."""
 
 from __future__ import annotations
 
@@ -39,38 +39,39 @@ __all__ = ["CrawlContext"]
 
 @attrs.frozen(kw_only=True)
 class CrawlContext:
-    """Everything a crawl is made of, and what its objects share: values and parts, no settings to look into.
+    """Everything that the objects of a crawl share, as values and components instead of settings.
 
     Attributes:
-        spider: Where it starts and what becomes of pages.
-        settings: What ``spider.settings`` shows.
-        stats: Where everything is counted.
-        engine: The engine's own settings.
-        scheduler: Admission and order.
+        spider: spider: The spider, which starts the crawl and parses its pages.
+        settings: settings: The mapping behind ``spider.settings``.
+        stats: stats: The statistics of the crawl.
+        engine: engine: The engine's settings.
+        scheduler: scheduler: The settings of admission and order.
         throttling: The throttle's settings.
-        robots: Whether and how robots.txt is obeyed.
-        user_agent: Whose group in robots.txt is ours, where the settings name none.
-        transport: The wire.
-        middleware_stack: The middleware, cookies, sessions and cache.
-        frontier: Where pending requests are kept.
+        robots: robots: The settings of robots.txt.
+        user_agent: user_agent: Name whose group in robots.txt applies if the settings have none.
+        transport: transport: Sends requests.
+        middleware_stack: middleware_stack: The middleware, cookies, sessions and cache.
+        frontier: frontier: Stores pending requests.
         pipelines: Makes the item pipelines for the crawl.
         hooks: Makes the hooks of the crawl, the check of its items included.
-        receivers: Where finished items go.
-        collected: Keeps finished items too, if given.
-        watchers: Tasks that look at the running crawl; an exception of one is logged, and the crawl continues.
-        recorder: Told of each send and its end.
-        wall: Wall time read off the run clock.
-        seed: All randomness of the run comes from it.
-        address_of: Says the address of a host, for limits by address and for managers.
-        guard: Says which addresses may be connected to; None: all.
-        open_job: The job, if the crawl has one.
-        mark: Makes the mark by which a request is seen; None: it is always new; empty: it was seen.
-        follows_loops: A redirect to a URL of its own chain is followed, for its page may have set a cookie first.
-        blocking: How work that blocks is done.
-        common: The scopes that the crawls of this event loop have in common; None: all are this crawl's own.
-        events: Told of what happens.
-        state: How much is open, and if the crawl is ending.
-        shields: Protect what the engine awaits inside a callback from the callback's own cancel scopes.
+        receivers: receivers: Receive finished items.
+        collected: collected: List that also receives finished items; None if they are not collected.
+        watchers: watchers: Tasks that run beside the crawl. If one fails, the error is logged and the crawl continues.
+        recorder: recorder: Notified of each send and its end.
+        wall: wall: Wall time, computed from the event loop time.
+        seed: seed: Seed of all randomness in the crawl.
+        address_of: address_of: Returns the address of a host, for limits by address and for managers.
+        guard: guard: Decides which addresses may be connected to; None: all.
+        open_job: open_job: The job, if the crawl has one.
+        mark: mark: Returns the seen mark of a request; None: the request is always new; empty: it was already seen.
+        follows_loops: follows_loops: True if a redirect to an earlier URL of its chain is followed, because that page
+            may have set a cookie.
+        blocking: blocking: Runs blocking work.
+        common: common: Scopes shared by the crawls of this event loop; None: this crawl shares none.
+        events: events: Receives the events of the crawl.
+        state: state: Number of open requests, and whether the crawl is ending.
+        shields: shields: Protect awaits of the engine inside a callback from the callback's own cancel scopes.
     """
 
     spider: Spider
@@ -109,5 +110,5 @@ class CrawlContext:
 
     @property
     def writers(self) -> Sequence[Writer]:
-        """The tasks that move items on."""
+        """The tasks that write items."""
         return [*self.receivers, *self.open_job.writers]

@@ -1,14 +1,14 @@
 """Direct fetches: a response in the middle of a callback.
 
-A direct fetch is a grant of the same lanes as every page, so the same scopes hold for it; it is never in the
-frontier, because a kill repeats the page whose callback asked. It ranks before pages (the callback that waits holds
-memory), and the bound on running callbacks does not stop it, or callbacks that wait for direct fetches would wait for
-ever.
+A direct fetch is a grant in the same lanes as pages, so the same scopes limit it. It is never in the frontier, because
+after a kill the page whose callback fetches is repeated. It ranks before pages, because the waiting callback holds
+memory. The limit on running callbacks does not apply to it, or callbacks that wait for direct fetches would wait
+forever.
 
-At most ``DIRECT_FETCHES_LIMIT`` of them wait for their turn or are on their way. Further fetches wait until one ends,
-first come first served, instead of being refused: a task that fetches waits anyway, and an error would make the
-spider fail when it is busiest. One that is asked for on the way of another (by a middleware or a manager, for a token,
-before its send or after it) is let in at once: the other one could not end before it.
+At most ``DIRECT_FETCHES_LIMIT`` direct fetches wait for their turn or are in flight. Further fetches wait until one
+ends, in order of arrival. They are not refused, because their tasks wait anyway, and an error would make the spider
+fail when it is busiest. If a middleware or a manager starts a fetch during another fetch (for a token, before its send
+or after it), the new fetch needs no room, because the other one could not finish before it.
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ class FetchWaiter:
     """Waits for the outcome of one direct fetch.
 
     Attributes:
-        grant: Its grant in the scheduler, or that of the redirect or retry that took its place.
-        parent: The grant in whose task it was asked for: by a callback, middleware, pipeline or manager; None: in none.
-        outcome: What became of it.
+        grant: grant: Its grant in the scheduler, or the grant of the redirect or retry that replaced it.
+        parent: parent: The grant in whose task a callback, middleware, pipeline or manager started the fetch; None
+            outside such tasks.
+        outcome: outcome: The response or error; None until then.
     """
 
     __slots__ = ("_event", "grant", "outcome", "parent")
@@ -47,16 +48,16 @@ class FetchWaiter:
 
     @property
     def is_waiting(self) -> bool:
-        """True until it is granted or has come to an end."""
+        """True until the fetch is granted or has ended."""
         return self.outcome is None and (self.grant is None or self.grant.task is None)
 
     def deliver(self, outcome: Outcome) -> None:
-        """Take the outcome, and wake who waits for it."""
+        """Store the outcome, and wake the waiting task."""
         self.outcome = outcome
         self._event.set()
 
     async def wait(self) -> Outcome:
-        """The outcome, when it is there. A checkpoint."""
+        """Wait for the outcome, and return it. A checkpoint."""
         await self._event.wait()
         assert self.outcome is not None
         return self.outcome
@@ -66,9 +67,9 @@ class DirectFetcher:
     """Makes the direct fetches of one crawl.
 
     Args:
-        context: Says how many may wait or be on their way at once, and if the crawl is ending.
-        admission: Makes their grants, and has them wait for their turn.
-        scheduler: Has them wait for their turn.
+        context: context: Has the limit of direct fetches, and the state of the crawl.
+        admission: admission: Makes their grants, and queues them.
+        scheduler: scheduler: Removes fetches that are cancelled before their turn.
     """
 
     __slots__ = ("_admission", "_room", "_scheduler", "_state")
@@ -80,16 +81,16 @@ class DirectFetcher:
         self._room = trio.CapacityLimiter(context.engine.direct_fetches_limit)
 
     async def fetch(self, request: Request) -> Response:
-        """The response to ``request``, of any status, after redirects and retries. A checkpoint.
+        """Return the response to ``request``, of any status, after redirects and retries. A checkpoint.
 
-        Cancelling withdraws it, or drops its connection. When the crawl ends while it waits, the callback that asked is
-        cancelled, and its page is given back.
+        Cancelling withdraws the request, or drops its connection. If the crawl ends while the fetch waits, the callback
+        that started it is cancelled, and its page returns to the frontier.
 
         Raises:
-            DownloadError: There is no response.
-            IgnoreRequest: It is refused by robots.txt or a middleware, or the crawl is ending and no callback asked, or
-                it has not begun.
-            TypeError: It is no request.
+            DownloadError: DownloadError: If there is no response.
+            IgnoreRequest: IgnoreRequest: If robots.txt or a middleware refuses the request, or if no callback started
+                the fetch and the crawl has not started or is ending.
+            TypeError: TypeError: If ``request`` is not a Request.
         """
         if not isinstance(request, Request):
             raise TypeError(f"fetch() takes a Request, not {type(request).__name__}: {request!r:.100}")
@@ -105,22 +106,24 @@ class DirectFetcher:
                 forget_the_last([request], waiter.parent.request)
         elif not in_pipelines.get():
             self._admission.note_start(request)
-        # For a robots.txt, whose middleware waits for it, it passes the gate too: that opens when both are read.
+        # A fetch of robots.txt, and a fetch that its middleware waits for, must pass the gate that waits for
+        # robots.txt.
         passes_gate = waiter.parent is not None and waiter.parent.passes_gate
         # A manager may fetch to name scopes.
         waiter.grant = grant = await self._admission.direct_grant(request, waiter, passes_gate=passes_gate)
         async with self._let_in(waiter.parent):
             self._state.waiters[waiter] = None
             try:
-                self._admission.check_ours(request, grant.scopes)  # it may have changed hands while this one waited
+                # The host may have moved to another process while this fetch waited.
+                self._admission.check_ours(request, grant.scopes)
                 await self._admission.line_up(grant, not_before(request))
-                # give_up() went through the others before this one was among them.
+                # give_up() may have run before this waiter was added.
                 if self._state.is_ending and waiter.is_waiting:
                     self._give_up(waiter)
                 outcome = await waiter.wait()
             finally:
                 del self._state.waiters[waiter]
-                # Cancelled: nobody waits for it any more.
+                # Cancelled: no task waits for the fetch any more.
                 if waiter.outcome is None:
                     self._withdraw(waiter)
         if outcome.response is None:
@@ -129,15 +132,15 @@ class DirectFetcher:
         return outcome.response
 
     def _let_in(self, parent: Grant | None) -> AbstractAsyncContextManager[object]:
-        """The limiter of a fetch that ``parent`` asks for: none, if that is a direct fetch, or still in its middleware.
+        """Return the limiter for a fetch of ``parent``: none if that is a direct fetch or still in its middleware.
 
-        What its callback fetches may wait at a lock for what this one is for, with all the room taken.
+        Fetches of callbacks may fill all the room while they wait for a lock that ``parent`` holds.
         """
         is_on_its_way = parent is not None and (parent.is_direct or not parent.task.is_decided)
         return nullcontext() if is_on_its_way else self._room
 
     def give_up(self) -> None:
-        """The crawl sends nothing new: end what waits for direct fetches that have not been sent, its callbacks too."""
+        """End fetches that were not sent, and the callbacks that wait for them, because the crawl sends nothing new."""
         for waiter in list(self._state.waiters):
             if waiter.is_waiting:
                 self._give_up(waiter)
@@ -147,7 +150,8 @@ class DirectFetcher:
         self._withdraw(waiter)
         if waiter.parent is not None:
             waiter.parent.task.cancel()
-        # Outside callbacks, and in a pipeline, which is shielded from its callback's scope, it is an error.
+        # Outside callbacks the fetch raises an error. So it does in a pipeline, which is shielded from its callback's
+        # scope.
         request = waiter.grant.request
         waiter.deliver(Outcome(request, error=IgnoreRequest(f"{request!r}: the crawl is ending")))
 

@@ -1,16 +1,16 @@
-"""Hooks around a crawl: over the outputs of callbacks, over ``start()``, and at its beginning, idle moments and end.
+"""Hooks around a crawl: over the outputs of callbacks, over ``start()``, and at its start, idle moments and end.
 
 A hook of callbacks is an async generator function of two arguments: the response, and the outputs as an async iterator.
-What it yields goes on::
+The crawl receives the outputs that the hook yields::
 
     async def only_with_price(response, outputs):
         async for output in outputs:
             if not isinstance(output, dict) or "price" in output:
                 yield output
 
-Code before the loop sees the response before its callback is called; code in the loop sees each output; ``try`` around
-it sees what the callback raises, and may yield outputs instead. The callback is called when the first output is asked
-for, whatever kind of function it is, and as slowly as its outputs are taken.
+Code before the loop sees the response before its callback is called, and code in the loop sees each output. A ``try``
+around the loop catches the callback's errors and may yield outputs instead. The callback, of any kind, is called when
+the hook requests the first output, and runs only as fast as the hook takes its outputs.
 """
 
 from __future__ import annotations
@@ -34,28 +34,29 @@ from trawl.spiders.spider import iterate_async
 __all__ = ["Hook", "Hooks", "IdleRunner", "StartHook", "Store", "hooked", "started_by"]
 
 Hook = Callable[[Response | None, AsyncIterator[Any]], AsyncGenerator[Any, None]]
-"""Put around callbacks. The response is None for the outputs of an errback whose request had no response."""
+"""A function around callbacks. The response is None for the outputs of an errback whose request had no response."""
 
 StartHook = Callable[[AsyncIterator[Any]], AsyncGenerator[Any, None]]
-"""Put around ``start()``."""
+"""A function around ``start()``."""
 
 Store = Callable[[list[Request]], Awaitable[None]]
-"""Stores requests, and takes them out of the list; only cancelling the whole crawl interrupts it. A checkpoint."""
+"""Stores requests and removes them from the list. Only cancelling the whole crawl interrupts it. A checkpoint."""
 
 
 class Hooks:
-    """The hooks of one crawl. A subclass overrides the methods that it needs; here they do nothing.
+    """The hooks of one crawl. These methods do nothing; a subclass overrides the methods that it needs.
 
     Args:
-        outputs: Put around each callback, the first next to it.
-        start: Put around ``start()``, the first next to it.
-        check: Sees the items that all of them yield; None: they are not checked.
+        outputs: outputs: Hooks around each callback, the innermost first.
+        start: start: Hooks around ``start()``, the innermost first.
+        check: check: Checks the items that the hooks yield; None: they are not checked.
         sees_refused: See the attribute.
 
     Attributes:
-        outputs: Put around each callback, the first next to it.
-        start: Put around ``start()``, the first next to it.
-        sees_refused: A status that neither callback nor errback takes is raised in ``outputs``, as if the callback had.
+        outputs: outputs: Hooks around each callback, the innermost first.
+        start: start: Hooks around ``start()``, the innermost first.
+        sees_refused: sees_refused: True if a status code that neither callback nor errback handles is raised in
+            ``outputs``, as if the callback had raised it.
     """
 
     def __init__(
@@ -71,28 +72,28 @@ class Hooks:
         self.sees_refused: bool = sees_refused
 
     def received(self, response: Response) -> TrawlError | None:
-        """Called with a response before its callback. An error goes to the errback, and the callback is not called.
+        """Called with a response before its callback. A returned error goes to the errback instead of the callback.
 
-        Without an errback, the error's ``value`` is raised in the outputs, as if the callback had.
+        Without an errback, the error's ``value`` is raised in the outputs, as if the callback had raised it.
         """
         return None
 
     def begin(self, events: Events) -> None:
-        """Called when the crawl is assembled and nothing has run; ``events`` may be listened to."""
+        """Called when the crawl is assembled and nothing has run. Listeners may be added to ``events``."""
 
     async def opened(self) -> None:
         """Called when pipelines and feeds are open, before ``start()`` is read. May be a checkpoint."""
 
     @property
     def wants_idle(self) -> bool:
-        """True if :meth:`idle` is to be called when nothing is pending."""
+        """True if :meth:`idle` should be called when nothing is pending."""
         return False
 
     async def idle(self, store: Store) -> bool:
         """Called when nothing is pending; may store requests. Cancelled when the crawl ends. May be a checkpoint.
 
         Returns:
-            True to be called again when nothing is pending any more; False to end the crawl then.
+            True to call the hook again when nothing is pending; False to end the crawl then.
         """
         return False
 
@@ -100,7 +101,7 @@ class Hooks:
         """Called when the crawl has ended for ``reason``, before the spider's ``closed``. May be a checkpoint."""
 
     def close(self, spider: Spider, reason: str) -> object:
-        """Tell the spider that the crawl has ended for ``reason``. Returns what its method returned, to be awaited."""
+        """Notify the spider that the crawl has ended for ``reason``. Returns its method's result, to be awaited."""
         return spider.closed(reason)
 
     async def closed(self) -> None:
@@ -108,15 +109,15 @@ class Hooks:
 
 
 class IdleRunner:
-    """Calls :meth:`Hooks.idle` when nothing is pending, as often as it asks for.
+    """Calls :meth:`Hooks.idle` when nothing is pending, until the hook returns False.
 
-    A round counts as one open request, as ``start()`` does: the dispatcher goes on beside it, and the hook may fetch.
+    A call counts as one open request, as ``start()`` does. The dispatcher continues beside it, so the hook may fetch.
 
     Args:
         hooks: The hooks of the crawl.
-        leases: Stores the requests that the hook gives.
-        shields: Keep a store under way from being given up.
-        state: Says what is open.
+        leases: leases: Stores the hook's requests.
+        shields: shields: Protect a running store from cancellation.
+        state: state: Counts open requests.
     """
 
     __slots__ = ("_hooks", "_is_over", "_leases", "_scope", "_shields", "_state")
@@ -131,23 +132,23 @@ class IdleRunner:
 
     @property
     def is_wanted(self) -> bool:
-        """True if the crawl goes on with another round."""
+        """True if the hook should be called again, so that the crawl continues."""
         return not self._is_over and not self._state.is_ending and self._hooks.wants_idle
 
     def begin(self) -> None:
-        """Count the next round as open; :meth:`run` is to be started next."""
+        """Count the next call as open. The caller must start :meth:`run` next."""
         self._scope = trio.CancelScope()
         self._state.reading_began()
 
     def stop(self) -> None:
-        """Cancel the hook; the requests that it was given are stored."""
+        """Cancel the hook. Requests that it passed to ``store`` are stored."""
         self._scope.cancel()
 
     async def run(self) -> None:
-        """Run one round. A checkpoint."""
+        """Call the hook once. A checkpoint."""
         try:
             with self._scope:
-                await trio.lowlevel.checkpoint()  # the hook is not called if the crawl has been ended meanwhile
+                await trio.lowlevel.checkpoint()  # don't call the hook if the crawl ended in the meantime
                 self._is_over = not await self._hooks.idle(self._store)
         finally:
             self._state.reading_ended()
@@ -158,19 +159,19 @@ class IdleRunner:
                 await self._leases.push(requests[:BATCH], depth=0, is_start=True)
                 del requests[:BATCH]
                 await trio.lowlevel.checkpoint()
-        if self._shields.is_cancelled:  # the crawl is, and the shield has swallowed that
+        if self._shields.is_cancelled:  # the crawl is cancelled, and the shield has swallowed that
             await trio.lowlevel.checkpoint()
 
 
 def hooked(
     hooks: Iterable[Hook], callback: Callback, argument: object, cb_kwargs: Mapping[str, object] | None
 ) -> AsyncGenerator[Any, None]:
-    """Return the outputs of a callback after all ``hooks``, the first of which is next to it.
+    """Return the outputs of a callback after all ``hooks``, the innermost first.
 
     Args:
-        hooks: Put around it.
-        callback: Called when the first output is asked for.
-        argument: Its argument: a response, or an error, which may have one.
+        hooks: hooks: Hooks around the callback.
+        callback: callback: Called when the first output is requested.
+        argument: argument: Its argument: a response, or an error, which may have a response.
         cb_kwargs: Its keyword arguments.
     """
     response = argument if isinstance(argument, Response) else getattr(argument, "response", None)
@@ -190,7 +191,7 @@ async def started_by(hooks: Iterable[StartHook], started: Any) -> AsyncGenerator
 async def _hooked(
     hooks: Iterable[Hook], response: Response | None, made: Callable[[], object]
 ) -> AsyncGenerator[Any, None]:
-    """Closing closes all of them, and the callback's own generator."""
+    """Yield the outputs. Closing closes all hooks and the callback's own generator."""
     async with AsyncExitStack() as stack:
         outputs = await stack.enter_async_context(aclosing(_outputs(made)))
         for hook in hooks:
@@ -200,7 +201,7 @@ async def _hooked(
 
 
 async def _outputs(made: Callable[[], object]) -> AsyncGenerator[Any, None]:
-    """The outputs of a callback of any of the four kinds, which is called when the first is asked for."""
+    """Yield the outputs of a callback of any of the four kinds. The callback is called when the first is requested."""
     async with aclosing(iterate_async(made())) as outputs:
         async for output in outputs:
             yield output  # noqa: ASYNC119 - _hooked closes it

@@ -1,12 +1,12 @@
-"""Knowledge of hosts that a job keeps for its crawl: the throttle's state, robots.txt, cookies, quotas that were spent.
+"""Knowledge of hosts that a job stores for its crawl: the throttle's state, robots.txt, cookies and spent quotas.
 
-A job in a directory has one value of each. A job that several processes share has one for each part of its hosts
-(:mod:`trawl.frontier.parts`): the values of a part go along when the part changes hands. A part that its last owner
-did not give back may have been sent to until now, so each of its scopes is taken to have sent at the takeover, in every
-slot, and what that owner could have spent of quotas counts as spent. Clocks of two machines differ: what a scope had to
-wait when its state was stored, it waits from the takeover on.
+A job in a directory has one value of each kind. A job that several processes share has one value for each partition of
+its hosts (:mod:`trawl.frontier.parts`), and the values move with the partition to its next owner. If the last owner did
+not release a partition, it may have sent until now. The new owner therefore assumes that each scope sent at the
+takeover, in every slot, and that the last owner spent all of its quotas' allowances. Clocks of two machines differ, so
+the remaining wait of a scope when its state was stored counts from the takeover.
 
-Only the job's state makes one: it knows when to store, this knows what.
+Only the job's state creates this object. That object decides when to store, this one decides which data.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ T = TypeVar("T")
 JarName = str | int | float | bool | None
 
 Part: TypeAlias = "int | None"
-"""Part of a shared job; None: the job is not shared, and has one value of each kind."""
+"""Partition of a shared job; None: the job is not shared, and has one value of each kind."""
 
 THROTTLE: Section[ThrottleSnapshot] = Section("throttle", ThrottleSnapshot)
 
@@ -54,21 +54,21 @@ AHEAD: Section[QuotaAllowance] = Section("ahead", QuotaAllowance)
 COOKIES: Section[list[tuple[JarName, list[Cookie]]]] = Section("cookies", list[tuple[JarName, list[Cookie]]])
 
 SMALL = 16_384
-"""Bytes of cookies that go with every transaction after which they changed."""
+"""Maximum bytes of cookies that are stored with every transaction after a change."""
 
 
 class HostState:
-    """Keeps what one crawl has learned of hosts in its job, and takes up what another has.
+    """Stores the crawl's knowledge of hosts in its job, and restores the knowledge of earlier owners.
 
     Args:
         job: The job.
-        throttle: Goes on where it was.
+        throttle: throttle: The throttle whose state is stored and restored.
         jars: The cookies.
         wall: Wall time.
-        max_age: Seconds for which an answer for robots.txt holds at the most.
+        max_age: max_age: Maximum age of a stored robots.txt response, in seconds.
 
     Attributes:
-        robots: Answers for robots.txt that still hold.
+        robots: robots: Stored robots.txt responses that are still valid.
     """
 
     def __init__(self, job: Job, throttle: Throttle, jars: Jars, wall: WallClock, max_age: float) -> None:
@@ -80,16 +80,17 @@ class HostState:
         self._wall = wall
         self._max_age = max_age
         self._parts: dict[Part, None] = {}
-        self._cookies_kept = 0  # the changes of the jars when they were last kept
+        self._cookies_kept = 0  # number of changes of the jars at the last write
         if self._session is not None:
             throttle.part_of = _part_of
 
     def restore(self, now: float, *, asks_given_up: bool = False) -> None:
-        """Go on from what is kept of the parts that are here; what can't be read is left out with a warning.
+        """Restore the stored state of this process's partitions. Unreadable values are skipped with a warning.
 
         Args:
-            now: The instant.
-            asks_given_up: Requests that were pending when their host was given up may be sent: this is another run.
+            now: now: The event loop time.
+            asks_given_up: asks_given_up: True if requests to hosts that were given up may be sent, because this is
+                another run.
         """
         session, job = self._session, self._job
         if session is None:
@@ -106,7 +107,7 @@ class HostState:
             )
 
     def gained(self, change: PartsReceived, now: float) -> None:
-        """Go on from what the last owners of parts kept of them."""
+        """Restore the state that the last owners of partitions stored."""
         unclean = set(change.unclean)
         for part in change.parts:
             self._take_up(part, change.kept.get(part, {}), now, is_unclean=part in unclean, is_shared=True)
@@ -128,7 +129,8 @@ class HostState:
             state = msgspec.structs.replace(state, given_up={})
         if state is not None and is_shared and state.at:
             state = moved(state, wall.to_epoch(now))
-        if is_unclean and (state is not None or part is not None):  # it may have gone on after it promised to store
+        # The owner may have sent after the time by which it promised to store.
+        if is_unclean and (state is not None or part is not None):
             state = msgspec.structs.replace(state or ThrottleSnapshot(at=wall.to_epoch(now)), unknown_until=math.inf)
             if ahead is not None and is_shared:
                 ahead = msgspec.structs.replace(ahead, until=max(ahead.until, wall.to_epoch(now)))
@@ -142,13 +144,14 @@ class HostState:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all that is kept, of each part."""
+        """Bytes of all stored values of all partitions."""
         kept = [self._job.kept, *[self._kept(part) for part in self._parts if part is not None]]
         return sum([len(blob) for values in kept for blob in values.values()])
 
     def keep(self, now: float, next_in: float | None) -> None:
-        """Keep all of it; the next time is in ``next_in`` seconds, None: there is none."""
-        # Of parts that have come and were not taken up yet, nobody here knows what was last sent to their hosts.
+        """Store everything. The next write follows in ``next_in`` seconds; None: there is none."""
+        # This process does not know the last sends to the hosts of partitions that it has received but not yet
+        # restored.
         for part in self._unheard() if next_in is None else ():
             state = THROTTLE.read_from(self._kept(part), self._job.name) or ThrottleSnapshot(
                 at=self._wall.to_epoch(now)
@@ -159,30 +162,30 @@ class HostState:
         self.keep_cookies()
 
     def keep_pages(self) -> None:
-        """Keep the pages that have come of scopes with a budget: with every transaction."""
+        """Store the page counts of scopes with a page budget, with every transaction."""
         pages = self._throttle.pages.counts()
         if pages:
             self._keep(PAGES, self._by_part(pages, _part_of))
 
     def keep_ahead(self, amounts: Mapping[str, float], until: float) -> None:
-        """Keep what may be spent of quotas until the wall time ``until``, in epoch seconds, beyond the state."""
+        """Store the amounts of quotas that may be spent until the wall time ``until``, in epoch seconds."""
         by_part = self._by_part(dict(amounts), _part_of) if amounts else {}
         self._keep(AHEAD, {part: QuotaAllowance(until=until, amounts=spent) for part, spent in by_part.items()})
 
     def keep_cookies(self) -> None:
-        """Keep the cookies."""
+        """Store the cookies."""
         self._cookies_kept = self._jars.changes
         self._keep(COOKIES, self._cookies())
 
     def keep_changed_cookies(self) -> None:
-        """Keep the cookies if they have changed, and are small."""
+        """Store the cookies if they have changed and are small."""
         if self._jars.changes == self._cookies_kept:
             return
         if sum([len(self._kept(part).get(COOKIES.name) or b"") for part in self._parts]) <= SMALL:
             self.keep_cookies()
 
     def leave(self, parts: Iterable[int], now: float) -> dict[int, dict[str, bytes]]:
-        """Return what the next owners of parts are to read, and keep no more of them. Nothing of them is under way."""
+        """Return the values for the next owners of partitions, and stop storing them. Nothing may be in flight."""
         by_part: list[tuple[Section[Any], Mapping[Any, Any], Any]] = [
             (THROTTLE, self._states(now, None), ThrottleSnapshot(at=0.0)),
             (AHEAD, {}, QuotaAllowance(until=-math.inf)),
@@ -202,7 +205,7 @@ class HostState:
         return left
 
     def forget(self, parts: Collection[int], now: float) -> None:
-        """Forget parts: they are other processes' now."""
+        """Forget partitions that belong to other processes now."""
         self._throttle.forget(parts, now)
         self.robots.forget(lambda origin: part_of(origin) in parts)
         for _, jar in self._jars.items():
@@ -218,16 +221,16 @@ class HostState:
             assert part is not None
             state = found.get(part)
             until = self._throttle.unknown_until(part) if next_in is None else snapshot.unknown_until
-            if next_in is None and until > -math.inf:  # of the hosts that were not asked since
+            if next_in is None and until > -math.inf:  # for hosts to which nothing was sent since
                 states[part] = msgspec.structs.replace(state or ThrottleSnapshot(at=snapshot.at), unknown_until=until)
             elif state is not None and state.scopes:
                 states[part] = msgspec.structs.replace(state, unknown_until=until)
-            elif state is not None:  # nothing in it has a time: it is written when it changes
+            elif state is not None:  # without times in the state, write it only after changes
                 states[part] = msgspec.structs.replace(state, at=0.0, unknown_until=-math.inf)
         return states
 
     def _cookies(self) -> dict[Part, list[tuple[JarName, list[Cookie]]]]:
-        """The cookies by part and jar; a jar whose name can't be stored is left out."""
+        """Return the cookies by partition and jar. Jars whose name can't be stored are skipped."""
         kept: dict[Part, list[tuple[JarName, list[Cookie]]]] = {None: []} if self._session is None else {}
         for name, jar in self._jars.items():
             if name is not None and not isinstance(name, JarName):
@@ -253,7 +256,7 @@ class HostState:
         return by_part
 
     def _keep(self, section: Section[T], values: Mapping[Part, T]) -> None:
-        """Keep the value of each part that is here, where it has changed; None where a part has none."""
+        """Store the value of each partition of this process if it has changed; None if a partition has no value."""
         for part in self._parts:
             value = values.get(part)
             blob = None if value is None else section.encode(value)
@@ -264,7 +267,7 @@ class HostState:
         return self._job.kept if part is None else self._job.kept_of(part)
 
     def _unheard(self) -> list[int]:
-        """The parts that came last, of which this crawl has not heard yet."""
+        """Return partitions that this process has received but not yet restored."""
         return [] if self._session is None else sorted(self._session.owned.keys() - self._parts.keys())
 
     @property
@@ -273,5 +276,5 @@ class HostState:
 
 
 def _part_of(scope: str) -> int:
-    """Return the part of a scope, by its id: it is that of a host of this name."""
+    """Return the partition of a scope, which is the partition of the host with the same name as the scope's id."""
     return part_of(f"//{scope}")

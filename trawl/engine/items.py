@@ -1,7 +1,7 @@
-"""Items: through the pipelines, into the feeds, and into the list of collected items.
+"""Items: through the pipelines, to the feeds, and into the list of collected items.
 
-Every item of a crawl passes here: in :meth:`ItemSender.put`, or in :meth:`ItemSender.put_nowait` where there is
-nothing to wait for. It is put into a file by ``trawl.feeds.feed.Feed._add``.
+Every item of a crawl passes through :meth:`ItemSender.put`, or through :meth:`ItemSender.put_nowait` if nothing must be
+waited for. ``trawl.feeds.feed.Feed._add`` writes it to a file.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ logger: logging.Logger = logging.getLogger("trawl.items")
 
 
 class Writer(Protocol):
-    """A task that moves items on to where they go."""
+    """A task that writes items to their destination."""
 
     async def write(self) -> None:
-        """Move items on until :meth:`close` was called and all are there."""
+        """Write items until :meth:`close` was called and all items are written."""
         ...
 
     def close(self) -> None:
-        """Say that no more items come."""
+        """Finish after the items so far, because no more follow."""
         ...
 
 
@@ -51,22 +51,22 @@ class ItemReceiver(Writer, Protocol):
         """Take an item of ``page`` at once.
 
         Raises:
-            trio.WouldBlock: There is no room now.
-            ItemLost: It can't be written.
+            trio.WouldBlock: trio.WouldBlock: If there is no room now.
+            ItemLost: ItemLost: If the item can't be written.
         """
         ...
 
     async def put(self, item: object, page: str = "") -> None:
-        """Take an item of ``page``, waiting for room.
+        """Take an item of ``page``, and wait for room.
 
         Raises:
-            ItemLost: It can't be written.
+            ItemLost: ItemLost: If the item can't be written.
         """
         ...
 
 
 class Processor(Protocol):
-    """The item pipelines, as one."""
+    """The item pipelines, as one object."""
 
     @property
     def is_empty(self) -> bool:
@@ -74,10 +74,10 @@ class Processor(Protocol):
         ...
 
     async def process(self, item: object, spider: object) -> object:
-        """The item as it goes on.
+        """Return the item after all pipelines.
 
         Raises:
-            DropItem: It does not go on.
+            DropItem: DropItem: If a pipeline drops the item.
         """
         ...
 
@@ -87,7 +87,7 @@ class Processor(Protocol):
 
 
 _BROKEN = (FeedError, trio.BrokenResourceError, trio.ClosedResourceError)
-"""What a receiver says whose writer has failed."""
+"""Errors of a receiver whose writer has failed."""
 
 
 class ItemSender:
@@ -95,13 +95,13 @@ class ItemSender:
 
     Args:
         processor: The pipelines.
-        spider: What pipelines are told besides the item.
-        receivers: Where finished items go, one after the other.
-        collected: Keeps every finished item too, if given.
+        spider: spider: The spider, passed to pipelines with each item.
+        receivers: receivers: Destinations of finished items, in order.
+        collected: collected: List that also receives every finished item; None if they are not collected.
         stats: Counts ``item_scraped_count``, ``item_lost_count``, ``item_dropped_count`` and ``item_error_count``.
-        limit: Lets items through between the pipelines and the receivers; None: all.
-        is_buffered: Items are buffered until they are acknowledged, and counted then.
-        events: Told of items that do not go on.
+        limit: limit: Limits the items between the pipelines and the receivers; None: no limit.
+        is_buffered: is_buffered: True if items are buffered until they are acknowledged, and counted then.
+        events: events: Receives an event for each item that is dropped or fails.
 
     Attributes:
         waited: Seconds for which a callback waited until items were stored: always 0.
@@ -143,35 +143,35 @@ class ItemSender:
         self._is_buffered = is_buffered
         self.waited: float = 0.0
         self._tells = logger.isEnabledFor(logging.DEBUG)
-        # One receiver refuses an item before anything has taken it; of two, the first would have it already.
+        # A single receiver refuses an item before anything takes it. With two, the first would have taken it already.
         self._is_direct = processor.is_empty and len(self._receivers) <= 1 and limit is None
 
     @property
     def is_lasting(self) -> bool:
-        """False: what a callback gives does not outlive a kill. With a job it does, from its acknowledgement on."""
+        """False, because the items do not outlive a kill. With a job they do, once they are acknowledged."""
         return False
 
     @property
     def position(self) -> int:
-        """The number of items of ``start()`` that an earlier run has stored: none, without a job."""
+        """The number of items of ``start()`` that an earlier run has stored; 0 without a job."""
         return 0
 
     def begin(self) -> None:
-        """Deliver what an earlier run has left: nothing."""
+        """Deliver the items that an earlier run withheld; without a job there are none."""
 
     def of(self, lease: object) -> ItemSender:
-        """The writer for the items of one request: this one."""
+        """Return the sender for the items of one request: this object."""
         return self
 
     def given(self) -> Sequence[bytes]:
-        """The items that are to go with an acknowledgement: none, they are gone already."""
+        """Return the items to store with an acknowledgement; none, because they are already delivered."""
         return ()
 
     def put_nowait(self, item: object, page: str = "") -> bool:
-        """Take an item of ``page`` if that needs no waiting; False when it does.
+        """Take an item of ``page`` if that needs no waiting; returns False if it does.
 
         Raises:
-            ItemLost: It can't be written; it is counted as that.
+            ItemLost: ItemLost: If the item can't be written. The loss is counted.
         """
         if not self._is_direct:
             return False
@@ -187,21 +187,21 @@ class ItemSender:
         return True
 
     async def put(self, item: object, page: str = "", counts: Counts | None = None) -> object | None:
-        """Take an item, waiting for the pipelines and for room in the receivers; the item as it went on. A checkpoint.
+        """Take an item, wait for the pipelines and for room, and return the processed item. A checkpoint.
 
         Args:
             item: Of any kind.
             page: The URL of the page it was found on; "" for one of ``start()``.
-            counts: Where it is counted that an item does not go on; None: in the statistics, at once.
+            counts: counts: Counts dropped and failed items; None: the statistics, at once.
 
         Raises:
-            ItemLost: It can't be written; it is counted as that.
-            Full: It is one more than the crawl is to deliver.
+            ItemLost: ItemLost: If the item can't be written. The loss is counted.
+            Full: Full: If the crawl has delivered all items that its limit allows.
         """
         limit = self._limit
         counts = self._stats if counts is None else counts
         if limit is not None:
-            limit.check()  # the pipelines need not see what will not be delivered
+            limit.check()  # pipelines need not see an item that will not be delivered
         if not self._processor.is_empty:
             token = in_pipelines.set(True)
             try:
@@ -229,7 +229,8 @@ class ItemSender:
                 self._lost(item, error)
                 raise
             except _BROKEN:
-                # The writer has failed, and its failure is about to cancel the crawl: not this callback's error.
+                # The writer has failed, and its failure is about to cancel the crawl. The callback must not get this
+                # error.
                 await trio.sleep_forever()
         if limit is not None:
             limit.taken()
@@ -237,7 +238,7 @@ class ItemSender:
         return item
 
     def tell_lost(self, item: object, error: ItemLost) -> None:
-        """Tell of an item that no feed can write."""
+        """Emit an event for an item that no feed can write."""
         self._events.emit(ItemFailed(item, error))
 
     def _lost(self, item: object, error: ItemLost) -> None:

@@ -1,17 +1,17 @@
-"""A job in one run: opened, known to be this spider's, with its frontier, its feeds, and what it says of itself.
+"""A job in one run: opens it, checks that it belongs to this spider, and stores the state of the crawl in it.
 
-Theory of operation. Just before each transaction the job asks what is to be kept. Statistics are few, so they go with
-every transaction and count what the transactions hold, no more and no less; so do pages that have a budget (C11).
-What was learned of hosts (the throttle's state, answers to requests for robots.txt, cookies) grows with the crawl, so
-it goes with a transaction once it is due: after :data:`INTERVAL` seconds, later where it is large. If none comes by
-then, one is made, so that a backoff that stops everything is kept too, and a send that nobody has answered yet. While
-nothing else is written these come more and more seldom, down to one in :data:`LONGEST_QUIET` seconds. A kill loses what
-was learned since: each state says by when the next one follows, and the throttle takes whoever may have sent until then
-to have sent (R16). What may be spent of quotas is stored ahead (:mod:`trawl.throttling.allowance`): for that a
-transaction is made at once. Cookies go with the next transaction, as long as they are small: the pages behind a login
-must not outlive it.
+Theory of operation. Just before each transaction, the job calls :meth:`JobState.save`. Statistics are small, so every
+transaction stores them, and they count exactly the stored results. The same is true of pages with a budget. The
+knowledge of hosts (the throttle's state, robots.txt responses, cookies) grows with the crawl, so a transaction stores
+it only when it is due: after :data:`INTERVAL` seconds, or later if it is large. If no transaction comes by then, the
+job makes one, which also stores a backoff that stops all sends, or a send without a response so far. While nothing else
+is written, these transactions become rarer, down to one in :data:`LONGEST_QUIET` seconds. A kill loses the knowledge
+since the last one. Each state therefore stores the time by which the next one follows, and the throttle assumes that
+every scope that may have sent until then did send. Allowances of quotas are stored in advance
+(:mod:`trawl.throttling.allowance`), with a transaction at once. Cookies are stored with the next transaction while they
+are small, because the pages behind a login must not outlive the login.
 
-The last word is kept when the crawl has ended.
+The final state is stored after the crawl has ended.
 
 Length: what a job is for the engine, with its state, is one idea.
 """
@@ -74,25 +74,25 @@ __all__ = ["INTERVAL", "JobState", "JobTransport", "OpenJob", "open_job"]
 logger: logging.Logger = logging.getLogger("trawl")
 
 INTERVAL = 2.0
-"""Seconds between two writings of what was learned, at the least."""
+"""Minimum seconds between two writes of the knowledge of hosts."""
 
 LONGEST_QUIET = 60.0
-"""Seconds between two writings at the most. After a kill, who may have sent in that time waits as if it had."""
+"""Maximum seconds between two writes. After a kill, scopes that may have sent in that time wait as if they had."""
 
-_BYTES_A_SECOND = 500_000.0  # of it, on average, where it is large
+_BYTES_A_SECOND = 500_000.0  # average rate of writes if the state is large
 
-_LATE = 1.0  # seconds that a transaction may take, once it is due
+_LATE = 1.0  # seconds that a transaction may take after it is due
 
 
 class JobState(NoJobState):
-    """Keeps what one crawl has learned in its job.
+    """Stores the state of one crawl in its job.
 
     Args:
-        context: The job itself; statistics, which go on, and cookies; the clock.
-        throttle: Goes on where it was.
+        context: context: The job, the statistics (which continue from earlier runs), cookies and the clock.
+        throttle: throttle: The throttle whose state is stored and restored.
 
     Attributes:
-        host_state: What is known of hosts.
+        host_state: host_state: The knowledge of hosts.
     """
 
     def __init__(self, context: CrawlContext, throttle: Throttle) -> None:
@@ -110,7 +110,7 @@ class JobState(NoJobState):
         self._throttle = throttle
         self._kept_at = 0.0
         self._due_at = 0.0
-        self._quiet = 0.0  # seconds from the last writing to the next one, if nothing else is written meanwhile
+        self._quiet = 0.0  # seconds between two writes if nothing else is written
         self._next_at = math.inf
         self._alarm = trio.CancelScope()
         self._is_quiet = False
@@ -123,18 +123,18 @@ class JobState(NoJobState):
         self._allowances = Allowances(self._ask)
 
     def restore(self) -> None:
-        """Go on from what the last run kept; what can't be read is left out with a warning."""
+        """Restore the state that the last run stored. Unreadable values are skipped with a warning."""
         now = self._began_at = trio.current_time()
         self._has_begun = True
         job = self._job
-        # One that joins others is part of their run.
+        # A process that joins others is part of their run.
         is_new = job.session is None or job.session.is_alone or not self._info.runs
         self._note(runs=self._info.runs + is_new, reason="")
         statistics = self._earlier_statistics()
         elapsed = statistics.pop("elapsed_seconds", 0.0)
         self._elapsed = float(elapsed) if isinstance(elapsed, int | float) else 0.0
         statistics.pop("finish_reason", None)
-        if is_new and self._keeps_given_up:  # they are sent again
+        if is_new and self._keeps_given_up:  # requests to hosts that were given up are sent again
             statistics.pop("given_up_count", None)
         self._stats.restore(statistics)
         self._stats.set("job_run_count", self._info.runs)
@@ -142,11 +142,11 @@ class JobState(NoJobState):
             self._stats.inc("process_death_count", self._deaths.counted)
         self.host_state.restore(now, asks_given_up=is_new and self._keeps_given_up)
         self._throttle.spend_by(self._allowances)
-        # Last: an earlier transaction would store the throttle as it is before it is restored.
+        # This comes last, because an earlier transaction would store the throttle's state before it is restored.
         job.before_commit(self.save)
 
     def _earlier_statistics(self) -> dict[str, int | float | str | bool | None]:
-        """Take over the statistics of sessions that are gone: this one goes on in their place, unless others run."""
+        """Take over the statistics of sessions that have ended, unless other sessions still run."""
         job, own = self._job, self._statistics.name
         if job.session is not None and not job.session.is_alone:
             return {}
@@ -161,7 +161,7 @@ class JobState(NoJobState):
         return self._elapsed + trio.current_time() - self._began_at
 
     def save(self) -> None:
-        """Called before each transaction: keep what belongs to it."""
+        """Store the state that belongs to a transaction. Called before each transaction."""
         self._stats.set("elapsed_seconds", self.elapsed)
         self._statistics.keep(self._job, self._stats.storable())
         self.host_state.keep_pages()
@@ -178,26 +178,26 @@ class JobState(NoJobState):
                 self._keep_ahead()
 
     def has_backed_off(self) -> None:
-        """Keep what was learned with the step that puts the refused request off: a kill is not to forget it."""
+        """Store the backoff state in the step that defers the refused request, so that a kill can't lose it."""
         if self._next_at < math.inf:
             self._due_at = min(self._due_at, self._kept_at + self.host_state.size_bytes / _BYTES_A_SECOND)
 
     def begin(self, nursery: trio.Nursery) -> None:
-        """Start the task that has transactions made."""
+        """Start the task that makes transactions."""
         nursery.start_soon(self._run)
 
     async def _run(self) -> None:
-        """Have transactions made when something is due and none comes by itself. Until it is cancelled."""
+        """Make a transaction when a write is due and no other transaction comes. Runs until cancelled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._raise_allowances)
             await self._write_when_due()
 
     async def _raise_allowances(self) -> None:
-        """Have quotas' allowances stored at once when more is asked for."""
+        """Store larger allowances of quotas as soon as they are requested."""
         while True:
             await self._asked.wait()
             self._asked = trio.Event()
-            self._is_raising = True  # for the next transaction, which is the one that is waited for here
+            self._is_raising = True  # for the next transaction, awaited here
             await self._job.commit()
             self._throttle.allowed(self._allowances.confirm(), trio.current_time())
 
@@ -214,7 +214,7 @@ class JobState(NoJobState):
                 await self._wanted.wait()
                 await trio.sleep_until(self._due_at)
             was_wanted, self._wanted = self._wanted.is_set(), trio.Event()
-            # Another transaction may have stored it meanwhile, and moved both instants.
+            # Another transaction may have stored the state in the meantime and moved both times.
             if trio.current_time() >= (self._due_at if was_wanted else self._next_at):
                 self._is_quiet = not was_wanted
                 await self._job.commit()
@@ -226,16 +226,16 @@ class JobState(NoJobState):
 
     @property
     def is_over(self) -> bool:
-        """True if ``start()`` came to its end in an earlier run."""
+        """True if ``start()`` finished in an earlier run."""
         return self._info.is_started
 
     async def end(self, items: Callable[[], Sequence[bytes]]) -> None:
-        """Note that ``start()`` has come to its end, and put its items into the outbox, in one step. A checkpoint.
+        """Record that ``start()`` has finished, and put its items into the outbox, in one transaction. A checkpoint.
 
         Args:
-            items: Gives the items; called just before that.
+            items: items: Returns the items; called just before the transaction.
         """
-        await trio.lowlevel.checkpoint_if_cancelled()  # here, or its end is stored and its items are not
+        await trio.lowlevel.checkpoint_if_cancelled()  # a later cancellation would store the end without the items
         given = items()
         if self._job.session is not None:
             self._job.session.started()
@@ -247,7 +247,7 @@ class JobState(NoJobState):
             await self._job.commit()
 
     def last_word(self, reason: str) -> None:
-        """Keep everything as it is at the end; the job's closing writes it. A run that never began changes nothing."""
+        """Store everything as it is at the end. Closing the job writes it. A run that never started changes nothing."""
         if not self._has_begun:
             return
         self._stats.set("finish_reason", reason)
@@ -255,14 +255,14 @@ class JobState(NoJobState):
         self._statistics.keep(self._job, self._stats.storable())
         self._keep_host_state(is_last=True)
         self._job.was_killed = False
-        # The closing transaction calls save() once more, which must not store this as a state that others follow.
+        # The closing transaction calls save() again, which must not store this state as one that others follow.
         self._due_at = self._next_at = math.inf
         self._note(reason=reason)
 
     def _note(self, **facts: object) -> None:
-        """Keep facts of the job that have changed."""
+        """Store facts of the job that have changed."""
         session = self._job.session
-        if session is not None and session.is_started:  # by another process, perhaps
+        if session is not None and session.is_started:  # perhaps set by another process
             facts["is_started"] = True
         self._info = msgspec.structs.replace(self._info, **facts)
         JOB_INFO.keep(self._job, self._info)
@@ -285,14 +285,14 @@ class JobState(NoJobState):
 
 @attrs.frozen(kw_only=True)
 class OpenJob(NoJob):
-    """A job in this run.
+    """A job that is open in this run.
 
     Attributes:
-        job: Where all is stored.
+        job: job: The store.
         info: The facts about it when it was opened.
         frontier: Its pending requests.
         feeds: Its feeds, open.
-        outbox: What copies its items to them.
+        outbox: outbox: Copies items from the job to the feeds.
         deaths: The pages whose callbacks have ended a process.
     """
 
@@ -323,13 +323,13 @@ class OpenJob(NoJob):
         return transport if self.lease is None else JobTransport(transport, self.lease)
 
     def make_state(self, context: CrawlContext, throttle: Throttle) -> JobState:
-        """Make what the crawl keeps in its job."""
+        """Make the object that stores the crawl's state in the job."""
         return JobState(context, throttle)
 
     def make_items(self, context: CrawlContext, processor: Processor, limit: ItemLimit | None) -> JobItems:
-        """Make what takes the items of callbacks into the outbox."""
+        """Make the object that puts the items of callbacks into the outbox."""
         receivers, stats = context.receivers, context.stats
-        # What goes to another receiver than the job is gone before its page has ended: there each item is checked.
+        # Receivers other than the job get items before the page ends, so check the limit for each item.
         at_once, at_end = (limit, None) if receivers else (None, limit)
         sender = ItemSender(
             processor, context.spider, receivers, None, stats, at_once, is_buffered=True, events=context.events
@@ -352,7 +352,7 @@ class OpenJob(NoJob):
         return vetted
 
     def make_follower(self, engine: Engine, admission: Admission, prefetcher: Prefetcher) -> Alone:
-        """Make what follows the other processes of the job."""
+        """Make the object that follows the other processes of the job."""
         if self.session is None:
             return super().make_follower(engine, admission, prefetcher)
         from trawl.engine.shared_job import SharedJobFollower  # noqa: PLC0415
@@ -374,24 +374,25 @@ async def open_job(
     callbacks: int,
     terms: Mapping[str, str],
 ) -> AsyncGenerator[OpenJob, None]:
-    """Hold a job for one run; leaving the block writes what was kept, and gives the job free for the next process.
+    """Hold a job for one run. Leaving the block writes the state and releases the job for the next process.
 
     Args:
-        settings: Where it is, or is to be.
-        spider: Whose job it is.
+        settings: settings: The location of the job, and how it is stored.
+        spider: spider: The spider that the job belongs to.
         wall: Wall time.
-        blocking: How blocking work is done.
-        feeds: Where items go.
-        depth_first: The newest of equals goes first.
-        stats: Where ``feed_item_errors`` is counted.
-        goes_on: The crawl may go on when nothing is pending: its hook ``idle`` gives requests.
+        blocking: blocking: Runs blocking work.
+        feeds: feeds: The settings of the feeds, which receive the items.
+        depth_first: depth_first: True if the newest of equal requests goes first.
+        stats: stats: Counts ``feed_item_errors``.
+        goes_on: goes_on: True if the crawl may continue when nothing is pending, because its hook ``idle`` adds
+            requests.
         callbacks: Number of callbacks that may run at the same time.
-        terms: What this process must have in common with others that work on it, as digests by name.
+        terms: terms: Digests by name that must be equal in all processes that work on the job.
 
     Raises:
-        JobError: It is in use, damaged, of a newer release, or can't be written.
-        UsageError: It belongs to another spider; others work on it on other terms; the directory holds something else;
-            a feed can't be opened.
+        JobError: JobError: If the job is in use, damaged, written by a newer release, or can't be written.
+        UsageError: UsageError: If the job belongs to another spider, processes with other terms work on it, the
+            directory holds something else, or a feed can't be opened.
     """
     from trawl.frontier.job_frontier import open_frontier  # noqa: PLC0415
 
@@ -425,16 +426,16 @@ async def open_job(
 
 
 def _info_of(job: Job, spider: Spider, now_utc: datetime) -> JobInfo:
-    """Return the facts about a job; a new one is given to this spider.
+    """Return the facts about a job. A new job is assigned to this spider.
 
     Raises:
-        UsageError: The job belongs to another spider: its requests name callbacks of that one.
-        JobError: The facts can't be read; nothing was changed.
+        UsageError: UsageError: If the job belongs to another spider, whose callbacks its requests name.
+        JobError: JobError: If the facts can't be read. Nothing was changed.
     """
     name, cls = spider.name, type(spider).__qualname__
     info = JOB_INFO.read(job)
     if info is None:
-        # Section.read leaves out what it can't read; here that would give the job to any spider.
+        # Section.read skips unreadable values. Here that would assign the job to any spider.
         if JOB_INFO.name in job.kept:
             raise job.damaged("what it says of itself can't be read")
         return JobInfo(spider=name, cls=cls, begun_at=now_utc.timestamp(), marks=MARKS)
@@ -449,7 +450,7 @@ def _info_of(job: Job, spider: Spider, now_utc: datetime) -> JobInfo:
 async def _opened(
     settings: JobSettings, blocking: Blocking, *, exports: bool, terms: Mapping[str, str]
 ) -> AsyncGenerator[Job, None]:
-    """Hold a job in a server or in a directory. A crawl without a job needs neither coredis nor sqlite3."""
+    """Hold a job in a server or a directory. A crawl without a job imports neither coredis nor sqlite3."""
     if settings.job_dir.startswith(SCHEMES):
         from trawl.frontier.redis import Address  # noqa: PLC0415
         from trawl.frontier.redis import open_job as open_redis_job  # noqa: PLC0415
@@ -469,9 +470,9 @@ async def _opened(
 
 
 class JobTransport:
-    """Sends only while the job is surely this process's: requests wait at the wire, and are cut off at the deadline.
+    """Sends only while the job surely belongs to this process. Requests wait before the send, and stop at the deadline.
 
-    What was cut off goes again, at its next turn.
+    Requests that were stopped are sent again later.
 
     Args:
         transport: Sends.
@@ -483,7 +484,7 @@ class JobTransport:
         self._lease = lease
 
     async def send(self, request: Request, on_sent: OnSent) -> Outcome:
-        """Send ``request`` once, under the lease; not at all where that ends before. A checkpoint."""
+        """Send ``request`` once under the lease, or not at all if the lease ends first. A checkpoint."""
         outcome: Outcome | None = await self._lease.hold(partial(self._transport.send, request, on_sent))
         return Outcome(request, ended_at=trio.current_time()) if outcome is None else outcome
 
@@ -493,7 +494,7 @@ class JobTransport:
 
 
 def _tell(job: Job, info: JobInfo, frontier: Frontier, *, goes_on: bool) -> None:
-    """Say in one line how far the job is."""
+    """Log the progress of the job in one line."""
     if job.is_new:
         logger.info("job %s: new", job.name)
         return
@@ -516,6 +517,6 @@ def _tell(job: Job, info: JobInfo, frontier: Frontier, *, goes_on: bool) -> None
     how = job.last_error or info.reason or "killed"
     words = "job %s: run %d, %d requests pending; the last run ended: %s"
     logger.info(words, job.name, info.runs + 1, pending, how)
-    if info.marks < MARKS:  # it told apart some URLs that are the same for this one
+    if info.marks < MARKS:  # the earlier release distinguished some URLs that are the same in this one
         words = "job %s: an earlier release began it: pages with %%-escapes in their URLs may come once more"
         logger.info(words, job.name)

@@ -1,16 +1,16 @@
 """Items in a job, held until their request is acknowledged.
 
-So a kill leaves neither half of a page's items nor two of each. A callback's items pass the pipelines as it gives them,
-are encoded, and come into the job's outbox in the transaction that acknowledges the request. Memory holds at most
-:data:`MAX_ITEMS` of one callback, or :data:`MAX_BYTES`; what is more is spilled to the job's disk, where it waits for
-the same transaction, and is forgotten if that never comes (C4).
+A kill therefore leaves neither half of a page's items nor any item twice. The items of a callback pass the pipelines as
+it yields them, are encoded, and enter the job's outbox in the transaction that acknowledges the request. Memory holds
+at most :data:`MAX_ITEMS` items of one callback, or :data:`MAX_BYTES`. Further items are spilled to the job's disk. They
+enter the outbox in the same transaction, or are deleted if the request is never acknowledged.
 
-Where a limit is in force (``CLOSESPIDER_ITEMCOUNT``), the items beyond it come into the outbox like all others, and
-wait there: the next run delivers and counts them first, be there a feed or not.
+With a limit (``CLOSESPIDER_ITEMCOUNT``), the items beyond it enter the outbox like all others and wait there. The next
+run delivers and counts them first, with or without a feed.
 
-Items of ``start()`` belong to no request. They wait in memory until it has ended, and come into the outbox in the
-transaction that notes that. When they are too many to wait they come there earlier, in a transaction that also stores
-how many ``start()`` has given so far: a later run, which reads it from its beginning, leaves out as many.
+Items of ``start()`` belong to no request. They wait in memory until ``start()`` has ended, and enter the outbox in the
+transaction that records its end. If there are too many of them, an earlier transaction stores them, and with them the
+number of items that ``start()`` has yielded. A later run, which reads ``start()`` again, skips this number of items.
 """
 
 from __future__ import annotations
@@ -37,23 +37,23 @@ __all__ = ["MAX_BYTES", "MAX_ITEMS", "CallbackItems", "JobItems"]
 logger: logging.Logger = logging.getLogger("trawl.engine")
 
 MAX_ITEMS = 1000
-"""Items of one callback that are held in memory."""
+"""Maximum number of items of one callback in memory."""
 
 MAX_BYTES = 1 << 20
-"""Bytes of them."""
+"""Maximum bytes of these items."""
 
 
 class JobItems:
-    """Makes what holds the items of each callback.
+    """Creates the holder for the items of each callback.
 
     Args:
-        sender: The pipelines, and where else items go.
+        sender: sender: The pipelines, and the receivers besides the job.
         store: Encodes items.
         frontier: Spills items.
-        job: Whose outbox it is.
-        stats: Counts what became of the items with the acknowledgement.
-        collected: Keeps acknowledged items too, if given.
-        limit: Says how many items of a page are delivered when it is acknowledged; None: all.
+        job: job: The job with the outbox.
+        stats: stats: Counts items at their acknowledgement.
+        collected: collected: List that also receives acknowledged items; None if they are not collected.
+        limit: limit: Decides how many items of a page are delivered at its acknowledgement; None: all.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class JobItems:
         self.limit: ItemLimit | None = limit
 
     def begin(self) -> None:
-        """Deliver first what an earlier run has left over its limit, as far as this one's goes."""
+        """Deliver the items that an earlier run withheld, as far as this run's limit allows."""
         withheld = self.store.withheld
         count = withheld if self.limit is None else self.limit.take_some(withheld)
         if count:
@@ -84,15 +84,16 @@ class JobItems:
             self.store.release(count, self.collected)
 
     def of(self, lease: Record | None) -> CallbackItems:
-        """Make what holds the items of a request's callback; of ``start()`` where there is no request."""
+        """Return the holder for the items of a request's callback; of ``start()`` if there is no request."""
         return CallbackItems(self, lease)
 
 
 class CallbackItems:
-    """The items of one callback: taken as long as it runs.
+    """The items of one callback, held while it runs.
 
     Attributes:
-        position: Of ``start()``: how many items it gave, those included that an earlier run has stored.
+        position: position: Number of items that ``start()`` has yielded, including those that an earlier run has
+            stored.
         waited: Seconds for which the callback waited until items were stored, or written to the feeds.
     """
 
@@ -116,24 +117,25 @@ class CallbackItems:
         self._finished: list[object] = []
         self._bytes = 0
         self._count = 0
-        self._counts: dict[str, float] = {}  # a page that comes again after a kill is counted once
+        # Counted with the acknowledgement, so that a page repeated after a kill counts once.
+        self._counts: dict[str, float] = {}
         self._spilled = 0
         self.waited: float = 0.0
         self.position: int = 0 if lease is not None else START_ITEMS.read(job_items.job) or 0
 
     @property
     def is_lasting(self) -> bool:
-        """True: what the callback gives outlives a kill, from its acknowledgement on."""
+        """True, because acknowledged items outlive a kill."""
         return True
 
     def put_nowait(self, item: object, page: str = "") -> bool:
-        """Take an item of ``page`` if that needs no waiting; False when it does.
+        """Take an item of ``page`` if that needs no waiting; returns False if it does.
 
         Raises:
-            ItemLost: It can't be written; it is counted as that.
+            ItemLost: ItemLost: If the item can't be written. The loss is counted.
         """
         job_items = self._job_items
-        # A page may be cut off at the limit, which `put` alone does.
+        # Only `put` stops a page at the limit.
         if (
             len(self._items) >= MAX_ITEMS
             or self._bytes >= MAX_BYTES
@@ -148,14 +150,14 @@ class CallbackItems:
         return True
 
     async def put(self, item: object, page: str = "") -> object | None:
-        """Take an item, waiting for the pipelines, for the disk and for feeds that are behind. A checkpoint.
+        """Take an item, and wait for the pipelines, the disk and slow feeds. A checkpoint.
 
         Returns:
-            The item as it goes on; None where it does not.
+            The processed item; None if it was dropped or failed.
 
         Raises:
-            ItemLost: It can't be written; it is counted as that.
-            Full: The page has given so many that it must be one without an end.
+            ItemLost: ItemLost: If the item can't be written. The loss is counted.
+            Full: Full: If the page has yielded so many items that it is probably endless.
         """
         job_items = self._job_items
         limit = job_items.limit
@@ -175,9 +177,9 @@ class CallbackItems:
         return finished
 
     def given(self) -> Sequence[bytes]:
-        """The items that go with the acknowledgement, counted as scraped from here on: call it just before that.
+        """Return the items to store with the acknowledgement, and count them as scraped. Call it just before that.
 
-        Those beyond the limit go too, and are counted by the run that delivers them.
+        Items beyond the limit are stored too. The run that delivers them counts them.
         """
         job_items = self._job_items
         for key, n in self._counts.items():
@@ -228,7 +230,7 @@ class CallbackItems:
             await self._job_items.frontier.spill(self._lease, items)
             self._spilled += len(items)
             return
-        await trio.lowlevel.checkpoint_if_cancelled()  # from here on nothing waits until all of it is handed in
+        await trio.lowlevel.checkpoint_if_cancelled()  # do not await until items and position are handed in
         self._items = items
         START_ITEMS.keep(self._job_items.job, self.position)
         await self._job_items.job.give(self.given())

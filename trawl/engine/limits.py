@@ -1,21 +1,21 @@
 """The limits that end a crawl early: counts of pages, items and errors.
 
-Theory of operation. A count that is looked at after the fact overshoots by what is on its way. So pages are counted
-before they are sent: no more requests are in flight than pages are missing, and a response takes its page before it
-gives its place back. If it turns out to be a redirect, or is to be tried again, the page is given back. Items are
-counted between the pipelines and the feeds, in the step that lets them through; a callback that comes with one item
-too many is cut off, and its page goes back to the frontier, so that a crawl that goes on later lacks nothing.
+Theory of operation. A count that is checked afterwards overshoots by the requests in flight. So pages are counted
+before they are sent: at most as many requests are in flight as pages remain, and a response takes its page before its
+place is released. If the response turns out to be a redirect, or the request will be retried, the page is released.
+Items are counted between the pipelines and the feeds, in the step that lets them through. If a callback yields one item
+too many, it is stopped and its page returns to the frontier, so that a resumed crawl misses nothing.
 
-With a job, where items wait for the end of their page, they are counted then. All of them are stored with the page, and
-no more than are missing are delivered: the rest wait in the outbox, and are the first that the next run delivers, and
-counts. So no page need be given back; but one that has no end would not come to it, and is cut off after
-:data:`MAX_BEYOND` items more than are missing.
+With a job, items wait for the end of their page and are counted then. All of them are stored with the page, but only as
+many as remain are delivered. The next run delivers and counts the rest first, so no page has to be returned. A page
+without an end would never be counted, so it is stopped :data:`MAX_BEYOND` items after the remaining ones.
 
-In a job that several processes share, what they count is summed in the store, each quarter of a second. A process has
-no more in flight than pages are missing then, those that others have in flight left out. So the limit of pages is
-passed by what the others begin in that time at the most, and those of items and errors also by what is in flight then.
+If several processes share a job, the store adds up their counts every quarter of a second. A process has at most as
+many requests in flight as pages remained then, minus the requests that other processes have in flight. A page limit is
+therefore exceeded by at most the pages that other processes start in that time. The limits of items and errors are also
+exceeded by the results of requests in flight.
 
-Each limit ends the crawl as the first Ctrl-C does, for a reason of Scrapy's name.
+Each limit ends the crawl as the first Ctrl-C does, with a finish reason named as in Scrapy.
 """
 
 from __future__ import annotations
@@ -46,23 +46,23 @@ __all__ = ["CrawlLimits", "Full", "ItemLimit"]
 logger: logging.Logger = logging.getLogger("trawl.engine")
 
 MAX_BEYOND = 10_000
-"""Items that one page of a job may give beyond those that are missing; they are kept for the next run."""
+"""Number of items that one page of a job may yield beyond the remaining ones. They are kept for the next run."""
 
 
 class Full(CloseSpider):
-    """No further item is let through: who gives one is cut off, and its page given back."""
+    """The limit of items is reached: the callback is stopped, and its page returns to the frontier."""
 
 
 class ItemLimit:
     """Counts the items that may still be delivered.
 
     Args:
-        most: Items of the whole crawl.
-        state: Told when the last one is let through.
+        most: most: Maximum number of items of the whole crawl.
+        state: state: Ends the crawl after the last item.
 
     Attributes:
-        count: How many were let through.
-        latest_at: The instant of the latest item on the run clock, in seconds; ``-inf`` before the first.
+        count: count: Number of items let through.
+        latest_at: latest_at: Event loop time of the latest item, in seconds; ``-inf`` before the first.
     """
 
     __slots__ = ("_left", "_most", "_state", "count", "latest_at")
@@ -75,42 +75,42 @@ class ItemLimit:
         self.latest_at: float = -math.inf
 
     def check(self) -> None:
-        """Cut off who gives an item when all were delivered.
+        """Stop a callback that yields an item after all were delivered.
 
         Raises:
-            Full: They were.
+            Full: Full: If all items were delivered.
         """
         if self._left <= 0:
             raise Full("closespider_itemcount")
 
     def take(self) -> None:
-        """Let one item through; :meth:`taken` or :meth:`give_back` then says what became of it.
+        """Let one item through. The caller must then call :meth:`taken` or :meth:`give_back`.
 
         Raises:
-            Full: All were delivered, or are about to be.
+            Full: Full: If all items were delivered or are about to be.
         """
         self.check()
         self._left -= 1
         self.count += 1
 
     def taken(self) -> None:
-        """Say that an item which was let through has been delivered; the last one ends the crawl."""
+        """Count a delivered item. The last allowed item ends the crawl."""
         self._take(0)
 
     def give_back(self) -> None:
-        """Say that an item which was let through can't be written: another one may go in its place."""
+        """Release an item that was let through but can't be written, so that another may replace it."""
         self._left += 1
         self.count -= 1
 
     def others_gave(self, count: int) -> None:
-        """Say that other processes of the job have given so many items more."""
+        """Count ``count`` more items of other processes of the job."""
         self._take(count)
 
     def check_page(self, count: int, url: str) -> None:
-        """Cut off a page that has given ``count`` items which wait for its end: far more than may be delivered.
+        """Stop a page that has yielded far more items than may be delivered; ``count`` items wait for its end.
 
         Raises:
-            Full: It has. A callback without an end would not come to one otherwise.
+            Full: Full: If it has, because a callback without an end would never finish.
         """
         if count <= self._left + MAX_BEYOND:
             return
@@ -124,7 +124,7 @@ class ItemLimit:
         raise Full("closespider_itemcount")
 
     def take_some(self, count: int) -> int:
-        """Let as many of ``count`` items through as are missing; how many these are."""
+        """Let through as many of ``count`` items as remain, and return their number."""
         taken = int(max(0, min(count, self._left)))
         if taken:
             self.count += taken
@@ -142,16 +142,18 @@ class CrawlLimits:
     """Counts the pages, items and errors that one crawl may still have.
 
     Args:
-        settings: The limits; 0 is none.
-        state: Told when one is reached.
-        scheduler: Never has more places than pages are missing.
-        changed: Told of a scope whose page budget has changed: who waits for it is looked at again.
-        session: This process's session of the job: the limits hold over all that work on it; None: it has none.
+        settings: settings: The limits; 0 means no limit.
+        state: state: Ends the crawl when a limit is reached.
+        scheduler: scheduler: Gets at most as many places as pages remain.
+        changed: changed: Called with a scope whose page budget has changed, so that its waiting requests are checked
+            again.
+        session: session: This process's session of the job, which makes the limits hold for all its processes; None
+            without one.
 
     Attributes:
-        began_at: When the crawl began, on the run clock: the first of all that work on the job now. Infinity: when this
-            process did.
-        items: Lets items through; None where nothing is to be known of them.
+        began_at: began_at: Event loop time of the start of the first process that works on the job now; infinity: this
+            process's own start counts.
+        items: items: Limits the items; None if nothing about items needs to be known.
     """
 
     __slots__ = (
@@ -185,7 +187,7 @@ class CrawlLimits:
         self._pages: float = settings.closespider_pagecount or math.inf
         self._errors: float = settings.closespider_errorcount or math.inf
         self._counted = self._failed = 0
-        self._undecided = 0  # of those counted: whole responses that may yet be no page
+        self._undecided = 0  # counted whole responses that may yet turn out not to be pages
         self._others = Counts()
         self.began_at: float = math.inf if session is None else session.began_at
         self.items: ItemLimit | None = None
@@ -197,11 +199,11 @@ class CrawlLimits:
 
     @property
     def may_page(self) -> bool:
-        """True if another page may be had without a place: more are missing than are in flight."""
+        """True if a page may be taken without a place, because more pages remain than requests are in flight."""
         return self._pages - self._others.in_flight > self._scheduler.in_flight
 
     def answered(self, grant: Grant) -> None:
-        """Count a whole response as a page until it is known for something else; before its place is given back."""
+        """Count a whole response as a page until its outcome is known. Call it before its place is released."""
         if not grant.task.is_counted and not grant.passes_gate:
             grant.task.is_counted = True
             self._undecided += 1
@@ -210,15 +212,15 @@ class CrawlLimits:
                 self._decide_awaiting(grant)
 
     def count_outcome(self, grant: Grant, outcome: Outcome | None) -> None:
-        """Say what became of a grant: a page, or none after all. Safe to call twice.
+        """Record whether a grant became a page. Safe to call twice.
 
-        A page is a whole response, of any status, that is neither a redirect nor to be tried again. What a
-        middleware responds instead of the wire is one too, and what a cache does, though not in the budgets of scopes;
-        robots.txt is not.
+        A page is a whole response of any status, unless it is a redirect or will be retried. A response from a
+        middleware or a cache also counts, but a cached response does not count in the budgets of scopes. robots.txt
+        does not count.
 
         Args:
-            grant: What was granted.
-            outcome: What its middleware made of it; None: it was cut off.
+            grant: grant: The grant of the request.
+            outcome: outcome: Its outcome after the middleware; None if it was cancelled.
         """
         task: RequestTask = grant.task
         if task.is_decided:
@@ -235,18 +237,18 @@ class CrawlLimits:
         if is_page:
             self.answered(grant)
         self._undecided -= task.is_counted
-        for scope in lane.scopes if grant.slots else ():  # one without places is under way in none
+        for scope in lane.scopes if grant.slots else ():  # without places it is in flight in no scope
             if scope.pages is not None:
                 self._decide(scope, scope.pages, is_page=is_page and outcome is not None and not outcome.is_cached)
         if is_page:
             self._end_if_reached()
         elif task.is_counted:
-            # One page more is missing again: there may be a place for one that waits.
+            # One more page remains, so there may be a place for a waiting request.
             self._take_pages(-1)
             self._state.wakeup.set()
 
     def _decide_awaiting(self, grant: Grant) -> None:
-        """Decide what waits for a fetch that waits for a page to be left: the one that ``grant`` has taken, say."""
+        """Decide responses whose middleware waits for a fetch that needs a page, after ``grant`` took one."""
         has_budget = grant.lane is not None and any(scope.pages is not None for scope in grant.lane.scopes)
         if has_budget or self._pages - self._others.in_flight <= 0:
             for waiter in list(self._state.waiters):
@@ -254,9 +256,9 @@ class CrawlLimits:
                     self.decide_early(waiter.parent, waiter.grant)
 
     def decide_early(self, grant: Grant, fetch: Grant) -> None:
-        """Have the answer to ``grant``, whose middleware waits for ``fetch`` now, be a page if none is left for that.
+        """Count the response to ``grant`` as a page if none remains for ``fetch``, for which its middleware waits.
 
-        It would wait for a page to be left, and its middleware for it.
+        Otherwise the fetch would wait for a page, and the middleware for the fetch.
         """
         task: RequestTask = grant.task
         lane = grant.lane
@@ -277,7 +279,7 @@ class CrawlLimits:
         if not pages.decide(is_page=is_page):
             return
         now = trio.current_time()
-        # Who waits for the scope is refused now, instead of when it opens, which may be minutes later.
+        # Refuse requests that wait for the scope now, because it may open only minutes later.
         if pages.is_spent:
             reconsider(self._scheduler, scope, now)
         self._changed(scope, now)
@@ -317,4 +319,4 @@ class CrawlLimits:
             self.items.others_gave(others.items - known.items)
         self._limit_places()
         self._end_if_reached()
-        self._state.wakeup.set()  # there may be a place again
+        self._state.wakeup.set()  # there may be a free place

@@ -1,7 +1,7 @@
-"""A crawl without a job: what the engine asks of a job, with nothing stored and no other process.
+"""A crawl without a job: the interface of a job, with nothing stored and no other process.
 
-The classes of :mod:`trawl.engine.job` and :mod:`trawl.engine.shared_job` derive from these. A crawl without a job loads
-neither of the two modules.
+The classes of :mod:`trawl.engine.job` and :mod:`trawl.engine.shared_job` derive from these classes. A crawl without a
+job loads neither module.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ class NoJob:
     """No job: the crawl ends with its process.
 
     Attributes:
-        is_durable: Pending requests outlive the process.
-        keeps_given_up: Requests of hosts that are given up stay for the next run.
-        line: The scopes that the job's processes share; None: it is in no server.
+        is_durable: is_durable: True if pending requests outlive the process.
+        keeps_given_up: keeps_given_up: True if requests of hosts that are given up stay for the next run.
+        line: line: The scopes shared by the job's processes; None: the job is not in a server.
         session: This process's session of the job; None: no other process can work on it.
-        lease: The time for which the job belongs to this process; None: there is no limit.
+        lease: lease: Time for which the job belongs to this process; None: there is no limit.
     """
 
     is_durable: bool = False
@@ -67,7 +67,7 @@ class NoJob:
 
     @property
     def writers(self) -> Sequence[Writer]:
-        """The tasks that move the job's items on."""
+        """The tasks that write the job's items."""
         return ()
 
     def wire(self, transport: Transport) -> Transport:
@@ -75,11 +75,11 @@ class NoJob:
         return transport
 
     def make_state(self, context: CrawlContext, throttle: Throttle) -> NoJobState:
-        """Make what the crawl keeps in its job."""
+        """Make the object that stores the crawl's state in the job."""
         return NoJobState()
 
     def make_items(self, context: CrawlContext, processor: Processor, limit: ItemLimit | None) -> ItemSender | JobItems:
-        """Make what takes the items of callbacks."""
+        """Make the object that takes the items of callbacks."""
         receivers, events = context.receivers, context.events
         return ItemSender(processor, context.spider, receivers, context.collected, context.stats, limit, events=events)
 
@@ -92,19 +92,19 @@ class NoJob:
         return refusal
 
     def make_follower(self, engine: Engine, admission: Admission, prefetcher: Prefetcher) -> Alone:
-        """Make what follows the other processes of the job."""
+        """Make the object that follows the other processes of the job."""
         return Alone(engine.context.state)
 
 
 class NoJobState:
-    """Nothing is kept of the crawl."""
+    """The state of a crawl without a job, which is not stored."""
 
     def __init__(self) -> None:
         self._started_at = trio.current_time()
 
     @property
     def robots(self) -> RobotsCache | None:
-        """The stored responses to requests for robots.txt; None: none are stored."""
+        """The stored robots.txt responses; None if none are stored."""
         return None
 
     @property
@@ -118,42 +118,42 @@ class NoJobState:
         return False
 
     def restore(self) -> None:
-        """Continue from what the last run kept."""
+        """Restore the state that the last run stored."""
 
     def begin(self, nursery: trio.Nursery) -> None:
-        """Start what stores the state during the crawl."""
+        """Start the task that stores the state during the crawl."""
 
     def has_backed_off(self) -> None:
-        """Store soon what was learned: a scope has backed off."""
+        """Store the state soon, because a scope has backed off."""
 
     async def end(self, items: Callable[[], Sequence[bytes]]) -> None:
-        """Note that ``start()`` has finished, with its last items."""
+        """Record that ``start()`` has finished, with its last items."""
 
     def last_word(self, reason: str) -> None:
-        """Keep everything as it is at the end."""
+        """Store everything as it is at the end."""
 
 
 class Alone:
-    """This process has the crawl to itself."""
+    """The only process of a crawl."""
 
     def __init__(self, state: State) -> None:
         self._state = state
 
     @property
     def is_alone(self) -> bool:
-        """True if no other process works on the job now, as far as is known."""
+        """True if no other process is known to work on the job now."""
         return True
 
     def begin(self, nursery: trio.Nursery, read_start: Callable[[], None]) -> None:
-        """Have ``start()`` read by ``read_start``, here or in another process, and follow what the others do."""
+        """Start ``read_start``, here or in another process, and follow the other processes."""
         self._state.reading_began()
         read_start()
 
     def look(self) -> None:
-        """Ask whether the job is over if nothing is open here."""
+        """If nothing is open here, check whether the job is finished."""
 
     def hold(self) -> None:
-        """Keep the crawl from ending until the job is over."""
+        """Keep the crawl running until the job is finished."""
 
     def stop(self) -> None:
-        """Follow nothing any more: the crawl ends."""
+        """Stop following the other processes, because the crawl ends."""

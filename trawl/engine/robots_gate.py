@@ -1,29 +1,28 @@
 """robots.txt as the gate of an origin.
 
-The first grant for an origin closes its gate and has robots.txt asked for; the origin's lanes wait on the gate, other
-origins' do not. What comes back (RFC 9309, 2.3.1) decides:
+The first grant for an origin closes its gate and starts the request for robots.txt. The lanes of this origin wait at
+the gate; other lanes do not. The response decides (RFC 9309, 2.3.1):
 
-* 2xx opens it with rules, 4xx opens it without any.
-* 5xx or a broken answer allow nothing. The gate stays closed, robots.txt is asked for again after pauses that
-  double, the last time so that its answer comes at the end of ``BACKOFF_GIVE_UP_AFTER`` seconds of that, or until
-  ``ROBOTSTXT_RETRY_TIMES`` more are made, if that is set. Then the gate opens on a verdict: what waits ends with a
-  ``HostGivenUp``, so that a host that refuses for ever does not hang the crawl; after the whole time it is counted as
-  ``robots_forbidden``, too. What does not count for the throttle, because the server asked for it, does not count here
-  either. A robots.txt for which a user's middleware fails, or that it ignores, can't be read either.
-* An origin at an address that may not be connected to (``ALLOW_PRIVATE_ADDRESSES``) ends what waits with an
+* 2xx opens the gate with rules, 4xx opens it without any.
+* 5xx or a broken response allows nothing. The gate stays closed, and robots.txt is requested again after pauses that
+  double. The last attempt is timed so that its response comes at the end of ``BACKOFF_GIVE_UP_AFTER`` seconds. If
+  ``ROBOTSTXT_RETRY_TIMES`` is set, it limits the attempts instead. Then the gate opens with a verdict: waiting requests
+  end with a ``HostGivenUp``, so that a host that refuses forever does not block the crawl. After the whole time they
+  are also counted as ``robots_forbidden``. Time that the throttle does not count, because the server requested the
+  pause, does not count here either. A robots.txt that user middleware ignores or fails on counts as unreadable.
+* An origin at an address that may not be connected to (``ALLOW_PRIVATE_ADDRESSES``) ends its waiting requests with an
   ``AddressRefused``.
-* An origin that never answered and can't be connected to is tried ``ROBOTSTXT_RETRY_TIMES`` more, twice by default;
-  then what waits ends with the error of the last try.
+* If an origin never responded and can't be connected to, ``ROBOTSTXT_RETRY_TIMES`` more attempts follow, 2 by default.
+  Then the waiting requests end with the error of the last attempt.
 
-A verdict is forgotten after a while, as rules are: a later request asks afresh. The request for robots.txt passes the
-scopes like any other, ranks before pages, so that it works at concurrency 1, and passes its own gate. It goes the way
-of the best request that waits for it: through its proxy, in its session and from its local address. So a site that
-should see a proxy does not see our own address, and a file that only the proxy can reach is read. If that way fails,
-the next try goes the way of another waiting request, if there is one. The rules then hold for all requests to the
-origin.
+A verdict expires, as rules do, and a later request then loads robots.txt again. The request for robots.txt passes the
+scopes like any other request, ranks before pages, so that it works at concurrency 1, and passes its own gate. It takes
+the route of the best waiting request: its proxy, session and local address. So a site that should see a proxy does not
+see our own address, and a file that only the proxy can reach is read. If that route fails, the next attempt takes the
+route of another waiting request, if there is one. The rules then apply to all requests to the origin.
 
-The rules of all origins together take at most ``MAX_RULES_BYTES``. Of more, the rules of origins without pending
-requests are forgotten, the largest first. If that is not enough, the largest of the others are replaced by a verdict.
+The rules of all origins together take at most ``MAX_RULES_BYTES``. Beyond that, the rules of origins without pending
+requests are deleted, the largest first. If that is not enough, the largest remaining rules are replaced by a verdict.
 """
 
 from __future__ import annotations
@@ -51,41 +50,42 @@ __all__ = ["RobotsGates"]
 logger: logging.Logger = logging.getLogger("trawl.robots")
 
 CONNECT_RETRY_TIMES = 2
-"""How often an origin that can't be connected to is tried again, unless ``ROBOTSTXT_RETRY_TIMES`` says it."""
+"""Further attempts for an origin that can't be connected to, unless ``ROBOTSTXT_RETRY_TIMES`` is set."""
 
 CONNECT_PAUSE = 1.0
-"""Seconds before an origin that can't be connected to is tried again; twice as long each time."""
+"""Seconds before the next attempt for an origin that can't be connected to; doubled each time."""
 
 A_MOMENT = 1e-3
-"""Seconds. Patience that lasts no longer is over."""
+"""Seconds. If less time than this remains before an origin is given up, it is given up now."""
 
 LONGEST_PAUSE = 300.0
-"""Seconds between two requests for a robots.txt that can't be had, at the most."""
+"""Maximum seconds between two attempts for a robots.txt that can't be read."""
 
 MAX_ORIGINS = 10_000
-"""Origins whose rules are kept though nothing of them is pending; of more, those that expire first are forgotten."""
+"""Number of origins whose rules are kept without pending requests. Beyond it, the rules that expire first are
+deleted."""
 
 MAX_RULES_BYTES = 16 * 2**20
-"""Bytes that the rules of all origins may take together: 1.6 KiB for each of ``MAX_ORIGINS``, more than most need."""
+"""Maximum bytes of the rules of all origins: 1.6 KiB for each of ``MAX_ORIGINS``, more than most origins need."""
 
 VERDICT_AGE = 60.0
-"""Seconds after which an origin that was given up is asked afresh."""
+"""Seconds after which robots.txt of an origin that was given up is requested again."""
 
 
 class _Origin:
     """The state of one origin's robots.txt.
 
     Attributes:
-        rules: The rules; None while they are asked for.
-        verdict: Why everything of it ends, as a reason; None while nothing does.
-        failure: The error that the verdict gives to each request; None while there is no verdict.
-        expires_at: When rules or verdict are to be asked for afresh, on the run clock.
-        failures: Failed requests for robots.txt in a row.
-        failing_since: When the first of them failed.
-        has_answered: Whether any whole answer ever came.
-        asker: The request for which robots.txt is asked for, or was asked for last; None before.
-        has_warned: A warning was logged that a lookup was cut.
-        tried: The ways that robots.txt was asked for since it was read last.
+        rules: rules: The rules; None until they are read.
+        verdict: verdict: Reason with which all requests of the origin end; None while they do not.
+        failure: failure: Error that each request gets with the verdict; None while there is no verdict.
+        expires_at: expires_at: Event loop time at which the rules or the verdict expire.
+        failures: failures: Number of failed requests for robots.txt in a row.
+        failing_since: failing_since: Event loop time of the first of these failures.
+        has_answered: has_answered: True if the origin ever sent a complete response.
+        asker: asker: The request that needs the rules now, or needed them last; None before the first.
+        has_warned: has_warned: True if a warning about an incomplete lookup was logged.
+        tried: tried: Routes of the attempts since robots.txt was last read.
     """
 
     __slots__ = (
@@ -118,13 +118,14 @@ class RobotsGates:
     """The gates of one crawl's origins.
 
     Args:
-        context: The settings of robots.txt; statistics, state.
-        throttle: Told of each Crawl-delay.
-        scheduler: Has the gates.
-        answers: Keeps answers, and has those that an earlier run of the job has heard; None: there is no job.
+        context: context: The settings of robots.txt, the statistics and the state.
+        throttle: throttle: Receives each Crawl-delay.
+        scheduler: scheduler: Contains the gates.
+        answers: answers: Stores responses, and contains the responses of earlier runs of the job; None: there is no
+            job.
 
     Attributes:
-        steps: Steps that lookups in rules took since other tasks could run.
+        steps: steps: Steps of lookups in rules since other tasks could last run.
     """
 
     def __init__(
@@ -144,15 +145,15 @@ class RobotsGates:
         self._bytes = 0
         self._has_closed = False
         self.steps: int = 0
-        self._parsing = trio.Lock()  # a file takes several times its size while it is parsed
+        self._parsing = trio.Lock()  # parsing a file takes several times its size
         self._unasked: dict[str, float] = {}
         self._asked: dict[str, RobotsWaiter] = {}
 
     def origin_of(self, request: Request) -> str:
-        """The origin whose gate a request waits for; empty where robots.txt is not obeyed, and none is asked.
+        """Return the origin whose gate a request waits for; empty if robots.txt is not obeyed.
 
-        In a job that several processes share it is then without its scheme, and has no gate: its host says whose lane
-        it is, whatever scopes the request has besides.
+        In a job that several processes share, the origin is then returned without its scheme, and has no gate. The host
+        still decides which process owns the lane, whatever other scopes the request has.
         """
         if not self._settings.robotstxt_obey or request.meta_get("dont_obey_robotstxt"):
             return origin_of(request.url).partition(":")[2] if self._is_shared else ""
@@ -160,14 +161,14 @@ class RobotsGates:
 
     @staticmethod
     def has_gate(origin: str) -> bool:
-        """Return True if requests to an origin, as :meth:`origin_of` names it, wait for its robots.txt."""
+        """Return True if requests to an origin, as returned by :meth:`origin_of`, wait for its robots.txt."""
         return bool(origin) and not origin.startswith("//")
 
     def ensure(self, origin: str, request: Request) -> None:
-        """Close the gate of an origin, and note it to be asked, unless it has none or its rules are known and fresh.
+        """Close the gate of an origin and schedule its robots.txt, unless it has no gate or its rules are valid.
 
         Args:
-            origin: The origin, as :meth:`origin_of` names it.
+            origin: origin: The origin, as returned by :meth:`origin_of`.
             request: The request that needs its rules.
         """
         if not self.has_gate(origin):
@@ -177,7 +178,7 @@ class RobotsGates:
             if len(self._origins) >= self._most:
                 self._forget()
             known = self._origins[origin] = _Origin()
-        # At 0.0 it is being asked for.
+        # 0.0 means that robots.txt is being requested.
         elif known.expires_at > trio.current_time() or known.expires_at == 0.0:
             return
         else:
@@ -188,7 +189,7 @@ class RobotsGates:
         self._state.wakeup.set()
 
     def _forget(self) -> None:
-        """Forget the rules of origins of which nothing is pending, of half of those at most that may be kept."""
+        """Delete the rules of origins without pending requests, at most half of the allowed number."""
         needed = self._needed()
         idle = [
             (known.expires_at, origin)
@@ -197,10 +198,10 @@ class RobotsGates:
         ]
         for _, origin in sorted(idle)[: self._most // 2 or 1]:
             self._drop(origin)
-        self._most = max(MAX_ORIGINS, 2 * len(self._origins))  # most are needed: do not look again for each new one
+        self._most = max(MAX_ORIGINS, 2 * len(self._origins))  # most are needed: do not search again for each new one
 
     def _needed(self) -> set[str]:
-        """Return the origins of which something is pending."""
+        """Return the origins with pending requests."""
         needed = {lane.origin for lane in self._scheduler.lanes.values()}
         needed.update(grant.origin for grant in self._scheduler.later.pending())
         return needed
@@ -215,7 +216,7 @@ class RobotsGates:
         self._bytes += 0 if rules is None else rules.size_bytes
 
     def _make_room(self) -> None:
-        """Forget the largest rules of origins without pending requests; if that is not enough, close the largest."""
+        """Delete the largest rules of origins without pending requests. If that is not enough, close origins."""
         if self._bytes <= MAX_RULES_BYTES:
             return
         needed = self._needed()
@@ -224,7 +225,7 @@ class RobotsGates:
             reverse=True,
         )
         for _, origin in by_size:
-            # A quarter is left free, so that the next file does not lead here again.
+            # A quarter stays free, so that the next file does not require this again.
             if origin not in needed and self._bytes > MAX_RULES_BYTES * 3 // 4 and self._origins[origin].expires_at:
                 self._drop(origin)
         for size, origin in by_size:
@@ -243,11 +244,11 @@ class RobotsGates:
         self._has_closed = True
         self._take_rules(known, None)
         known.verdict, known.failure = "robots_forbidden", None
-        if known.expires_at:  # else it is asked for already
+        if known.expires_at:  # otherwise it is already being requested
             known.expires_at = trio.current_time() + VERDICT_AGE
 
     def unasked(self) -> list[tuple[str, float]]:
-        """The origins whose robots.txt is to be asked for, each once, with the pause before that in seconds."""
+        """Return each origin whose robots.txt must be requested, with the pause before the request in seconds."""
         if not self._unasked:
             return []
         origins = list(self._unasked.items())
@@ -255,7 +256,7 @@ class RobotsGates:
         return origins
 
     def robots_request(self, origin: str) -> tuple[Request, RobotsWaiter]:
-        """Make the request for an origin's robots.txt, and what waits for its outcome; the gate is closed meanwhile."""
+        """Make the request for an origin's robots.txt and its waiter. The gate is closed until then."""
         self._scheduler.close_gate(origin)
         waiting = self._scheduler.waiting_at(origin)
         route = self._route(self._origins[origin], [grant.request for grant in waiting])
@@ -265,12 +266,12 @@ class RobotsGates:
             headers=route.headers,
             meta={
                 **route.meta,
-                # The gate asks again by itself, at a pace of its own.
+                # The gate has its own retries and pauses.
                 "dont_retry": True,
                 "dont_merge_cookies": True,
                 "dont_cache": True,
                 "download_maxsize": MAX_PARSED_BYTES,
-                # RFC 9309, 2.5: of a longer file the beginning is obeyed.
+                # RFC 9309, 2.5: obey the first part of a longer file.
                 "download_truncate": True,
             },
         )
@@ -279,8 +280,8 @@ class RobotsGates:
         return request, waiter
 
     def _route(self, known: _Origin, waiting: list[Request]) -> Route:
-        """Return the way of the best waiting request, or of the next one where that way has failed."""
-        if not waiting and known.asker is not None:  # its time has not come yet, so it does not wait at the gate
+        """Return the route of the best waiting request, or of the next one if that route has failed."""
+        if not waiting and known.asker is not None:  # a request that is not due yet does not wait at the gate
             waiting = [known.asker]
         routes = [Route.of(request) for request in waiting] or [Route()]
         untried = [route for route in routes if route not in known.tried]
@@ -291,9 +292,9 @@ class RobotsGates:
         return route
 
     def let_go(self, parts: Collection[int], part_of: Callable[[str], int]) -> set[int]:
-        """Forget the origins of parts of the job, which go to another process; nothing of them is pending.
+        """Forget the origins of partitions that move to another process. No request for them may be pending.
 
-        Returns the parts of which a request for a robots.txt is under way: it is to be called again for these.
+        Returns the partitions with a request for robots.txt in flight, for which the caller must call again.
         """
         now = trio.current_time()
         used: set[int] = set()
@@ -310,30 +311,30 @@ class RobotsGates:
         return used
 
     def forbids(self, grant: Grant) -> str | None:
-        """Say why a grant whose gate is open may not be sent; None: it may."""
+        """Return the reason why a grant whose gate is open may not be sent; None if it may."""
         if not grant.origin or grant.passes_gate:
             return None
         known = self._origins.get(grant.origin)
         if known is None:
             return None
         if 0.0 < known.expires_at <= trio.current_time():
-            # This one goes under the old rules, the next wait for new ones.
+            # This request still uses the old rules; later requests wait for the new ones.
             known.expires_at = 0.0
             known.asker = grant.request
             self._unasked[grant.origin] = 0.0
         if known.verdict is not None:
             return known.verdict
         if not grant.is_diverted and self.has_forbidden(grant.origin, grant.request.url):
-            return "robots_forbidden"  # where it is diverted, its URL is not the one that is sent, and that is judged
+            return "robots_forbidden"  # a rerouted request sends another URL, which is checked there
         return None
 
     def is_open(self, origin: str) -> bool:
-        """Tell if the rules of an origin are read, and its gate is open."""
+        """Return True if the rules of an origin are read and its gate is open."""
         known = self._origins.get(origin)
         return known is not None and known.rules is not None and self._scheduler.gate_of(origin) is None
 
     def has_forbidden(self, origin: str, url: str) -> bool:
-        """Tell if the rules of an origin, as far as they are known, forbid ``url``."""
+        """Return True if the known rules of an origin forbid ``url``."""
         known = self._origins.get(origin)
         if known is None or known.rules is None:
             return False
@@ -349,15 +350,15 @@ class RobotsGates:
         return not verdict.is_allowed
 
     def failure_of(self, grant: Grant) -> DownloadError | None:
-        """The error for which a grant's origin was given up."""
+        """Return the error with which a grant's origin was given up."""
         known = self._origins.get(grant.origin)
         return None if known is None else known.failure
 
     def recall(self, origin: str) -> Generator[None, None, bool]:
-        """Obey the answer that an earlier run has heard, and open the gate. Yields after each step.
+        """Apply the response that an earlier run stored, and open the gate. Yields after each step.
 
         Returns:
-            Whether there is nothing to ask for, as the generator's value.
+            True as the generator's value if robots.txt need not be requested.
         """
         answer = None if self._answers is None else self._answers.get(origin, trio.current_time())
         if answer is not None:
@@ -365,7 +366,7 @@ class RobotsGates:
                 answer.status, answer.body, self._user_agent, settings=self._settings
             )
         known = self._origins.get(origin)
-        if known is None:  # it went to another process meanwhile
+        if known is None:  # another process owns the origin now
             return True
         if answer is None or rules.is_unreachable:
             return False
@@ -430,16 +431,16 @@ class RobotsGates:
         if most is not None and known.failures > most:
             self._give_up(origin, known, "robots_unreachable", outcome, never_connected=never_connected)
             return
-        # What the throttle leaves out of the host's time without an answer is left out here too (B20).
+        # Time that the throttle does not count as the host's failure does not count here either.
         host_failing_since = self._throttle.failing_since(host_scope(f"{origin}/"))
         left = max(known.failing_since, host_failing_since) + self._give_up_after - now
         if left <= A_MOMENT:
             self._give_up(origin, known, "robots_forbidden", outcome)
             return
         self._stats.inc("robots_retry_count")
-        # The last try is to be answered by the end: it goes as much earlier as this one took.
+        # The last response should come by the end, so start the last attempt earlier by the duration of this one.
         pause = min(pause, LONGEST_PAUSE, max(left - (now - outcome.started_at), A_MOMENT))
-        # Sooner it would only wait for a proxy.
+        # Earlier, the attempt would only wait for a proxy.
         ready_in = outcome.error.ready_in if isinstance(outcome.error, ProxyFailed) else 0.0
         is_for_proxy, pause = ready_in > pause, max(pause, ready_in)
         logger.log(
@@ -461,7 +462,8 @@ class RobotsGates:
         known.verdict, known.asker, known.failures = verdict, None, 0
         known.tried.clear()
         error, words = outcome.error, "robots.txt could not be read"
-        if never_connected and isinstance(error, DownloadError):  # not a host that was given up: there is none
+        # The host does not exist, so it is not reported as given up.
+        if never_connected and isinstance(error, DownloadError):
             known.failure = type(error)(f"{words}: {error.cause}")
             known.failure.__cause__ = error
         else:

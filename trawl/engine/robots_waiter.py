@@ -1,4 +1,4 @@
-"""The waiter of one robots.txt, which has the file parsed while its place is held, and the body of a long file."""
+"""The waiter of one robots.txt, which parses the file before its place is released, and the body of a long file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["PackedBody", "RobotsWaiter"]
 
 
 class PackedBody:
-    """A sink that keeps a long robots.txt compressed, because many of them may arrive and wait to be parsed at once."""
+    """A sink that stores a long robots.txt compressed, because many may wait to be parsed at the same time."""
 
     __slots__ = ("_packed", "size_bytes")
 
@@ -32,9 +32,9 @@ class PackedBody:
         self.size_bytes: int = 0
 
     async def write(self, pieces: Sequence[bytes]) -> None:
-        """Append pieces of the body. Always a checkpoint."""
+        """Append chunks of the body. Always a checkpoint."""
         for piece in pieces:
-            self._packed.append(zlib.compress(piece, 1))  # each by itself: a compressor takes 268 kB
+            self._packed.append(zlib.compress(piece, 1))  # separately, because a compressor takes 268 kB
             self.size_bytes += len(piece)
         await trio.lowlevel.checkpoint()
 
@@ -63,15 +63,16 @@ class RobotsWaiter:
         self.parent: Grant | None = None
 
     async def read(self, response: Response | None) -> None:
-        """Parse a file that has come; call it while its place is held. A checkpoint if the file is long.
+        """Parse a received file. Call it before the place is released. A checkpoint if the file is long.
 
-        A site of many hosts could send files faster than they are parsed, so the places bound how many wait for it.
+        A site with many hosts could send files faster than they are parsed, so places bound the number of waiting
+        files.
         """
         if response is not None:
             self._read = response, await self._parse(response)
 
     def deliver(self, outcome: Outcome) -> None:
-        """Take the outcome."""
+        """Process the outcome."""
         read, self._read, self.grant = self._read, None, None
-        # A middleware may have made another response.
+        # A middleware may have replaced the response.
         self._heard(outcome, read[1] if read is not None and read[0] is outcome.response else None)

@@ -1,4 +1,4 @@
-"""One crawl from its context to its end: the nurseries, what watches it, and the order of closing.
+"""One crawl from its context to its end: the nurseries, the watchers, and the order of closing.
 
 ::
 
@@ -6,12 +6,12 @@
       writers: the feeds (shielded, so that a cancelled crawl still ends on whole records)
         inner: start(), the dispatcher, one task a request
 
-The dispatcher returns when the crawl is idle or ending; it goes on with the requests that the hook ``idle`` gives. The
-inner nursery ends when its last request has. Then pipelines and feeds are closed, what was leased and not finished goes
-back to the frontier, and spider, transport and frontier are closed, shielded and under a time limit each. The first
-shutdown sets a deadline on the inner nursery; a second one, or a caller's cancel, cancels it at once.
+The dispatcher returns when the crawl is idle or ending. It runs again if the hook ``idle`` adds requests. The inner
+nursery ends with its last request. Then pipelines and feeds are closed, unfinished leases return to the frontier, and
+spider, transport and frontier are closed, each shielded and with a time limit. The first shutdown sets a deadline on
+the inner nursery. A second one, or a cancellation by the caller, cancels the inner nursery at once.
 
-Public through :mod:`trawl.engine`, its only importer.
+Public through :mod:`trawl.engine`, which alone imports this module.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ __all__ = ["CrawlResult", "run_crawl", "try_crawl"]
 logger: logging.Logger = logging.getLogger("trawl.engine")
 
 EVENTS_GRACE = 5.0
-"""Seconds that readers of events have to come to an end when the crawl has."""
+"""Seconds that readers of events have to finish after the end of the crawl."""
 
 CLOSE_STEP_GRACE = 10.0
-"""Seconds that each step of closing may take: a pipeline's or a spider's own closing, the last write of the feeds."""
+"""Maximum seconds of each step of closing, such as closing a pipeline or the spider, or the last write of the feeds."""
 
 
 @attrs.frozen
@@ -69,12 +69,12 @@ class CrawlResult:
 
 
 async def run_crawl(context: CrawlContext) -> CrawlResult:
-    """Run a crawl to its end. A checkpoint; cancelling drops what is in flight and ends the feeds on whole records."""
+    """Run a crawl to its end. A checkpoint; cancelling stops requests in flight and ends the feeds on whole records."""
     engine: Engine | None = None
     try:
         engine = Engine(context)
         watchers = _begun(context, engine)
-    # A class of the user's could not be made: what was opened for the crawl is closed all the same.
+    # A user class could not be made. Everything that was opened for the crawl must still be closed.
     except BaseException:
         if engine is not None:
             engine.leave()
@@ -91,14 +91,14 @@ async def run_crawl(context: CrawlContext) -> CrawlResult:
             if engine.line is not None:
                 watching.start_soon(engine.line.run)
             await _written(context, engine, writing)
-            # Those who read events get the last ones before they are cancelled with all that watches.
+            # Readers of events get the last ones before they are cancelled with all watchers.
             with trio.move_on_after(EVENTS_GRACE):
                 await context.events.end()
             watching.cancel_scope.cancel()
     finally:
         reason = "feed_error" if writing.error is not None else context.state.reason or "cancelled"
-        # In this order: leases go back as nothing more is sent; closed() may still count and log; the last word has
-        # these counts; the frontier writes it.
+        # This order is required: leases return once nothing more is sent, closed() may still count and log, the final
+        # state includes these counts, and the frontier writes it.
         whole = partial(engine.leases.give_back, [*pending_pages(engine.scheduler), *engine.cache_lookup.pending()])
         await _closing("what was in flight", whole)  # noqa: ASYNC102 - shielded and limited, each of them
         await _closing("the spider", partial(_closed, context.spider, engine.hooks, reason), engine.crawl)  # noqa: ASYNC102
@@ -114,13 +114,13 @@ async def run_crawl(context: CrawlContext) -> CrawlResult:
 
 
 async def try_crawl(context: CrawlContext) -> CrawlResult:
-    """Make all that a crawl is made of, user classes and scope managers included, and close it again. A checkpoint.
+    """Make all objects of a crawl, including user classes and scope managers, and close it again. A checkpoint.
 
     Nothing is sent, ``start()`` is not read, and no pipeline is opened.
 
     Raises:
-        SettingsError: A user class can't be made, or is not of the kind that its setting needs.
-        Exception: Whatever a user class raises.
+        SettingsError: SettingsError: If a user class can't be made, or is not of the kind that its setting needs.
+        Exception: Exception: Any error of a user class.
     """
     engine: Engine | None = None
     try:
@@ -137,7 +137,7 @@ async def try_crawl(context: CrawlContext) -> CrawlResult:
 
 
 def _begun(context: CrawlContext, engine: Engine) -> list[Watcher]:
-    """Begin what runs beside a crawl, and return the tasks that watch it."""
+    """Start the hooks of a crawl, and return the tasks that watch it."""
     own = own_watchers(context.engine.watchers, engine.crawl)
     engine.hooks.begin(context.events)
     others = job_watchers(context.open_job.session, context.wall)
@@ -146,7 +146,7 @@ def _begun(context: CrawlContext, engine: Engine) -> list[Watcher]:
 
 
 async def _written(context: CrawlContext, engine: Engine, writing: _WriterTask) -> None:
-    """The crawl, with its items written; returns when the last of them is."""
+    """Run the crawl, and return after the last item is written."""
     async with trio.open_nursery() as writers:
         for writer in context.writers:
             writers.start_soon(writing.write, writer)
@@ -158,23 +158,23 @@ async def _written(context: CrawlContext, engine: Engine, writing: _WriterTask) 
                         await _crawl(context, engine)
                         context.state.end("start_error" if engine.start_requests.has_failed else "finished")
             finally:
-                # Before the nursery waits for them: they end when they are told that nothing more comes.
+                # Close the writers before the nursery waits for them, because they run until they are closed.
                 for writer in context.writers:
                     writer.close()
-            await writing.ended.wait()  # the writers are shielded from a caller's cancel: it is heard here
+            await writing.ended.wait()  # writers are shielded, so a caller's cancellation arrives here
         except BaseException:
             writing.hurry()
             raise
 
 
 async def _crawl(context: CrawlContext, engine: Engine) -> None:
-    """Everything between the first request and the last output."""
+    """Run everything between the first request and the last output."""
     state = context.state
     async with trio.open_nursery() as inner:
         try:
             engine.job_state.restore()
             engine.items.begin()
-            for _ in range(2):  # Trio begins tasks in any order: after two turns every watcher has begun
+            for _ in range(2):  # Trio starts tasks in any order; after two loop iterations every watcher runs
                 await trio.lowlevel.checkpoint()
             await engine.throttle.begin(trio.current_time())
             engine.leases.restore()
@@ -187,11 +187,11 @@ async def _crawl(context: CrawlContext, engine: Engine) -> None:
                 engine.shared_job.hold()
                 inner.start_soon(engine.idle_runner.run)
                 await engine.dispatcher.run(inner)
-            state.close()  # no await since the dispatcher looked: what is added later would not be sent
+            state.close()  # requests added later would not be sent; no await may come between run() and this
             engine.shared_job.stop()
             await _last_tasks(context, engine, inner)
         finally:
-            # Whatever ended this, a crash, a deadline, the caller: nothing shielded may outlive it.
+            # After any end, such as an error, a deadline or a cancellation, nothing shielded may continue.
             state.close()
             engine.shared_job.stop()
             context.shields.cancel()
@@ -199,11 +199,11 @@ async def _crawl(context: CrawlContext, engine: Engine) -> None:
 
 
 async def _last_tasks(context: CrawlContext, engine: Engine, inner: trio.Nursery) -> None:
-    """Wait for what is in flight; from the moment that the crawl begins to end, for a limited time. A checkpoint."""
+    """Wait for requests in flight. Once the crawl is ending, the wait has a time limit. A checkpoint."""
     state = context.state
     is_told = False
     while True:
-        if state.is_ending and not is_told:  # it may begin to end while this waits
+        if state.is_ending and not is_told:  # the crawl may start to end during this wait
             is_told = True
             words = "%r is ending: %s; %d in flight"
             logger.info(words, context.spider, state.reason, engine.scheduler.in_flight)
@@ -211,21 +211,22 @@ async def _last_tasks(context: CrawlContext, engine: Engine, inner: trio.Nursery
             engine.idle_runner.stop()
             inner.cancel_scope.deadline = trio.current_time() + context.engine.shutdown_timeout
         engine.dispatcher.let_go()
-        engine.direct.give_up()  # one that was on the wire may have been redirected meanwhile
+        engine.direct.give_up()  # a redirect may have replaced one that was in flight
         if not state.tasks and not state.is_reading:
             return
-        with trio.CancelScope() as alarm:  # one for each wait: who gives a place back may still set it off
+        # One scope per wait, because a task that releases a place may still cancel it.
+        with trio.CancelScope() as alarm:
             await state.wakeup.wait(math.inf, alarm)
 
 
 class _WriterTask:
-    """The receivers' writers, shielded: a cancelled crawl still ends on whole records, and then in a limited time.
+    """The receivers' writers. They are shielded, so that a cancelled crawl ends on whole records, within a time limit.
 
-    A crawl that ended by itself waits for its writers as long as they take: a pipe whose reader pauses loses nothing.
+    A crawl that ended by itself waits for its writers without a limit, so that a paused reader of a pipe loses nothing.
 
     Attributes:
-        error: What went wrong with a feed; None: nothing.
-        ended: Set when all have ended.
+        error: error: Error of a feed; None if there was none.
+        ended: ended: Set when all writers have ended.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -239,7 +240,7 @@ class _WriterTask:
             self.ended.set()
 
     async def write(self, receiver: Writer) -> None:
-        """Run one receiver's writer; if it fails, the crawl ends with ``feed_error``."""
+        """Run one receiver's writer. If it fails, the crawl ends with ``feed_error``."""
         with trio.CancelScope(shield=True, deadline=self._until) as scope:
             self._scopes.append(scope)
             try:
@@ -255,7 +256,7 @@ class _WriterTask:
             )
 
     def hurry(self) -> None:
-        """The crawl is cancelled: the writers have a limited time to end, from the first cancel on."""
+        """Limit the time of the writers from the first cancellation on."""
         self._until = min(self._until, trio.current_time() + CLOSE_STEP_GRACE)
         for scope in self._scopes:
             scope.deadline = self._until
@@ -287,9 +288,9 @@ async def _closed(spider: Spider, hooks: Hooks, reason: str) -> None:
 
 
 async def _closing(what: str, close: Callable[[], Awaitable[None]], crawl: Crawl | None = None) -> None:
-    """One step of closing: shielded, limited, and no failure keeps the next step from being made.
+    """Run one step of closing, shielded and with a time limit. A failure does not prevent the next step.
 
-    Cancelling the ``crawl`` once more, by another Ctrl-C say, ends the step at once.
+    Another cancellation of the ``crawl``, such as a second Ctrl-C, ends the step at once.
     """
     with trio.move_on_after(CLOSE_STEP_GRACE, shield=True) as scope:
         if crawl is not None:

@@ -1,10 +1,10 @@
-"""Finds out that the content of a crawl's pages may be made by JavaScript, from the first pages alone.
+"""Detects from the first pages that JavaScript may create the content of a crawl's pages.
 
-A beginner who selects what a script puts into the page gets no items, or items without content, and no error. So as
-long as no callback has given anything with content, HTML pages with scripts whose selectors were used are counted. With
-the first request or item that has content, or after :data:`MAX_PAGES` pages, nothing is looked at any more.
+A beginner who selects content that a script adds to the page gets no items, or items without content, and no error.
+While no callback has yielded content, this module therefore counts the HTML pages that have scripts and whose selectors
+were used. Counting stops at the first request or item with content, or after :data:`MAX_PAGES` pages.
 
-Public through :mod:`trawl.engine`; the engine alone makes one.
+Public through :mod:`trawl.engine`, whose engine alone creates an instance.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ __all__ = ["MAX_PAGES", "ScriptPages"]
 logger: logging.Logger = logging.getLogger("trawl.engine")
 
 MAX_PAGES = 50
-"""Pages that are looked at."""
+"""Maximum number of pages that are inspected."""
 
 
 class ScriptPages:
-    """The pages of one crawl that gave nothing and have scripts. Mutable.
+    """The pages of one crawl that have scripts and yielded nothing. Mutable.
 
     Attributes:
-        is_open: No page has given anything yet, and few were looked at.
+        is_open: is_open: True while no page has yielded content and fewer than :data:`MAX_PAGES` pages were inspected.
     """
 
     __slots__ = ("_count", "_first", "_has_content", "_looks", "is_open")
@@ -40,7 +40,7 @@ class ScriptPages:
         self._has_content = False
 
     def look(self, response: Response, outputs: CallbackOutputs) -> None:
-        """Look at a page whose callback has ended."""
+        """Inspect a page whose callback has ended."""
         self._looks += 1
         self.is_open = self._looks < MAX_PAGES
         if outputs.items and not _is_empty(outputs.latest):
@@ -52,7 +52,7 @@ class ScriptPages:
             self._first = self._first or response.url
 
     def tell(self) -> None:
-        """Log the suspicion at the end of the crawl, if there is one."""
+        """Log a warning at the end of the crawl if there is a suspicion."""
         if self._count and not self._has_content:
             logger.warning(
                 "%d HTML %s with scripts gave nothing that the selectors look for, %s for one: the content may be made "
@@ -62,11 +62,11 @@ class ScriptPages:
 
 
 _MOST = 2_000_000
-"""Bytes of a page that are searched."""
+"""Number of bytes of a page that are searched."""
 
 
 def _is_empty(item: object) -> bool:
-    """Return True if an item has no value but nothing, empty texts and empty lists."""
+    """Return True if all values of an item are None, empty strings or empty collections."""
     try:
         values = item_fields(item).values() if is_item(item) else ()
     except Exception:

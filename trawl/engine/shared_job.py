@@ -1,18 +1,19 @@
-"""A crawl's share of a job that several processes work on: what comes to it, what goes from it, and the end.
+"""A crawl's share of a job that several processes work on: partitions that arrive and leave, and the end.
 
-Theory of operation. Each host's requests are sent by one process, that of the session that owns the part of the job
-which the host is in (:mod:`trawl.frontier.parts`). So everything that decides on a send is as in a crawl by itself. One
-task hears what changes, and a second one gives parts back:
+Theory of operation. Each host's requests are sent by one process, whose session owns the partition of the host
+(:mod:`trawl.frontier.parts`). Every decision about a send is therefore made as in a crawl of one process. One task
+follows changes, and a second one releases partitions:
 
-* Parts that are gained bring requests, and what their last owner has learned of their hosts.
-* Of a part that is to be given back nothing more is leased, and its requests that wait are put back. When nothing of it
-  is under way any more, pages, direct fetches and robots.txt, it is given back with what was learned.
-* Requests that others have found, and stored with us, are leased as our own.
-* One process reads ``start()``: the one that is told so.
-* The crawl is held open while the job is not over: others may find requests for us. Only the job's store knows when
-  nothing is left; it is asked while nothing is open here.
+* A received partition brings requests, and the knowledge of hosts that its last owner stored.
+* If a partition must be released, no more of its requests are leased, and its waiting requests return to the frontier.
+  When no page, direct fetch or robots.txt of the partition is in flight, it is released with the knowledge of its
+  hosts.
+* Requests that other processes have found for this process's hosts are leased like its own.
+* One process reads ``start()``, chosen by the job's store.
+* The crawl stays open until the job is finished, because other processes may find requests for it. Only the job's store
+  knows when nothing is left, so this process checks with the store while nothing is open here.
 
-A crawl by itself has an :class:`~trawl.engine.no_job.Alone` instead.
+A crawl of one process has an :class:`~trawl.engine.no_job.Alone` instead.
 """
 
 from __future__ import annotations
@@ -50,18 +51,18 @@ if TYPE_CHECKING:
 __all__ = ["SharedJobFollower"]
 
 LOOK = 0.05
-"""Seconds between two looks whether something of a part that is to be given back is still under way."""
+"""Seconds between two checks for requests in flight in partitions that must be released."""
 
 
 class SharedJobFollower(Alone):
-    """Follows what changes in a job that several processes share.
+    """Follows the changes in a job that several processes share.
 
     Args:
         opened: The job.
-        session: This process's session of it.
+        session: session: This process's session of the job.
         engine: The crawl.
-        admission: Asks which requests are for other processes.
-        prefetcher: Is told of lanes, and asks which are lost.
+        admission: admission: Asks this object which requests belong to other processes.
+        prefetcher: prefetcher: Receives new lanes, and asks this object which lanes it must not lease.
     """
 
     def __init__(
@@ -91,7 +92,7 @@ class SharedJobFollower(Alone):
         self._was_idle = False
 
     def begin(self, nursery: trio.Nursery, read_start: Callable[[], None]) -> None:
-        """Hold the crawl open, and take note of what has changed so far, which what is pending here shows already.
+        """Keep the crawl open, and apply the changes so far. The pending counts already include them.
 
         Args:
             nursery: Runs the task that follows further changes.
@@ -111,13 +112,13 @@ class SharedJobFollower(Alone):
         nursery.start_soon(self._run)
 
     def hold(self) -> None:
-        """Keep the crawl from ending until the job is over, again where it was."""
+        """Keep the crawl running until the job is finished, also after it was released."""
         if not self._holds:
             self._holds = True
             self._state.keepers += 1
 
     def stop(self) -> None:
-        """Hear no more: the crawl has come to its end."""
+        """Stop following changes, because the crawl has ended."""
         self._release()
         self._scope.cancel()
 
@@ -128,29 +129,29 @@ class SharedJobFollower(Alone):
             self._state.wakeup.set()
 
     def look(self) -> None:
-        """Ask whether the job is over, where nothing is open here. Called whenever the dispatcher looks."""
+        """If nothing is open here, check whether the job is finished. Called whenever the dispatcher looks."""
         state = self._state
-        # One of the keepers is this one's own: hold().
+        # One of the keepers belongs to this object: hold().
         is_idle = state.open <= 0 and state.keepers <= 1
         if is_idle and self._start_requests.has_failed:
-            self._release()  # it is not over, and others may read start() again
+            self._release()  # the job is not finished, and another process may read start() again
         if is_idle != self._was_idle:
             self._was_idle = is_idle
             self._session.ask_if_over(is_idle=is_idle)
 
     @property
     def is_alone(self) -> bool:
-        """No other process works on the job now, as far as is known."""
+        """True if no other process is known to work on the job now."""
         return self._session.is_alone
 
     def is_shut(self, lane: LaneKey) -> bool:
-        """Tell if nothing of a lane is to be sent any more: it goes to another process."""
+        """Return True if nothing more of a lane may be sent, because it moves to another process."""
         return bool(self._losing) and part_of_lane(lane) in self._losing
 
     def is_foreign(self, request: Request, scopes: ScopeAmounts) -> bool:
-        """Tell if a request, with its scopes, is for another process to send.
+        """Return True if another process must send a request with these scopes.
 
-        Shared scopes are granted to all. A host whose own scope is one is anybody's too.
+        Any process may send in shared scopes, so a host whose own scope is shared belongs to no single process.
         """
         own = [id for id, _ in scopes if not self._throttle.is_shared(id)]
         if not own and scopes:
@@ -158,10 +159,10 @@ class SharedJobFollower(Alone):
         return not all(map(self._session.owns, {part_of(origin_of(request.url)), *[part_of(f"//{id}") for id in own]}))
 
     async def _run(self) -> None:
-        """Follow what changes, until :meth:`stop`.
+        """Follow changes until :meth:`stop`.
 
         Raises:
-            JobError: The job is this process's no more.
+            JobError: JobError: If the job no longer belongs to this process.
         """
         with self._scope:
             async with trio.open_nursery() as nursery:
@@ -180,7 +181,7 @@ class SharedJobFollower(Alone):
         elif isinstance(change, ItemsReceived):
             self._outbox.others_gave(change.end)
         elif isinstance(change, StartReceived):
-            await self._job.refresh()  # how far another process came with it
+            await self._job.refresh()  # load how far another process read start()
             self._begin_start()
         elif isinstance(change, JobFinished):
             self._outbox.others_gave(self._job.outbox_end)
@@ -214,13 +215,13 @@ class SharedJobFollower(Alone):
             self._some_go = trio.Event()
 
     def _used_parts(self) -> set[int]:
-        """Return the parts to whose hosts a direct fetch waits for its turn or is on its way."""
+        """Return the partitions of hosts for which a direct fetch waits for its turn or is in flight."""
         grants = [waiter.grant for waiter in self._state.waiters if waiter.grant is not None and waiter.outcome is None]
         origins = {origin_of(grant.request.url) for grant in grants}
         return {*map(part_of, origins), *[part_of(f"//{id}") for grant in grants for id, _ in grant.scopes]}
 
     async def _put_back(self) -> None:
-        """Put what was leased ahead back where it came from."""
+        """Return requests that were leased in advance to the frontier."""
         now = trio.current_time()
         grants = [grant for grant in pending_pages(self._scheduler) if self._goes(grant)]
         for grant in grants:
@@ -233,7 +234,7 @@ class SharedJobFollower(Alone):
         return grant.lease is not None and self.is_shut(grant.lease.lane)
 
     async def _give_back(self, parts: Collection[int]) -> None:
-        """Give back all that are free at once: one after the other they would take as many round trips."""
+        """Release all free partitions together, because each call takes a round trip."""
         pending = await self._session.give_back(self._host_state.leave(parts, trio.current_time()))
         for part in parts:
             del self._losing[part]

@@ -1,9 +1,9 @@
-"""Reads the spider's ``start()``, under back-pressure.
+"""Reads the spider's ``start()`` with back-pressure.
 
-It is read while there is room to send and nothing that is pending may be sent. Where other processes share the job, it
-is read also while few requests are pending here. It is never read while more than
-:data:`~trawl.engine.leases.MAX_PENDING` are pending. So a generator without end runs in constant memory, and a list of
-a million hosts is read as fast as they can be sent.
+``start()`` is read while there is room to send and no pending request may be sent. If other processes share the job, it
+is also read while few requests are pending here. It is never read while more than
+:data:`~trawl.engine.leases.MAX_PENDING` requests are pending. A generator without end therefore runs in constant
+memory, and a list of a million hosts is read as fast as its requests can be sent.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ logger: logging.Logger = logging.getLogger("trawl.engine")
 
 
 class StartRequests:
-    """Moves what ``start()`` yields into the crawl.
+    """Stores the outputs of ``start()`` in the crawl.
 
-    With a job, a ``start()`` that came to its end is not read again by a later run. One that was cut off is, from its
-    beginning: what it asked for then was seen already, and is dropped; so are as many items as are stored already.
+    With a job, a later run does not read ``start()`` again if it had finished. Otherwise it reads ``start()`` from the
+    first output on, and drops the requests that were already seen and as many items as were already stored.
 
     Attributes:
-        has_failed: ``start()`` raised.
-        is_held: ``start()`` waits for room to send.
+        has_failed: has_failed: True if ``start()`` raised an error or yielded an invalid output.
+        is_held: is_held: True while ``start()`` waits for room to send.
     """
 
     def __init__(
@@ -62,28 +62,29 @@ class StartRequests:
         self._hooks = hooks
         self._may_read = trio.Event()
         self._permits = 0
-        self._waiting = Shields()  # a wait may be given up at any time, a push under way may not
+        self._waiting = Shields()  # cancels waits at any time, but never a push
         self._scope = trio.CancelScope()
         self._repeated = 0
         self.has_failed: bool = False
         self.is_held: bool = False
 
     def allow(self, pending: int, places: float) -> None:
-        """Let as many be read as there are free ``places``, unless ``pending`` are too many already."""
+        """Allow as many reads as there are free ``places``, unless too many requests are ``pending``."""
         if pending < MAX_PENDING:
             self._permits = int(min(places, BATCH, MAX_PENDING - pending))
             self._may_read.set()
 
     def stop(self) -> None:
-        """Read no further; what was read is kept."""
+        """Stop reading. Outputs that were read are kept."""
         self._scope.cancel()
         self._waiting.cancel()
 
     async def run(self, grant_ready: Callable[[], Awaitable[None]] | None = None) -> None:
-        """Read to the end. It counts as one open request, so that the crawl is not idle before it is done.
+        """Read to the end. The reader counts as one open request, so the crawl is not idle before it has finished.
 
         Args:
-            grant_ready: Starts what may go; None where that may have to wait, and is left to the dispatcher.
+            grant_ready: grant_ready: Starts ready requests; None if that may have to wait, and the dispatcher starts
+                them.
         """
         try:
             with contained, self._scope:
@@ -101,12 +102,12 @@ class StartRequests:
         async with started_by(self._hooks, _asynchronous(self._spider.start())) as started:
             while True:
                 if not self._permits:
-                    self._state.wakeup.set()  # the dispatcher gives them
+                    self._state.wakeup.set()  # the dispatcher calls allow()
                     self.is_held = True
                     with self._waiting.shielded():
                         await self._may_read.wait()
                     self.is_held = False
-                # stop() was called, while this waited or while start() computed.
+                # stop() was called during the wait or while start() computed.
                 if self._waiting.is_cancelled:
                     return
                 try:
@@ -118,9 +119,9 @@ class StartRequests:
                     if not self._permits:
                         self._may_read = trio.Event()
                     if self._leases.never_waits and grant_ready is not None:
-                        # Nothing in here waits: a scope of the user's can't cancel it.
+                        # Nothing here waits, so the user's cancel scopes have no effect.
                         if await self._leases.push([output], depth=0, is_start=True):
-                            await grant_ready()  # what may go is sent before more is read
+                            await grant_ready()  # send ready requests before reading more
                         continue
                 try:
                     await self._take(output, outputs)
@@ -129,7 +130,7 @@ class StartRequests:
                     logger.error(
                         "%r: one output of start() is dropped, the others go on: %s", self._spider, error.told(started)
                     )
-        # That it has ended, and its items, are one step, which a cancel scope of the user's must not reach.
+        # The end and the last items are stored in one step, which the user's cancel scopes must not interrupt.
         with self._shields.shielded():
             await self._job_state.end(items.given)
         if self._repeated:
@@ -137,7 +138,7 @@ class StartRequests:
             logger.warning(words, self._spider, self._repeated)
 
     async def _take(self, output: object, outputs: CallbackOutputs) -> None:
-        """Take what may have to wait, whatever scopes the user's generator has open; a checkpoint."""
+        """Take an output that may have to wait, protected from the generator's cancel scopes. A checkpoint."""
         with self._shields.shielded():
             if isinstance(output, Request):
                 await self._leases.push([output], depth=0, is_start=True)
@@ -154,7 +155,7 @@ class StartRequests:
                 return
         self.has_failed = True
         for leaf in leaf_errors(failure):
-            if isinstance(leaf, JobError):  # nothing goes on: it ends the run, and is told there
+            if isinstance(leaf, JobError):  # it ends the run, and is logged there
                 continue
             said = advice(leaf, None)
             leaf.__traceback__ = without_own_frames(leaf)
@@ -163,10 +164,10 @@ class StartRequests:
 
 
 def _asynchronous(started: Any) -> Any:
-    """Check that ``start()`` gave an async generator."""
+    """Return the async generator of ``start()``, or raise TypeError for anything else."""
     if hasattr(started, "__anext__"):
         return started
     if inspect.iscoroutine(started):
-        started.close()  # or Python complains that nobody awaited it
+        started.close()  # otherwise Python warns that it was never awaited
     kind = type(started).__name__
     raise TypeError(f"start() is an async generator, `async def` with a `yield` in it; it gave a {kind}")

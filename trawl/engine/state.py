@@ -1,4 +1,4 @@
-"""The state that the objects of a running crawl share: how much is open, if it is ending, what wakes the dispatcher."""
+"""The state that the objects of a running crawl share: open requests, the end, and the dispatcher's wakeup."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ T = TypeVar("T")
 
 
 class Wakeup:
-    """One task waits for the next change or the next instant; any other says that something changed.
+    """One task waits for the next change or the next event time. Other tasks report changes.
 
-    A change that comes while nobody waits is kept for the next wait, so none is lost.
+    A change that comes while no task waits is kept for the next wait, so no change is lost.
     """
 
     __slots__ = ("_event", "_waiting")
@@ -35,24 +35,24 @@ class Wakeup:
         self._waiting: trio.CancelScope | None = None
 
     def set(self) -> None:
-        """Say that something changed."""
+        """Wake the task that waits for a change."""
         self._event.set()
 
     def wake_at(self, at: float) -> None:
-        """Say that something may go at the instant ``at``: who waits now wakes then, and not before."""
+        """Wake the waiting task at the time ``at``, because a request may be sent then."""
         waiting = self._waiting
         if waiting is None:
-            self._event.set()  # nobody waits: the next one to wait looks first
+            self._event.set()  # No task is waiting, so the next wait returns at once.
         elif at < waiting.deadline:
             waiting.deadline = at
 
     async def wait(self, until: float, alarm: trio.CancelScope) -> None:
-        """Wait for a change, at the longest until the instant ``until`` of the run clock (seconds). A checkpoint.
+        """Wait for a change, at most until ``until``, in seconds of event loop time. A checkpoint.
 
         Args:
-            until: When ``alarm`` is cancelled; no later than that, and only while this waits.
-            alarm: A scope around the caller. One serves many waits: moving a deadline costs less than entering a scope,
-                and setting one costs more than looking.
+            until: until: Time at which ``alarm`` is cancelled, if this call still waits.
+            alarm: alarm: A scope around the caller. One scope serves many waits, because moving a deadline costs less
+                than entering a scope, and setting a deadline costs more than comparing it.
         """
         self._waiting = alarm
         if alarm.deadline != until:
@@ -61,31 +61,31 @@ class Wakeup:
             await self._event.wait()
         finally:
             self._waiting = None
-            # Between two waits the caller works: the alarm must not cancel what it awaits there.
+            # Between two waits the caller works, and the alarm must not cancel its other awaits.
             if alarm.deadline != math.inf and not alarm.cancel_called:
                 alarm.deadline = math.inf
-            # The caller looks now, whatever has woken it: all that was set so far is seen to by that.
+            # Whatever woke it, the caller now checks everything, which covers all changes so far.
             if self._event.is_set():
                 self._event = trio.Event()
 
 
 Responder = Callable[[Request], Awaitable[Outcome]]
-"""Answers a request instead of the wire."""
+"""Produces the outcome of a request without sending it."""
 
 
 class Waiter(Protocol):
-    """Gets the outcome of a direct fetch, or of a robots.txt, instead of a callback.
+    """Receives the outcome of a direct fetch or of a robots.txt instead of a callback.
 
     Attributes:
-        grant: The grant that it waits for; None before it is made.
-        parent: The grant in whose task it was asked for; None: in none.
+        grant: grant: The awaited grant; None before it is made.
+        parent: parent: The grant in whose task the fetch was started; None outside such tasks.
     """
 
     grant: Grant | None
     parent: Grant | None
 
     def deliver(self, outcome: Outcome) -> None:
-        """Take the outcome; must not wait."""
+        """Process the outcome. Must not wait."""
         ...
 
 
@@ -101,25 +101,26 @@ async def in_steps(steps: Generator[None, None, T]) -> T:
 
 
 class RequestTask:
-    """The task that carries a granted request to its end: what it notes, and the request as it was when it was granted.
+    """The task that runs a granted request to its end: its state, and the request as it was when it was granted.
 
-    A middleware may change the request, or hand on another. One task is good for one send. Enter it once, around all
-    that carries the request.
+    A middleware may change the request or pass on another one. One task is good for one send. Enter it once, around
+    everything that runs for the request.
 
     Attributes:
-        is_cancelled: :meth:`cancel` was called.
-        url: The URL of the request as it was.
-        responder: Answers it instead of the wire; None: it is sent.
-        diverted: What the request needs that its middleware has made of it; None: nothing else than was granted.
-        times: Where its time went so far; None where nothing was sent, nor answered instead of the wire.
-        read_at: When the body had been read, or the error came; None before.
-        is_used: The fetcher was asked to send it, or user code responded: one grant is good for one send.
-        is_responded: User code responded to it, or failed, instead of the wire.
-        is_stopped: It was not sent, because it was granted for another request.
-        is_counted: Its response was counted as a page.
-        is_decided: It is known if it was one.
-        is_done: It ended by itself, its outputs are stored.
-        places: Set when it has its places, or gets none; made when it waits for them.
+        is_cancelled: is_cancelled: True after :meth:`cancel`.
+        url: url: The original URL of the request.
+        responder: responder: Produces the outcome without a send; None: the request is sent.
+        diverted: diverted: Requirements of the request after its middleware; None: they equal those that were granted.
+        times: times: Times of the request so far; None if nothing was sent and no responder was used.
+        read_at: read_at: Event loop time at which the body was read or the error came; None before.
+        is_used: is_used: True if the fetcher was called for this grant, or user code responded. One grant is good for
+            one send.
+        is_responded: is_responded: True if user code responded or failed, so that nothing was sent.
+        is_stopped: is_stopped: True if the request was not sent because the grant was for another request.
+        is_counted: is_counted: True if its response was counted as a page.
+        is_decided: is_decided: True if it is known whether its response is a page.
+        is_done: is_done: True if the task finished by itself and its outputs are stored.
+        places: places: Set when the request has its places, or gets none; made when it waits for them.
     """
 
     __slots__ = (
@@ -170,10 +171,10 @@ class RequestTask:
         return self._scope is not None and bool(self._scope.__exit__(kind, error, trace))
 
     def make_cancellable(self) -> None:
-        """Let :meth:`cancel` interrupt it from now on: what follows may ask for a direct fetch, or is one.
+        """Let :meth:`cancel` interrupt the task from now on. Call it before a direct fetch may start.
 
-        Most pages never do, and a scope costs more than all else that is done for them at once. Scopes are left in the
-        reverse order in which they were entered, so don't call this inside another one of this task's.
+        Most pages never need it, and a scope costs more than all other work that is done for them at that point. Scopes
+        are left in the reverse order in which they were entered, so don't call this inside another scope of this task.
         """
         if self._scope is None:
             self._scope = trio.CancelScope()
@@ -182,24 +183,24 @@ class RequestTask:
                 self._scope.cancel()
 
     def cancel(self) -> None:
-        """End this request and no other: at its next checkpoint, or as soon as it takes cancels."""
+        """End this request alone, at its next checkpoint or as soon as it becomes cancellable."""
         self.is_cancelled = True
         if self._scope is not None:
             self._scope.cancel()
 
     def differs_from(self, request: Request) -> bool:
-        """Tell if ``request`` has another method, URL, body or meta; its headers and cookies do not count."""
+        """Return True if ``request`` has another method, URL, body or meta. Headers and cookies do not count."""
         if request.url != self.url or request.method != self._method or request.body != self._body:
             return True
         before = self._meta
         if not request.has_meta:
             return bool(before)
         now = request.meta
-        # The very values: who compares them by == asks a user's class, or an array, what equal means.
+        # Compare identity, because == would call a user class or compare arrays element by element.
         return len(now) != len(before) or any(before.get(key, _ABSENT) is not value for key, value in now.items())
 
     def looks_like(self, request: Request) -> bool:
-        """Tell if ``request`` asks for the same: by its method, URL and body, in the same session."""
+        """Return True if ``request`` has the same method, URL, body and session."""
         is_same = (request.url, request.method, request.body) == (self.url, self._method, self._body)
         return is_same and request.meta_get("session") == self._meta.get("session")
 
@@ -210,29 +211,30 @@ _ABSENT = object()
 
 
 current_grant: ContextVar[Grant | None] = ContextVar("trawl_grant", default=None)
-"""The grant whose task this is: the fetcher finds what it sends by it, and a direct fetch its parent."""
+"""The grant of the current task. The fetcher finds its grant here, and a direct fetch its parent."""
 
 in_pipelines: ContextVar[bool] = ContextVar("trawl_in_pipelines", default=False)
-"""True in a task that takes an item through the pipelines: what they fetch, a page may have named."""
+"""True in a task that passes an item through the pipelines. A page may have named the URLs that they fetch."""
 
 
 class State:
-    """Counts of one run. Idle is counted, not polled: one up a request admitted, one down when its last output is in.
+    """Counts of one run. Idle is counted, not polled: plus one per admitted request, minus one after its last output.
 
     Attributes:
-        open: Admitted requests that have not ended, and one for ``start()`` while it is read.
-        tasks: Requests that were granted and whose task has not ended.
-        page_tasks: Those of them that are pages; the others, robots.txt and direct fetches, are not in ``open``.
-        callbacks: Callbacks that run now.
+        open: open: Number of admitted requests that have not ended, plus one while ``start()`` is read.
+        tasks: tasks: Number of granted requests whose task has not ended.
+        page_tasks: page_tasks: Number of these tasks for pages; tasks of robots.txt and direct fetches are not in
+            ``open``.
+        callbacks: callbacks: Number of running callbacks.
         finishing: Those of them that have ended and wait until that is stored.
-        most_callbacks: At so many, no further page is sent.
-        is_paused: No page is sent.
-        is_reading: Requests come from ``start()``, or from receivers of ``spider_idle``, and more may come.
-        is_begun: What an earlier run has left is taken up, so that requests may be added.
-        is_over: No more requests are taken in.
-        keepers: Blocks that keep the crawl from ending while nothing is open.
-        waiters: The direct fetches that were let in and have no outcome yet.
-        reason: Why the crawl is ending; None while it is not.
+        most_callbacks: most_callbacks: Number of running callbacks at which no further page is sent.
+        is_paused: is_paused: True while no page is sent.
+        is_reading: is_reading: True while ``start()`` or receivers of ``spider_idle`` may add requests.
+        is_begun: is_begun: True once the state of an earlier run is restored, so that requests may be added.
+        is_over: is_over: True if no more requests are accepted.
+        keepers: keepers: Number of blocks that keep the crawl from ending while nothing is open.
+        waiters: waiters: Direct fetches that have room and no outcome yet.
+        reason: reason: Reason why the crawl is ending; None while it is not.
         wakeup: Wakes the dispatcher.
     """
 
@@ -275,31 +277,31 @@ class State:
         self._ending: trio.Event = trio.Event()
         self._idle: trio.Event | None = None
         self._room: trio.Event | None = None
-        self._low = 1  # with so many open, or fewer, somebody may wait for the end of a request
+        self._low = 1  # at this number of open requests or fewer, a task may wait for the end of a request
 
     def reading_began(self) -> None:
-        """``start()`` or a round of ``spider_idle`` is about to begin: it counts as one open request."""
+        """Count ``start()`` or a call of ``spider_idle`` as one open request, just before it starts."""
         self.is_reading = True
         self.open += 1
 
     def reading_ended(self) -> None:
-        """It has come to its end; the dispatcher is told."""
+        """Stop counting it as open, and wake the dispatcher."""
         self.is_reading = False
         self.ended()
         self.wakeup.set()
 
     def admitted(self, n: int) -> None:
-        """``n`` requests were admitted."""
+        """Count ``n`` admitted requests as open."""
         self.open += n
 
     def ended(self) -> None:
-        """A request has ended, its outputs are in."""
+        """Count one request as ended, after its last output."""
         self.open -= 1
         if self.open <= self._low:
             self._is_low()
 
     def left(self, n: int) -> None:
-        """``n`` admitted requests are not this crawl's: they were seen after all, or another process has them."""
+        """Count ``n`` requests as gone, because they were already seen or belong to another process."""
         self.open -= n
         if self.open <= self._low:
             self._is_low()
@@ -314,7 +316,7 @@ class State:
             self._look_for_room()
 
     def _look_for_room(self) -> None:
-        """Wake whoever waits in :meth:`until_room`: it looks for itself."""
+        """Wake all tasks in :meth:`until_room`. Each of them checks again."""
         self._low = 1
         if self._room is not None:
             self._room.set()
@@ -322,24 +324,24 @@ class State:
 
     @property
     def is_idle(self) -> bool:
-        """True if nothing is open but ``start()``."""
+        """True if nothing except ``start()`` is open."""
         return self.open <= self.is_reading
 
     async def until_idle(self) -> None:
-        """Return when nothing is open but ``start()``. A checkpoint."""
+        """Return when nothing except ``start()`` is open. A checkpoint."""
         await trio.lowlevel.checkpoint()
         while not self.is_idle:
-            if self._idle is None:  # another task may wait as well
+            if self._idle is None:  # other tasks may wait as well
                 self._idle = trio.Event()
             await self._idle.wait()
 
     @property
     def may_add(self) -> bool:
-        """True if the crawl takes requests in that no page has given."""
+        """True if the crawl accepts requests from outside its pages."""
         return not self.is_over and self.reason is None
 
     async def until_room(self, most: int) -> None:
-        """Return when fewer than ``most`` requests are open, or when none may be added any more. A checkpoint."""
+        """Return when fewer than ``most`` requests are open, or when no more may be added. A checkpoint."""
         await trio.lowlevel.checkpoint()
         while self.may_add and (not self.is_begun or self.open >= most):
             self._low = max(self._low, most - 1)
@@ -348,22 +350,22 @@ class State:
             await self._room.wait()
 
     def begin(self) -> None:
-        """Requests may be added from now on."""
+        """Accept requests from now on."""
         self.is_begun = True
         self._look_for_room()
 
     def close(self) -> None:
-        """No request may be added from now on: the crawl has come to its end."""
+        """Accept no more requests, because the crawl has ended."""
         self.is_over = True
         self._look_for_room()
 
     def task_began(self, *, is_page: bool) -> None:
-        """The task of a granted request is about to start."""
+        """Count the task of a granted request, just before it starts."""
         self.tasks += 1
         self.page_tasks += is_page
 
     def task_ended(self, *, is_page: bool) -> None:
-        """The task of a granted request has ended."""
+        """Count the task of a granted request as ended."""
         self.tasks -= 1
         self.page_tasks -= is_page
         if not self.tasks:
@@ -371,31 +373,31 @@ class State:
 
     @property
     def queued(self) -> int:
-        """Admitted requests that have not begun, or wait for another grant."""
+        """Number of admitted requests that are not running or wait for another grant."""
         return max(0, self.open - self.is_reading - self.page_tasks)
 
     def callback_began(self) -> None:
-        """A callback runs."""
+        """Count a running callback."""
         self.callbacks += 1
 
     def callback_ended(self) -> None:
-        """A callback has ended; if that makes room for a page, the dispatcher is told."""
+        """Count an ended callback. If that makes room for a page, wake the dispatcher."""
         self.callbacks -= 1
         if self.callbacks == self.most_callbacks - 1:
             self.wakeup.set()
 
     @property
     def may_page(self) -> bool:
-        """True if a page may be sent: there is room for its callback, and the crawl is not paused."""
+        """True if a page may be sent, because there is room for its callback and the crawl is not paused."""
         return self.callbacks < self.most_callbacks and not self.is_paused
 
     def pause(self, *, is_paused: bool) -> None:
-        """Send no pages until this is taken back."""
+        """Stop sending pages if ``is_paused``, or resume."""
         self.is_paused = is_paused
         self.wakeup.set()
 
     def end(self, reason: str) -> None:
-        """Begin to end; the first reason stays."""
+        """Start to end the crawl. The first reason is kept."""
         if self.reason is None:
             self.reason = reason
         self._ending.set()
@@ -407,7 +409,7 @@ class State:
         await self._ending.wait()
 
     def is_running(self) -> bool:
-        """Tell if something is open and may be sent, or may be added: the crawl is neither over nor ending."""
+        """Return True if requests are open or may be added, and the crawl is not ending."""
         return (self.open > 0 or self.keepers > 0) and self.reason is None
 
     @property
