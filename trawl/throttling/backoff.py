@@ -1,34 +1,35 @@
-"""Backing off: a scope slows down after a trigger, and comes back in quiet windows.
+"""Backoff: a scope slows down after a trigger, and recovers in quiet windows.
 
-Theory of operation. A *trigger* takes one step: the delay is multiplied by the factor, between a minimum and a
-maximum; at the maximum the concurrency goes down instead. One incident is one step: requests that were in flight when
-the step was taken take none (the caller knows, by the step number that each send remembers). Windows run from the first
-good answer after the last trigger; each that passes without a trigger takes one step back towards the base, concurrency
-first. ::
+Theory of operation. A *trigger* takes one step: it multiplies the delay by the factor, between a minimum and a maximum.
+At the maximum, it reduces the concurrency instead. One incident is one step, so requests that were in flight when the
+step was taken take none. The caller recognizes them by the step number that each send remembers. Windows run from the
+first good response after the last trigger. Each window without a trigger takes one step back towards the base, first in
+concurrency. ::
 
                   trigger                        trigger ...
         base ───────────────► min or base·f ───────────────► ... ───► max, then fewer slots
-         ▲                        │  a quiet window after a good answer    │
+         ▲                        │ a quiet window after a good response   │
          └────────────────────────┴────────────────────────────────────────┘
 
-An *outage* is another matter than a limit: everything is refused, then everything is well. Three incidents in a row
-are one, if no good answer came between them. A 429 among them speaks of a limit, so then they are none; one before
-that answer says nothing of them. That ends once the times that servers asked for were waited for in vain: three of
-them, over a minute at least.
+An *outage* differs from a limit: everything is refused, and later nothing is. Three incidents in a row are an outage if
+there was no good response between them. A 429 among them indicates a limit, so then they are not an outage. A 429
+before the last good response does not count. This exception ends after three times that servers named were waited for
+without success, over at least a minute.
 
-An outage is over when a request that was granted after its last incident is answered well. The rate that was known
-before (the base, or what a limit had slowed the scope down to) is then taken up again in three steps: a quarter of it
-at the first good answer, half at the fourth, all of it at the eighth (the maximum filter of BBR,
-draft-ietf-ccwg-bbr, and ``w_max`` of CUBIC, RFC 9438 4.2). A trigger on that way puts the delay back to where the
-outage had it, and what follows goes by windows: a server that still refuses some is met by eight requests more than by
-windows, once.
+An outage is over when a request that was granted after its last incident gets a good response. The scope then returns
+to its previous rate (the base, or the rate that a limit had slowed the scope down to) in three steps: a quarter of it
+at the first good response, half at the fourth, all of it at the eighth (the maximum filter of BBR, draft-ietf-ccwg-bbr,
+and ``w_max`` of CUBIC, RFC 9438, section 4.2). A trigger before that restores the delay of the outage, and from there
+the scope recovers by windows. So a server that still refuses requests gets eight more of them than with windows alone,
+once.
 
-A scope whose true limit lies between two of these states would go back and forth for ever. So a step back that is
-answered by a trigger within its window leaves a mark, the *refused delay*, and later steps go half-way to it, in rate
-(B17). When next to nothing is left between the two, the mark is dropped and the next step tries again past it: a limit
-may have moved.
+If the true limit of a scope lies between two of these states, the scope would move back and forth forever. So when a
+trigger follows a step back within its window, the scope remembers the *refused delay*, and later steps go half-way to
+it, in rate. When hardly any distance remains, the refused delay is dropped and the next step tries to pass it, because
+a limit may have changed.
 
-Time is data here: every function takes the instants it needs. The strategy is a frozen value, and so is the state.
+Time is an argument here: every function takes the event loop times that it needs. The strategy and the state are
+frozen.
 """
 
 from __future__ import annotations
@@ -52,22 +53,22 @@ if TYPE_CHECKING:
 __all__ = ["OUTAGE", "Backoff", "BackoffState", "Base", "CustomBackoff", "backoff_of"]
 
 _CLOSE = 1.05
-"""A delay within 5 % of the refused one has closed in on it."""
+"""Factor on the refused delay. A delay within 5 % of the refused one has reached it."""
 
 OUTAGE = 3
-"""Incidents in a row, without a good answer between them, that make an outage."""
+"""Incidents in a row, without a good response between them, that make an outage."""
 
 _LONGEST_PROBE = 60.0
-"""Seconds between two probes of an outage at most, where rampup is to be back soon after its end."""
+"""Maximum seconds between two probes of an outage, if rampup must resume soon after its end."""
 
 _RETURN = {1: 4.0, 4: 2.0, 8: 1.0}
-"""Good answers after an outage, and the multiple of the base's delay that they lead to."""
+"""Good responses after an outage, and the multiple of the base's delay that they lead to."""
 
 _LEAST_WINDOW = 1e-3
-"""Seconds. A shorter window would be over as soon as it begins, however far a clock has come."""
+"""Seconds. A shorter window would end when it starts, because clocks with large values are not precise enough."""
 
 _LEAST = 1e-3
-"""Seconds. Under this, a step back towards a base of 0 is on it: dividing would never get there."""
+"""Seconds. Below this delay, a step back towards a base of 0 ends at 0, which dividing would never reach."""
 
 
 @attrs.frozen
@@ -84,7 +85,7 @@ class Base:
 
 
 def _within(low: float, high: float, *, or_low: bool = False) -> Any:
-    """A validator: a number above ``low`` (or ``low`` itself) and below ``high``; infinities and NaN are neither."""
+    """Return a validator for numbers above ``low`` (or equal to it) and below ``high``, both finite."""
 
     def check(_: object, field: attrs.Attribute[Any], value: object) -> None:
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
@@ -100,17 +101,17 @@ class Backoff:
     """The backoff strategy of a scope. To write your own, subclass it, or write a class with some of its methods.
 
     Attributes:
-        http_codes: Statuses that trigger.
-        exceptions: Exceptions that trigger; the causes of a download error count too.
-        delay_factor: A step multiplies the delay by this; above 1.
+        http_codes: Status codes that are triggers.
+        exceptions: Exceptions that are triggers; the causes of a download error count too.
+        delay_factor: The factor of a step on the delay; above 1.
         max_delay: The maximum delay, in seconds.
         min_delay: The minimum delay while backing off, in seconds.
-        jitter: The factors that intervals are drawn between while backing off.
-        window: Quiet seconds, counted from a good answer, that take one step back.
-        concurrency_factor: At the longest delay, a step multiplies the concurrency by this; below 1.
+        jitter: The bounds of the random factor on intervals while backing off.
+        window: Quiet seconds, counted from a good response, after which the scope takes one step back.
+        concurrency_factor: The factor of a step on the concurrency, at the maximum delay; below 1.
 
     Raises:
-        ValueError: One of the numbers is out of its range.
+        ValueError: If a number is out of its range.
     """
 
     http_codes: frozenset[int] = frozenset((429, 502, 503, 504, 520, 521, 522, 523, 524))
@@ -123,54 +124,54 @@ class Backoff:
     concurrency_factor: float = attrs.field(default=0.5, validator=_within(0.0, 1.0))
 
     def is_trigger(self, status: int | None, exception: BaseException | None) -> bool:
-        """Return True if an answer says "slow down": by its status, or without an answer by the exception."""
+        """Return True if the status code is a trigger, or, without a response, the exception."""
         if exception is None:
             return status in self.http_codes
         return any(isinstance(error, self.exceptions) for error in _chain(exception))
 
     @property
     def decides_triggers(self) -> bool:
-        """True if a user's ``is_trigger`` decides: a refusal that says when to come back is then judged by it, too."""
+        """True if a user's ``is_trigger`` decides. It then also judges refusals that name a time to retry."""
         return False
 
     @property
     def returns_at_once(self) -> bool:
-        """True if a scope goes back to what was known before an outage by its good answers, without waiting windows."""
+        """True if good responses return a scope to the rate before an outage, without waiting for windows."""
         return True
 
     def slower(self, delay: float, base: float) -> float:
-        """Return the delay after a trigger at ``delay``; at most ``max_delay``, but never under ``base`` (B03-B05)."""
+        """Return the delay after a trigger at ``delay``: at most ``max_delay``, but never below ``base``."""
         return max(base, min(max(delay * self.delay_factor, self.min_delay), self.max_delay))
 
     def faster(self, delay: float, base: float) -> float:
-        """Return the delay after a quiet window at ``delay``; one under ``min_delay`` becomes ``base`` (B08, B09)."""
+        """Return the delay after a quiet window at ``delay``. A result below ``min_delay`` becomes ``base``."""
         delay_after = delay / self.delay_factor
         return base if delay_after < self.min_delay or delay_after <= base else delay_after
 
     def fewer(self, concurrency: float) -> float:
-        """Return the concurrency after a trigger at the maximum delay (B15)."""
+        """Return the concurrency after a trigger at the maximum delay."""
         return max(1.0, float(math.floor(concurrency * self.concurrency_factor)))
 
     def more(self, concurrency: float, full: float) -> float:
-        """Return the concurrency after a quiet window (B15)."""
-        wanted = concurrency / self.concurrency_factor  # infinite where the factor is next to nothing
+        """Return the concurrency after a quiet window."""
+        wanted = concurrency / self.concurrency_factor  # infinite if the factor is almost 0
         return full if wanted >= full else min(full, float(math.ceil(wanted)))
 
 
 @attrs.frozen(kw_only=True)
 class CustomBackoff(Backoff):
-    """A user's strategy: its methods, and the default for those that it lacks or that fail.
+    """A user's strategy: its methods, and the defaults for methods that are missing or fail.
 
     Attributes:
         own: The user's object.
-        failed: Called when a method of it raises, or returns something that is not a number.
+        failed: Called when one of its methods raises, or returns a value that is not a number.
     """
 
     own: Any = None
     failed: OnFailure = attrs.field(default=ignore_failure, eq=False, repr=False)
 
     def is_trigger(self, status: int | None, exception: BaseException | None) -> bool:
-        """Ask the user's object, if it has the method."""
+        """Call the user's method, or the default if it is missing or fails."""
         answer = call_user(self.own, "is_trigger", self.failed, status, exception)
         return super().is_trigger(status, exception) if answer is None else bool(answer)
 
@@ -181,7 +182,7 @@ class CustomBackoff(Backoff):
 
     @property
     def returns_at_once(self) -> bool:
-        """False if the user's object has a way back of its own: ``faster`` or ``more``."""
+        """False if the user's object overrides ``faster`` or ``more``, which then define the way back."""
         return not self._overrides("faster", "more")
 
     def _overrides(self, *names: str) -> bool:
@@ -191,22 +192,22 @@ class CustomBackoff(Backoff):
         )
 
     def slower(self, delay: float, base: float) -> float:
-        """Ask the user's object, if it has the method; never under ``base``."""
+        """Call the user's method, or the default; never return less than ``base``."""
         wanted = call_user_number(self.own, "slower", self.failed, delay, base, is_finite=True)
         return super().slower(delay, base) if wanted is None else max(base, wanted)
 
     def faster(self, delay: float, base: float) -> float:
-        """Ask the user's object, if it has the method; never under ``base``."""
+        """Call the user's method, or the default; never return less than ``base``."""
         wanted = call_user_number(self.own, "faster", self.failed, delay, base, is_finite=True)
         return super().faster(delay, base) if wanted is None else max(base, wanted)
 
     def fewer(self, concurrency: float) -> float:
-        """Ask the user's object, if it has the method; whole slots, at least 1."""
+        """Call the user's method, or the default; return whole slots, at least 1."""
         wanted = call_user_number(self.own, "fewer", self.failed, concurrency)
         return super().fewer(concurrency) if wanted is None else max(1.0, _whole(wanted, math.floor))
 
     def more(self, concurrency: float, full: float) -> float:
-        """Ask the user's object, if it has the method; whole slots, at most ``full``."""
+        """Call the user's method, or the default; return whole slots, at most ``full``."""
         wanted = call_user_number(self.own, "more", self.failed, concurrency, full)
         return super().more(concurrency, full) if wanted is None else min(full, max(1.0, _whole(wanted, math.ceil)))
 
@@ -222,16 +223,16 @@ def backoff_of(
     *,
     failed: OnFailure = ignore_failure,
 ) -> Backoff:
-    """Make the strategy of a scope's ``backoff`` mapping and the settings.
+    """Create the strategy from a scope's ``backoff`` mapping and the settings.
 
     Args:
-        config: The mapping, checked.
-        settings: For what it leaves out.
-        path: Its name, for messages.
+        config: The checked mapping.
+        settings: Provide the values that the mapping omits.
+        path: The name of the mapping, for messages.
         failed: Called when a user's strategy fails.
 
     Raises:
-        SettingsError: A custom class can't be made with these arguments, or what it made has a number out of range.
+        SettingsError: If a custom class can't be made with these arguments, or its object has a number out of range.
     """
     if "cls" not in config:
         return Backoff(**_arguments(config, settings, path))
@@ -258,7 +259,7 @@ def _arguments(config: Mapping[str, Any], settings: ThrottlingSettings, path: st
 
 
 def _ready(given: Mapping[str, Any], path: str) -> dict[str, Any]:
-    """Convert values as a user writes them to those that :class:`Backoff` holds."""
+    """Convert values from a user's mapping to the types of :class:`Backoff`."""
     ready = dict(given)
     if "http_codes" in ready:
         ready["http_codes"] = frozenset(ready["http_codes"])
@@ -280,25 +281,26 @@ def _chain(exception: BaseException) -> Iterator[BaseException]:
 
 
 class BackoffState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The backoff of a scope that had a trigger. A scope that never had one has none. A job stores it as it is.
+    """The backoff of a scope that had a trigger. A scope without triggers has no such state. A job stores it unchanged.
 
     Attributes:
         delay: The delay, in seconds.
         concurrency: The concurrency while backing off.
-        full: The concurrency that it returns to.
-        cut_from: The slots that were in use when the first of them were taken away.
-        steps: Steps taken up and not taken back; what "backoff step n" counts.
-        quiet_from: The instant of the last trigger or step; the window runs from here, or from ``good_at`` if later.
-        has_good: True if there was a good answer since the last trigger.
-        good_at: The instant of the first good answer since the last trigger.
-        recovered_at: The instant of the last step back; ``-inf`` where none was taken since the last trigger.
-        refused: The delay that was refused after a step back, in seconds (B17); None where none was.
-        unanswered: Incidents since the last good answer.
-        is_limit: True if one of them spoke of a limit, or the way back from an outage was refused before: these are no
-            outage then.
-        before: The delay at the first of them, in seconds, if the scope was backing off already; 0.0: it was not.
-        outage: The delay at the end of an outage, in seconds, while the scope returns from it; None: it does not.
-        returned: Good answers since that end; kept where a trigger came on the way back.
+        full: The concurrency that the scope returns to.
+        cut_from: The slots that were in use when the first of them were taken away; ``inf`` if none were.
+        steps: The current number of steps, as in "backoff step n".
+        quiet_from: The event loop time of the last trigger or step. The window runs from here, or from ``good_at`` if
+            later.
+        has_good: True if there was a good response since the last trigger.
+        good_at: The event loop time of the first good response since the last trigger.
+        recovered_at: The event loop time of the last step back; ``-inf`` if there was none since the last trigger.
+        refused: The delay that was refused after a step back, in seconds; None if none was.
+        unanswered: Incidents since the last good response.
+        is_limit: True if one of them indicated a limit, or if the way back from an outage was refused before. Then they
+            are not an outage.
+        before: The delay at the first of them, in seconds, if the scope was already backing off; otherwise 0.0.
+        outage: The delay at the end of an outage, in seconds, while the scope returns from it; otherwise None.
+        returned: Good responses since the end of the outage; not reset by a trigger on the way back.
     """
 
     delay: float
@@ -309,7 +311,7 @@ class BackoffState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     quiet_from: float = -math.inf
     has_good: bool = True
     good_at: float = -math.inf
-    recovered_at: float = msgspec.field(default=-math.inf, name="eased_at")  # as jobs have it stored
+    recovered_at: float = msgspec.field(default=-math.inf, name="eased_at")  # the name in stored jobs
     refused: float | None = None
     unanswered: int = 0
     is_limit: bool = False
@@ -319,11 +321,11 @@ class BackoffState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
     @classmethod
     def at(cls, base: Base) -> BackoffState:
-        """Return the state of a scope that is at its base."""
+        """Return the state of a scope at its base."""
         return cls(delay=base.delay, concurrency=base.concurrency, full=base.concurrency)
 
     def moved(self, clock: Callable[[float], float]) -> BackoffState:
-        """Return the same with its instants on another clock."""
+        """Return this state with its times converted to another clock."""
         return replace(
             self,
             quiet_from=clock(self.quiet_from),
@@ -338,19 +340,19 @@ class BackoffState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
     @property
     def pace(self) -> tuple[float, float, float | None]:
-        """The values that a step moves: the delay, the concurrency, and the delay that was refused."""
+        """The values that a step changes: the delay, the concurrency and the refused delay."""
         return self.delay, self.concurrency, self.refused
 
     def waiting_from(self, now: float) -> BackoffState:
-        """Return this state with a window that begins at ``now``."""
+        """Return this state with a window that starts at ``now``."""
         return replace(self, quiet_from=now)
 
     def is_backing_off(self, base: Base) -> bool:
-        """Return True if it is slower than its base."""
+        """Return True if the scope is slower than its base."""
         return self.delay > base.delay or self.is_cut
 
     def repeated(self, now: float) -> BackoffState:
-        """Return the state after one more trigger of the same incident: no step, but the window starts over."""
+        """Return the state after one more trigger of the same incident: no step, but the window restarts."""
         return replace(self, quiet_from=now, has_good=False, good_at=-math.inf)
 
     def escalated(
@@ -368,22 +370,22 @@ class BackoffState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         """Return the state after the trigger of a new incident: one step further.
 
         Args:
-            strategy: The scope's.
-            base: The scope's.
-            now: The instant of the trigger.
-            in_flight: Requests in flight, this one included: what slots are counted from where they have no limit.
-            sent_at: When the request that was refused had been sent: only then does it answer a step back.
-            is_limit: True if the trigger speaks of a limit: a 429.
-            waits: Times that servers asked for and that were waited for in vain. Three of them are of an outage,
-                whatever was said before.
-            is_outage: True if rampup met an outage: it is probed once a minute at least, unless a trigger of it spoke
-                of a limit.
+            strategy: The scope's strategy.
+            base: The scope's base.
+            now: The event loop time of the trigger.
+            in_flight: Requests in flight, including this one. Slots without a limit are reduced from this number.
+            sent_at: The event loop time at which the refused request was sent. A step back after it can't be the cause.
+            is_limit: True if the trigger indicates a limit: a 429.
+            waits: Number of times named by servers that were waited for without success. Three of them indicate an
+                outage, even after a 429.
+            is_outage: True if rampup recognized an outage. It is then probed at least once a minute, unless one of its
+                triggers indicated a limit.
         """
-        # Sent since the last step back, and refused within its window: that step led too far (B17).
+        # The request was sent after the last step back and refused within its window, so that step went too far.
         is_answer = self.recovered_at <= sent_at and now <= self.recovered_at + strategy.window
         delay = strategy.slower(max(self.delay, base.delay), base.delay)
         is_first = not self.unanswered and self.outage is None
-        # A 429 before the last good answer says nothing of an outage that comes later.
+        # A 429 before the last good response says nothing about a later outage.
         has_limit = (bool(self.unanswered) and self.is_limit) or self.returned > 0
         is_limit = waits < OUTAGE and (is_limit or has_limit)
         if is_outage and not is_limit:
@@ -399,28 +401,29 @@ class BackoffState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
             before=self.before if not is_first else self.delay if self.delay > base.delay else 0.0,
             outage=None,
         )
-        if self.outage is not None:  # it was not over: go on from where it seemed to be
+        if self.outage is not None:  # the outage was not over: continue from its delay
             return replace(after, delay=max(after.delay, self.outage))
         if after.delay > self.delay:
             return after
         has, full = (self.concurrency, self.full) if self.is_cut else (base.concurrency, base.concurrency)
-        # A part of no limit is no limit: then the slots in use are counted.
+        # A fraction of no limit is no limit, so count the slots in use.
         used = min(has, float(max(in_flight, 1))) if full == math.inf else has
         cut_from = self.cut_from if self.is_cut else used
         return replace(after, concurrency=strategy.fewer(used), full=full, cut_from=cut_from)
 
     def answered(self, strategy: Backoff, base: Base, now: float, *, is_probe: bool) -> BackoffState | None:
-        """Return the state after a good answer; None: backing off is over.
+        """Return the state after a good response; None if backing off is over.
 
-        The first one after an outage leads to a quarter of the rate that was known before it, the fourth to half of it,
-        the eighth to all of it, as long as nothing is refused meanwhile. Where the scope was backing off before it,
-        windows lead on from there. A strategy of the user's own has its own way back.
+        After an outage, the first good response leads to a quarter of the rate before it, the fourth to half of it, the
+        eighth to all of it, as long as nothing is refused meanwhile. If the scope was backing off before the outage,
+        windows continue from there. A user's own strategy defines its own way back.
 
         Args:
-            strategy: The scope's.
-            base: The scope's.
-            now: The instant.
-            is_probe: True if its request was granted since the last incident: an earlier one says nothing of its end.
+            strategy: The scope's strategy.
+            base: The scope's base.
+            now: The event loop time.
+            is_probe: True if the request was granted after the last incident. An earlier request does not show that the
+                incident is over.
         """
         first = self if self.has_good else replace(self, has_good=True, good_at=now)
         if not is_probe:
@@ -439,7 +442,7 @@ class BackoffState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         is_last = multiple == 1.0
         if is_last and first.before <= base.delay:
             return None
-        if is_last:  # slots go first at the longest delay, and come back with the rate
+        if is_last:  # slots are reduced at the maximum delay, and return with the rate
             first = replace(first, concurrency=first.full, outage=None)
         return replace(
             first,
@@ -451,13 +454,13 @@ class BackoffState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         )
 
     def due_at(self, strategy: Backoff) -> float:
-        """Return the instant at which the current window takes effect; ``inf`` without a good answer yet (B07)."""
+        """Return the event loop time at which the current window takes effect; ``inf`` before a good response."""
         if not self.has_good:
             return math.inf
         return max(self.quiet_from, self.good_at) + max(strategy.window, _LEAST_WINDOW)
 
     def recovered(self, strategy: Backoff, base: Base) -> BackoffState | None:
-        """Return the state after the quiet window that ends at :meth:`due_at`; None: backing off is over."""
+        """Return the state after the quiet window that ends at :meth:`due_at`; None if backing off is over."""
         if not self.is_backing_off(base):
             return None
         at = self.due_at(strategy)
@@ -478,7 +481,7 @@ class BackoffState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     def _recovered_delay(self, strategy: Backoff, base: Base) -> float:
         if self.refused is None:
             return strategy.faster(self.delay, base.delay)
-        if self.refused <= 0.0:  # without a delay there is no rate to go half-way to: divide, under the minimum too
+        if self.refused <= 0.0:  # without a delay there is no rate to average: divide, even below the minimum
             delay_after = self.delay / strategy.delay_factor
             return delay_after if delay_after > max(base.delay, _LEAST) else base.delay
         rate = (1.0 / self.delay + 1.0 / self.refused) / 2.0

@@ -1,11 +1,10 @@
-"""Warnings about a configuration that cannot have the effect it asks for, each given once.
+"""Warnings about a configuration that cannot have its intended effect. Each is given once.
 
-Only the throttle imports it: it warns, and decides nothing.
+Only the throttle imports this module, which warns and decides nothing.
 
-At the start: a key that matches no host. Settings that other settings hide are in :mod:`trawl.settings.hidden`. While
-the crawl runs: robots.txt against configuration (D09, D12), direct fetches that pile up (F10), and, after five minutes,
-a limit that is never reached (I02) and AutoThrottle's blind spots (H16). The first line on backing off ends with the
-setting that decides it.
+At the start: a key that matches no host. :mod:`trawl.settings.hidden` handles settings that other settings hide. During
+the crawl: robots.txt against configuration, direct fetches that pile up, and, after five minutes, a limit that is never
+reached and AutoThrottle's blind spots. The first log line on backing off ends with the setting that decides it.
 """
 
 from __future__ import annotations
@@ -36,22 +35,23 @@ __all__ = ["PERIOD", "ConfigWarnings", "ScopeStats", "WhyNext"]
 logger: logging.Logger = logging.getLogger("trawl.throttling")
 
 WhyNext = Callable[[Any, float], "Reason | None"]
-"""Explains why the next request with the scopes of a grant waits, or, if there is none, any other; None: none does."""
+"""Returns why the next request with the scopes of a grant waits, or, without such a request, any other; None if none.
+"""
 
 PERIOD = 300.0
-"""Seconds that something must last before it is worth a warning."""
+"""Seconds that a condition must last before it causes a warning."""
 
 _NEAR_ZERO = 0.01
 _REACHED = 0.9
-_QUICK = 1.1  # times the latency of the first period: pages that stay as quick as they were
+_QUICK = 1.1  # factor on the latency of the first period: pages up to it count as equally fast
 _TOO_FEW = "too few requests at once"
 _OTHERS = "its requests wait for something else"
-_ENOUGH = 20  # answers in a period that a figure may be drawn from
-_HOSTS = 10_000  # hosts whose warning was given, as far as that is remembered
+_ENOUGH = 20  # minimum responses in a period for a conclusion
+_HOSTS = 10_000  # maximum number of remembered warnings
 
 
 class ScopeStats:
-    """The figures of one scope in the current period. Hot, so mutable and slotted."""
+    """The statistics of one scope in the current period. Hot, so mutable and slotted."""
 
     __slots__ = (
         "auto_max",
@@ -99,12 +99,12 @@ class ScopeStats:
         self.waited_elsewhere: float = scope.waits.elsewhere
 
     def waited(self, scope: Scope, grant: Granted, next_by: Reason | None) -> None:
-        """Note what the last request waited for, other than the scope.
+        """Record the cause for which the last request waited, if it was not the scope.
 
         Args:
             scope: The scope.
             grant: The last request.
-            next_by: What the next one waits for: in its lane, or, if there is none, before any request of the crawl.
+            next_by: The cause for which the next request waits: in its lane, or, without one, any request of the crawl.
         """
         seconds = scope.waits.elsewhere - self.waited_elsewhere
         self.waited_elsewhere += seconds
@@ -112,13 +112,13 @@ class ScopeStats:
             words = _words(_obstacle(scope, grant) or self.held_by)
             self.elsewhere[words] = self.elsewhere.get(words, 0.0) + seconds
         self.held_by = None if next_by is None or next_by.scope == scope.id else next_by
-        # Requests of the crawl wait for a place, so more of this scope may be behind them: in start(), or in pages.
+        # Requests of the crawl wait for a place, so more requests of this scope may be waiting in start() or in pages.
         if not scope.lanes and self.held_by is not None:
             self.crowded += 1
             self.crowded_by = self.held_by
 
     def reason(self, scope: Scope, seconds: float) -> str:
-        """Return what kept its next request waiting for most of a period of ``seconds``; :data:`_TOO_FEW`: nothing."""
+        """Return the cause for which requests waited most of a period of ``seconds``, or :data:`_TOO_FEW`."""
         now = scope.waits.limited
         spent = {limit: each - self.limited.get(limit, 0.0) for limit, each in now.items()} | self.elsewhere
         idle = _words(self.crowded_by) if self.crowded > self.looks / 2.0 else _TOO_FEW
@@ -127,7 +127,7 @@ class ScopeStats:
 
 
 def _obstacle(scope: Scope, grant: Granted) -> Reason | None:
-    """Return what a request waited for last, other than ``scope``; None: that is not known."""
+    """Return the last cause for which a request waited, other than ``scope``; None if unknown."""
     if grant.left_by is not None:
         return grant.left_by
     if grant.held_by is None or grant.held_by[0] is scope or not grant.held_by[1]:
@@ -143,11 +143,11 @@ def _words(reason: Reason | None) -> str:
 
 
 class ConfigWarnings:
-    """Gives the warnings of one crawl.
+    """Logs the warnings of one crawl.
 
     Args:
         settings: The configuration.
-        max_requests: The cap on requests in flight in all; ``inf`` for none.
+        max_requests: The maximum number of requests in flight in the whole crawl; ``inf`` for no limit.
 
     Attributes:
         has_watches: True if a scope is watched.
@@ -161,7 +161,7 @@ class ConfigWarnings:
         self._given: dict[str, None] = {}
 
     def at_start(self, policies: ScopePolicies) -> None:
-        """Warn of methods that are never called, and of keys that fit no host."""
+        """Warn about methods that are never called, and about keys that match no host."""
         for sentence in self._settings.mistyped_methods():
             logger.warning("%s", sentence)
         for id, _ in policies.configured():
@@ -174,7 +174,7 @@ class ConfigWarnings:
                 )  # fmt: skip
 
     def named_by_url(self, id: str) -> None:
-        """Warn of a new scope that is named as a URL of a site: the limits of the host do not hold in it."""
+        """Warn about a new scope that is named like a site's URL, because the host's limits do not apply to it."""
         if is_mistaken(id, may_be_proxy=True) and self._is_first(f"url {id}"):
             logger.warning(
                 "the scope %r is named as a URL, so that it has none of the host's limits; name it %r in meta "
@@ -183,7 +183,7 @@ class ConfigWarnings:
             )  # fmt: skip
 
     def backoff_advice(self, outcome: Outcome) -> str:
-        """Return which setting keeps an answer like this from slowing anything down, the first time; then ""."""
+        """Return the setting that prevents slowing down after such an outcome; "" except for the first time."""
         if not self._is_first("backoff"):
             return ""
         setting = "BACKOFF_HTTP_CODES" if outcome.error is None else "BACKOFF_EXCEPTIONS"
@@ -195,7 +195,7 @@ class ConfigWarnings:
         return f" ({words})"
 
     def differs_from_robots(self, scope: Scope, state: ScopeState, delay: float) -> None:
-        """Warn where the user's own delay or concurrency for a scope is not what its Crawl-delay asks for (D12)."""
+        """Warn if the user's own delay or concurrency for a scope differs from its Crawl-delay."""
         kept = []
         if state.policy.keeps_delay and scope.limits.delay != delay:
             kept.append(f"a delay of {scope.limits.delay:g} s")
@@ -208,7 +208,7 @@ class ConfigWarnings:
             )  # fmt: skip
 
     def robots_capped(self, scope: Scope, state: ScopeState) -> None:
-        """Warn once if a Crawl-delay is longer than the longest that is obeyed (D10)."""
+        """Warn once if a Crawl-delay is longer than the configured maximum."""
         if state.wish < state.robots_asked and state.wish and self._is_first(f"capped {scope.id}"):
             logger.warning(
                 "%s: robots.txt asks for a Crawl-delay of %g s, which is reduced to %g s by"
@@ -217,7 +217,7 @@ class ConfigWarnings:
             )  # fmt: skip
 
     def host_left_out(self, grant: Granted, crawl_delays: CrawlDelays) -> None:
-        """Warn where a request's scopes leave out its host, whose Crawl-delay then holds no request (D09)."""
+        """Warn if a request's scopes omit its host, whose Crawl-delay then has no effect on the request."""
         host = host_scope(grant.request.url)
         delay = crawl_delays.of(host)
         if not delay or grant.is_exempt or any(id == host for id, _ in grant.scopes):
@@ -230,7 +230,7 @@ class ConfigWarnings:
             )  # fmt: skip
 
     def waiting_direct(self, count: int) -> None:
-        """Warn once of direct fetches that pile up (F10)."""
+        """Warn once about direct fetches that pile up."""
         threshold = self._settings.delayed_requests_warn_threshold
         if count >= threshold and self._is_first("direct"):
             logger.warning(
@@ -248,15 +248,15 @@ class ConfigWarnings:
         now: float,
         why_next: WhyNext,
     ) -> None:
-        """Note an answer, and judge the period when it is over.
+        """Record an outcome, and evaluate the period when it ends.
 
         Args:
             scope: The scope.
-            state: Its policies.
+            state: The state of its policies.
             grant: The request.
-            outcome: The answer.
-            now: The instant.
-            why_next: Explains why the next request with the same scopes waits, or, if there is none, any other.
+            outcome: The outcome.
+            now: The event loop time.
+            why_next: Returns why the next request with the same scopes waits, or, without such a request, any other.
         """
         period: ScopeStats | None = state.period
         if period is None:
@@ -318,7 +318,7 @@ class ConfigWarnings:
         self._soft_blocks(scope, period)
 
     def _soft_blocks(self, scope: Scope, period: ScopeStats) -> None:
-        """Pages that stay quick and carry less and less: a block that says 200."""
+        """Warn about pages that stay fast but have fewer and fewer items: a block with status code 200."""
         if period.looks < _ENOUGH:
             return
         items, latency = period.items / period.looks, period.latency / period.looks

@@ -1,4 +1,4 @@
-"""Types and checks of the mappings inside the throttling settings; an error names the entry (I03, I04, A16)."""
+"""Types and checks of the mappings inside the throttling settings. An error names the entry."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ JitterConfig = bool | float | tuple[float, float]
 """True (±50 %), False (exact), a number x (±x), or a pair [lo, hi] relative to the delay."""
 
 JITTER_RANGE = "a number from 0 to 1, or a pair from -1 up in rising order"
-"""What check_jitter allows, for the reference."""
+"""The values that check_jitter allows, for the reference."""
 
 MAX_NUMBER = 1e300
-"""The largest number that is taken; not far above it arithmetic overflows."""
+"""The maximum number that is accepted. Arithmetic overflows not far above it."""
 
 _WORDS = {
     "array": "a list", "bool": "true or false", "float": "a number", "int": "a whole number", "object": "a mapping",
@@ -50,9 +50,9 @@ _WORDS = {
 
 
 class BackoffConfig(TypedDict, total=False):
-    """A scope's own backoff (B12). An absent key falls back to the setting ``BACKOFF_<KEY>``.
+    """A scope's own backoff. An absent key falls back to the setting ``BACKOFF_<KEY>``.
 
-    With ``cls`` (a class or its import path) the other keys are that class's arguments (B18) and may have any name.
+    With ``cls`` (a class or its import path), the other keys are that class's arguments and may have any name.
     """
 
     http_codes: Annotated[
@@ -126,10 +126,10 @@ class BackoffConfig(TypedDict, total=False):
 
 
 class RampupConfig(TypedDict, total=False):
-    """A scope's rampup (C03)."""
+    """A scope's rampup."""
 
     backoff_target: Annotated[
-        # Its range is checked by check_target: a limited number beside a tuple crashes msgspec 0.22 when it is freed.
+        # check_target checks the range: a limited number next to a tuple crashes msgspec 0.22 when it is freed.
         float | tuple[float, float],
         Meta(
             title="triggers",
@@ -155,7 +155,7 @@ class RampupConfig(TypedDict, total=False):
 
 
 class ScopeConfig(TypedDict, total=False):
-    """One entry of ``THROTTLING_SCOPES`` (A16). An absent key leaves the scope's default."""
+    """One entry of ``THROTTLING_SCOPES``. An absent key leaves the scope's default."""
 
     concurrency: Annotated[
         int,
@@ -266,15 +266,15 @@ class ScopeConfig(TypedDict, total=False):
 
 
 def check_scope(config: object, path: str) -> ScopeConfig:
-    """``config`` as one scope's configuration.
+    """Return ``config`` as one scope's configuration.
 
     Args:
-        config: What the user gave.
+        config: The user's value.
         path: The entry's name for messages: ``THROTTLING_SCOPES['api']``.
 
     Raises:
-        SettingsError: A key is unknown (the nearest is named), a value has the wrong type or is out of range, or two
-            keys contradict each other.
+        SettingsError: If a key is unknown (the message names the nearest key), a value has the wrong type or is out of
+        range, or two keys contradict each other.
     """
     checked = _check_mapping(config, ScopeConfig, path)
     if checked.get("rate", 1.0) < 1.0 / MAX_NUMBER:
@@ -297,7 +297,7 @@ def check_scope(config: object, path: str) -> ScopeConfig:
 
 
 def check_backoff(config: Mapping[str, Any], path: str) -> Mapping[str, Any]:
-    """A ``backoff`` mapping, its keys and values checked; with ``cls`` only that class is."""
+    """Return a ``backoff`` mapping with checked keys and values. With ``cls``, check only that class."""
     if "cls" in config:
         load_object(config["cls"], f"{path}['cls']")
         return config
@@ -313,7 +313,7 @@ def check_backoff(config: Mapping[str, Any], path: str) -> Mapping[str, Any]:
 
 
 def check_rampup(config: object, path: str) -> Mapping[str, Any]:
-    """A ``rampup`` mapping, checked."""
+    """Return a checked ``rampup`` mapping."""
     checked = _check_mapping(config, RampupConfig, path)
     if "backoff_target" in checked:
         check_target(checked["backoff_target"], f"{path}['backoff_target']")
@@ -321,7 +321,7 @@ def check_rampup(config: object, path: str) -> Mapping[str, Any]:
 
 
 def check_target(value: object, path: str) -> tuple[float, float]:
-    """The lowest and the highest number of triggers wanted in a window (C02)."""
+    """Return the minimum and maximum number of triggers wanted in a window."""
     low, high = (value, value) if isinstance(value, int | float) else tuple(value)  # type: ignore[arg-type]
     if not 0 <= low <= high or high <= 0:
         raise SettingsError(f"{path} must be a number above 0 or a range in rising order, not {value!r}", path)
@@ -329,13 +329,13 @@ def check_target(value: object, path: str) -> tuple[float, float]:
 
 
 def check_count(value: object, path: str) -> None:
-    """Refuse a number that is too large to reckon with: beyond the largest float, or near it."""
+    """Reject a number that is too large for arithmetic: beyond the largest float, or near it."""
     if isinstance(value, int | float) and value > MAX_NUMBER:
         raise SettingsError(f"{path} must be at most {MAX_NUMBER:g}", path)
 
 
 def check_jitter(value: Any, path: str) -> None:
-    """Refuse a jitter whose factors are negative or the wrong way round."""
+    """Reject a jitter whose factors are negative or in falling order."""
     try:
         jitter_factors(value)
     except ValueError as error:
@@ -343,11 +343,11 @@ def check_jitter(value: Any, path: str) -> None:
 
 
 def load_object(value: object, path: str) -> Any:
-    """The object that a setting names: the value itself, or what its import path leads to.
+    """Return the object that a setting names: the value itself, or the object at its import path.
 
     Raises:
-        SettingsError: There is nothing under that path.
-        PartLoadError: Its module failed while it was imported.
+        SettingsError: If there is nothing at that path.
+        PartLoadError: If its module failed while it was imported.
     """
     if not isinstance(value, str):
         return value
@@ -362,10 +362,10 @@ def load_object(value: object, path: str) -> Any:
 
 
 def load_class(value: object, path: str) -> type:
-    """The class that a setting names.
+    """Return the class that a setting names.
 
     Raises:
-        SettingsError: It is neither a class nor the import path of one.
+        SettingsError: If the value is neither a class nor the import path of one.
     """
     loaded = load_object(value, path)
     if not isinstance(loaded, type):
@@ -383,22 +383,22 @@ _METHODS: Mapping[str, tuple[str, ...]] = {
     ),
     "THROTTLING_SCOPE_MANAGER": ("is_trigger", "get_delay", "is_retry", "get_rampup"),
 }
-"""What is asked of the classes that these settings name. One without any is refused: it would decide nothing."""
+"""The methods that trawl calls on the classes of these settings. A class without any of them would have no effect."""
 
-_ALIKE = 0.6  # how alike two names are, from 0 to 1, for one to be meant by the other
-_MISTYPED = 0.85  # ... and to be the other mistyped, beside methods that are called
+_ALIKE = 0.6  # minimum similarity of two names, from 0 to 1, at which a message suggests one for the other
+_MISTYPED = 0.85  # ... and at which one counts as a misspelling of the other, in a class with methods that are called
 
 
 def load_manager(value: object, path: str, setting: str) -> type:
-    """The class of managers that a setting names.
+    """Return the class of managers that a setting names.
 
     Args:
         value: The class, or its import path.
-        path: Where it is named: the setting, or the entry in it.
-        setting: ``THROTTLING_MANAGER`` or ``THROTTLING_SCOPE_MANAGER``: what kind of manager it is to be.
+        path: Its place for messages: the setting, or the entry in it.
+        setting: ``THROTTLING_MANAGER`` or ``THROTTLING_SCOPE_MANAGER``, the required kind of manager.
 
     Raises:
-        SettingsError: It is neither a class nor the import path of one; or none of its methods is ever called.
+        SettingsError: If the value is neither a class nor the import path of one, or trawl calls none of its methods.
     """
     cls = load_class(value, path)
     own, known = _own_methods(cls), _METHODS[setting]
@@ -406,7 +406,7 @@ def load_manager(value: object, path: str, setting: str) -> type:
         return cls
     ratio, method, name = max((_likeness(method, name), method, name) for method in own for name in known)
     if ratio < _ALIKE and len(_own_bases(cls)) < len(cls.__mro__) - 1:
-        return cls  # one of ours with helpers of its own
+        return cls  # a subclass of our class, with helper methods
     hint = f"did you mean {name}() instead of {method}()? It" if ratio >= _ALIKE else "it"
     raise SettingsError(
         f"{path}: trawl calls none of the methods of {cls.__qualname__} ({', '.join(own)}); "
@@ -416,7 +416,7 @@ def load_manager(value: object, path: str, setting: str) -> type:
 
 
 def mistyped(cls: type, setting: str) -> Iterator[tuple[str, str]]:
-    """Each method of a manager that is never called and is spelled almost like one that would be, with that one."""
+    """Yield each misspelled method of a manager, which is never called, with the method that it resembles."""
     own, known = _own_methods(cls), _METHODS[setting]
     for method in own:
         for name in known:
@@ -429,12 +429,12 @@ def _likeness(one: str, other: str) -> float:
 
 
 def _own_bases(cls: type) -> list[type]:
-    """The classes that a manager is made of, ours and ``object`` left out."""
+    """Return the classes in a manager's MRO, except ours and ``object``."""
     return [base for base in cls.__mro__ if base is not object and not base.__module__.startswith("trawl.throttling.")]
 
 
 def _own_methods(cls: type) -> list[str]:
-    """The public methods that a manager's author wrote, in their order; how it is made is not among them."""
+    """Return the public methods that a manager's author wrote, in their order, except ``from_crawler``."""
     found = {
         name: None
         for base in _own_bases(cls)
@@ -445,7 +445,7 @@ def _own_methods(cls: type) -> list[str]:
 
 
 def load_exception(value: object, path: str) -> type[BaseException]:
-    """The exception class that a setting names."""
+    """Return the exception class that a setting names."""
     loaded = load_object(value, path)
     if not (isinstance(loaded, type) and issubclass(loaded, BaseException)):
         raise SettingsError(f"{path} must be an exception class or its import path, not {value!r}", path)
@@ -453,7 +453,7 @@ def load_exception(value: object, path: str) -> type[BaseException]:
 
 
 def _check_mapping(config: object, kind: Any, path: str) -> dict[str, Any]:
-    """A mapping against a typed definition, key by key, so that the refusal names the key."""
+    """Check a mapping against a typed definition, key by key, so that the error names the key. Return it converted."""
     if not isinstance(config, Mapping):
         raise SettingsError(f"{path} must be a mapping, not {config!r}", path)
     hints = get_type_hints(kind, include_extras=True)
@@ -473,7 +473,7 @@ def _check_mapping(config: object, kind: Any, path: str) -> dict[str, Any]:
 
 
 def _expected(message: str) -> str:
-    """Put what msgspec expected into words: "a number > 1.0", "a whole number at [2]"."""
+    """Return what msgspec expected, in words: "a number > 1.0", "a whole number at [2]"."""
     expected = message.partition(", got ")[0].removeprefix("Expected ").partition(" - at ")[0]
     words = re.sub(r"`([^`]+)`", lambda kinds: " or ".join(_WORDS.get(k, k) for k in kinds[1].split(" | ")), expected)
     place = re.search(r"`\$([^`]+)`$", message)

@@ -1,22 +1,22 @@
-"""The time for which a scope gave no good answer, until it is given up (B20).
+"""The time for which a scope gave no good response, until it is given up.
 
-Theory of operation. The time begins with the first refusal after the last good answer, and ends after
-``BACKOFF_GIVE_UP_AFTER``. Only time in which the scope could have answered counts. So the begin is moved along by
+Theory of operation. The time starts with the first refusal after the last good response, and ends after
+``BACKOFF_GIVE_UP_AFTER``. Only time in which the scope could have responded counts. So the start is moved forward by
 
-- the time that a server names in a header: the patience starts when that has passed, also if ``BACKOFF_MAX_DELAY``
-  cuts the wait, so that the server is asked before. Obeying must not lose requests. The wait for one named time counts
-  up to a day, and only ten times in a row may such a time pass without one good answer. A server that is asked before
-  its time and names a later one, as with the same ``Retry-After`` in each response, has not broken its word: its times
-  count up to a day after the first refusal. A response that names the time that was named before, as a countdown
-  does, is not another one;
-- time in which the scope was open and no request was sent: its quota, or another scope, kept all of them from it.
+- the time that a server names in a header. The timer restarts at that time, even if ``BACKOFF_MAX_DELAY`` cuts the wait
+  so that the server gets a request earlier, because obeying a server must not lose requests. The wait for one named
+  time counts up to a day, and only ten such times in a row may pass without a good response. A server that gets a
+  request before its time and then names a later one, as with the same ``Retry-After`` in each response, has not failed
+  to respond at a named time. Its times count up to a day after the first refusal. A response that repeats the time
+  named before, as a countdown does, does not name another one;
+- time in which the scope was open and no request was sent, because its quota or another scope delayed all of them.
 
-Intervals that double leave a gap before the end: the last one would reach far beyond it. An outage that was over in
-time would go unnoticed, and pages of a healthy host would be lost. So the last request before the end is put off to the
-end, and is the *last try*: never sooner than its backoff says, only later. It goes when the time has passed since the
-first refused request was *sent*, so that its answer is there at the end. ::
+Intervals that double leave a gap before the end, because the last interval would reach far beyond it. Then the scope
+would miss an outage that ended in time, and pages of a healthy host would be lost. So the last request before the end
+is delayed until the end, as the *last attempt*. It is only ever later than its backoff requires, never earlier. It is
+sent when the time has passed since the first refused request was *sent*, so that its response arrives by the end. ::
 
-    sent   refused        refused, in vain   would be next                 last try    end
+    sent    refused           refused again        would be next     last attempt     end
      │─lead──│  since ─ ─ ─ ─ ─ ─│─ ─ ─ ─ ─ ─ ─ ─ ─ │─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ │─lead──│
 """
 
@@ -31,33 +31,33 @@ if TYPE_CHECKING:
 __all__ = ["LONGEST_NAMED", "FailureTimer"]
 
 LONGEST_NAMED = 86_400.0
-"""Seconds. A longer wait that a server asks for, and that is cut, counts as this: daily quotas reset within a day."""
+"""Seconds. If a longer wait is cut, it counts as this long, because daily quotas reset within a day."""
 
 _MAX_NAMED = 10
-"""Named times in a row that may pass without a good response and without counting."""
+"""Number of named times in a row that may pass without a good response and without counting."""
 
 _SAME = 2.0
-"""Seconds. Named times that are no further apart are one: countdowns are rounded, and responses take their time."""
+"""Seconds. Named times at most this far apart are the same, because countdowns are rounded and responses take time."""
 
 _LONGEST_WINDOW = 60.0
-"""Seconds. A limit that counts by windows serves nothing for so long, and may tell less."""
+"""Seconds. A limit that counts by windows may serve nothing for this long, without naming a time."""
 
 _MAX_LEAD = 0.1
-"""A part of the time. A first refusal that was a timeout is no reason to try again long before the end."""
+"""Part of the time. If the first refusal was a timeout, the last attempt is still not made long before the end."""
 
 
 class FailureTimer:
-    """The time without a good answer of one scope. Hot if many hosts fail, so mutable and slotted.
+    """The time without a good response of one scope. Hot if many hosts fail, so mutable and slotted.
 
     Args:
-        since: The instant from which time counts: that of the first refusal, in the simplest case.
-        lead: Seconds that the first refusal took, from its send.
+        since: Event loop time from which the time counts: in the simplest case, of the first refusal.
+        lead: Seconds from the send of the first refused request to its refusal.
 
     Attributes:
-        began_at: The instant of the first refusal.
-        last: The response and the error of the last refused request; one of them is None, both if neither is known.
-        since: From when time counts; moved along by what does not count.
-        is_awaited: True if the last try is to come, or on its way.
+        began_at: Event loop time of the first refusal.
+        last: The response and the error of the last refused request; one of them is None, or both if unknown.
+        since: Event loop time from which the time counts; moved forward by time that does not count.
+        is_awaited: True while the last attempt is pending or in flight.
     """
 
     __slots__ = (
@@ -88,7 +88,7 @@ class FailureTimer:
         self._named_until = -inf  # by the last response that counted
         self._held_until = -inf
         self._named_count = 0
-        self._is_moving = False  # it was asked before its time, and named a later one
+        self._is_moving = False  # it was sent a request before its time, and named a later one
         self._try_at = inf
         self._waits = 0
         self._is_paced = False
@@ -97,8 +97,8 @@ class FailureTimer:
         """Count one more refusal, of a request that was granted at ``granted_at``.
 
         Args:
-            granted_at: An instant.
-            is_paced: True if the request leaves gaps by itself; these count.
+            granted_at: The event loop time of the grant.
+            is_paced: True if such requests are rare by themselves; the gaps between them count.
         """
         self._is_paced = is_paced
         if granted_at > self._open_at and not is_paced:
@@ -107,12 +107,12 @@ class FailureTimer:
             self.is_awaited = False
 
     def asked(self, now: float, until: float, *, held_until: float) -> None:
-        """Start the patience anew at the time that a server names now.
+        """Restart the timer at the time that a server names now.
 
         Args:
-            now: The instant.
-            until: The instant that it names.
-            held_until: The instant until which the scope is held for it: earlier if the wait is cut.
+            now: The event loop time.
+            until: The event loop time that it names.
+            held_until: The event loop time until which the scope is held for it; earlier if the wait is cut.
         """
         if now >= self._asked_until:
             self._waits += 1
@@ -128,22 +128,22 @@ class FailureTimer:
             self.since = max(self.since, until)
 
     def is_early(self, now: float, until: float) -> bool:
-        """Return True if a request was refused before the time that was named, and ``until`` names the same time."""
+        """Return True if a request was refused before the named time, and ``until`` names the same time again."""
         return now < self._named_until and until <= self._named_until + _SAME
 
     def unanswered_waits(self, now: float) -> int:
-        """The times that were asked for, all obeyed, without a good answer after any: 0 in the first minute.
+        """Return the number of named times that were waited for without a good response; 0 in the first minute.
 
-        A limit tells when it has room again, or has it within a minute, by which most are counted.
+        A limit names the time when it has room again, or has room within a minute, the usual window.
         """
         return self._waits if now - self.began_at >= _LONGEST_WINDOW else 0
 
     def quiet(self, until: float) -> None:
-        """Note that the scope keeps itself closed until then; what passes afterwards without a send does not count."""
+        """Record that the scope is closed until ``until``. Time after that without a send does not count."""
         self._open_at = max(self._open_at, until)
 
     def unasked(self, now: float, *, at_least: float) -> bool:
-        """Return True if the scope was open for so many seconds without a request; that time is left out."""
+        """Return True if the scope was open for ``at_least`` seconds without a request, and skip that time."""
         if now - self._open_at < at_least:
             return False
         self.since += now - self._open_at
@@ -151,13 +151,13 @@ class FailureTimer:
         return True
 
     def put_off(self, until: float, following: float, after: float) -> float:
-        """Until when the scope is closed that would be until ``until``: to the end, if the next try would be too late.
+        """Return when the scope opens: at ``until``, or at the end if the attempt after that would be too late.
 
-        Where gaps that a request leaves by itself have led past the end, the last try comes as soon as it may.
+        If the gaps between rare requests led past the end, the last attempt is made as early as possible.
 
         Args:
-            until: An instant.
-            following: Seconds that its refusal would close it for, at the most.
+            until: The event loop time at which the scope would open.
+            following: Maximum seconds for which a refusal of that attempt would close it.
             after: Seconds after which the scope is given up.
         """
         last_at = self.since + after - min(self._lead, after * _MAX_LEAD)
@@ -171,8 +171,8 @@ class FailureTimer:
         return self._try_at
 
     def due_at(self, after: float) -> float:
-        """The instant at which ``after`` seconds have passed, and the last try is answered.
+        """Return the event loop time at which ``after`` seconds have passed and the last attempt has its response.
 
-        If it is not made, the time is doubled.
+        While the last attempt is pending, the time is twice as long.
         """
         return self.since + after * (2.0 if self.is_awaited else 1.0)

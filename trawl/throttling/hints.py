@@ -1,13 +1,14 @@
-"""Server hints: the wait that response headers ask for, by one parser for each format (D01-D06, D14).
+"""Server hints: the wait that response headers request, with one parser per format.
 
-Every parser turns header texts into *windows* (seconds from now until the server's window resets, and what is left of
-it, if told) and returns an empty list for anything it does not understand: garbage counts as absent and never switches
-our own backoff off (R1). Whole seconds only, as RFC 9110, 10.2.3 and the RateLimit drafts have them; zero and the past
-ask for nothing. Of several headers, the longest wait wins (D04).
+Each parser turns header values into *windows*: seconds from now until the server's window resets, and the remaining
+amount if it is given. A parser returns an empty list for a value that it does not understand, so a malformed header
+counts as missing and never turns our own backoff off. Only whole seconds are read, as in RFC 9110, section 10.2.3, and
+in the RateLimit drafts. Zero and times in the past request no wait. If there are several headers, the longest wait
+applies.
 
-Wall time is needed for dates and epochs only. They were written by the server's clock, so they are counted from the
-answer's own ``Date``: a server whose clock is an hour off means the same seconds as any other. Without one, our own
-wall time counts, which comes in as a value and is used once, here (R7).
+Wall time is needed only for dates and epochs. The server's clock wrote them, so they are counted from the ``Date`` of
+the same response. So a server whose clock is an hour off still means the same number of seconds. Without a ``Date``,
+our own wall time is used. It comes in as a value and is used once, here.
 """
 
 from __future__ import annotations
@@ -37,11 +38,11 @@ __all__ = [
 
 @attrs.frozen
 class Hint:
-    """A server's wish.
+    """A wait that a server requests.
 
     Attributes:
-        delay: Seconds from now until it wants to be asked again; above 0.
-        header: The header that says so, with its value.
+        delay: Seconds from now until the server accepts the next request; above 0.
+        header: The header that requests the wait, with its value.
     """
 
     delay: float
@@ -54,10 +55,10 @@ class ServerWindow:
 
     Attributes:
         reset: Seconds from now until it resets.
-        remaining: What is left of it; None where that is not told.
-        policy: The name of its policy; "" where it has none.
-        is_bound: True if ``reset`` is the length of the policy's window, because the server names no reset: it is not
-            later than that.
+        remaining: The remaining amount; None if unknown.
+        policy: The name of its policy; "" if it has none.
+        is_bound: True if the server names no reset, so that ``reset`` is the length of the policy's window: an upper
+            bound.
     """
 
     reset: float
@@ -66,27 +67,27 @@ class ServerWindow:
     is_bound: bool = False
 
     def interval(self, others: int) -> float:
-        """Return the seconds between requests that use up, by the reset, what remains without ``others``.
+        """Return the seconds between requests that spread the remaining amount, without ``others``, until the reset.
 
-        If nothing remains it is the seconds until the reset and one more, because servers round them up or down. The
-        length of a policy's window is not rounded.
+        If nothing remains, the interval ends one second after the reset, because servers round the seconds up or down.
+        The length of a policy's window is not rounded.
         """
         left = (self.remaining or 0) - others
         return self.reset / left if left > 0 else self.reset + (0.0 if self.is_bound else 1.0)
 
 
 Parse = Callable[[str, str, datetime], Sequence[ServerWindow]]
-"""The text of the header that names the reset, the text of its second header, and wall time in UTC."""
+"""Function of the first header's value (it names the reset), the second header's value, and wall time in UTC."""
 
 
 @attrs.frozen
 class HeaderFormat:
-    """One way in which servers tell when to come back.
+    """One format in which servers name their limits.
 
     Attributes:
         header: The header that names the reset.
-        second: The header that names what remains, or the policies; "" if the format has only one header.
-        parse: Reads the two.
+        second: The header with the remaining amount, or with the policies; "" if the format has only one header.
+        parse: The parser of both values.
     """
 
     header: str
@@ -110,38 +111,38 @@ _BELIEVABLE = 366 * 86_400.0  # seconds
 
 
 def hint_of(headers: Headers, now_utc: datetime) -> Hint | None:
-    """Return the longest wait that ``headers`` ask for; None if they ask for none.
+    """Return the longest wait that ``headers`` request; None if they request none.
 
-    ``Retry-After`` and windows with nothing remaining count first. Windows that have something remaining count only if
-    there are no others: they do not explain the refusal.
+    ``Retry-After`` and windows with nothing remaining come first. Windows with a remaining amount count only if there
+    are no others, because they do not explain the refusal.
 
     Args:
-        headers: Of the response that said "slow down".
+        headers: Headers of the response that was a trigger.
         now_utc: Wall time of that response, by our clock.
     """
     return _hint(headers, now_utc, needs_count=False)
 
 
 def spent_hint_of(headers: Headers, now_utc: datetime) -> Hint | None:
-    """Return the wait that ``headers`` ask for by ``Retry-After``, or by a window with nothing remaining; else None.
+    """Return the wait requested by ``Retry-After``, or by a window with nothing remaining; None without either.
 
-    A refusal with one of them is a trigger, whatever its status code: GitHub says so of its 403, and RFC 9110, 10.2.3
-    defines ``Retry-After`` for any response.
+    A refusal with one of them is a trigger, whatever its status code: GitHub's documentation says so for its 403, and
+    RFC 9110, section 10.2.3, defines ``Retry-After`` for any response.
 
     Args:
-        headers: Of the refusal.
+        headers: Headers of the refusal.
         now_utc: Wall time of that response, by our clock.
     """
     return _hint(headers, now_utc, needs_count=True)
 
 
 def _hint(headers: Headers, now_utc: datetime, *, needs_count: bool) -> Hint | None:
-    """Return the longest wait of the spent windows, else the longest of the others.
+    """Return the longest wait of the exhausted windows, or, if there are none, of the other windows.
 
     Args:
-        headers: Of the response.
-        now_utc: Its wall time, by our clock.
-        needs_count: Count only ``Retry-After``, and windows that say that nothing remains.
+        headers: Headers of the response.
+        now_utc: Wall time of that response, by our clock.
+        needs_count: Use only ``Retry-After``, and windows whose remaining amount is given as 0.
     """
     now_utc = _date_of(headers) or now_utc
     best: Hint | None = None
@@ -159,14 +160,15 @@ def _hint(headers: Headers, now_utc: datetime, *, needs_count: bool) -> Hint | N
 
 
 def told_by(headers: Headers, now_utc: datetime, others: int) -> tuple[ServerWindow, str] | None:
-    """Return the window of requests that a good answer tells, with the header that does; None where none does.
+    """Return the window that a good response announces, with its header; None if it announces none.
 
-    Only what tells both what remains and until when counts; of several, the window that asks for the longest interval.
+    A window counts only if its remaining amount and its reset are both given. The function returns the
+    window with the longest interval between requests.
 
     Args:
-        headers: Of the answer.
-        now_utc: Wall time of that answer, by our clock.
-        others: Further requests on their way, which the server may not have counted yet.
+        headers: Headers of the response.
+        now_utc: Wall time of that response, by our clock.
+        others: Further requests in flight, which the server may not have counted yet.
     """
     now_utc = _date_of(headers) or now_utc
     best: tuple[ServerWindow, str] | None = None
@@ -206,14 +208,14 @@ def _texts(headers: Headers, format: HeaderFormat) -> Iterable[tuple[str, str]]:
     lines = headers.getlist(format.header)
     if not lines:
         return ()
-    if format.header == "Retry-After":  # a date has a comma: lines of it are no list
+    if format.header == "Retry-After":  # a date has a comma, so several lines are not one list
         return [(line.strip(), "") for line in lines]
     second = ", ".join(headers.getlist(format.second)) if format.second else ""
     return [(", ".join(lines), second)]
 
 
 def _chosen(windows: Sequence[ServerWindow]) -> float:
-    """Of several windows, the longest with nothing remaining; where all have some, the shortest (D14). 0.0 for none."""
+    """Return the longest reset of windows with nothing remaining, else the shortest of all; 0.0 without windows."""
     spent = [window.reset for window in windows if not window.remaining]
     if spent:
         return max(spent)
@@ -226,13 +228,13 @@ def _whole(text: str) -> int | None:
 
 
 def _count(text: str) -> int | None:
-    """Parse what remains; Reddit tells a decimal fraction."""
+    """Parse a remaining amount; Reddit sends a decimal fraction."""
     whole, _, fraction = text.strip(" \t").partition(".")
     return _whole(whole) if not fraction or _WHOLE.fullmatch(fraction) else None
 
 
 def _retry_after(text: str, _: str, now_utc: datetime) -> Sequence[ServerWindow]:
-    """RFC 9110, 10.2.3: whole seconds or a date; a date without a zone is UTC."""
+    """Parse whole seconds or a date (RFC 9110, section 10.2.3); a date without a zone is in UTC."""
     if (seconds := _whole(text)) is not None:
         return [ServerWindow(seconds)]
     moment = _moment(text)
@@ -240,13 +242,13 @@ def _retry_after(text: str, _: str, now_utc: datetime) -> Sequence[ServerWindow]
 
 
 def _date_of(headers: Headers) -> datetime | None:
-    """Return the instant of the answer by the server's clock (RFC 9110, 6.6.1); None: it does not say."""
+    """Return the time of the response by the server's clock (RFC 9110, section 6.6.1); None if it is missing."""
     lines = headers.getlist("Date")
     return _moment(lines[0].strip()) if len(lines) == 1 else None
 
 
 def _moment(text: str) -> datetime | None:
-    """Parse an HTTP date. Returns an instant in UTC, or None where it is not one."""
+    """Parse an HTTP date. Returns a time in UTC; None if the string is not a date."""
     if not _DATE.fullmatch(text):
         return None
     try:
@@ -257,7 +259,7 @@ def _moment(text: str) -> datetime | None:
 
 
 def _lists(text: str, remaining: str) -> Iterable[tuple[int, int | None]]:
-    """The resets of a list of windows, each with what remains of it."""
+    """Yield the resets of a list of windows, each with its remaining amount."""
     lefts = [_count(part.partition(";")[0]) for part in remaining.split(",")]
     for index, part in enumerate(text.split(",")):
         reset = _whole(part.partition(";")[0])
@@ -266,13 +268,13 @@ def _lists(text: str, remaining: str) -> Iterable[tuple[int, int | None]]:
 
 
 def _fields(text: str, remaining: str, _: datetime) -> Sequence[ServerWindow]:
-    """RateLimit drafts 00-06: ``RateLimit-Reset`` in seconds from now."""
+    """Parse RateLimit drafts 00-06: ``RateLimit-Reset`` in seconds from now."""
     return [ServerWindow(reset, left) for reset, left in _lists(text, remaining)]
 
 
 def _vendor(text: str, remaining: str, now_utc: datetime) -> Sequence[ServerWindow]:
-    """``X-RateLimit-Reset``: epoch seconds when above 10^8, else seconds from now."""
-    passed = (now_utc - _EPOCH) // timedelta(microseconds=1)  # exact, as a float of it is not
+    """Parse ``X-RateLimit-Reset``: epoch seconds if above 10^8, else seconds from now."""
+    passed = (now_utc - _EPOCH) // timedelta(microseconds=1)  # exact, unlike a float
     return [
         ServerWindow((reset * 1_000_000 - passed) / 1_000_000 if reset > _EPOCH_ABOVE else reset, left)
         for reset, left in _lists(text, remaining)
@@ -280,7 +282,7 @@ def _vendor(text: str, remaining: str, now_utc: datetime) -> Sequence[ServerWind
 
 
 def _dictionary(text: str, _: str, __: datetime) -> Sequence[ServerWindow]:
-    """RateLimit draft 07: ``limit=100, remaining=50, reset=30``."""
+    """Parse RateLimit draft 07: ``limit=100, remaining=50, reset=30``."""
     members: dict[str, int | None] = {}
     for part in text.split(","):
         name, equals, value = part.partition("=")
@@ -292,9 +294,9 @@ def _dictionary(text: str, _: str, __: datetime) -> Sequence[ServerWindow]:
 
 
 def _structured(text: str, policies: str, __: datetime) -> Sequence[ServerWindow]:
-    """RateLimit drafts 08-11: ``"burst";r=50;t=30, "day";r=900;t=3000`` (structured fields, RFC 9651).
+    """Parse RateLimit drafts 08-11: ``"burst";r=50;t=30, "day";r=900;t=3000`` (structured fields, RFC 9651).
 
-    ``t`` may be missing. Then the window ``w`` of the policy of the same name bounds the reset.
+    If ``t`` is missing, the window ``w`` of the policy with the same name bounds the reset.
     """
     windows = []
     position = 0
@@ -315,7 +317,7 @@ def _structured(text: str, policies: str, __: datetime) -> Sequence[ServerWindow
 
 
 def _policy_windows(policies: str) -> dict[str, int]:
-    """Return the lengths of the windows of ``RateLimit-Policy`` by the names of the policies, in seconds."""
+    """Return the lengths of the windows in ``RateLimit-Policy`` by policy name, in seconds."""
     found = {}
     for item in _ITEM.finditer(policies):
         length = _whole(_parameters(item).get("w", ""))
@@ -341,7 +343,7 @@ HEADER_FORMATS: tuple[HeaderFormat, ...] = (
     HeaderFormat("X-RateLimit-Reset", "X-RateLimit-Remaining", _vendor),
     HeaderFormat("X-Rate-Limit-Reset", "X-Rate-Limit-Remaining", _vendor),
 )
-"""Every dialect that is read."""
+"""All formats that are read."""
 
 WINDOW_HEADERS: frozenset[str] = frozenset([format.header.lower() for format in HEADER_FORMATS[1:]])
 """The headers that name the reset of a window, in lower case."""

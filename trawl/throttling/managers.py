@@ -1,13 +1,13 @@
 """Managers: the scopes of a request, and the meaning of its outcome for them.
 
-A *throttling manager* is one for the crawl; a *scope manager* is one for each scope. Both are classes of the user's,
-or the ones here; a method that a user's class lacks is the default's. The default manager's methods are async, so that
-``await super()...`` works in a subclass. The throttle knows when no method is overridden and then calls a synchronous
-twin: the hot path has no coroutine, and no mapping for each response, because the answer is almost always "nothing".
+A crawl has one *throttling manager*, and each scope has a *scope manager*. Both are user classes or the classes here. A
+method that a user class lacks is the default's. The default manager's methods are async, so that ``await super()...``
+works in a subclass. If no method is overridden, the throttle calls a synchronous twin instead. So the hot path has no
+coroutine, and no mapping for each response, because almost no response concerns a scope.
 
-A scope manager or a strategy that fails in the middle of a decision is the user's failure: it is logged and counted,
-and the default is used (:func:`call_user`). If it were raised, a refusal would go unnoticed, and the end of a window
-would end the crawl.
+If a scope manager or a strategy fails during a decision, the failure is logged and counted, and the default is used
+(:func:`call_user`). If the exception were raised, a refusal would go unnoticed, or the end of a window would end the
+crawl.
 """
 
 from __future__ import annotations
@@ -61,17 +61,17 @@ __all__ = [
 logger: logging.Logger = logging.getLogger("trawl.throttling")
 
 OnFailure = Callable[[], None]
-"""Called at each failure."""
+"""Function to call at each failure."""
 
 
 def ignore_failure() -> None:
-    """Do nothing: the default :data:`OnFailure`."""
+    """Do nothing; the default :data:`OnFailure`."""
 
 
 def call_user(owner: object, name: str, failed: OnFailure, *about: object) -> Any:
-    """Call the method ``name`` of ``owner``. Returns None, "use the default", if there is none or it raises.
+    """Call the method ``name`` of ``owner``. Returns None, which means the default, if it is missing or raises.
 
-    A decision cannot wait: a method that is ``async`` fails, too.
+    A decision cannot wait, so an ``async`` method also counts as a failure.
     """
     method = getattr(owner, name, None)
     if method is None:
@@ -91,7 +91,7 @@ def call_user(owner: object, name: str, failed: OnFailure, *about: object) -> An
 def call_user_number(
     owner: object, name: str, failed: OnFailure, *about: object, is_finite: bool = False
 ) -> float | None:
-    """Call a method that returns a number. Anything else is a failure; so is NaN, and with ``is_finite`` infinity."""
+    """Call a method that returns a number. Other values and NaN are failures, and so is infinity with ``is_finite``."""
     answer = call_user(owner, name, failed, *about)
     if answer is None:
         return None
@@ -106,7 +106,7 @@ def call_user_number(
 
 
 def log_failure(owner: object, name: str, failed: OnFailure) -> None:
-    """Log, in an exception's handler, that the method ``name`` of ``owner`` failed, and tell ``failed``."""
+    """Log the exception that the method ``name`` of ``owner`` raised, and call ``failed``. For except clauses."""
     logger.exception("%s.%s() failed: using the default", type(owner).__qualname__, name)
     failed()
 
@@ -116,14 +116,14 @@ _KEYS = ("delay", "consumed", "consumed_quota", "remaining", "quota")
 
 @attrs.frozen(kw_only=True)
 class BackoffSignal:
-    """The meaning of one answer for one scope.
+    """The meaning of one response or error for one scope.
 
     Attributes:
-        is_trigger: True if it says "slow down".
-        delay: Seconds to send nothing, from a header or a manager; None: not told.
+        is_trigger: True if it is a trigger.
+        delay: Seconds to send nothing, from a header or a manager; None if not given.
         header: The source of ``delay``, for explanations.
-        consumed: The amount that the request really used of the quota; None: as expected.
-        remaining: The amount left of the quota; None: not told.
+        consumed: The amount of the quota that the request really used; None for the expected amount.
+        remaining: The remaining amount of the quota; None if not given.
     """
 
     is_trigger: bool = True
@@ -134,14 +134,13 @@ class BackoffSignal:
 
 
 def signals_of(backoff: ScopeBackoff, header: str = "") -> dict[str, BackoffSignal]:
-    """Read what a backoff method returned, by scope (E09, E11).
+    """Parse the return value of a backoff method, by scope.
 
-    ``{}`` (or a bare id) means exhausted; ``consumed`` or ``remaining`` without a ``delay`` correct the
-    quota and nothing else.
+    ``{}`` (or a bare id) means exhausted. ``consumed`` or ``remaining`` without a ``delay`` only correct the quota.
 
     Raises:
-        TypeError: It has none of the forms, or a figure is not a number.
-        ValueError: A figure is negative, not finite, or has an unknown name.
+        TypeError: If the value has none of the forms, or a number has another type.
+        ValueError: If a number is negative, not finite, or has an unknown name.
     """
     if backoff is None:
         return {}
@@ -181,74 +180,74 @@ def _signal(id: str, figures: Any, header: str) -> BackoffSignal:
 T = TypeVar("T")
 
 _NO_CLOCK = datetime.max.replace(tzinfo=UTC)
-"""For a manager without a throttle: dates count where the answer has one of its own, else they are past."""
+"""For a manager without a throttle: a date counts if the response has its own ``Date``, else it is in the past."""
 
 
 class ThrottlingManagerProtocol(Protocol):
-    """The methods of ``THROTTLING_MANAGER``, each sync or async; each may be left out (E06, E07).
+    """The methods of ``THROTTLING_MANAGER``, each sync or async, each optional.
 
-    A class with ``from_crawler(crawl)`` is made by it, any other is called without arguments.
+    A class with ``from_crawler(crawl)`` is created with it; any other class is called without arguments.
     """
 
     def get_scopes(self, request: Request) -> Scopes | Awaitable[Scopes]:
-        """The scopes of a request (E08): None, an id, ids, or a mapping of ids to expected amounts."""
+        """Return the scopes of a request: None, an id, ids, or a mapping of ids to expected amounts."""
         ...
 
     def get_initial_backoff(self) -> ScopeBackoff | Awaitable[ScopeBackoff]:
-        """Return the holds before the first send (E10): ids to ``{"delay": seconds}``; ``{}`` takes one step."""
+        """Return the holds before the first send: ids to ``{"delay": seconds}``; ``{}`` takes one step."""
         ...
 
     def get_response_backoff(self, response: Response) -> ScopeBackoff | Awaitable[ScopeBackoff]:
-        """The scopes that a response exhausts (E09): None, ids, or a mapping to delay, consumed, remaining."""
+        """Return the scopes that a response exhausts: None, ids, or a mapping to delay, consumed, remaining."""
         ...
 
     def get_exception_backoff(self, request: Request, exception: Exception) -> ScopeBackoff | Awaitable[ScopeBackoff]:
-        """The scopes that the lack of a response exhausts, in the same forms."""
+        """Return the scopes that a failure without a response exhausts, in the same forms."""
         ...
 
 
 class ThrottlingScopeManagerProtocol(Protocol):
-    """The methods of ``THROTTLING_SCOPE_MANAGER``, or a scope's ``manager``; each may be left out (E17, E18).
+    """The methods of ``THROTTLING_SCOPE_MANAGER``, or of a scope's ``manager``; each is optional.
 
-    A class with ``from_crawler(crawl, config)`` is made by it, any other is called with the scope's merged
-    configuration, its id under ``id``. All methods are sync: they decide, they don't wait.
+    A class with ``from_crawler(crawl, config)`` is created with it. Any other class is called with the scope's merged
+    configuration, which has the id under ``id``. All methods are sync, because decisions do not wait.
     """
 
     def is_trigger(self, response: Response | None, exception: Exception | None) -> bool | None:
-        """Return True if this answer says "slow down"; None: as configured."""
+        """Return True if this outcome is a trigger; None to decide as configured."""
         ...
 
     def get_delay(self, response: Response | None, exception: Exception | None, delay: float) -> float | None:
-        """Return the seconds to send nothing after a trigger, if not ``delay``, which backing off would wait."""
+        """Return the seconds to send nothing after a trigger; None for ``delay``, the wait of backing off."""
         ...
 
     def is_retry(self, request: Request, response: Response | None, exception: Exception | None) -> bool | None:
-        """Return True if this trigger counts as one of the request's retries; None: the default (B20)."""
+        """Return True if this trigger counts as one of the request's retries; None for the default."""
         ...
 
     def get_rampup(
         self, triggers: int, before: Mapping[str, float], after: Mapping[str, float]
     ) -> Mapping[str, float] | None:
-        """The limits that rampup moves the scope to: at the end of a window, or at a trigger above its target.
+        """Return the limits that rampup moves the scope to: at the end of a window, or at a trigger above its target.
 
         Args:
             triggers: Incidents of the window so far.
-            before: ``delay``, ``delay_per_slot`` (seconds) and ``concurrency`` as they were; returned, they stay.
-            after: The same as rampup would have them.
+            before: The previous ``delay``, ``delay_per_slot`` (seconds) and ``concurrency``. Return it to keep them.
+            after: The same limits as rampup would set them.
 
         Returns:
-            Some or all of the three; what is left out is as in ``after``. None: all of it is.
+            Some or all of the three limits; missing ones are as in ``after``. None for all of ``after``.
         """
         ...
 
 
 @attrs.frozen
 class CallContext:
-    """The call that a manager is about to answer.
+    """The context of a call to a manager.
 
     Attributes:
-        throttle: The throttle that asks.
-        requests: The request whose outcome it is about, and the requests that it became on its way.
+        throttle: The calling throttle.
+        requests: The request whose outcome is passed, and the requests that it became.
         amounts: The scopes of that request, with their amounts.
     """
 
@@ -257,30 +256,30 @@ class CallContext:
     amounts: ScopeAmounts
 
     def scope_amounts_of(self, request: Request | None) -> ScopeAmounts | None:
-        """Return the scopes of the request, if the call is about it; None: it is about another."""
+        """Return the scopes of the request if the call is about it; None if the call is about another request."""
         is_it = request is None or any(request is one for one in self.requests)
         return self.amounts if is_it else None
 
 
 call_context: ContextVar[CallContext | None] = ContextVar("asked", default=None)
-"""The call that is being answered in this task: a response that a manager makes up belongs to it, too."""
+"""The current call of this task. A response that a manager creates belongs to the same call."""
 
 
 class ThrottlingManager:
-    """The default manager: a request's scope is its host, and each scope's own triggers exhaust it.
+    """The default manager: a request's scope is its host, and the scope's own triggers exhaust it.
 
-    Subclass it and override what you need; ``__init__`` is yours, it need not be called.
+    Subclass it and override the methods that you need. Your ``__init__`` need not call this class's.
     """
 
     _bound_throttle: ClassVar[Throttle | None] = None  # shadowed on the instance by bind()
 
     @classmethod
     def from_crawler(cls, crawl: object) -> ThrottlingManager:
-        """The manager of a crawl."""
+        """Return the manager of a crawl."""
         return cls()
 
     async def get_scopes(self, request: Request) -> Scopes:
-        """The host of a request, as its one scope; its address with ``CONCURRENT_REQUESTS_PER_IP`` (I05)."""
+        """Return the host of a request as its one scope; its address with ``CONCURRENT_REQUESTS_PER_IP``."""
         throttle = self._bound_throttle
         own = host_scope(request.url) if throttle is None else await throttle.resolver.own_scope(request)
         return own or None
@@ -290,13 +289,13 @@ class ThrottlingManager:
         return None
 
     async def get_response_backoff(self, response: Response) -> ScopeBackoff:
-        """Those of the request's scopes for which the status is a trigger, with what the headers ask for.
+        """Return the request's scopes for which the status code is a trigger, with the wait that the headers request.
 
-        A response that was made up in a manager's own method, without a request, stands for the answer that it was
-        asked about. In a manager of no crawl the answer is None.
+        A response that a manager's method created without a request stands for the response that the method was called
+        with. For a manager without a crawl, the result is None.
 
         Raises:
-            ValueError: It has no request, and no answer is asked about.
+            ValueError: If the response has no request and no call is in progress.
         """
         throttle = self._throttle_in_use()
         if throttle is None:
@@ -305,30 +304,30 @@ class ThrottlingManager:
         return _mapping(await throttle.triggered(response.request, response, None), delay)
 
     async def get_exception_backoff(self, request: Request, exception: Exception) -> ScopeBackoff:
-        """Those of the request's scopes for which the exception is a trigger."""
+        """Return the request's scopes for which the exception is a trigger."""
         throttle = self._throttle_in_use()
         return None if throttle is None else _mapping(await throttle.triggered(request, None, exception), None)
 
     def get_response_delay(self, response: Response) -> float | None:
-        """The seconds that a response's headers ask to wait (E12), before the cap; None where they ask for nothing."""
+        """Return the wait that a response's headers request, in seconds, before the cap; None if they request none."""
         hint = self.hint_nowait(response)
         return None if hint is None else hint.delay
 
     def bind(self, throttle: Throttle) -> None:
-        """Tie the manager to a throttle."""
+        """Connect the manager to a throttle."""
         vars(self)["_bound_throttle"] = throttle
 
     def _throttle_in_use(self) -> Throttle | None:
-        """Return the throttle it is bound to, else the one that asks: another manager may have made it."""
+        """Return the throttle of :meth:`bind`, else the caller, because another manager may have created this one."""
         question = call_context.get()
         return self._bound_throttle if self._bound_throttle is not None or question is None else question.throttle
 
     def hint_nowait(self, response: Response) -> Hint | None:
-        """Return the wait that a response's headers ask for, and the header that does."""
+        """Return the wait that a response's headers request, with the name and value of the header."""
         return hint_of(response.headers, self._now_utc())
 
     def names_time(self, response: Response) -> bool:
-        """Return True if a response is a refusal, so neither 2xx nor a redirect, and says when to come back."""
+        """Return True if a response is a refusal, so neither 2xx nor a redirect, and names a time to retry."""
         return response.status >= 400 and spent_hint_of(response.headers, self._now_utc()) is not None
 
     def _now_utc(self) -> datetime:
@@ -336,7 +335,7 @@ class ThrottlingManager:
 
 
 class ThrottlingScopeManager:
-    """The default scope manager: everything is as configured.
+    """The default scope manager. It decides everything as configured.
 
     Attributes:
         config: The scope's merged configuration.
@@ -349,33 +348,33 @@ class ThrottlingScopeManager:
 
     @classmethod
     def from_crawler(cls, crawl: object, config: Mapping[str, Any]) -> ThrottlingScopeManager:
-        """The manager of one scope of a crawl."""
+        """Return the manager of one scope of a crawl."""
         return cls(config)
 
     def is_trigger(self, response: Response | None, exception: Exception | None) -> bool | None:
-        """Return None: as configured."""
+        """Return None, to decide as configured."""
         return None
 
     def get_delay(self, response: Response | None, exception: Exception | None, delay: float) -> float | None:
-        """Return None: as long as backing off waits."""
+        """Return None, for the wait of backing off."""
         return None
 
     def is_retry(self, request: Request, response: Response | None, exception: Exception | None) -> bool | None:
-        """Return None: the default."""
+        """Return None, for the default."""
         return None
 
     def get_rampup(
         self, triggers: int, before: Mapping[str, float], after: Mapping[str, float]
     ) -> Mapping[str, float] | None:
-        """Return None: as rampup has it."""
+        """Return None, for the limits that rampup sets."""
         return None
 
 
 def manager_of(manager: object, crawl: object) -> Any:
-    """Make the manager that a setting names (E06), by ``from_crawler(crawl)`` or without arguments; an object stays.
+    """Create the manager that a setting names, by ``from_crawler(crawl)`` or without arguments. Keep an object as is.
 
     Raises:
-        SettingsError: There is nothing under its import path.
+        SettingsError: If its import path leads to nothing.
     """
     loaded = load_object(manager, "THROTTLING_MANAGER")
     if not isinstance(loaded, type):
@@ -385,7 +384,7 @@ def manager_of(manager: object, crawl: object) -> Any:
 
 
 async def awaited(value: T | Awaitable[T]) -> T:
-    """Return a user's answer, awaited if it has to be. A checkpoint only if that is one."""
+    """Return a user's return value, awaited if necessary. A checkpoint only if the awaitable is one."""
     if isawaitable(value):
         awaited_value: T = await value
         return awaited_value
@@ -393,7 +392,7 @@ async def awaited(value: T | Awaitable[T]) -> T:
 
 
 def is_overridden(manager: object, *names: str) -> bool:
-    """Return True if ``manager`` has another method of one of these names than the default manager."""
+    """Return True if ``manager`` overrides one of these methods of the default manager."""
     cls = type(manager)
     if not issubclass(cls, ThrottlingManager):
         return True
@@ -412,16 +411,16 @@ _HOOKS = ("get_response_backoff", "get_exception_backoff", "get_response_delay")
 def is_trigger(
     state: ScopeState, response: Response | None, exception: Exception | None, *, names_time: bool = False
 ) -> bool:
-    """Return True if an outcome says "slow down" to one scope: by its scope manager, else by its backoff.
+    """Return True if an outcome is a trigger for one scope, by its scope manager, else by its backoff.
 
     Args:
         state: The scope's state.
         response: The response; None if there is none.
         exception: The error; None if there is a response.
-        names_time: True if the response is a refusal that says when to come back. It is a trigger whatever its status,
-            unless the user has decided for this scope what is one.
+        names_time: True if the response is a refusal that names a time to retry. It is a trigger whatever its status
+        code, unless the user has configured the triggers of this scope.
     """
-    if isinstance(exception, SoftBlocked):  # the user has said so
+    if isinstance(exception, SoftBlocked):  # user code decided that it is blocked
         return True
     if state.manager is not None:
         answer = call_user(state.manager, "is_trigger", state.policy.failed, response, exception)
@@ -434,15 +433,15 @@ def is_trigger(
 
 
 class ManagerCalls:
-    """Asks one crawl's manager for the meaning of outcomes.
+    """Calls one crawl's manager for the meaning of outcomes.
 
     Args:
         manager: The manager.
-        default: Answers where the manager has no method for it.
-        throttle: The throttle that asks.
+        default: The default manager, for methods that the manager lacks.
+        throttle: The calling throttle.
 
     Attributes:
-        is_custom: True if the manager has such a method of its own, so that :meth:`ask` has to be awaited.
+        is_custom: True if the manager overrides such a method, so that :meth:`ask` must be awaited.
     """
 
     def __init__(self, manager: Any, default: ThrottlingManager, throttle: Throttle) -> None:
@@ -452,7 +451,7 @@ class ManagerCalls:
         self._throttle = throttle
 
     def own_signals(self, grant: Granted, outcome: Outcome, scopes: Sequence[Scope]) -> dict[str, BackoffSignal] | None:
-        """Answer as the default manager does. Returns None where, as almost always, no scope is concerned.
+        """Decide as the default manager does. Returns None if no scope is concerned, as is almost always the case.
 
         Args:
             grant: The request.
@@ -475,7 +474,7 @@ class ManagerCalls:
         )
 
     async def ask(self, grant: Granted, outcome: Outcome) -> dict[str, BackoffSignal]:
-        """Ask the user's manager. A checkpoint only if its answer is one. Raises whatever it raises."""
+        """Call the user's manager. A checkpoint only if its method is one. Raises all exceptions of the method."""
         response = outcome.response
         requests = [grant.request, outcome.request]
         if response is not None and response.request is not None:

@@ -1,39 +1,39 @@
 """The effect of one outcome on the scopes of its request.
 
-The order is fixed, and each part changes its own field only:
+The order is fixed, and each part changes only its own field:
 
-1. windows that are over take effect (``ScopeState.settle``);
-2. the quota is corrected by what was really consumed;
-3. a trigger counts towards its incident, and rampup or backoff takes its step; or a good answer is noted;
-4. holds: nothing before the backoff's delay, nothing before what a header asks for;
+1. finished windows take effect (``ScopeState.settle``);
+2. the quota is corrected by the amount that was really consumed;
+3. a trigger counts towards its incident, and rampup or backoff takes its step; a good response is noted;
+4. holds: nothing is sent before the backoff's delay and the time that a header names have passed;
 5. AutoThrottle adjusts its delay;
-6. the parts are put together (``ScopeState.apply``).
+6. the parts are combined (``ScopeState.apply``).
 
-**Retries** (B20). Backing off loses nothing: a refusal is the scope's affair, not the request's, so a trigger is sent
-again, whatever its status; only a page that came (2xx, 3xx) is kept, even if a manager takes it for a trigger. An
-answer that says when to come back never counts as a retry. Any other trigger counts only if the scope is healthy, that
-is, if it gave a good answer since this request was refused last. The first refusal may be the first sign of an outage,
-so it is counted with the second one, when that shows that it was not. So one bad page on a healthy host ends after its
-retries, and an outage ends no request. A scope that never gave a whole answer and refuses connections, or does not
-speak HTTP, is not in an outage: it does not exist.
+**Retries**. Backing off loses no request. A refusal concerns the scope and not the request, so the request of a trigger
+is sent again, whatever its status code. A received page (2xx, 3xx) is kept, even if a manager treats it as a trigger. A
+response that names a time to retry never counts as a retry. Any other trigger counts only if the scope is healthy,
+which means that the scope gave a good response after the request's previous refusal. The first refusal may be the first
+sign of an outage, so it is counted together with the second one if that shows that there was no outage. So one bad page
+on a healthy host ends after its retries, and an outage ends no request. A scope that never gave a complete response and
+refuses connections, or does not speak HTTP, is not in an outage: the host does not exist.
 
-A page that failed on a healthy host may be all that is left to send, and then no good answer can come any more. Its
-further refusals count as long as it fails *alone*: no other request of the scope was refused since its last good
-answer, except those that are known to fail by themselves. An answer that broke off came from a host that exists, so it
-is the page's own fault as soon as it broke off twice with no other request refused.
+A page that failed on a healthy host may be the last remaining request, and then no good response can arrive anymore.
+Its further refusals count as long as it fails *alone*: the scope refused no other request since its last good response,
+apart from requests that are known to fail by themselves. A truncated response came from an existing host, so the page
+itself is the cause if its response was truncated twice while no other request was refused.
 
-A 429, or a refusal with a time in it, is never a retry (R12), and still a path may answer nothing else for ever. On a
-host that refuses as a whole the others are not served meanwhile; under a rate limit a refused request is served later.
-So each request counts its refusals of that kind: one counts if the scope gave a good answer since the one before (or,
-once that was so, if it is refused alone); the count starts again when a request that had been refused is answered well.
-After seven it is *hopeless*, and ends with its last answer.
+A 429, or a refusal that names a time, is never a retry. Still, a path may give no other response forever. If a host
+refuses all requests, the others are not served either. Under a rate limit, a refused request is served later. So each
+request counts its refusals of that kind. A refusal counts if the scope gave a good response since the previous one.
+After the first such refusal, one also counts if the request fails alone. The count restarts when a request that had
+been refused gets a good response. After seven refusals the request is *hopeless*, and ends with its last response.
 
-**Scopes that were given up** (B20): their pending requests end, a later request starts afresh. The scheduler refuses
-what is pending: it asks about each request before it grants it, which takes no place and no time. A request that is
-admitted afterwards carries the instant in its notes, and so is known to be a later one. Some pending requests may wait
-for a time of their own, so a scope stays listed: the last ten thousand do.
+**Scopes that were given up**: their pending requests end, and a later request starts from the beginning. The scheduler
+refuses pending requests: before it grants a request it checks whether the scope was given up, which takes no place and
+no time. A request that is admitted afterwards carries the time in its notes, which shows that it is a later one. Some
+pending requests may wait for their own start times, so a scope stays in the list, which holds the last ten thousand.
 
-Length: the parts change one state in one order, which is to be read at once.
+Length: the parts change one state in one order, so they are best read together.
 """
 
 from __future__ import annotations
@@ -81,11 +81,11 @@ __all__ = [
 ]
 
 SEVERAL = "*"
-"""In place of the one request that was refused: there was more than one."""
+"""Used instead of the name of one refused request if there were several."""
 
 TOO_MANY_REQUESTS = 429
 
-MAX_REFUSALS = 7  # in a row: with the pace halved at each, two minutes from 1 s on
+MAX_REFUSALS = 7  # in a row: if each halves the pace, they take two minutes, starting at 1 s
 
 _KEPT = range(200, 400)
 
@@ -99,7 +99,7 @@ class HasScopes(Protocol):
 
 
 class Granted(Protocol):
-    """A request from the moment it may wait to its end, as the throttle sees it: :class:`trawl.scheduler.Grant`."""
+    """A request from before its grant until its end, as the throttle sees it: :class:`trawl.scheduler.Grant`."""
 
     @property
     def request(self) -> Any:
@@ -107,11 +107,11 @@ class Granted(Protocol):
 
     @property
     def scopes(self) -> ScopeAmounts:
-        """The ids of its scopes, sorted, each with its expected amount (None: 1.0)."""
+        """The sorted ids of its scopes, with their expected amounts (None: 1.0)."""
 
     @property
     def lane(self) -> HasScopes | None:
-        """The lane it is or was in; None: it was in none yet."""
+        """The lane that holds or held it; None if it was not in a lane yet."""
 
     @property
     def is_exempt(self) -> bool:
@@ -123,19 +123,19 @@ class Granted(Protocol):
 
     @property
     def granted_at(self) -> float:
-        """When it was granted, on the run clock."""
+        """Event loop time of the grant."""
 
     @property
     def sent_at(self) -> float | None:
-        """When it went to the wire; None: it did not, or not yet."""
+        """Event loop time at which it was sent; None if it was not sent (yet)."""
 
     @property
     def held_by(self) -> tuple[Scope, str] | None:
-        """Which of its scopes opened last, and the limit; None: it has at most one."""
+        """The scope that became free last, and its limit; None if it has at most one scope."""
 
     @property
     def left_by(self) -> Reason | None:
-        """Why it was left though its scopes were open; None: it was not."""
+        """The reason why it was passed over although its scopes were free; None if it was not."""
 
 
 def judge(
@@ -147,20 +147,20 @@ def judge(
     now: float,
     utc: datetime,
 ) -> None:
-    """Set ``is_trigger``, ``is_excused`` and ``is_hopeless`` of an outcome. Notes the refusal with the request.
+    """Set ``is_trigger``, ``is_excused`` and ``is_hopeless`` of an outcome. Record the refusal in the request's notes.
 
     Args:
         grant: The request.
         outcome: Its outcome.
-        states: Those of the scopes for which it is a trigger, as they were before it.
+        states: The states, before the outcome, of the scopes for which it is a trigger.
         signals: The meaning of the outcome for its scopes.
-        now: The instant.
-        utc: The same in wall time.
+        now: The event loop time.
+        utc: The same time as wall time.
     """
     response, error = outcome.response, outcome.error
     if not states or (response is not None and response.status in _KEPT):
         return
-    # A refused certificate or an unknown scheme is the same at the next try, outage or not.
+    # A rejected certificate or an unknown scheme fails again at the next attempt, outage or not.
     if error is not None and not getattr(error, "is_retryable", False):
         return
     outcome.is_trigger = True
@@ -177,7 +177,7 @@ def judge(
             is_retry = _counts(grant, outcome, states, refused_at)
     outcome.is_hopeless = refusals >= MAX_REFUSALS
     outcome.is_excused = not is_retry and not outcome.is_hopeless
-    is_known = refusals > 1 or notes_of(grant.request).is_bad_page  # to be refused while others are served
+    is_known = refusals > 1 or notes_of(grant.request).is_bad_page  # refused although others are served
     if not is_known:
         name = _name(grant)
         for state in states:
@@ -185,7 +185,7 @@ def judge(
 
 
 def passed_by(grant: Granted, others: Mapping[str, BackoffSignal] | None) -> list[str]:
-    """Return the scopes that a refused request has to wait for, because it did not take them.
+    """Return the scopes that a refused request must wait for although it did not take them.
 
     Args:
         grant: The request.
@@ -196,7 +196,7 @@ def passed_by(grant: Granted, others: Mapping[str, BackoffSignal] | None) -> lis
 
 
 def _asked_manager(grant: Granted, outcome: Outcome, states: Sequence[ScopeState]) -> bool | None:
-    """Ask the scopes' managers if it is a retry; None: none of them says."""
+    """Ask the scopes' managers if it is a retry; None if no manager decides."""
     for state in states:
         if state.manager is None:
             continue
@@ -222,7 +222,7 @@ def _counts(grant: Granted, outcome: Outcome, states: Sequence[ScopeState], refu
         return False
     if not is_known:
         _note(grant, outcome, is_bad_page=True)
-        if had_failed:  # its first failure; a 429 before it stays excused
+        if had_failed:  # the request's first failure; an earlier 429 stays excused
             times = grant.request.meta_get("retry_times", 0) + 1
             for request in _requests(grant, outcome):
                 request.meta["retry_times"] = times
@@ -230,17 +230,17 @@ def _counts(grant: Granted, outcome: Outcome, states: Sequence[ScopeState], refu
 
 
 def _refusals(grant: Granted, states: Sequence[ScopeState], refused_at: float | None, now: float, until: float) -> int:
-    """Count the times that it was told to come back later while others were served, this one included.
+    """Count the refusals that named a later time while others were served, including this one.
 
-    Not counted is a refusal before the time that its scope's server has named, because the wait was cut, if it names
-    the same time again: it says nothing new.
+    A refusal is not counted if the request was sent before the time that its server had named, because the wait was
+    cut, and names the same time again. Such a refusal has no new information.
 
     Args:
         grant: The request.
         states: The states of the scopes that refuse it.
-        refused_at: The instant of its last refusal; None if this is the first.
-        now: The instant.
-        until: The instant that this refusal names; ``now`` if it names none.
+        refused_at: The event loop time of its last refusal; None if this is the first.
+        now: The event loop time.
+        until: The event loop time that this refusal names; ``now`` if it names none.
     """
     count = notes_of(grant.request).refusals
     if refused_at is None or not count or any(state.passed_at > refused_at for state in states):
@@ -252,7 +252,7 @@ def _refusals(grant: Granted, states: Sequence[ScopeState], refused_at: float | 
 
 
 def _is_alone(grant: Granted, states: Sequence[ScopeState]) -> bool:
-    """Return True if its scopes refused no other request since their last good answers, except for their own fault."""
+    """Return True if its scopes refused no other request since their last good responses, except bad pages."""
     name = _name(grant)
     return all(state.refused in ("", name) for state in states)
 
@@ -267,19 +267,20 @@ def _note(grant: Granted, outcome: Outcome, **changes: object) -> None:
 
 
 def _requests(grant: Granted, outcome: Outcome) -> list[Request]:
-    """Return the request as it was queued, and as it was sent."""
+    """Return the request as queued and as sent."""
     queued, sent = grant.request, outcome.request
     return [queued] if sent is queued else [queued, sent]
 
 
-_MAX_LISTED = 10_000  # scopes listed
+_MAX_LISTED = 10_000  # maximum number of scopes in the list
 
 
 class GivenUpScopes:
-    """The scopes of one crawl that were given up, whose pending requests are refused.
+    """The scopes of one crawl that were given up. Their pending requests are refused.
 
     Attributes:
-        at_utc: When each scope was given up, in epoch seconds. Empty in almost every crawl: test it before a call.
+        at_utc: The time at which each scope was given up, in epoch seconds. Empty in almost every crawl, so test it
+            before a call.
     """
 
     __slots__ = ("_failures", "at_utc")
@@ -292,7 +293,7 @@ class GivenUpScopes:
         return id in self.at_utc
 
     def add(self, id: str, utc: datetime, failure: HostGivenUp) -> None:
-        """Give a scope up at ``utc``, for ``failure``."""
+        """Add a scope that was given up at ``utc`` because of ``failure``."""
         self.forget(id)
         self.at_utc[id] = utc.timestamp()
         self._failures[id] = failure
@@ -300,20 +301,20 @@ class GivenUpScopes:
             self.forget(next(iter(self.at_utc)))
 
     def forget(self, id: str) -> None:
-        """Forget that a scope was given up."""
+        """Remove a scope from the list."""
         self.at_utc.pop(id, None)
         self._failures.pop(id, None)
 
     def restore(self, at_utc: Mapping[str, float], utc: datetime) -> None:
-        """Go on refusing what was pending when these scopes were given up in an earlier run, which is before ``utc``.
+        """Restore the list of an earlier run, which ended before ``utc``, to refuse the same pending requests.
 
-        Also where the machine's clock was set back since: what is admitted now comes later all the same.
+        This also works if the machine's clock was set back since then, because requests admitted now count as later.
         """
         now = utc.timestamp()
         self.at_utc.update({id: min(at, now) for id, at in at_utc.items()})
 
     def admit(self, request: Request, amounts: ScopeAmounts, utc: datetime) -> None:
-        """Mark a request that comes after its scope was given up; one that was refused, and is sent again, does not."""
+        """Mark a request that is newer than the end of its scope. A refused request that is sent again is not."""
         given_up = max([self.at_utc[id] for id, _ in amounts if id in self.at_utc], default=math.inf)
         refused_at = notes_of(request).refused_at
         if given_up < math.inf and (refused_at is None or refused_at < given_up):
@@ -324,7 +325,7 @@ class GivenUpScopes:
         return self._refusing(grant) is not None
 
     def failure_of(self, grant: Granted) -> HostGivenUp:
-        """Return why the scope was given up that refuses a request, without details if they are not known."""
+        """Return the reason why the refusing scope was given up, without details if they are unknown."""
         return self._failures.get(self._refusing(grant) or "") or HostGivenUp(HostGivenUp.WORDS)
 
     def _refusing(self, grant: Granted) -> str | None:
@@ -338,7 +339,7 @@ class GivenUpScopes:
 
 
 _MAX_BODY = 16 * 1024
-"""Bytes of a body that errors keep: many hosts may be down at once."""
+"""Maximum bytes of a body that errors keep, because many hosts may be down at once."""
 
 
 def _last(outcome: Outcome) -> tuple[Response | None, Exception | None]:
@@ -371,18 +372,18 @@ def give_up_error(words: str, response: Response | None, error: Exception | None
 logger: logging.Logger = logging.getLogger("trawl.throttling")
 
 _BELIEVABLE = 366 * 86_400.0
-"""Seconds. A wish beyond a year is a mistake, and capping it is not worth a line in the log."""
+"""Seconds. A requested wait of more than a year is a mistake. Capping it is not worth a log line."""
 
 
 def correct(scope: Scope, signal: BackoffSignal, now: float, *, expected: float | None, sent_at: float | None) -> bool:
-    """Correct the quota of ``scope`` (F04). Returns True if there was anything to correct.
+    """Correct the quota of ``scope``. Returns True if there was a correction.
 
     Args:
         scope: The scope.
-        signal: The meaning of the answer for it.
-        now: The instant.
-        expected: The amount charged at the send; None: nothing was.
-        sent_at: The instant of the send.
+        signal: The meaning of the response for it.
+        now: The event loop time.
+        expected: The amount charged at the send; None if nothing was charged.
+        sent_at: The event loop time of the send.
     """
     if signal.consumed is not None:
         difference = signal.consumed - (expected or 0.0)
@@ -410,34 +411,36 @@ def trigger(
     Args:
         scope: The scope.
         state: Its state.
-        signal: The meaning of the answer for it.
-        outcome: The answer.
-        now: The instant.
-        step: The scope's step when the request was granted; None where it did not take the scope.
-        granted_at: The instant of the grant.
-        factor: Multiplies a hold that a header asks for, for jitter; at least 1.
-        advice: Returns what the first line of the log on backing off ends with.
+        signal: The meaning of the outcome for it.
+        outcome: The outcome.
+        now: The event loop time.
+        step: The scope's step when the request was granted; None if the request did not take the scope.
+        granted_at: The event loop time of the grant.
+        factor: The factor on a hold that a header requests, for jitter; at least 1.
+        advice: Returns the end of the first log line on backing off.
     """
-    # Granted under the step that is in force: so that step did not suffice (B19).
+    # The request was granted under the current step, so this step was not enough.
     is_new = step == scope.step if step is not None else granted_at >= state.escalated_at
     state.triggers += 1
     state.triggered_at = now
     if state.failure_timer is None:
         state.failure_timer = FailureTimer(now, lead=max(0.0, now - granted_at))
     failure_timer = state.failure_timer
-    is_robots = outcome.request.url.endswith("/robots.txt")  # it is asked again at a pace of its own, which counts
+    # Requests for robots.txt leave longer gaps, and these count.
+    is_robots = outcome.request.url.endswith("/robots.txt")
     failure_timer.refused(granted_at, is_paced=is_robots)
     failure_timer.last = _last(outcome)
     what = describe(outcome)
     if is_new:
         state.trigger_source = what
-    # A 503 may say when to come back in an outage, too; if that is waited for and it goes on, it was one. A 429 speaks
-    # of a limit, unless what it says was waited for several times, and for longer than limits take.
+    # In an outage a 503 may name a time to retry, too. If the refusals continue after that time, there is an outage. A
+    # 429 indicates a limit, unless the times that it named were waited for several times, and for longer than limits
+    # take.
     waits = failure_timer.unanswered_waits(now)
     is_limit = outcome.response is not None and outcome.response.status == TOO_MANY_REQUESTS and waits < OUTAGE
     rampup = state.rampup
     if is_new and rampup is not None and state.backoff is not None and state.backoff.outage is not None:
-        rampup.take_back(state.backoff.delay)  # refused on the way back: not an outage
+        rampup.take_back(state.backoff.delay)  # refused while returning, so it was not an outage
         state.backoff = None
     if rampup is not None and not rampup.has_fallen_back:
         if is_new:
@@ -450,7 +453,8 @@ def trigger(
             else:
                 _count_incident(scope, state, now)
         state.apply(scope)
-        if outcome.sent_at is None or state.is_outage:  # no send, from which the delay could count; or B03
+        # Without a send the delay counts from now. In an outage it counts from the response.
+        if outcome.sent_at is None or state.is_outage:
             until = now + scope.interval()
             scope.hold(until, Reason(scope.id, "delay", until, f"rampup: {what}"))
     else:
@@ -462,7 +466,7 @@ def trigger(
 
 
 def refused_through_proxy(state: ScopeState, signal: BackoffSignal, outcome: Outcome, now: float) -> None:
-    """Note on a site that it refused a request through one proxy of a list, whose own scope backs off (B20)."""
+    """Record on a site's scope that it refused a request through one proxy of a list, whose own scope backs off."""
     state.triggers += 1
     state.triggered_at, state.trigger_source = now, describe(outcome)
     timer = state.failure_timer = state.failure_timer or FailureTimer(now)
@@ -474,14 +478,15 @@ def refused_through_proxy(state: ScopeState, signal: BackoffSignal, outcome: Out
 
 
 def _put_off(scope: Scope, state: ScopeState, failure_timer: FailureTimer, now: float) -> None:
-    """Hold the scope until the end of the time, if that is the time of the last try (B20)."""
+    """Delay the last attempt to the end of the time until giving up, if a later attempt would miss it."""
     backoff, until = state.backoff, max(now, scope.held_until)
-    if backoff is None:  # rampup moves it: its falls double the delay at the most
+    if backoff is None:  # rampup controls the scope and at most doubles the delay in a fall
         until = max(until, scope.last_sent + scope.interval())
         following, mover = 2.0 * scope.longest, "rampup"
     else:
         strategy, mover = state.policy.backoff, f"backoff step {backoff.steps}"
-        following = Backoff.slower(strategy, backoff.delay, state.base(scope).delay)  # a guess: no other is asked
+        # An estimate, because a custom strategy is not called.
+        following = Backoff.slower(strategy, backoff.delay, state.base(scope).delay)
         following *= max(1.0, strategy.jitter[1])
     last = failure_timer.put_off(until, following, state.policy.give_up_after)
     if last > until:
@@ -522,7 +527,8 @@ def _back_off(
             is_outage=state.is_outage,
         )
         _count_incident(scope, state, now)
-        # The first step of a trouble is news; but the failure of one page, which is told with the page, is no trouble.
+        # Only the first step of an incident is a warning. The failure of one page is logged with the page, so it is not
+        # one.
         news = 1 if outcome.error is None else 2
         level = logging.WARNING if backoff.steps == news else logging.INFO
         logger.log(
@@ -554,7 +560,7 @@ def _obey(
     what: str,
     factor: float,
 ) -> None:
-    """Hold the scope for what a header (or a manager) asks, capped (D01, D05)."""
+    """Hold the scope for the wait that a header or a manager requests, up to the cap."""
     wanted, cap = signal.delay or 0.0, state.policy.backoff.max_delay
     delay = min(wanted, cap) * factor
     header = signal.header or "the throttling manager"
@@ -571,20 +577,21 @@ def _obey(
 
 
 def _count_named(failure_timer: FailureTimer, wanted: float, delay: float, now: float) -> None:
-    """Count the wait that a server asks for: what is obeyed in full, and what is cut up to a day (B20)."""
+    """Count the wait that a server requests: the full wait if it is obeyed, otherwise up to a day of it."""
     if wanted <= _BELIEVABLE:
         failure_timer.asked(now, now + max(delay, min(wanted, LONGEST_NAMED)), held_until=now + delay)
 
 
 MAX_DOUBTS = 3
-"""Answers after which a limit that is told and does not hold is no longer believed."""
+"""Number of responses after which an announced limit that does not apply is no longer believed."""
 
 
 def tell(scope: Scope, state: ScopeState, outcome: Outcome, now: float, utc: datetime, cap: float) -> bool:
-    """Obey the limit that the headers of a good answer tell. Returns True if that moved a limit.
+    """Obey the limit that the headers of a good response announce. Returns True if that moved a limit.
 
-    What was asked before the answer that counts is old news. A wish that was cut to ``cap`` seconds has been passed by:
-    if the server goes on to answer and to say the same, its limit is not one.
+    A response to a request sent before the request of the current announcement is outdated. If a wait was cut to
+    ``cap`` seconds, requests were sent before the announced time. If the server still serves them and announces the
+    same, it does not enforce its limit.
     """
     response, sent_at, before = outcome.response, outcome.sent_at, state.told
     if response is None or sent_at is None or (before is not None and sent_at < before.sent_at):
@@ -594,10 +601,11 @@ def tell(scope: Scope, state: ScopeState, outcome: Outcome, now: float, utc: dat
     if found is None or (before is not None and before.doubts >= MAX_DOUBTS):
         return False
     (window, header), until, capped = found, now + found[0].reset, None
-    if before is None and not window.reset:  # "0 until 0": said by servers that have no limit
+    if before is None and not window.reset:  # "0 until 0" comes from servers that have no limit
         return False
     if before is not None and now < before.until <= until < before.until + 1.0:
-        until = before.until  # told in whole seconds, so the earlier one of the same window is nearer to it
+        # Whole seconds are rounded up, so the earlier time for the same window is closer.
+        until = before.until
     window = attrs.evolve(window, reset=max(until - now, 0.0) or 1.0)
     wanted, remaining, source = window.interval(others), window.remaining or 0, f"{header}, {describe(outcome)}"
     doubts = 0 if before is None else before.doubts
@@ -606,7 +614,7 @@ def tell(scope: Scope, state: ScopeState, outcome: Outcome, now: float, utc: dat
         if before is not None and before.capped is not None and sent_at > before.heard_at:
             doubts += remaining >= before.capped
     delay = min(wanted, cap)
-    if remaining <= others:  # from this answer, not from the send before it
+    if remaining <= others:  # count from this response, not from the send before it
         delay += max(0.0, now - scope.last_sent)
     if doubts >= MAX_DOUBTS:
         logger.info("%s: what it says remains is not believed any more, because it does not hold: %s", scope.id, source)
@@ -621,7 +629,7 @@ def tell(scope: Scope, state: ScopeState, outcome: Outcome, now: float, utc: dat
 
 
 def lengthened(scope: Scope, state: ScopeState, seed: int | str) -> float:
-    """Return the factor for a hold that a header asks for: jitter lengthens it, never shortens (B06, R10)."""
+    """Return the factor for a hold that a header requests. Jitter only lengthens it, never shortens it."""
     spread = state.policy.backoff.jitter[1] - 1.0
     if spread <= 0.0:
         return 1.0
@@ -629,7 +637,7 @@ def lengthened(scope: Scope, state: ScopeState, seed: int | str) -> float:
 
 
 def step_at_start(scope: Scope, state: ScopeState, signal: BackoffSignal, now: float) -> None:
-    """Apply what the manager says before the first send: a delay only holds, exhausted takes one step (E10)."""
+    """Apply the manager's values before the first send: a delay only holds, and an exhausted scope takes one step."""
     if signal.delay:
         source = "get_initial_backoff of the throttling manager"
         logger.debug("%s: nothing is sent for %.3g s: %s", scope.id, signal.delay, source)
@@ -644,13 +652,13 @@ def step_at_start(scope: Scope, state: ScopeState, signal: BackoffSignal, now: f
 
 
 def good(scope: Scope, state: ScopeState, now: float, *, is_probe: bool, was_refused: bool = False) -> bool:
-    """Note a good answer. Returns True if that moved a limit.
+    """Record a good response. Returns True if that moved a limit.
 
     Args:
         scope: The scope.
         state: Its state.
-        now: The instant.
-        is_probe: True if its request was granted since the last incident.
+        now: The event loop time.
+        is_probe: True if the request was granted after the last incident.
         was_refused: True if the request had been refused before.
     """
     state.good_at = now
@@ -667,7 +675,7 @@ def good(scope: Scope, state: ScopeState, now: float, *, is_probe: bool, was_ref
 
 
 def adjust(scope: Scope, state: ScopeState, outcome: Outcome, *, is_trigger: bool, debug: bool) -> bool:
-    """Let AutoThrottle follow the latency of an answer. Returns True if its delay moved."""
+    """Adjust AutoThrottle's delay to the latency of a response. Returns True if the delay changed."""
     auto, rule, response, latency = state.auto, state.policy.autothrottle, outcome.response, outcome.latency
     if auto is None or rule is None or response is None or latency is None or state.rampup is not None:
         return False
@@ -686,7 +694,7 @@ def adjust(scope: Scope, state: ScopeState, outcome: Outcome, *, is_trigger: boo
 
 
 def describe(outcome: Outcome) -> str:
-    """Describe an answer in a few words: "429 of https://a.example/"."""
+    """Describe an outcome in a few words: "429 of https://a.example/"."""
     url = without_passwords(outcome.request.url)
     if outcome.response is not None:
         return f"{outcome.response.status} of {url}"

@@ -1,73 +1,77 @@
-r"""Rampup: finds the rate that a server allows, and stays there.
+r"""Rampup: find the rate that a server allows, and stay at that rate.
 
-Theory of operation. The controller is CUBIC (RFC 9438), with a window of the scope instead of a round trip, the rate
-instead of the congestion window, and incidents instead of losses. It works in rate: a step multiplies every interval
-by one number. docs/explanation/rampup.md tells it at length. A window ends with its fortieth answer, or
-with its sixtieth if one of them was refused, and after ``BACKOFF_WINDOW`` seconds at the latest: a scope that is slow
-because of errors, which no rate cures, must find back. A window that the user gave ends after so many seconds.
+Theory of operation. The controller is CUBIC (RFC 9438). Its window belongs to the scope and replaces the round trip,
+the rate replaces the congestion window, and incidents replace losses. A step multiplies every interval by one number.
+docs/explanation/rampup.md has the full description. A window ends with its fortieth response, or with its sixtieth if
+one of them was refused, but after at most ``BACKOFF_WINDOW`` seconds. Without this maximum, a scope that is slow
+because of errors could not recover, because no rate cures those errors. A configured ``window`` ends after its number
+of seconds.
 
 ===========  =====================================  ==========================================  ======================
 Name         Event                                  Effect on the rate                          Constants
 ===========  =====================================  ==========================================  ======================
-starting     Until the first trigger, where the     Ten good answers double it, in two rounds   ``_ROUND``,
-             user gave no window (slow start;       of five and half of the 2.5 latencies at    ``_GROWTH``,
-             4.10)                                  least that a doubling takes                 ``_LATENCIES``
-searching    A window with fewer triggers than      What limited it goes faster by the factor   ``delay_factor``,
-             wanted, while no rate was refused      0.8: the delays, or the slots, or both      ``_DELAYED``,
-                                                    where both were full                        ``_FULL``
-refused      More triggers in a window than wanted  Falls at once to 0.95 of the refused one,   ``_FALLS``,
-             (multiplicative decrease; 4.6)         and further with each further incident of   ``_IS_LOWER``
-                                                    the window; from the fourth on, half-way
-                                                    is remembered as refused
-\            ... with good answers between the      Falls no lower than 0.95 of their rate,     ``_MARKS``,
-             latest incidents                       nor is the remembered one lowered past it;  ``_TELLING``,
-                                                    where they are ten, to 1.1 of it at once    ``_OBSOLETE``
-                                                    (a)
-\            ... by a 429 or a hold that ends slow  Its last round is taken back, and half-way  ``_GROWTH``,
-             start, within the target too           to the rate before it is remembered: the    ``_BETWEEN``
-                                                    limit is between the two
-\            ... in slow start with ten requests    Falls to half: all of them come back        ``_UNDONE``
-             in flight                              refused, and the flood must not last for
-                                                    several incidents
+starting     Until the first trigger, if the user   Ten good responses double the rate, in      ``_ROUND``,
+             configured no window (slow start;      two rounds of five. A doubling takes at     ``_GROWTH``,
+             4.10)                                  least 2.5 latencies, half of it a round     ``_LATENCIES``
+searching    A window with fewer triggers than      The limiting part speeds up by the factor   ``delay_factor``,
+             wanted, while no rate was refused      0.8: the delays, or the slots, or both if   ``_DELAYED``,
+                                                    both were full                              ``_FULL``
+refused      More triggers in a window than wanted  The rate falls at once to 0.95 of the       ``_FALLS``,
+             (multiplicative decrease; 4.6)         refused one, and further with each further  ``_IS_LOWER``
+                                                    incident of the window. From the fourth
+                                                    fall on, the rate half-way between before
+                                                    and after is remembered as refused
+\            ... with good responses between the    Falls to at least 0.95 of their rate, and   ``_MARKS``,
+             latest incidents                       the remembered rate is not lowered below    ``_TELLING``,
+                                                    theirs; if there are ten of them, falls at  ``_OBSOLETE``
+                                                    once to 1.1 of their rate (a)
+\            ... by a 429 or a hold that ends slow  The last round is undone, and the rate      ``_GROWTH``,
+             start, within the target too           half-way to the one before is remembered,   ``_BETWEEN``
+                                                    because the limit is between the two
+\            ... in slow start with ten requests    Falls to half: all of these requests will   ``_UNDONE``
+             in flight                              be refused, and the flood must not last
+                                                    for several incidents
 closing in   A window below the target, after a     Moves along a cubic (below): fast far from  ``_WINDOWS``,
-             refusal (4.2, 4.4, 4.5)                the refused rate, almost flat near it, and  ``_SPARE``,
-                                                    past it, because limits move: slowly, or    ``_MAX_WINDOWS``,
-                                                    by 1.05 a window where the user gave none   ``_PAST``
-                                                    and no hold is dear
-kept below   A refusal whose header holds the       Falls to 0.9 of the refused one and         ``_DEAR``,
-             scope for a quarter of a window's      returns to 0.97 of it, in so many windows   ``_OVERSHOT``,
-             answers                                that the hold is a tenth of them; to 0.5    ``_HELD``
-                                                    and 0.6 where it cost a window or more,
-                                                    after slow start
-past it      A tenth past the refused rate,         The mark is dropped: starting, or           ``_OBSOLETE``
-             without being refused                  searching, again
-fallen back  Three incidents in a row without a     What fell comes back, and backing off       ``OUTAGE``
-             good answer, none of them a 429; or a  moves the scope until the outage is over
-             whole window with triggers and no      (b)
-             good answer
-taken back   A refusal on the way back from an      Rampup moves the scope again, slower, and   ``take_back``
-             outage                                 the falls go on: it was a limit that fell
+             refusal (4.2, 4.4, 4.5)                the refused rate, very slowly near it, and  ``_SPARE``,
+                                                    past it, because limits change. Past it     ``_MAX_WINDOWS``,
+                                                    slowly, or by 1.05 per window of counted    ``_PAST``
+                                                    responses if no hold is expensive
+kept below   A refusal whose header holds the       Falls to 0.9 of the refused rate and        ``_DEAR``,
+             scope for a quarter of a window's      returns to 0.97 of it, in enough windows    ``_OVERSHOT``,
+             responses                              that the hold is a tenth of them; to 0.5    ``_HELD``
+                                                    and 0.6 after slow start if the hold cost
+                                                    a window or more
+past it      A tenth past the refused rate,         The remembered rate is dropped: starting,   ``_OBSOLETE``
+             without being refused                  or searching, again
+fallen back  Three incidents in a row without a     The falls are undone, and backoff controls  ``OUTAGE``
+             good response, none of them a 429; or  the scope until the outage ends (b)
+             a whole window with triggers and no
+             good response
+taken back   A refusal on the way back from an      Rampup controls the scope again, at a       ``take_back``
+             outage                                 lower rate, and may fall further, because
+                                                    the cause was a limit that fell
 ===========  =====================================  ==========================================  ======================
 
 The cubic is ``top - (top - bottom) * ((K - n) / K) ** 3``, in the ``n``-th of ``K`` windows since the fall.
 
-(a) Between two refusals a token bucket is empty, so that is the rate at which it fills (the delivery rate of BBR,
-draft-ietf-ccwg-bbr). A limit that dropped tenfold gives no good answers between them, and is met within one window.
+(a) Between two refusals a token bucket is empty, so the rate of good responses is the rate at which the bucket fills
+(the delivery rate of BBR, draft-ietf-ccwg-bbr). If a limit dropped tenfold, there are no good responses between
+refusals, and the rate reaches the new limit within one window.
 
-(b) An outage says nothing of rates. Forty good answers after it rampup is trusted again; before that the next outage
-takes twice as many incidents in a row, in which the rate falls to a third: a limit gives good answers among them. So
-nothing swings between both.
+(b) An outage says nothing about rates. After forty good responses rampup is trusted again. Until then the next outage
+takes twice as many incidents in a row to recognize, during which the rate falls to a third. A limit would give good
+responses among them. So the scope does not swing between rampup and backoff.
 
-Why it settles. Within the target nothing moves. Above it the rate falls below what was refused, so the mean of the
-rate over a cycle of K windows or more is within some 2 % of the refused one, and a cycle has its few triggers in one
-window and none in the others. The smaller the excess that is refused, the rarer the triggers; where an excess makes
-just as many as wanted, the rate holds. Incidents are counted, not answers: requests that were in flight when a
-trigger was counted are its. A change of rate is seen one latency later, so near the limit a window is a few latencies
-long at least; far from it, it is as long as configured.
+Why it settles. Within the target nothing moves. Above the target the rate falls below the refused rate, so the mean
+rate over a cycle of K windows or more is within some 2 % of the refused rate. A cycle has its few triggers in one
+window and none in the others. The smaller the refused excess, the rarer the triggers. If an excess causes exactly as
+many triggers as wanted, the rate stays. Incidents are counted instead of responses: requests that were in flight when a
+trigger was counted belong to its incident. The effect of a change is visible one latency later, so near the limit a
+window lasts at least a few latencies. Far from the limit it lasts as long as configured.
 
-Hot counters are mutable, what the user configured is frozen.
+Hot counters are mutable. The user's configuration is frozen.
 
-Length: one controller, whose steps read and write the same few figures; two fifths are its theory and reasons.
+Length: one controller, whose steps read and write the same few numbers. Two fifths of it are theory and reasons.
 """
 
 from __future__ import annotations
@@ -88,31 +92,32 @@ if TYPE_CHECKING:
 __all__ = ["MAX_SLOTS", "RampupPolicy", "RampupState", "rampup_of"]
 
 MAX_SLOTS = 1000.0
-"""The concurrency that rampup never passes where ``CONCURRENT_REQUESTS`` sets no cap (C05)."""
+"""The maximum concurrency of rampup if ``CONCURRENT_REQUESTS`` sets no cap."""
 
-_FALLS = (0.95, 0.95, 0.9, 0.75, 0.5)  # of the rate, by how often it fell in this window
-_IS_LOWER = 3  # a fall or two soon after the first are of a bucket that is still empty, not of a lower limit
-_MARKS = 2  # incidents before this one, between which good answers are counted: one interval is too few to count on
+_FALLS = (0.95, 0.95, 0.9, 0.75, 0.5)  # factors of the rate, by the number of falls in this window
+_IS_LOWER = 3  # the next one or two falls come from a bucket that is still empty, not from a lower limit
+_MARKS = 2  # incidents before this one, between which good responses are counted: one interval has too few to rely on
 _WINDOWS = 4  # K: windows from a fall back to the refused rate
-_MAX_WINDOWS = 16  # ... where a fall cost many answers: they are spread over more windows
-_SPARE = 1.5  # times the windows in which the target allows what a fall cost: the next fall may cost more
-_UNDONE = 0.5  # of the rate that slow start was refused at, where ten requests were in flight: one doubling unheard
-_TELLING = 10  # good answers between two incidents that tell the rate of delivery: no rate far above it is kept
-_HELD = 0.1  # a hold that a header asks for costs this part of the answers at most: so many windows go before the next
-_DEAR = 0.9, 0.97  # of a rate whose refusal cost a quarter of a window: where the rate falls to, and returns to
-_OVERSHOT = 0.5, 0.6  # ... if it cost a window or more, and slow start had just doubled the rate
-_LATENCIES = 2.5  # near the limit a window is this many answers long at least: a shorter one can't tell incidents apart
+_MAX_WINDOWS = 16  # ... if a fall cost many responses: they are spread over more windows
+_SPARE = 1.5  # factor on the windows in which the target allows the cost of a fall, because the next fall may cost more
+_UNDONE = 0.5  # of the rate refused in slow start with ten requests in flight: one doubling had no responses yet
+_TELLING = 10  # good responses between two incidents that reveal the delivery rate: no rate far above it is kept
+_HELD = 0.1  # maximum share of responses that a hold of a header may cost: determines the windows until the next one
+_DEAR = 0.9, 0.97  # rates to fall to and to return to, as parts of a rate whose refusal cost a quarter of a window
+_OVERSHOT = 0.5, 0.6  # ... if it cost a window or more, right after slow start doubled the rate
+_LATENCIES = 2.5  # minimum length of a window near the limit, in latencies: a shorter window can't separate incidents
 _OBSOLETE = 1.1
-_PAST = 1.05  # a window of forty answers goes so far past the refused rate: two of them are refused where it holds
-_DELAYED = 0.6  # delays used to this part are what limited: with jitter two of them allow less than either alone
-_FULL = 0.75  # slots that were busy for this part of the window are
-_ANSWERS = 40  # in a window whose length is not configured: enough to tell a rate by
-_ANSWERS_REFUSED = 60  # ... if one of them was refused: with one in each window, 1.7 in a hundred are
-_LEAST_WINDOW = 1.0  # seconds; a shorter one would count what a burst lets through
-_ROUND = 5  # good answers in a round of slow start, and its factor: twice the rate after ten of them
+# a window of forty responses goes this far past the refused rate: if the rate still holds, two are refused
+_PAST = 1.05
+_DELAYED = 0.6  # delays used to this part are the limiting ones: with jitter, two delays allow less than either alone
+_FULL = 0.75  # slots that were busy for this part of the window are the limiting ones
+_ANSWERS = 40  # responses in a window without a configured length: enough to measure a rate
+_ANSWERS_REFUSED = 60  # ... if one of them was refused: at one per window, 1.7 in a hundred are refused
+_LEAST_WINDOW = 1.0  # seconds; a shorter window would count the responses of a burst
+_ROUND = 5  # good responses in a round of slow start; two rounds double the rate, by this factor each:
 _GROWTH = math.sqrt(2.0)
-_BETWEEN = _GROWTH**-0.5  # of the rate that slow start was refused at: half-way to the one of its round before
-_LEAST_DELAY = 1e-4  # seconds; below it a delay is none: no clock we sleep by is finer
+_BETWEEN = _GROWTH**-0.5  # of the rate refused in slow start: half-way to the rate of the round before
+_LEAST_DELAY = 1e-4  # seconds; a shorter delay counts as 0, because no clock that we sleep by is finer
 
 
 @attrs.frozen(kw_only=True)
@@ -120,13 +125,14 @@ class RampupPolicy:
     """The configuration of a scope's rampup.
 
     Attributes:
-        target: The least and the most triggers wanted in a window.
-        delay_factor: A window below the target multiplies the intervals by this; below 1.
-        min_delay: The least delay, in seconds.
-        window: Seconds that a window lasts at most.
-        is_counted: True if it ends with its fortieth answer, or the sixtieth where one was refused, if that is earlier.
+        target: The minimum and maximum number of triggers wanted in a window.
+        delay_factor: A window below the target multiplies the intervals by this factor; below 1.
+        min_delay: The minimum delay, in seconds.
+        window: The maximum length of a window, in seconds.
+        is_counted: True if a window ends earlier, with its fortieth response, or its sixtieth if one was refused.
         max_concurrency: The maximum concurrency.
-        max_delay: No fall goes to a delay above this, in seconds: so few requests would find nothing out.
+        max_delay: The maximum delay after a fall, in seconds. With longer delays, too few requests would measure
+            anything.
     """
 
     target: tuple[float, float] = (1.0, 1.0)
@@ -141,13 +147,13 @@ class RampupPolicy:
 def rampup_of(
     config: bool | Mapping[str, Any], settings: ThrottlingSettings, *, window: float, max_delay: float = math.inf
 ) -> RampupPolicy | None:
-    """The policy that a scope's ``rampup`` makes; None where it is off (C01).
+    """Return the policy for a scope's ``rampup``; None if it is off.
 
     Args:
         config: True, False, or the mapping.
-        settings: For the target's default and the cap.
-        window: The window of the scope's backoff: the longest one of counted answers.
-        max_delay: The longest delay of the scope's backoff; a window may be longer.
+        settings: Provide the default target and the cap.
+        window: The window of the scope's backoff, in seconds: the maximum for a window of counted responses.
+        max_delay: The maximum delay of the scope's backoff, in seconds; a longer window raises it.
     """
     if config is False:
         return None
@@ -169,23 +175,23 @@ class RampupState:
     """The progress of one scope towards the server's limit.
 
     Args:
-        policy: How it ramps up.
+        policy: The configuration.
         delay: The delay to start with, in seconds.
-        delay_per_slot: Moves with the delay.
-        concurrency: The slots to start with; ``inf`` where they have no limit.
+        delay_per_slot: The delay per slot to start with, in seconds; moves with the delay.
+        concurrency: The slots to start with; ``inf`` for no limit.
 
     Attributes:
-        policy: How it ramps up.
-        delay: The delay now.
-        delay_per_slot: The delay per slot now.
-        concurrency: The slots now.
-        floor: The least delay that robots.txt allows, in seconds (C05).
-        has_fallen_back: True if backoff moves the scope (C05): a window had triggers and no good answer, or three
-            incidents, no 429 among them, came in a row without one (six soon after an outage).
-        triggers: Incidents of the window that runs.
-        due_at: The instant at which that ends; ``inf`` before the first answer.
-        sends: Requests of the window that runs that were sent, or failed to connect.
-        refused: The last refused rate, in requests a second; None where none was.
+        policy: The configuration.
+        delay: The current delay, in seconds.
+        delay_per_slot: The current delay per slot, in seconds.
+        concurrency: The current number of slots.
+        floor: The minimum delay that robots.txt allows, in seconds.
+        has_fallen_back: True while backoff controls the scope. Either a window had triggers and no good response, or
+            three incidents without a 429 came in a row without a good response (six soon after an outage).
+        triggers: Incidents in the current window.
+        due_at: The event loop time at which the current window ends; ``inf`` before the first response.
+        sends: Requests of the current window that were sent, or failed to connect.
+        refused: The last refused rate, in requests per second; None if no rate was refused.
     """
 
     __slots__ = (
@@ -251,15 +257,15 @@ class RampupState:
 
     @property
     def limits(self) -> dict[str, float]:
-        """The limits that it moves, as they are now: delays in seconds, and slots."""
+        """The current limits that rampup moves: delays in seconds, and slots."""
         return {"delay": self.delay, "delay_per_slot": self.delay_per_slot, "concurrency": self.concurrency}
 
     def move_to(self, limits: Mapping[str, float]) -> None:
-        """Put ``limits``, or some of them, in the place of its own; never faster than robots.txt, nor past the cap.
+        """Replace limits by those in ``limits``, which may be a subset. Respects robots.txt and the cap.
 
         Raises:
-            TypeError: They are no mapping to numbers.
-            ValueError: One is unknown, negative or not finite.
+            TypeError: If ``limits`` is not a mapping to numbers.
+            ValueError: If a limit is unknown, negative or not finite.
         """
         if not isinstance(limits, Mapping):
             raise TypeError(f"get_rampup() must return a mapping or None, not {limits!r}")
@@ -280,19 +286,19 @@ class RampupState:
 
     @property
     def _length(self) -> float:
-        """Seconds of the window that runs; never 0, as a window that is too short for the clock would be."""
+        """Seconds of the current window; never 0, even if the window is too short for the clock."""
         return max(self.due_at - self._started_at, _LEAST_DELAY)
 
     @property
     def rate(self) -> float:
-        """Requests a second that the intervals in force allow; ``inf`` where there are none."""
+        """Requests per second that the current intervals allow; ``inf`` if there are no intervals."""
         rate = 1.0 / self.delay if self.delay > 0.0 else math.inf
         if self.delay_per_slot > 0.0:
             rate = min(rate, self.concurrency / self.delay_per_slot)
         return rate
 
     def learned(self, configured: tuple[float, float, float]) -> RampupSnapshot:
-        """Return what it learned under the limits it began with, to be stored, without the window that runs."""
+        """Return the values to store, with the limits that rampup started from, and without the current window."""
         return RampupSnapshot(
             delay=self.delay,
             delay_per_slot=self.delay_per_slot,
@@ -307,8 +313,8 @@ class RampupState:
         )
 
     def restore(self, learned: RampupSnapshot) -> None:
-        """Go on from what was found out; a new window begins with the next answer."""
-        # Never below the least delay that the settings have now.
+        """Continue from stored values. The next response starts a new window."""
+        # The delay must be at least the current minimum of the settings.
         self.delay = max(learned.delay, min(self.delay, self.policy.min_delay))
         self.delay_per_slot = learned.delay_per_slot
         self.concurrency = max(1.0, min(learned.concurrency, max(self.policy.max_concurrency, self.concurrency)))
@@ -321,12 +327,12 @@ class RampupState:
         self._kept = (self.delay, self.delay_per_slot, self.refused, self._fallen_to)
 
     def answered(self, now: float, *, busy: float, is_trigger: bool) -> None:
-        """Count an answer. It may end the window, or a round of slow start: :attr:`due_at` is ``now`` then.
+        """Count a response. If it ends the window or a round of slow start, set :attr:`due_at` to ``now``.
 
         Args:
-            now: The instant of it.
-            busy: Seconds that its slot was taken.
-            is_trigger: True if it said "slow down".
+            now: The event loop time of the response.
+            busy: Seconds for which its slot was taken.
+            is_trigger: True if it is a trigger.
         """
         self._is_well = not is_trigger
         if self._is_well:
@@ -334,10 +340,10 @@ class RampupState:
             self._since_return += 1
             if self._since_return == _ANSWERS:
                 self._outage_after = OUTAGE
-        if self.has_fallen_back:  # no window: how fast an outage is probed, and returned from, says nothing of rates
+        if self.has_fallen_back:  # no window: how fast an outage is probed and left says nothing about rates
             return
         if self.due_at == math.inf:
-            # From the grant of the first answer: from its end it would seem to have come at once.
+            # Start at the grant of the first response. From its end, it would seem to have arrived at once.
             self._started_at = now - busy
             self.due_at = self._started_at + self.policy.window
         self.sends += 1
@@ -352,15 +358,16 @@ class RampupState:
             self.due_at = now
 
     def triggered(self, now: float, *, is_limit: bool = True, waits: int = 0, hold: float = 0.0) -> bool:
-        """Count an incident. Returns True if the limits moved because of it.
+        """Count an incident. Returns True if it moved the limits.
 
         Args:
-            now: The instant.
-            is_limit: True if the trigger speaks of a limit: a 429. Three others in a row, without a good answer between
-                them, are an outage; twice as many if one has just ended.
-            waits: Times that servers asked for and that were waited for in vain: each counts as one of those three.
-            hold: Seconds for which a header holds the scope. A window of counted answers does not count them as time;
-                and where they cost a quarter of its answers, an incident is one too many, whatever the target says.
+            now: The event loop time of the trigger.
+            is_limit: True if the trigger indicates a limit, as a 429 does. Three other triggers in a row without a good
+                response between them are an outage, or twice as many if an outage has just ended.
+            waits: Number of times named by servers that were waited for without success. Each counts as one of those
+                three.
+            hold: Seconds for which a header holds the scope. A window of counted responses does not count them as time.
+                If they cost a quarter of its responses, the incident is one too many, whatever the target is.
         """
         self.triggers += 1
         self._unanswered = 0 if is_limit else max(self._unanswered + 1, waits)
@@ -389,12 +396,12 @@ class RampupState:
         return is_fall
 
     def window_over(self, *, is_held: bool = False) -> None:
-        """Let the window that ends at :attr:`due_at` take effect, and start the next one.
+        """Apply the window that ends at :attr:`due_at`, and start the next one.
 
         Args:
-            is_held: True if a header or a backoff held the scope: then there is no step (C08).
+            is_held: True if a header or backoff held the scope. Then there is no step.
         """
-        if self._is_starting and 0 < self._good < _ROUND:  # a round is counted in answers alone
+        if self._is_starting and 0 < self._good < _ROUND:  # a round is counted in responses only
             self.due_at += self.policy.window
             return
         if self.sends:
@@ -409,21 +416,21 @@ class RampupState:
         else:
             self._idle += 1
             if self._idle == 1 and not is_held and not self._is_starting:
-                self._speed_up(self._factor())  # C08: several idle windows are one step
-        if self._idle > 1:  # the next answer starts a window
+                self._speed_up(self._factor())  # several idle windows are one step
+        if self._idle > 1:  # the next response starts a window
             self.due_at = math.inf
             return
         self._begin()
 
     def _begin(self) -> None:
-        """Begin a window where the last one ended."""
+        """Start a window at the end of the last one."""
         if self.sends:
             self._rate_before = self.sends / self._length
         self._started_at = self.due_at
         latency = self._busy / self.sends if self.sends else 0.0
         is_near = self.refused is not None or self.triggers > 0
         self.due_at += max(self.policy.window, latency * _LATENCIES if is_near else 0.0)
-        if self._is_well:  # else a trouble goes on, that may turn out to be an outage
+        if self._is_well:  # otherwise an incident continues that may turn out to be an outage
             self._kept = (self.delay, self.delay_per_slot, self.refused, self._fallen_to)
         self._count_afresh()
 
@@ -433,7 +440,7 @@ class RampupState:
         self._marks = ()
 
     def _step(self) -> None:
-        """Speed up what limited the window, by the factor or by what closing in on the refused rate allows."""
+        """Speed up the limiting part of the window, by the search factor or by the cubic towards the refused rate."""
         window = self._length
         slots = self.concurrency * window
         by_delay = self.sends * self.delay / window
@@ -449,18 +456,18 @@ class RampupState:
 
     @property
     def _search_factor(self) -> float:
-        """The factor that multiplies the intervals while no rate was refused."""
+        """The factor for the intervals while no rate was refused."""
         return 1.0 / _GROWTH if self._is_starting else self.policy.delay_factor
 
     def _factor(self) -> float:
-        """Return the factor that multiplies the intervals in this step."""
+        """Return the factor for the intervals in this step."""
         if self.refused is None:
             return self._search_factor
         self._quiet += 1
         cycle = min(max(_WINDOWS, math.ceil(self._cost * _SPARE / max(self.policy.target[1], 1.0))), _MAX_WINDOWS)
         cycle = max(cycle, math.ceil(self._held / _HELD / _ANSWERS))
         away = (cycle - self._quiet) / cycle
-        is_cheap = self.policy.is_counted and not self._held  # a refusal costs no hold
+        is_cheap = self.policy.is_counted and not self._held  # a refusal does not cause a hold
         if away < 0.0 and is_cheap:
             wanted = self.refused * _PAST ** (self._quiet - cycle)
         else:
@@ -483,7 +490,7 @@ class RampupState:
         return max(self.policy.min_delay, self.floor)
 
     def _fall_back(self) -> None:
-        """Leave the scope to backing off; an outage says nothing of rates, so what fell in it comes back (C05)."""
+        """Leave the scope to backoff. An outage says nothing about rates, so the falls during it are undone."""
         self.has_fallen_back = True
         self._unanswered = 0
         self._outage_after *= 2
@@ -493,13 +500,13 @@ class RampupState:
         self.due_at = math.inf
 
     def take_back(self, delay: float = 0.0) -> None:
-        """Move the scope again, at ``delay`` seconds at least: the outage is over, or was a limit that fell."""
+        """Control the scope again, at ``delay`` seconds or more. The outage has ended, or was a limit that fell."""
         self.has_fallen_back = False
         self.delay = max(self.delay, delay)
         self._count_afresh()
 
     def _keep_below(self, rate: float, fall: float, mark: float) -> None:
-        """Fall to a part of the refused ``rate`` at least, and return to a part of it: holds cost many answers."""
+        """Fall to a part of the refused ``rate``, and return only to a part of it, because holds are expensive."""
         lower = min(rate * fall, self._fallen_to)
         stretch = self._fallen_to / lower
         self.refused, self._fallen_to = rate * mark, lower
@@ -507,17 +514,17 @@ class RampupState:
         self.delay_per_slot *= stretch
 
     def _borne(self) -> float:
-        """Good answers a second between the latest incidents of this window: what a server bears that has no spare."""
+        """Good responses per second between the latest incidents of this window: the rate that the limit allows."""
         (since, before), (now, good) = self._marks[0], self._marks[-1]
         return (good - before) / (now - since) if now > since else 0.0
 
     def _fall(self, now: float, most: float = 1.0) -> None:
-        """Fall below the rate that was just refused, to ``most`` of it: the more often in one window, the deeper."""
+        """Fall below the rate that was just refused, to at most ``most`` of it. More falls in one window are deeper."""
         elapsed = max(now - self._started_at, 1e-3)
         measured = max(self.sends / elapsed, self._rate_before)
-        # Delays below what slots or latency allow are not the rate that was refused: what was sent is.
+        # If slots or latency kept the rate below what the delays allow, the server refused the measured rate.
         rate = min(self.rate, measured * _OBSOLETE) if measured > 0.0 else self.rate
-        # No delay, and nothing measured yet: there is no rate to fall from.
+        # Without a delay and without a measurement, there is no rate to fall from.
         if rate == math.inf:
             return
         self._falls += 1
@@ -528,7 +535,7 @@ class RampupState:
             lower = min(lower, max(borne * _OBSOLETE, least))
         stretch = self.rate / lower if self.rate < math.inf else 1.0
         if self._falls == 1 or self._falls >= _IS_LOWER or self.refused is None:
-            # After a deep fall the limit is between the two rates: half-way is what is remembered.
+            # After a deep fall the limit is between the two rates, so remember the rate half-way.
             mark = rate if self._falls <= _IS_LOWER else math.sqrt(rate * lower)
             self.refused = mark if self.refused is None else max(mark, min(self.refused, borne))
         self._fallen_to = lower
