@@ -185,7 +185,8 @@ class TextFile(FeedFile):
         """Create a file at position 0 of ``storage``, or one that takes items and is opened later."""
         super().__init__(options)
         self._format: Format = make_format(options)
-        self._is_whole = getattr(self._format, "is_whole", True)  # complete between two writes, not only at its end
+        # Whether the file is complete after each write, not only at its end.
+        self._is_whole = getattr(self._format, "is_whole", True)
         self._compression = make_compression(options.compression)
         self._storage: FeedStorage = storage or LazyStorage()
         self._end = End()

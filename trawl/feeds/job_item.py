@@ -49,8 +49,9 @@ class JobItem(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_field
 
     Attributes:
         fields: Its fields in order, as plain values.
-        classes: The dotted names of its class and of the classes of feeds that it is an instance of; empty for a plain
-            dict.
+        classes: The dotted names of its class, and of each class in the ``item_classes`` of a feed that it is an
+            instance of. Then, if known, the results of the feeds' filters and the URL of the item's page, marked by a
+            first character. Empty if nothing but a plain dict is known.
         exact: Its fields as tagged by :func:`to_stored`, and the names of all fields that its class declares, if it is
             an :class:`~trawl.items.Item` or has serializers. ``=`` precedes the name of a field whose serializer was
             applied. None if no feed needs them.

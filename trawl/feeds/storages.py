@@ -337,7 +337,7 @@ class TerminalStorage(StreamStorage):
 
 
 class TextStorage:
-    """A standard output without a descriptor, such as a notebook's, or one that captures the output."""
+    """A standard output without a file descriptor, as in a notebook or if the output is captured."""
 
     is_seekable = False
 

@@ -98,7 +98,8 @@ class JobReport:
 
     Attributes:
         name: Its directory or address.
-        owner: The process that is using it, by its id or with its host; 0 if unknown; None if it is not in use.
+        owner: The id of the process that is using the job; 0 if it is unknown. If the job is in a server, a string with
+            the names of all its running sessions. None if no process is using the job.
         last_error: Why the last process could not write to it; "" if it could.
         pending: Number of requests that have not ended, including leased requests and requests of hosts that were given
             up.

@@ -19,7 +19,7 @@ __all__ = ["MemoryFrontier"]
 PACKED_FROM = 1_000
 """Number of records in the frontier above which further records are packed.
 
-For fewer, the 3 µs per record do not pay.
+With fewer records, the saved memory is not worth the 3 µs that packing a record takes.
 """
 
 

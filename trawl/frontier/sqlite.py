@@ -190,7 +190,7 @@ class SqliteJob(Job):
         if not self._is_open:
             await trio.lowlevel.checkpoint()
             return
-        with trio.CancelScope(shield=True):  # the disk bounds the time, as for each commit
+        with trio.CancelScope(shield=True):  # takes only as long as the disk needs, like each commit
             try:
                 if self.failure is None:
                     await self.commit()

@@ -41,7 +41,8 @@ __all__ = [
 _FIRST_BYTES = 1024  # the standard's own limit
 
 
-# If a <meta> follows later, browsers read the page again (HTML, 13.2.3.4). This module reads further at once.
+# If a <meta> follows later, browsers read the page again (HTML, 13.2.3.4). This module searches this many bytes right
+# away.
 PRESCAN_BYTES = 16 * 1024
 """Number of bytes of a page that are searched for a declaration of its encoding."""
 

@@ -48,10 +48,10 @@ from trawl.transport.settings import BindAddress, TransportSettings
 __all__ = ["BODY_BROKEN", "DISCONNECTED", "Backend", "Pools", "Route", "Stream", "is_foreign", "mapped"]
 
 MAX_IDLE_DIRECT = 100
-"""Number of direct connections above which idle ones are closed at once, so that a crawl does not run out of files."""
+"""If there are more direct connections, idle ones are closed at once, so that a crawl does not run out of files."""
 
 MAX_IDLE_PER_PROXY = 20
-"""Number of connections of each proxy above which idle ones are closed at once."""
+"""If a proxy has more connections, idle ones are closed at once."""
 
 MAX_PROXIES = 200
 """Maximum number of pools. The least recently used idle pool is closed first."""
