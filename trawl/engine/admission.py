@@ -1,6 +1,6 @@
-"""Admission: what every request is charged to, whose robots.txt it obeys, and whether it is taken in at all.
+"""Admission: decides if a request is accepted, which scopes it is charged to, and whose robots.txt it obeys.
 
-Theory of operation. Whichever way a request comes, this is where it gets its scopes, its origin and the gate of that::
+Theory of operation. Every request, from any source, gets its scopes, its origin and the origin's gate here::
 
     found on a page, given by start() ──► admit ─────► Record ─► frontier ─► leased ──┐
     its redirect, its retry, a Replace ─► successor ─► Record ─┬► frontier ─► leased ─┤
@@ -8,18 +8,18 @@ Theory of operation. Whichever way a request comes, this is where it gets its sc
                                                                                             │ granted
     what the middleware hands to the wire ──► objection: not what was granted? another one ◄─┘
 
-A middleware sees a request only when it is granted, and may make another of it: another host, another session, a
-proxy that a manager has a scope for. So what is about to be sent is compared with what was granted
-(:meth:`Admission.objection`). Where it needs other scopes, or an origin whose robots.txt is not read, it is not sent:
-the request goes back, charged to what it turned out to need, and its middleware sees it again when that allows. One
-that is sent elsewhere each time (a mirror drawn by lot) would never meet its grant; so from the second time on it is
-charged to all that it has needed so far, and goes when each of them allows. One for which that never ends (a new
-subdomain each time) ends with an error.
+A middleware sees a request only when it is granted, and may change it: another host, another session, a proxy that has
+a scope of a manager. Each request is therefore compared with its grant before it is sent (:meth:`Admission.objection`).
+If it needs other scopes, or an origin whose robots.txt is not read, it is not sent. It is queued again with its new
+scopes, and its middleware sees it again when these scopes allow it. A request that goes elsewhere each time (to a
+random mirror) would never match its grant. From the second time on it is therefore charged to all scopes that it has
+needed so far, and sent when each of them allows it. If it keeps needing new scopes (a new subdomain each time), it ends
+with an error.
 
-The claim comes before the scopes are asked for, because a manager's ``get_scopes`` may await: two tasks that found the
-same link at once must not both push it. A claim whose request is not stored after all is given back.
+The seen mark is set before the scopes are named, because a manager's ``get_scopes`` may await: if two tasks find the
+same link at once, only one may push it. If the request is not stored after all, its mark is removed.
 
-Length: every way in ends in the same record or grant, and what is asked again at the send is what was asked here.
+Length: every source of requests ends in the same record or grant, and the check before the send repeats this one.
 """
 
 from __future__ import annotations
@@ -56,19 +56,19 @@ __all__ = ["Admission", "Requirements", "not_before"]
 logger: logging.Logger = logging.getLogger("trawl.admission")
 
 FOUND_TO = 0.001
-"""Seconds: requests that are found within so many share one instant, and its memory."""
+"""Seconds. Requests found within this time share one time value, which saves memory."""
 
 MAX_SCOPES = 32
-"""Scopes that a request is charged to that its middleware sends elsewhere at each grant; with more of them it ends."""
+"""Maximum number of scopes for a request that its middleware sends elsewhere at each grant. With more, it ends."""
 
 
 class Requirements(NamedTuple):
-    """The scopes and the origin that have to allow a request before it may be sent.
+    """The scopes and the origin that must allow a request before it may be sent.
 
     Attributes:
-        scopes: Its scopes, each with the amount it expects to use.
-        origin: The origin whose robots.txt it obeys; empty, or without a scheme: none.
-        is_exempt: It takes no place in its scopes (``dont_throttle``).
+        scopes: Its scopes, each with the expected amount.
+        origin: The origin whose robots.txt applies; empty or without a scheme: none.
+        is_exempt: True if it takes no place in its scopes (``dont_throttle``).
     """
 
     scopes: ScopeAmounts
@@ -77,21 +77,22 @@ class Requirements(NamedTuple):
 
 
 class Admission:
-    """Takes the requests of one crawl in.
+    """Accepts the requests of one crawl.
 
     Args:
-        context: The frontier, where fingerprints are claimed; the rules; statistics, events, state.
-        throttle: Names scopes.
-        gates: Names origins, and closes the gate of one whose robots.txt is not read.
-        scheduler: Has what waits for its turn.
-        cache_lookup: Takes what need not be sent.
-        limits: The limits of the crawl in pages.
+        context: The frontier, which stores seen marks, the rules, statistics, events and state.
+        throttle: Names the scopes of requests.
+        gates: Names origins, and closes the gates of origins whose robots.txt is not read.
+        scheduler: Holds waiting requests.
+        cache_lookup: Takes requests whose response is stored.
+        limits: The page limits of the crawl.
 
     Attributes:
-        is_foreign: Says if another process of the job is to send a request with these scopes; None: there is none.
+        is_foreign: Returns True if another process of the job must send a request with these scopes; None if there is
+            none.
 
     Raises:
-        UsageError: An allowed domain of the spider is not a domain.
+        UsageError: If an allowed domain of the spider is not a domain.
     """
 
     def __init__(
@@ -132,10 +133,10 @@ class Admission:
         """True if :meth:`admit` never waits, so that it can't be cancelled half-way."""
         return type(self._frontier) is MemoryFrontier and self._throttle.resolver.never_waits
 
-    # -- what a request needs
+    # -- requirements of a request
 
     def _requirements_nowait(self, request: Request) -> Requirements | None:
-        """Name what ``request`` needs; None where a user's manager, or the resolver, has to be asked and may wait."""
+        """Return the requirements of ``request``; None if a manager or the resolver must be called and may wait."""
         scopes = self._throttle.resolver.of_nowait(request)
         if scopes is None:
             return None
@@ -144,22 +145,22 @@ class Admission:
     async def _requirements_of(self, request: Request, before: ScopeAmounts | None = None) -> Requirements:
         """Return the scopes and the origin that an admitted request needs.
 
-        Every request gets its scopes here (a page, a redirect, a retry, a direct fetch, robots.txt) but what a
-        middleware makes of one: that is asked about in :meth:`objection`, and may keep the scopes of its grant too. The
-        rule itself (meta, manager, host) is :class:`~trawl.throttling.scope_resolver.ScopeResolver`. A checkpoint only
-        where what has to be asked waits.
+        All requests get their scopes here: pages, redirects, retries, direct fetches and robots.txt. The exception is a
+        request that a middleware changes. :meth:`objection` checks it, and it may also keep the scopes of its grant.
+        :class:`~trawl.throttling.scope_resolver.ScopeResolver` has the rule itself (meta, manager, host). A checkpoint
+        only if a call has to wait.
 
         Args:
             request: The request.
-            before: The scopes of the request that it replaces. If its own are the same, the request is not new to them:
-                what they were given up for counts for it (promise B20). None: it replaces none.
+            before: The scopes of the request that it replaces. If the scopes are equal, the request is not new to them,
+                so it is affected if they were given up since. None: it replaces no request.
 
         Raises:
-            Exception: Whatever a user's manager raises.
-            TypeError: Meta ``throttling_scopes``, or the manager's answer, is no set of scopes.
-            ValueError: An id is empty, or an amount negative.
+            Exception: Any error of a user's manager.
+            TypeError: If meta ``throttling_scopes`` or the manager's return value is not a set of scopes.
+            ValueError: If an id is empty or an amount is negative.
         """
-        # Nearly always at once: only a user's manager, or a look-up of an address, is awaited.
+        # Nearly always at once, because only a user's manager or a lookup of an address is awaited.
         needs = self._requirements_nowait(request) or await self._asked(request)
         if needs.scopes != before:
             self._throttle.admitted(request, needs.scopes)
@@ -174,18 +175,18 @@ class Admission:
     async def admit(
         self, requests: Sequence[Request], *, depth: int, is_start: bool = False, source: Response | None = None
     ) -> list[Record]:
-        """The records of those requests that are let in; the others are counted under their reason.
+        """Return the records of the accepted requests, and count the others under their reasons.
 
         Args:
-            requests: What was found.
-            depth: In links from the start.
-            is_start: The user's own code gives them.
+            requests: The requests that were found.
+            depth: Depth in links from the start.
+            is_start: True if user code outside callbacks adds them.
             source: The page that they were found on.
         """
         admitted: list[Request] = []
         marks: list[bytes | None] = []
         for request in requests:
-            if is_start:  # what a user starts from, and where that redirects to, is wanted by its name
+            if is_start:  # the user chose start URLs and accepts where they redirect to
                 request.meta["is_start_request"] = True
                 self.note_start(request)
             refusal = self._rules.refusal(request, depth=depth)
@@ -199,9 +200,9 @@ class Admission:
             marks.append(self._unfiltered_mark(request, is_start) if request.dont_filter else self._mark(request))
         if not admitted:
             return []
-        # All of a page together: a job asks its store once, not once for each link.
+        # All requests of a page together, so that a job queries its store once instead of once per link.
         fresh = await self._claimed(marks)
-        if repeated := fresh.count(False):  # most links of a page: counted at once
+        if repeated := fresh.count(False):  # most links of a page, so count them at once
             self._stats.inc("dupefilter_filtered", repeated)
             if self._tells or RequestDropped in self._events.wanted:
                 self._tell_repeated(compress(admitted, map(not_, fresh)))
@@ -221,21 +222,21 @@ class Admission:
             self._events.emit(RequestDropped(request, "dupefilter_filtered"))
 
     def note_start(self, request: Request) -> None:
-        """Take note of a request that the user's own code makes, not that of a page."""
+        """Record a request that user code, not a page, has named."""
         if self._rules.note_start(request):
-            self._stats.set("private_addresses_allowed", 1)  # a job that goes on later may not read start() again
+            self._stats.set("private_addresses_allowed", 1)  # a resumed job may not read start() again
 
     def restore(self) -> None:
-        """Note that the frontier has requests of an earlier run, which may have been charged by other settings."""
+        """Prepare for requests of an earlier run in the frontier, which may have had other settings."""
         if self._stats.get("private_addresses_allowed"):
             self._rules.open_addresses()
         if self._frontier.statistics().pending:
             self._restored_at = trio.current_time()
 
     def grant_for(self, record: Record) -> Grant:
-        """Make the scheduler's grant for a leased record, and see to the gate of its origin."""
-        # The scopes of a restored one were not named in this run, and some are known as hosts only by that (E20). So it
-        # is with those that another process has found.
+        """Make the scheduler's grant for a leased record, and load the robots.txt of its origin if needed."""
+        # Restored records, and records from other processes, were not resolved in this run. Some scopes are known as
+        # hosts only once a request was resolved.
         if self.is_foreign is not None or (self._restored_at > -math.inf and self._is_restored(record)):
             self._throttle.resolver.of_nowait(record.request)
             self._rules.hear_vouched(record.request)
@@ -244,21 +245,21 @@ class Admission:
         return Grant.of_record(record)
 
     def ask_early(self, record: Record) -> None:
-        """Have the robots.txt of a record's origin asked for before its time has come, so that it can go then."""
+        """Request the robots.txt of a record's origin before the record is due, so that it can be sent on time."""
         self._rules.hear_vouched(record.request)
         self._gates.ensure(record.origin, record.request)
 
-    # -- what takes the place of another
+    # -- requests that replace others
 
     async def successor(self, grant: Grant, then: Replace) -> Record | str:
-        """Make the record that takes the place of a page, or give the reason why the page ends here.
+        """Make the record that replaces a page, or return the reason why the page ends here.
 
-        A new target (a redirect's) passes the rules, and ends as a duplicate if it was seen already, unless it is in
-        its own chain: a page that sets a cookie and redirects to itself is no loop yet.
+        A new target (a redirect's) is checked against the rules. It ends as a duplicate if it was seen before, except
+        in its own redirect chain, because a page that sets a cookie and redirects to itself is not a loop yet.
         """
         lease, request = grant.lease, then.request
         diverted = grant.task.diverted if request is grant.request else None
-        # What is tried again was claimed when it was found: its mark goes on with it.
+        # A retry keeps the seen mark that was set when its request was found.
         mark, is_claimed = lease.fingerprint, False
         if then.is_new_target:
             refusal = self._rules.refusal(request, depth=lease.request.depth)
@@ -268,11 +269,11 @@ class Admission:
             is_claimed = (await self._frontier.claim_many([mark]))[0] if mark else False
             if mark is not None and not is_claimed and not self._may_loop(mark, request):
                 return "dupefilter_filtered"
-        # A redirect is not a link: its target is as deep as the page whose place it takes.
+        # A redirect is not a link, so its target has the same depth as the page that it replaces.
         request.depth = lease.request.depth
         try:
             self._prepare(request, None)
-            # The meta of what is tried again has the delay that it waited for already.
+            # The delay in the meta of a retry was already applied.
             until = not_before(request) if then.is_new_target else 0.0
             needs = diverted or await self._requirements_of(request, lease.scopes)
         except Exception:
@@ -285,7 +286,7 @@ class Admission:
             if self._can_be_stored(record):
                 return record
             reason = "unstorable_requests"
-        # The target is not stored, so it is to be found anew where another page links to it.
+        # The target is not stored, so another page may find it again.
         if is_claimed and mark is not None:
             await self._frontier.disclaim([mark])
         return reason
@@ -295,16 +296,16 @@ class Admission:
     async def direct_grant(
         self, request: Request, waiter: Waiter, *, passes_gate: bool = False, replaces: Grant | None = None
     ) -> Grant:
-        """The scheduler's grant for a request that never enters the frontier.
+        """Return the scheduler's grant for a request that never enters the frontier.
 
         Args:
-            request: What somebody waits for.
-            waiter: Who.
-            passes_gate: It is robots.txt, which waits for no gate.
-            replaces: The grant whose place it takes: of a request that was redirected, or is to be sent again.
+            request: The request.
+            waiter: Receives its outcome.
+            passes_gate: True for robots.txt, which waits at no gate.
+            replaces: The grant that it replaces after a redirect or for a retry; None: none.
 
         Raises:
-            Exception: Whatever a user's manager raises when it is asked for the scopes.
+            Exception: Any error of a user's manager that names the scopes.
         """
         self._prepare(request, None)
         is_same = replaces is not None and request is replaces.request
@@ -324,10 +325,10 @@ class Admission:
         )
 
     def check_ours(self, request: Request, scopes: ScopeAmounts) -> None:
-        """Check that this process may send a request that nobody else would send for it.
+        """Check that this process may send a direct fetch, which can't be passed to another process.
 
         Raises:
-            IgnoreRequest: Another process of the same job sends to its host.
+            IgnoreRequest: If another process of the same job sends to its host.
         """
         if self.is_foreign is not None and self.is_foreign(request, scopes):
             raise IgnoreRequest(
@@ -337,9 +338,10 @@ class Admission:
             )
 
     async def ask_robots(self, origin: str, pause: float) -> None:
-        """Line up the request for an origin's robots.txt, not before ``pause`` seconds from now.
+        """Queue the request for an origin's robots.txt, at the earliest ``pause`` seconds from now.
 
-        It is not asked for if an earlier run of the job has heard the answer. A checkpoint only if that is long.
+        If an earlier run of the job stored the response, it is used instead. A checkpoint only if that response is
+        long.
         """
         if await in_steps(self._gates.recall(origin)):
             return
@@ -347,17 +349,17 @@ class Admission:
         request, waiter = self._gates.robots_request(origin)
         try:
             grant = await self.direct_grant(request, waiter, passes_gate=True)
-        except Exception:  # a user's manager
+        except Exception:  # from a user's manager
             logger.exception("%s: the throttling manager could not name the scopes of robots.txt", origin)
-            # To the gate this is a robots.txt that could not be read: it asks again, or gives the origin up.
+            # The gate treats this as an unreadable robots.txt: it retries or gives the origin up.
             waiter.deliver(Outcome(request, error=DownloadError("no throttling scopes", url=request.url)))
             return
         waiter.grant = grant
         await self.line_up(grant, until)
 
     async def line_up(self, grant: Grant, not_before: float = 0.0) -> None:
-        """Have a grant wait for its turn, at its origin's gate if that is closed; or for its answer from a cache."""
-        # Before the gate is seen to: what a cache answers needs no robots.txt.
+        """Queue a grant: at its origin's gate if that is closed, or for a stored response from a cache."""
+        # Check the cache before the gate, because a cached response needs no robots.txt.
         if await self._cache_lookup.took(grant):
             return
         if grant.waiter is not None and (parent := grant.waiter.parent) is not None:
@@ -372,10 +374,10 @@ class Admission:
     # -- at the send
 
     def is_in_doubt(self, grant: Grant, request: Request) -> bool:
-        """Tell if ``request``, which is about to be sent, may need something else than was granted.
+        """Return True if ``request``, which is about to be sent, may need more than its grant covers.
 
-        It is another one than before the middleware; or it was diverted before, so that robots.txt has not judged it
-        yet; or an earlier run has taken it in, under other settings maybe.
+        This is so if the middleware has changed it, if it was rerouted before, so that robots.txt was not checked for
+        it, or if an earlier run accepted it, perhaps with other settings.
         """
         if grant.is_diverted or grant.task.differs_from(request):
             return True
@@ -386,75 +388,76 @@ class Admission:
         return record.found_at is None or record.found_at <= self._restored_at
 
     async def objection(self, grant: Grant, request: Request) -> Outcome | None:
-        """Say what becomes of a grant that is not for ``request``, which is about to be sent; None: it is.
+        """Return the outcome of a grant that does not cover ``request``, which is about to be sent; None if it does.
 
-        A checkpoint only where a user's manager has to be asked and waits. Its places are held meanwhile.
+        A checkpoint only if a user's manager must be called and waits. The grant keeps its places during the wait.
         """
         task: RequestTask = grant.task
         is_changed = task.differs_from(request)
         if task.responder is not None:
-            # The cache was asked for what was queued: it may not answer what the middleware made of that.
+            # The lookup was for the queued request, so its response may not be used for a changed one.
             return None if task.looks_like(request) else self._unanswered(grant, request)
         try:
             needs = self._requirements_nowait(request)
             if needs is None and (is_changed or grant.is_diverted or not self._throttle.resolver.asks_manager):
-                # A copy: what a manager has said of this very object (scope_cache) may be of what it was before.
+                # A copy, because the manager's cached result for this object (scope_cache) may be older than the
+                # change.
                 needs = await self._asked(request.replace() if request is grant.request else request)
         except Exception:
             logger.exception("%r is dropped: its meta, or the manager, names no right scopes", request)
             return Outcome(request, then=Drop("scope_errors"))
-        if needs is None:  # it is as an earlier run has stored it, and the user's manager was asked then
+        if needs is None:  # unchanged since an earlier run, which called the manager
             needs = Requirements(grant.scopes, self._gates.origin_of(request), grant.is_exempt)
         if not self._is_covered(needs, grant):
-            # Leases.replace gives it back to the frontier then: it cost no send, so nothing slows down how many there
+            # Leases.replace then returns it to the frontier. It cost no send, so nothing else limits how many there
             # are.
             task.is_stopped = True
             if is_changed or grant.is_diverted:
-                # At the first grant what it needs now; from the second on all that it has needed so far.
+                # At the first grant its current scopes, from the second on all scopes that it has needed so far.
                 scopes = _united(grant.scopes, needs.scopes) if grant.is_diverted else needs.scopes
                 if len(scopes) > max(MAX_SCOPES, len(needs.scopes)):
                     return Outcome(request, error=_never_the_same(grant.request))
                 task.diverted = Requirements(scopes, needs.origin, is_exempt=False)
-                # To these scopes it is a new request: what they were given up for before does not concern it (B20).
+                # The request is new to these scopes, so it is not affected if they were given up before.
                 self._throttle.admitted(grant.request, needs.scopes)
             return Outcome(request, then=Replace(grant.request, reason="diverted"))
-        # The scheduler asked robots.txt about the URL as it was queued; any other is asked about here.
+        # The scheduler checked the queued URL against robots.txt. Check any other URL here.
         is_judged = request.url == task.url and needs.origin == grant.origin and not grant.is_diverted
         if not is_judged and not grant.passes_gate and self._gates.has_forbidden(needs.origin, request.url):
             return Outcome(request, then=Drop("robots_forbidden"))
         return None
 
     def _is_covered(self, needs: Requirements, grant: Grant) -> bool:
-        """Tell if ``grant`` is enough for a request that needs ``needs``."""
+        """Return True if ``grant`` covers the requirements ``needs``."""
         origin, gates = needs.origin, self._gates
         if not (origin == grant.origin or grant.passes_gate or not gates.has_gate(origin) or gates.is_open(origin)):
             return False
         if needs.is_exempt or not needs.scopes:
             return True
-        # It took no place, and what is to be sent needs some.
+        # The grant took no places, but the request needs some.
         if grant.is_exempt:
             return False
         if needs.scopes == grant.scopes:
             return True
-        # A diverted grant holds what its earlier ones needed as well: more than is needed is enough.
+        # A rerouted grant also holds the scopes of its earlier grants, so more than the needed scopes is enough.
         granted = dict(grant.scopes)
         return grant.is_diverted and all(
             id in granted and _counted(amount) <= _counted(granted[id]) for id, amount in needs.scopes
         )
 
     def _unanswered(self, grant: Grant, request: Request) -> Outcome:
-        """End a grant that was to be answered from the cache, by what is stored for another request."""
+        """End a grant whose stored response belongs to another request."""
         pending = grant.request
-        if grant.task.looks_like(pending):  # it will be looked up again, and found again
+        if grant.task.looks_like(pending):  # another lookup would find the same response
             pending.meta["dont_cache"] = True
         return Outcome(request, then=Replace(pending, reason="diverted"))
 
     # -- inside
 
     async def _claimed(self, marks: Sequence[bytes | None]) -> list[bool]:
-        """Claim the marks; True for each that is new, and for None, false for an empty one, whose request was seen.
+        """Set the seen marks. Return True for new marks and for None, and False for empty ones, which were seen before.
 
-        A checkpoint only where the frontier waits.
+        A checkpoint only if the frontier waits.
         """
         claimed = [mark for mark in marks if mark]
         fresh = await self._frontier.claim_many(claimed) if claimed else []
@@ -464,10 +467,10 @@ class Admission:
         return [mark is None or (mark != b"" and next(answers)) for mark in marks]
 
     def _unfiltered_mark(self, request: Request, is_start: bool) -> bytes | None:
-        """Return None, the mark of a request that is sent however often it is met.
+        """Return None, the mark of a request that is sent each time it is found.
 
-        A start URL that is not filtered is one of them. A job has a mark for it all the same, by its number among its
-        equals: a ``start()`` that was cut off is read again, and gives it once more.
+        Start URLs without filter are such requests. With a job they still get a mark, from their number among equal
+        URLs, because a ``start()`` that was interrupted is read again and yields them once more.
         """
         if not (is_start and self._is_durable and request.is_start_url):
             return None
@@ -476,7 +479,7 @@ class Admission:
         return blake2b(mark + number.to_bytes(8, "big"), digest_size=FINGERPRINT_BYTES, person=b"start URL").digest()
 
     def _warn_of_placeholder(self, request: Request, source: Response | None) -> None:
-        """Warn once of a ``{name}`` that a string without its ``f`` has left in a URL. Links of pages may have some."""
+        """Warn once of a ``{name}`` in a URL, left by a string without its ``f``. Links of pages may have some."""
         name = request.placeholder
         if self._has_warned:
             return
@@ -488,7 +491,7 @@ class Admission:
         logger.warning(words, request, where, name, name)
 
     async def _found(self, request: Request, mark: bytes | None, source: Response | None) -> Record | None:
-        """The record of a request that is let in, whose ``mark`` is claimed."""
+        """Return the record of an accepted request whose seen ``mark`` is set; None if it can't be stored."""
         if request.placeholder:
             self._warn_of_placeholder(request, source)
         try:
@@ -508,7 +511,7 @@ class Admission:
         return None
 
     def _may_loop(self, mark: bytes, request: Request) -> bool:
-        """Tell if ``mark`` is that of a URL that redirected, step by step, to ``request``, and loops are followed."""
+        """Return True if loops are followed and ``mark`` belongs to a URL in the redirect chain of ``request``."""
         if not mark or not self._follows_loops:
             return False
         return any(self._mark(request.replace(url=url)) == mark for url in request.meta_get("redirect_urls", ()))
@@ -521,7 +524,7 @@ class Admission:
             self._rules.note_vouched(request, is_shared=self.is_foreign is not None)
         amounts = amounts_of(scopes)
         if amounts or is_diverted:
-            share = next((amount for amount in amounts if amount is not None), 0.0)  # the larger goes first (F07)
+            share = next((amount for amount in amounts if amount is not None), 0.0)  # the larger share goes first
             record = Record(request, scopes, origin, mark, until, share, amounts, is_diverted=is_diverted)
         else:
             record = Record(request, scopes, origin, mark, until)
@@ -532,7 +535,7 @@ class Admission:
         return record
 
     def _can_be_stored(self, record: Record) -> bool:
-        """Tell if the job can store a request; log it where not. Without a job every request can be stored."""
+        """Return True if the job can store a request; otherwise log the reason. Always True without a job."""
         reason = self._frontier.refusal(record) if self._is_durable else None
         if reason is not None:
             logger.error("%r is dropped, because the job can't store it: %s", record.request, reason)
@@ -547,11 +550,11 @@ class Admission:
 
 
 def not_before(request: Request) -> float:
-    """The instant before which meta ``delay`` (seconds from now) holds a request; 0.0 for none.
+    """Return the earliest event loop time that meta ``delay`` (seconds from now) allows; 0.0 without a delay.
 
     Raises:
-        ValueError: It is no number of seconds, or one that never ends.
-        TypeError: It is nothing like a number.
+        ValueError: If the delay is not a number of seconds, or is infinite.
+        TypeError: If the delay is not convertible to a number.
     """
     delay = request.meta_get("delay")
     if not delay:
@@ -573,7 +576,7 @@ def _counted(amount: float | None) -> float:
 
 
 def _united(these: ScopeAmounts, those: ScopeAmounts) -> ScopeAmounts:
-    """All the scopes of both, each with the larger of its amounts."""
+    """Return the union of two sets of scopes, each scope with its larger amount."""
     amounts = dict(these)
     for id, amount in those:
         if id not in amounts or _counted(amounts[id]) < _counted(amount):

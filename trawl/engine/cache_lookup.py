@@ -69,9 +69,9 @@ class CacheLookup(NoCache):
     """Requests whose response is in the cache.
 
     Args:
-        cache: cache: The cache to search.
-        limits: limits: The limits of the crawl, which decide if another page may start.
-        state: state: The state of the crawl; its wakeup wakes the dispatcher.
+        cache: The cache to search.
+        limits: The limits of the crawl, which decide if another page may start.
+        state: The state of the crawl; its wakeup wakes the dispatcher.
     """
 
     has_cache = True

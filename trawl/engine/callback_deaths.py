@@ -1,4 +1,4 @@
-"""Pages whose callbacks end the process: they fail after three deaths, so that the job continues without them.
+"""Pages whose callbacks end the process. They fail after three deaths, so that the job continues without them.
 
 Theory of operation. While a callback runs, a file names its page (:mod:`trawl.frontier.running_callbacks`). The next
 process that opens the job reads the file of the dead process and counts one death for each of these pages, in the job.

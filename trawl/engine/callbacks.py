@@ -111,8 +111,8 @@ def advice(error: BaseException, callback: Callable[..., object] | None) -> str:
     """Return advice on an error of a callback, with file and line; "" if the error explains itself.
 
     Args:
-        error: error: The error that the callback raised.
-        callback: callback: The method or function that was called.
+        error: The error that the callback raised.
+        callback: The method or function that was called.
     """
     frames = user_frames(error)
     if not frames and callback is not None:
@@ -196,19 +196,19 @@ class CallbackOutputs:
     """The outputs of one callback.
 
     Args:
-        sender: sender: Receives the items.
-        store: store: Receives requests while the callback runs, if it yields too many to hold.
-        depth: depth: Depth of its requests, in links.
-        source: source: The response that was passed to the callback.
-        events: events: Receives an event for each item.
+        sender: Receives the items.
+        store: Receives requests while the callback runs, if it yields too many to hold.
+        depth: Depth of its requests, in links.
+        source: The response that was passed to the callback.
+        events: Receives an event for each item.
 
     Attributes:
-        requests: requests: Requests that are not stored yet. They are stored with the callback's acknowledgement.
-        items: items: Number of items so far.
-        latest: latest: The latest item; None before the first.
-        failure: failure: Reason why the request counts as failed; None if it does not.
-        has_query_error: has_query_error: True if a selector raised the callback's error.
-        is_cut: is_cut: True if the callback was stopped because it yielded one item more than the crawl may deliver.
+        requests: Requests that are not stored yet. They are stored with the callback's acknowledgement.
+        items: Number of items so far.
+        latest: The latest item; None before the first.
+        failure: Reason why the request counts as failed; None if it does not.
+        has_query_error: True if a selector raised the callback's error.
+        is_cut: True if the callback was stopped because it yielded one item more than the crawl may deliver.
         waited: Seconds for which the callback waited until requests were stored; 0 without a job.
     """
 
@@ -265,7 +265,7 @@ class CallbackOutputs:
         """Take one output if that needs no waiting; returns False if it does.
 
         Raises:
-            InvalidOutput: InvalidOutput: If the output is neither a request nor an item.
+            InvalidOutput: If the output is neither a request nor an item.
         """
         if isinstance(output, Request):
             if len(self.requests) - self._kept >= BATCH:
@@ -293,7 +293,7 @@ class CallbackOutputs:
         """Take one output, and wait for room. Always a checkpoint.
 
         Raises:
-            Full: Full: If the crawl has delivered all items that its limit allows.
+            Full: If the crawl has delivered all items that its limit allows.
         """
         await trio.lowlevel.checkpoint()
         if isinstance(output, Request):
@@ -335,7 +335,7 @@ class Shields:
     A cancelled shield swallows the cancellation, so check :attr:`is_cancelled` after leaving a shield.
 
     Attributes:
-        is_cancelled: is_cancelled: True if nothing is protected any more.
+        is_cancelled: True if nothing is protected any more.
     """
 
     __slots__ = ("_open", "is_cancelled")
@@ -383,14 +383,14 @@ async def consume(
     """Pass every output of a callback to ``receiver``. Cancelling closes the callback's generator.
 
     Args:
-        result: result: The return value of the callback.
-        receiver: receiver: Takes the outputs.
-        shields: shields: Protect the receiver's waiting from the callback's own cancel scopes.
-        refused: refused: Called with the error for each output that is neither a request nor an item. Unless it raises
-            the error, as by default, the next output follows.
+        result: The return value of the callback.
+        receiver: Takes the outputs.
+        shields: Protect the receiver's waiting from the callback's own cancel scopes.
+        refused: Called with the error for each output that is neither a request nor an item. Unless it raises the
+            error, as by default, the next output follows.
 
     Raises:
-        Exception: Exception: Any error of the callback or of ``refused``.
+        Exception: Any error of the callback or of ``refused``.
     """
     if result is None:
         return
@@ -461,7 +461,7 @@ def named(spider: object, callback: Callback | str | None, default: str) -> Call
     """Return the callback to call: the function, the spider's method of that name, or the spider's ``default`` method.
 
     Raises:
-        AttributeError: AttributeError: If the spider has no such method.
+        AttributeError: If the spider has no such method.
     """
     if callback is None:
         return cast("Callback", getattr(spider, default))

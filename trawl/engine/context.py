@@ -42,36 +42,36 @@ class CrawlContext:
     """Everything that the objects of a crawl share, as values and components instead of settings.
 
     Attributes:
-        spider: spider: The spider, which starts the crawl and parses its pages.
-        settings: settings: The mapping behind ``spider.settings``.
-        stats: stats: The statistics of the crawl.
-        engine: engine: The engine's settings.
-        scheduler: scheduler: The settings of admission and order.
+        spider: The spider, which starts the crawl and parses its pages.
+        settings: The mapping behind ``spider.settings``.
+        stats: The statistics of the crawl.
+        engine: The engine's settings.
+        scheduler: The settings of admission and order.
         throttling: The throttle's settings.
-        robots: robots: The settings of robots.txt.
-        user_agent: user_agent: Name whose group in robots.txt applies if the settings have none.
-        transport: transport: Sends requests.
-        middleware_stack: middleware_stack: The middleware, cookies, sessions and cache.
-        frontier: frontier: Stores pending requests.
+        robots: The settings of robots.txt.
+        user_agent: Name whose group in robots.txt applies if the settings have none.
+        transport: Sends requests.
+        middleware_stack: The middleware, cookies, sessions and cache.
+        frontier: Stores pending requests.
         pipelines: Makes the item pipelines for the crawl.
         hooks: Makes the hooks of the crawl, the check of its items included.
-        receivers: receivers: Receive finished items.
-        collected: collected: List that also receives finished items; None if they are not collected.
-        watchers: watchers: Tasks that run beside the crawl. If one fails, the error is logged and the crawl continues.
-        recorder: recorder: Notified of each send and its end.
-        wall: wall: Wall time, computed from the event loop time.
-        seed: seed: Seed of all randomness in the crawl.
-        address_of: address_of: Returns the address of a host, for limits by address and for managers.
-        guard: guard: Decides which addresses may be connected to; None: all.
-        open_job: open_job: The job, if the crawl has one.
-        mark: mark: Returns the seen mark of a request; None: the request is always new; empty: it was already seen.
-        follows_loops: follows_loops: True if a redirect to an earlier URL of its chain is followed, because that page
-            may have set a cookie.
-        blocking: blocking: Runs blocking work.
-        common: common: Scopes shared by the crawls of this event loop; None: this crawl shares none.
-        events: events: Receives the events of the crawl.
-        state: state: Number of open requests, and whether the crawl is ending.
-        shields: shields: Protect awaits of the engine inside a callback from the callback's own cancel scopes.
+        receivers: Receive finished items.
+        collected: List that also receives finished items; None if they are not collected.
+        watchers: Tasks that run beside the crawl. If one fails, the error is logged and the crawl continues.
+        recorder: Notified of each send and its end.
+        wall: Wall time, computed from the event loop time.
+        seed: Seed of all randomness in the crawl.
+        address_of: Returns the address of a host, for limits by address and for managers.
+        guard: Decides which addresses may be connected to; None: all.
+        open_job: The job, if the crawl has one.
+        mark: Returns the seen mark of a request; None: the request is always new; empty: it was already seen.
+        follows_loops: True if a redirect to an earlier URL of its chain is followed, because that page may have set a
+            cookie.
+        blocking: Runs blocking work.
+        common: Scopes shared by the crawls of this event loop; None: this crawl shares none.
+        events: Receives the events of the crawl.
+        state: Number of open requests, and whether the crawl is ending.
+        shields: Protect awaits of the engine inside a callback from the callback's own cancel scopes.
     """
 
     spider: Spider

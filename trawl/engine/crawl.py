@@ -57,33 +57,33 @@ class ThrottlingHandle:
         self._throttle = throttle
 
     def set(self, scope: str, **limits: Any) -> None:
-        """Give a scope new limits; whoever waits notices at once.
+        """Set limits of a scope. They apply to waiting requests at once.
 
         Args:
-            scope: The scope's id, made if it is not there yet.
+            scope: The scope's id. The scope is created if it does not exist.
             limits: The keys of ``THROTTLING_SCOPES``: ``concurrency`` (requests), ``delay`` and ``delay_per_slot``
                 (seconds), ``rate`` (requests a second), ``quota``, ``window`` (seconds), and the others.
 
         Raises:
-            SettingsError: An unknown limit, or a value out of its range; the message names it.
+            SettingsError: If a limit is unknown or a value is out of range; the message names it.
         """
         self._throttle.set(scope, now=trio.current_time(), **limits)
 
 
 class Crawl:
-    """A crawl while it runs.
+    """A running crawl.
 
     Attributes:
         spider: The spider.
         settings: The settings by their upper-case names.
-        stats: Everything that is counted.
-        throttling: Limits, to be changed while the crawl runs.
-        cancel_scope: Around everything that is sent.
-        started_at: When it began, on the run clock, in seconds.
-        blocking: How work that blocks is done: ``await crawl.blocking.run(function, argument)``.
+        stats: The statistics.
+        throttling: Changes limits while the crawl runs.
+        cancel_scope: Cancel scope around all requests.
+        started_at: Event loop time of the start, in seconds.
+        blocking: Runs blocking work: ``await crawl.blocking.run(function, argument)``.
 
     Raises:
-        SettingsError: In ``SESSIONS`` a limit is unknown or out of range, or a name, header or proxy is not valid.
+        SettingsError: If a limit in ``SESSIONS`` is unknown or out of range, or a name, header or proxy is not valid.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class Crawl:
         self._throttle = throttle
         self._direct = direct
         self._leases = leases
-        self._adding = trio.Lock()  # in turn: each waits until there is room, and stores before the next one looks
+        self._adding = trio.Lock()  # one caller at a time waits for room and stores its requests
         self.throttling: ThrottlingHandle = ThrottlingHandle(throttle)
         for name, config in context.middleware_stack.settings.sessions.items():
             try:
@@ -128,28 +128,28 @@ class Crawl:
 
     @property
     def elapsed(self) -> float:
-        """Seconds since the crawl began."""
+        """Seconds since the start of the crawl."""
         return trio.current_time() - self.started_at
 
     @property
     def queued(self) -> int:
         """Admitted requests that have not been sent or are waiting to be sent again.
 
-        Direct fetches and requests for robots.txt are not among them.
+        Direct fetches and requests for robots.txt are not included.
         """
         scheduler = self._scheduler
-        return self._state.queued + scheduler.ahead  # these are not sent yet
+        return self._state.queued + scheduler.ahead  # running tasks that have not sent yet
 
     @property
     def is_idle(self) -> bool:
-        """True if no request is pending, on the wire or in its callback: only ``start()`` may go on."""
+        """True if no request is pending, in flight or in its callback, so that only ``start()`` may continue."""
         return self._state.is_idle
 
     async def until_idle(self) -> None:
-        """Return when :attr:`is_idle` holds: for ``start()``, which waits so for the end of a part. A checkpoint.
+        """Return when :attr:`is_idle` is True. In ``start()``, this waits for the end of one stage. A checkpoint.
 
         Raises:
-            RuntimeError: A callback asks, or what it calls: it is itself pending, and would wait for ever.
+            RuntimeError: If called from a callback, which is itself pending and would wait forever.
         """
         grant = current_grant.get()
         if grant is not None:
@@ -158,21 +158,21 @@ class Crawl:
 
     @property
     def in_flight(self) -> int:
-        """Requests on the wire now."""
+        """Number of requests in flight."""
         return self._scheduler.in_flight
 
     @property
     def callbacks(self) -> int:
-        """Callbacks that run now, or whose items pass the pipelines."""
+        """Number of callbacks that run, or whose items pass the pipelines."""
         return self._state.callbacks
 
     @property
     def reason(self) -> str | None:
-        """The reason for which the crawl is ending; None while it is not."""
+        """The reason why the crawl is ending; None while it is not."""
         return self._state.reason
 
     def waiting(self, most: int = 5) -> Sequence[Waiting]:
-        """The limits that pending requests wait on, the largest groups first, at most ``most`` groups.
+        """Return the limits that pending requests wait for, at most ``most`` groups, the largest first.
 
         With 10,000 hosts this blocks the event loop for 50 to 100 ms: see :meth:`waiting_in_steps`.
         """
@@ -235,10 +235,10 @@ class Crawl:
     def why(self, subject: Request | str) -> Reason | None:
         """Explain the wait of a pending request, a scope (by its id) or a host: scope, limit, until when, its source.
 
-        A URL, which is no scope, stands for its host. None when nothing holds it up: it may go, is on its way, or is
-        not pending. ``until`` is an instant of Trio's clock, in seconds. A request far behind waits for what the first
-        of its lane waits for. Of a host that another process of the job sends to, only that is known here: the limit is
-        ``store``.
+        A URL that is not a scope's id means its host. None if nothing delays the request: it may be sent, is in flight,
+        or is not pending. ``until`` is an event loop time in seconds. A request far back in its lane reports the reason
+        of the lane's next request. If another process of the job sends to a host, this process knows only that, and the
+        limit is ``store``.
         """
         now = trio.current_time()
         if (paused := self._paused(now)) is not None:
@@ -261,11 +261,11 @@ class Crawl:
         return self._storing(now) if self._is_blocked_by_store(reason) else reason
 
     def _why_elsewhere(self, host: str) -> Reason | None:
-        """Say that another process of the job sends to a host."""
+        """Return the reason if another process of the job sends to a host; otherwise None."""
         session = self._context.open_job.session
         if session is None or not is_host_like(host) or self._throttle.is_shared(host):
             return None
-        from trawl.frontier.parts import part_of  # noqa: PLC0415 - for jobs that others may work on
+        from trawl.frontier.parts import part_of  # noqa: PLC0415 - only needed for shared jobs
 
         part = part_of(f"//{host}")
         if session.owns(part):
@@ -274,7 +274,7 @@ class Crawl:
         return Reason(host, "store", math.inf, f"{owner} sends to it: `trawl job JOB --why` says what that waits for")
 
     def _why_scope_or_host(self, subject: str, now: float) -> Reason | None:
-        """Of a host, its own scope first, then that of its address, then whatever scopes its requests have."""
+        """Explain a host's own scope first, then the scope of its address, then all scopes of its requests."""
         for scope_id in dict.fromkeys((subject, self._throttle.resolver.scope_of_host(subject))):
             reason = self._scheduler.why(scope_id, now) or self._throttle.why_idle(scope_id, now)
             if reason is not None:
@@ -299,11 +299,11 @@ class Crawl:
 
         Args:
             kinds: The kinds of events, of :mod:`trawl.events`; none: all.
-            most: So many wait for the reader; of more, the oldest are dropped and counted.
+            most: Maximum number of events that wait for the reader. Beyond it, the oldest are dropped and counted.
 
         Raises:
-            TypeError: One of ``kinds`` is no kind of event.
-            ValueError: ``most`` is less than one.
+            TypeError: If one of ``kinds`` is not a kind of event.
+            ValueError: If ``most`` is less than one.
         """
         return self._context.events.stream(kinds, most)
 
@@ -311,31 +311,32 @@ class Crawl:
         """Send a request through the throttle and wait for its response, of any status. A checkpoint.
 
         Raises:
-            DownloadError: There is no response.
-            IgnoreRequest: robots.txt or a middleware refused it, or the crawl is ending.
+            DownloadError: If there is no response.
+            IgnoreRequest: If robots.txt or a middleware refused the request, or the crawl is ending.
         """
         return await self._direct.fetch(request)
 
     async def add(self, requests: Request | Iterable[Request]) -> None:
-        """Put requests into the crawl from outside, as ``start()`` does. A checkpoint.
+        """Add requests to the crawl from outside, as ``start()`` does. A checkpoint.
 
-        For tasks beside the crawl: a watcher, or a program's own nursery. It returns when the requests are stored. It
-        waits until the crawl has begun, and while 10,000 requests or more are pending; several callers take turns. Of
-        many requests, 100 at a time are taken. Cancelling ends it between two such groups: those stored so far stay. A
-        crawl that has nothing left ends, also if somebody means to add more: see :meth:`stay_open`. From a thread:
-        ``trio.from_thread.run(crawl.add, requests)``.
+        For tasks beside the crawl, such as a watcher or a program's own nursery. It returns when the requests are
+        stored. It waits until the crawl has started, and while 10,000 requests or more are pending; several callers
+        take turns. Requests are taken in groups of 100. Cancelling ends the call between two groups, and stored
+        requests stay. A crawl with nothing left ends, even if another task wants to add requests: see
+        :meth:`stay_open`. From a thread, call ``trio.from_thread.run(crawl.add, requests)``.
 
         Args:
-            requests: One request, or several; each has the depth 0, and ``parse`` as its callback if it names none.
+            requests: One request or several. Each gets depth 0, and ``parse`` as its callback if it names none.
 
         Raises:
-            IgnoreRequest: The crawl is ending, or is over; what was not stored by then is not sent.
-            RuntimeError: A callback adds, or what it calls: it might wait for itself. It yields its requests instead.
-            TypeError: Something else than requests was given.
+            IgnoreRequest: If the crawl is ending or over. Requests that were not stored by then are not sent.
+            RuntimeError: If called from a callback, which might wait for itself. Callbacks yield their requests
+                instead.
+            TypeError: If an object is not a request.
         """
         if current_grant.get() is not None:
             raise RuntimeError("add() is for tasks beside the crawl: in a callback, yield the requests")
-        anything: Any = requests  # what is no request is told below
+        anything: Any = requests  # other objects raise an error below
         is_many = isinstance(anything, Iterable) and not isinstance(anything, str)
         given: Iterator[object] = iter(anything if is_many else [anything])
         with self.stay_open():
@@ -346,18 +347,18 @@ class Crawl:
                     self._check_open()
                     with self._context.shields.shielded():
                         await self._leases.push(group, depth=0, is_start=True)
-                # It may have ended while they were stored: then they are not sent, and the caller hears so.
+                # If the crawl ended during the store, the requests are not sent, so raise an error.
                 self._check_open()
 
     @contextmanager
     def stay_open(self) -> Iterator[None]:
         """Keep the crawl from ending while the block runs, also while nothing is pending: ``with crawl.stay_open():``.
 
-        Requests may then be added at any time. A shutdown, a limit that is reached (``CLOSESPIDER_TIMEOUT``) or a
-        cancel ends the crawl all the same, and :meth:`add` says so.
+        Requests may then be added at any time. A shutdown, a reached limit (``CLOSESPIDER_TIMEOUT``) or a cancellation
+        still ends the crawl, and :meth:`add` then raises an error.
 
         Raises:
-            IgnoreRequest: The crawl is ending, or is over.
+            IgnoreRequest: If the crawl is ending or over.
         """
         self._check_open()
         self._state.keepers += 1
@@ -365,7 +366,7 @@ class Crawl:
             yield
         finally:
             self._state.keepers -= 1
-            # The loop that ends a crawl with nothing pending sleeps until then.
+            # The dispatcher, which ends a crawl with nothing pending, sleeps until then.
             self._state.wakeup.set()
 
     def _check_open(self) -> None:
@@ -374,10 +375,10 @@ class Crawl:
             raise IgnoreRequest(f"the crawl is ending, or is over{why}: it takes no more requests")
 
     async def address_of(self, host: str) -> str | None:
-        """The address that requests to a host go to, as text; None where it has none. A checkpoint.
+        """Return the address of a host as a string; None if it has none. A checkpoint.
 
-        Each host is looked up once and its answer kept. With ``CONCURRENT_REQUESTS_PER_IP`` set, the transport connects
-        to the very address that is told here.
+        Each host is looked up once, and the result is kept. With ``CONCURRENT_REQUESTS_PER_IP``, the transport connects
+        to exactly this address.
 
         Args:
             host: A name or address, with or without a port.
@@ -385,16 +386,16 @@ class Crawl:
         return await self._context.address_of(host)
 
     def session(self, name: str, *, throttling: Mapping[str, Any] | None = None, **options: Any) -> Session:
-        """The session of this name, made if it is not there; arguments other than None replace what it had.
+        """Return the session with this name, and create it if needed. Arguments other than None replace its values.
 
         Args:
-            name: Its name.
-            throttling: Limits of its scope, with the keys of ``THROTTLING_SCOPES``.
+            name: The session's name.
+            throttling: Limits of the session's scope, with the keys of ``THROTTLING_SCOPES``.
             options: ``proxy``, the default proxy of its requests, and ``headers``, their default headers.
 
         Raises:
-            ValueError: The name is empty, or the proxy or a header is not valid.
-            SettingsError: A limit is unknown or out of range.
+            ValueError: If the name is empty, or the proxy or a header is not valid.
+            SettingsError: If a limit is unknown or out of range.
         """
         session = self._sessions.get(name, self, **options)
         if throttling:
@@ -402,7 +403,7 @@ class Crawl:
         return session
 
     def now_utc(self) -> datetime:
-        """Wall time now, as the crawl sees it; asked in a thread of the crawl, too."""
+        """Return the current wall time of the crawl. Also works in a thread of the crawl."""
         try:
             now = trio.current_time()
         except RuntimeError:
@@ -410,31 +411,31 @@ class Crawl:
         return self._context.wall.to_utc(now)
 
     def random(self, name: str) -> random.Random:
-        """A source of chance that the crawl's seed and ``name`` decide."""
+        """Return a random number generator that is seeded by the crawl's seed and ``name``."""
         return random.Random(f"{self._context.seed}:{name}")
 
     def shutdown(self, reason: str = "shutdown") -> None:
-        """Send nothing new and let what is in flight end, at the longest ``SHUTDOWN_TIMEOUT`` seconds."""
+        """Send nothing new, and let requests in flight finish, for at most ``SHUTDOWN_TIMEOUT`` seconds."""
         self._state.end(reason)
 
     def cancel(self, reason: str = "cancelled") -> None:
-        """End at once, with ``reason``; what is in flight is dropped."""
-        self._state.reason = reason  # whatever it was ending for
+        """End at once with ``reason``. Requests in flight are cancelled."""
+        self._state.reason = reason  # replaces any earlier reason
         self._state.end(reason)
         self.cancel_scope.cancel()
         for hook in self._when_cancelled:
             hook()
 
     async def until_ending(self) -> None:
-        """Return when the crawl begins to end, for whatever :attr:`reason`: it sends nothing new. A checkpoint."""
+        """Return when the crawl starts to end for any :attr:`reason` and sends nothing new. A checkpoint."""
         await self._state.until_ending()
 
     def pause(self, *, is_paused: bool = True) -> None:
-        """Send no pages until this is taken back with ``is_paused=False``; what is in flight ends."""
+        """Stop sending pages, or resume with ``is_paused=False``. Requests in flight finish."""
         self._state.pause(is_paused=is_paused)
 
     def when_cancelled(self, hook: Callable[[], None]) -> None:
-        """Have ``hook`` called when the crawl is cancelled: what is shielded from the cancel hurries then."""
+        """Register ``hook`` to be called when the crawl is cancelled, so that shielded work can hurry."""
         self._when_cancelled.append(hook)
 
 
@@ -445,4 +446,4 @@ def _checked(given: object) -> Request:
 
 
 Watcher = Callable[[Crawl], Awaitable[None]]
-"""A task that looks at the running crawl; cancelled when the crawl has ended."""
+"""A task that watches the running crawl. It is cancelled when the crawl has ended."""

@@ -32,10 +32,10 @@ class FetchWaiter:
     """Waits for the outcome of one direct fetch.
 
     Attributes:
-        grant: grant: Its grant in the scheduler, or the grant of the redirect or retry that replaced it.
-        parent: parent: The grant in whose task a callback, middleware, pipeline or manager started the fetch; None
-            outside such tasks.
-        outcome: outcome: The response or error; None until then.
+        grant: Its grant in the scheduler, or the grant of the redirect or retry that replaced it.
+        parent: The grant in whose task a callback, middleware, pipeline or manager started the fetch; None outside such
+            tasks.
+        outcome: The response or error; None until then.
     """
 
     __slots__ = ("_event", "grant", "outcome", "parent")
@@ -67,9 +67,9 @@ class DirectFetcher:
     """Makes the direct fetches of one crawl.
 
     Args:
-        context: context: Has the limit of direct fetches, and the state of the crawl.
-        admission: admission: Makes their grants, and queues them.
-        scheduler: scheduler: Removes fetches that are cancelled before their turn.
+        context: Has the limit of direct fetches, and the state of the crawl.
+        admission: Makes their grants, and queues them.
+        scheduler: Removes fetches that are cancelled before their turn.
     """
 
     __slots__ = ("_admission", "_room", "_scheduler", "_state")
@@ -87,10 +87,10 @@ class DirectFetcher:
         that started it is cancelled, and its page returns to the frontier.
 
         Raises:
-            DownloadError: DownloadError: If there is no response.
-            IgnoreRequest: IgnoreRequest: If robots.txt or a middleware refuses the request, or if no callback started
-                the fetch and the crawl has not started or is ending.
-            TypeError: TypeError: If ``request`` is not a Request.
+            DownloadError: If there is no response.
+            IgnoreRequest: If robots.txt or a middleware refuses the request, or if no callback started the fetch and
+                the crawl has not started or is ending.
+            TypeError: If ``request`` is not a Request.
         """
         if not isinstance(request, Request):
             raise TypeError(f"fetch() takes a Request, not {type(request).__name__}: {request!r:.100}")

@@ -1,17 +1,17 @@
 """The dispatcher: one task that grants requests and starts their tasks.
 
-Place first, then decide, then start, with no await between: the scheduler grants only what has a place in every scope
-and among all, at the instant ``now``, and the request's task is started in the same step. Between decisions the
-dispatcher sleeps under a cancel scope whose deadline is the next instant at which the scheduler could answer otherwise;
-a change wakes it. Where a user's own code runs before the send, a request's task starts first, and its place is taken
-when that has run: at its send, or here if it has to wait.
+Take a place first, then decide, then start, with no await between. The scheduler grants only requests that have a place
+in every scope and among all, at the time ``now``, and the request's task starts in the same step. Between decisions the
+dispatcher sleeps under a cancel scope whose deadline is the next time at which the scheduler's decision could change. A
+change also wakes it. If user code runs before the send, a request's task starts first. It takes its place after this
+code has run: at its send, or here if it has to wait.
 
-The task that reads ``start()`` decides too, after each request that may go, so that neither waits for a turn of the
-other. It does so only where no step of that waits: a cancel scope that the spider has open across its ``yield`` would
-cancel it half-way. What it starts sees the context variables of the dispatcher, not those that ``start()`` has set, and
-a defect met there ends the crawl as it would here.
+The task that reads ``start()`` also grants, after each request that may be sent, so that neither task waits for the
+other. It does so only if no step of a grant waits, because a cancel scope that the spider has open across its ``yield``
+would cancel the grant half-way. The tasks that it starts see the dispatcher's context variables, not those of
+``start()``, and an internal error ends the crawl as it would here.
 
-Only the engine uses it: the loop stands apart from the objects that it runs.
+Only the engine uses this module, which keeps the loop apart from the objects that it runs.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ from trawl.throttling import Throttle
 __all__ = ["Dispatcher"]
 
 MAX_REFUSED = 100
-"""Refused requests whose tasks are started before they are let run: an origin may forbid all of a million links."""
+"""Number of refused requests started before other tasks run, because an origin may forbid a million links."""
 
 Start = Callable[..., None]
 """Starts a task, as ``nursery.start_soon`` does."""
 
 
 class Dispatcher:
-    """Grants what may go, until the crawl is idle or ending."""
+    """Grants requests until the crawl is idle or ending."""
 
     def __init__(
         self,
@@ -78,13 +78,13 @@ class Dispatcher:
         self._shared_job = shared_job
 
     async def run(self, nursery: trio.Nursery) -> None:
-        """Start one task in ``nursery`` for each request that may go; return when none will come or the crawl ends."""
+        """Start one task in ``nursery`` for each granted request. Returns when none will follow or the crawl ends."""
         state = self._state
         while state.is_running():
             await self._grant(nursery, nursery.start_soon)
             until = self._next_look()
             with trio.CancelScope(deadline=until) as alarm:
-                # One scope for many waits, until it has gone off (see Wakeup.wait); then the next one is entered.
+                # One scope serves many waits until it is cancelled (see Wakeup.wait). Then the next scope is entered.
                 while state.is_running():
                     await state.wakeup.wait(until, alarm)
                     if alarm.cancel_called:
@@ -93,21 +93,21 @@ class Dispatcher:
                     until = self._next_look()
 
     def start_granter(self, nursery: trio.Nursery) -> Callable[[], Awaitable[None]] | None:
-        """Return what the reader of ``start()`` calls to grant in its own task; None where a step of that may wait."""
-        if self._cache_lookup.has_cache:  # looking up waits
+        """Return the function with which the reader of ``start()`` grants requests; None if a step of it might wait."""
+        if self._cache_lookup.has_cache:  # cache lookups wait
             return None
         start_soon: Start = nursery.start_soon
         return partial(self._grant_between, nursery, partial(copy_context().run, start_soon))
 
     def let_go(self) -> None:
-        """The crawl sends nothing new: let those go on without a place that are prepared and wait for one."""
+        """Wake prepared requests that wait for a place. They end without one, because nothing new is sent."""
         for grant in prepared_grants(self._scheduler):
             grant.task.places.set()
 
     def _next_look(self) -> float:
-        """Let ``start()`` be read while there is room; return when the scheduler may answer otherwise."""
+        """Allow reading of ``start()`` while there is room. Returns when the scheduler's decision may change."""
         self._shared_job.look()
-        # look() may have ended the crawl: its job is over.
+        # look() may have ended the crawl, because its job is finished.
         if not self._state.is_running():
             return math.inf
         now = trio.current_time()
@@ -116,13 +116,13 @@ class Dispatcher:
         if state.is_reading and state.may_page:
             pending, places = state.open - state.page_tasks, scheduler.places - scheduler.in_flight
             if not self._shared_job.is_alone and pending < BATCH:
-                self._start_requests.allow(pending, BATCH)  # much of it is for others, who may have nothing to do
+                self._start_requests.allow(pending, BATCH)  # many are for other processes, which may be idle
             elif places > 0 and not scheduler.has_ready():
                 self._start_requests.allow(pending, places)
         return min(scheduler.next_event(now), self._throttle.next_change(now), self._prefetcher.next_due())
 
     async def _grant_between(self, nursery: trio.Nursery, start_soon: Start) -> None:
-        """Grant in the task that reads ``start()``; what fails is not the spider's failure."""
+        """Grant in the task that reads ``start()``, but raise internal errors outside the spider's code."""
         try:
             await self._grant(nursery, start_soon)
         except Exception as defect:
@@ -132,19 +132,19 @@ class Dispatcher:
         state, scheduler, prefetcher = self._state, self._scheduler, self._prefetcher
         refused = 0
         now = trio.current_time()
-        # Windows that are over by now count for this decision already.
+        # Quota windows that have ended by now count for this decision.
         self._throttle.tick(now)
         while not state.is_ending:
             if prefetcher.are_wanted or prefetcher.next_due() <= now:
                 await prefetcher.refill(trio.current_time)
-                if not state.is_running():  # since then
+                if not state.is_running():  # the crawl ended during refill()
                     return
                 now = trio.current_time()
             self._cache_lookup.start(nursery, self._worker.run)
-            # In the loop: what was leased above may have closed further gates.
+            # Inside the loop, because the leases above may have closed more gates.
             for origin, pause in self._gates.unasked():
                 start_soon(self._admission.ask_robots, origin, pause)
-            if self._gates.steps >= MAX_STEPS:  # lookups in rules were long: other tasks run first
+            if self._gates.steps >= MAX_STEPS:  # lookups in rules took long: other tasks run first
                 self._gates.steps = 0
                 await trio.lowlevel.checkpoint()
                 now = trio.current_time()
@@ -153,22 +153,22 @@ class Dispatcher:
                 return
             if isinstance(verdict, Refused):
                 grant = verdict.grant
-                if grant.task is not None:  # it was prepared: it ends unsent, and is vetted again with its next grant
+                if grant.task is not None:  # prepared: it ends unsent, and is checked again at its next grant
                     grant.task.places.set()
                     continue
                 state.task_began(is_page=grant.is_page)
                 start_soon(self._worker.refuse, grant, verdict.reason, self._failure_of(grant, verdict.reason))
                 self._gone(grant)
                 refused += 1
-                if refused == MAX_REFUSED:  # no place limits them: the dispatcher goes on behind them
+                if refused == MAX_REFUSED:  # refusals need no places, so let other tasks run, then continue
                     state.wakeup.set()
                     return
                 continue
             grant = verdict
-            # It raises where the scheduler has granted a place that there is not: the check on its counters.
+            # Raises if the scheduler has granted a place that does not exist, which checks its counters.
             if grant.has_places:
                 self._limiters.take(grant)
-            if grant.task is not None:  # it was prepared before, and waits at its send
+            if grant.task is not None:  # prepared, and waiting at its send
                 grant.task.places.set()
                 continue
             grant.task = RequestTask(grant.request)

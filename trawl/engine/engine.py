@@ -1,64 +1,63 @@
-"""The engine: how one request flows, and the objects of a crawl that it flows through.
+"""The engine: the path of a request, and the objects of a crawl on this path.
 
 ========  ==============================================================  ============================================
 step      event                                                           place
 ========  ==============================================================  ============================================
-admit     A page, ``start()``, ``add()``, a redirect, ``fetch()`` asks    :mod:`trawl.engine.admission`: the only way in
-          for a request: may it be sent at all, was it seen, which
-          scopes, which robots.txt?
-store     It is put into the frontier, or takes the place of the one      :mod:`trawl.engine.leases`
+admit     A request comes from a page, ``start()``, ``add()``, a          :mod:`trawl.engine.admission`: the only way in
+          redirect or ``fetch()``. Admission checks that it is allowed
+          and new, and names its scopes and robots.txt
+store     The request is put into the frontier, or replaces the request   :mod:`trawl.engine.leases`
           that it follows from
-lease     The first few of each lane are leased from the frontier; what   :mod:`trawl.scheduler.prefetcher`,
-          the cache can answer leaves the queue here                      :mod:`trawl.engine.cache_lookup`
-prepare   Only with user code before the send: when the scheduler says    :mod:`trawl.engine.worker`
-          so, the dispatcher starts the task, which takes the request
-          through the middleware; it holds nothing
-decide    The scheduler grants what may be sent now, or says not before   :mod:`trawl.engine.dispatcher` asks
-          when; the dispatcher starts one task for each grant, or lets    :mod:`trawl.scheduler.scheduler`
-          the task continue that has prepared it
-send      The transport sends it, once                                    :mod:`trawl.engine.fetcher`
-hear      The throttle hears of the answer, then the places are free      :meth:`Fetcher.send
-          again                                                           <trawl.engine.fetcher.Fetcher.send>`
-call      The callback, or the errback, is called with the answer         :meth:`Worker.run
+lease     The first few requests of each lane are leased from the         :mod:`trawl.scheduler.prefetcher`,
+          frontier; requests with a cached response leave the queue       :mod:`trawl.engine.cache_lookup`
+prepare   Only with user code before the send: when the scheduler allows  :mod:`trawl.engine.worker`
+          it, the dispatcher starts the task, which runs the middleware
+          without holding a place
+decide    The scheduler grants requests that may be sent now, or returns  :mod:`trawl.engine.dispatcher` calls
+          the next time to try; the dispatcher starts one task for each   :mod:`trawl.scheduler.scheduler`
+          grant, or resumes the task that has prepared it
+send      The transport sends it once                                     :mod:`trawl.engine.fetcher`
+hear      The throttle processes the outcome, then the places are         :meth:`Fetcher.send
+          released                                                        <trawl.engine.fetcher.Fetcher.send>`
+call      The callback gets the response, or the errback the error        :meth:`Worker.run
                                                                           <trawl.engine.worker.Worker.run>`
-output    Its requests are admitted, its items are written                :mod:`trawl.engine.callbacks`,
+output    Its requests are admitted, and its items are written            :mod:`trawl.engine.callbacks`,
                                                                           :mod:`trawl.engine.items`
 ========  ==============================================================  ============================================
 
-Three questions that are asked first, and the one place that answers each:
+Three common questions, and the place that decides each:
 
-* A redirect, as every other request, gets its scopes in :meth:`Admission._requirements_of
-  <trawl.engine.admission.Admission>`; by which rule is :class:`~trawl.throttling.scope_resolver.ScopeResolver`.
-  :meth:`Admission.successor <trawl.engine.admission.Admission.successor>` asks for
-  a page's redirect, :meth:`Admission.direct_grant <trawl.engine.admission.Admission.direct_grant>` for that of a
-  ``fetch()`` or a robots.txt. Only what a middleware makes of a request is asked about elsewhere, before it is sent:
+* *Scopes of a redirect*: like every other request, it gets them in :meth:`Admission._requirements_of
+  <trawl.engine.admission.Admission>`, by the rule in :class:`~trawl.throttling.scope_resolver.ScopeResolver`.
+  :meth:`Admission.successor <trawl.engine.admission.Admission.successor>` calls it for a page's redirect,
+  :meth:`Admission.direct_grant <trawl.engine.admission.Admission.direct_grant>` for the redirect of a ``fetch()`` or a
+  robots.txt. Only a request that a middleware has changed is checked elsewhere, before it is sent:
   :meth:`Admission.objection <trawl.engine.admission.Admission.objection>`.
-* A scope's delay is decided in :meth:`Scope.gate <trawl.throttling.scope.Scope.gate>`: the instant before which it lets
-  nothing through. How many seconds that delay has is put together in :meth:`ScopeState.apply
-  <trawl.throttling.policy.ScopeState.apply>`, from what is configured and what the server did. The scheduler asks each
-  scope of a request, and takes the latest. It is asked again at the wire
-  (:meth:`Scope.opens_at <trawl.throttling.scope.Scope.opens_at>`). A delay of the request's own (meta ``delay``, a
-  retry's) comes before that: the frontier does not lease the page earlier; a direct fetch waits for it in the
-  scheduler.
-* An item is put into a file in ``trawl.feeds.feed.Feed._add``, and a task writes the file
-  (``trawl.feeds.files.FeedFile.write``). On its way there it passes :meth:`ItemSender.put
-  <trawl.engine.items.ItemSender.put>`, or where nothing has to wait its twin ``put_nowait``: pipelines first, then the
-  feeds (``trawl.feeds.writer.Feeds``). With a job, the items of a callback wait until its page is acknowledged:
-  :meth:`Leases.finish <trawl.engine.leases.Leases.finish>` asks for them (:meth:`CallbackItems.given
-  <trawl.engine.job_items.CallbackItems.given>`), and ``Frontier.acknowledge`` stores them in the job's outbox, from
+* *The delay of a scope*: :meth:`Scope.gate <trawl.throttling.scope.Scope.gate>` returns the time before which the scope
+  lets nothing through. :meth:`ScopeState.apply <trawl.throttling.policy.ScopeState.apply>` computes the seconds of the
+  delay from the settings and the server's behavior. The scheduler calls each scope of a request and takes the latest
+  time. The scopes are checked again just before the send (:meth:`Scope.opens_at
+  <trawl.throttling.scope.Scope.opens_at>`). The request's own delay (meta ``delay``, a retry's) comes before that: the
+  frontier does not lease the page earlier, and a direct fetch waits for it in the scheduler.
+* *The file of an item*: ``trawl.feeds.feed.Feed._add`` puts an item into its file, and a task writes the file
+  (``trawl.feeds.files.FeedFile.write``). Before that, the item passes :meth:`ItemSender.put
+  <trawl.engine.items.ItemSender.put>`, or ``put_nowait`` if nothing has to wait: first the pipelines, then the feeds
+  (``trawl.feeds.writer.Feeds``). With a job, the items of a callback wait until its page is acknowledged.
+  :meth:`Leases.finish <trawl.engine.leases.Leases.finish>` then calls :meth:`CallbackItems.given
+  <trawl.engine.job_items.CallbackItems.given>`, and ``Frontier.acknowledge`` stores the items in the job's outbox, from
   which the feeds get them (``trawl.feeds.outbox.OutboxWriter``).
 
-A request under way is a :class:`~trawl.scheduler.grant.Grant`, which has all else that is known of it. It waits in a
-lane, is granted, and is carried to its end by one task; what that task keeps is its ``task``
+A pending or running request is a :class:`~trawl.scheduler.grant.Grant`, which refers to everything else that is known
+of it. It waits in a lane, is granted, and runs to its end in one task, whose state is its ``task``
 (:class:`~trawl.engine.state.RequestTask`). The ``lease`` of a page is its record in the frontier
-(:class:`~trawl.frontier.Record`); the ``waiter`` of a ``fetch()``, or of a robots.txt, gets the outcome.
+(:class:`~trawl.frontier.Record`). The ``waiter`` of a ``fetch()`` or a robots.txt gets the outcome.
 
-:class:`Engine` makes the objects above in the order in which they need each other, and users' classes last, when the
-crawl is whole. :mod:`trawl.engine.run`, which alone makes it, has the nurseries, and the order of closing. Where
-several processes share a job, each sends to the hosts of its own part: :mod:`trawl.engine.shared_job` follows what
-comes to it, and what goes.
+:class:`Engine` makes the objects above in the order of their dependencies, and user classes last, when the crawl is
+complete. :mod:`trawl.engine.run`, which alone makes an engine, has the nurseries and the order of closing. If several
+processes share a job, each sends to the hosts of its own partitions: :mod:`trawl.engine.shared_job` follows the
+changes.
 
-Length: ``Engine.__init__`` is one list of what a crawl is made of; its order is what there is to see.
+Length: ``Engine.__init__`` is one list of the objects of a crawl, and readers need its order as a whole.
 """
 
 from __future__ import annotations
@@ -101,24 +100,24 @@ __all__ = ["Engine"]
 
 
 class Engine:
-    """The objects of one crawl. Making it starts nothing.
+    """The objects of one crawl. Creating an engine starts nothing.
 
     Args:
-        context: What the crawl is made of.
+        context: The context of the crawl.
 
     Raises:
-        SettingsError: A class of the user's can't be made.
-        UsageError: An allowed domain of the spider is not a domain.
+        SettingsError: If a user class can't be made.
+        UsageError: If an allowed domain of the spider is not a domain.
     """
 
     def __init__(self, context: CrawlContext) -> None:
         stats, state, settings = context.stats, context.state, context.throttling
         self.context: CrawlContext = context
         self._backoff_steps: dict[str, int] = {}
-        # What decides: the throttle and the scheduler call the three methods below, once all of this is there.
+        # Decisions: the throttle and the scheduler call the methods below once all objects exist.
         self._limiters = ScopeLimiters()
         self.line: Line | None = context.open_job.line
-        # The scopes of a job in a server are shared by processes, in another way.
+        # Processes share the scopes of a job in a server in another way.
         common = context.common if self.line is None else None
         self.throttle: Throttle = Throttle(
             settings,
@@ -150,7 +149,7 @@ class Engine:
         )
         self.job_state: NoJobState = context.open_job.make_state(context, self.throttle)
         self.gates: RobotsGates = RobotsGates(context, self.throttle, self.scheduler, self.job_state.robots)
-        # The way in.
+        # Admission.
         cache = context.middleware_stack.cache
         self.cache_lookup: NoCache = NoCache()
         if cache is not None:
@@ -159,16 +158,16 @@ class Engine:
         prefetcher = Prefetcher(context.frontier, self.scheduler, admission.grant_for, self.cache_lookup)
         self.leases: Leases = Leases(context, admission, prefetcher)
         self.direct: DirectFetcher = DirectFetcher(context, admission, self.scheduler)
-        # The crawl as users see it, and then their own classes: a manager may ask everything of it when it is made.
+        # The crawl as user code sees it, then user classes, because a manager may use the whole crawl when it is made.
         self.crawl: Crawl = Crawl(context, self.scheduler, self.throttle, self.direct, self.leases)
-        context.spider.bind(self.crawl)  # which is older than its crawl: the settings are read by its attributes
+        context.spider.bind(self.crawl)  # the spider existed first: attributes of the spider read the settings
         self.throttle.make_managers(self.crawl)
         has_middleware = bool(context.middleware_stack.settings.downloader_middlewares)
-        # Users' own, which may await and fetch, and respond.
+        # User code that may await, fetch and respond.
         self.scheduler.has_user_code = has_middleware or self.throttle.asks_manager
         self.hooks: Hooks = context.hooks(self.crawl, item_check(context.spider, context.settings, stats))
         self.processor: Processor = context.pipelines(self.crawl)
-        # What runs: the reader of start(), a worker for each grant, and the dispatcher, which starts it.
+        # Running objects: the reader of start(), the worker of each grant, and the dispatcher, which starts it.
         items = self.items = context.open_job.make_items(context, self.processor, self.limits.items)
         fetcher = Fetcher(context, admission, self.scheduler, self.throttle, self._limiters, self.limits)
         layers = context.middleware_stack.middleware(self.crawl, self.throttle.open_at)
@@ -208,7 +207,7 @@ class Engine:
         )
 
     def _shared_job_scheduler(self, line: Line, places: float, *, depth_first: bool) -> SharedJobScheduler:
-        """The scheduler of a job that other processes may work on as well."""
+        """Return the scheduler of a job that other processes may work on as well."""
         from trawl.scheduler.shared_job import SharedJobScheduler  # noqa: PLC0415
 
         throttle, state = self.throttle, self.context.state
@@ -226,9 +225,9 @@ class Engine:
         return scheduler
 
     def _refusal(self, grant: Grant, now: float) -> str | None:
-        """Say why a pending grant may not go at all: a scope is given up, or has had its pages; robots.txt forbids it.
+        """Return why a pending grant must be refused (scope given up, budget spent, robots.txt), or None.
 
-        The scheduler asks it of a grant that is first in its lane.
+        The scheduler calls this for the next grant of a lane.
         """
         lane = grant.lane
         over = None if lane is None else spent(lane.scopes)
@@ -240,7 +239,7 @@ class Engine:
         return NO_PLACE if reason is None and self.start_requests.is_held and not scheduler.pending else reason
 
     def _scope_changed(self, scope: Scope, now: float) -> None:
-        """Follow a scope's changed limits: its lock is resized, and what waits for it is looked at again."""
+        """React to a scope's changed limits: resize its limiter, and check its waiting requests again."""
         context = self.context
         if scope.step and self._backoff_steps.get(scope.id) != scope.step:
             self._backoff_steps[scope.id] = scope.step
@@ -250,11 +249,11 @@ class Engine:
                 context.events.emit(ScopeBackedOff(scope.id, scope.step, scope.delay, scope.concurrency, source))
         self._limiters.resize(scope)
         if scope.id in self.throttle.given_up:
-            reconsider(self.scheduler, scope, now)  # what pends is refused now, though the server asked for quiet
+            reconsider(self.scheduler, scope, now)  # refuse pending requests now, even if the server requested a pause
         self.scheduler.changed(scope, now)
         context.state.wakeup.set()
 
-    # -- what other crawls tell that have scopes in common with this one
+    # -- calls from other crawls that share scopes with this one
 
     @property
     def name(self) -> str:
@@ -262,21 +261,21 @@ class Engine:
         return self.context.spider.name
 
     def opened(self, scope: Scope, now: float) -> None:
-        """Another crawl gave a place of a scope back, or sent: what waits for it here is looked at."""
+        """Check requests that wait for a scope, because another crawl has released a place of it or sent a request."""
         if self.scheduler.opened(scope, now):
             self.context.state.wakeup.set()
 
     def changed(self, scope: Scope, now: float) -> None:
-        """Another crawl moved the limits of a scope."""
+        """React to limits of a scope that another crawl changed."""
         self._scope_changed(scope, now)
 
     def arm(self, scope: Scope) -> None:
-        """Note anew when a scope is due: the crawl that had noted it has left."""
+        """Schedule the scope's next event again, because the crawl that had scheduled it has ended."""
         self.throttle.arm(scope)
         self.context.state.wakeup.set()
 
     def leave(self) -> None:
-        """Have no scope in common any more: the crawl has ended, and nothing of it is in flight."""
+        """Stop sharing scopes, because the crawl has ended and has no request in flight."""
         if self.context.common is not None:
             self.scheduler.leave(trio.current_time())
             self.throttle.leave()

@@ -1,24 +1,24 @@
-"""The fetcher: the innermost fetch. One grant, one send, one answer that the throttle hears.
+"""The fetcher: the innermost fetch. One grant, one send, one outcome for the throttle.
 
-What the middleware hands on is compared with what was granted; where it needs something else it is not sent
+Each request from the middleware is compared with its grant. If it needs more, it is not sent
 (:meth:`~trawl.engine.admission.Admission.objection`).
 
-From the grant to the wire there is no await but the connection's, and no delay is longer for it: a scope with spacing
-grants a request earlier by the time that others took to the wire, and the request waits there, connected, for its
-instant. What a user's middleware awaits comes before that: where there is one, requests are prepared without places,
-and get them here (:meth:`~trawl.scheduler.scheduler.Scheduler.prepared`). A scope that was closed meanwhile, by a
-refusal (D01, B03), a much longer delay, a lower quota or concurrency (I12), is still obeyed: the request is not sent,
-gives its places back, and waits for another grant, while the connection is left to the next request. So does one whose
-old connection was dead, where its scopes count sends: going again is another send. When the body has been read, the
-throttle hears the outcome first and the places are given back second, in one step without a send between, so that the
-request which takes the place already obeys the backoff; both come before any callback, so that a callback may wait for
-a direct fetch at concurrency 1.
+Between the grant and the send, only the connection is awaited, and connecting makes no delay longer: a scope with a
+delay grants a request earlier, by the time that other requests needed to connect, and the connected request waits for
+its send time. Awaits in user middleware come before that: with such middleware, requests are prepared without places
+and get them here (:meth:`~trawl.scheduler.scheduler.Scheduler.prepared`). A scope may close between the grant and the
+send, after a refusal, a much longer delay, or a lower quota or concurrency. It is still obeyed: the request is not
+sent, releases its places and waits for another grant, while its connection is left to the next request. The same
+happens if the request's kept connection was dead and its scopes count sends, because repeating the request is another
+send. When the body has been read, the throttle processes the outcome first and the places are released second, in one
+step without a send between. The request that takes the place therefore already obeys the backoff. Both happen before
+any callback, so that a callback may wait for a direct fetch at concurrency 1.
 
-Beside the scheduler's counters, the places of a scope are a lock of Trio's. The scheduler decides; a scope's
-:class:`trio.CapacityLimiter` would raise if the scheduler were wrong, and is what Trio's introspection shows. It is
-taken on behalf of the grant, never waited on, made at a scope's first send and dropped when nothing of the scope is in
-flight (838 bytes a scope; a crawl may know 100,000 of them), but for a few: to make one for each page of a delayed host
-costs more than all else that is done with it.
+Besides the scheduler's counters, each scope in use has a lock from Trio. The scheduler decides, and the scope's
+:class:`trio.CapacityLimiter` would raise if the scheduler were wrong. Trio's introspection shows it too. It is acquired
+on behalf of the grant without waiting. It is made at a scope's first send and deleted when the scope has nothing in
+flight (838 bytes per scope; a crawl may know 100,000). A few limiters are kept, because making one for each page of a
+delayed host costs more than all other work with it.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ from trawl.throttling.scope import MAX_LEAD
 __all__ = ["Fetcher", "Recorder", "ScopeLimiters"]
 
 MAX_KEPT = 256
-"""Limiters up to which one is kept that has nothing in flight."""
+"""Number of limiters up to which limiters without requests in flight are kept."""
 
 
 class ScopeLimiters:
-    """Capacity limiters of the scopes that have something in flight, and of a few that had."""
+    """Capacity limiters of the scopes with requests in flight, and of a few others."""
 
     __slots__ = ("_limiters",)
 
@@ -62,7 +62,7 @@ class ScopeLimiters:
         """Take one place in each scope for ``grant``.
 
         Raises:
-            trio.WouldBlock: The scheduler granted what the limits do not allow: a defect of trawl.
+            trio.WouldBlock: If the scheduler granted more than the limits allow, which is a bug in trawl.
         """
         assert grant.lane is not None
         for scope in grant.lane.scopes:
@@ -74,7 +74,7 @@ class ScopeLimiters:
             limiter.acquire_on_behalf_of_nowait(grant)
 
     def give_back(self, grant: Grant) -> None:
-        """Give the places of ``grant`` back."""
+        """Release the places of ``grant``."""
         assert grant.lane is not None
         for scope in grant.lane.scopes:
             limiter = self._limiters[scope.id]
@@ -83,7 +83,7 @@ class ScopeLimiters:
                 del self._limiters[scope.id]
 
     def resize(self, scope: Scope) -> None:
-        """Follow a scope's changed concurrency; what is in flight stays."""
+        """Apply a scope's changed concurrency. Requests in flight stay."""
         limiter = self._limiters.get(scope.id)
         if limiter is not None:
             limiter.total_tokens = _tokens(scope)
@@ -92,7 +92,7 @@ class ScopeLimiters:
 def _tokens(scope: Scope) -> int | float:
     if scope.concurrency == math.inf:
         return math.inf
-    return max(1, int(scope.concurrency))  # Trio takes no other float
+    return max(1, int(scope.concurrency))  # Trio accepts no other float
 
 
 logger: logging.Logger = logging.getLogger("trawl.engine")
@@ -100,11 +100,11 @@ logger: logging.Logger = logging.getLogger("trawl.engine")
 _NONE = Times()
 
 Recorder = Callable[[Grant, "Outcome | None", float], None]
-"""Told of each send (outcome None) and of its end, at the instant on the run clock; for simulations and tests."""
+"""Called with each send (outcome None) and its end, at the event loop time; for simulations and tests."""
 
 
 class _Write:
-    """Called by the transport at both ends of a write; scopes count from the later end."""
+    """Called by the transport at both ends of a write. Scopes count from the later end."""
 
     __slots__ = ("_began", "_began_at", "_grant", "asked_at", "needs_new_connection", "opens_at")
 
@@ -112,12 +112,12 @@ class _Write:
         self._began = began
         self._grant = grant
         self._began_at = -math.inf
-        self.asked_at: float | None = None  # since when it waits at the wire
-        self.opens_at: float = -math.inf  # until when
+        self.asked_at: float | None = None  # event loop time since which it waits at the send
+        self.opens_at: float = -math.inf  # event loop time until which it waits
         self.needs_new_connection: bool = notes_of(grant.request).needs_new_connection
 
     def __call__(self) -> bool | float:
-        """The request is about to be written; True: it must not; an instant: not before that."""
+        """Called before a write. Return True if it must not happen, or the time before which it must not happen."""
         self._began_at = now = trio.current_time()
         if self.asked_at is not None:
             self._grant.waited(now - self.asked_at)
@@ -128,12 +128,12 @@ class _Write:
         return answer
 
     def had_new_connection(self, request: Request) -> None:
-        """Note that ``request``, which the middleware made of the grant's, needs no new connection any more."""
+        """Record that ``request``, which the middleware made, needs no new connection any more."""
         for each in (self._grant.request, request):
             note(each, needs_new_connection=False)
 
     def written(self) -> None:
-        """It has been written, or the next part of it."""
+        """Called after the request, or the next part of it, was written."""
         now = trio.current_time()
         grant = self._grant
         if grant.lane is not None and now > self._began_at:
@@ -142,7 +142,7 @@ class _Write:
 
 
 class Fetcher:
-    """Sends granted requests, and gives their places back."""
+    """Sends granted requests, and releases their places."""
 
     __slots__ = (
         "_admission",
@@ -187,13 +187,13 @@ class Fetcher:
         """Send the request of the current grant, once. A checkpoint.
 
         Raises:
-            RuntimeError: The grant was used already: a middleware that wants another try returns ``Replace``.
+            RuntimeError: If the grant was already used. A middleware that wants to retry returns ``Replace``.
         """
         grant = current_grant.get()
         if grant is None or grant.task.is_used:
             raise RuntimeError(f"{request!r}: one grant is good for one send; to send again, return then=Replace(...)")
         task: RequestTask = grant.task
-        task.is_used = True  # before the first await: a middleware may call it from two tasks at once
+        task.is_used = True  # before the first await, because a middleware may call it from two tasks at once
         if self._admission.is_in_doubt(grant, request):
             stopped = await self._admission.objection(grant, request)
             if stopped is not None:
@@ -210,10 +210,10 @@ class Fetcher:
             if not grant.has_places and not await self._places(grant):
                 return self._held(grant, Outcome(request))
             outcome = await self._transport.send(request, write)
-        except BaseException:  # cancelled, by a time limit in a middleware: it is good for no other send
+        except BaseException:  # cancelled by a timeout in a middleware: the grant can't send again
             self.give_back(grant)
             raise
-        # Not written: a scope was closed at the wire. It waits for another grant, and gives its spacing back.
+        # Not written, because a scope closed before the send. Wait for another grant, and release the lead time.
         if outcome.sent_at is None and outcome.is_held:
             if grant.lane is not None and trio.current_time() < write.opens_at:  # a transport that does not wait
                 grant.lane.forget_lead()
@@ -224,10 +224,10 @@ class Fetcher:
         return outcome
 
     async def respond(self, grant: Grant, outcome: Outcome) -> None:
-        """Hear what user code made of a request that was not sent, as if the wire had responded. May wait.
+        """Process the response of user code to an unsent request, as if it had come from the server. May wait.
 
-        It counts as sent when the request entered the middleware. One that needs a token of the job's store waits for
-        that now, and counts from then. What comes of a send, or of the cache, was heard already.
+        The request counts as sent when it entered the middleware. If it needs a token of the job's store, it waits for
+        the token now and counts from then. Outcomes of a send or of the cache were already processed.
         """
         task: RequestTask = grant.task
         then = outcome.then
@@ -238,7 +238,7 @@ class Fetcher:
             return
         task.is_used = task.is_responded = True
         if self._scheduler.needs_token(grant):
-            grant.has_fetched = True  # so it waits as long as it takes
+            grant.has_fetched = True  # so that it waits without a limit
             await self._places(grant)
         now = trio.current_time()
         outcome.started_at = outcome.sent_at = grant.granted_at
@@ -248,42 +248,42 @@ class Fetcher:
         await self._hear(grant, outcome)
 
     async def _hear(self, grant: Grant, outcome: Outcome) -> None:
-        """Have limits, statistics and the throttle hear the outcome of a send, and give its places back."""
+        """Pass the outcome of a send to limits, statistics and the throttle, and release its places."""
         if outcome.response is not None:
-            # Before its places are given back, so that no page too many is granted meanwhile.
+            # Count the page before its places are released, so that no page too many is granted.
             self._limits.answered(grant)
         self._time(grant, outcome)
         self._count(grant, outcome)
         outcome.is_heard = True
         now = trio.current_time()
         try:
-            # Nearly always at once: only a user's manager is awaited.
+            # Nearly always at once, because only a user's manager is awaited.
             if not self._throttle.record_outcome_nowait(grant, outcome, now):
                 await self._throttle.record_outcome(grant, outcome, now)
                 now = trio.current_time()
-        except Exception:  # a user's manager
+        except Exception:  # from a user's manager
             now = trio.current_time()
             logger.exception("%r: the throttling manager failed on its outcome", outcome.request)
             self._stats.inc("throttling_errors")
         if isinstance(grant.waiter, RobotsWaiter):
             await grant.waiter.read(outcome.response)
             now = trio.current_time()
-        # After the throttle has heard: what takes the place obeys the backoff already.
+        # The throttle comes first, so that the request that takes the place already obeys the backoff.
         self.give_back(grant, outcome, now)
 
     def _held(self, grant: Grant, outcome: Outcome) -> Outcome:
-        """End a grant without a send: a scope was closed meanwhile, or the crawl ends. It waits for another one."""
+        """End a grant without a send, because a scope closed or the crawl ends. The request waits for a new grant."""
         if grant.sent_at is not None:
-            # It was sent, and met a dead connection: its next grant must not meet another one.
+            # The kept connection was dead, so the next attempt needs a new one.
             note(grant.request, needs_new_connection=True)
         outcome.then = Replace(grant.request, reason="held")
         self.give_back(grant, outcome)
         return outcome
 
     async def _places(self, grant: Grant) -> bool:
-        """Wait for the places of a grant whose middleware has run; False: it gets none, and is not sent. A checkpoint.
+        """Wait for the places of a grant whose middleware has run; False if it gets none and is not sent. A checkpoint.
 
-        That is where the crawl is ending, or a scope was closed for longer than a request waits at the wire.
+        It gets none if the crawl is ending, or if a scope closed for longer than a request waits at its send.
         """
         if self._state.is_ending:
             return False
@@ -291,7 +291,7 @@ class Fetcher:
         if self._scheduler.prepared(grant, now, pages=self._state.may_page):
             if grant.has_places:
                 self._limiters.take(grant)
-            self._look_later(now)  # fewer are ahead: another may be prepared
+            self._look_later(now)  # fewer tasks are ahead, so another may be prepared
             return grant.has_places
         grant.task.places = places = trio.Event()
         self._state.wakeup.set()
@@ -299,7 +299,7 @@ class Fetcher:
         return grant.has_places
 
     def give_back(self, grant: Grant, outcome: Outcome | None = None, now: float | None = None) -> None:
-        """Give the places of a grant back, if it has any; what was never sent gives its spacing back too."""
+        """Release the places of a grant, if it has any. A request that was never sent also releases its spacing."""
         if not grant.is_under_way:
             return
         now = trio.current_time() if now is None else now
@@ -308,32 +308,32 @@ class Fetcher:
         if grant.has_places and not grant.task.is_responded:
             self._limiters.give_back(grant)
         self._scheduler.give_back(grant, now)
-        if self._state.is_reading:  # each free place may be a permit for start(): the dispatcher looks now
+        if self._state.is_reading:  # start() may use each free place, so the dispatcher must look now
             self._state.wakeup.set()
         else:
             self._look_later(now)
 
     def _sent(self, grant: Grant, now: float) -> bool | float:
-        """Note that a request goes to the wire, or tell that it must not now (:data:`~trawl.transport.base.OnSent`)."""
+        """Record the send of a request, or return when it may be sent (:data:`~trawl.transport.base.OnSent`)."""
         if (
             self._session_lease is not None and self._session_lease.until <= now
-        ):  # this process stood still: its cancel comes later
+        ):  # this process was paused, and its cancellation comes later
             return True
         if grant.sent_at is not None:
             return self._sent_again(grant, now)
         opens_at = -math.inf if grant.lane is None else grant.lane.opens_at(grant, now)
         if opens_at > now:
-            # A short wait is spent at the wire, connected; for a longer one the places are better given back.
+            # Wait at the send for a short time. For a longer time, releasing the places is better.
             return opens_at if opens_at <= now + MAX_LEAD else True
         self._scheduler.sent(grant, now, opens_at)
         self._count_sent(grant)
         if self._recorder is not None:
             self._recorder(grant, None, now)
-        self._look_later(now)  # from a send, spacing counts
+        self._look_later(now)  # delays count from a send
         return False
 
     def _look_later(self, now: float) -> None:
-        """Have the dispatcher look when something may go; at once where somebody became ready, who has no timer."""
+        """Wake the dispatcher when the next request may be sent, or at once if requests are ready without a timer."""
         scheduler = self._scheduler
         if (scheduler.queues.ready and scheduler.in_flight < scheduler.places) or scheduler.preparations.ready:
             self._state.wakeup.set()
@@ -341,10 +341,10 @@ class Fetcher:
             self._state.wakeup.wake_at(self._scheduler.next_event(now))
 
     def _sent_again(self, grant: Grant, now: float) -> bool:
-        """Note that it goes again, instead of a send that met a dead connection; True: it must wait for another grant.
+        """Record another attempt after a send that met a dead connection; True if it must wait for another grant.
 
-        A send counts for spacing and for quotas, whoever hears it; so a grant is good for one. Only where nothing is
-        counted by sends may it go at once.
+        A send counts for delays and quotas even if it fails, so one grant allows one send. The second attempt may
+        follow at once only if no scope counts sends.
         """
         assert grant.lane is not None
         assert grant.sent_at is not None
@@ -363,7 +363,7 @@ class Fetcher:
             self._events.emit(RequestSent(grant.request, [scope for scope, _ in grant.scopes]))
 
     def parsed(self, grant: Grant, response: Response | None, now: float) -> float:
-        """Note that the callback, or the errback, of a grant has ended at ``now``. Returns the seconds that it took."""
+        """Record that the callback or errback of a grant ended at ``now``. Returns its duration in seconds."""
         task: RequestTask = grant.task
         if task.times is None or task.read_at is None:
             return 0.0
@@ -380,7 +380,7 @@ class Fetcher:
         return seconds
 
     def _time(self, grant: Grant, outcome: Outcome) -> None:
-        """Note where the time of a send went, now that it has ended."""
+        """Record the times of a send that has ended."""
         ended_at = outcome.ended_at
         sent_at = ended_at if outcome.sent_at is None else outcome.sent_at
         connecting = grant.prepared_for + sent_at - grant.granted_at
@@ -409,5 +409,5 @@ class Fetcher:
         elif outcome.error is not None:
             self._stats.inc("download_error_count")
             self._stats.inc(f"download_error_count/{type(outcome.error).__name__}")
-            if isinstance(outcome.error, AddressRefused) and not grant.passes_gate:  # robots.txt: see its pages
+            if isinstance(outcome.error, AddressRefused) and not grant.passes_gate:  # robots.txt: counted for its pages
                 self._stats.inc("private_addresses_refused")

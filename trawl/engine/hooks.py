@@ -47,16 +47,16 @@ class Hooks:
     """The hooks of one crawl. These methods do nothing; a subclass overrides the methods that it needs.
 
     Args:
-        outputs: outputs: Hooks around each callback, the innermost first.
-        start: start: Hooks around ``start()``, the innermost first.
-        check: check: Checks the items that the hooks yield; None: they are not checked.
+        outputs: Hooks around each callback, the innermost first.
+        start: Hooks around ``start()``, the innermost first.
+        check: Checks the items that the hooks yield; None: they are not checked.
         sees_refused: See the attribute.
 
     Attributes:
-        outputs: outputs: Hooks around each callback, the innermost first.
-        start: start: Hooks around ``start()``, the innermost first.
-        sees_refused: sees_refused: True if a status code that neither callback nor errback handles is raised in
-            ``outputs``, as if the callback had raised it.
+        outputs: Hooks around each callback, the innermost first.
+        start: Hooks around ``start()``, the innermost first.
+        sees_refused: True if a status code that neither callback nor errback handles is raised in ``outputs``, as if
+            the callback had raised it.
     """
 
     def __init__(
@@ -115,9 +115,9 @@ class IdleRunner:
 
     Args:
         hooks: The hooks of the crawl.
-        leases: leases: Stores the hook's requests.
-        shields: shields: Protect a running store from cancellation.
-        state: state: Counts open requests.
+        leases: Stores the hook's requests.
+        shields: Protect a running store from cancellation.
+        state: Counts open requests.
     """
 
     __slots__ = ("_hooks", "_is_over", "_leases", "_scope", "_shields", "_state")
@@ -169,9 +169,9 @@ def hooked(
     """Return the outputs of a callback after all ``hooks``, the innermost first.
 
     Args:
-        hooks: hooks: Hooks around the callback.
-        callback: callback: Called when the first output is requested.
-        argument: argument: Its argument: a response, or an error, which may have a response.
+        hooks: Hooks around the callback.
+        callback: Called when the first output is requested.
+        argument: Its argument: a response, or an error, which may have a response.
         cb_kwargs: Its keyword arguments.
     """
     response = argument if isinstance(argument, Response) else getattr(argument, "response", None)

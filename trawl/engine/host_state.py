@@ -62,13 +62,13 @@ class HostState:
 
     Args:
         job: The job.
-        throttle: throttle: The throttle whose state is stored and restored.
+        throttle: The throttle whose state is stored and restored.
         jars: The cookies.
         wall: Wall time.
-        max_age: max_age: Maximum age of a stored robots.txt response, in seconds.
+        max_age: Maximum age of a stored robots.txt response, in seconds.
 
     Attributes:
-        robots: robots: Stored robots.txt responses that are still valid.
+        robots: Stored robots.txt responses that are still valid.
     """
 
     def __init__(self, job: Job, throttle: Throttle, jars: Jars, wall: WallClock, max_age: float) -> None:
@@ -88,9 +88,8 @@ class HostState:
         """Restore the stored state of this process's partitions. Unreadable values are skipped with a warning.
 
         Args:
-            now: now: The event loop time.
-            asks_given_up: asks_given_up: True if requests to hosts that were given up may be sent, because this is
-                another run.
+            now: The event loop time.
+            asks_given_up: True if requests to hosts that were given up may be sent, because this is another run.
         """
         session, job = self._session, self._job
         if session is None:

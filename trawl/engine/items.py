@@ -51,8 +51,8 @@ class ItemReceiver(Writer, Protocol):
         """Take an item of ``page`` at once.
 
         Raises:
-            trio.WouldBlock: trio.WouldBlock: If there is no room now.
-            ItemLost: ItemLost: If the item can't be written.
+            trio.WouldBlock: If there is no room now.
+            ItemLost: If the item can't be written.
         """
         ...
 
@@ -60,7 +60,7 @@ class ItemReceiver(Writer, Protocol):
         """Take an item of ``page``, and wait for room.
 
         Raises:
-            ItemLost: ItemLost: If the item can't be written.
+            ItemLost: If the item can't be written.
         """
         ...
 
@@ -77,7 +77,7 @@ class Processor(Protocol):
         """Return the item after all pipelines.
 
         Raises:
-            DropItem: DropItem: If a pipeline drops the item.
+            DropItem: If a pipeline drops the item.
         """
         ...
 
@@ -95,13 +95,13 @@ class ItemSender:
 
     Args:
         processor: The pipelines.
-        spider: spider: The spider, passed to pipelines with each item.
-        receivers: receivers: Destinations of finished items, in order.
-        collected: collected: List that also receives every finished item; None if they are not collected.
+        spider: The spider, passed to pipelines with each item.
+        receivers: Destinations of finished items, in order.
+        collected: List that also receives every finished item; None if they are not collected.
         stats: Counts ``item_scraped_count``, ``item_lost_count``, ``item_dropped_count`` and ``item_error_count``.
-        limit: limit: Limits the items between the pipelines and the receivers; None: no limit.
-        is_buffered: is_buffered: True if items are buffered until they are acknowledged, and counted then.
-        events: events: Receives an event for each item that is dropped or fails.
+        limit: Limits the items between the pipelines and the receivers; None: no limit.
+        is_buffered: True if items are buffered until they are acknowledged, and counted then.
+        events: Receives an event for each item that is dropped or fails.
 
     Attributes:
         waited: Seconds for which a callback waited until items were stored: always 0.
@@ -171,7 +171,7 @@ class ItemSender:
         """Take an item of ``page`` if that needs no waiting; returns False if it does.
 
         Raises:
-            ItemLost: ItemLost: If the item can't be written. The loss is counted.
+            ItemLost: If the item can't be written. The loss is counted.
         """
         if not self._is_direct:
             return False
@@ -192,11 +192,11 @@ class ItemSender:
         Args:
             item: Of any kind.
             page: The URL of the page it was found on; "" for one of ``start()``.
-            counts: counts: Counts dropped and failed items; None: the statistics, at once.
+            counts: Counts dropped and failed items; None: the statistics, at once.
 
         Raises:
-            ItemLost: ItemLost: If the item can't be written. The loss is counted.
-            Full: Full: If the crawl has delivered all items that its limit allows.
+            ItemLost: If the item can't be written. The loss is counted.
+            Full: If the crawl has delivered all items that its limit allows.
         """
         limit = self._limit
         counts = self._stats if counts is None else counts

@@ -13,7 +13,7 @@ are small, because the pages behind a login must not outlive the login.
 
 The final state is stored after the crawl has ended.
 
-Length: what a job is for the engine, with its state, is one idea.
+Length: a job for the engine and its state belong together.
 """
 
 from __future__ import annotations
@@ -88,11 +88,11 @@ class JobState(NoJobState):
     """Stores the state of one crawl in its job.
 
     Args:
-        context: context: The job, the statistics (which continue from earlier runs), cookies and the clock.
-        throttle: throttle: The throttle whose state is stored and restored.
+        context: The job, the statistics (which continue from earlier runs), cookies and the clock.
+        throttle: The throttle whose state is stored and restored.
 
     Attributes:
-        host_state: host_state: The knowledge of hosts.
+        host_state: The knowledge of hosts.
     """
 
     def __init__(self, context: CrawlContext, throttle: Throttle) -> None:
@@ -233,7 +233,7 @@ class JobState(NoJobState):
         """Record that ``start()`` has finished, and put its items into the outbox, in one transaction. A checkpoint.
 
         Args:
-            items: items: Returns the items; called just before the transaction.
+            items: Returns the items; called just before the transaction.
         """
         await trio.lowlevel.checkpoint_if_cancelled()  # a later cancellation would store the end without the items
         given = items()
@@ -288,11 +288,11 @@ class OpenJob(NoJob):
     """A job that is open in this run.
 
     Attributes:
-        job: job: The store.
+        job: The store.
         info: The facts about it when it was opened.
         frontier: Its pending requests.
         feeds: Its feeds, open.
-        outbox: outbox: Copies items from the job to the feeds.
+        outbox: Copies items from the job to the feeds.
         deaths: The pages whose callbacks have ended a process.
     """
 
@@ -377,22 +377,21 @@ async def open_job(
     """Hold a job for one run. Leaving the block writes the state and releases the job for the next process.
 
     Args:
-        settings: settings: The location of the job, and how it is stored.
-        spider: spider: The spider that the job belongs to.
+        settings: The location of the job, and how it is stored.
+        spider: The spider that the job belongs to.
         wall: Wall time.
-        blocking: blocking: Runs blocking work.
-        feeds: feeds: The settings of the feeds, which receive the items.
-        depth_first: depth_first: True if the newest of equal requests goes first.
-        stats: stats: Counts ``feed_item_errors``.
-        goes_on: goes_on: True if the crawl may continue when nothing is pending, because its hook ``idle`` adds
-            requests.
+        blocking: Runs blocking work.
+        feeds: The settings of the feeds, which receive the items.
+        depth_first: True if the newest of equal requests goes first.
+        stats: Counts ``feed_item_errors``.
+        goes_on: True if the crawl may continue when nothing is pending, because its hook ``idle`` adds requests.
         callbacks: Number of callbacks that may run at the same time.
-        terms: terms: Digests by name that must be equal in all processes that work on the job.
+        terms: Digests by name that must be equal in all processes that work on the job.
 
     Raises:
-        JobError: JobError: If the job is in use, damaged, written by a newer release, or can't be written.
-        UsageError: UsageError: If the job belongs to another spider, processes with other terms work on it, the
-            directory holds something else, or a feed can't be opened.
+        JobError: If the job is in use, damaged, written by a newer release, or can't be written.
+        UsageError: If the job belongs to another spider, processes with other terms work on it, the directory holds
+            something else, or a feed can't be opened.
     """
     from trawl.frontier.job_frontier import open_frontier  # noqa: PLC0415
 
@@ -429,8 +428,8 @@ def _info_of(job: Job, spider: Spider, now_utc: datetime) -> JobInfo:
     """Return the facts about a job. A new job is assigned to this spider.
 
     Raises:
-        UsageError: UsageError: If the job belongs to another spider, whose callbacks its requests name.
-        JobError: JobError: If the facts can't be read. Nothing was changed.
+        UsageError: If the job belongs to another spider, whose callbacks its requests name.
+        JobError: If the facts can't be read. Nothing was changed.
     """
     name, cls = spider.name, type(spider).__qualname__
     info = JOB_INFO.read(job)

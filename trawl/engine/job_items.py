@@ -47,13 +47,13 @@ class JobItems:
     """Creates the holder for the items of each callback.
 
     Args:
-        sender: sender: The pipelines, and the receivers besides the job.
+        sender: The pipelines, and the receivers besides the job.
         store: Encodes items.
         frontier: Spills items.
-        job: job: The job with the outbox.
-        stats: stats: Counts items at their acknowledgement.
-        collected: collected: List that also receives acknowledged items; None if they are not collected.
-        limit: limit: Decides how many items of a page are delivered at its acknowledgement; None: all.
+        job: The job with the outbox.
+        stats: Counts items at their acknowledgement.
+        collected: List that also receives acknowledged items; None if they are not collected.
+        limit: Decides how many items of a page are delivered at its acknowledgement; None: all.
     """
 
     def __init__(
@@ -92,8 +92,7 @@ class CallbackItems:
     """The items of one callback, held while it runs.
 
     Attributes:
-        position: position: Number of items that ``start()`` has yielded, including those that an earlier run has
-            stored.
+        position: Number of items that ``start()`` has yielded, including those that an earlier run has stored.
         waited: Seconds for which the callback waited until items were stored, or written to the feeds.
     """
 
@@ -132,7 +131,7 @@ class CallbackItems:
         """Take an item of ``page`` if that needs no waiting; returns False if it does.
 
         Raises:
-            ItemLost: ItemLost: If the item can't be written. The loss is counted.
+            ItemLost: If the item can't be written. The loss is counted.
         """
         job_items = self._job_items
         # Only `put` stops a page at the limit.
@@ -156,8 +155,8 @@ class CallbackItems:
             The processed item; None if it was dropped or failed.
 
         Raises:
-            ItemLost: ItemLost: If the item can't be written. The loss is counted.
-            Full: Full: If the page has yielded so many items that it is probably endless.
+            ItemLost: If the item can't be written. The loss is counted.
+            Full: If the page has yielded so many items that it is probably endless.
         """
         job_items = self._job_items
         limit = job_items.limit

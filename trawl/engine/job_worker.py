@@ -1,6 +1,6 @@
-"""The worker of a crawl with a job: it records which callbacks run, for the process that opens the job after a death.
+"""The worker of a crawl with a job. It records running callbacks for the process that opens the job after a death.
 
-A module of its own, because only a crawl with a job loads it.
+This is a separate module, because only a crawl with a job loads it.
 """
 
 from __future__ import annotations

@@ -1,14 +1,13 @@
-"""The life of a page in the frontier: stored when it is found, replaced by what follows from it, ended, given back.
+"""The life of a page in the frontier: stored when found, replaced by a redirect or retry, acknowledged, released.
 
-Each step is one call of the frontier, so that a job can make it one transaction. A redirect or a retry takes the place
-of its request. It is a value, not a nested fetch: it waits for its own turn in its own lane, holds nothing meanwhile,
-and is never absent from the count of what is open. What a request needs is found by
-:class:`~trawl.engine.admission.Admission`.
+Each step is one call of the frontier, so that a job can make it one transaction. A redirect or a retry replaces its
+request. It is a value instead of a nested fetch: it waits for its own turn in its own lane, holds nothing during the
+wait, and always counts as open. :class:`~trawl.engine.admission.Admission` finds the requirements of a request.
 
-``meta=response.meta`` is a habit of Scrapy's users. Beside their own keys, that has what the crawl tells of the one
-request that was answered: how often it was tried, where it was redirected, that it was a start. The next request begins
-anew. A key whose value differs from the answered request's is kept: a request that is tried again by a callback counts
-its tries there, and keeps its notes.
+Scrapy users often write ``meta=response.meta``. Besides the user's own keys, this meta has the crawl's data about the
+request of that response: its number of retries, its redirects, and whether it was a start request. The next request
+must not inherit that data. A key whose value differs from the old request's is kept, because a callback that retries a
+request counts the retries there and keeps the crawl notes.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from trawl.scheduler import Grant, Prefetcher
 __all__ = ["CRAWLS_OWN", "MAX_PENDING", "Leases", "forget_the_last"]
 
 MAX_PENDING = 10_000
-"""While so many requests are pending ``start()`` is not read further, and nothing is added from outside."""
+"""Number of pending requests at which ``start()`` and ``add()`` pause."""
 
 CRAWLS_OWN: frozenset[str] = frozenset(
     (
@@ -39,13 +38,13 @@ CRAWLS_OWN: frozenset[str] = frozenset(
         "proxy_retry_times",
     )
 )
-"""The keys of meta that are meant for one request alone."""
+"""Keys of meta that are valid for one request only."""
 
 
 def forget_the_last(requests: Iterable[Request], last: Request | None) -> None:
-    """Take away from ``requests`` what was handed on from ``last``, the one whose callback gave them.
+    """Remove from ``requests`` the data copied from ``last``, the request whose callback yielded them.
 
-    A request that is tried again (``retry_times`` differs) is the same one still, and keeps all.
+    A retried request (with another ``retry_times``) is still the same request, and keeps everything.
     """
     if last is None or not last.has_meta:
         return
@@ -58,7 +57,7 @@ def forget_the_last(requests: Iterable[Request], last: Request | None) -> None:
             if not has_notes:
                 set_notes(request, notes)
             continue
-        # The crawl writes the depth into the meta of each request whose callback is called: the whole of it was copied.
+        # The crawl writes the depth into the meta of each request with a callback, so this meta is a complete copy.
         is_copy = has_notes or "depth" in meta
         set_notes(request, notes.for_copied_meta() if is_copy else NO_NOTES)
         for key in meta.keys() & before.keys() & CRAWLS_OWN:
@@ -67,7 +66,7 @@ def forget_the_last(requests: Iterable[Request], last: Request | None) -> None:
 
 
 def _is_refused(grant: Grant, then: Replace) -> bool:
-    """Return True if the request is asked again because of what answered it, by whatever middleware."""
+    """Return True if a middleware repeats the request because of the response it got."""
     if not grant.task.is_used or grant.task.is_stopped or then.reason == "held":
         return False
     return not then.is_new_target or fingerprint(then.request) == fingerprint(grant.request)
@@ -77,7 +76,7 @@ logger: logging.Logger = logging.getLogger("trawl.engine")
 
 
 class Leases:
-    """Puts what is admitted into the frontier, and takes out what has ended."""
+    """Puts admitted requests into the frontier, and removes finished ones."""
 
     def __init__(self, context: CrawlContext, admission: Admission, prefetcher: Prefetcher) -> None:
         self._admission = admission
@@ -95,16 +94,16 @@ class Leases:
     async def push(
         self, requests: Sequence[Request], *, depth: int, is_start: bool = False, source: Response | None = None
     ) -> bool:
-        """Take in the requests found at ``depth`` links from the start, on ``source``, and store those that are new.
+        """Accept the requests found at ``depth`` links from the start, on ``source``, and store the new ones.
 
-        Returns True if one of them may be sent before any request pending so far.
+        Returns True if one of them may be sent before all earlier pending requests.
         """
         if source is not None:
             forget_the_last(requests, source.request)
         records = await self._admission.admit(requests, depth=depth, is_start=is_start, source=source)
         if not records:
             return False
-        # Before the await: what is about to be stored keeps the crawl from looking idle.
+        # Count them before the await, so that the crawl does not look idle during the store.
         self._state.admitted(len(records))
         return self._count_stored(records, await self._frontier.push_many(records))
 
@@ -118,33 +117,33 @@ class Leases:
         failure: str | None = None,
         source: Response | None = None,
     ) -> None:
-        """End a lease and store what came of it, in one step.
+        """Acknowledge a lease and store its results, in one step.
 
         Args:
-            lease: What has ended.
-            requests: What its callback found, at ``depth`` links from the start.
-            depth: In links.
-            items: Gives the items that go with the acknowledgement; called just before that.
-            failure: Why it counts as failed.
-            source: What its callback found them on.
+            lease: The finished lease.
+            requests: Requests that its callback found, at ``depth`` links from the start.
+            depth: Depth of these requests, in links.
+            items: Returns the items to store with the acknowledgement; called just before that.
+            failure: Reason why it counts as failed; None if it does not.
+            source: The page of its callback.
         """
         forget_the_last(requests, lease.request if source is None or source.request is None else source.request)
         records = await self._admission.admit(requests, depth=depth, source=source) if requests else []
-        # Before its page counts as ended, so that the crawl is not idle between the two.
+        # Count them before the page counts as ended, so that the crawl is not idle between the two.
         if records:
             self._state.admitted(len(records))
-        await trio.lowlevel.checkpoint_if_cancelled()  # here, or a page that is not acknowledged has its items counted
+        await trio.lowlevel.checkpoint_if_cancelled()  # later, items of an unacknowledged page would be counted
         stored = await self._frontier.acknowledge(lease, records, items(), failure)
         if records:
             self._count_stored(records, stored)
         self._state.ended()
 
     async def replace(self, grant: Grant, then: Replace) -> str | None:
-        """Queue ``then.request`` in the place of the granted one.
+        """Queue ``then.request`` as the replacement of the granted request.
 
-        Returns the statistic that counts its end where it may not go on; None: it is queued.
+        Returns the statistic that counts its end if it may not continue; None if it is queued.
         """
-        if notes_of(then.request) is NO_NOTES:  # a user's middleware has made it, with the meta of the other maybe
+        if notes_of(then.request) is NO_NOTES:  # made by user middleware, perhaps with the old request's meta
             notes = notes_of(grant.request)
             set_notes(then.request, notes.for_target() if then.is_new_target else notes)
         if _is_refused(grant, then):
@@ -153,7 +152,7 @@ class Leases:
             await self._replace_direct(grant, then)
             return None
         if then.reason == "held" and grant.sent_at is None and then.request is grant.request:
-            # Nothing has become of it: as if it had not been granted, it keeps its place in its lane.
+            # Nothing was sent, so the request keeps its place in its lane, as if it had not been granted.
             self._count(grant, then)
             await self._frontier.release([grant.lease])
             self._stored([grant.lease])
@@ -161,8 +160,8 @@ class Leases:
         successor = await self._admission.successor(grant, then)
         if isinstance(successor, str):
             return successor
-        await trio.lowlevel.checkpoint_if_cancelled()  # here, or what is not stored is counted
-        # Before it is stored: statistics are kept with the step that they count, and a kill may come before the next.
+        await trio.lowlevel.checkpoint_if_cancelled()  # later, an unstored replacement would be counted
+        # Count before the store, because each step stores its statistics and a kill may come before the next step.
         self._count(grant, then)
         is_here = await self._frontier.replace(grant.lease, successor)
         if not is_here:
@@ -173,7 +172,8 @@ class Leases:
             or successor.not_before > trio.current_time()
             or self._prefetcher.is_shut(successor.lane)
         ):
-            # It cost no send, or waits, so nothing slows down how many there are: back to where memory is bounded.
+            # It cost no send or waits, so nothing limits their number. Return it to the frontier, where memory is
+            # bounded.
             await self._frontier.release([successor])
             self._stored([successor])
         else:
@@ -181,7 +181,7 @@ class Leases:
         return None
 
     async def _replace_direct(self, grant: Grant, then: Replace) -> None:
-        """A direct fetch keeps its waiter."""
+        """Replace the request of a direct fetch, which keeps its waiter."""
         waiter = grant.waiter
         assert waiter is not None
         request = then.request
@@ -201,35 +201,35 @@ class Leases:
             return
         if then.delay:
             until = max(until, trio.current_time() + then.delay)
-        if grant.task.is_cancelled:  # at this very moment: nobody would take the successor out again
+        if grant.task.is_cancelled:  # cancelled during the await: no task would remove the successor again
             return
         waiter.grant = successor
         self._count(grant, then)
         await self._admission.line_up(successor, until)
 
     def restore(self) -> None:
-        """Take up what an earlier run has left in the frontier; it passes the throttle like any other."""
+        """Count the requests that an earlier run left in the frontier. They pass the throttle like any other."""
         self._admission.restore()
         self._state.admitted(self._frontier.statistics().pending)
         self._prefetcher.restored(self._frontier.lanes())
 
     def abandon(self, lease: Record) -> None:
-        """Note a lease whose request was not finished: the crawl is ending, or is cancelled."""
+        """Remember a lease whose request was not finished, because the crawl is ending or cancelled."""
         self._abandoned.append(lease)
 
     async def put_back(self, grants: Iterable[Grant]) -> None:
-        """Give the leases of ``grants``, which are not granted, back to the frontier."""
+        """Release the leases of ``grants``, which are not granted, to the frontier."""
         await self._frontier.release([grant.lease for grant in grants])
 
     async def give_back(self, grants: Iterable[Grant]) -> None:
-        """Give back what was abandoned, and the leases of ``grants`` that were not granted: the frontier is whole."""
+        """Release abandoned leases, and the leases of the waiting ``grants``, to the frontier."""
         leases = [*self._abandoned, *[grant.lease for grant in grants]]
         self._abandoned.clear()
         if leases:
             await self._frontier.release(leases)
 
     def _count_stored(self, records: Sequence[Record], stored: PushResult) -> bool:
-        """Count only those of ``records``, which count as open, that are pending here."""
+        """Keep only records that are pending here in the count of open requests. Returns True if one may be sent."""
         here = stored.here
         if here is not records and len(here) < len(records):
             if stored.seen:
@@ -244,7 +244,7 @@ class Leases:
             if record.not_before:
                 self._admission.ask_early(record)
         may_go = self._prefetcher.pushed(records)
-        if may_go:  # where the frontier waited for a disk, the dispatcher has looked before
+        if may_go:  # the dispatcher may have run while the frontier waited for a disk
             self._state.wakeup.set()
         return may_go
 

@@ -57,12 +57,12 @@ class ItemLimit:
     """Counts the items that may still be delivered.
 
     Args:
-        most: most: Maximum number of items of the whole crawl.
-        state: state: Ends the crawl after the last item.
+        most: Maximum number of items of the whole crawl.
+        state: Ends the crawl after the last item.
 
     Attributes:
-        count: count: Number of items let through.
-        latest_at: latest_at: Event loop time of the latest item, in seconds; ``-inf`` before the first.
+        count: Number of items let through.
+        latest_at: Event loop time of the latest item, in seconds; ``-inf`` before the first.
     """
 
     __slots__ = ("_left", "_most", "_state", "count", "latest_at")
@@ -78,7 +78,7 @@ class ItemLimit:
         """Stop a callback that yields an item after all were delivered.
 
         Raises:
-            Full: Full: If all items were delivered.
+            Full: If all items were delivered.
         """
         if self._left <= 0:
             raise Full("closespider_itemcount")
@@ -87,7 +87,7 @@ class ItemLimit:
         """Let one item through. The caller must then call :meth:`taken` or :meth:`give_back`.
 
         Raises:
-            Full: Full: If all items were delivered or are about to be.
+            Full: If all items were delivered or are about to be.
         """
         self.check()
         self._left -= 1
@@ -110,7 +110,7 @@ class ItemLimit:
         """Stop a page that has yielded far more items than may be delivered; ``count`` items wait for its end.
 
         Raises:
-            Full: Full: If it has, because a callback without an end would never finish.
+            Full: If it has, because a callback without an end would never finish.
         """
         if count <= self._left + MAX_BEYOND:
             return
@@ -142,18 +142,16 @@ class CrawlLimits:
     """Counts the pages, items and errors that one crawl may still have.
 
     Args:
-        settings: settings: The limits; 0 means no limit.
-        state: state: Ends the crawl when a limit is reached.
-        scheduler: scheduler: Gets at most as many places as pages remain.
-        changed: changed: Called with a scope whose page budget has changed, so that its waiting requests are checked
-            again.
-        session: session: This process's session of the job, which makes the limits hold for all its processes; None
-            without one.
+        settings: The limits; 0 means no limit.
+        state: Ends the crawl when a limit is reached.
+        scheduler: Gets at most as many places as pages remain.
+        changed: Called with a scope whose page budget has changed, so that its waiting requests are checked again.
+        session: This process's session of the job, which makes the limits hold for all its processes; None without one.
 
     Attributes:
-        began_at: began_at: Event loop time of the start of the first process that works on the job now; infinity: this
-            process's own start counts.
-        items: items: Limits the items; None if nothing about items needs to be known.
+        began_at: Event loop time of the start of the first process that works on the job now; infinity: this process's
+            own start counts.
+        items: Limits the items; None if nothing about items needs to be known.
     """
 
     __slots__ = (
@@ -219,8 +217,8 @@ class CrawlLimits:
         does not count.
 
         Args:
-            grant: grant: The grant of the request.
-            outcome: outcome: Its outcome after the middleware; None if it was cancelled.
+            grant: The grant of the request.
+            outcome: Its outcome after the middleware; None if it was cancelled.
         """
         task: RequestTask = grant.task
         if task.is_decided:

@@ -43,11 +43,11 @@ class NoJob:
     """No job: the crawl ends with its process.
 
     Attributes:
-        is_durable: is_durable: True if pending requests outlive the process.
-        keeps_given_up: keeps_given_up: True if requests of hosts that are given up stay for the next run.
-        line: line: The scopes shared by the job's processes; None: the job is not in a server.
+        is_durable: True if pending requests outlive the process.
+        keeps_given_up: True if requests of hosts that are given up stay for the next run.
+        line: The scopes shared by the job's processes; None: the job is not in a server.
         session: This process's session of the job; None: no other process can work on it.
-        lease: lease: Time for which the job belongs to this process; None: there is no limit.
+        lease: Time for which the job belongs to this process; None: there is no limit.
     """
 
     is_durable: bool = False

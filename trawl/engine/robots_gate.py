@@ -76,16 +76,16 @@ class _Origin:
     """The state of one origin's robots.txt.
 
     Attributes:
-        rules: rules: The rules; None until they are read.
-        verdict: verdict: Reason with which all requests of the origin end; None while they do not.
-        failure: failure: Error that each request gets with the verdict; None while there is no verdict.
-        expires_at: expires_at: Event loop time at which the rules or the verdict expire.
-        failures: failures: Number of failed requests for robots.txt in a row.
-        failing_since: failing_since: Event loop time of the first of these failures.
-        has_answered: has_answered: True if the origin ever sent a complete response.
-        asker: asker: The request that needs the rules now, or needed them last; None before the first.
-        has_warned: has_warned: True if a warning about an incomplete lookup was logged.
-        tried: tried: Routes of the attempts since robots.txt was last read.
+        rules: The rules; None until they are read.
+        verdict: Reason why all requests of the origin end; None while they do not.
+        failure: Error that each request gets with the verdict; None while there is no verdict.
+        expires_at: Event loop time at which the rules or the verdict expire.
+        failures: Number of failed requests for robots.txt in a row.
+        failing_since: Event loop time of the first of these failures.
+        has_answered: True if the origin ever sent a complete response.
+        asker: The request that needs the rules now, or needed them last; None before the first.
+        has_warned: True if a warning about an incomplete lookup was logged.
+        tried: Routes of the attempts since robots.txt was last read.
     """
 
     __slots__ = (
@@ -118,14 +118,13 @@ class RobotsGates:
     """The gates of one crawl's origins.
 
     Args:
-        context: context: The settings of robots.txt, the statistics and the state.
-        throttle: throttle: Receives each Crawl-delay.
-        scheduler: scheduler: Contains the gates.
-        answers: answers: Stores responses, and contains the responses of earlier runs of the job; None: there is no
-            job.
+        context: The settings of robots.txt, the statistics and the state.
+        throttle: Receives each Crawl-delay.
+        scheduler: Contains the gates.
+        answers: Stores responses, and contains the responses of earlier runs of the job; None: there is no job.
 
     Attributes:
-        steps: steps: Steps of lookups in rules since other tasks could last run.
+        steps: Steps of lookups in rules since other tasks could last run.
     """
 
     def __init__(
@@ -168,7 +167,7 @@ class RobotsGates:
         """Close the gate of an origin and schedule its robots.txt, unless it has no gate or its rules are valid.
 
         Args:
-            origin: origin: The origin, as returned by :meth:`origin_of`.
+            origin: The origin, as returned by :meth:`origin_of`.
             request: The request that needs its rules.
         """
         if not self.has_gate(origin):

@@ -119,8 +119,8 @@ async def try_crawl(context: CrawlContext) -> CrawlResult:
     Nothing is sent, ``start()`` is not read, and no pipeline is opened.
 
     Raises:
-        SettingsError: SettingsError: If a user class can't be made, or is not of the kind that its setting needs.
-        Exception: Exception: Any error of a user class.
+        SettingsError: If a user class can't be made, or is not of the kind that its setting needs.
+        Exception: Any error of a user class.
     """
     engine: Engine | None = None
     try:
@@ -225,8 +225,8 @@ class _WriterTask:
     A crawl that ended by itself waits for its writers without a limit, so that a paused reader of a pipe loses nothing.
 
     Attributes:
-        error: error: Error of a feed; None if there was none.
-        ended: ended: Set when all writers have ended.
+        error: Error of a feed; None if there was none.
+        ended: Set when all writers have ended.
     """
 
     def __init__(self, engine: Engine) -> None:

@@ -27,7 +27,7 @@ class ScriptPages:
     """The pages of one crawl that have scripts and yielded nothing. Mutable.
 
     Attributes:
-        is_open: is_open: True while no page has yielded content and fewer than :data:`MAX_PAGES` pages were inspected.
+        is_open: True while no page has yielded content and fewer than :data:`MAX_PAGES` pages were inspected.
     """
 
     __slots__ = ("_count", "_first", "_has_content", "_looks", "is_open")

@@ -59,10 +59,10 @@ class SharedJobFollower(Alone):
 
     Args:
         opened: The job.
-        session: session: This process's session of the job.
+        session: This process's session of the job.
         engine: The crawl.
-        admission: admission: Asks this object which requests belong to other processes.
-        prefetcher: prefetcher: Receives new lanes, and asks this object which lanes it must not lease.
+        admission: Asks this object which requests belong to other processes.
+        prefetcher: Receives new lanes, and asks this object which lanes it must not lease.
     """
 
     def __init__(
@@ -162,7 +162,7 @@ class SharedJobFollower(Alone):
         """Follow changes until :meth:`stop`.
 
         Raises:
-            JobError: JobError: If the job no longer belongs to this process.
+            JobError: If the job no longer belongs to this process.
         """
         with self._scope:
             async with trio.open_nursery() as nursery:

@@ -40,8 +40,8 @@ class StartRequests:
     first output on, and drops the requests that were already seen and as many items as were already stored.
 
     Attributes:
-        has_failed: has_failed: True if ``start()`` raised an error or yielded an invalid output.
-        is_held: is_held: True while ``start()`` waits for room to send.
+        has_failed: True if ``start()`` raised an error or yielded an invalid output.
+        is_held: True while ``start()`` waits for room to send.
     """
 
     def __init__(
@@ -83,8 +83,7 @@ class StartRequests:
         """Read to the end. The reader counts as one open request, so the crawl is not idle before it has finished.
 
         Args:
-            grant_ready: grant_ready: Starts ready requests; None if that may have to wait, and the dispatcher starts
-                them.
+            grant_ready: Starts ready requests; None if that may have to wait, and the dispatcher starts them.
         """
         try:
             with contained, self._scope:
@@ -155,7 +154,7 @@ class StartRequests:
                 return
         self.has_failed = True
         for leaf in leaf_errors(failure):
-            if isinstance(leaf, JobError):  # it ends the run, and is logged there
+            if isinstance(leaf, JobError):  # logged where it ends the run
                 continue
             said = advice(leaf, None)
             leaf.__traceback__ = without_own_frames(leaf)

@@ -50,9 +50,9 @@ class Wakeup:
         """Wait for a change, at most until ``until``, in seconds of event loop time. A checkpoint.
 
         Args:
-            until: until: Time at which ``alarm`` is cancelled, if this call still waits.
-            alarm: alarm: A scope around the caller. One scope serves many waits, because moving a deadline costs less
-                than entering a scope, and setting a deadline costs more than comparing it.
+            until: Time at which ``alarm`` is cancelled, if this call still waits.
+            alarm: A scope around the caller. One scope serves many waits, because moving a deadline costs less than
+                entering a scope, and setting a deadline costs more than comparing it.
         """
         self._waiting = alarm
         if alarm.deadline != until:
@@ -77,8 +77,8 @@ class Waiter(Protocol):
     """Receives the outcome of a direct fetch or of a robots.txt instead of a callback.
 
     Attributes:
-        grant: grant: The awaited grant; None before it is made.
-        parent: parent: The grant in whose task the fetch was started; None outside such tasks.
+        grant: The awaited grant; None before it is made.
+        parent: The grant in whose task the fetch was started; None outside such tasks.
     """
 
     grant: Grant | None
@@ -107,20 +107,19 @@ class RequestTask:
     everything that runs for the request.
 
     Attributes:
-        is_cancelled: is_cancelled: True after :meth:`cancel`.
-        url: url: The original URL of the request.
-        responder: responder: Produces the outcome without a send; None: the request is sent.
-        diverted: diverted: Requirements of the request after its middleware; None: they equal those that were granted.
-        times: times: Times of the request so far; None if nothing was sent and no responder was used.
-        read_at: read_at: Event loop time at which the body was read or the error came; None before.
-        is_used: is_used: True if the fetcher was called for this grant, or user code responded. One grant is good for
-            one send.
-        is_responded: is_responded: True if user code responded or failed, so that nothing was sent.
-        is_stopped: is_stopped: True if the request was not sent because the grant was for another request.
-        is_counted: is_counted: True if its response was counted as a page.
-        is_decided: is_decided: True if it is known whether its response is a page.
-        is_done: is_done: True if the task finished by itself and its outputs are stored.
-        places: places: Set when the request has its places, or gets none; made when it waits for them.
+        is_cancelled: True after :meth:`cancel`.
+        url: The original URL of the request.
+        responder: Produces the outcome without a send; None: the request is sent.
+        diverted: Requirements of the request after its middleware; None: they equal those that were granted.
+        times: Times of the request so far; None if nothing was sent and no responder was used.
+        read_at: Event loop time at which the body was read or the error came; None before.
+        is_used: True if the fetcher was called for this grant, or user code responded. One grant is good for one send.
+        is_responded: True if user code responded or failed, so that nothing was sent.
+        is_stopped: True if the request was not sent because the grant was for another request.
+        is_counted: True if its response was counted as a page.
+        is_decided: True if it is known whether its response is a page.
+        is_done: True if the task finished by itself and its outputs are stored.
+        places: Set when the request has its places, or gets none; made when it waits for them.
     """
 
     __slots__ = (
@@ -221,20 +220,19 @@ class State:
     """Counts of one run. Idle is counted, not polled: plus one per admitted request, minus one after its last output.
 
     Attributes:
-        open: open: Number of admitted requests that have not ended, plus one while ``start()`` is read.
-        tasks: tasks: Number of granted requests whose task has not ended.
-        page_tasks: page_tasks: Number of these tasks for pages; tasks of robots.txt and direct fetches are not in
-            ``open``.
-        callbacks: callbacks: Number of running callbacks.
-        finishing: Those of them that have ended and wait until that is stored.
-        most_callbacks: most_callbacks: Number of running callbacks at which no further page is sent.
-        is_paused: is_paused: True while no page is sent.
-        is_reading: is_reading: True while ``start()`` or receivers of ``spider_idle`` may add requests.
-        is_begun: is_begun: True once the state of an earlier run is restored, so that requests may be added.
-        is_over: is_over: True if no more requests are accepted.
-        keepers: keepers: Number of blocks that keep the crawl from ending while nothing is open.
-        waiters: waiters: Direct fetches that have room and no outcome yet.
-        reason: reason: Reason why the crawl is ending; None while it is not.
+        open: Number of admitted requests that have not ended, plus one while ``start()`` is read.
+        tasks: Number of granted requests whose task has not ended.
+        page_tasks: Number of these tasks for pages; tasks of robots.txt and direct fetches are not in ``open``.
+        callbacks: Number of running callbacks.
+        finishing: Number of callbacks that have ended and whose step is not stored yet.
+        most_callbacks: Number of running callbacks at which no further page is sent.
+        is_paused: True while no page is sent.
+        is_reading: True while ``start()`` or receivers of ``spider_idle`` may add requests.
+        is_begun: True once the state of an earlier run is restored, so that requests may be added.
+        is_over: True if no more requests are accepted.
+        keepers: Number of blocks that keep the crawl from ending while nothing is open.
+        waiters: Direct fetches that have room and no outcome yet.
+        reason: Reason why the crawl is ending; None while it is not.
         wakeup: Wakes the dispatcher.
     """
 

@@ -1,13 +1,13 @@
-"""The tasks that watch a crawl: its limits, the other processes of a job, blocking calls, and those of ``WATCHERS``.
+"""The tasks that watch a crawl: limits, other processes of a job, blocking calls, and the entries of ``WATCHERS``.
 
-Each runs beside the crawl, and is cancelled when that has ended. One that holds a limit (of time, of items that do not
-come, of memory) sleeps until it could be reached, and ends the crawl as the first Ctrl-C does. Where the job is in a
-server, others may look at it and tell its processes what to do: one task says how this crawl goes, and does as told.
+Each task runs beside the crawl, and is cancelled when the crawl has ended. A watcher of a limit (time, time without
+items, memory) sleeps until the limit could be reached, and ends the crawl as the first Ctrl-C does. If the job is in a
+server, other programs may look at it and control its processes: one task reports the progress of this crawl, and one
+follows the commands.
 
-While a callback blocks, the whole crawl stands still. One task notes that Trio's loop goes round; a thread looks
-whether it still does. Where it does not, the thread reads from the frames of the loop's own thread which line of the
-user's holds it up, and says so, once a line. That watches real crawls alone: one on a virtual clock has no use for a
-thread that looks at a real one.
+While a callback blocks, the whole crawl is blocked. One task records that Trio's loop runs, and a thread checks this.
+If the loop is blocked, the thread finds the blocking line of user code in the frames of the loop's thread, and logs it
+once. Only real crawls are watched, because a thread with a real clock is useless for a crawl on a virtual clock.
 """
 
 from __future__ import annotations
@@ -61,11 +61,11 @@ logger: logging.Logger = logging.getLogger("trawl.engine")
 
 MEBIBYTE = 1024 * 1024
 
-_STATM = Path("/proc/self/statm")  # proc(5): the second figure is the resident set, in pages
+_STATM = Path("/proc/self/statm")  # proc(5): the second number is the resident set, in pages
 
 
 def held_bytes() -> int | None:
-    """Measure the process's resident set, in bytes: now on Linux, the largest so far on other Unixes, or None."""
+    """Return the process's resident set in bytes: now on Linux, the peak on other Unixes; None if unknown."""
     try:
         return int(_STATM.read_text("ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, IndexError):
@@ -74,7 +74,7 @@ def held_bytes() -> int | None:
 
 def _largest_bytes() -> int | None:
     try:
-        import resource  # noqa: PLC0415 - Windows has none
+        import resource  # noqa: PLC0415 - missing on Windows
     except ImportError:
         return None
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -82,14 +82,14 @@ def _largest_bytes() -> int | None:
 
 
 Measure = Callable[[], "int | None"]
-"""Gives the memory of the process in bytes, or None where it can't be told."""
+"""Returns the memory of the process in bytes; None if unknown."""
 
 
 def limit_watchers(settings: EngineSettings, limits: CrawlLimits, measure: Measure = held_bytes) -> list[Watcher]:
-    """The tasks that hold a crawl to those limits that are set.
+    """Return the tasks that enforce the limits that are set.
 
     Raises:
-        SettingsError: The memory is limited, and this system does not tell how much there is in use.
+        SettingsError: If the memory is limited, but this system can't measure it.
     """
     watchers: list[Watcher] = []
     if settings.closespider_timeout:
@@ -118,7 +118,7 @@ async def _while_items_come(timeout: float, items: ItemLimit, crawl: Crawl) -> N
 
 
 async def _while_memory_lasts(settings: EngineSettings, measure: Measure, crawl: Crawl) -> None:
-    """Measure now and then. Reading a figure of the kernel's takes microseconds: it needs no thread."""
+    """Measure the memory regularly. Reading a value of the kernel takes microseconds, so it needs no thread."""
     limit, warning = settings.memusage_limit_mb, settings.memusage_warning_mb
     crawl.stats.set("memusage/startup", measure() or 0)
     has_warned = False
@@ -142,10 +142,10 @@ SETTING = "WATCHERS"
 
 
 def own_watchers(setting: Mapping[Any, float | None], crawl: Crawl) -> list[Watcher]:
-    """The tasks that ``WATCHERS`` names, in their order; one that fails is logged, and the crawl goes on.
+    """Return the tasks of ``WATCHERS`` in their order. If one fails, the error is logged and the crawl continues.
 
     Raises:
-        SettingsError: An entry leads to nothing, can't be made, or is no watcher.
+        SettingsError: If an entry can't be found or made, or is not a watcher.
     """
     wanted = sorted(((order, entry) for entry, order in setting.items() if order is not None), key=itemgetter(0))
     return [contained_watcher(watcher, entry) for _, entry in wanted if (watcher := _own(entry, crawl))]
@@ -154,7 +154,7 @@ def own_watchers(setting: Mapping[Any, float | None], crawl: Crawl) -> list[Watc
 def _own(entry: Any, crawl: Crawl) -> Callable[[Crawl], Awaitable[None]] | None:
     is_name = isinstance(entry, str) and "." not in entry
     found = make_instance(load_plugin("trawl.watchers", entry) if is_name else entry, SETTING, crawl)
-    if found is None:  # it says that it is not configured
+    if found is None:  # it reports that it is not configured
         return None
     watcher: Any = getattr(found, "watch", found)
     is_generator = inspect.isgeneratorfunction(watcher) or inspect.isasyncgenfunction(watcher)
@@ -188,13 +188,13 @@ async def _watched(watcher: Callable[[Crawl], Awaitable[None]], name: str, crawl
             await watching
     except Exception as error:
         if isinstance(error, IgnoreRequest) and crawl.reason is not None:
-            return  # it had more to add, and the crawl has come to its end
+            return  # it had more to add, but the crawl has ended
         logger.exception("the watcher %s failed; the crawl goes on without it", name)
         crawl.stats.inc("watcher_exceptions")
 
 
 SAY_EVERY = 1.0
-"""Seconds; what is said is stored with the next renewal."""
+"""Seconds between two reports, which are stored with the next renewal."""
 
 SMOOTHING = 15.0
 """Seconds over which the rate is measured."""
@@ -204,7 +204,7 @@ _REASON_CHARACTERS = 120
 
 
 IDLE_FOR = 66.0
-"""The pause after a look, as a multiple of the time that it took: all looks take at most 1.5 % of a core."""
+"""Pause after a look, as a multiple of its duration, so that all looks take at most 1.5 % of a core."""
 
 
 class Pace:
@@ -244,13 +244,13 @@ class Pace:
 
 
 def job_watchers(session: JobSession | None, wall: WallClock) -> list[Watcher]:
-    """Return the watchers that speak with those who look at a job; none where there is no job that they could reach."""
+    """Return the watchers that communicate with observers of a job; none if there is no job that they could reach."""
     return [] if session is None else [partial(_say, session, wall), partial(_heed, session)]
 
 
 async def _say(session: JobSession, wall: WallClock, crawl: Crawl) -> None:
-    """Say each second how the crawl goes."""
-    from trawl.frontier.parts import SessionState  # noqa: PLC0415 - for jobs that others may work on
+    """Report the progress of the crawl every second."""
+    from trawl.frontier.parts import SessionState  # noqa: PLC0415 - only needed for shared jobs
 
     since = wall.to_epoch(crawl.started_at)
     seen: deque[Progress] = deque()
@@ -278,7 +278,7 @@ async def _say(session: JobSession, wall: WallClock, crawl: Crawl) -> None:
 
 
 async def _heed(session: JobSession, crawl: Crawl) -> None:
-    """Pause, go on or end when the job's processes are told to."""
+    """Pause, resume or end when the job's processes get such a command."""
     wish = ""
     while wish != "stop":
         wish = await session.other_wish(wish)
@@ -291,23 +291,23 @@ async def _heed(session: JobSession, crawl: Crawl) -> None:
 
 
 BLOCKED_AFTER = 2.0
-"""Seconds for which Trio's loop may stand still before that is told."""
+"""Seconds that Trio's loop may be blocked before a warning is logged."""
 
 MAX_TOLD = 10
-"""Lines that are told of in one crawl."""
+"""Maximum number of lines reported in one crawl."""
 
 
 async def report_blocked_loop(crawl: Crawl | None = None, after: float = BLOCKED_AFTER) -> None:
-    """Warn of the user's lines that hold up the crawl: a watcher of real crawls, until it is cancelled.
+    """Warn of lines of user code that block the crawl. A watcher of real crawls, which runs until it is cancelled.
 
     Args:
-        crawl: The crawl, as every watcher is given it; None: whatever crawls run.
-        after: Seconds after which a stop is told.
+        crawl: The crawl, which is passed to every watcher; None: any crawls of this thread.
+        after: Seconds after which a blocked loop is reported.
     """
     detector = _BlockedLoopDetector(threading.get_ident(), after)
     async with trio.open_nursery() as nursery:
         limiter = trio.CapacityLimiter(1)
-        # Abandoned at the end of the crawl, which need not wait for the thread's next look.
+        # The thread is abandoned at the end of the crawl, so that the crawl need not wait for its next check.
         nursery.start_soon(partial(trio.to_thread.run_sync, detector.run, abandon_on_cancel=True, limiter=limiter))
         try:
             while True:
@@ -318,11 +318,11 @@ async def report_blocked_loop(crawl: Crawl | None = None, after: float = BLOCKED
 
 
 class _BlockedLoopDetector:
-    """The thread's side.
+    """The detector's thread.
 
     Attributes:
-        beat: When the loop went round last, on the machine's monotonic clock.
-        is_over: The crawl has ended.
+        beat: Time of the last loop iteration, on the machine's monotonic clock.
+        is_over: Set when the crawl has ended.
     """
 
     def __init__(self, ident: int, after: float) -> None:
@@ -333,12 +333,12 @@ class _BlockedLoopDetector:
         self.is_over = threading.Event()
 
     def run(self) -> None:
-        """Look four times in the time that is told, until the crawl has ended."""
+        """Check four times per reporting time, until the crawl has ended."""
         seen, looks = self.beat, 0
         while not self.is_over.wait(self._after / 4):
             looks = looks + 1 if self.beat == seen else 0
             seen = self.beat
-            # Not seconds are counted: a process that was stopped (SIGSTOP), or starved, did not look either.
+            # Count checks instead of seconds, because a process that was stopped (SIGSTOP) or starved made no checks.
             if looks >= 4 and len(self._told) < MAX_TOLD:
                 self._tell()
 
@@ -358,7 +358,7 @@ class _BlockedLoopDetector:
 
 
 def _inside_the_loop(frame: FrameType | None) -> traceback.FrameSummary | None:
-    """The innermost line of the user's that a task of Trio's is at; None where there is none, or a debugger waits."""
+    """Return the innermost line of user code in a task of Trio; None if there is none or a debugger waits."""
     while frame is not None:
         name = frame.f_globals.get("__name__", "")
         if name.startswith("trio._core._run") or name in ("bdb", "pdb"):
