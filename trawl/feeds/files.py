@@ -316,7 +316,7 @@ class TextFile(FeedFile):
         return bool(self._outgoing or self._outgoing_records or self._ends)
 
     def stage(self, *, is_last: bool = False) -> bool:
-        """Stage added records for :meth:`write` as whole records and the closing, which the next records overwrite."""
+        """Stage added records for :meth:`write`, followed by the end of the file, which the next records overwrite."""
         if self.is_staged:
             return True
         closes_early = self._is_whole and self._storage.is_seekable
