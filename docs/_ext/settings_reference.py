@@ -45,7 +45,7 @@ def linked(words: str) -> str:
 def keys(setting: SettingInfo, indent: str) -> Iterator[str]:
     """Yield a list of the keys of a mapping, and of the mappings in it."""
     for key in setting.keys:
-        absent = f" *Absent:* {linked(key.absent)}." if key.absent else ""
+        absent = f" *If missing:* {linked(key.absent)}." if key.absent else ""
         yield f"{indent}- ``{key.name}``: {kind(key)}. {key.description}{absent}"
         if key.keys:
             yield ""
@@ -66,7 +66,7 @@ def entry(setting: SettingInfo) -> Iterator[str]:
 def table(setting: SettingInfo, path: str) -> Iterator[str]:
     """Yield tables of the keys of a mapping, one for each mapping in it."""
     yield from (".. list-table::", "   :header-rows: 1", "   :widths: 18 26 26 30", "")
-    yield from ("   * - Key", "     - Type, unit, range", "     - Where it is absent", "     - Meaning")
+    yield from ("   * - Key", "     - Type, unit, range", "     - If missing", "     - Meaning")
     for key in setting.keys:
         yield from (f"   * - ``{key.name}``", f"     - {kind(key)}", f"     - {linked(key.absent)}")
         yield f"     - {key.description}"

@@ -29,14 +29,14 @@ class CacheSettings(Struct, frozen=True, kw_only=True, rename="upper"):
     """The settings of the HTTP cache."""
 
     httpcache_enabled: Annotated[
-        bool, Meta(description="Keep responses on disk, and answer requests from there as HTTPCACHE_POLICY allows.")
+        bool, Meta(description="Store responses on disk, and serve requests from there as HTTPCACHE_POLICY allows.")
     ] = False
     httpcache_policy: Annotated[
         str,
         Meta(
-            description="`always`: a response never expires, for use while a spider is being written. `rfc9111`: as in"
-            " a browser, with ages and revalidation (needs the extra `cache`). The paths of Scrapy's `DummyPolicy` and"
-            " `RFC2616Policy` mean the same."
+            description="`always`: responses never expire, which is useful while you write a spider. `rfc9111`: as in "
+            "a browser, with ages and revalidation (needs the extra `cache`). The import paths of Scrapy's "
+            "`DummyPolicy` and `RFC2616Policy` also work."
         ),
     ] = "always"
     httpcache_dir: Annotated[
@@ -44,17 +44,22 @@ class CacheSettings(Struct, frozen=True, kw_only=True, rename="upper"):
         Meta(description="Folder of the cache, relative to the working directory. Each spider has a file in it."),
     ] = ".trawl/httpcache"
     httpcache_expiration_secs: Annotated[
-        float, Meta(ge=0, title="s", description="Request older responses again. 0: responses never expire.")
+        float,
+        Meta(
+            ge=0,
+            title="s",
+            description="Age at which a stored response is requested again. 0 means that responses never expire.",
+        ),
     ] = 0.0
     httpcache_ignore_http_codes: Annotated[
         tuple[int, ...],
-        Meta(description="Statuses of responses that are not stored. Retried responses (RETRY_HTTP_CODES) never are."),
+        Meta(description="Status codes of responses that are not stored. Retried ones (RETRY_HTTP_CODES) never are."),
     ] = ()
     httpcache_ignore_schemes: Annotated[
         tuple[str, ...], Meta(description="URL schemes whose responses are not stored.")
     ] = ()
     httpcache_ignore_missing: Annotated[
-        bool, Meta(description="Send nothing: drop requests that are not in the cache.")
+        bool, Meta(description="Drop requests that are not in the cache, so that nothing is sent.")
     ] = False
     httpcache_gzip: Annotated[bool, Meta(description="Compress bodies on disk.")] = False
     httpcache_always_store: Annotated[

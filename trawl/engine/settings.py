@@ -27,8 +27,8 @@ class EngineSettings(Struct, frozen=True, kw_only=True, rename="upper"):
         Meta(
             ge=1,
             title="callbacks",
-            description="Maximum number of callbacks that run at once. At this number no further page is sent, but "
-            "direct fetches are.",
+            description="Maximum number of callbacks that run at once. At this number, no further page is sent, but "
+            "direct fetches are still sent.",
         ),
     ] = 100
     direct_fetches_limit: Annotated[
@@ -36,7 +36,7 @@ class EngineSettings(Struct, frozen=True, kw_only=True, rename="upper"):
         Meta(
             ge=1,
             title="fetches",
-            description="Maximum number of direct fetches that wait or are on their way at once. Further fetches wait "
+            description="Maximum number of direct fetches that wait or are in flight at once. Further fetches wait "
             "until one ends.",
         ),
     ] = 1000
@@ -45,8 +45,8 @@ class EngineSettings(Struct, frozen=True, kw_only=True, rename="upper"):
         Meta(
             ge=0,
             title="items",
-            description="Stop the crawl when this many items have come out of the pipelines; none is delivered beyond. "
-            "With a job the remaining items of the same pages wait for the next run. 0 disables the limit.",
+            description="Stop the crawl when this many items have passed the pipelines. No further item is delivered. "
+            "With a job, the remaining items of the same pages wait for the next run. 0 disables the limit.",
         ),
     ] = 0
     closespider_pagecount: Annotated[
@@ -54,9 +54,9 @@ class EngineSettings(Struct, frozen=True, kw_only=True, rename="upper"):
         Meta(
             ge=0,
             title="pages",
-            description="Stop the crawl after this many pages; none is sent beyond. A page is a whole response of any "
-            "status, direct fetches included; redirects, responses that are retried and robots.txt do not count. "
-            "0 disables the limit.",
+            description="Stop the crawl after this many pages. No further page is sent. A page is a complete response "
+            "with any status code, including direct fetches. Redirects, retried responses and robots.txt do not "
+            "count. 0 disables the limit.",
         ),
     ] = 0
     closespider_errorcount: Annotated[
@@ -83,8 +83,8 @@ class EngineSettings(Struct, frozen=True, kw_only=True, rename="upper"):
         Meta(
             ge=0,
             title="MiB",
-            description="Stop the crawl with `memusage_exceeded` when its process holds more memory than this. "
-            "0 disables the limit.",
+            description="Stop the crawl with `memusage_exceeded` when its process uses more memory than this. 0 "
+            "disables the limit.",
         ),
     ] = 0.0
     memusage_warning_mb: Annotated[
@@ -92,37 +92,35 @@ class EngineSettings(Struct, frozen=True, kw_only=True, rename="upper"):
         Meta(
             ge=0,
             title="MiB",
-            description="Log one warning when the process holds more memory than this. 0 disables it.",
+            description="Log one warning when the process uses more memory than this. 0 disables the warning.",
         ),
     ] = 0.0
     memusage_check_interval_seconds: Annotated[
         float,
-        Meta(
-            gt=0, title="s", description="Seconds between two measurements of the memory, if one of its limits is set."
-        ),
+        Meta(gt=0, title="s", description="Time between two measurements of the memory, if a memory limit is set."),
     ] = 60.0
     extensions: Annotated[
         dict[Any, float | None],
         Meta(
             description="Classes that connect to the crawl's signals in their `from_crawler`, or their import paths, "
-            "with a number: they are made in that order; null takes one out."
+            "each with a number. They are created in the order of the numbers. null removes a class."
         ),
     ] = msgspec.field(default_factory=dict)
     watchers: Annotated[
         dict[Any, float | None],
         Meta(
-            description="Tasks beside the crawl: async functions of the running crawl, or classes with an async "
-            "method `watch`, or their import paths, or names that an installed package gives them, with a number that "
-            "orders their start; null takes one out.",
+            description="Tasks that run while the crawl runs: async functions of the running crawl, classes with an "
+            "async method `watch`, their import paths, or names of installed plugins. Each has a number, and they "
+            "start in the order of the numbers. null removes a watcher.",
         ),
     ] = msgspec.field(default_factory=dict)
     httperror_allow_all: Annotated[
-        bool, Meta(description="Give every response to the callback, whatever its status.")
+        bool, Meta(description="Pass every response to the callback, whatever its status code.")
     ] = False
     httperror_allowed_codes: Annotated[
         tuple[int, ...],
         Meta(
-            description="Statuses outside 2xx that go to the callback instead of the errback, for spiders without "
+            description="Status codes outside 2xx that go to the callback instead of the errback, for spiders without "
             "`handle_httpstatus_list`."
         ),
     ] = ()

@@ -16,8 +16,8 @@ class PipelinesSettings(msgspec.Struct, frozen=True, kw_only=True, rename="upper
     item_pipelines: Annotated[
         dict[Any, float | None],
         Meta(
-            description="Pipelines that each item passes: classes or import paths, each with a number that gives the "
-            "order (low first). null removes one.",
+            description="Pipelines that process each item: classes or import paths, each with a number for the order "
+            "(low numbers first). null removes a pipeline.",
         ),
     ] = msgspec.field(default_factory=dict)
     files_store: Annotated[
@@ -29,7 +29,7 @@ class PipelinesSettings(msgspec.Struct, frozen=True, kw_only=True, rename="upper
         Meta(
             ge=0,
             title="days",
-            description="Request a stored file again only after this time, and then only if it has changed.",
+            description="Time after which a stored file is requested again. It is downloaded only if it has changed.",
         ),
     ] = 90.0
     files_urls_field: Annotated[str, Meta(min_length=1, description="Field of items with the URLs of their files.")] = (
@@ -45,7 +45,7 @@ class PipelinesSettings(msgspec.Struct, frozen=True, kw_only=True, rename="upper
         Meta(
             ge=0,
             title="days",
-            description="Request a stored image again only after this time, and then only if it has changed.",
+            description="Time after which a stored image is requested again. It is downloaded only if it has changed.",
         ),
     ] = 90.0
     images_urls_field: Annotated[
@@ -54,41 +54,43 @@ class PipelinesSettings(msgspec.Struct, frozen=True, kw_only=True, rename="upper
     images_result_field: Annotated[str, Meta(min_length=1, description="Field of items for the results.")] = "images"
     images_thumbs: Annotated[
         dict[Annotated[str, Meta(min_length=1)], tuple[Annotated[int, Meta(ge=1)], Annotated[int, Meta(ge=1)]]],
-        Meta(description="Thumbnails: name to maximum width and height, in pixels."),
+        Meta(description="Thumbnails: a mapping of names to maximum width and height, in pixels."),
     ] = msgspec.field(default_factory=dict)
     images_min_width: Annotated[
-        int, Meta(ge=0, title="pixels", description="Minimum width; narrower images are not stored. 0: any.")
+        int,
+        Meta(ge=0, title="pixels", description="Minimum width. Narrower images are not stored. 0 disables the limit."),
     ] = 0
     images_min_height: Annotated[
-        int, Meta(ge=0, title="pixels", description="Minimum height; lower images are not stored. 0: any.")
+        int,
+        Meta(ge=0, title="pixels", description="Minimum height. Lower images are not stored. 0 disables the limit."),
     ] = 0
     images_max_pixels: Annotated[
         int,
         Meta(
             ge=0,
             title="pixels",
-            description="Maximum number of pixels; larger images are neither decoded nor stored. A file of a few "
-            "kilobytes may have billions, each of which takes about 12 bytes. 0: as many as Pillow allows.",
+            description="Maximum number of pixels. Larger images are neither decoded nor stored. A file of a few "
+            "kilobytes may have billions of pixels, and a decoded pixel takes about 12 bytes. 0 means as many as "
+            "Pillow allows.",
         ),
     ] = 50_000_000
     images_formats: Annotated[
         tuple[Annotated[str, Meta(min_length=1)], ...],
         Meta(
             min_length=1,
-            description="Formats to decode, as Pillow names them; images of others are not stored. EPS would run "
+            description="Formats to decode, by Pillow's names. Images in other formats are not stored. EPS would run "
             "Ghostscript on untrusted input.",
         ),
     ] = ("JPEG", "PNG", "GIF", "WEBP", "AVIF", "BMP", "TIFF")
     media_allow_redirects: Annotated[
-        bool, Meta(description="Follow redirects of files and images; without it, a redirect is a failure.")
+        bool, Meta(description="Follow redirects of files and images. If false, a redirect is a failure.")
     ] = False
     media_like_scrapy: Annotated[
         bool,
         Meta(
-            description="Name files and images by their URL instead of their content, encode each image as JPEG anew,"
-            " give the checksum of the image that is stored, take a file that is at its path and new enough as it is,"
-            " and download nothing from hosts outside allowed_domains. This is Scrapy's way, and true for moved"
-            " spiders.",
+            description="Treat files and images like Scrapy: name them by their URL instead of their content, encode "
+            "each image as JPEG again, return the checksum of the stored image, use an existing file at the path if "
+            "it is new enough, and download nothing from hosts outside allowed_domains. True for moved spiders.",
         ),
     ] = False
     media_store_options: Annotated[

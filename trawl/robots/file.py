@@ -62,7 +62,7 @@ class RobotsSettings(Struct, frozen=True, kw_only=True, rename="upper"):
     ] = True
     robotstxt_user_agent: Annotated[
         str | None,
-        Meta(description="The name to look for in robots.txt; null: the product name in USER_AGENT."),
+        Meta(description="The crawler's name in robots.txt. null means the product name in USER_AGENT."),
     ] = None
     robotstxt_max_age: Annotated[
         float,
@@ -72,9 +72,9 @@ class RobotsSettings(Struct, frozen=True, kw_only=True, rename="upper"):
         Annotated[int, Meta(ge=0)] | None,
         Meta(
             title="times",
-            description="Maximum of retries of a robots.txt that can't be read, before the origin's requests end with"
-            " an error; 0: none. null: 2 while no connection can be made; after a 5xx, a timeout or a broken response,"
-            " until `BACKOFF_GIVE_UP_AFTER`.",
+            description="Maximum number of retries of an unreadable robots.txt, before the origin's requests end with "
+            "an error. null means 2 retries if no connection can be made, and retries until `BACKOFF_GIVE_UP_AFTER` "
+            "after a 5xx, a timeout or a broken response.",
         ),
     ] = None
     robotstxt_retry_delay: Annotated[
@@ -82,8 +82,8 @@ class RobotsSettings(Struct, frozen=True, kw_only=True, rename="upper"):
         Meta(
             gt=0,
             title="s",
-            description="Delay before an unreachable robots.txt is fetched again, doubled each time. The origin is"
-            " disallowed meanwhile.",
+            description="Delay before an unreachable robots.txt is fetched again. It doubles each time. Until then, "
+            "the origin is disallowed.",
         ),
     ] = 10.0
 

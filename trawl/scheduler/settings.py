@@ -20,7 +20,7 @@ class SchedulerSettings(Struct, frozen=True, kw_only=True, rename="upper"):
         Meta(
             ge=0,
             title="links",
-            description="Maximum number of links from the start; requests found deeper are dropped. 0 disables the "
+            description="Maximum number of links from a start request. Deeper requests are dropped. 0 disables the "
             "limit.",
         ),
     ] = 0
@@ -29,32 +29,32 @@ class SchedulerSettings(Struct, frozen=True, kw_only=True, rename="upper"):
         Meta(
             ge=0,
             title="characters",
-            description="Maximum length of a URL; requests with a longer one are dropped. 0 disables the limit.",
+            description="Maximum length of a URL. Requests with longer URLs are dropped. 0 disables the limit.",
         ),
     ] = 2083
     filter_start_urls: Annotated[
         bool,
         Meta(
-            description="Request each URL of `start_urls` once, and count it as seen. False: request it as often as it "
-            "is listed, and once more where a page links to it, and drop what a `start()` of the spider's own asks of "
-            "other sites than `allowed_domains`, as Scrapy does; the default for spiders that were written for "
+            description="Request each URL of `start_urls` once, and mark it as seen. False requests a URL as often as "
+            "it is listed, and again if a page links to it. False also drops requests of the spider's own `start()` "
+            "to sites outside `allowed_domains`, as in Scrapy. False is the default for spiders that were written for "
             "Scrapy.",
         ),
     ] = True
     dupefilter_class: Annotated[
         object,
         Meta(
-            description="Class, or its import path, whose `request_seen(request)` says which requests were seen "
-            "before, as Scrapy's; one that derives from `trawl.compat.RFPDupeFilter` may override "
-            "`request_fingerprint` instead. Empty: URLs, methods and bodies are compared. Not with a job, which "
-            "remembers by itself, unless only `request_fingerprint` is overridden.",
+            description="Class, or its import path, whose `request_seen(request)` decides which requests were seen "
+            "before, as in Scrapy. A class that derives from `trawl.compat.RFPDupeFilter` may override "
+            "`request_fingerprint` instead. Empty: URLs, methods and bodies are compared. A job stores seen marks "
+            "itself, so with a job only `request_fingerprint` may be overridden.",
         ),
     ] = ""
     request_fingerprinter_class: Annotated[
         object,
         Meta(
-            description="Class, or its import path, whose `fingerprint(request)` returns bytes that are the same for "
-            "requests that are the same, as Scrapy's. Empty: URL, method and body make them.",
+            description="Class, or its import path, whose `fingerprint(request)` returns equal bytes for equal "
+            "requests, as in Scrapy. Empty: the fingerprint is computed from URL, method and body.",
         ),
     ] = ""
     depth_first: Annotated[

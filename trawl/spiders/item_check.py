@@ -41,29 +41,33 @@ class SpidersSettings(Struct, frozen=True, kw_only=True, rename="upper"):
     """The settings of the kinds of spiders, under Scrapy's names."""
 
     crawlspider_follow_links: Annotated[
-        bool, Meta(description="Follow the links of a CrawlSpider's rules. If false, fetch only its start URLs.")
+        bool, Meta(description="Follow the links of a CrawlSpider's rules. False fetches only its start URLs.")
     ] = True
     item_type: Annotated[
         Any,
         Meta(
-            description="Type to validate items against: a dataclass, attrs class, pydantic model, msgspec Struct or "
-            'TypedDict, a union of them, or an import path; "spider" is the type argument of the spider\'s class. '
-            "null: no validation."
+            description=(
+                "Type against which items are validated: a dataclass, attrs class, pydantic model, msgspec Struct or "
+                'TypedDict, a union of them, or an import path. "spider" means the type argument of the spider\'s '
+                "class. null disables validation."
+            )
         ),
     ] = None
     invalid_items: Annotated[
         Literal["drop", "keep"],
         Meta(
-            description='Items that fail ITEM_TYPE: "drop" them, or "keep" each as an InvalidItem, which goes to feeds '
-            "that name it in `item_classes`."
+            description=(
+                'What to do with items that do not match ITEM_TYPE: "drop" them, or "keep" each as an InvalidItem, '
+                "which goes to feeds that name it in `item_classes`."
+            )
         ),
     ] = "drop"
     scrapy_compat: Annotated[
         bool | None,
         Meta(
-            description="Treat the spider as one that was written for Scrapy: where the two differ and Scrapy's way "
-            "would be wrong for other spiders, it has Scrapy's. null: only a spider whose imports are Scrapy's with "
-            "trawl instead of the name (import trawl as scrapy)."
+            description="Treat the spider as written for Scrapy: if trawl and Scrapy differ, use Scrapy's behavior, "
+            "even if it would be wrong for other spiders. null means true only if the spider has Scrapy's imports "
+            "with the name trawl (import trawl as scrapy)."
         ),
     ] = None
 

@@ -58,15 +58,15 @@ class BackoffConfig(TypedDict, total=False):
     http_codes: Annotated[
         list[int],
         Meta(
-            description="Statuses that trigger backing off; replaces the setting. No other response is a trigger then, "
-            "also if it says when to come back.",
+            description="Status codes that trigger backoff. Replaces the setting. No other response is a trigger "
+            "then, even if it names a time to retry.",
             extra={"absent": "BACKOFF_HTTP_CODES"},
         ),
     ]
     exceptions: Annotated[
         list[object],
         Meta(
-            description="Exceptions that trigger backing off; replaces the setting.",
+            description="Exceptions that trigger backoff. Replaces the setting.",
             extra={"absent": "BACKOFF_EXCEPTIONS"},
         ),
     ]
@@ -74,7 +74,7 @@ class BackoffConfig(TypedDict, total=False):
         float,
         Meta(
             gt=1,
-            description="Each step of backing off multiplies the delay by this.",
+            description="Each backoff step multiplies the delay by this.",
             extra={"absent": "BACKOFF_DELAY_FACTOR"},
         ),
     ]
@@ -83,18 +83,18 @@ class BackoffConfig(TypedDict, total=False):
         Meta(
             ge=0,
             title="s",
-            description="Maximum delay of backing off, and maximum wait that a header may ask for.",
+            description="Maximum delay of backoff, and maximum wait that a header may request.",
             extra={"absent": "BACKOFF_MAX_DELAY"},
         ),
     ]
     min_delay: Annotated[
         float,
-        Meta(ge=0, title="s", description="Minimum delay while backing off.", extra={"absent": "BACKOFF_MIN_DELAY"}),
+        Meta(ge=0, title="s", description="Minimum delay during backoff.", extra={"absent": "BACKOFF_MIN_DELAY"}),
     ]
     jitter: Annotated[
         JitterConfig,
         Meta(
-            description="Jitter while backing off, instead of every download jitter; it only lengthens.",
+            description="Jitter during backoff, which replaces every download jitter. It only lengthens delays.",
             extra={"absent": "BACKOFF_JITTER", "range": JITTER_RANGE},
         ),
     ]
@@ -103,7 +103,7 @@ class BackoffConfig(TypedDict, total=False):
         Meta(
             gt=0,
             title="s",
-            description="Quiet time after a good answer that takes one step back.",
+            description="Time without triggers after a good response that undoes one backoff step.",
             extra={"absent": "BACKOFF_WINDOW"},
         ),
     ]
@@ -119,8 +119,8 @@ class BackoffConfig(TypedDict, total=False):
     cls: Annotated[
         object,
         Meta(
-            description="Class of your own strategy; the other keys are its arguments.",
-            extra={"absent": "the usual one"},
+            description="Class of your own strategy. The other keys are its arguments.",
+            extra={"absent": "the default strategy"},
         ),
     ]
 
@@ -133,23 +133,24 @@ class RampupConfig(TypedDict, total=False):
         float | tuple[float, float],
         Meta(
             title="triggers",
-            description="Number of triggers to aim for in each window: a number, or a range in rising order.",
+            description="Target number of triggers in each window: a number, or a range in ascending order.",
             extra={"absent": "RAMPUP_BACKOFF_TARGET", "range": "at least 0, the higher above 0"},
         ),
     ]
     delay_factor: Annotated[
-        float, Meta(gt=0, lt=1, description="A quiet window multiplies the delay by this.", extra={"absent": "0.8"})
+        float,
+        Meta(
+            gt=0, lt=1, description="A window without triggers multiplies the delay by this.", extra={"absent": "0.8"}
+        ),
     ]
-    min_delay: Annotated[
-        float, Meta(ge=0, title="s", description="Minimum delay that rampup leads to.", extra={"absent": "0.0"})
-    ]
+    min_delay: Annotated[float, Meta(ge=0, title="s", description="Minimum delay of rampup.", extra={"absent": "0.0"})]
     window: Annotated[
         float,
         Meta(
             gt=0,
             title="s",
-            description="Length of a window; with one of your own the rate does not double at the start.",
-            extra={"absent": "40 to 60 answers, at most the window of the scope's backoff"},
+            description="Length of a window. If you set it, the rate does not double at the start.",
+            extra={"absent": "40 to 60 responses, at most the window of the scope's backoff"},
         ),
     ]
 
@@ -189,9 +190,10 @@ class ScopeConfig(TypedDict, total=False):
         Meta(
             gt=0,
             title="requests/s",
-            description="Maximum rate of sends: any t seconds hold at most t * rate + 2. No per-slot delay, and no "
-            "concurrency limit unless set. Jitter moves each send after its instant of a grid of 1/rate seconds, and a "
-            "late send is made up for within the next interval. Not together with `delay`.",
+            description="Maximum rate of sends. Any t seconds contain at most t * rate + 2 sends. There is no "
+            "per-slot delay, and no concurrency limit unless it is set. Jitter moves each send after its time on a "
+            "grid of 1/rate seconds. After a late send, the next send comes earlier to compensate. Can't be combined "
+            "with `delay`.",
             extra={"absent": "no rate"},
         ),
     ]
@@ -205,14 +207,14 @@ class ScopeConfig(TypedDict, total=False):
     backoff: Annotated[
         dict[str, Any],
         Meta(
-            description="Backoff of this scope, key by key; or `cls` and that class's arguments.",
-            extra={"absent": "the settings for backing off", "keys": BackoffConfig},
+            description="Backoff settings of this scope, or `cls` and the arguments of that class.",
+            extra={"absent": "the settings of backoff", "keys": BackoffConfig},
         ),
     ]
     rampup: Annotated[
         bool | dict[str, Any],
         Meta(
-            description="Raise the rate while the scope bears it: true, or a mapping of how.",
+            description="Raise the rate while the server accepts it: true, or a mapping of options.",
             extra={"absent": "false", "keys": RampupConfig},
         ),
     ]
@@ -221,7 +223,8 @@ class ScopeConfig(TypedDict, total=False):
         Meta(
             gt=0,
             title="your unit",
-            description="Maximum amount to spend in a window: requests, unless they name amounts.",
+            description="Maximum amount to spend in a window. The amount is the number of requests, unless requests "
+            "name amounts.",
             extra={"absent": "no quota"},
         ),
     ]
@@ -230,33 +233,36 @@ class ScopeConfig(TypedDict, total=False):
         Meta(
             ge=0,
             title="s",
-            description="Length of the quota's window. 0: the quota never blocks.",
+            description="Length of the quota's window. 0 means that the quota never blocks.",
             extra={"absent": "THROTTLING_WINDOW"},
         ),
     ]
     sliding: Annotated[
         bool,
-        Meta(description="The window slides instead of starting at its first consumption.", extra={"absent": "false"}),
+        Meta(
+            description="Whether the window slides. Otherwise it starts with the first amount spent.",
+            extra={"absent": "false"},
+        ),
     ]
     pages: Annotated[
         int,
         Meta(
             ge=1,
             title="pages",
-            description="Maximum number of pages in the whole crawl, as CLOSESPIDER_PAGECOUNT counts them; further "
-            "requests are dropped, counted as `pages_filtered`.",
+            description="Maximum number of pages in the whole crawl, counted as for CLOSESPIDER_PAGECOUNT. Further "
+            "requests are dropped and counted as `pages_filtered`.",
             extra={"absent": "PAGES_PER_DOMAIN for a host, else no limit"},
         ),
     ]
     manager: Annotated[
         object,
-        Meta(description="Scope manager of this scope alone.", extra={"absent": "THROTTLING_SCOPE_MANAGER"}),
+        Meta(description="Scope manager for this scope only.", extra={"absent": "THROTTLING_SCOPE_MANAGER"}),
     ]
     shared: Annotated[
         bool,
         Meta(
-            description="Processes that work on one job share the scope though it is a host's: requests to other sites "
-            "need it as well. Scopes that are no host's always are.",
+            description="Whether the processes of a job share this scope although its id is a host, because requests "
+            "to other sites also need it. Scopes whose ids are not hosts are always shared.",
             extra={"absent": "false"},
         ),
     ]

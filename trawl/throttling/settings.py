@@ -65,7 +65,7 @@ class ThrottlingSettings(Struct, frozen=True, kw_only=True, rename="upper"):
             ge=0,
             title="requests",
             description="Above 0: throttle by resolved address instead of host, with at most this many requests in "
-            "flight at once to each. 0 throttles by host.",
+            "flight at once to each address. 0 throttles by host.",
         ),
     ] = 0
     pages_per_domain: Annotated[
@@ -73,8 +73,9 @@ class ThrottlingSettings(Struct, frozen=True, kw_only=True, rename="upper"):
         Meta(
             ge=0,
             title="pages",
-            description="Maximum number of pages of one host in the whole crawl, as CLOSESPIDER_PAGECOUNT counts them; "
-            "further requests to it are dropped, counted as `pages_filtered`. 0 disables the limit.",
+            description="Maximum number of pages of one host in the whole crawl, counted as for "
+            "CLOSESPIDER_PAGECOUNT. Further requests to the host are dropped and counted as `pages_filtered`. 0 "
+            "disables the limit.",
         ),
     ] = 0
     download_delay: Annotated[
@@ -96,51 +97,52 @@ class ThrottlingSettings(Struct, frozen=True, kw_only=True, rename="upper"):
     randomize_download_delay: Annotated[
         JitterConfig,
         Meta(
-            description="Jitter of the delays: true draws from ±50 %, false is exact, x draws from ±x, a pair [lo, hi] "
-            "is relative to the delay: [-0.1, 0.3] draws between 0.9 and 1.3 times the delay. A Crawl-delay "
+            description="Jitter of the delays. true draws from ±50 %, false is exact, x draws from ±x, and a pair "
+            "[lo, hi] is relative to the delay: [-0.1, 0.3] draws between 0.9 and 1.3 times the delay. A Crawl-delay "
             "is only lengthened.",
             extra={"range": JITTER_RANGE},
         ),
     ] = True
     throttling_scopes: Annotated[
         dict[str, ScopeConfig],
-        Meta(description="Limits of single scopes: each scope id with the keys that replace its defaults."),
+        Meta(description="Limits of single scopes. Each scope id has a mapping of keys that replace its defaults."),
     ] = msgspec.field(default_factory=dict)
     throttling_manager: Annotated[
         object,
         Meta(
-            description="Class, or its import path, that names the scopes of each request and the answers that make "
-            "them back off."
+            description="Class, or its import path, that names the scopes of each request and the responses that "
+            "cause backoff."
         ),
     ] = "trawl.throttling.ThrottlingManager"
     throttling_scope_manager: Annotated[
-        object, Meta(description="Class, or its import path, of which each scope gets one instance.")
+        object, Meta(description="Class, or its import path. Each scope gets one instance.")
     ] = "trawl.throttling.ThrottlingScopeManager"
     throttling_window: Annotated[
         float,
         Meta(
             ge=0,
             title="s",
-            description="Length of the window of a quota whose scope sets none. 0: such a quota never blocks.",
+            description="Window of a quota whose scope sets no window. 0 means that such a quota never blocks.",
         ),
     ] = 60.0
     throttling_robotstxt_obey: Annotated[
-        bool, Meta(description="Slow a host down to the Crawl-delay of its robots.txt. Needs ROBOTSTXT_OBEY.")
+        bool, Meta(description="Obey the Crawl-delay in a host's robots.txt. Needs ROBOTSTXT_OBEY.")
     ] = True
     throttling_robotstxt_max_delay: Annotated[
         float,
         Meta(
             ge=0,
             title="s",
-            description="Maximum Crawl-delay; a longer one counts as this, and one warning says so. 0 ignores every "
+            description="Maximum Crawl-delay. A longer one is reduced to this, with one warning. 0 ignores every "
             "Crawl-delay.",
         ),
     ] = 60.0
     throttling_ratelimit_obey: Annotated[
         bool,
         Meta(
-            description="Spread the requests to a host over what `RateLimit` and `X-RateLimit-*` headers of good "
-            "answers say remains until when. False: such headers count on refusals only."
+            description="If the `RateLimit` or `X-RateLimit-*` headers of a good response name the remaining requests "
+            "and a reset time, spread these requests over the time until then. False: such headers are only obeyed on "
+            "refusals."
         ),
     ] = True
     throttling_ratelimit_max_delay: Annotated[
@@ -148,17 +150,17 @@ class ThrottlingSettings(Struct, frozen=True, kw_only=True, rename="upper"):
         Meta(
             ge=0,
             title="s",
-            description="Maximum delay that these headers of good answers lead to; a longer one counts as this. 0 "
-            "ignores them.",
+            description="Maximum delay that results from these headers of good responses. A longer delay is reduced "
+            "to this. 0 ignores the headers.",
         ),
     ] = 60.0
     throttling_shared: Annotated[
         bool,
         Meta(
-            description="Share scopes with the crawls that run beside this one in the same event loop, as those of "
-            "`trawl crawl A B` do: two crawls of one site then keep one limit together. Where their settings differ, "
-            "the stricter are in force. Not shared are a scope with `pages`, one with a manager of its own, one with a "
-            "`quota` in a crawl with JOB_DIR, and all of a job in a server. False gives the crawl scopes of its own.",
+            description="Share scopes with other crawls in the same event loop, as in `trawl crawl A B`. Two crawls "
+            "of one site then keep one limit together. If their settings differ, the stricter ones apply. Some scopes "
+            "are not shared: scopes with `pages` or with their own manager, scopes with a `quota` in a crawl with "
+            "JOB_DIR, and all scopes of a job in a server. False gives the crawl its own scopes.",
         ),
     ] = True
     throttling_scope_limit: Annotated[
@@ -166,7 +168,8 @@ class ThrottlingSettings(Struct, frozen=True, kw_only=True, rename="upper"):
         Meta(
             ge=1,
             title="scopes",
-            description="Maximum number of scopes in memory; above it, those that were idle longest are forgotten.",
+            description="Maximum number of scopes in memory. If there are more, the scopes that were idle longest are "
+            "forgotten.",
         ),
     ] = 100_000
     throttling_scope_max_idle: Annotated[
@@ -180,38 +183,38 @@ class ThrottlingSettings(Struct, frozen=True, kw_only=True, rename="upper"):
     backoff_http_codes: Annotated[
         list[int],
         Meta(
-            description="Statuses that trigger backing off. So does a refusal (neither 2xx nor a redirect) with any "
-            "other status, if it says when to come back: by Retry-After, or with no requests remaining and a reset "
-            "time.",
+            description="Status codes that trigger backoff. A refusal (neither 2xx nor a redirect) with any other "
+            "status code also triggers it if it names a time to retry, with Retry-After, or with no requests "
+            "remaining and a reset time.",
         ),
     ] = msgspec.field(default_factory=_default_codes)
     backoff_exceptions: Annotated[
-        list[object], Meta(description="Exceptions that trigger backing off: classes or import paths.")
+        list[object], Meta(description="Exceptions that trigger backoff: classes or import paths.")
     ] = msgspec.field(default_factory=_default_exceptions)
     backoff_delay_factor: Annotated[
-        float, Meta(gt=1, description="Each step of backing off multiplies the delay by this.")
+        float, Meta(gt=1, description="Each backoff step multiplies the delay by this.")
     ] = 2.0
     backoff_max_delay: Annotated[
         float,
         Meta(
             ge=0,
             title="s",
-            description="Maximum delay of backing off, and maximum wait that a response header may ask for.",
+            description="Maximum delay of backoff, and maximum wait that a response header may request.",
         ),
     ] = 300.0
-    backoff_min_delay: Annotated[float, Meta(ge=0, title="s", description="Minimum delay while backing off.")] = 1.0
+    backoff_min_delay: Annotated[float, Meta(ge=0, title="s", description="Minimum delay during backoff.")] = 1.0
     backoff_jitter: Annotated[
         JitterConfig,
         Meta(
-            description="Jitter while backing off, instead of every download jitter; also lengthens what a server asks "
-            "for. 0 or false disables it. Only its part above 0 counts: 0.1 makes intervals up to 10 % "
+            description="Jitter during backoff, which replaces every download jitter. It also lengthens waits that a "
+            "server requests. 0 or false disables it. Only its part above 0 counts: 0.1 makes intervals up to 10 % "
             "longer.",
             extra={"range": JITTER_RANGE},
         ),
     ] = 0.1
     backoff_window: Annotated[
         float,
-        Meta(gt=0, title="s", description="Quiet time after a good answer that takes one step of backing off back."),
+        Meta(gt=0, title="s", description="Time without triggers after a good response that undoes one backoff step."),
     ] = 60.0
     backoff_concurrency_factor: Annotated[
         float,
@@ -223,26 +226,27 @@ class ThrottlingSettings(Struct, frozen=True, kw_only=True, rename="upper"):
             gt=0,
             title="s",
             description="End the pending requests of a scope that gave no good response for this long since its first "
-            "trigger. A time that the server named has to pass first, up to a day, ten times in a row. Time that a "
-            "spent quota took does not count. Their errbacks are called; a job keeps them (`JOB_KEEP_GIVEN_UP`).",
+            "trigger. A time that the server named must pass first, up to a day, at most ten times in a row. "
+            "Waiting for a used-up quota does not count. The errbacks of the requests are called, and a job keeps "
+            "the requests (`JOB_KEEP_GIVEN_UP`).",
         ),
     ] = 900.0
     rampup_backoff_target: Annotated[
         float | tuple[float, float],
         Meta(
             title="triggers",
-            description="Number of triggers to aim for in each window of a scope that ramps up: a number, or a range "
-            "such as [1, 3].",
+            description="Target number of triggers in each window of a scope with rampup: a number, or a range such "
+            "as [1, 3].",
             extra={"range": "at least 0, the higher above 0"},
         ),
     ] = 1
 
     autothrottle_enabled: Annotated[bool, Meta(description="Adjust each host's delay to its latency.")] = False
     autothrottle_start_delay: Annotated[
-        float, Meta(ge=0, title="s", description="Initial delay of a host; DOWNLOAD_DELAY if that is larger.")
+        float, Meta(ge=0, title="s", description="Initial delay of a host, or DOWNLOAD_DELAY if that is longer.")
     ] = 5.0
     autothrottle_max_delay: Annotated[
-        float, Meta(ge=0, title="s", description="Maximum delay that latency leads to.")
+        float, Meta(ge=0, title="s", description="Maximum delay that AutoThrottle sets.")
     ] = 60.0
     autothrottle_target_concurrency: Annotated[
         float,

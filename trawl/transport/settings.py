@@ -92,7 +92,7 @@ class TransportSettings(Struct, frozen=True, kw_only=True, rename="upper"):
         ),
     ] = 180.0
     download_connect_timeout: Annotated[
-        float, Meta(gt=0, title="s", description="Maximum time for opening a connection, TLS handshake included.")
+        float, Meta(gt=0, title="s", description="Maximum time for opening a connection, including the TLS handshake.")
     ] = 30.0
     download_read_timeout: Annotated[
         float,
