@@ -81,7 +81,7 @@ async def test_callbacks_that_are_waited_for_are_told(
 
     result = await crawled((15.0, signal.SIGINT), spider=Busy)
     assert result.reason == "shutdown"
-    words = "SIGINT: sending nothing new, waiting for 1 in flight and 1 in callbacks; once more to stop at once"
+    words = "SIGINT: sending nothing new, waiting for 1 in flight and 1 in callbacks; send it again to stop at once"
     assert words in caplog.messages
 
 

@@ -105,7 +105,7 @@ class Signals:
         if running:
             callbacks = sum(crawl.callbacks for crawl in self._crawls)
             logger.warning(
-                "%s: sending nothing new, waiting for %d in flight%s; once more to stop at once",
+                "%s: sending nothing new, waiting for %d in flight%s; send it again to stop at once",
                 signal.Signals(number).name,
                 sum(crawl.in_flight for crawl in self._crawls),
                 f" and {callbacks} in callbacks" if callbacks else "",

@@ -143,7 +143,7 @@ def test_a_session_has_a_name(name: Any) -> None:
 
 
 async def test_a_session_outside_a_crawl_fetches_nothing() -> None:
-    with pytest.raises(RuntimeError, match="has not begun"):
+    with pytest.raises(RuntimeError, match="has not started"):
         await Sessions(Jars()).get("anna").fetch(HOST)
 
 

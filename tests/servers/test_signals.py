@@ -130,7 +130,7 @@ async def test_the_second_signal_ends_the_crawl_at_once(tmp_path: Path, first: s
     async with serving(at_once=3) as server, crawling(tmp_path, server) as command:
         await server.until_asked(3 + 4)
         command.signal(first)
-        await command.until_said(b"once more to stop at once")
+        await command.until_said(b"send it again to stop at once")
         begun = trio.current_time()
         command.signal(signal.SIGINT)
         assert await command.status() == 130
@@ -175,7 +175,7 @@ async def test_p18_a_job_that_is_stopped_in_a_delay_of_a_minute_lacks_nothing(tm
             begun = trio.current_time()
             command.signal(signal.SIGTERM)
             if at_once == 1:
-                await command.until_said(b"once more to stop at once")
+                await command.until_said(b"send it again to stop at once")
                 command.signal(signal.SIGTERM)
             assert await command.status() == 130
             assert trio.current_time() - begun < PATIENCE / 2

@@ -57,7 +57,7 @@ def test_stronger_sources_win_in_the_promised_order(tmp_path: Path) -> None:
         (
             Layer("custom_settings", {"XYZZY": 1}),
             "unknown setting XYZZY (in custom_settings);"
-            " one of your own is declared in own_settings of the spider, or in [tool.trawl.own]",
+            " declare your own settings in own_settings of the spider, or in [tool.trawl.own]",
         ),
         (assignments(["SHUTDOWN_TIMEOUT=x"]), "SHUTDOWN_TIMEOUT must be a number, at least 0, not 'x' (in -s)"),
         (

@@ -59,9 +59,9 @@ def test_a_project_declares_them_for_all_its_spiders(
         ({"CURENCY": "CHF"}, r"unknown setting CURENCY \(in test\); did you mean CURRENCY\?"),
         (
             {"COUNT_ENABLED": 1},
-            r"did you mean LOG_ENABLED\? \(one of your own is declared in own_settings of the spider, or in \[tool",
+            r"did you mean LOG_ENABLED\? \(declare your own settings in own_settings of the spider, or in \[tool",
         ),
-        ({"QQQQQQ": 1}, r"unknown setting QQQQQQ \(in test\); one of your own is declared in own_settings"),
+        ({"QQQQQQ": 1}, r"unknown setting QQQQQQ \(in test\); declare your own settings in own_settings"),
         ({"CURRENCY": 5}, r"CURRENCY must be a string, not 5 \(in test\)"),
         ({"SKIP": "a"}, "SKIP must be a list"),
     ],

@@ -159,4 +159,4 @@ def test_an_async_method_under_an_overridden_loop_is_told(caplog: pytest.LogCapt
             return super().parse_nodes(response, nodes)
 
     assert simulate(Later, file(XML, "text/xml"), FAST, errors="collect").items == []
-    assert "Later: an async method can't be called in a loop of your own" in caplog.text
+    assert "Later: an async method can't be called in your own loop" in caplog.text

@@ -191,7 +191,13 @@ FEED = rss(b"first")
 @pytest.mark.parametrize(
     ("spider", "body", "limits", "found", "words"),
     [
-        (News, FEED[:-10], {}, 2, "ends early, or is not XML from some place on: only its first 2 entries were read"),
+        (
+            News,
+            FEED[:-10],
+            {},
+            2,
+            "ends early, or is not valid XML after some point: only its first 2 entries were read",
+        ),
         (News, FEED[:55], {}, 1, "only its first 1 entries were read"),
         (News, gzip.compress(FEED, mtime=0)[:-12], {}, 2, "ends early, as its gzip data is broken"),
         (News, FEED, {"feed_max_bytes": 60}, 1, "is longer than 60 bytes"),

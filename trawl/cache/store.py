@@ -156,7 +156,7 @@ class Store:
             self._connection.executescript("DROP TABLE IF EXISTS response; DROP TABLE IF EXISTS body;")
         self._connection.executescript(_SCHEMA)
         if self._connection.execute("SELECT 1 FROM sqlite_master WHERE type IN ('trigger', 'view')").fetchone():
-            raise sqlite3.DatabaseError("it has a trigger or a view, which no cache has")
+            raise sqlite3.DatabaseError("it has a trigger or a view, which a cache never has")
         self._connection.execute(f"PRAGMA user_version = {VERSION}")
 
     def find(self, keys: Sequence[bytes]) -> tuple[list[list[CacheEntry]], int]:

@@ -225,7 +225,12 @@ class Jars:
             check_cookie(name, value)  # the cookies may have changed since the request was created
             domain = self._domain(_text(given.get("domain") or ""), target)
             if domain is None:
-                logger.warning("%r: its cookie %r is not kept for %r, another's domain", request, name, given["domain"])
+                logger.warning(
+                    "%r: its cookie %r is not stored, because %r is another site's domain",
+                    request,
+                    name,
+                    given["domain"],
+                )
                 continue
             path = _text(given.get("path") or "")
             if not path.startswith("/"):

@@ -68,8 +68,8 @@ class AdvisingTransport:
             if not is_loopback(host):
                 self._is_given = True
                 logger.info(
-                    "%s is asked as %r, which tells its owner nothing about you: set CONTACT to a URL or an e-mail "
-                    "address where they can reach you",
+                    "%s gets requests with the name %r, which does not identify you: set CONTACT to a URL or e-mail "
+                    "address where site owners can reach you",
                     host, product(),
                 )  # fmt: skip
         return self._transport.send(request, on_sent)

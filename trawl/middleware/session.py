@@ -58,7 +58,7 @@ class Session:
             IgnoreRequest: If robots.txt or a middleware refused the request.
         """
         if self._crawl is None:
-            raise RuntimeError("the crawl has not begun yet: fetch from start() or a callback")
+            raise RuntimeError("the crawl has not started yet: fetch from start() or a callback")
         return await self._crawl.fetch(self.request(request) if isinstance(request, str) else self(request))
 
     @property

@@ -389,7 +389,7 @@ class IncompleteFile:
         if self._readable is not None:
             with suppress(FileNotFoundError):
                 return self._readable.open("rb")
-        raise ValueError("the body is there no more: its file was moved or removed")
+        raise ValueError("the body no longer exists: its file was moved or removed")
 
     async def aclose(self) -> None:
         """Remove the file unless it was kept, and refuse writes. A checkpoint, and shielded, if a file was created."""
@@ -418,7 +418,7 @@ class IncompleteFile:
 
     def _keep(self, path: str) -> None:
         if self._temporary is None or self._file is None:
-            raise ValueError("the body is there no more: its file was moved or removed")
+            raise ValueError("the body no longer exists: its file was moved or removed")
         self._file.close()
         self._file = None
         self._readable = self._store.put_file(path, self._temporary)

@@ -208,7 +208,7 @@ class MediaPipeline(ABC):
     def _warn_of_no_field(self, kind: type) -> None:
         if kind not in self._fieldless:
             self._fieldless.add(kind)
-            words = "%s: items of type %s have no field %s: they do not tell of their files"
+            words = "%s: items of type %s have no field %s: their results are not stored"
             logger.warning(words, type(self).__name__, kind.__name__, self.result_field)
 
     # Scrapy's steps. A class may override them, and each may be async.
@@ -291,7 +291,7 @@ class MediaPipeline(ABC):
             with contained:
                 found = await self._kept(request, item)
             if "status" not in found:
-                raise FileError("what the pipeline's own methods return for it has no status")
+                raise FileError("the result of the pipeline's own methods has no status")
             self.inc_stats(found["status"])
         except Exception as failure:  # from the network, the disk, or user methods; the item continues without the file
             error = failure

@@ -56,7 +56,7 @@ __all__ = [
 OWN = "Your own"
 """The heading of user settings in ``trawl settings``."""
 
-HOW_TO_DECLARE = "one of your own is declared in own_settings of the spider, or in [tool.trawl.own]"
+HOW_TO_DECLARE = "declare your own settings in own_settings of the spider, or in [tool.trawl.own]"
 
 _SHAPES: Mapping[type, Any] = {list: list[Any], tuple: list[Any], dict: dict[str, Any]}
 
@@ -258,7 +258,7 @@ class Settings(Mapping[str, Any]):
     if not TYPE_CHECKING:
         attributes = Unsupported(_SOURCES)
         getpriority = Unsupported(_SOURCES)
-        getwithbase = Unsupported("`settings[NAME]` has what is set beside the built-in ones")
+        getwithbase = Unsupported("`settings[NAME]` has your values, without the built-in values")
         set = Unsupported(_FIXED)
         setdict = Unsupported(_FIXED)
         setmodule = Unsupported(_FIXED)

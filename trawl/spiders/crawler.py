@@ -365,7 +365,7 @@ class CrawlerEngine:
 
     def _running(self) -> RunningCrawl:
         if self._crawl is None:
-            raise RuntimeError("the crawl is not running yet: its engine is there from start() on")
+            raise RuntimeError("the crawl is not running yet: its engine exists from start() on")
         return self._crawl
 
 

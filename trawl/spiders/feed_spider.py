@@ -67,7 +67,7 @@ class _RecordSpider(Spider[ItemT]):
                 if inspect.iscoroutine(result):
                     result.close()  # otherwise Python warns that it was never awaited
                 name = type(self).__name__
-                raise TypeError(f"{name}: an async method can't be called in a loop of your own: write a plain one")
+                raise TypeError(f"{name}: an async method can't be called in your own loop: write a plain method")
             yield from iterate(self.process_results(response, list(iterate(result))))
 
 

@@ -196,7 +196,9 @@ class Spider(Generic[ItemT]):
             "what must be remembered is in requests' cb_kwargs and meta, which a job keeps; or in a file that start()"
             " reads and closed() writes"
         )
-        handles_request = Unsupported("nobody asks which spider a URL is for; allowed_domains says what it follows")
+        handles_request = Unsupported(
+            "trawl does not select spiders by URL; allowed_domains decides which links it follows"
+        )
 
     def __init__(self, name: str | None = None, **kwargs: Any) -> None:
         if name is not None:
@@ -237,7 +239,7 @@ class Spider(Generic[ItemT]):
         """
         crawl: RunningCrawl | None = getattr(self, "_crawl", None)
         if crawl is None:
-            raise RuntimeError(f"{self.name} is not running yet: `crawl` and `settings` are there from start() on")
+            raise RuntimeError(f"{self.name} is not running yet: `crawl` and `settings` exist from start() on")
         return crawl
 
     def bind(self, crawl: RunningCrawl) -> None:

@@ -129,7 +129,7 @@ class GzipBody:
     def problem(self) -> str:
         """The reason why the body was not read completely, as the end of a sentence; "" if it was."""
         if self.is_cut:
-            return f"is longer than {self._most_bytes} bytes, or than the limits of what is parsed at a time"
+            return f"is longer than {self._most_bytes} bytes, or than the limits of one parsing step"
         return "ends early, as its gzip data is broken" if self.is_broken else ""
 
     def __iter__(self) -> Iterator[bytes]:
@@ -207,7 +207,7 @@ class XmlStream:
     @property
     def problem(self) -> str:
         """The reason why the document was not read completely, as the end of a sentence; "" if it was."""
-        return self.unpacked.problem or ("" if self.has_ended else "ends early, or is not XML from some place on")
+        return self.unpacked.problem or ("" if self.has_ended else "ends early, or is not valid XML after some point")
 
     def _read_root(self) -> list[bytes]:
         """Read up to the outermost element with a separate parser. Returns the input that was read."""
