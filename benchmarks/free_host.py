@@ -106,8 +106,8 @@ def beside_throttled(bench: Bench) -> list[Figure]:
         for throttled, each in times.items():
             each.append(took(bench, throttled, seconds))
     return [
-        *(median_of(f"beside {throttled} throttled hosts", each, "s") for throttled, each in times.items()),
-        *(ratio_of(f"beside {count}, against alone", times[count], times[0], most=1.05) for count in BESIDE),
+        *(median_of(f"next to {throttled} throttled hosts", each, "s") for throttled, each in times.items()),
+        *(ratio_of(f"next to {count}, against alone", times[count], times[0], most=1.05) for count in BESIDE),
     ]
 
 
@@ -117,7 +117,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3, help="so many minutes (3)")
     given = parser.parse_args()
     with Bench(given.rounds * 3) as bench:
-        print(table("a free host beside throttled ones", beside_throttled(bench)))
+        print(table("a host without limits next to throttled hosts", beside_throttled(bench)))
 
 
 if __name__ == "__main__":

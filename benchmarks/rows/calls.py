@@ -67,8 +67,8 @@ def a_request(bench: Bench) -> list[Figure]:
     a_page = {code: count / PAGES for code, count in more.items() if count > PAGES / 2}
     modules = {code.co_filename for code in a_page}
     return [
-        Figure(name="calls inside trawl a request", value=round(sum(a_page.values())), most=330),
-        Figure(name="modules that it passes", value=len(modules), most=50),
+        Figure(name="calls inside trawl per request", value=round(sum(a_page.values())), most=330),
+        Figure(name="modules involved", value=len(modules), most=50),
     ]
 
 

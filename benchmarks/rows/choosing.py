@@ -145,5 +145,5 @@ def looks(bench: Bench) -> list[Figure]:
     ):
         push, grant, looked = run(lanes, *CASES[name])
         note = f"push {push:.1f} us, grant {grant:.1f} us with the first look at each"
-        figures.append(Figure(name=name, value=looked, unit="looks", most=most, note=note))
+        figures.append(Figure(name=name, value=looked, unit="checks", most=most, note=note))
     return figures

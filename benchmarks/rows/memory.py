@@ -106,8 +106,8 @@ def per_pending(bench: Bench) -> list[Figure]:
     pending = PENDING // 10 if bench.is_quick else PENDING
     few, many = bytes_of_pending(HOSTS, pending), bytes_of_pending(pending // 40, pending // 4)
     return [
-        Figure(name=f"{pending // HOSTS:,} of each of {HOSTS} hosts", value=few, unit="bytes", most=400),
-        Figure(name=f"10 of each of {pending // 40:,} hosts", value=many, unit="bytes"),
+        Figure(name=f"{pending // HOSTS:,} for each of {HOSTS} hosts", value=few, unit="bytes", most=400),
+        Figure(name=f"10 for each of {pending // 40:,} hosts", value=many, unit="bytes"),
     ]
 
 
@@ -169,8 +169,8 @@ def pauses(bench: Bench) -> list[Figure]:
     hosts = pending // 50
     command, program = (longest_pause(hosts, pending, around) for around in (short_collections(), nullcontext()))
     return [
-        Figure(name=f"{pending:,} over {hosts:,} hosts, trawl crawl", value=command, unit="ms", most=50),
-        Figure(name=f"{pending:,} over {hosts:,} hosts, inside a program", value=program, unit="ms"),
+        Figure(name=f"{pending:,} on {hosts:,} hosts, in trawl crawl", value=command, unit="ms", most=50),
+        Figure(name=f"{pending:,} on {hosts:,} hosts, inside a program", value=program, unit="ms"),
     ]
 
 
@@ -197,5 +197,5 @@ def per_seen(bench: Bench) -> list[Figure]:
     told = f"among {worst:,}"
     return [
         Figure(name=f"among {most:,}", value=taken[most], unit="bytes"),
-        Figure(name=f"at most, from {least:,} on", value=taken[worst], unit="bytes", most=40, note=told),
+        Figure(name=f"maximum, from {least:,} on", value=taken[worst], unit="bytes", most=40, note=told),
     ]

@@ -62,8 +62,8 @@ def against_peers(bench: Bench) -> list[Figure]:
             ratio_of(f"compiled against {NAMES[peer]}", compiled, rates(told[peer]), least=goal)
             for peer, goal in COMPILED_GOALS.items()
         ),
-        median_of("its process's own time", own["trawl"], "us/page"),
-        median_of("compiled: its process's own time", own["compiled"], "us/page"),
+        median_of("processor time", own["trawl"], "us/page"),
+        median_of("compiled: processor time", own["compiled"], "us/page"),
         *counted(bench, url),
     ]
 
@@ -72,8 +72,8 @@ def counted(bench: Bench, url: str) -> list[Figure]:
     """Return Trio's steps per page, from a separate round because counting takes time."""
     told = crawled(bench, "trawl", url, "--count")
     return [
-        Figure(name="I/O waits", value=told["waits"] / PAGES, unit="a page"),
-        Figure(name="task steps", value=told["steps"] / PAGES, unit="a page"),
+        Figure(name="I/O waits", value=told["waits"] / PAGES, unit="per page"),
+        Figure(name="task steps", value=told["steps"] / PAGES, unit="per page"),
     ]
 
 
@@ -116,8 +116,8 @@ def kept(bench: Bench) -> list[Figure]:
     return [
         Figure(name="a plain page", value=plain, unit="k instructions"),
         Figure(name="with a job in a directory, against plain", value=each["job"], unit="x", most=1.3),
-        Figure(name="into the HTTP cache, against plain", value=each["filling"], unit="x", most=1.5),
-        Figure(name="out of the HTTP cache, against plain", value=each["cached"], unit="x", most=1.0),
+        Figure(name="filling the HTTP cache, against plain", value=each["filling"], unit="x", most=1.5),
+        Figure(name="using the HTTP cache, against plain", value=each["cached"], unit="x", most=1.0),
     ]
 
 

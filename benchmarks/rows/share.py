@@ -55,7 +55,7 @@ def engine(bench: Bench) -> list[Figure]:
         making.append((time.process_time() - began) / requests * 1e6)
     return [
         median_of("the engine's own share", own, "us", most=80),
-        median_of("of it, to make the request", making, "us"),
+        median_of("creation of the request, included in this", making, "us"),
     ]
 
 
@@ -104,11 +104,11 @@ def simulated(bench: Bench) -> list[Figure]:
         seconds, run = simulated_in(Linked, web, pages)
         linked.append(seconds)
     return [
-        median_of(f"{pages:,} pages over {HOSTS} hosts, asked for one by one", listed, "s", most=3.0),
-        median_of("of virtual time", virtual, "s"),
+        median_of(f"{pages:,} pages on {HOSTS} hosts, all from start()", listed, "s", most=3.0),
+        median_of("virtual time", virtual, "s"),
         median_of("a page", [each / pages * 1e6 for each in listed], "us"),
-        median_of(f"{pages:,} pages found by their links, parsed, three links each", linked, "s"),
-        median_of("a page of these", [each / pages * 1e6 for each in linked], "us"),
+        median_of(f"{pages:,} pages found by links, parsed, with three links each", linked, "s"),
+        median_of("a page with links", [each / pages * 1e6 for each in linked], "us"),
     ]
 
 

@@ -98,7 +98,7 @@ def processes(bench: Bench) -> list[Figure]:
     return [
         median_of("one process", rates[1], "pages/s"),
         median_of("two processes", rates[2], "pages/s"),
-        ratio_of("two against one", rates[2], rates[1], least=1.7),
+        ratio_of("two processes against one", rates[2], rates[1], least=1.7),
         *(_confirmed(count, steady, full) for count in CONFIRMED),
         *(_expected(count, steady, full) for count in MODELLED),
     ]
@@ -181,9 +181,9 @@ def store(bench: Bench) -> list[Figure]:
         more.append(shared - directory)
         bench.say(f"  directory {directory:,.0f} us/page, server {shared:,.0f}, its own {served[-1]:,.0f}")
     return [
-        median_of("a job in a directory: its process's own time", plain, "us/page"),
-        median_of("a job in a server: more than that", more, "us/page", most=60.0),
-        median_of("the server's own time", served, "us/page", most=40.0),
+        median_of("a job in a directory: processor time", plain, "us/page"),
+        median_of("a job in a server: additional processor time", more, "us/page", most=60.0),
+        median_of("the server's processor time", served, "us/page", most=40.0),
         *_memory(bench),
     ]
 

@@ -106,10 +106,10 @@ def streamed(bench: Bench) -> list[Figure]:
     return [
         Figure(name="pages", value=float(pages)),
         Figure(name="links seen", value=float(watching.spider.links)),
-        Figure(name="all of it", value=pages / crawl.seconds, unit="pages/s", each=[rate for rate, _ in tenths]),
-        Figure(name="own time, median of the tenths", value=median(own for _, own in tenths), unit="us/page"),
+        Figure(name="the whole crawl", value=pages / crawl.seconds, unit="pages/s", each=[rate for rate, _ in tenths]),
+        Figure(name="processor time, median of ten parts", value=median(own for _, own in tenths), unit="us/page"),
         Figure(name="last tenth against the first", value=tenths[9][0] / tenths[0][0], unit="x", least=0.9),
-        Figure(name="the same by our own time", value=tenths[0][1] / tenths[9][1], unit="x"),
+        Figure(name="last tenth against the first, by processor time", value=tenths[0][1] / tenths[9][1], unit="x"),
         *(Figure(name=f"in memory after {part:.0%}", value=each, unit="MB") for part, each in at.items()),
         Figure(name="growth, from 10% to 90%", value=grown, unit="bytes/page", note="85 to 96 are a seen fingerprint"),
     ]
