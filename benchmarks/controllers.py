@@ -62,9 +62,9 @@ class Controller(Protocol):
 class Aws:
     """The adaptive mode of AWS's SDKs: a token bucket whose rate grows along CUBIC from the refused rate.
 
-    Source: botocore, ``retries/{adaptive,throttling,bucket,standard,quota}.py``. It has ten callers, like the
-    connections in its pool, and three attempts while the quota of 500 lasts. ``Retry-After`` is not read
-    (``x-amz-retry-after`` is).
+    Source: botocore, ``retries/{adaptive,throttling,bucket,standard,quota}.py``. The model has ten callers, because
+    the pool has ten connections, and makes three attempts while the quota of 500 lasts. It does not read
+    ``Retry-After`` (but ``x-amz-retry-after``).
     """
 
     SCALE, BETA, SMOOTHING, BUCKET, LEAST_RATE = 0.4, 0.7, 0.8, 0.5, 0.5
@@ -148,8 +148,8 @@ class Aimd(_Paced):
     """Additive increase, multiplicative decrease. The increase is chosen for the limit, which the model knows.
 
     Source: Chiu and Jain, "Analysis of the Increase and Decrease Algorithms for Congestion Avoidance in Computer
-    Networks" (1989). The rate starts at 1 per second and grows by a fortieth of the limit per second. A refusal lowers
-    it to 0.85, once for all requests sent before the refusal.
+    Networks" (1989). The rate starts at 1 per second and grows by a fortieth of the limit per second. A refusal
+    multiplies the rate by 0.85. Refusals of other requests that were sent before it have no effect.
     """
 
     INCREASE, DECREASE = 1.0 / 40.0, 0.85

@@ -25,7 +25,7 @@ WINDOW = 2.0
 """Number of seconds over which the rate is computed."""
 
 FOUND = 20.0
-"""Seconds after the start from which on the rate is reported."""
+"""Seconds after the start at which the reported rates begin."""
 
 TITLE = "Requests a second under limit_req"
 TITLES = {

@@ -72,7 +72,7 @@ class Site:
         return f"https://127.0.0.1:{self.secure_port}{path}" if secure else f"http://127.0.0.1:{self.port}{path}"
 
     def context(self) -> ssl.SSLContext:
-        """Return a context that trusts the site."""
+        """Return a TLS context that trusts the certificate of the site."""
         return ssl.create_default_context(cafile=str(self.authority))
 
 

@@ -439,7 +439,7 @@ async def _frontier(settings: Settings) -> Frontier:
 def _archive(
     wired: TransportSettings, blocking: Blocking, now_utc: Callable[[], datetime]
 ) -> AbstractAsyncContextManager[Callable[[Transport], Transport]]:
-    """Open the archive of responses; without one, transports stay as they are."""
+    """Open the archive of responses. Without an archive, transports are not wrapped."""
     if not wired.warc_file:
         return nullcontext(lambda transport: transport)
     from trawl.transport.warc import open_archive  # noqa: PLC0415 - for crawls with an archive

@@ -1,4 +1,4 @@
-"""The tree of trawl's exceptions. Users import them from :mod:`trawl.exceptions`.
+"""The hierarchy of trawl's exceptions. Users import them from :mod:`trawl.exceptions`.
 
 ::
 

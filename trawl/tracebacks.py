@@ -75,7 +75,7 @@ def contained_error(error: BaseException) -> Exception | None:
 
 
 def closes_generator(error: BaseException) -> bool:
-    """Return True for a ``GeneratorExit`` that Python raised at a ``yield``, to close a generator or coroutine."""
+    """Return True for the ``GeneratorExit`` that Python raises to close a generator or coroutine."""
     if not isinstance(error, GeneratorExit):
         return False
     step = error.__traceback__

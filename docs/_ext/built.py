@@ -40,7 +40,7 @@ ANSWERS = {
     "throttling": "howto/delays",
     "user-agent": "howto/headers-and-redirects",
 }
-"""Search terms, and the page that must be found first."""
+"""Search terms; for each, the page that must be the first result."""
 SCORES = re.compile(r"\b(\w+): (-?\d+)")
 
 CODE = re.compile(r"<pre>.*?</pre>", re.S)

@@ -151,7 +151,7 @@ def entry_name(entry: object) -> str:
 
 
 Adapt = Callable[[object, object], Middleware | None]
-"""Returns a middleware made from an object of another kind, for a spider; None if the kind is unknown."""
+"""Converts an object with Scrapy's methods to a middleware, for a spider; returns None for any other object."""
 
 
 def make_middleware(entry: object, crawl: object, spider: object, adapt: Adapt | None = None) -> Middleware:

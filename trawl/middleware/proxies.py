@@ -220,7 +220,7 @@ def proxies(
 
 
 def forget_chosen(request: Request) -> None:
-    """Remove a chosen proxy from a stored request unless it must be kept, because the settings may have changed."""
+    """Remove a chosen proxy from a stored request unless it must be kept. The settings may have changed."""
     if _is_chosen(request) and not notes_of(request).keeps_proxy:
         del request.meta["proxy"]
         note(request, proxy=None)

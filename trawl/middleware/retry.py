@@ -184,7 +184,7 @@ def _pay(budgets: RetryBudgets, request: Request, outcome: Outcome, stats: Stats
 
 
 def _cause(request: Request, outcome: Outcome, codes: frozenset[int], predicate: Predicate | None) -> str | None:
-    """Return the reason for another attempt; None if there must be none."""
+    """Return the reason for another attempt; None if the request must not be retried."""
     response = outcome.response
     error: Exception | None = outcome.error  # any class, because a Scrapy-style middleware may have raised it
     if predicate is not None and (isinstance(error, DownloadError) or not isinstance(error, IgnoreRequest)):

@@ -98,7 +98,7 @@ class MiddlewareContext:
         crawl: The argument of ``from_crawler`` of user classes.
         innermost: The cache's middleware, next to the wire; None without a cache.
         removed: Names of disabled built-in middleware.
-        adapt: Creates middleware from objects of another kind; None if there is no other kind.
+        adapt: Converts objects with Scrapy's methods to middleware; None to reject such objects.
         open_at: Returns the time from which a throttling scope is open.
     """
 
@@ -282,7 +282,7 @@ class MiddlewareStack:
         sessions: The named sessions.
         cache: The cache, or None.
         prepare: Called with each admitted request and the response that contained it.
-        adapt: Creates middleware from objects of another kind; None if there is no other kind.
+        adapt: Converts objects with Scrapy's methods to middleware; None to reject such objects.
     """
 
     settings: MiddlewareSettings
@@ -352,7 +352,7 @@ async def open_middleware_stack(
         stats: The statistics.
         blocking: Reads and writes files.
         now_utc: Returns the wall time.
-        adapt: Creates middleware from objects of another kind; None if there is no other kind.
+        adapt: Converts objects with Scrapy's methods to middleware; None to reject such objects.
         max_body_bytes: Maximum size of a body from the cache; 0 for no limit.
 
     Raises:

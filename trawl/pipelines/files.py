@@ -1,6 +1,6 @@
 """The pipeline of files. It downloads the ``file_urls`` of an item and sets ``files``.
 
-Only the package imports this module, lazily. Users know its path from Scrapy.
+Only the package imports this module, lazily. Its path is the same as in Scrapy.
 """
 
 from __future__ import annotations

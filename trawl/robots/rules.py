@@ -178,7 +178,7 @@ _PREFIX, _EXACT, _PATTERN = 0, 1, 2  # kinds: compared with the start of a path,
 
 
 class Group:
-    """The rules of all groups of one name, combined (RFC 9309, 2.2.1). Mutable.
+    """The rules for one user agent, from all its groups (RFC 9309, 2.2.1). Mutable.
 
     Attributes:
         is_named: True if the file has such a group.

@@ -332,7 +332,7 @@ def _of_scopes(throttling: ThrottlingSettings) -> Iterator[str]:
 
 
 def _without_scope(settings: Settings, throttling: ThrottlingSettings) -> Iterator[str]:
-    """Yield a sentence for each setting that is a default of a key that no scope has.
+    """Yield a sentence for each setting that only gives a default for scopes with a key, if no scope has the key.
 
     A user's manager may set keys, so nothing is reported with such a manager.
     """

@@ -389,7 +389,7 @@ OF_A_PROCESS = (
     *("CLOSESPIDER_", "COOKIES_DEBUG", "COOKIES_FILE", "DNS_", "DOWNLOAD_BIND_ADDRESS", "FEED", "HTTPCACHE_"),
     *("JOB_", "LOG", "MEMUSAGE_", "SHUTDOWN_TIMEOUT", "WARC_", "WATCHERS"),
 )
-"""Prefixes of settings that may differ between processes, because they do not change which requests are sent when."""
+"""Prefixes of settings that may differ between processes, because they change neither the requests nor their times."""
 
 CODE, ARGUMENT = "the spider's code", "-a "
 
