@@ -1,12 +1,11 @@
-"""Snapshots of scopes for a job, and scopes that go on from one.
+"""Snapshots of scopes for a job, and scopes that continue from a snapshot.
 
-Only the throttle imports it: it is the one place that both reads and writes what other modules keep to themselves.
+Only the throttle imports this module. No other module reads and writes the private state of other modules.
 
-Theory of operation. Instants are stored as wall time and converted when they are read, so that time in which no
-process ran passes like any other: a window that ended meanwhile is over, a hold that ended meanwhile holds no more,
-and quiet windows take their steps back. Two things do not count that time. One is the time without a good answer after
-which a host is given up (B20): it is a matter of the time in which it was asked. The other is a machine's clock that
-was set back: the time left to wait is never more than it was when the state was stored.
+Theory of operation. Times are stored as wall time and converted when they are read, so time in which no process ran
+passes like any other. A window or hold that ended in between is over, and quiet windows take their steps back. There
+are two exceptions. The time without a good response after which a host is given up counts only while requests were sent
+to it. And if a machine's clock was set back, the remaining wait is never longer than when the state was stored.
 """
 
 from __future__ import annotations
@@ -37,13 +36,13 @@ if TYPE_CHECKING:
 __all__ = ["Clock", "JobScopes", "moved", "scope_snapshot", "snapshot_of", "split", "with_ahead"]
 
 Clock = Callable[[float], float]
-"""From an instant of one clock to the same of the other; infinities stay."""
+"""Converts a time of one clock to the other clock; keeps infinities."""
 
 _NOTHING = ScopeSnapshot()
 _ANSWERED = ScopeSnapshot(has_answered=True)
 
 _MAX_SLOTS = 1000
-"""Slots whose times are made up; a scope with more is not slowed by its slots."""
+"""Maximum number of slots with assumed send times. A scope with more slots is not slowed down by its slots."""
 
 
 def snapshot_of(
@@ -57,12 +56,12 @@ def snapshot_of(
     """Return the state of all scopes that is worth storing for a later run.
 
     Args:
-        scopes: Those there are, and their page budgets.
-        job_scopes: Those of an earlier run that were not made again.
-        given_up: When scopes were given up, in epoch seconds.
-        wall: For instants.
-        now: The instant, on the run clock.
-        next_in: Seconds until the next state is stored; None: this is the last one.
+        scopes: The current scopes, and their page budgets.
+        job_scopes: The scopes of an earlier run that were not created again.
+        given_up: The times at which scopes were given up, in epoch seconds.
+        wall: The wall clock, to convert times.
+        now: The event loop time.
+        next_in: Seconds until the next state is stored; None if this is the last one.
     """
     states: dict[str, ScopeSnapshot] = {}
     answered: list[str] = []
@@ -90,12 +89,12 @@ def snapshot_of(
 
 
 def _unknown_until(job_scopes: Collection[JobScopes]) -> float:
-    """Return until when an earlier run may have sent through scopes that were not made again since."""
+    """Return the end of the period in which an earlier run may have sent through scopes that were not created again."""
     return max([each.unknown_until for each in job_scopes], default=-math.inf)
 
 
 def scope_snapshot(scope: Scope, now: float, to_epoch: Clock) -> ScopeSnapshot:
-    """Return the state of a scope that is worth storing, empty if nothing is. Instants are wall time."""
+    """Return the state of a scope that is worth storing, or an empty one. Times are wall times."""
     state: ScopeState = scope.state
     limits = scope.limits
     configured = (limits.delay, limits.delay_per_slot, limits.concurrency)
@@ -144,7 +143,7 @@ def _quota(scope: Scope, now: float, to_epoch: Clock) -> QuotaSnapshot | None:
 
 
 def with_ahead(snapshot: ThrottleSnapshot, ahead: QuotaAllowance) -> ThrottleSnapshot:
-    """The state of a run that was killed, with all counted as spent that it may have spent since it stored that."""
+    """Return the state of a killed run. Amounts that it may have spent after storing the state count as spent."""
     scopes = dict(snapshot.scopes)
     for id, amount in ahead.amounts.items():
         scope = scopes.get(id, _ANSWERED if id in snapshot.answered else _NOTHING)
@@ -155,9 +154,9 @@ def with_ahead(snapshot: ThrottleSnapshot, ahead: QuotaAllowance) -> ThrottleSna
 
 
 def moved(snapshot: ThrottleSnapshot, at: float) -> ThrottleSnapshot:
-    """The same state as if it had been stored at the wall time ``at``.
+    """Return the same state as if it had been stored at the wall time ``at``.
 
-    For a state of another machine, whose clock may be wrong: what was left to wait when it was stored is left now.
+    For a state of another machine, whose clock may be wrong: the remaining waits are the same as when it was stored.
     """
     by = at - snapshot.at
 
@@ -183,7 +182,7 @@ def moved(snapshot: ThrottleSnapshot, at: float) -> ThrottleSnapshot:
 
 
 def split(snapshot: ThrottleSnapshot, part_of: Callable[[str], int | None]) -> dict[int | None, ThrottleSnapshot]:
-    """Divide a state by the parts that its scopes are of."""
+    """Divide a state by the partitions that its scopes belong to."""
     parts: dict[int | None, dict[str, Any]] = {}
 
     def fields_of(id: str) -> dict[str, Any]:
@@ -204,14 +203,15 @@ def split(snapshot: ThrottleSnapshot, part_of: Callable[[str], int | None]) -> d
 
 
 class JobScopes:
-    """States that a job has of scopes, each waiting for its scope to be made again: a start with 100,000 costs nothing.
+    """A job's states of scopes, restored only when each scope is created, so that a start with 100,000 of them is fast.
 
     Args:
-        snapshot: What was stored.
-        now: The instant now, on the run clock.
-        wall: Converts wall time.
-        pages: The page budgets, which count on from the state's at once.
-        max_scopes: The maximum number of scopes; those go first that were not made again for the most runs, or else the
+        snapshot: The stored state.
+        now: The event loop time.
+        wall: The wall clock, to convert times.
+        pages: The page budgets, which continue from the state's counts at once.
+        max_scopes: The maximum number of scopes. Scopes that were not created for the most runs are dropped first, then
+        the first ones.
             first.
     """
 
@@ -223,26 +223,26 @@ class JobScopes:
         pages.restore(snapshot.pages)
         self._scopes = dict(list(snapshot.scopes.items())[-max_scopes:])
         self._answered = dict.fromkeys(snapshot.answered[-max_scopes:])
-        self._quotas: dict[str, QuotaSnapshot] = {}  # of scopes whose quota is not set again yet
+        self._quotas: dict[str, QuotaSnapshot] = {}  # of scopes whose quota is not set yet
         self._unknown_until = min(wall.from_epoch(snapshot.unknown_until), now)
         self._from_epoch = wall.from_epoch
         self._to_epoch = wall.to_epoch
 
     @property
     def unknown_until(self) -> float:
-        """Until when there may have been sends that nobody knows of, in epoch seconds; ``-inf``: there were none."""
+        """End of the period with possibly unrecorded sends, in epoch seconds; ``-inf`` if there were none."""
         return self._to_epoch(self._unknown_until)
 
     def left(self) -> tuple[Mapping[str, ScopeSnapshot], tuple[str, ...]]:
-        """Return what no scope has restored yet: the states, and the scopes that once answered."""
+        """Return the states that no scope has restored yet, and the scopes that once responded."""
         quotas = {id: ScopeSnapshot(quota=quota) for id, quota in self._quotas.items()}
         return self._scopes | quotas, tuple(self._answered)
 
     def restore_quota(self, scope: Scope, now: float) -> None:
-        """Count what an earlier run spent of a quota that was just set for a scope: one of run time is set late.
+        """Count the amount that an earlier run spent of a quota that was just set, maybe at run time.
 
-        Under a shorter window (of the settings) the spending may look over; under the longer one that is set again it
-        still counts.
+        The spent amount may be outside of a shorter window (of the settings). It still counts under a longer window
+        that is set again later.
         """
         snapshot = self._quotas.get(scope.id)
         if snapshot is None or scope.quota is None:
@@ -254,7 +254,7 @@ class JobScopes:
             del self._quotas[scope.id]
 
     def restore(self, scope: Scope, now: float) -> bool:
-        """Let a scope that was made just now go on from its state. Returns True if there was anything to take up."""
+        """Restore the state of a scope that was just created. Returns True if there was a state."""
         snapshot = self._scopes.pop(scope.id, None)
         state: ScopeState = scope.state
         if scope.id in self._answered:
@@ -273,8 +273,8 @@ class JobScopes:
                     sent_at, heard_at = min(told.sent_at, now), min(told.heard_at, now)
                     state.told = msgspec.structs.replace(told, sent_at=sent_at, heard_at=heard_at)
             state.apply(scope)
-        # What the run before had drawn is not known; nor is its quota asked, of which all that was spent is.
-        # Nor how far a rate was behind its grid: its next send may have come at once.
+        # The offsets drawn by jitter in the previous run are unknown, and so is how far a rate was behind its grid, so
+        # its next send may have come at once. The quota is not checked, because everything spent of it is recorded.
         opens_at = max(scope.held_until, scope.last_sent + (0.0 if scope.grid_step else scope.shortest))
         if self._unknown_until > -math.inf and opens_at <= self._unknown_until:
             self._take_for_sent(scope)
@@ -283,7 +283,7 @@ class JobScopes:
         return snapshot is not None
 
     def hold(self, scope: Scope, now: float) -> None:
-        """Keep a scope that another crawl made closed for as long as its state says; the rest is that crawl's."""
+        """Hold a scope that another crawl created for as long as its state requires. That crawl restores the rest."""
         self._answered.pop(scope.id, None)
         snapshot = self._scopes.pop(scope.id, None)
         pace = snapshot.pace if snapshot is not None and snapshot.pace is not None else SendSnapshot()
@@ -295,13 +295,13 @@ class JobScopes:
             scope.hold(until, Reason(scope.id, limit, until, pace.held_source or "the job's last run"))
 
     def _take_for_sent(self, scope: Scope) -> None:
-        """A kill came after the state was stored: who may have sent meanwhile is taken to have, in every slot."""
+        """Assume a send in every slot at the last possible time, because the run was killed after storing its state."""
         at = self._unknown_until
         is_small = scope.delay_per_slot > 0.0 and scope.concurrency <= _MAX_SLOTS
         scope.restore(at, (at,) * int(scope.concurrency) if is_small else ())
 
     def _pace(self, scope: Scope, pace: SendSnapshot, now: float) -> None:
-        # min(): after a clock was set back, what was sent seems to be of the future.
+        # min(): after a clock was set back, sends seem to be in the future.
         slots = [min(self._from_epoch(at), now) for at in pace.slots]
         scope.restore(min(self._from_epoch(pace.sent_at), now), tuple(slots))
         until = min(self._from_epoch(pace.held_until), now + pace.held_for)
@@ -327,7 +327,7 @@ class JobScopes:
         state.failure_timer = FailureTimer(now - snapshot.failing_for) if snapshot.failing_for < math.inf else None
         if snapshot.backoff is not None:
             backoff = snapshot.backoff.moved(lambda at: min(self._from_epoch(at), now))
-            full = state.base(scope).concurrency  # the settings may have changed meanwhile
+            full = state.base(scope).concurrency  # the settings may have changed
             slots = min(backoff.concurrency, full) if backoff.is_cut else full
             state.backoff = msgspec.structs.replace(backoff, full=full, concurrency=slots)
             state.triggered_at = backoff.quiet_from

@@ -1,19 +1,19 @@
 """The quota and the page budget of a scope.
 
-Theory of operation. An amount is *reserved* when a request takes its scope, and *charged* when it goes to the wire;
-a reserved amount counts against the quota like a charged one, so that requests which are still connecting cannot
-overdraw it. The window is anchored at the first charge and ends as a whole, or slides: then each charge leaves it
-``window`` seconds later. A charge at an instant ``t`` belongs to the windows that contain ``t``, and windows are half
-open, ``[t, t + window)``: what was sent at 0.0 does not count at 60.0.
+Theory of operation. An amount is *reserved* when a request takes its scope, and *charged* when the request is sent. A
+reserved amount counts against the quota like a charged one, so that requests that are still connecting cannot overdraw
+it. The window starts at the first charge and ends as a whole, or it slides: then each charge leaves it ``window``
+seconds later. A charge at the time ``t`` belongs to the windows that contain ``t``. Windows are half open, ``[t, t +
+window)``, so a send at 0.0 does not count at 60.0.
 
-The response corrects the sum: :meth:`Quota.correct` by a difference, :meth:`Quota.set_remaining` to what the server has
-left.
+A response corrects the sum: :meth:`Quota.correct` by a difference, :meth:`Quota.set_remaining` to the amount that the
+server reports as remaining.
 
-The page budget (C11) limits the pages of a scope in the whole crawl. Pages that have come are not enough to compare it
-with: those on their way would overshoot it. So a request that takes its scope takes a page too, until its end is known:
-a page, which is counted, or a redirect, a failure, another try, which are not. While those on their way could be the
-last pages, the scope is closed; when they were, pending requests end (``pages_filtered``), and take nothing. Counts
-outlive their scopes, which are forgotten when they are idle, and with a job also the process.
+The page budget limits the pages of a scope in the whole crawl. Comparing it with received pages only would exceed it by
+the requests in flight. So a request that takes its scope also takes a page, until its result is known: a page counts,
+but a redirect, a failure or a retry does not. While the requests in flight could be the last pages, the scope is
+closed. When the last pages were received, pending requests end (``pages_filtered``), and take nothing. Counts are kept
+when idle scopes are forgotten, and with a job also when the process ends.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ __all__ = ["PageBudget", "PageBudgets", "Quota", "spent"]
 
 
 class PageBudget:
-    """The page budget of one scope. Hot where there is one, so mutable and slotted.
+    """The page budget of one scope. Hot for scopes with a budget, so mutable and slotted.
 
     Attributes:
-        limit: Pages at most; ``inf`` for no limit.
-        counted: Pages that have come.
-        under_way: Requests that may yet become one.
+        limit: The maximum number of pages; ``inf`` for no limit.
+        counted: Pages received.
+        under_way: Requests in flight that may become pages.
     """
 
     __slots__ = ("counted", "limit", "under_way")
@@ -52,28 +52,28 @@ class PageBudget:
 
     @property
     def is_awaited(self) -> bool:
-        """True if those under way may be the last pages, so that no other request may go now."""
+        """True if the requests in flight may be the last pages, so that no other request may start now."""
         return self.counted < self.limit <= self.counted + self.under_way
 
     def is_awaited_with(self, more: int) -> bool:
-        """Return True if those under way, and so many more, may be the last pages."""
+        """Return True if the requests in flight, and ``more`` others, may be the last pages."""
         return self.counted < self.limit <= self.counted + self.under_way + more
 
     @property
     def is_spent(self) -> bool:
-        """True if all pages have come, so that no other request may go at all."""
+        """True if all pages were received, so that no request may start anymore."""
         return self.counted >= self.limit
 
     def decide(self, *, is_page: bool) -> bool:
-        """Record the end of a request that was under way. Returns True if another may have waited for it."""
+        """Record the end of a request in flight. Returns True if another request may have waited for it."""
         was_awaited = self.is_awaited
-        self.under_way = max(0, self.under_way - 1)  # it may have gone before there was a budget
+        self.under_way = max(0, self.under_way - 1)  # the request may be older than the budget
         self.counted += is_page
         return was_awaited or self.is_spent
 
 
 class PageBudgets:
-    """The page budgets of a crawl, by scope: of those that have one, also where the scope is forgotten."""
+    """The page budgets of a crawl, by scope, including forgotten scopes."""
 
     __slots__ = ("_kept",)
 
@@ -81,7 +81,7 @@ class PageBudgets:
         self._kept: dict[str, PageBudget] = {}
 
     def keep(self, scope: Scope) -> None:
-        """Let a scope that was made, or given other limits, go on from its count."""
+        """Restore the count of a scope that was created or got other limits."""
         kept = self._kept.get(scope.id)
         if kept is not None:
             kept.limit = scope.limits.pages
@@ -90,22 +90,22 @@ class PageBudgets:
             self._kept[scope.id] = scope.pages
 
     def counts(self) -> dict[str, int]:
-        """Return the number of pages that have come, by scope, to be stored."""
+        """Return the number of received pages by scope, to be stored."""
         return {id: pages.counted for id, pages in self._kept.items() if pages.counted}
 
     def forget(self, is_gone: Callable[[str], bool]) -> None:
-        """Forget those of scopes whose ids are told: another process goes on with them."""
+        """Forget the budgets of scopes that fulfill ``is_gone``, because another process continues with them."""
         for id in [id for id in self._kept if is_gone(id)]:
             del self._kept[id]
 
     def restore(self, counts: Mapping[str, int]) -> None:
-        """Count the pages of an earlier run."""
+        """Restore the page counts of an earlier run."""
         for id, counted in counts.items():
             self._kept[id] = PageBudget(inf, counted)
 
 
 def spent(scopes: Iterable[Scope]) -> str | None:
-    """``"pages_filtered"`` where one of these scopes has had all its pages, else None."""
+    """Return ``"pages_filtered"`` if one of these scopes has received all its pages, else None."""
     for scope in scopes:
         if scope.pages is not None and scope.pages.is_spent:
             return "pages_filtered"
@@ -120,15 +120,16 @@ class Quota:
 
     Args:
         quota: The maximum amount in a window.
-        window: Its length, in seconds. With 0.0 the quota never holds anything up.
-        sliding: True if it slides.
-        reserved: Amounts of requests that took the scope before it had this quota, and are not on the wire yet.
+        window: The length of the window, in seconds. With 0.0 the quota never blocks.
+        sliding: True if the window slides.
+        reserved: Amounts of requests that took the scope before it had this quota, and are not sent yet.
 
     Attributes:
-        reserved: Amounts of requests that have taken the scope and are not on the wire yet.
-        allowance: The amount that may be spent before the job is stored again; None: there is no job.
-        is_late: True if requests that wait were lined up before there was this quota: the scheduler lines them up anew.
-        refills: Counts how often room was made other than by time passing; waiting lanes are then looked at again.
+        reserved: Amounts of requests that have taken the scope and are not sent yet.
+        allowance: The amount that may be spent before the job is stored again; None without a job.
+        is_late: True if requests were queued before this quota existed. The scheduler queues them again.
+        refills: Number of times at which room was made other than by time passing. Waiting lanes are then checked
+            again.
     """
 
     __slots__ = (
@@ -155,13 +156,13 @@ class Quota:
         self.is_late: bool = False
         self.refills: int = 0
         self._spent = 0.0
-        self._spent_at = -inf  # the latest of what is spent, in a window that does not slide
+        self._spent_at = -inf  # latest charge in a window that does not slide
         self._ends_at = -inf
         self._is_awaited = False
         self._charges: deque[tuple[float, float]] = deque()
 
     def apply_limits(self, quota: float, window: float, *, sliding: bool, now: float = -inf) -> None:
-        """Change the limits; what was spent in the window that runs at ``now`` stays, one that is over stays over."""
+        """Change the limits. The amount spent in the window at ``now`` stays, and a finished window stays finished."""
         self._pass_time(now)
         if not self._spent:
             self._ends_at = -inf
@@ -178,12 +179,12 @@ class Quota:
         self.refills += 1
 
     def spent(self, now: float) -> float:
-        """Return the amount used in the window at ``now``, without what is reserved."""
+        """Return the amount used in the window at ``now``, without reserved amounts."""
         self._pass_time(now)
         return self._spent
 
     def ready_at(self, now: float, amount: float) -> float:
-        """Return the instant from which ``amount`` fits; ``-inf``: it fits now, ``inf``: only a give-back makes room.
+        """Return the event loop time at which ``amount`` fits; ``-inf`` for now, ``inf`` if only a release makes room.
 
         An amount above the whole quota fits when nothing is spent.
         """
@@ -194,17 +195,17 @@ class Quota:
         room = max(self.quota * (1.0 + _SLACK) - amount, 0.0)
         if used <= room:
             return -inf if self.allowance is None or self.allowance.covers(amount, now) else inf
-        # Time does not free what is set aside; charge() and release() tell when it has moved.
+        # Time does not free reserved amounts. charge() and release() report when they change.
         if self.reserved > room:
             self._is_awaited = True
             return inf
         return self._falls_to(room - self.reserved)
 
     def stops(self, amount: float, now: float) -> bool:
-        """Return True if ``amount``, which was set aside, must not be spent after all: it would overdraw the quota now.
+        """Return True if the reserved ``amount`` must not be spent, because it would overdraw the quota now.
 
-        So it is where the quota was lowered, or an answer said that more was spent, since it was set aside; or where
-        connecting took longer than its allowance holds.
+        This happens if the quota was lowered, or a response reported a higher consumption, after the reservation. It
+        also happens if connecting took longer than the allowance is valid.
         """
         if amount <= 0.0 or self.window <= 0.0:
             return False
@@ -213,7 +214,7 @@ class Quota:
         return self.spent(now) > max(self.quota * (1.0 + _SLACK) - amount, 0.0)
 
     def fits_at(self, amount: float, now: float, more: float = 0.0) -> float:
-        """Return the instant at which ``amount`` fits if what is set aside, and ``more``, is spent now, and no more."""
+        """Return the event loop time at which ``amount`` fits, if reserved amounts and ``more`` are spent now."""
         if amount <= 0.0 or self.window <= 0.0 or self.quota == inf:
             return now
         self._pass_time(now)
@@ -226,28 +227,28 @@ class Quota:
         return self._falls_to(room - coming) if coming <= room else now + self.window
 
     def reserve(self, amount: float) -> None:
-        """Set ``amount`` aside for a request that takes the scope."""
+        """Reserve ``amount`` for a request that takes the scope."""
         self.reserved += amount
         if self.allowance is not None:
             self.allowance.take(amount)
 
     def release(self, amount: float) -> None:
-        """Give back what was set aside: the request never went to the wire."""
+        """Release a reserved amount, because the request was not sent."""
         self._unreserve(amount)
         if self.allowance is not None:
             self.allowance.take(-amount)
         self.refills += 1
 
     def charge(self, amount: float, now: float) -> None:
-        """Turn what was set aside into a charge: the request goes to the wire at ``now``."""
+        """Turn a reserved amount into a charge, because the request is sent at ``now``."""
         self._unreserve(amount)
         self._add(amount, now)
-        if self._is_awaited:  # a lane that waits for a give-back can get a time now
+        if self._is_awaited:  # a lane that waits for a release can get a time now
             self._is_awaited = False
             self.refills += 1
 
     def written(self, sent_at: float, now: float) -> None:
-        """Count the charge of ``sent_at`` from ``now``, if it is the latest: its write has ended only now."""
+        """Move the charge of ``sent_at`` to ``now`` if it is the latest one, because its write ended only now."""
         if not self.sliding:
             if self._spent_at == sent_at:
                 self._spent_at = now
@@ -257,10 +258,10 @@ class Quota:
             self._charges[-1] = (now, self._charges[-1][1])
 
     def correct(self, difference: float, now: float, sent_at: float | None = None) -> None:
-        """Add ``difference`` to what is spent, or refund it when it is negative; never below nothing spent.
+        """Add ``difference`` to the spent amount, or refund it if it is negative; at least 0 remains.
 
-        A refund for a request that was sent (``sent_at``) before the window that runs is void: its charge is gone
-        already.
+        A refund has no effect if the request was sent (``sent_at``) before the current window, which does not have its
+        charge.
         """
         self._pass_time(now)
         if difference >= 0.0:
@@ -271,34 +272,34 @@ class Quota:
             self._refund(-difference)
 
     def set_remaining(self, remaining: float, now: float) -> None:
-        """Set what is left in the window that runs, as the server reports it."""
+        """Set the remaining amount of the current window, as the server reports it."""
         self._pass_time(now)
         self.correct(self.quota - max(0.0, min(remaining, self.quota)) - self._spent, now)
 
     def snapshot(self, now: float) -> QuotaSnapshot | None:
-        """Return what is spent at ``now``, on the run clock; None: nothing. What is reserved was never sent."""
+        """Return the amount spent at ``now``, in event loop time; None if it is 0. Reserved amounts do not count."""
         self._pass_time(now)
         if not self._spent:
             return None
         return QuotaSnapshot(spent=self._spent, ends_at=self._ends_at, window=self.window, charges=tuple(self._charges))
 
     def restore(self, state: QuotaSnapshot, now: float) -> QuotaSnapshot:
-        """Count what an earlier run has spent, besides what is spent; instants are on the run clock.
+        """Add the amount that an earlier run has spent; times are event loop times.
 
-        A window that is over by now counts not. Where it is longer or shorter now, it has begun when it did; where it
-        slides now and did not before, or the reverse, what was spent counts from where it is known.
+        A finished window does not count. If the window's length has changed, its start stays the same. If it slides now
+        and did not before, or the reverse, the spent amount counts from the time at which it is known.
 
         Returns:
-            The part that is not counted, as its window is over: a longer one may be set.
+            The part that does not count because its window is over. It may count if a longer window is set.
         """
         self._pass_time(now)
-        latest = now + self.window  # a clock that was set back makes no window longer
+        latest = now + self.window  # a clock that was set back must not make a window longer
         begun_at = state.ends_at - (state.window or self.window)
         left = QuotaSnapshot(window=state.window)
         if not self.sliding:
             ends_at = (state.charges[0][0] if state.charges else begun_at) + self.window
             if ends_at > now:
-                self._ends_at = min(ends_at, latest)  # what is spent since is of this window too
+                self._ends_at = min(ends_at, latest)  # the amount spent since then belongs to this window, too
                 self._spent += state.spent
             else:
                 left = replace(state, unknown=0.0)
@@ -316,7 +317,7 @@ class Quota:
         return left
 
     def _add_unknown(self, amount: float, at: float) -> None:
-        """Count what an earlier run may have spent until ``at``, in the window that runs now or in one of its own."""
+        """Add the amount that an earlier run may have spent until ``at``, in the current window or a new one."""
         if amount <= 0.0 or self.window <= 0.0:
             return
         self._spent += amount
@@ -328,7 +329,7 @@ class Quota:
 
     def _unreserve(self, amount: float) -> None:
         left = self.reserved - amount
-        # What floats leave over would be set aside for ever.
+        # A rounding error of floats would stay reserved forever.
         self.reserved = left if left > amount * _SLACK else 0.0
 
     def _add(self, amount: float, now: float) -> None:
@@ -348,7 +349,8 @@ class Quota:
     def _refund(self, amount: float) -> None:
         self.refills += 1
         self._spent = max(0.0, self._spent - amount)
-        while amount > 0.0 and self._charges:  # the oldest first: what stays leaves the window later, never too early
+        # Refund the oldest first, so that the remaining charges leave the window later, never too early.
+        while amount > 0.0 and self._charges:
             at, charged = self._charges.popleft()
             if charged > amount:
                 self._charges.appendleft((at, charged - amount))
@@ -367,7 +369,7 @@ class Quota:
             self._spent = 0.0
 
     def _falls_to(self, room: float) -> float:
-        """Return the instant at which no more than ``room`` is spent."""
+        """Return the event loop time at which at most ``room`` is spent."""
         if not self.sliding:
             return self._ends_at
         left = self._spent

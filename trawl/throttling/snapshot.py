@@ -1,8 +1,8 @@
-"""The state of a throttle as a value that a job stores, for a later process to go on with.
+"""The state of a throttle as a value that a job stores, so that a later process can continue from it.
 
-Instants are seconds of wall time (epoch), because the run clock ends with its process; ``inf`` and ``-inf`` stay as
-they are. Durations are seconds. Only what was learned or spent is stored: limits come from the settings, which may have
-changed meanwhile.
+Times are wall times in epoch seconds, because the event loop time ends with its process. ``inf`` and ``-inf`` are
+stored unchanged. Durations are seconds. Only learned and spent values are stored. Limits come from the settings, which
+may have changed.
 """
 
 from __future__ import annotations
@@ -28,19 +28,20 @@ __all__ = [
 
 
 class RampupSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The result of rampup, under limits that were configured alike.
+    """The result of rampup, valid for the same configured limits.
 
     Attributes:
         delay: The delay, in seconds.
         delay_per_slot: The delay per slot, in seconds.
         concurrency: The slots.
-        refused: The last refused rate, in requests a second; None where none was.
-        fallen_to: The rate that it fell to then.
-        quiet: Windows since.
-        cost: Answers that the fall cost.
-        has_fallen_back: True if backoff moves the scope.
+        refused: The last refused rate, in requests per second; None if no rate was refused.
+        fallen_to: The rate that it fell to then, in requests per second.
+        quiet: Windows since then.
+        cost: Responses that the fall cost.
+        has_fallen_back: True if backoff controls the scope.
         is_starting: True if it is in slow start.
-        configured: Delay, delay per slot and concurrency that it began with: under others, nothing of this holds.
+        configured: The delay, delay per slot and concurrency that it started with. Under other limits, nothing here is
+            valid.
     """
 
     delay: float
@@ -59,12 +60,12 @@ class QuotaSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     """The amount spent of a quota.
 
     Attributes:
-        spent: How much, in the window that ran.
-        ends_at: When a window that does not slide ends.
-        window: The length of that window, in seconds; 0.0: it is not known.
-        charges: When what was spent, where it slides.
-        unknown: How much more may have been spent, by a run that was killed.
-        unknown_at: When it was spent at the latest.
+        spent: The amount spent in the window.
+        ends_at: The end of a window that does not slide.
+        window: The length of that window, in seconds; 0.0 if unknown.
+        charges: The times and amounts of charges, if the window slides.
+        unknown: The additional amount that a killed run may have spent.
+        unknown_at: The latest time at which it was spent.
     """
 
     spent: float = 0.0
@@ -75,7 +76,7 @@ class QuotaSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     unknown_at: float = -inf
 
     def moved(self, clock: Callable[[float], float]) -> QuotaSnapshot:
-        """Return the same with its instants on another clock."""
+        """Return the same value with its times converted to another clock."""
         charges = tuple([(clock(at), amount) for at, amount in self.charges])
         return replace(self, ends_at=clock(self.ends_at), charges=charges, unknown_at=clock(self.unknown_at))
 
@@ -84,8 +85,8 @@ class QuotaAllowance(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     """Amounts that may have been spent beyond what a :class:`ThrottleSnapshot` holds.
 
     Attributes:
-        until: When it was spent at the latest.
-        amounts: How much, by scope.
+        until: The latest time at which they were spent.
+        amounts: The amounts, by scope.
     """
 
     until: float
@@ -98,10 +99,11 @@ class SendSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     Attributes:
         sent_at: The latest send.
         slots: The latest send of each slot that still rests.
-        held_until: No send before this.
-        held_for: The same as seconds from the instant of the state: a clock that was set back must not lengthen it.
-        held_limit: Which limit that is.
-        held_source: Where it comes from.
+        held_until: The end of the hold.
+        held_for: Seconds of the hold from the time of the state, because a clock that was set back must not lengthen
+            it.
+        held_limit: The limit that holds it.
+        held_source: The source of that limit.
     """
 
     sent_at: float = -inf
@@ -113,16 +115,16 @@ class SendSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class ServerLimit(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A server's limit, as the headers of its latest good answer told it. A job stores it as it is.
+    """A server's limit, as announced by the headers of its latest good response. A job stores it unchanged.
 
     Attributes:
-        delay: Seconds between two sends that it leads to, capped; 0.0 if it is no longer believed.
-        until: The instant from which it says nothing any more.
-        source: The header, and of which answer.
-        sent_at: The send that was answered so.
-        heard_at: The instant of that answer.
-        capped: What it said remains, if the delay was capped; None: it was not.
-        doubts: Answers that went on as before though more was asked than it said remains.
+        delay: Seconds between two sends, capped; 0.0 if the limit is no longer believed.
+        until: The time at which the limit ends.
+        source: The header, and its response.
+        sent_at: The send of the request with that response.
+        heard_at: The time of that response.
+        capped: The remaining amount that it announced, if the delay was capped; None if it was not.
+        doubts: Number of responses that announced the same although more than the announced amount was sent.
     """
 
     delay: float
@@ -134,7 +136,7 @@ class ServerLimit(msgspec.Struct, frozen=True, omit_defaults=True):
     doubts: int = 0
 
     def moved(self, clock: Callable[[float], float]) -> ServerLimit:
-        """Return the same with its instants on another clock."""
+        """Return the same value with its times converted to another clock."""
         return replace(self, until=clock(self.until), sent_at=clock(self.sent_at), heard_at=clock(self.heard_at))
 
 
@@ -142,24 +144,24 @@ class ScopeSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     """One scope.
 
     Attributes:
-        pace: When it sent, and until when it is held.
-        quota: What was spent; None: nothing.
-        backoff: How far it has backed off; None: not at all.
-        failing_for: Seconds of failures without a good answer, while the crawl ran; ``inf``: there are none.
-        trigger_source: What the last trigger was, in words.
-        good_at: The last good answer.
-        has_answered: True if anything was ever answered.
-        refused: Which request was refused since, that is not known to fail by itself; "*": several.
-        robots: The Crawl-delay obeyed, in seconds: robots.txt itself is not asked for sooner, when it is asked anew.
-        auto: The delay that AutoThrottle had found, in seconds.
-        last_latency: The last latency it saw, in seconds.
-        learned: What rampup had found.
-        told: The limit that its server had told; None: none.
+        pace: The last sends and the hold; None if neither matters anymore.
+        quota: The amount spent; None if nothing is spent.
+        backoff: The backoff state; None if it is not backing off.
+        failing_for: Seconds of failures without a good response, while the crawl ran; ``inf`` if there are none.
+        trigger_source: The last trigger, in words.
+        good_at: The time of the last good response.
+        has_answered: True if the scope ever gave a response.
+        refused: The request that was refused since then and is not known to fail by itself; "*" for several.
+        robots: The Crawl-delay obeyed, in seconds. It also delays a new request for robots.txt.
+        auto: The delay that AutoThrottle had found, in seconds; None without one.
+        last_latency: The last latency that AutoThrottle measured, in seconds.
+        learned: The state of rampup; None without one.
+        told: The limit that the server announced; None if there is none.
     """
 
     pace: SendSnapshot | None = None
     quota: QuotaSnapshot | None = None
-    # Stored under the names that these two had when the first jobs were stored.
+    # These two are stored under the names that they had in the first jobs.
     backoff: BackoffState | None = msgspec.field(default=None, name="trouble")
     failing_for: float = msgspec.field(default=inf, name="trouble_for")
     trigger_source: str = ""
@@ -177,13 +179,13 @@ class ThrottleSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     """A whole throttle.
 
     Attributes:
-        at: When this was so.
-        unknown_until: Until when there may have been sends that this does not know of, because the process was killed
-            before the next state was stored; ``-inf``: it is the last word.
-        scopes: What is worth knowing, by scope.
-        answered: Scopes of which only that is worth knowing, that they once answered.
-        given_up: When scopes were given up.
-        pages: Pages that have come, of scopes with a page budget.
+        at: The time of this state.
+        unknown_until: The end of the period in which there may have been unrecorded sends, because the process was
+            killed before it stored the next state; ``-inf`` if this is the last state.
+        scopes: The states worth storing, by scope.
+        answered: Scopes about which only one fact is worth storing: that they once gave a response.
+        given_up: The times at which scopes were given up.
+        pages: Received pages of scopes with a page budget.
     """
 
     at: float
@@ -195,15 +197,15 @@ class ThrottleSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
 
 
 class SharedSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The knowledge that one process's policies have of a scope; instants are seconds before it was written.
+    """The state of a scope that the policies of one process learned. Times are seconds before it was written.
 
     Attributes:
-        backoff: How far it backs off; None: not at all.
+        backoff: The backoff state; None if it is not backing off.
         step: Incidents counted.
         source: The last trigger, in words.
         hold: Seconds for which it is held.
-        hold_limit: By which limit.
-        hold_source: Where that comes from.
+        hold_limit: The limit that holds it.
+        hold_source: The source of that limit.
     """
 
     backoff: BackoffState | None = None

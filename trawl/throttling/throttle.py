@@ -1,15 +1,15 @@
-"""The throttle: everything that the engine asks of throttling.
+"""The throttle: the interface of throttling for the engine.
 
 Theory of operation. Before a request is queued, :attr:`Throttle.resolver` names its scopes and amounts. The scheduler
-gets the scopes themselves (:meth:`Throttle.scope`) and decides on them alone. When a body has been read, and before
-the places are given back, :meth:`Throttle.record_outcome_nowait` (or :meth:`Throttle.record_outcome`, where a user's
-manager is awaited) asks the manager for the meaning of the outcome, applies it to each scope (the order is in
-:mod:`trawl.throttling.outcomes`) and reports the scopes that changed. Windows that pass need no task:
-:meth:`Throttle.next_change` is part of the dispatcher's deadline and lets what is due take effect.
+gets the scopes themselves (:meth:`Throttle.scope`) and decides with them alone. After a body was read, and before the
+places are released, :meth:`Throttle.record_outcome_nowait` calls the manager for the meaning of the outcome, applies it
+to each scope (the order is in :mod:`trawl.throttling.outcomes`) and reports the scopes that changed. If a user's
+manager must be awaited, :meth:`Throttle.record_outcome` does this. Windows that pass need no task, because
+:meth:`Throttle.next_change` is part of the dispatcher's deadline and applies changes that are due.
 
 With the default manager everything here is synchronous.
 
-Length: the engine asks one object.
+Length: the engine uses one object.
 """
 
 from __future__ import annotations
@@ -80,30 +80,30 @@ logger: logging.Logger = logging.getLogger("trawl.throttling")
 
 
 class Throttle:
-    """The scopes of one crawl: names them for requests, makes them, and applies outcomes to them.
+    """The scopes of one crawl: names them for requests, creates them, and applies outcomes to them.
 
     Args:
         settings: The limits and policies.
-        seed: The run's seed; every scope derives its own stream of draws from it.
+        seed: The run's seed. Every scope derives its own random numbers from it.
         changed: Called with a scope whose limits changed, and ``now``.
-        why_next: Explains why the next request with the scopes of a grant waits, or, if there is none, any other.
+        why_next: Returns why the next request with the scopes of a grant waits, or, without such a request, any other.
         wall: The wall clock, for dates in headers.
-        resolve: Returns the address of a host, for ``CONCURRENT_REQUESTS_PER_IP`` (I05); None: scopes stay hosts.
-        failed: Called when a user's scope manager or strategy fails; the default is used then.
-        common: The scopes that the crawls of this event loop have in common; None: all are this crawl's own.
-        holder: This crawl, as the others know it.
-        has_job: What is spent of quotas is counted by a job.
+        resolve: Returns the address of a host, for ``CONCURRENT_REQUESTS_PER_IP``; None to throttle by host.
+        failed: Called when a user's scope manager or strategy fails. The default is used then.
+        common: The scopes that the crawls of this event loop share; None if this crawl shares none.
+        holder: This crawl, as the other crawls see it.
+        has_job: True if a job counts the amounts spent of quotas.
 
     Attributes:
         settings: The limits and policies.
         resolver: Names the scopes of requests.
-        given_up: The scopes that are being drained.
+        given_up: The scopes that were given up.
         pages: The page budgets.
         warnings: The warnings about the configuration.
-        part_of: Says which part of a shared job a scope is of, by its id; None: the job is not shared.
+        part_of: Returns the partition of a shared job that a scope id belongs to; None if the job is not shared.
 
     Raises:
-        SettingsError: A class that the settings name can't be made.
+        SettingsError: If a class that the settings name can't be created.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class Throttle:
         self._timers = ScopeTimers(self._table)
         self._line: Line | None = None
         self._job_scopes: dict[int | None, JobScopes] = {}
-        self._handed_on: list[ScopeReport] = []  # of the scopes with which other processes go on
+        self._handed_on: list[ScopeReport] = []  # of scopes that other processes took over
         self.part_of: Callable[[str], int | None] = _no_part
         self._holder = holder
         if common is not None and holder is not None:
@@ -150,14 +150,14 @@ class Throttle:
         self.warnings: ConfigWarnings = ConfigWarnings(settings, max_requests=max_requests)
 
     def make_managers(self, crawl: object) -> None:
-        """Make the throttling manager, and give ``crawl`` to its ``from_crawler`` and to those of scope managers.
+        """Create the throttling manager, and pass ``crawl`` to its ``from_crawler`` and to the scope managers'.
 
-        Until then the default manager answers: a manager may ask everything of its crawl when it is made, so the crawl
-        has to be whole, and it has this throttle.
+        Until then the default manager decides. A manager may use anything of its crawl when it is created, so the crawl
+        must be complete, and it has this throttle.
 
         Raises:
-            SettingsError: There is nothing under its import path, or it is not a manager.
-            Exception: Whatever the manager's class raises.
+            SettingsError: If there is nothing at its import path, or it is not a manager.
+            Exception: All exceptions of the manager's class.
         """
         self._table.crawl = crawl
         manager = manager_of(self.settings.throttling_manager, crawl)
@@ -169,11 +169,11 @@ class Throttle:
 
     @property
     def asks_manager(self) -> bool:
-        """True if the manager is a user's own, which may have to be awaited."""
+        """True if the manager is a user's own, which may need to be awaited."""
         return self._manager_calls.is_custom or self.resolver.asks_manager
 
     def scope(self, id: str, now: float) -> Scope:
-        """The scope of this id, made on demand (E17, E19, E20)."""
+        """Return the scope of this id, created on demand."""
         scope, is_new = self._table.made(id, now)
         if is_new:
             if "://" in id:
@@ -192,10 +192,11 @@ class Throttle:
         return scope
 
     def _tighten(self, scope: Scope, now: float) -> None:
-        """Have a scope keep the limits of this crawl as well, where those of others that hold it are less strict."""
+        """Apply the limits of this crawl to a shared scope as well, if they are stricter than the current ones."""
         policy, state = self._table.policies.of(scope.id), scope.state
         limits = stricter(scope.limits, policy.limits)
-        ends_rampup = state.rampup is not None and policy.rampup is None  # which would go past the other's own pace
+        # Rampup would exceed this crawl's configured pace.
+        ends_rampup = state.rampup is not None and policy.rampup is None
         if policy.limits == scope.limits and not ends_rampup:
             return
         logger.warning(
@@ -214,22 +215,22 @@ class Throttle:
             self._moved(scope, now)
 
     def leave(self) -> None:
-        """Have no scope in common any more: the crawl has ended."""
+        """Leave all scopes that are shared with other crawls, because the crawl has ended."""
         self._table.leave()
 
     def arm(self, scope: Scope) -> None:
-        """Note anew when a scope is due; for the crawls that have it in common."""
+        """Update the time at which a scope is due; for the crawls that share it."""
         self._timers.arm(scope)
 
     def admitted(self, request: Request, amounts: ScopeAmounts) -> None:
-        """Note that a request is new to its scopes: their being given up before does not concern it (B20)."""
+        """Record that a request is new to its scopes, so that it may use scopes that were given up before."""
         if amounts and self.given_up.at_utc:
             self.given_up.admit(request, amounts, self.utc())
 
     # -- outcomes
 
     async def begin(self, now: float) -> None:
-        """Ask the manager for holds before the first send (E10), and give the warnings due at start."""
+        """Call the manager for holds before the first send, and log the warnings due at the start."""
         self._now = now
         self.warnings.at_start(self._table.policies)
         ask = getattr(self._manager, "get_initial_backoff", None)
@@ -238,7 +239,7 @@ class Throttle:
         try:
             with contained:
                 signals = signals_of(await awaited(ask()))
-        except Exception:  # a user's manager
+        except Exception:  # user code
             logger.exception("the throttling manager failed at the start: nothing is held before the first send")
             return
         for id, signal in signals.items():
@@ -248,25 +249,25 @@ class Throttle:
             self._moved(scope, now)
 
     def record_outcome_nowait(self, grant: Granted, outcome: Outcome, now: float) -> bool:
-        """Record an outcome: after the body is read, before the places are given back.
+        """Record an outcome after its body was read, before its places are released.
 
-        Sets ``is_trigger``, ``is_excused``, ``is_hopeless`` and ``pause`` of the outcome. False: a user's manager is to
-        be asked first, and nothing was done: call :meth:`record_outcome`.
+        Sets ``is_trigger``, ``is_excused``, ``is_hopeless`` and ``pause`` of the outcome. Returns False without any
+        effect if a user's manager must be called first. Then call :meth:`record_outcome`.
         """
         self._now = max(self._now, now)
         if self._manager_calls.is_custom:
             return False
         lane = grant.lane
-        # Most have those of their lane: for them it saves a call for each page.
+        # Most requests have the scopes of their lane, which saves a call per page.
         scopes = self._scopes_of(grant, now) if lane is None or grant.is_exempt else lane.scopes
         self._apply(grant, scopes, outcome, self._manager_calls.own_signals(grant, outcome, scopes), now)
         return True
 
     async def record_outcome(self, grant: Granted, outcome: Outcome, now: float) -> None:
-        """Ask a user's manager, and record an outcome that :meth:`record_outcome_nowait` left.
+        """Call a user's manager, and record an outcome that :meth:`record_outcome_nowait` did not record.
 
-        A checkpoint only if the manager's answer is one. When the manager raises, the default manager decides, and
-        the exception is raised.
+        A checkpoint only if the manager's method is one. If the manager raises, the default manager decides, and the
+        exception is raised.
         """
         try:
             signals: dict[str, BackoffSignal] | None = await self._manager_calls.ask(grant, outcome)
@@ -277,22 +278,22 @@ class Throttle:
         self._apply(grant, self._scopes_of(grant, now), outcome, signals, now)
 
     def _scopes_of(self, grant: Granted, now: float) -> Sequence[Scope]:
-        """Return the scopes of a request in flight: those of its lane, unless it is exempt and its lane has none."""
+        """Return the scopes of a request in flight: of its lane, unless the request is exempt and its lane has none."""
         if grant.lane is not None and not grant.is_exempt:
             return grant.lane.scopes
         return [self.scope(id, now) for id, _ in grant.scopes]
 
     def utc(self) -> datetime:
-        """Return the wall time of the latest instant that was told of: of an outcome, or of a look at what is due."""
+        """Return the wall time of the latest event loop time passed in, with an outcome or a tick."""
         return self._wall.to_utc(self._now)
 
     async def triggered(
         self, request: Request | None, response: Response | None, exception: Exception | None
     ) -> list[str]:
-        """Return the scopes of a request for which this answer is a trigger, for the default manager (B11, B14).
+        """Return the scopes of a request for which this outcome is a trigger, for the default manager.
 
         Raises:
-            ValueError: No request is given, and no answer is asked about: whose scopes it means is not known.
+            ValueError: If no request is passed and no call to a manager is in progress, so the scopes are unknown.
         """
         question = call_context.get()
         amounts = None if question is None else question.scope_amounts_of(request)
@@ -331,7 +332,7 @@ class Throttle:
         through = notes_of(outcome.request).through
         site = self.resolver.scope_of_host(host_scope(outcome.request.url)) if through else ""
         for index, (id, amount) in enumerate(grant.scopes):
-            # Popped: what is left afterwards is said of scopes that the request did not take.
+            # Pop the signal. The remaining ones are about scopes that the request did not take.
             signal = signals.pop(id, None) if signals else None
             if is_of_proxy := id == site:
                 self._apply_through_proxy(through, signal, grant, outcome, now)
@@ -340,16 +341,16 @@ class Throttle:
             self._apply_to_scope(
                 scopes[index], signal, grant, outcome, now, step=step, charged=charged, is_of_proxy=is_of_proxy
             )
-        for id, signal in (signals or {}).items():  # scopes that only the manager knows to be concerned
+        for id, signal in (signals or {}).items():  # scopes that only the manager associates with the outcome
             scope = self.scope(id, now)
             self._apply_to_scope(scope, signal, grant, outcome, now, step=None, charged=None, is_own=False)
-        if has_told and not through:  # which tells a limit of that proxy's address
+        if has_told and not through:  # through a proxy, headers announce the limit of that proxy's address
             self._tell(scopes, outcome, now)
         if outcome.is_trigger:
             outcome.pause = max([0.0, *[self.scope(id, now).quiet_for(now) for id in passed_by(grant, signals)]])
 
     def _tell(self, scopes: Sequence[Scope], outcome: Outcome, now: float) -> None:
-        """Obey the limit that a good answer tells: for its host, or if that is not a scope of it, for its scopes."""
+        """Obey the limit that a good response announces: for its host, or for all scopes if its host is not a scope."""
         own = self.resolver.scope_of_host(host_scope(outcome.request.url))
         for scope in [scope for scope in scopes if scope.id == own] or scopes:
             if tell(scope, scope.state, outcome, now, self.utc(), self._told_cap):
@@ -358,7 +359,7 @@ class Throttle:
     def _apply_through_proxy(
         self, through: str, signal: BackoffSignal | None, grant: Granted, outcome: Outcome, now: float
     ) -> None:
-        """Apply an outcome to the scope of its site through one proxy of a list, which its first refusal makes."""
+        """Apply an outcome to its site's scope through one proxy of a list. The first refusal creates this scope."""
         if signal is not None and signal.is_trigger:
             pair = self.scope(through, now)
         elif (found := self._table.get(through)) is not None:
@@ -367,10 +368,10 @@ class Throttle:
             return
         pair.last_sent = max(pair.last_sent, now if grant.sent_at is None else grant.sent_at)
         self._apply_to_scope(pair, signal, grant, outcome, now, step=None, charged=None)
-        pair.state.failure_timer = None  # it is the site that is given up
+        pair.state.failure_timer = None  # only the site is given up
 
     def open_at(self, scope_id: str, now: float) -> float:
-        """Return the instant from which a scope lets a request through; ``now`` if there is no such scope."""
+        """Return the event loop time at which a scope lets a request through; ``now`` if there is no such scope."""
         scope = self._table.get(scope_id)
         return now if scope is None else scope.gate(now)
 
@@ -388,7 +389,7 @@ class Throttle:
         is_of_proxy: bool = False,
     ) -> None:
         state: ScopeState = scope.state
-        # Windows that are over take effect first, by what was known while they ran.
+        # Finished windows take effect first, with the state before this outcome.
         has_moved = state.armed <= now and state.settle(scope, now)
         if state.told is not None and state.told.until <= now:
             state.told = None
@@ -405,7 +406,7 @@ class Throttle:
             was_refused = notes_of(grant.request).refused_at is not None
             is_probe = step == scope.step if step is not None else grant.granted_at >= state.escalated_at
             has_moved |= good(scope, state, now, is_probe=is_probe, was_refused=was_refused)
-        if state.rampup is not None and state.rampup.due_at <= now:  # the answer was the last of its window
+        if state.rampup is not None and state.rampup.due_at <= now:  # the response was the last of its window
             has_moved |= state.settle(scope, now)
         if is_own:
             state.has_answered |= outcome.response is not None
@@ -439,22 +440,23 @@ class Throttle:
             factor = lengthened(scope, state, self._seed) if signal.delay else 1.0
             at, advice = grant.granted_at, self.warnings.backoff_advice
             trigger(scope, state, signal, outcome, now, step=step, granted_at=at, factor=factor, advice=advice)
-        if state.should_give_up(scope, now):  # it was the last try
+        if state.should_give_up(scope, now):  # the last attempt failed
             self._give_up(scope, now)
 
     # -- time
 
     def next_change(self, now: float) -> float:
-        """Return the next instant at which a scope changes by itself (recovery, rampup, giving up); ``inf`` for none.
+        """Return the next event loop time at which a scope changes by itself (recovery, rampup, giving up), or ``inf``.
 
-        What is due takes effect first; if that changed a scope the answer is ``now``: its lanes are to be looked at.
+        Changes that are due are applied first. If one of them changed a scope, the result is ``now``, because its lanes
+        must be checked.
         """
         if self._timers.next_at() <= now and self.tick(now):
             return now
         return self._timers.next_at()
 
     def tick(self, now: float) -> bool:
-        """Let the windows that are over at ``now`` take effect. Returns True if a scope changed, which is reported."""
+        """Apply windows that ended by ``now``. Returns True if a scope changed. Changes are reported."""
         has_moved = False
         self._now = max(self._now, now)
         for scope in self._timers.passed(now):
@@ -480,11 +482,11 @@ class Throttle:
         for holder in scope.holders:
             if holder is not self._holder:
                 if scope.quota is not None:
-                    scope.quota.is_late = is_late  # each lines its own lanes up
+                    scope.quota.is_late = is_late  # each crawl queues its own lanes again
                 holder.changed(scope, now)
 
     def refused(self, grant: Granted, now: float) -> str | None:
-        """Return ``"refused"`` if the scope of a pending request was given up (B20), for the scheduler's ``vet``."""
+        """Return ``"refused"`` if the scope of a pending request was given up; for the scheduler's ``vet``."""
         if self.given_up.at_utc and self.given_up.refuses(grant):
             return "refused"
         return None
@@ -501,7 +503,7 @@ class Throttle:
         words = f"{HostGivenUp.WORDS}: no good response for {seconds:.0f} s; last attempt"
         self.given_up.add(scope.id, self._wall.to_utc(now), give_up_error(words, *timer.last))
         state.start_afresh()
-        # Rampup and AutoThrottle begin anew, with backing off.
+        # Rampup, AutoThrottle and backoff start again.
         state.set_policy(state.policy)
         scope.lift(but_hints=True)
         state.apply(scope)
@@ -510,7 +512,7 @@ class Throttle:
     # -- robots.txt
 
     def robots_delay(self, host_scope: str, delay: float, now: float, *, origin: str = "") -> None:
-        """Obey the Crawl-delay of an origin's robots.txt for its host, in seconds; 0.0 for none (D09-D13).
+        """Obey the Crawl-delay of an origin's robots.txt for its host, in seconds; 0.0 for none.
 
         Call it only with ``ROBOTSTXT_OBEY``.
         """
@@ -523,7 +525,7 @@ class Throttle:
             self._slow_down(scope, now)
 
     def _slow_down(self, scope: Scope, now: float) -> None:
-        """Put a host's Crawl-delay in force on its scope, or take it away."""
+        """Apply a host's Crawl-delay to its scope, or remove it."""
         state: ScopeState = scope.state
         asked = 0.0 if state.policy.config.get("ignore_robots_txt") else self._crawl_delays.of(scope.id)
         delay = min(asked, self.settings.throttling_robotstxt_max_delay)
@@ -538,34 +540,34 @@ class Throttle:
             self._moved(scope, now)
 
     def failing_since(self, host_scope: str) -> float:
-        """Return the instant since which a host gave no good answer; ``-inf`` if its last one was good (B20)."""
+        """Return the event loop time since which a host gave no good response; ``-inf`` if its last one was good."""
         scope = self._table.get(self.resolver.scope_of_host(host_scope))
         return -math.inf if scope is None or scope.state.failure_timer is None else scope.state.failure_timer.since
 
-    # -- what is stored, what people ask and change
+    # -- stored state, reports and changes at run time
 
     def snapshot(self, now: float, next_in: float | None = None) -> ThrottleSnapshot:
-        """Return what was learned and spent, to be stored; the next one follows in ``next_in`` seconds, if any."""
+        """Return learned and spent values, to be stored. The next snapshot follows in ``next_in`` seconds, if any."""
         from trawl.throttling.job_scopes import snapshot_of  # noqa: PLC0415 - for crawls with a job
 
         job_scopes = self._job_scopes.values()
         return snapshot_of(self._table, job_scopes, self.given_up.at_utc, self._wall, now, next_in)
 
     def unknown_until(self, part: int) -> float:
-        """Return until when earlier owners of a part may have sent, in epoch seconds; ``-inf``: all sends are known."""
+        """Return the epoch time until which earlier owners may have sent unrecorded requests, or ``-inf``."""
         job_scopes = self._job_scopes.get(part)
         return -math.inf if job_scopes is None else job_scopes.unknown_until
 
     def restore(
         self, state: ThrottleSnapshot, now: float, ahead: QuotaAllowance | None = None, part: int | None = None
     ) -> None:
-        """Go on from the state of an earlier run, or of another process; best before the first of its scopes is made.
+        """Continue from the state of an earlier run or another process; best before the first of its scopes exists.
 
         Args:
-            state: The latest that was stored.
-            now: The instant now, on the run clock.
-            ahead: What may have been spent since; None: nothing.
-            part: The part of the job whose scopes these are, as :attr:`part_of` says; None: the job is not shared.
+            state: The latest stored state.
+            now: The event loop time.
+            ahead: The amounts that may have been spent since then; None for none.
+            part: The partition of these scopes, as returned by :attr:`part_of`; None if the job is not shared.
         """
         from trawl.throttling.job_scopes import JobScopes, with_ahead  # noqa: PLC0415 - for crawls with a job
 
@@ -575,17 +577,17 @@ class Throttle:
         job_scopes = self._job_scopes[part] = JobScopes(state, now, self._wall, self.pages, limit)
         self.given_up.restore(state.given_up, self._wall.to_utc(now))
         if part is not None:
-            # The part came while the crawl runs, whose requests may have named its scopes before.
+            # The partition came while the crawl runs, so requests may already have named its scopes.
             for scope in [scope for scope in self._table if self.part_of(scope.id) == part]:
                 self.pages.keep(scope)
                 job_scopes.restore(scope, now)
                 self._moved(scope, now)
 
     def forget(self, parts: Collection[int], now: float) -> None:
-        """Forget the scopes of parts of the job: other processes go on with them.
+        """Forget the scopes of some partitions of the job, because other processes continue with them.
 
-        Not those that are in use for hosts of other parts: shared ones, which are granted elsewhere, and hosts whose
-        names other hosts' requests give as scopes.
+        Scopes in use for hosts of other partitions stay: shared scopes, which are granted elsewhere, and hosts whose
+        names requests to other hosts use as scopes.
         """
 
         def is_gone(scope: Scope) -> bool:
@@ -605,23 +607,23 @@ class Throttle:
             self.given_up.forget(id)
 
     def share_by(self, line: Line) -> None:
-        """Have shared scopes granted by ``line``: several processes may work on the job. Before the first scope.
+        """Grant shared scopes by ``line``, for several processes on the job. Call it before the first scope.
 
         Raises:
-            SettingsError: A scope that is configured can't be shared by several processes as it is.
+            SettingsError: If several processes can't share a scope with its configuration.
         """
         self._table.share_by(line)
         self._line = line
 
     def is_shared(self, id: str) -> bool:
-        """Return True if a scope with this normalised id is granted by the line of the job's store."""
+        """Return True if the line of the job's store grants a scope with this normalized id."""
         return self._line is not None and self._table.policies.is_shared(id)
 
     def adopt(self, id: str, learned: bytes, age: float, now: float) -> None:
-        """Go on from what another process has learned of a shared scope, ``age`` seconds ago.
+        """Continue from the state of a shared scope that another process learned ``age`` seconds ago.
 
         Raises:
-            ValueError: It can't be read.
+            ValueError: If the state can't be read.
         """
         scope = self._table.get(id)
         if scope is None or self._line is None:
@@ -636,30 +638,31 @@ class Throttle:
         self._changed(scope, now)
 
     def spend_by(self, allowances: Allowances) -> None:
-        """Let quotas be spent only as far as ``allowances`` go, which are stored before: there is a job."""
+        """Limit the spending of quotas to ``allowances``, which are stored in advance for a job."""
         self._table.spend_by(allowances)
 
     def allowed(self, scope_ids: Iterable[str], now: float) -> None:
-        """Note that more of the quotas of these scopes may be spent, and have the lanes that waited looked at."""
+        """Report that more of the quotas of these scopes may be spent, so that waiting lanes are checked."""
         for id in scope_ids:
             if (scope := self._table.get(id)) is not None:
                 self._tell_changed(scope, now)
 
     def items(self, request: Request, count: int) -> None:
-        """Note how many items a response gave (H16)."""
+        """Count the items of a response."""
         if count and self.warnings.has_watches:
             scope = self._table.get(self.resolver.scope_of_host(host_scope(request.url)))
             if scope is not None and scope.state.period is not None:
                 scope.state.period.items += count
 
     def set(self, scope_id: str, *, now: float, **limits: Any) -> None:
-        """Change a scope's configuration while the crawl runs (I12): the keys of ``THROTTLING_SCOPES``.
+        """Change a scope's configuration while the crawl runs, with the keys of ``THROTTLING_SCOPES``.
 
-        Backoff and spent quota stay; AutoThrottle and rampup start over from the new limits. Waiters notice at once.
+        Backoff and the spent quota stay. AutoThrottle and rampup restart from the new limits. Waiting requests follow
+        at once.
 
         Raises:
-            SettingsError: A key is unknown or a value does not fit; then nothing is changed.
-            Exception: Whatever a scope manager raises that is made for this; then, too.
+            SettingsError: If a key is unknown or a value does not fit. Then nothing is changed.
+            Exception: All exceptions of a scope manager that is created for this. Then nothing is changed either.
         """
         scope = self.scope(scope_id, now)
         state: ScopeState = scope.state
@@ -668,7 +671,7 @@ class Throttle:
             check_shared(policy, path=f"THROTTLING_SCOPES[{scope.id!r}]")
         if policy.manager is not state.policy.manager:
             manager = self._table.manager_of(scope.id, policy)
-        self._table.policies.keep(scope.id, policy)  # nothing fails from here on
+        self._table.policies.keep(scope.id, policy)  # nothing fails after this line
         state.manager = manager
         state.set_policy(policy)
         self._table.apply_limits(scope, policy.limits, now)
@@ -679,18 +682,18 @@ class Throttle:
         self._moved(scope, now)
 
     def why_idle(self, scope_id: str, now: float) -> Reason | None:
-        """Explain why a request for a scope without pending ones would wait; None: it would not, or there is none."""
+        """Return why a request for a scope without pending ones would wait; None if it would not."""
         scope = self._table.get(scope_id)
         reason = None if scope is None else scope.reason(now)
         return reason if reason is not None and reason.limit else None
 
     def report(self, now: float) -> list[ScopeReport]:
-        """Return the figures of every scope, the busiest first: the table at the end."""
+        """Return the reports of all scopes, the busiest first: the table at the end."""
         return reports_together([*reports_of(self._table, now), *self._handed_on])
 
 
 MOST_HANDED_ON = 1_000
-"""Scopes handed on to other processes of which reports are kept, the busiest."""
+"""Maximum number of reports kept of scopes that other processes took over; the busiest are kept."""
 
 
 def _no_part(id: str) -> int | None:
