@@ -1,6 +1,6 @@
 """Throttling: scopes, their limits, and the policies that change them. Pure: functions of state and ``now``.
 
-A scope's configuration and state go by six names, each for one thing:
+Six names stand for the configuration and the state of a scope:
 
 =================  ========================================================  =======================================
 Name               Content                                                   Made by
@@ -13,10 +13,10 @@ Name               Content                                                   Mad
 ``ScopeSnapshot``  What a job stores of a scope                              ``scope_snapshot`` of job_scopes
 =================  ========================================================  =======================================
 
-A scope says in :meth:`Scope.gate` when a request may go, and once more in :meth:`Scope.opens_at` when it may be
-written; where user code runs before, it says in :meth:`Scope.prepares_at` when that may start. (A request's own time,
-``meta["delay"]`` or a retry's, comes before: the frontier or the scheduler waits for it.) Policies only change the
-limits that these read, in :meth:`ScopeState.apply <trawl.throttling.policy.ScopeState.apply>`.
+:meth:`Scope.gate` returns when a request may be granted, and :meth:`Scope.opens_at` checks again just before the send.
+If user code runs before the send, :meth:`Scope.prepares_at` returns when that code may start. (A delay of the request
+itself, ``meta["delay"]`` or a retry's, comes before: the frontier or the scheduler waits for it.) Policies only change
+the limits that these methods read, in :meth:`ScopeState.apply <trawl.throttling.policy.ScopeState.apply>`.
 """
 
 from trawl.throttling.backoff import Backoff

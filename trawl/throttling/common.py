@@ -1,23 +1,24 @@
-"""Scopes that the crawls of one event loop have in common, so that two crawls of one site keep one limit together.
+"""Scopes that the crawls of one event loop share, so that two crawls of one site keep one limit together.
 
-Nothing here is about a job that several processes share: its scopes are those of :mod:`trawl.throttling.shared`.
+Scopes that several processes of a job share are in :mod:`trawl.throttling.shared`, not here.
 
-Theory of operation. Each crawl has its own throttle, table of scopes and scheduler. What they have in common is the
-scope itself: its places, sends, draws, quota and what the policies learned. A table that makes a scope asks
-:class:`CommonScopes` first, and gets the one that another crawl has made. Each scheduler decides on it for its own
-lanes, with queues of its own, and no two decide at once: they run in one thread, and between a decision and the place
-taken there is no await. A place that one crawl gives back, or a send by which spacing counts again, may open the scope
-for another: the scheduler tells every other *holder* of the scope. That is the other crawl's engine, which wakes its
-best lane and its dispatcher. A change of limits is told to all in the same way.
+Theory of operation. Each crawl has its own throttle, table of scopes and scheduler. The crawls share the scope itself:
+its places, sends, random draws, quota and the state of its policies. A table that needs a scope first looks it up in
+:class:`CommonScopes`, and gets the one that another crawl has made. Each scheduler decides on the scope for its own
+lanes, with its own queues. No two schedulers decide at once, because they run in one thread and there is no await
+between a decision and taking the place. If one crawl releases a place, or makes a send that starts a delay, the scope
+may open for another crawl. The scheduler therefore notifies every other *holder* of the scope, which is the other
+crawl's engine. It wakes its best lane and its dispatcher. Changes of limits are passed on in the same way.
 
-What opens at an instant opens for all, and Trio runs their dispatchers in an order that it draws: each crawl gets its
-turn as often as any other. Priorities, shares of a quota and claims order the requests of one crawl.
+A scope opens for all crawls at the same time, and Trio runs their dispatchers in random order, so each crawl gets its
+turn equally often. Priorities, shares of a quota and reservations order only the requests of one crawl.
 
-A scope is one crawl's own where it has a budget of pages, which is a crawl's, where the user's scope manager keeps its
-state, which knows that crawl, and where a job counts what is spent of its quota. A scope that a job's last run stored
-goes on from there where the job's crawl makes it; where another crawl has made it, that crawl's state stays.
+A scope belongs to one crawl alone in three cases: it has a page budget, which counts for one crawl; the user's scope
+manager, which knows one crawl, keeps its state; or a job counts the spending of its quota. If a job's last run stored a
+scope, its state is restored when the job's crawl makes the scope. If another crawl has already made it, that crawl's
+state stays.
 
-Of different settings for one scope the stricter ones are in force: see :func:`stricter`.
+If crawls configure a scope differently, the stricter limits apply: see :func:`stricter`.
 """
 
 from __future__ import annotations
@@ -38,32 +39,32 @@ __all__ = ["CommonScopes", "ScopeHolder", "may_be_common", "stricter"]
 
 
 class ScopeHolder(Protocol):
-    """A crawl that has scopes in common with others: told of what another one does to them."""
+    """A crawl that shares scopes with others, and is notified when another crawl changes them."""
 
     @property
     def name(self) -> str:
         """The name of its spider."""
 
     def opened(self, scope: Scope, now: float) -> None:
-        """Look at what waits for ``scope`` here: another crawl released a place, or sent."""
+        """Check the requests that wait for ``scope`` here, because another crawl released a place or sent a request."""
 
     def changed(self, scope: Scope, now: float) -> None:
-        """Follow the limits of ``scope``, which another crawl has moved."""
+        """Apply the limits of ``scope``, which another crawl has changed."""
 
     def arm(self, scope: Scope) -> None:
-        """Note when ``scope`` is due: the crawl that had noted it has left."""
+        """Schedule the next event of ``scope``, because the crawl that had scheduled it has ended."""
 
 
 def may_be_common(policy: ScopePolicy, *, has_job: bool) -> bool:
-    """Return True if a scope of this policy may be of several crawls: nothing in it belongs to one of them."""
+    """Return True if several crawls may share a scope of this policy, because no part of it belongs to one crawl."""
     limits = policy.limits
     return policy.manager is None and limits.pages == inf and not (has_job and limits.quota < inf)
 
 
 def stricter(ours: Limits, theirs: Limits) -> Limits:
-    """Return limits that keep both: fewer places, longer delays, the quota of fewer a second.
+    """Return limits that satisfy both: fewer places, longer delays, and the quota with the lower rate.
 
-    Jitter is that of the longer delay.
+    The jitter comes from the longer delay.
     """
     slower = ours if ours.delay >= theirs.delay else theirs
     tighter = ours if _quota_rate(ours) <= _quota_rate(theirs) else theirs
@@ -82,10 +83,10 @@ def _quota_rate(limits: Limits) -> float:
 
 
 class CommonScopes:
-    """The scopes that the crawls of one event loop have in common, by id.
+    """The scopes that the crawls of one event loop share, by id.
 
     Args:
-        crawl_delays: What robots.txt asks for, whichever crawl has read it.
+        crawl_delays: The Crawl-delays from robots.txt, from any of the crawls.
         given_up: The scopes that are given up.
 
     Attributes:
@@ -99,17 +100,17 @@ class CommonScopes:
         self._scopes: dict[str, tuple[Scope, tuple[ScopeHolder, ...]]] = {}
 
     def get(self, id: str) -> Scope | None:
-        """The scope of an id, if a crawl has made it."""
+        """Return the scope with an id; None if no crawl has made it."""
         found = self._scopes.get(id)
         return None if found is None else found[0]
 
     def join(self, scope: Scope, holder: ScopeHolder) -> None:
-        """Have ``holder`` hold ``scope``, which it has made or got from here."""
+        """Add ``holder`` to the holders of ``scope``, which it has made or got from here."""
         _, others = self._scopes.get(scope.id, (scope, ()))
         self._keep(scope, (*others, holder))
 
     def leave(self, scope: Scope, holder: ScopeHolder) -> None:
-        """Have ``holder`` hold it no more: it has forgotten the scope, or has ended. The last one drops it."""
+        """Remove ``holder``, which has forgotten the scope or ended. Without holders, the scope is dropped."""
         found = self._scopes.get(scope.id)
         if found is None or holder not in found[1]:
             return
@@ -124,4 +125,4 @@ class CommonScopes:
             self._scopes[scope.id] = scope, holders
         else:
             del self._scopes[scope.id]
-        scope.holders = holders if len(holders) > 1 else ()  # one crawl alone tells nobody
+        scope.holders = holders if len(holders) > 1 else ()  # a single crawl has no other crawls to notify

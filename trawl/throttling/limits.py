@@ -1,19 +1,19 @@
 """The configured limits of a scope, its draws for jitter, and its slots.
 
-Defaults and overrides meet in :func:`limits_of` (A13-A16, E20, I06, I10): a host-like scope starts from the per-domain
-settings, any other from "unlimited"; a key of the scope's own configuration replaces its default. What policies change
-while the crawl runs is kept on the scope, never here: this is the base that backing off returns to.
+:func:`limits_of` merges defaults and overrides: a host-like scope starts from the per-domain settings, any other scope
+is unlimited, and a key in the scope's own configuration replaces its default. Changes by policies during the crawl are
+kept on the scope, never here: these limits are the base that backing off returns to.
 
-An interval is multiplied by one draw a send, from a :class:`RandomStream` that belongs to the scope. It is derived from
-the run's seed and the scope's id, so the draws of one scope do not depend on the others. It is SplitMix64 (Steele, Lea,
-Flood: Fast splittable pseudorandom number generators, 2014): its state is one integer, where a ``random.Random`` would
-cost 2.5 kB for each of 50,000 hosts.
+An interval is multiplied by one random factor per send, from a :class:`RandomStream` that belongs to the scope. The
+stream is derived from the run's seed and the scope's id, so the draws of one scope do not depend on other scopes. It is
+SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014), whose state is one integer. A
+``random.Random`` would cost 2.5 kB for each of 50,000 hosts.
 
-:class:`Slots` numbers the places of a scope that is used in parallel. A slot carries one request at a time, is free
-after the whole response, and rests for the delay per slot, counted from its earlier send. Slots are numbered from 1.
-Without a delay per slot the free one with the lowest number goes next; with one, the one that has rested longest, and a
-new one only when none has rested. Only the time of a slot's last send is stored, so a delay that changes, or an
-interval that is drawn anew, applies to the slot that rests.
+:class:`Slots` numbers the places of a scope with parallel requests. A slot carries one request at a time, is free after
+the whole response, and rests for the delay per slot, counted from its own last send. Slots are numbered from 1. Without
+a delay per slot, the free slot with the lowest number is used next. With a delay, the slot that has rested longest is
+used next, and a new slot only if no slot has rested. Only the time of a slot's last send is stored, so a changed delay
+or a newly drawn interval applies to a resting slot.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ _GAMMA = 0x9E3779B97F4A7C15
 
 
 class RandomStream:
-    """Draws of one scope, the same for the same seed and id in every process.
+    """Random numbers of one scope, the same for the same seed and id in every process.
 
     Args:
         seed: The run's seed.
-        id: The scope.
+        id: The scope's id.
     """
 
     __slots__ = ("_state",)
@@ -51,26 +51,26 @@ class RandomStream:
         self._state = int.from_bytes(blake2b(f"{seed}:{id}".encode(), digest_size=8).digest(), "little")
 
     def draw(self) -> float:
-        """The next number in [0.0, 1.0)."""
+        """Return the next number in [0.0, 1.0)."""
         self._state = z = (self._state + _GAMMA) & _MASK
         z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
         z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & _MASK
-        # The upper 53 bits, as many as a float below 1.0 can tell apart.
+        # The upper 53 bits, the precision of a float below 1.0.
         return ((z ^ (z >> 31)) >> 11) * 2.0**-53
 
 
 def lengthening(jitter: tuple[float, float]) -> tuple[float, float]:
-    """The part of a jitter that makes intervals longer: what a server asks for is never drawn shorter (D12)."""
+    """Return the part of a jitter that lengthens intervals, because a server's delay is never shortened."""
     low, high = jitter
     return max(1.0, low), max(1.0, high)
 
 
 class Slots:
-    """The busy slots of a scope, and the last send of the others.
+    """The busy slots of a scope, and the last sends of the others.
 
-    Every call brings ``max_slots`` (slots that may exist) and ``rest`` (seconds between two sends of one slot), because
-    policies change them. Slots numbered above ``max_slots`` are not used; they keep their times for the case that it
-    grows again.
+    Every call passes ``max_slots`` (number of slots that may exist) and ``rest`` (seconds between two sends of one
+    slot), because policies change them. Slots numbered above ``max_slots`` are not used, but keep their times in case
+    it grows again.
     """
 
     __slots__ = ("_busy", "_free", "_is_by_age", "_max_slots", "_rested_at", "_sent_at")
@@ -84,7 +84,7 @@ class Slots:
         self._max_slots = inf
 
     def open(self, *, is_busy: bool, sent_at: float) -> int:
-        """Open a slot beyond those there are. Returns its number."""
+        """Add a slot. Returns its number."""
         self._busy.append(is_busy)
         self._sent_at.append(sent_at)
         self._rested_at.append(-inf)
@@ -94,21 +94,21 @@ class Slots:
 
     @property
     def sent_at(self) -> tuple[float, ...]:
-        """The last send of each slot, by its number."""
+        """The time of the last send of each slot, by its number."""
         return tuple(self._sent_at)
 
     def last_sent(self, number: int) -> float:
-        """Return the last send of a slot; ``-inf`` before its first."""
+        """Return the time of the last send of a slot; ``-inf`` before its first."""
         return self._sent_at[number - 1]
 
     def rested_at(self, number: int) -> float:
-        """Return the instant at which a taken slot will have rested, as drawn when it was taken."""
+        """Return the time at which a taken slot will have rested, as drawn when it was taken."""
         return self._rested_at[number - 1]
 
     def ready_at(self, max_slots: float, rest: float, ahead: int = 0) -> float:
-        """The instant at which a slot will have rested, if no busy one is given back before; ``-inf`` for at once.
+        """Return when a slot will have rested if no busy slot is released before; ``-inf`` for now.
 
-        So many others are ``ahead``, for one of the slots each.
+        ``ahead`` other requests each take one of the slots first.
         """
         self._arrange(max_slots, rest)
         free = self._free
@@ -119,7 +119,7 @@ class Slots:
         return free[0][0] + rest if free else inf
 
     def take(self, now: float, max_slots: float, rest: float) -> int:
-        """Occupy a slot that has rested at ``now``, or a new one. Returns its number."""
+        """Take a slot that has rested at ``now``, or a new one. Returns its number."""
         self._arrange(max_slots, rest)
         free = self._free
         if free and (rest <= 0.0 or free[0][0] + rest <= now or len(self._busy) >= max_slots):
@@ -130,16 +130,16 @@ class Slots:
         return self.open(is_busy=True, sent_at=-inf)
 
     def sent(self, number: int, now: float) -> None:
-        """Note that the request of a slot went to the wire."""
+        """Record the send of a slot's request."""
         self._sent_at[number - 1] = now
 
     def written(self, number: int, sent_at: float, now: float) -> None:
-        """Count what a slot sent at ``sent_at`` from ``now``, when its write has ended."""
+        """Count the send of a slot at ``sent_at`` from ``now``, the end of its write."""
         if self._sent_at[number - 1] == sent_at:
             self._sent_at[number - 1] = now
 
     def give(self, number: int) -> None:
-        """Free a slot: its response is whole, or there will be none."""
+        """Release a slot after its whole response, or if there will be none."""
         self._busy[number - 1] = False
         self._offer(number)
 
@@ -148,7 +148,7 @@ class Slots:
             heappush(self._free, (self._sent_at[number - 1] if self._is_by_age else 0.0, number))
 
     def _arrange(self, max_slots: float, rest: float) -> None:
-        """Order the free slots anew where the order's rule has changed: rare, so it may cost a pass over all."""
+        """Reorder the free slots if the rule of their order has changed. This is rare, so it may visit all slots."""
         is_by_age = rest > 0.0
         if max_slots == self._max_slots and is_by_age == self._is_by_age:
             return
@@ -165,7 +165,7 @@ Jitter = tuple[float, float]
 """The lowest and the highest factor that an interval may be multiplied by."""
 
 EXACT: Jitter = (1.0, 1.0)
-"""No jitter: every interval is what it says."""
+"""No jitter: every interval is exact."""
 
 HALF = 0.5
 
@@ -175,15 +175,15 @@ class Limits:
     """The limits of one scope as configured.
 
     Attributes:
-        concurrency: Requests in flight at once; ``inf`` for no limit.
-        delay: Seconds between any two sends, whatever the slot (A05).
-        delay_per_slot: Seconds between two sends in the same slot, from the earlier send (A06).
-        jitter: The factors between which each interval is drawn; (1, 1) is exact (A17-A19).
-        quota: What may be spent in a window, in the user's unit; ``inf`` for no quota (F01).
-        window: Seconds that a quota lasts; at 0 it never blocks (F06).
-        sliding: Whether the window slides instead of being anchored at its first consumption (F02).
-        pages: Pages in the whole crawl; ``inf`` for no budget (C11).
-        is_rate: True if the delay was given as a rate: sends follow a grid, and lateness is made up for (I06).
+        concurrency: Maximum requests in flight; ``inf`` for no limit.
+        delay: Seconds between any two sends, in any slot.
+        delay_per_slot: Seconds between two sends in the same slot, from the earlier send.
+        jitter: The bounds of the random factor on each interval; (1, 1) is exact.
+        quota: Maximum amount per window, in the user's unit; ``inf`` for no quota.
+        window: Seconds of a quota's window; at 0 the quota never blocks.
+        sliding: True if the window slides instead of starting at its first consumption.
+        pages: Maximum pages in the whole crawl; ``inf`` for no budget.
+        is_rate: True if the delay was given as a rate: sends follow a grid, and the next send makes up for a late one.
     """
 
     concurrency: float = math.inf
@@ -198,13 +198,13 @@ class Limits:
 
 
 def jitter_factors(value: bool | float | list[float] | tuple[float, float]) -> Jitter:
-    """The factors that a jitter setting stands for (A17-A19).
+    """Return the factors for a jitter setting.
 
     Args:
         value: True is ±50 %, False (or 0) is exact, a number x is [1-x, 1+x], a pair [lo, hi] is [1+lo, 1+hi].
 
     Raises:
-        ValueError: A factor would be negative, or the pair is the wrong way round.
+        ValueError: If a factor would be negative, or the pair is in the wrong order.
     """
     if value is True:
         return (1.0 - HALF, 1.0 + HALF)
@@ -220,23 +220,23 @@ def jitter_factors(value: bool | float | list[float] | tuple[float, float]) -> J
 
 
 def limits_of(config: Mapping[str, Any], settings: ThrottlingSettings, *, is_host: bool) -> Limits:
-    """The limits of a scope: its own keys over the defaults of its kind.
+    """Return the limits of a scope: its own keys over the defaults of its kind.
 
     Args:
-        config: The scope's entry in ``THROTTLING_SCOPES``, checked; empty for a scope that has none (I10).
+        config: The scope's entry in ``THROTTLING_SCOPES``, checked; empty if it has none.
         settings: The defaults.
-        is_host: True if the scope is host-like and so inherits the per-domain settings (E20).
+        is_host: True if the scope is host-like and so inherits the per-domain settings.
     """
     concurrency: float = settings.concurrent_requests_per_domain if is_host else math.inf
     delay = settings.download_delay if is_host else 0.0
     delay_per_slot = settings.download_delay_per_slot if is_host else 0.0
-    if (rate := config.get("rate")) is not None:  # I06: a rate says it all
+    if (rate := config.get("rate")) is not None:  # a rate replaces all three limits
         concurrency, delay, delay_per_slot = math.inf, 1.0 / rate, 0.0
     is_rate = rate is not None and "delay" not in config
     jitter = config.get("jitter")
     factors = jitter_factors(settings.randomize_download_delay if jitter is None else jitter)
     if is_rate and (shift := 1.0 - (factors[0] + factors[1]) / 2.0) > 0.0:
-        factors = factors[0] + shift, factors[1] + shift  # a rate is a ceiling: no jitter makes its mean faster
+        factors = factors[0] + shift, factors[1] + shift  # a rate is a maximum, so jitter must not raise its mean
     return Limits(
         concurrency=config.get("concurrency", concurrency),
         delay=float(config.get("delay", delay)),

@@ -1,23 +1,22 @@
-"""The scopes of a crawl: made on demand, configured by id, woken at their own instants, forgotten when idle.
+"""The scopes of a crawl: made on demand, configured by id, changed at scheduled times, forgotten when idle.
 
-Theory of operation. :class:`ScopeTable` makes a scope when it is first needed. At each making the one or two scopes
-that were looked at longest ago are looked at again: idle for long, they are forgotten, else they go to the end of the
-line. So forgetting costs the same for ten scopes and for a hundred thousand, and nothing sweeps. A scope is never
-forgotten while it is in flight, has something pending, backs off, holds or has spent quota (I01).
+Theory of operation. :class:`ScopeTable` makes a scope when it is first needed. It then checks the one or two scopes
+whose last check is the oldest: it forgets scopes that were idle for long, and moves the others to the end of its queue.
+So forgetting costs the same for ten scopes and for a hundred thousand, without a full pass. A scope is never forgotten
+while it is in flight, has pending requests, backs off, is on hold or has spent quota.
 
-:class:`ScopePolicies` looks a configuration up by ``host:port``, then by ``host`` (E19); an id without an entry gets
-the defaults of its form (I10).
+:class:`ScopePolicies` looks up a configuration by ``host:port``, then by ``host``. An id without an entry gets the
+defaults of its form.
 
-:class:`ScopeTimers` knows the next instant at which each scope changes by itself: the end of a window, or of the time
-after which it is given up. That instant is noted with the scope's state (``armed``); the heap remembers every instant
-that was ever noted, and one that does not agree with the note is stale. A host that refuses and answers by turns notes
-two instants each time, and the second may be weeks away: so the stale ones are thrown out whenever they could be half
-of all.
+:class:`ScopeTimers` knows the next time at which each scope changes by itself: the end of a window, or the time at
+which it is given up. The scope's state stores that time (``armed``). The heap contains every time that was ever
+scheduled, and an entry that differs from ``armed`` is stale. A host that alternates between refusals and good responses
+schedules two times for each pair, and the second may be weeks away. Stale entries are therefore removed when they could
+be half of all.
 
-:class:`CrawlDelays` holds the delays that robots.txt asks for. Several origins may lead to one scope: ``http`` and
-``https`` of a host do, and all hosts at an address with ``CONCURRENT_REQUESTS_PER_IP``. The longest of their delays
-counts, so that none is undercut. A new delay of an origin replaces its earlier one, also when it is gone from its
-robots.txt.
+:class:`CrawlDelays` stores the delays from robots.txt. Several origins may lead to one scope: ``http`` and ``https`` of
+a host do, and with ``CONCURRENT_REQUESTS_PER_IP`` all hosts at an address. The longest of their delays applies, so that
+every robots.txt is obeyed. A new delay of an origin replaces its earlier one, even if it is gone from its robots.txt.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ _ROOM_TO_GROW = 64
 
 
 class ScopeTimers:
-    """The instants at which the scopes of a table are due.
+    """The times at which the scopes of a table change.
 
     Args:
         scopes: The table.
@@ -67,15 +66,15 @@ class ScopeTimers:
         self._bound = _ROOM_TO_GROW
 
     def __len__(self) -> int:
-        """Count the instants that are remembered, stale ones included."""
+        """Count the entries, including stale ones."""
         return len(self._heap)
 
     def next_at(self) -> float:
-        """The first of them, which may be stale; ``inf`` for none."""
+        """Return the earliest time, which may be stale; ``inf`` if there is none."""
         return self._heap[0][0] if self._heap else inf
 
     def arm(self, scope: Scope) -> None:
-        """Note anew when ``scope`` is due."""
+        """Schedule the next event of ``scope``."""
         at = scope.state.due_at()
         if at == scope.state.armed:
             return
@@ -87,11 +86,11 @@ class ScopeTimers:
                 self._throw_out()
 
     def passed(self, now: float) -> Iterator[Scope]:
-        """The scopes that are due at ``now``, one by one, no longer armed: arm each anew."""
+        """Yield the scopes that are due at ``now`` and disarm them. The caller must arm each again."""
         while self._heap and self._heap[0][0] <= now:
             at, _, id = heappop(self._heap)
             scope = self._scopes.get(id)
-            # Any other entry is stale: its scope was armed for another instant since, or is gone.
+            # Other entries are stale, because their scope was armed for another time since, or is gone.
             if scope is not None and scope.state.armed == at:
                 scope.state.armed = inf
                 yield scope
@@ -108,17 +107,17 @@ class ScopeTimers:
 
 
 MAX_ORIGINS = 100
-"""Origins that are told apart in one scope; of more, the longest wish is all that is kept."""
+"""Maximum number of origins per scope. Beyond it, only the longest delay is kept."""
 
 
 class CrawlDelays:
     """The Crawl-delays that are obeyed.
 
     Args:
-        max_scopes: The maximum number of scopes; the oldest are forgotten.
+        max_scopes: The maximum number of scopes. Beyond it, the oldest are forgotten.
 
     Attributes:
-        wishes: The delay each origin asks for, in seconds, by scope. Empty in most crawls: test it before a call.
+        wishes: The delay of each origin in seconds, by scope. Empty in most crawls, so test it before a call.
     """
 
     __slots__ = ("_max_scopes", "wishes")
@@ -128,15 +127,15 @@ class CrawlDelays:
         self.wishes: dict[str, dict[str, float]] = {}
 
     def of(self, id: str) -> float:
-        """The Crawl-delay of a scope, in seconds; 0.0 for none."""
+        """Return the Crawl-delay of a scope, in seconds; 0.0 for none."""
         return max(self.wishes.get(id, {}).values(), default=0.0)
 
     def say(self, id: str, origin: str, delay: float) -> bool:
-        """Note the delay an origin asks for, in seconds; 0.0 for none. Returns True if that changes its scope."""
+        """Store the Crawl-delay of an origin in seconds; 0.0 for none. Returns True if that changes its scope."""
         before = self.of(id)
         if delay > 0.0:
             wishes = self.wishes.setdefault(id, {})
-            # The shortest wish makes way, and the longer of the two stays: the limit never gets looser by it.
+            # Replace the shortest delay, and keep the longer of the two, so that the limit never becomes looser.
             if origin not in wishes and len(wishes) >= MAX_ORIGINS:
                 origin = min(wishes, key=lambda known: wishes[known])
                 delay = max(delay, wishes[origin])
@@ -150,7 +149,7 @@ class CrawlDelays:
         return self.of(id) != before
 
 
-_OWN_HOSTS = 10_000  # names without a dot that are remembered as hosts: intranets have few
+_OWN_HOSTS = 10_000  # maximum number of names without a dot that are remembered as hosts; intranets have few
 
 
 class ScopePolicies:
@@ -161,7 +160,7 @@ class ScopePolicies:
         failed: Called when a user's strategy or scope manager fails.
 
     Raises:
-        SettingsError: A scope's custom strategy can't be made.
+        SettingsError: If a scope's custom strategy can't be made.
     """
 
     def __init__(self, settings: ThrottlingSettings, failed: OnFailure = ignore_failure) -> None:
@@ -178,7 +177,7 @@ class ScopePolicies:
             self.of(id)
 
     def of(self, id: str) -> ScopePolicy:
-        """Return the policy of a scope with a normalised id; the same object for scopes configured alike."""
+        """Return the policy of a scope with a normalized id; the same object for scopes with the same configuration."""
         is_host, is_ip = self._form(id)
         key, config = self._configs.get(id) or (is_host and self._configs.get(host_part(id))) or ("", {})
         known = self._known.get((key, is_host, is_ip))
@@ -187,9 +186,9 @@ class ScopePolicies:
         return known
 
     def is_shared(self, id: str) -> bool:
-        """Return True if requests to hosts of several registrable domains may need a scope: it is no host's own.
+        """Return True if a scope does not belong to a single host, so that several registrable domains may need it.
 
-        Addresses are none where hosts are throttled by them: several domains may be at one (I05).
+        If hosts are throttled by address, addresses count as shared, because several domains may have the same address.
         """
         if self.of(id).config.get("shared"):
             return True
@@ -198,30 +197,30 @@ class ScopePolicies:
         return not is_host_like(id) and not self._own_hosts.get(id, False)
 
     def check_shared(self) -> None:
-        """Refuse what shared scopes can't have.
+        """Check that no shared scope has an unsupported limit.
 
         Raises:
-            SettingsError: A scope that is configured can't be shared by several processes as it is.
+            SettingsError: If several processes can't share a configured scope as it is.
         """
         for id in self._configs:
             if self.is_shared(id):
                 check_shared(self.of(id), path=f"THROTTLING_SCOPES[{id!r}]")
 
     def own_host(self, id: str, *, is_slot: bool = False) -> None:
-        """Note that ``id`` is the host of a request, or with ``is_slot`` that it has a host's limits."""
+        """Record that ``id`` is the host of a request, or with ``is_slot`` that it has the limits of a host."""
         if id not in self._own_hosts or not (is_slot or self._own_hosts[id]):
             self._own_hosts[id] = not is_slot
             if len(self._own_hosts) > _OWN_HOSTS:
                 del self._own_hosts[next(iter(self._own_hosts))]
 
     def changed(self, id: str, changes: Mapping[str, Any]) -> ScopePolicy:
-        """Return a scope's policy with a changed configuration (I12); nothing is changed before :meth:`keep`.
+        """Return a scope's policy with a changed configuration. It is not used before :meth:`keep`.
 
         Raises:
-            SettingsError: A key is unknown or a value does not fit.
+            SettingsError: If a key is unknown or a value is invalid.
         """
         config = dict(self.of(id).config)
-        # A delay and a rate say the same in two ways: the later replaces the earlier.
+        # A delay and a rate set the same limit, so the later one replaces the earlier.
         if "delay" in changes:
             config.pop("rate", None)
         if "rate" in changes:
@@ -232,22 +231,22 @@ class ScopePolicies:
         return self._made(id, checked, is_host=is_host, is_ip=is_ip)
 
     def keep(self, id: str, policy: ScopePolicy) -> None:
-        """Put a policy of :meth:`changed` in the place of the scope's, also for when it is made anew."""
+        """Replace the policy of a scope by a result of :meth:`changed`, even if the scope is made again later."""
         for known in [known for known in self._known if known[0] == id]:
             del self._known[known]
         self._configs[id] = (id, policy.config)
         self._known[id, *self._form(id)] = policy
 
     def _form(self, id: str) -> tuple[bool, bool]:
-        """Return if a scope is host-like, and if it is an address that hosts are throttled by (I05).
+        """Return whether a scope is host-like, and whether it is an address by which hosts are throttled.
 
-        It is host-like by its form, or because it was a request's own host (E20).
+        A scope is host-like by its form, or because it was a request's own host.
         """
         is_host = is_host_like(id) or id in self._own_hosts
         return is_host, self._ip_settings is not None and is_host and is_address(id)
 
     def configured(self) -> list[tuple[str, ScopePolicy]]:
-        """The scopes that have a configuration of their own."""
+        """Return the scopes with their own configuration."""
         return [(id, self.of(id)) for id in self._configs]
 
     def _made(self, key: str, config: Mapping[str, Any], *, is_host: bool, is_ip: bool) -> ScopePolicy:
@@ -279,23 +278,23 @@ def _autothrottle(settings: ThrottlingSettings) -> AutoThrottle:
 
 
 _LOOKS = 2
-"""Scopes looked at for forgetting at each making."""
+"""Number of scopes that are checked for forgetting when a scope is made."""
 
 _LOOKS_AT_LIMIT = 32
-"""The same while there are more than the limit."""
+"""The same number while there are more scopes than the limit."""
 
 
 class ScopeTable:
-    """Scopes by id, each with its policy.
+    """The scopes by id, each with its policy.
 
     Args:
         policies: The configuration.
-        seed: For the scopes' draws.
+        seed: Seed of the scopes' random draws.
 
     Attributes:
-        crawl: For the scope managers' ``from_crawler``.
+        crawl: Argument of the scope managers' ``from_crawler``.
         policies: The configuration.
-        pages: The page budgets, also those of scopes that were forgotten.
+        pages: The page budgets, including those of forgotten scopes.
     """
 
     def __init__(self, policies: ScopePolicies, *, seed: int | str) -> None:
@@ -320,12 +319,12 @@ class ScopeTable:
         return iter(self._scopes.values())
 
     def get(self, id: str) -> Scope | None:
-        """The scope of a normalised id, if there is one."""
+        """Return the scope with a normalized id; None if there is none."""
         return self._scopes.get(id)
 
     def made(self, id: str, now: float) -> tuple[Scope, bool]:
-        """Return the scope of an id, and True if it was made just now."""
-        # Most ids are normal already: a look-up costs less than to normalise them.
+        """Return the scope with an id, and True if it was made just now."""
+        # Most ids are already normalized, and a lookup costs less than normalizing them.
         scope = self._scopes.get(id) or self._scopes.get(id := normal_id(id))
         if scope is not None:
             return scope, False
@@ -344,7 +343,7 @@ class ScopeTable:
         self._scopes[id] = scope
         scope.state = ScopeState(policy, now)
         try:
-            scope.state.manager = self.manager_of(id, policy)  # it may set limits of this very scope
+            scope.state.manager = self.manager_of(id, policy)  # it may set limits of this scope
         except BaseException:
             del self._scopes[id]
             raise
@@ -357,7 +356,7 @@ class ScopeTable:
         return scope, True
 
     def forget(self, gone: Sequence[Scope]) -> None:
-        """Forget scopes: another process goes on with them. None of them is in use."""
+        """Forget unused scopes that another process continues."""
         for scope in gone:
             del self._scopes[scope.id]
             if self._allowances is not None:
@@ -366,7 +365,7 @@ class ScopeTable:
             self._by_age = deque([id for id in self._by_age if id in self._scopes])
 
     def have_in_common(self, common: CommonScopes, holder: ScopeHolder, *, has_job: bool) -> None:
-        """Have the scopes that are made from now on in common with other crawls; before the first is made."""
+        """Share the scopes that are made from now on with other crawls. Call it before the first is made."""
         self._common, self._holder, self._has_job = common, holder, has_job
 
     def _join(self, scope: Scope) -> None:
@@ -374,7 +373,7 @@ class ScopeTable:
             self._common.join(scope, self._holder)
 
     def leave(self) -> None:
-        """Have no scope in common any more: the crawl has ended."""
+        """Stop sharing scopes, because the crawl has ended."""
         for scope in self._scopes.values():
             self._part_from(scope)
 
@@ -385,22 +384,22 @@ class ScopeTable:
             self._common.leave(scope, self._holder)
 
     def apply_limits(self, scope: Scope, limits: Limits, now: float) -> None:
-        """Put other limits in force on a scope."""
+        """Apply other limits to a scope."""
         scope.apply_limits(limits, now)
         self.pages.keep(scope)
         self._allow(scope)
 
     def spend_by(self, allowances: Allowances) -> None:
-        """Let quotas be spent only as far as ``allowances`` go: there is a job."""
+        """Limit the spending of quotas to ``allowances``, because there is a job."""
         self._allowances = allowances
         for scope in self:
             self._allow(scope)
 
     def share_by(self, line: Line) -> None:
-        """Have shared scopes granted by ``line``: several processes work on the job.
+        """Let ``line`` grant shared scopes, because several processes work on the job.
 
         Raises:
-            SettingsError: A scope that is configured can't be shared as it is.
+            SettingsError: If a configured scope can't be shared as it is.
         """
         self.policies.check_shared()
         self._line = line
@@ -410,7 +409,7 @@ class ScopeTable:
             self._allowances.add(scope.id, scope.quota)
 
     def manager_of(self, id: str, policy: ScopePolicy) -> Any:
-        """Make a scope manager; None for the default one. Raises whatever the user's class raises."""
+        """Make a scope manager; None for the default one. Raises any error of the user's class."""
         if policy.manager is None:
             return None
         make = getattr(policy.manager, "from_crawler", None)
@@ -423,7 +422,7 @@ class ScopeTable:
             scope = self._scopes[self._by_age[0]]
             state: ScopeState = scope.state
             idle = now - max(scope.last_sent, state.good_at, state.triggered_at, state.made_at)
-            # At the limit whatever is quiet goes, however short a time it has been.
+            # At the limit every quiet scope is forgotten, however short its idle time.
             is_due = idle > (self._max_idle if len(self._scopes) < self._limit else 0.0)
             if is_due and state.is_quiet(scope, now):
                 self._by_age.popleft()
@@ -432,12 +431,12 @@ class ScopeTable:
                 if self._allowances is not None:
                     self._allowances.forget(scope.id)
             else:
-                # To the end, so that each is looked at in turn.
+                # Move it to the end, so that all scopes are checked in turn.
                 self._by_age.rotate(-1)
 
 
 def _merged(id: str, policy: ScopePolicy) -> Mapping[str, Any]:
-    """A scope's configuration with the defaults filled in, for its manager (E17)."""
+    """Return a scope's configuration with its defaults, for its manager."""
     limits, backoff = policy.limits, policy.backoff
     return {
         "id": id,

@@ -261,7 +261,7 @@ class ThrottlingSettings(Struct, frozen=True, kw_only=True, rename="upper"):
     )
 
     def __post_init__(self) -> None:
-        """Refuse what no single field's type can: entries of mappings, import paths, values that cross."""
+        """Check what the type of a single field can't: entries of mappings, import paths, combinations of values."""
         scopes = {
             key: check_scope(config, f"THROTTLING_SCOPES[{key!r}]") for key, config in self.throttling_scopes.items()
         }
@@ -283,14 +283,14 @@ class ThrottlingSettings(Struct, frozen=True, kw_only=True, rename="upper"):
                 "BACKOFF_MIN_DELAY",
             )
         if self.autothrottle_enabled and self.download_delay > self.autothrottle_max_delay:
-            raise SettingsError(  # H06
+            raise SettingsError(
                 f"DOWNLOAD_DELAY ({self.download_delay:g} s) is above AUTOTHROTTLE_MAX_DELAY "
                 f"({self.autothrottle_max_delay:g} s)",
                 "AUTOTHROTTLE_MAX_DELAY",
             )
 
     def mistyped_methods(self) -> Iterator[str]:
-        """A sentence for each method of a manager that is never called and is spelled almost like one that would be."""
+        """Yield a sentence for each method of a manager that is never called and is spelled almost like a known one."""
         scope_managers: dict[str, object] = {"THROTTLING_SCOPE_MANAGER": self.throttling_scope_manager}
         for id, scope in self.throttling_scopes.items():
             if scope.get("manager") is not None:
@@ -302,10 +302,12 @@ class ThrottlingSettings(Struct, frozen=True, kw_only=True, rename="upper"):
                 yield f"{path}: {method}() is never called; did you mean {name}()?"
 
     def with_download_delay(self, delay: object) -> ThrottlingSettings:
-        """These settings with a spider's own ``download_delay`` (seconds) as ``DOWNLOAD_DELAY``; None changes nothing.
+        """Return these settings with a spider's ``download_delay`` (seconds) as ``DOWNLOAD_DELAY``; None changes
+        nothing.
 
         Raises:
-            SettingsError: It is not a number from 0 up (or the text of one), or above ``AUTOTHROTTLE_MAX_DELAY`` (H06).
+            SettingsError: Return these settings with a spider's ``download_delay`` (seconds) as ``DOWNLOAD_DELAY``,
+                unless it is None.
         """
         if delay is None:
             return self
@@ -321,7 +323,7 @@ class ThrottlingSettings(Struct, frozen=True, kw_only=True, rename="upper"):
 
 
 def _check_ids(scopes: dict[str, ScopeConfig]) -> None:
-    """Refuse an empty id, and two spellings of one host: which of them counts would be anybody's guess (E19)."""
+    """Check that no id is empty and no host has two spellings, because it would be unclear which one applies."""
     known: dict[str, str] = {}
     for key in scopes:
         if not key:

@@ -1,18 +1,19 @@
-"""Shared scopes: which they are, the line of requests that want them, and what one process knows of them.
+"""Shared scopes: which scopes are shared, the queue of requests for them, and what one process knows of them.
 
-Theory of operation. In a job that several processes work on, each host is one process's alone, and so are the scopes
-that look like that host. All others, a proxy, an account, an API key, and those declared with ``shared``, are needed by
-several: the job's store grants them, all shared scopes of a request at once. A process that asks gets a *token*, good
-for one send, or stands in line (:class:`Line`). The process keeps a scope of its own for each all the same. It spaces
-its own sends exactly, knows what they were refused for, and backs off by the same policies as ever; the store only
-holds everybody to what they lead to. So a shared scope is never faster than one process alone would let it be::
+Theory of operation. In a job that several processes work on, each host belongs to one process, and so do the scopes
+that look like that host. Several processes need all other scopes (a proxy, an account, an API key) and scopes declared
+with ``shared``. The job's store grants them, all shared scopes of a request at once. A process that requests them gets
+a *token*, good for one send, or waits in a queue (:class:`Line`). The process also has its own object for each shared
+scope. It spaces its own sends exactly, knows why they were refused, and backs off by the usual policies. The store
+applies the resulting limits to all processes. A shared scope is therefore never faster than one process alone would
+allow::
 
     here: own sends, jitter, lead, backoff ──► limits in force ──► store: all sends, places, quota ──► tokens
                        ▲                                             │
                        └──────── what another process has learned ◄──┘
 
-What was learned is written with a version: a process that has not read the latest adopts that, unless its own is
-slower and newer.
+The state of the policies is written with a version. A process that has not read the latest version adopts it, unless
+its own state is slower and newer.
 """
 
 from __future__ import annotations
@@ -34,20 +35,21 @@ from trawl.throttling.snapshot import SharedSnapshot
 __all__ = ["Line", "SharedLimits", "SharedScope", "Token", "adopt", "check_shared", "is_slower", "shared_limits"]
 
 MAX_OFFSET = 2.0
-"""Seconds. The largest offset from the grid of a rate: a token is good for few seconds."""
+"""Seconds. The largest offset from the grid of a rate, because a token is valid for a few seconds."""
 
 _RECENT = 2.0
-"""Seconds. A refusal so shortly before what another process has written was not known to it."""
+"""Seconds. If a process was refused this shortly before another wrote its state, the other did not know of the
+refusal."""
 
 
 @attrs.frozen
 class Token:
-    """The right to send one request in all shared scopes that were asked for.
+    """The right to send one request in all shared scopes that it was requested for.
 
     Attributes:
-        number: The number of the ask.
-        at: It is good from this instant on: never earlier than the store has said.
-        until: ... and until this one.
+        number: The number of the request for the token.
+        at: Event loop time from which it is valid, never earlier than the store granted.
+        until: Event loop time until which it is valid.
     """
 
     number: int
@@ -57,16 +59,16 @@ class Token:
 
 @attrs.frozen(kw_only=True)
 class SharedLimits:
-    """The limits of a shared scope that are in force for all processes.
+    """The effective limits of a shared scope for all processes.
 
     Attributes:
-        concurrency: Requests in flight at most; ``inf`` for no limit.
+        concurrency: Maximum requests in flight; ``inf`` for no limit.
         delay: Seconds between two sends, before jitter.
-        shortest: No interval is shorter than this, in seconds, whatever is drawn.
+        shortest: Lower bound of every interval, in seconds, for any draw.
         hold: Seconds for which nothing is sent.
-        quota: What may be spent in a window; ``inf`` for no quota.
+        quota: Maximum amount per window; ``inf`` for no quota.
         window: Its length, in seconds.
-        learned: What the policies have learned, for :meth:`Throttle.adopt <trawl.throttling.throttle.Throttle.adopt>`.
+        learned: The state of the policies, for :meth:`Throttle.adopt <trawl.throttling.throttle.Throttle.adopt>`.
     """
 
     concurrency: float
@@ -79,80 +81,80 @@ class SharedLimits:
 
 
 class Line(Protocol):
-    """Grants shared scopes. No method waits: what is told goes to the store with the next round trip.
+    """Grants shared scopes. No method waits: changes go to the store with the next round trip.
 
-    Times are instants of the run clock of this process, in seconds.
+    Times are event loop times of this process, in seconds.
     """
 
     def listen(self, came: Callable[[Token], None], adopt: Callable[[str, bytes, float], None]) -> None:
-        """Say who is called with a token, and with what another process has learned of a scope: its id, that, its age.
+        """Set the receivers of tokens, and of scope states from other processes (id, state, age).
 
         Call it once, before anything else.
         """
         ...
 
     def ask(self, scopes: Sequence[tuple[str, float]], priority: int, lead: float = 0.0) -> int:
-        """Ask for a token for shared scopes. Returns the number of the ask.
+        """Request a token for shared scopes. Returns the number of the request.
 
         Args:
-            scopes: Their ids, each with the amount that the request is to use.
-            priority: Of the request.
-            lead: Seconds that it takes to the wire: several tokens that are not sent yet make up for it.
+            scopes: Their ids, each with the amount that the request will use.
+            priority: The request's priority.
+            lead: Seconds from the grant to the send, which several unsent tokens make up for.
         """
         ...
 
     def drop(self, number: int) -> None:
-        """Leave the line, or give a token back that was not used."""
+        """Leave the queue, or release an unused token."""
         ...
 
     def sent(self, number: int, now: float, intervals: Sequence[float]) -> None:
-        """Say that the request of a token went to the wire at ``now``, and how long each scope is to rest after it."""
+        """Record the send of a token's request at ``now``, and how long each scope rests after it."""
         ...
 
     def written(self, number: int, now: float) -> None:
-        """Say that the write of that request has ended: its scopes rest from ``now``."""
+        """Record the end of that request's write; its scopes rest from ``now``."""
         ...
 
     def given_back(self, number: int) -> None:
-        """Free the places of a token that was used."""
+        """Release the places of a used token."""
         ...
 
     def publish(self, scope_id: str, limits: SharedLimits, *, is_new: bool = False) -> None:
-        """Put limits in force for all processes, unless another one has changed them meanwhile: that is adopted.
+        """Apply limits for all processes, unless another process has changed them since: then adopt its state.
 
         Args:
             scope_id: The scope.
             limits: Its limits.
-            is_new: This process did not know the scope before: what others have learned of it stands.
+            is_new: True if this process did not know the scope before. Then the state of other processes is kept.
         """
         ...
 
     def correct(self, scope_id: str, difference: float) -> None:
-        """Correct what is spent of a scope's quota by ``difference`` (negative: a refund)."""
+        """Correct the spent amount of a scope's quota by ``difference`` (negative: a refund)."""
         ...
 
     def set_remaining(self, scope_id: str, remaining: float) -> None:
-        """Set what is left of a scope's quota in the window that runs."""
+        """Set the remaining quota of a scope in the current window."""
         ...
 
     def why(self, number: int) -> Reason:
-        """Explain what the ask waits for, as it was told last."""
+        """Return the reason why the request waits, as last reported by the store."""
         ...
 
     async def run(self) -> None:
-        """Talk with the store, until it is cancelled. A checkpoint."""
+        """Exchange messages with the store until cancelled. A checkpoint."""
         ...
 
 
 class SharedScope(Scope):
-    """A scope that others use too, as this process knows it.
+    """A scope that other processes use too, as this process knows it.
 
-    Its quota is counted in the store alone.
+    Only the store counts its quota.
 
     Args:
         id: Its name.
         limits: The configured limits.
-        line: Where it is granted.
+        line: Grants the scope.
         seed: The run's seed.
 
     Attributes:
@@ -164,56 +166,56 @@ class SharedScope(Scope):
     def __init__(self, id: str, limits: Limits, line: Line, *, seed: int | str = 0) -> None:
         super().__init__(id, limits, seed=seed)
         self.tokens: dict[int, Token] = {}
-        self.caution = 0.0  # a token is only good for a moment: what user code responds waits for one
+        self.caution = 0.0  # a token is valid only briefly, so responses of user code wait for one
         self._line = line
 
     def apply_limits(self, limits: Limits, now: float = -inf) -> None:
-        """Put ``limits`` in force, a delay per slot as a delay, and without those that the store counts."""
+        """Apply ``limits``, with a delay per slot as a delay, and without the limits that the store counts."""
         delay = max(limits.delay, limits.delay_per_slot)
         limits = attrs.evolve(limits, delay=delay, delay_per_slot=0.0, quota=inf, pages=inf)
         super().apply_limits(limits, now)
 
     def offset(self) -> float:
-        """Seconds from the next instant of the grid to its send, as drawn: a token is not good for longer."""
+        """Return the random seconds from the next time of the grid to its send, at most as long as a token is valid."""
         offset = super().offset()
         return offset and offset * min(1.0, 2.0 * MAX_OFFSET / (self.delay * (self.jitter[1] - self.jitter[0])))
 
     def rest(self) -> float:
-        """Seconds after the latest send for which the store grants nothing: a rate's grid, or the interval as drawn.
+        """Return the seconds after the latest send in which the store grants nothing: a rate's grid, or an interval.
 
         The store keeps the grid of a rate, and the process that has a token adds the offset (:meth:`offset`).
         """
         return self.interval() - self.offset()
 
     def _lateness(self, late: float) -> float:
-        """Return 0.0: others may have sent meanwhile."""
+        """Return 0.0, because other processes may have sent since."""
         return 0.0
 
     def opens_at(self, slot: int, now: float, amount: float = 1.0) -> float:
-        """Decide once more, at the wire, when the request in ``slot`` may be written: not without a good token."""
+        """Return when the request in ``slot`` may be written, checked again before the send. It needs a valid token."""
         at, token = super().opens_at(slot, now, amount), self.tokens.get(slot)
         if token is None:
             return at
         return inf if token.until <= now else max(at, token.at)
 
     def prepares_at(self, now: float, amount: float = 1.0) -> float:
-        """Decide when a page of ``amount`` may be prepared: not while one waits for its token, maybe for long."""
+        """Return when a page of ``amount`` may be prepared. At most one page waits for its token, perhaps for long."""
         return inf if self.delay <= 0.0 and self.prepared > 0 else super().prepares_at(now, amount)
 
     def responded(self) -> None:
-        """Change nothing: what user code responds waits for a token."""
+        """Do nothing, because responses of user code wait for a token."""
 
     def is_tight(self) -> bool:
-        """Return False: the store's line says who goes first, and a claim of this process would keep tokens waiting."""
+        """Return False: the store's queue decides the order, and a reservation of this process would delay tokens."""
         return False
 
     @property
     def counts_sends(self) -> bool:
-        """True: a token is good for one send."""
+        """True, because a token is valid for one send."""
         return True
 
     def written(self, slot: int, sent_at: float, now: float) -> None:
-        """Count what ``slot`` sent at ``sent_at`` from ``now``, when its write has ended."""
+        """Count the send of ``slot`` at ``sent_at`` from ``now``, the end of its write."""
         super().written(slot, sent_at, now)
         token = self.tokens.get(slot)
         if token is not None:
@@ -224,15 +226,15 @@ class SharedScope(Scope):
         self._line.correct(self.id, difference)
 
     def set_remaining(self, remaining: float, now: float) -> None:
-        """Set what is left of the quota."""
+        """Set the remaining quota."""
         self._line.set_remaining(self.id, remaining)
 
 
 def check_shared(policy: ScopePolicy, *, path: str) -> None:
-    """Refuse what a shared scope can't have.
+    """Check that a shared scope has no unsupported limit.
 
     Raises:
-        SettingsError: Its configuration, or the settings, ask for something that is only known to one process.
+        SettingsError: If its configuration or the settings require knowledge that only one process has.
     """
     config, limits = policy.config, policy.limits
     wrong = (
@@ -253,7 +255,7 @@ _decode = msgspec.msgpack.Decoder(SharedSnapshot).decode
 
 
 def shared_limits(scope: Scope, now: float) -> SharedLimits:
-    """Return the limits of a scope that are to be in force for all."""
+    """Return the effective limits of a scope, which apply to all processes."""
     state: ScopeState = scope.state
     configured = state.policy.limits
     backoff, hold, reason = state.backoff, max(0.0, scope.held_until - now), scope.hold_reason
@@ -277,10 +279,10 @@ def shared_limits(scope: Scope, now: float) -> SharedLimits:
 
 
 def is_slower(scope: Scope, learned: bytes, now: float) -> bool:
-    """Return True if this process was refused after, or just before, another has written this, and is slower for it.
+    """Return True if this process was refused around or after the time of another's state, and is slower because of it.
 
     Raises:
-        ValueError: It can't be read.
+        ValueError: If the state can't be read.
     """
     state: ScopeState = scope.state
     theirs = _decode(learned).backoff
@@ -290,10 +292,10 @@ def is_slower(scope: Scope, learned: bytes, now: float) -> bool:
 
 
 def adopt(scope: Scope, learned: bytes, now: float) -> None:
-    """Go on from what another process had learned of a scope at ``now``.
+    """Adopt the state that another process had for a scope at ``now``.
 
     Raises:
-        ValueError: It can't be read.
+        ValueError: If the state can't be read.
     """
     state: ScopeState = scope.state
     theirs = _decode(learned)
