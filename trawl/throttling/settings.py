@@ -306,8 +306,7 @@ class ThrottlingSettings(Struct, frozen=True, kw_only=True, rename="upper"):
         nothing.
 
         Raises:
-            SettingsError: Return these settings with a spider's ``download_delay`` (seconds) as ``DOWNLOAD_DELAY``,
-                unless it is None.
+            SettingsError: Return these settings with a spider's ``download_delay`` (seconds), unless that is None.
         """
         if delay is None:
             return self
