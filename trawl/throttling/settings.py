@@ -302,11 +302,10 @@ class ThrottlingSettings(Struct, frozen=True, kw_only=True, rename="upper"):
                 yield f"{path}: {method}() is never called; did you mean {name}()?"
 
     def with_download_delay(self, delay: object) -> ThrottlingSettings:
-        """Return these settings with a spider's ``download_delay`` (seconds) as ``DOWNLOAD_DELAY``; None changes
-        nothing.
+        """Return these settings with a spider's ``download_delay`` (seconds), unless that is None.
 
         Raises:
-            SettingsError: Return these settings with a spider's ``download_delay`` (seconds), unless that is None.
+            SettingsError: If it is not a number from 0 up (or its string), or is above ``AUTOTHROTTLE_MAX_DELAY``.
         """
         if delay is None:
             return self
