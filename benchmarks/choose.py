@@ -1,8 +1,9 @@
 """Measures the cost of scheduling decisions: ``python -m benchmarks.choose``.
 
-For 10, 1,000 and 50,000 lanes it prints the microseconds of a push and of a grant with its ``sent`` and ``give_back``,
-and the number of lanes checked per grant, after the first check of each lane. In the last row, the number is known to
-grow: two shared scopes are closed in turn, so that lanes move between two queues.
+It prints a row for each case with 10, 1,000 and 50,000 lanes: the microseconds of a push, the microseconds of a grant
+(including ``sent`` and ``give_back``), and the number of lanes checked per grant. The first check of each lane is not
+counted. In the last case, the number of checked lanes is known to grow, because two shared scopes are closed in turn,
+and lanes move between two queues.
 """
 
 from __future__ import annotations

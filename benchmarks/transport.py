@@ -177,7 +177,7 @@ def free_port() -> int:
 
 @contextmanager
 def serving(tls: bool) -> Iterator[tuple[str, str, ssl.SSLContext | None]]:
-    """Run a server. Yields its name, the page's URL, and the TLS context."""
+    """Run a server. Yields the server's name, the page's URL, and the TLS context."""
     binary = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/usr/local/sbin")
     if binary is None and tls:
         raise SystemExit("TLS is measured with nginx, and there is none")

@@ -37,7 +37,7 @@ class Null(trawl.Spider):
 
 
 def engine(bench: Bench) -> list[Figure]:
-    """Return the time of a request from its creation in ``start()`` to the end of its callback, without a real wire.
+    """Return the time of a request from its creation in ``start()`` to the end of its callback, on a simulated wire.
 
     It uses the real clock, because only tests use the virtual clock.
     """
