@@ -1,16 +1,16 @@
-"""Reasons for waiting (:class:`Reason`), its measure (:class:`Waits`) and reports of scopes (:class:`ScopeReport`).
+"""Reasons for waiting (:class:`Reason`), measured waits (:class:`Waits`) and reports of scopes (:class:`ScopeReport`).
 
-Each "not before" carries its scope, its limit and the source of that limit (I11); the API, the log, the live panel and
-the table at the end read these same values. :class:`MinCounter` knows the least amount that a scope's pending
-requests name: a wait that still goes on is explained by that.
+Each "not before" has its scope, its limit and the source of that limit. The API, the log, the live panel and the table
+at the end use these same values. :class:`MinCounter` knows the smallest amount that a scope's pending requests name,
+which explains a wait that is not over.
 
-:class:`Waits` measures the waiting of one scope's requests, at the moment it happens. The time between two requests
-that take a scope, or since the first one that needed it, is counted for the limit of the scope that opened last. The
-time after that instant was spent elsewhere: in another scope, without a free place, behind callbacks. Time in which
-nothing was pending, or everything waited for a robots.txt, is left out.
+:class:`Waits` measures the waiting of one scope's requests when it happens. The time between two requests that take a
+scope, or since the first request that needed it, counts for the last limit of the scope that opened. The time after
+that was spent elsewhere: in another scope, without a free place, behind callbacks. Time without pending requests, or in
+which all of them waited for a robots.txt, does not count.
 
 The time for which the delays, the quota and the holds kept sends apart is counted separately, without slots. It is
-never more than the time between the sends, so a rate that is computed from it is never below the rate that was reached.
+never more than the time between the sends, so a rate computed from it is never below the rate that was reached.
 """
 
 from __future__ import annotations
@@ -55,16 +55,16 @@ class Waits:
     Attributes:
         limited: Seconds waited for each limit.
         elsewhere: Seconds waited for anything other than the scope.
-        gaps: The number of sends, without the first.
-        owed: Seconds that these were kept apart.
-        needed_at: The instant since which something was pending without a break.
-        taken_at: The instant at which the scope was taken last.
-        due_at: The earliest instant for the send of that request, slots left out.
-        opened_at: The instant at which the scope let that request through.
-        opened_by: The limit that let nothing through until then; "" for none.
-        refills: The instants at which the quota has room for an amount that waited for it, by amount.
-        full_limit: The limit that last let no request through until something was given back.
-        full_until: The instant at which that was.
+        gaps: The number of sends after the first; -1 without one.
+        owed: Seconds for which the limits kept these sends apart.
+        needed_at: Event loop time since which requests were always pending.
+        taken_at: Event loop time at which a request last took the scope.
+        due_at: Earliest event loop time for the send of that request, without slots.
+        opened_at: Event loop time at which the scope let that request through.
+        opened_by: The limit that opened last for it; "" for none.
+        refills: Event loop times at which the quota has enough for a waiting amount, by amount.
+        full_limit: The limit that last required a release before any request.
+        full_until: Event loop time of that release.
     """
 
     __slots__ = (
@@ -98,24 +98,24 @@ class Waits:
 
     @property
     def since(self) -> float:
-        """Since when the next request waits; ``-inf`` where there was none yet."""
+        """Event loop time since which the next request waits; ``-inf`` if there was no request yet."""
         return max(self.taken_at, self.needed_at)
 
     def refilled(self, now: float, amount: float) -> float:
-        """Return the instant at which the quota had room for ``amount``, which goes now; ``-inf``: it did not wait.
+        """Return the time at which the quota had room for ``amount``, which is sent now; ``-inf`` if it did not wait.
 
-        What did not do for less did not do for it.
+        A time without room for a smaller amount had no room for this amount either.
         """
         passed = [until for least, until in self.refills.items() if least <= amount and until <= now]
         self.refills = {each: until for each, until in self.refills.items() if until > now}
         return max(passed, default=-inf)
 
     def opened(self, now: float, limit: str) -> None:
-        """Note that ``limit`` let no request through until ``now``, when something is given back."""
+        """Record that ``limit`` let no request through until the release at ``now``."""
         self.full_limit, self.full_until = limit, now
 
     def taken(self, now: float, limit: str, due_at: float) -> None:
-        """Note that a request takes the scope, whose ``limit`` let nothing through before the instant ``due_at``."""
+        """Record that a request takes the scope, whose ``limit`` let nothing through before ``due_at``."""
         since, opened_at = max(self.taken_at, self.needed_at), due_at
         if self.full_until > opened_at:
             limit, opened_at = self.full_limit, self.full_until
@@ -128,14 +128,14 @@ class Waits:
         self.taken_at, self.due_at = now, due_at
 
     def sent(self, now: float, before: float) -> None:
-        """Note that it went to the wire; the one ``before`` it went at that instant."""
+        """Record the send of that request. The previous send was at ``before``."""
         self.gaps += 1
         if self.gaps and self.due_at > before:
             self.owed += min(self.due_at, now) - before
 
 
 class MinCounter:
-    """A counter that knows its smallest key: the amounts that pending requests name, each with its number of requests.
+    """A counter of the amounts that pending requests name, which knows the smallest amount.
 
     Attributes:
         count: The number of requests.
@@ -149,16 +149,16 @@ class MinCounter:
         self._heap: list[float] = []
 
     def add(self, amount: float) -> None:
-        """Count one more."""
+        """Count one more request."""
         self.count += 1
         if amount not in self._amounts:
             heappush(self._heap, amount)
         self._amounts[amount] = self._amounts.get(amount, 0) + 1
-        if len(self._heap) > 2 * len(self._amounts) + _ROOM_TO_GROW:  # most are of amounts that are no longer asked for
+        if len(self._heap) > 2 * len(self._amounts) + _ROOM_TO_GROW:  # most entries are for amounts without requests
             self._heap = sorted(self._amounts)
 
     def remove(self, amount: float) -> None:
-        """Count one less."""
+        """Count one request less."""
         self.count -= 1
         self._amounts[amount] -= 1
         if not self._amounts[amount]:
@@ -166,7 +166,7 @@ class MinCounter:
 
     @property
     def least(self) -> float:
-        """The smallest of them. There must be one."""
+        """The smallest counted amount. Needs at least one request."""
         while self._heap[0] not in self._amounts:
             heappop(self._heap)
         return self._heap[0]
@@ -190,7 +190,7 @@ LimitName = Literal[
     "line",
     "ending",
 ]
-"""What can hold a request back."""
+"""Names of the limits that can delay a request."""
 
 _NAMES: Mapping[str, str] = {"robots": "Crawl-delay", "gate": "robots.txt"}
 
@@ -211,20 +211,20 @@ _WORDS: Mapping[str, str] = {
 
 
 def limit_words(limit: str) -> str:
-    """Return the name of a limit in a table."""
+    """Return a limit's name for tables."""
     return _NAMES.get(limit, limit.replace("_", " "))
 
 
 @attrs.frozen
 class Reason:
-    """The reason for which a request, or a whole scope, waits.
+    """The reason why a request, or a whole scope, waits.
 
     Attributes:
-        scope: The id of the scope that holds it; "" where no scope does.
-        limit: Which limit holds it; "" where nothing does.
-        until: The instant on the run's clock (seconds) when that limit lets one through; ``inf``: only a release helps.
+        scope: The id of the scope that delays it; "" if it is not a scope.
+        limit: The name of the limit that delays it; "" if none does.
+        until: Event loop time at which that limit lets a request through; ``inf`` if only a release helps.
         source: The source of the limit: configuration, robots.txt, the header of a response, backoff step n.
-        shared_with: The spiders of the other crawls in this process that keep the same limit (``THROTTLING_SHARED``).
+        shared_with: The spiders of the other crawls in this process that share the limit (``THROTTLING_SHARED``).
     """
 
     scope: str
@@ -234,7 +234,7 @@ class Reason:
     shared_with: tuple[str, ...] = ()
 
     def text(self, now: float) -> str:
-        """Return this reason in one line, with the seconds left at ``now``."""
+        """Return this reason in one line, with the remaining seconds at ``now``."""
         if not self.limit:
             return f"{self.scope} may go".lstrip()
         left = "" if self.until == math.inf else f" {_seconds(self.until - now)} s"
@@ -247,30 +247,31 @@ class Reason:
 
 
 def _seconds(left: float) -> str:
-    """Seconds for people: to the hundredth below ten, whole above, never negative, never with an exponent."""
+    """Format seconds for people: to the hundredth below ten, whole above, never negative, never with an exponent."""
     return f"{round(left):d}" if left >= 9.995 else f"{round(max(0.0, left), 2):g}"
 
 
 @attrs.frozen(kw_only=True)
 class ScopeReport:
-    """The figures of one scope in the crawl: one row of the table at the end.
+    """The statistics of one scope in the crawl: one row of the table at the end.
 
     Attributes:
-        scope: Its id.
-        requests: Requests charged to it that came to an end.
-        sends: Times that one of them went to the wire.
-        rate: Sends a second between its first and its last send; 0 with fewer than two.
-        allowed: Sends a second that its limits allowed in that time, with what was drawn, asked and backed off; never
-            less than ``rate``, ``inf`` where they kept nothing waiting. With fewer than two sends: what is in force.
-        delay: The delay in force, in seconds.
-        concurrency: The concurrency in force.
-        times: The average time of its requests in each stage, since the scope was made.
-        limited: Seconds that requests waited for it, by the limit that held them; ``"gate"`` where all of them waited
-            for robots.txt.
-        triggers: Answers that said "slow down".
-        steps: Backoff steps taken (one an incident).
+        scope: The id of the scope.
+        requests: Finished requests that were charged to it.
+        sends: Number of sends of these requests.
+        rate: Sends per second between its first and its last send; 0 with fewer than two.
+        allowed: Sends per second that its limits allowed in that time, including jitter, requested waits and backoff;
+        never less than ``rate``, ``inf`` if no request had to wait. With fewer than two sends, the current limits
+        count.
+        delay: The current delay, in seconds.
+        concurrency: The current concurrency.
+        times: The average time of its requests in each stage, since the scope was created.
+        limited: Seconds that requests waited for it, by limit; ``"gate"`` for time in which all of them waited for
+        robots.txt.
+        triggers: Number of triggers.
+        steps: Backoff steps taken (one per incident).
         hints: Headers obeyed.
-        last_hint: The header obeyed last, and of which response; "" without any.
+        last_hint: The header obeyed last, and its response; "" without any.
     """
 
     scope: str
@@ -289,12 +290,12 @@ class ScopeReport:
 
 
 def account(state: ScopeState, grant: Granted, charged: float | None) -> None:
-    """Count a request that came to its end.
+    """Count a finished request.
 
     Args:
-        state: Of its scope.
+        state: The state of its scope.
         grant: The request.
-        charged: What it was expected to use of the quota; None: nothing.
+        charged: The amount charged to the quota in advance; None if nothing was charged.
     """
     state.requests += 1
     if grant.sent_at is not None and not grant.is_exempt:
@@ -304,17 +305,17 @@ def account(state: ScopeState, grant: Granted, charged: float | None) -> None:
 
 
 def add_wasted_send(scopes: Iterable[Scope], sent_at: float) -> None:
-    """Count a send that met a dead connection: it goes to the wire again, at once or with another grant."""
+    """Count a send on a dead connection. The request is sent again, at once or with another grant."""
     for scope in scopes:
         state: ScopeState = scope.state
         state.sends += 1
         state.first_sent = min(state.first_sent, sent_at)
         if state.rampup is not None:
-            state.rampup.sends += 1  # the delay in force has let it through
+            state.rampup.sends += 1  # sent under the current delay
 
 
 def add_times(scopes: Iterable[Scope], times: Times) -> None:
-    """Add the times of a request to those of each scope that it took."""
+    """Add the times of a request to the times of each scope that it took."""
     for scope in scopes:
         state: ScopeState = scope.state
         if state.times is None:
@@ -323,7 +324,7 @@ def add_times(scopes: Iterable[Scope], times: Times) -> None:
 
 
 def add_parsing(scopes: Iterable[Scope], seconds: float) -> None:
-    """Add what the callback of such a request took."""
+    """Add the time of such a request's callback."""
     for scope in scopes:
         state: ScopeState = scope.state
         if state.times is not None:
@@ -331,7 +332,7 @@ def add_parsing(scopes: Iterable[Scope], seconds: float) -> None:
 
 
 def limited_by(scope: Scope, now: float) -> dict[str, float]:
-    """Seconds that its requests waited for it, by limit; those that wait at ``now`` are counted up to then."""
+    """Return the seconds that requests waited for it, by limit, including waits that last until ``now``."""
     limited, since = dict(scope.waits.limited), scope.waits.since
     if scope.lanes > scope.gated and -math.inf < since < now:
         reason = scope.reason(now, scope.min_amount)
@@ -343,7 +344,7 @@ def limited_by(scope: Scope, now: float) -> dict[str, float]:
 
 
 def rate_in_force(scope: Scope) -> float:
-    """Sends a second that the limits in force allow, of what is sent on average; ``inf`` where nothing bounds them."""
+    """Return the sends per second that the current limits allow for average requests; ``inf`` without limits."""
     rate = 1.0 / scope.delay if scope.delay > 0.0 else math.inf
     if scope.delay_per_slot > 0.0 and scope.concurrency < math.inf:
         rate = min(rate, scope.concurrency / scope.delay_per_slot)
@@ -355,10 +356,10 @@ def rate_in_force(scope: Scope) -> float:
 
 
 def allowed_rate(scope: Scope, rate: float) -> float:
-    """Sends a second that the limits allowed between the first and the last, where ``rate`` were sent: never less.
+    """Return the sends per second that the limits allowed between the first and the last send; at least ``rate``.
 
-    It is what was allowed when these went, with the delays that were drawn and the amounts that were asked. What is in
-    force counts where there was nothing yet that could have been kept waiting.
+    This is the rate allowed at that time, with the delays and amounts of that time. If no request could have waited
+    yet, the current limits count.
     """
     if scope.waits.owed > 0.0:
         return max(scope.waits.gaps / scope.waits.owed, rate)
@@ -367,7 +368,7 @@ def allowed_rate(scope: Scope, rate: float) -> float:
 
 
 def report_of(scope: Scope, now: float) -> ScopeReport:
-    """Return the figures of a scope so far."""
+    """Return the statistics of a scope so far."""
     state: ScopeState = scope.state
     span = scope.last_sent - state.first_sent
     rate = (state.sends - 1) / span if state.sends > 1 and span > 0.0 else 0.0
@@ -389,7 +390,7 @@ def report_of(scope: Scope, now: float) -> ScopeReport:
 
 
 def reports_of(scopes: Iterable[Scope], now: float) -> list[ScopeReport]:
-    """Return the figures of all scopes that had a request, or have one that waits, the busiest first."""
+    """Return the reports of all scopes that had a request, or have a waiting one, the busiest first."""
     return _busiest_first([report_of(scope, now) for scope in scopes if scope.state.requests or scope.gated_for(now)])
 
 
@@ -398,10 +399,10 @@ def _busiest_first(reports: Iterable[ScopeReport]) -> list[ScopeReport]:
 
 
 def reports_together(reports: Iterable[ScopeReport]) -> list[ScopeReport]:
-    """Return the reports of several processes, one for each scope, the busiest first.
+    """Combine the reports of several processes into one per scope, the busiest first.
 
-    A host that changed hands was each process's for a part of the time: their sends count together, and rates are those
-    of the time that they cover together.
+    A host that moved between processes belonged to each of them for a part of the time. Their sends are added, and
+    rates refer to the time that they cover together.
     """
     by_scope: dict[str, list[ScopeReport]] = {}
     for report in reports:
@@ -433,7 +434,7 @@ _COUNTED = ("requests", "sends", "triggers", "steps", "hints")
 
 
 def _mean_rate(parts: Sequence[tuple[int, float]]) -> float:
-    """Return sends a second over the seconds that parts of them took together; parts without a rate took none."""
+    """Return the sends per second over the total time of all parts; parts without a rate do not count."""
     seconds = sum([sends / rate for sends, rate in parts if rate])
     sends = sum([sends for sends, rate in parts if rate])
     return sends / seconds if seconds else inf if sends else 0.0

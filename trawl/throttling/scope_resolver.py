@@ -1,8 +1,8 @@
-"""The scopes that a request counts in, and its amount in each (E01, E08, I05).
+"""The scopes that a request counts in, and its amount in each scope.
 
-The first of these that names any: meta ``throttling_scopes``, meta ``download_slot``, the manager's ``get_scopes()``,
-the request's host, or its address with ``CONCURRENT_REQUESTS_PER_IP``. A download slot is Scrapy's: one name, whose
-scope has the delay and the places that a host has.
+The first source that names any scope applies: meta ``throttling_scopes``, meta ``download_slot``, the manager's
+``get_scopes()``, and the request's host, or its address with ``CONCURRENT_REQUESTS_PER_IP``. A download slot is
+Scrapy's: it names one scope, which has a host's delay and places.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 __all__ = ["SESSION", "AddressOf", "ScopeResolver"]
 
 SESSION = "session:"
-"""The beginning of the id of a session's scope; its name follows."""
+"""The prefix of the id of a session's scope; the session's name follows."""
 
 AddressOf = Callable[[str], Awaitable[str | None]]
-"""The address of a host (as ``host`` or ``host:port``), or None where it has none."""
+"""Function that returns the address of a host (as ``host`` or ``host:port``), or None if it has none."""
 
-_ADDRESSES = 100_000  # hosts whose address is remembered
+_ADDRESSES = 100_000  # maximum number of hosts with a remembered address
 
 
 class ScopeResolver:
@@ -36,12 +36,12 @@ class ScopeResolver:
 
     Args:
         manager: The manager.
-        policies: Gets to know which ids are requests' own hosts.
-        address_of: Returns addresses; None: scopes stay hosts.
+        policies: Receives the ids that are requests' own hosts.
+        address_of: Returns addresses; None to throttle by host.
 
     Attributes:
-        asks_manager: True if the manager names scopes itself, so that it has to be asked.
-        never_waits: True if the answer is always known at once.
+        asks_manager: True if the manager names scopes itself, so that it must be called.
+        never_waits: True if the scopes are always known at once.
     """
 
     def __init__(self, manager: Any, policies: ScopePolicies, address_of: AddressOf | None) -> None:
@@ -53,11 +53,11 @@ class ScopeResolver:
         self._addresses: dict[str, str] = {}
 
     def of_nowait(self, request: Request) -> ScopeAmounts | None:
-        """Return the scopes of a request without asking a user's manager; None: :meth:`of` has to ask it.
+        """Return the scopes of a request without calling a user's manager; None if :meth:`of` must call it.
 
         Raises:
-            TypeError: Meta ``throttling_scopes`` is not a set of scopes (E01).
-            ValueError: An id in it is empty, or an amount negative.
+            TypeError: If meta ``throttling_scopes`` is not a set of scopes.
+            ValueError: If one of its ids is empty, or an amount is negative.
         """
         amounts = self._of_nowait(request)
         return amounts if amounts is None or request.meta_get("session") is None else _in_session(amounts, request)
@@ -65,7 +65,7 @@ class ScopeResolver:
     def _of_nowait(self, request: Request) -> ScopeAmounts | None:
         named = request.meta_get("throttling_scopes")
         if named is not None:
-            if isinstance(named, Iterator):  # read once, and asked for again by a redirect (E03)
+            if isinstance(named, Iterator):  # an iterator can be read only once, but a redirect reads it again
                 request.meta["throttling_scopes"] = named = tuple(named)
             return self._noted(scope_amounts_of(named), request)
         host = host_scope(request.url)
@@ -86,12 +86,12 @@ class ScopeResolver:
         return ((host, None),)
 
     async def of(self, request: Request) -> ScopeAmounts:
-        """Return the scopes of a request, asking the manager. A checkpoint only if the manager's answer is one.
+        """Return the scopes of a request, calling the manager. A checkpoint only if the manager's method is one.
 
         Raises:
-            TypeError: The manager named something that is not a set of scopes.
-            ValueError: An id is empty, or an amount negative.
-            Exception: Whatever the manager raises.
+            TypeError: If the manager's value is not a set of scopes.
+            ValueError: If an id is empty, or an amount is negative.
+            Exception: All exceptions of the manager.
         """
         amounts = self.of_nowait(request)
         if amounts is not None:
@@ -105,9 +105,9 @@ class ScopeResolver:
         return _in_session(amounts, request)
 
     async def own_scope(self, request: Request) -> str:
-        """Return the default scope of a request: its host, or the address of that (I05). "" for a URL without a host.
+        """Return the default scope of a request: its host, or the host's address. "" for a URL without a host.
 
-        A checkpoint where an address has to be looked up. A host without one keeps its name.
+        A checkpoint if an address must be looked up. A host without an address keeps its name.
         """
         host = host_scope(request.url)
         if self._address_of is None or not host:
@@ -124,14 +124,14 @@ class ScopeResolver:
         return self._addresses[host]
 
     def _noted(self, amounts: ScopeAmounts, request: Request) -> ScopeAmounts:
-        """Note which ids are their request's own host, which is known only here (E20)."""
+        """Record the ids that are their request's own host, which is known only here."""
         for id, _ in amounts:
             if "." not in id and id == host_scope(request.url):
                 self._policies.own_host(id)
         return amounts
 
     def scope_of_host(self, host: str) -> str:
-        """The scope that requests to a host are under: the host, or its address where that is what counts (I05)."""
+        """Return the scope of requests to a host: the host, or its address if hosts are throttled by address."""
         return self._addresses.get(host, host)
 
 

@@ -1,8 +1,8 @@
-"""Ids of scopes, and the small functions that managers build sets of scopes with.
+"""Ids of scopes, and small functions for managers to build sets of scopes.
 
-A *host-like* id is written one way only, so that case, punycode, a root dot or brackets never make two scopes of one
-host (E19, R6): an IP address, or DNS labels with a dot and nothing else, with or without a port; and ``localhost``.
-Any other id is the user's own and stays as it is.
+A *host-like* id is always written in one form, so that case, punycode, a root dot or brackets never make two scopes of
+one host. It is an IP address, or DNS labels with a dot and nothing else, with or without a port; or ``localhost``. Any
+other id is the user's own and stays unchanged.
 """
 
 from __future__ import annotations
@@ -34,35 +34,35 @@ __all__ = [
 ]
 
 Scopes = None | str | Iterable[str] | Mapping[str, float | None]
-"""What ``get_scopes`` may return (E08)."""
+"""Types that ``get_scopes`` may return."""
 
 ScopeBackoff = None | str | Iterable[str] | Mapping[str, Mapping[str, float] | None]
-"""What the backoff methods may return (E09)."""
+"""Types that the backoff methods may return."""
 
 ScopeAmounts = tuple[tuple[str, float | None], ...]
-"""The scopes of one request, sorted by id, each with its expected amount (None: not named, counts 1.0)."""
+"""The scopes of one request, sorted by id, with expected amounts (None if not named; counts as 1.0)."""
 
 _LABELS = re.compile(r"(?P<host>[^\s/:@\[\]?#%\\]+)(?::(?P<port>\d{1,5}))?")
 _BRACKETS = re.compile(r"\[(?P<host>[0-9A-Fa-f:.]+)\](?::(?P<port>\d{1,5}))?")
 _NORMAL = re.compile(r"(?:[a-z0-9](?:[a-z0-9-]*[a-z0-9])?\.)+[a-z][a-z0-9-]*")
 
 _UNKNOWN: Any = object()
-_LATEST = 1000  # answers kept for requests that can't be referred to weakly
+_LATEST = 1000  # maximum number of results kept for requests without weak references
 
-_Seen = tuple[Any, dict[Any, Any]]  # a request's URL and meta when it was asked about
+_Seen = tuple[Any, dict[Any, Any]]  # a request's URL and meta at the call
 
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
 
 def normal_id(id: str) -> str:
-    """An id as it is kept: host-like ones in lower case, ASCII, no root dot, IPv6 in brackets; others unchanged."""
+    """Return the stored form of an id. Host-like ids get lower case, ASCII, no root dot, IPv6 in brackets."""
     if _NORMAL.fullmatch(id) and "xn--" not in id:  # the usual case, without a parser
         return id
     return _host_like(id) or id
 
 
 def is_host_like(id: str) -> bool:
-    """Return True if an id names a host and so inherits the per-domain defaults (E20)."""
+    """Return True if an id names a host, so that it inherits the per-domain defaults."""
     return bool(_NORMAL.fullmatch(id)) or _host_like(id) is not None
 
 
@@ -71,7 +71,7 @@ def is_mistaken(id: str, *, may_be_proxy: bool = False) -> bool:
 
     Args:
         id: The id.
-        may_be_proxy: A URL of host and port alone may be the name that a manager gives to a proxy.
+        may_be_proxy: True to accept a URL of only host and port, because a manager may name a proxy like this.
     """
     if "*" in id:
         return True
@@ -85,7 +85,7 @@ def is_mistaken(id: str, *, may_be_proxy: bool = False) -> bool:
 
 
 def host_part(id: str) -> str:
-    """A host-like id without its port: configuration is looked up by ``host:port``, then by ``host``."""
+    """Return a host-like id without its port. Configuration is looked up by ``host:port``, then by ``host``."""
     host, colon, port = id.rpartition(":")
     return host if colon and port.isdigit() and not host.endswith(":") else id
 
@@ -100,7 +100,7 @@ def is_address(id: str) -> bool:
 
 
 def _host_like(id: str) -> str | None:
-    """The normal form of a host-like id; None for any other."""
+    """Return the normal form of a host-like id; None for any other id."""
     if id.count(":") > 1 and not id.startswith("["):
         return _address(id)
     match = _BRACKETS.fullmatch(id) or _LABELS.fullmatch(id)
@@ -117,7 +117,7 @@ def _host_like(id: str) -> str | None:
 
 
 def _address(text: str) -> str | None:
-    """The id of an IPv6 address; one that stands for an IPv4 address (RFC 4291, 2.5.5.2) is one with that."""
+    """Return the id of an IPv6 address; an IPv4-mapped one (RFC 4291, section 2.5.5.2) gets the IPv4 address's id."""
     try:
         address = ipaddress.IPv6Address(text)
     except ValueError:
@@ -126,11 +126,11 @@ def _address(text: str) -> str | None:
 
 
 def _name(host: str) -> str | None:
-    """A dotted name or IPv4 address as a browser writes it (WHATWG URL, 3.5); None if it is neither."""
+    """Return a dotted name or IPv4 address as browsers write it (WHATWG URL, section 3.5); None if it is neither."""
     labels = host.split(".")
     if len(labels) < 2 or not all(labels):
         return None
-    if labels[-1].isdigit():  # a browser would read "1.5" as an address; a person means neither
+    if labels[-1].isdigit():  # a browser would read "1.5" as an address, but no user means one
         try:
             return str(ipaddress.IPv4Address(host))
         except ValueError:
@@ -144,10 +144,10 @@ def _name(host: str) -> str | None:
 
 
 def iter_scopes(scopes: Scopes) -> Iterator[str]:
-    """The ids of a set of scopes in any of its forms (E16).
+    """Yield the ids of a set of scopes in any of its forms.
 
     Raises:
-        TypeError: It is none of them.
+        TypeError: If it has none of the forms.
     """
     if scopes is None:
         return
@@ -161,10 +161,10 @@ def iter_scopes(scopes: Scopes) -> Iterator[str]:
 
 
 def add_scope(scopes: Scopes, id: str, amount: float | None = None) -> Scopes:
-    """``scopes`` with one more (E14): None + a = a; a + a = a; a + b = {a, b}; an amount makes a mapping, which stays.
+    """Return ``scopes`` with one more: None + a = a; a + a = a; a + b = {a, b}; an amount makes it a mapping.
 
     Raises:
-        TypeError: ``scopes`` is not a set of scopes, ``id`` is not a string, or ``amount`` is not a number.
+        TypeError: If ``scopes`` is not a set of scopes, ``id`` is not a string, or ``amount`` is not a number.
     """
     _checked_id(id)
     _check_amount(amount, "an amount")
@@ -190,18 +190,18 @@ def update_scope_backoff(
     remaining: float | None = None,
     consumed_quota: float | None = None,
 ) -> ScopeBackoff:
-    """``backoff`` with one more scope in it, or with more known about one (E15).
+    """Return ``backoff`` with one more scope, or with more values for a scope.
 
     Args:
-        backoff: What there is so far, in any form that a backoff method may return.
+        backoff: The current value, in any form that a backoff method may return.
         id: The scope.
-        delay: No send for this many seconds.
-        consumed: What the request really used of the quota.
-        remaining: What is left of the quota.
+        delay: Seconds without a send.
+        consumed: The amount of the quota that the request really used.
+        remaining: The remaining amount of the quota.
         consumed_quota: Another name of ``consumed``.
 
     Raises:
-        TypeError: ``backoff`` is none of the forms, ``id`` is not a string, or a figure is not a number.
+        TypeError: If ``backoff`` has none of the forms, ``id`` is not a string, or an amount is not a number.
     """
     _checked_id(id)
     if consumed is None:
@@ -222,10 +222,10 @@ def update_scope_backoff(
 
 
 def scope_cache(method: _Method) -> _Method:
-    """Decorate ``get_scopes``, sync or async: it is really called once per request object (E13).
+    """Decorate ``get_scopes``, sync or async, so that it is really called only once per request object.
 
-    The answers are kept with the manager and end with their requests. A copy of a request is another object and is
-    asked about again; so is one whose URL or meta has been changed since.
+    The results are stored with the manager until their requests are deleted. For a copy of a request, which is another
+    object, the method is called again, and also after the request's URL or meta changed.
     """
     name = f"_scope_cache_{method.__qualname__}"
 
@@ -255,13 +255,13 @@ def scope_cache(method: _Method) -> _Method:
 
 
 class _ScopeCache:
-    """Answers of ``get_scopes`` by request object: weakly where a request can be, else the latest ones."""
+    """Results of ``get_scopes`` by request object: in weak references if possible, else the latest results."""
 
     __slots__ = ("_latest", "_weak")
 
     def __init__(self) -> None:
         self._weak: WeakKeyDictionary[Any, tuple[Any, _Seen]] = WeakKeyDictionary()
-        self._latest: dict[int, tuple[Any, Any, _Seen]] = {}  # the request is kept too: its id is not given to another
+        self._latest: dict[int, tuple[Any, Any, _Seen]] = {}  # keeps the request, so that no other object gets its id()
 
     def get(self, request: Any) -> Any:
         if (found := self._latest.get(id(request))) is not None:
@@ -287,12 +287,12 @@ class _ScopeCache:
 
 
 def _seen(request: Any) -> _Seen:
-    """A request's URL and meta, as they are now."""
+    """Return a request's current URL and meta."""
     return getattr(request, "url", None), dict(request.meta) if getattr(request, "has_meta", False) else {}
 
 
 def _is_unchanged(request: Any, seen: _Seen) -> bool:
-    """Return True if a request has the URL and the very values in its meta that it had when it was asked about."""
+    """Return True if a request still has the same URL and the same objects in its meta as at the call."""
     (url, meta), (former_url, before) = _seen(request), seen
     if url != former_url or len(meta) != len(before):
         return False
@@ -300,11 +300,11 @@ def _is_unchanged(request: Any, seen: _Seen) -> bool:
 
 
 def scope_amounts_of(scopes: Scopes) -> ScopeAmounts:
-    """A set of scopes in any form as sorted, normalised charges.
+    """Return a set of scopes in any form as sorted, normalized charges.
 
     Raises:
-        TypeError: It is not a set of scopes, or an amount is not a number.
-        ValueError: An id is empty, or an amount is negative or not finite.
+        TypeError: If it is not a set of scopes, or an amount is not a number.
+        ValueError: If an id is empty, or an amount is negative or not finite.
     """
     if scopes is None:
         return ()
@@ -335,7 +335,7 @@ def _checked_id(id: object) -> str:
 
 
 def _checked_figures(id: str, figures: object) -> dict[str, float]:
-    """A copy of what a backoff says about one scope."""
+    """Return a copy of a backoff's values for one scope."""
     if figures is None:
         return {}
     if not isinstance(figures, Mapping):
