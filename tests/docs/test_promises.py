@@ -29,7 +29,6 @@ def test_every_id_in_a_name_or_a_comment_of_a_test_is_a_promise() -> None:
 
 def test_every_id_in_the_package_is_a_promise() -> None:
     named = {path: named_in(path.read_text("utf-8")) for path in sorted((ROOT / "trawl").rglob("*.py"))}
-    assert len(set().union(*named.values())) > 50
     assert {str(path): found - set(LISTED) for path, found in named.items() if found - set(LISTED)} == {}
 
 
