@@ -30,9 +30,10 @@ from trawl.blocking import Blocking, ThreadBlocking
 from trawl.cache import CacheSettings
 from trawl.clock import WallClock
 from trawl.compat.hooks import CompatHooks, hears_idle, ignore_urls
-from trawl.engine import Crawl, CrawlContext, CrawlResult, EngineSettings, ItemReceiver, Recorder, Watcher, run_crawl
+from trawl.engine import Crawl, CrawlContext, EngineSettings, ItemReceiver, Recorder, Watcher, run_crawl
 from trawl.engine.callbacks import without_groups
 from trawl.engine.no_job import NoJob
+from trawl.engine.run import CrawlResult
 from trawl.engine.watchers import report_blocked_loop
 from trawl.feeds import Feeds, FeedsSettings, open_feeds, with_attributes
 from trawl.frontier import SCHEMES, Frontier, JobSettings, MemoryFrontier, named_frontier

@@ -4,13 +4,12 @@ from trawl.engine.context import CrawlContext
 from trawl.engine.crawl import Crawl, WaitingCount, Watcher
 from trawl.engine.fetcher import Recorder
 from trawl.engine.items import ItemReceiver, Processor
-from trawl.engine.run import CrawlResult, run_crawl, try_crawl
+from trawl.engine.run import run_crawl, try_crawl
 from trawl.engine.settings import EngineSettings
 from trawl.engine.watchers import Pace
 
 __all__ = [
     "Crawl",
-    "CrawlResult",
     "EngineSettings",
     "ItemReceiver",
     "CrawlContext",

@@ -10,8 +10,6 @@ The dispatcher returns when the crawl is idle or ending. It runs again if the ho
 nursery ends with its last request. Then pipelines and feeds are closed, unfinished leases return to the frontier, and
 spider, transport and frontier are closed, each shielded and with a time limit. The first shutdown sets a deadline on
 the inner nursery. A second one, or a cancellation by the caller, cancels the inner nursery at once.
-
-Public through :mod:`trawl.engine`, which alone imports this module.
 """
 
 from __future__ import annotations
